@@ -1,0 +1,20 @@
+# Flags of every target of ours. No contraction into fused multiply-adds: the same source gives the same bits everywhere.
+add_library(darkroom_flags INTERFACE)
+target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off>)
+target_include_directories(darkroom_flags INTERFACE "${CMAKE_SOURCE_DIR}/include")
+
+if(DARKROOM_ASSERTIONS)
+  string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+  string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
+
+if(DARKROOM_SANITIZE)
+  add_compile_options(-fsanitize=${DARKROOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${DARKROOM_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE}")
+endif()

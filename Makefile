@@ -1,0 +1,39 @@
+# darkroom: every target installs what it needs and says one line a step.
+BUILD ?= build/release
+JOBS ?= $(shell nproc)
+CTEST_FLAGS ?=
+
+.PHONY: help setup build demo test parity bench lint format clean asan tsan
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: ## install Debian packages and the Python environment (hash-pinned)
+	@tools/setup.sh build
+
+build: setup ## compile; the program is build/darkroom
+	@tools/build.sh release darkroom
+
+demo: build ## the whole chain on this machine: URL list -> pictures, in demo-run/
+	@build/darkroom demo demo-run
+
+test: setup ## unit, golden, integration, structure and sanitizer tests
+	@tools/run_tests.sh
+
+parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
+	@tools/setup.sh parity
+	@tools/parity/run.sh
+
+bench: build ## ours and the peers side by side
+	@tools/bench.sh
+
+lint: setup ## formatting and structure checks
+	@tools/check_structure.py
+	@tools/check_format.sh
+
+format: setup ## format all C++ sources
+	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
+
+clean: ## remove build folders and the demo's output (keeps .venv)
+	@rm -rf build demo-run

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Checks that the tree keeps its structure: module order, who shows which third-party header, file names, tests in the build.
+
+usage: check_structure.py [BUILD_FOLDER]
+With a configured build folder it also checks that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
+"""
+
+import json
+import pathlib
+import re
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
+SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "python")
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def reachable(module: str, table: dict[str, list[str]]) -> set[str]:
+    """The module and everything that it may include, directly or through others."""
+    seen: set[str] = set()
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending.extend(table[name])
+    return seen
+
+
+def module_of(path: pathlib.Path) -> str | None:
+    parts = path.relative_to(ROOT).parts
+    if parts[:2] == ("include", "darkroom"):
+        return parts[2]
+    if parts[0] == "src" and len(parts) > 2:
+        return parts[1]
+    return None
+
+
+def sources() -> list[pathlib.Path]:
+    found = []
+    for folder in ("include", "src"):
+        for pattern in ("*.h", "*.cpp", "*.cu", "*.cuh"):
+            found.extend(sorted((ROOT / folder).rglob(pattern)))
+    return found
+
+
+def check_includes(findings: list[str]) -> None:
+    with open(ROOT / "deps.toml", "rb") as file:
+        table = tomllib.load(file)
+    modules, third_party = table["modules"], table["third_party"]
+    for path in sources():
+        module = module_of(path)
+        if module is None or module in ("torch_header",):
+            continue
+        if module not in modules:
+            findings.append(f"{path.relative_to(ROOT)}: module '{module}' is not in deps.toml")
+            continue
+        allowed = reachable(module, modules)
+        for include in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            parts = include.split("/")
+            if parts[0] == "darkroom" and parts[1] not in allowed:
+                findings.append(f"{path.relative_to(ROOT)}: includes {include}, but {module} may not include {parts[1]} (deps.toml)")
+            owners = third_party.get(parts[0])
+            if owners is not None and not allowed.intersection(owners):
+                findings.append(f"{path.relative_to(ROOT)}: includes {include}, which belongs to {', '.join(owners)}")
+
+
+def check_names(findings: list[str]) -> None:
+    for folder in SOURCE_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if "__pycache__" in path.parts:
+                continue
+            if path.stem.lower() in FORBIDDEN_NAMES:
+                findings.append(f"{path.relative_to(ROOT)}: name what it holds; '{path.stem}' says nothing")
+
+
+def check_tests(build: pathlib.Path, findings: list[str]) -> None:
+    with open(build / "compile_commands.json", encoding="utf-8") as file:
+        compiled = {pathlib.Path(entry["file"]).resolve() for entry in json.load(file)}
+    for path in sorted((ROOT / "tests").rglob("*_test.cpp")):
+        if path.resolve() not in compiled:
+            findings.append(f"{path.relative_to(ROOT)}: is not built by any target")
+
+
+def main() -> None:
+    findings: list[str] = []
+    check_includes(findings)
+    check_names(findings)
+    if len(sys.argv) > 1:
+        check_tests(pathlib.Path(sys.argv[1]), findings)
+    for finding in findings:
+        print(finding)
+    print(f"structure: {len(sources())} sources, {len(findings)} findings")
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+
+namespace darkroom {
+
+/// One level of the U-Net, from the highest resolution down.
+struct UNetLevel {
+  int64_t num_channels = 320;
+  bool down_attention = true;  ///< CrossAttnDownBlock2D, otherwise DownBlock2D.
+  bool up_attention = true;    ///< Of the up block at the same level.
+  int64_t num_resnets = 2;     ///< layers_per_block; the up block has one more.
+  int64_t num_heads = 8;       ///< Published under the name attention_head_dim, which is a known misnomer.
+  int64_t num_transformer_layers = 1;
+  int64_t states_width = 1280;  ///< cross_attention_dim.
+
+  bool operator==(const UNetLevel&) const = default;
+};
+
+/// The architecture of a UNet2DConditionModel: what diffusers' unet/config.json says, checked.
+struct UNetConfig {
+  int64_t sample_size = 64;  ///< Latent side the model was made for; forward takes any size.
+  int64_t in_channels = 4;
+  int64_t out_channels = 4;
+  std::vector<UNetLevel> levels;
+  bool use_linear_projection = false;  ///< Linear in- and out-projections of the transformers, otherwise 1x1 convolutions.
+  bool upcast_attention = false;       ///< Kept for the round trip; in float32 it changes nothing.
+  bool center_input_sample = false;    ///< Feed 2x - 1.
+  bool flip_sin_to_cos = true;         ///< Cosines first in the timestep features.
+  double freq_shift = 0;
+  int64_t downsample_padding = 1;
+  int64_t norm_num_groups = 32;
+  double norm_eps = 1e-5;
+
+  /// Reads a diffusers config.json. Missing keys take diffusers' defaults; what this program cannot compute is refused.
+  /// Errors: kFailedPrecondition naming the field and its value; another class's config is named as such.
+  static Result<UNetConfig> from_json(const nlohmann::json& config);
+  /// The same config as diffusers writes it, every supported field spelt out; from_json reads it back equal.
+  nlohmann::json to_json() const;
+
+  /// The width of the text states, the same at all levels.
+  int64_t states_width() const { return levels.front().states_width; }
+  bool operator==(const UNetConfig&) const = default;
+};
+
+class UNetDownBlockImpl;
+class UNetMidBlockImpl;
+class UNetUpBlockImpl;
+class TimestepEmbeddingImpl;
+class Conv2dImpl;
+class GroupNormImpl;
+
+/// The denoiser of Stable Diffusion 1 and 2 (Rombach et al. 2022, arXiv 2112.10752; U-Net of Ho et al. 2020 with cross
+/// attention), driven by its config. Parameter names are the published diffusers names. Parameters are uninitialised
+/// memory until initialize_parameters (init.h) or a load (model_folder.h) fills them.
+/// Thread safety: forward is const in effect; one thread a model while gradients are collected.
+class UNet2DConditionModelImpl : public torch::nn::Module {
+ public:
+  explicit UNet2DConditionModelImpl(UNetConfig config);
+
+  /// sample_nchw: float [N, in_channels, H, W]; timesteps_n: [N] or a scalar for all, integers or floats; states_btc: float [N, T,
+  /// states_width]. Returns the prediction, float [N, out_channels, H, W]. REQUIRES those shapes.
+  torch::Tensor forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc);
+
+  const UNetConfig& config() const { return config_; }
+
+ private:
+  torch::Tensor embed_timesteps(const torch::Tensor& timesteps_n, const torch::Tensor& sample_nchw);
+
+  UNetConfig config_;
+  // Shared with torch's module registry, which owns children by shared_ptr.
+  std::shared_ptr<Conv2dImpl> conv_in_;
+  std::shared_ptr<TimestepEmbeddingImpl> time_embedding_;
+  std::vector<std::shared_ptr<UNetDownBlockImpl>> down_blocks_;
+  std::shared_ptr<UNetMidBlockImpl> mid_block_;
+  std::vector<std::shared_ptr<UNetUpBlockImpl>> up_blocks_;
+  std::shared_ptr<GroupNormImpl> conv_norm_out_;
+  std::shared_ptr<Conv2dImpl> conv_out_;
+};
+TORCH_MODULE(UNet2DConditionModel);
+
+}  // namespace darkroom

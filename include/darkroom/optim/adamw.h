@@ -1,0 +1,49 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "darkroom/core/status.h"
+#include "darkroom/optim/ema.h"
+#include "darkroom/optim/flat_parameters.h"
+
+namespace darkroom {
+
+struct AdamWOptions {
+  double beta1 = 0.9;          ///< Decay of the first moment.
+  double beta2 = 0.999;        ///< Decay of the second moment.
+  double epsilon = 1e-8;       ///< Added to the root of the second moment.
+  double weight_decay = 1e-2;  ///< Decoupled, on every parameter as in the reference recipe.
+
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// AdamW (Loshchilov and Hutter 2019) as torch.optim.AdamW computes it, over flat buffers: gradient scale (clipping),
+/// both moments, the update and the EMA in one pass over memory, 32 bytes read and 20 written a parameter with EMA.
+/// Elementwise, so its bits do not depend on the number of threads. Thread safety: none.
+class AdamW {
+ public:
+  /// REQUIRES: options.validate() is ok; `parameters` outlives this object.
+  AdamW(FlatParameters& parameters, const AdamWOptions& options);
+
+  /// One update with the gradients of the parameters times `gradient_scale`; updates `ema` too unless it is null.
+  void update(double learning_rate, double gradient_scale, Ema* ema);
+
+  /// Updates done so far; part of the state, because the bias correction depends on it.
+  int64_t num_updates() const { return num_updates_; }
+  void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
+  /// float32 (size()) in the order of the flat parameters; write into them to restore a checkpoint.
+  const torch::Tensor& first_moment() const { return first_moment_; }
+  const torch::Tensor& second_moment() const { return second_moment_; }
+
+ private:
+  FlatParameters& parameters_;
+  AdamWOptions options_;
+  torch::Tensor first_moment_;
+  torch::Tensor second_moment_;
+  int64_t num_updates_ = 0;
+};
+
+}  // namespace darkroom

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "darkroom/core/status.h"
+#include "darkroom/optim/flat_parameters.h"
+
+namespace darkroom {
+
+struct EmaOptions {
+  double decay = 0.9999;  ///< Share of the old average that an update keeps.
+  bool warmup = true;     ///< Keep at most (1 + n) / (10 + n) at update n = 0, 1, ..., so that a short run forgets its start.
+
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// Exponential moving average of flat parameters. AdamW::update feeds it. Thread safety: none.
+class Ema {
+ public:
+  /// Starts at the parameters' values. REQUIRES: options.validate() is ok.
+  Ema(const FlatParameters& parameters, const EmaOptions& options);
+
+  /// float32 (size()) in the order of the flat parameters; write into it to restore a checkpoint.
+  const torch::Tensor& weights() const { return weights_; }
+  /// The share kept by update number `update` (0-based).
+  double decay_at(int64_t update) const;
+
+ private:
+  EmaOptions options_;
+  torch::Tensor weights_;
+};
+
+/// Puts the averaged weights into the module for its lifetime (previews, validation) and the trained ones back, both
+/// bit-exact and without another copy of the weights. Thread safety: none; nothing may train meanwhile.
+class EmaScope {
+ public:
+  EmaScope(FlatParameters& parameters, Ema& ema);
+  ~EmaScope();
+  EmaScope(const EmaScope&) = delete;
+  EmaScope& operator=(const EmaScope&) = delete;
+
+ private:
+  FlatParameters& parameters_;
+  Ema& ema_;
+};
+
+}  // namespace darkroom

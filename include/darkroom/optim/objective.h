@@ -1,0 +1,115 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/status.h"
+#include "darkroom/diffusion/guidance.h"
+#include "darkroom/diffusion/schedule.h"
+
+namespace darkroom {
+
+// N batch, C latent channels, T tokens, W text width.
+
+/// Which sample of which epoch: with the seed it fixes every random draw, whatever the batch around it.
+struct SampleCoordinates {
+  uint32_t epoch = 0;
+  uint64_t key_hash = 0;  ///< hash_key(key).
+};
+
+/// Latents and text states of some samples, float32.
+struct DiffusionBatch {
+  std::vector<SampleCoordinates> samples;  ///< N.
+  torch::Tensor latents_nchw;              ///< Scaled latents, as stored.
+  torch::Tensor states_ntw;                ///< Text states before caption dropout.
+
+  int64_t size() const { return static_cast<int64_t>(samples.size()); }
+  /// Samples [first, first + count); the tensors are views.
+  DiffusionBatch slice(int64_t first, int64_t count) const;
+};
+
+struct DiffusionObjectiveOptions {
+  uint64_t seed = 0;          ///< Of noise, timesteps and caption dropout.
+  double caption_drop = 0.1;  ///< Share of samples trained with the empty caption's states; 0: none.
+
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// What the network sees and has to say: a pure function of (options, batch).
+struct DiffusionInputs {
+  torch::Tensor noise_nchw;   ///< Standard normal.
+  torch::Tensor timesteps_n;  ///< int64, uniform in [0, T).
+  torch::Tensor dropped_n;    ///< bool: the caption was dropped.
+  torch::Tensor states_ntw;   ///< Text states after caption dropout.
+  torch::Tensor noisy_nchw;   ///< add_noise(latents, noise, timesteps).
+  torch::Tensor target_nchw;  ///< The noise, or v.
+};
+
+/// The denoising objective: mean squared error against noise or v at a uniform timestep (Ho et al. 2020), with caption
+/// dropout for classifier-free guidance. Every draw comes from CounterRandom by (seed, purpose, epoch, key), so neither the
+/// batch's composition nor its split changes a sample's loss. Thread safety: immutable.
+class DiffusionObjective {
+ public:
+  /// `empty_states_tw`: the empty caption's states (T, W); may be undefined when caption_drop is 0.
+  /// REQUIRES: options.validate() is ok.
+  DiffusionObjective(NoiseSchedule schedule, const DiffusionObjectiveOptions& options, torch::Tensor empty_states_tw);
+
+  const NoiseSchedule& schedule() const { return schedule_; }
+  /// Draws and mixes; no gradient is recorded.
+  DiffusionInputs prepare(const DiffusionBatch& batch) const;
+  /// Loss of each sample (N): its mean squared error. Differentiable in the network's parameters.
+  torch::Tensor losses(const ConditionalDenoiser& network, const DiffusionInputs& inputs) const;
+
+ private:
+  NoiseSchedule schedule_;
+  DiffusionObjectiveOptions options_;
+  torch::Tensor empty_states_tw_;
+};
+
+/// Pictures of some samples, float32 in [-1, 1].
+struct PictureBatch {
+  std::vector<SampleCoordinates> samples;  ///< N.
+  torch::Tensor images_nchw;
+
+  int64_t size() const { return static_cast<int64_t>(samples.size()); }
+  PictureBatch slice(int64_t first, int64_t count) const;
+};
+
+struct AutoencoderObjectiveOptions {
+  uint64_t seed = 0;        ///< Of the posterior draws.
+  double l1_weight = 1.0;   ///< Mean absolute error of the pixels.
+  double mse_weight = 1.0;  ///< Mean squared error of the pixels.
+  double kl_weight = 1e-6;  ///< KL divergence from N(0, I), summed over a sample's latent (Rombach et al. 2022).
+
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// An autoencoder as two functions.
+struct AutoencoderNetwork {
+  /// Pictures -> mean and log-variance of the posterior, each (N, C, h, w).
+  std::function<std::pair<torch::Tensor, torch::Tensor>(const torch::Tensor& images_nchw)> encode;
+  /// Latents (not scaled) -> pictures.
+  std::function<torch::Tensor(const torch::Tensor& latents_nchw)> decode;
+};
+
+/// Reconstruction plus KL of a variational autoencoder (Kingma and Welling 2014). The posterior is drawn from CounterRandom
+/// with Purpose::kPosterior. Thread safety: immutable.
+class AutoencoderObjective {
+ public:
+  /// REQUIRES: options.validate() is ok.
+  explicit AutoencoderObjective(const AutoencoderObjectiveOptions& options);
+
+  /// Loss of each sample (N): l1_weight * L1 + mse_weight * MSE + kl_weight * KL. Differentiable.
+  torch::Tensor losses(const AutoencoderNetwork& network, const PictureBatch& batch) const;
+
+ private:
+  AutoencoderObjectiveOptions options_;
+};
+
+}  // namespace darkroom

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "darkroom/files/file_system.h"
+
+namespace darkroom {
+
+/// What the commit did. Both mean: an object of that name is visible, whole and durable.
+enum class PublishOutcome {
+  kPublished,     ///< Ours is now visible.
+  kAlreadyThere,  ///< Another writer was first; ours is discarded.
+};
+
+/// The one commit primitive for files (docs/formats/commit.md): bytes are written to OUT/_tmp/NAME.UNIQUE and become
+/// visible as OUT/NAME in one atomic step, the first writer wins. A visible object is immutable and whole.
+/// The temporary is locked while the object lives, so sweep_unpublished of another process leaves it alone.
+/// Thread safety: one object, one thread; any number of objects and processes may race for one name.
+class Publication {
+ public:
+  /// Makes the folders and the temporary. REQUIRES: `name` holds no slash.
+  static Result<std::unique_ptr<Publication>> begin(FileSystem& files, const std::string& output_folder, const std::string& name);
+  /// Removes the temporary when nothing was published.
+  ~Publication();
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+  /// Takes the bytes. REQUIRES: publish() was not called.
+  OutputFile& file();
+  /// Where the object will be visible.
+  const std::string& path() const { return path_; }
+  /// fsync of the file, rename without replace, fsync of the folder. On an error nothing of ours is visible, or it is
+  /// visible and whole (only its name may not be durable yet); begin a new one, never this one again.
+  /// REQUIRES: called once.
+  Result<PublishOutcome> publish();
+
+ private:
+  Publication(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+
+  FileSystem& files_;
+  std::string path_;
+  std::string temporary_;  // Empty once it is published or removed.
+  std::unique_ptr<OutputFile> file_;
+  std::unique_ptr<FileLock> lock_;  // Null where the file system has no locks.
+};
+
+/// The same for a folder (checkpoints): fill folder(), then publish().
+class FolderPublication {
+ public:
+  /// REQUIRES: `name` holds no slash.
+  static Result<std::unique_ptr<FolderPublication>> begin(FileSystem& files, const std::string& output_folder, const std::string& name);
+  /// Removes the temporary folder when nothing was published.
+  ~FolderPublication();
+  FolderPublication(const FolderPublication&) = delete;
+  FolderPublication& operator=(const FolderPublication&) = delete;
+
+  /// The temporary folder to write into.
+  const std::string& folder() const { return temporary_; }
+  /// As publish_folder. REQUIRES: called once; every file in folder() is closed.
+  Result<PublishOutcome> publish();
+
+ private:
+  FolderPublication(FileSystem& files, std::string output_folder, std::string name)
+      : files_(files), output_folder_(std::move(output_folder)), name_(std::move(name)) {}
+
+  FileSystem& files_;
+  std::string output_folder_;
+  std::string name_;
+  std::string temporary_;
+  std::unique_ptr<FileLock> lock_;
+  bool published_ = false;
+};
+
+/// Makes `temporary_folder` visible as OUT/NAME: fsync of every file and folder in it, rename without replace, fsync of
+/// OUT. Not empty, and on OUT's file system. On kAlreadyThere and on an error the temporary folder is still there.
+Result<PublishOutcome> publish_folder(FileSystem& files, const std::string& output_folder, const std::string& temporary_folder,
+                                      const std::string& name);
+
+/// Removes what dead writers left in OUT/_tmp/ and beside it. Safe at any time: what a live writer holds, here or in
+/// another process, stays. Fine when OUT does not exist.
+Status sweep_unpublished(FileSystem& files, const std::string& output_folder);
+
+}  // namespace darkroom

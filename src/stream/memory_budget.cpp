@@ -1,0 +1,83 @@
+#include "darkroom/stream/memory_budget.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+namespace darkroom {
+
+MemoryLease::MemoryLease(MemoryLease&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+MemoryLease& MemoryLease::operator=(MemoryLease&& other) noexcept {
+  if (this != &other) {
+    release();
+    budget_ = std::exchange(other.budget_, nullptr);
+    size_bytes_ = std::exchange(other.size_bytes_, 0);
+  }
+  return *this;
+}
+
+MemoryLease::~MemoryLease() { release(); }
+
+void MemoryLease::resize(size_t size_bytes) {
+  if (budget_ != nullptr) {
+    budget_->change(size_bytes_, size_bytes);
+    size_bytes_ = size_bytes;
+  }
+}
+
+MemoryLease MemoryLease::split(size_t size_bytes) {
+  const size_t taken = std::min(size_bytes, size_bytes_);
+  size_bytes_ -= taken;
+  return MemoryLease(budget_, taken);
+}
+
+void MemoryLease::release() {
+  resize(0);
+  budget_ = nullptr;
+}
+
+std::optional<MemoryLease> MemoryBudget::acquire(size_t size_bytes, std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  const auto fits = [&] { return used_bytes_ == 0 || (size_bytes <= limit_bytes_ && used_bytes_ <= limit_bytes_ - size_bytes); };
+  if (!released_.wait(lock, stop, fits)) {
+    return std::nullopt;
+  }
+  used_bytes_ += size_bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  return MemoryLease(this, size_bytes);
+}
+
+void MemoryBudget::change(size_t old_bytes, size_t new_bytes) {
+  std::lock_guard lock(mutex_);
+  used_bytes_ = used_bytes_ - old_bytes + new_bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  if (new_bytes < old_bytes) {
+    released_.notify_all();
+  }
+}
+
+size_t MemoryBudget::used_bytes() const {
+  std::lock_guard lock(mutex_);
+  return used_bytes_;
+}
+
+size_t MemoryBudget::peak_bytes() const {
+  std::lock_guard lock(mutex_);
+  return peak_bytes_;
+}
+
+size_t default_memory_budget_bytes() {
+  size_t machine_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  // cgroup v2; "max" where there is no limit does not parse and changes nothing.
+  std::ifstream control_group("/sys/fs/cgroup/memory.max");
+  if (size_t limit_bytes = 0; control_group >> limit_bytes) {
+    machine_bytes = std::min(machine_bytes, limit_bytes);
+  }
+  return machine_bytes / 4;
+}
+
+}  // namespace darkroom

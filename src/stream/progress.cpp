@@ -1,0 +1,76 @@
+#include "darkroom/stream/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/log.h"
+
+namespace darkroom {
+namespace {
+
+std::string format_errors(const std::map<std::string, int64_t>& rows_by_error) {
+  std::vector<std::pair<int64_t, std::string>> counts;
+  for (const auto& [name, num_rows] : rows_by_error) {
+    counts.emplace_back(-num_rows, name);
+  }
+  std::sort(counts.begin(), counts.end());
+  constexpr size_t kShown = 6;
+  std::string text = ", errors:";
+  for (size_t i = 0; i < std::min(kShown, counts.size()); ++i) {
+    text += fmt::format("{} {} {}", i == 0 ? "" : ",", counts[i].second, -counts[i].first);
+  }
+  return counts.size() > kShown ? text + ", ..." : text;
+}
+
+}  // namespace
+
+std::string format_progress(const std::string& name, const ProgressState& state, std::chrono::duration<double> elapsed) {
+  const double seconds = std::max(elapsed.count(), 1e-9);
+  const int64_t rows_here = state.rows_done - state.rows_before;
+  const double rows_per_second = static_cast<double>(rows_here) / seconds;
+  std::string text = fmt::format("{} {}", name, state.rows_done);
+  if (state.rows_total > 0) {
+    text += fmt::format("/{} rows ({:.1f}%)", state.rows_total,
+                        100.0 * static_cast<double>(state.rows_done) / static_cast<double>(state.rows_total));
+  } else {
+    text += " rows";
+  }
+  text += fmt::format(", {:.1f} rows/s, {:.1f} MB/s, queue {}", rows_per_second, static_cast<double>(state.num_bytes) / seconds * 1e-6,
+                      state.queue_depth);
+  if (state.rows_total > 0 && rows_here > 0) {
+    text += fmt::format(", ETA {:.0f} s", static_cast<double>(state.rows_total - state.rows_done) / rows_per_second);
+  }
+  return state.rows_by_error.empty() ? text : text + format_errors(state.rows_by_error);
+}
+
+ProgressReporter::ProgressReporter(std::string name, std::function<ProgressState()> state)
+    : name_(std::move(name)),
+      state_(std::move(state)),
+      start_(std::chrono::steady_clock::now()),
+      thread_([this](const std::stop_token& stop) { report(stop); }) {}
+
+ProgressReporter::~ProgressReporter() = default;
+
+void ProgressReporter::report(const std::stop_token& stop) {
+  const bool terminal = stderr_is_terminal();
+  const auto interval = terminal ? std::chrono::milliseconds(500) : std::chrono::milliseconds(10'000);
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  while (!wake.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) {
+    const std::string text = format_progress(name_, state_(), std::chrono::steady_clock::now() - start_);
+    if (terminal) {
+      show_progress(text);
+    } else {
+      log_info("{}", text);
+    }
+  }
+  show_progress("");
+}
+
+}  // namespace darkroom

@@ -1,0 +1,78 @@
+#include "darkroom/stream/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace darkroom {
+namespace {
+
+TEST(MemoryBudget, counts_what_is_leased_and_gives_it_back) {
+  MemoryBudget budget(100);
+  {
+    auto lease = budget.acquire(60, {});
+    ASSERT_TRUE(lease.has_value());
+    EXPECT_EQ(budget.used_bytes(), 60u);
+  }
+  EXPECT_EQ(budget.used_bytes(), 0u);
+  EXPECT_EQ(budget.peak_bytes(), 60u);
+}
+
+TEST(MemoryBudget, lets_a_piece_larger_than_everything_enter_alone) {
+  MemoryBudget budget(10);
+  auto lease = budget.acquire(1000, {});
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_EQ(budget.used_bytes(), 1000u);
+}
+
+TEST(MemoryBudget, holds_back_what_does_not_fit_until_something_leaves) {
+  MemoryBudget budget(100);
+  auto first = budget.acquire(100, {});
+  std::atomic<bool> entered = false;
+  std::jthread second([&] {
+    auto lease = budget.acquire(1, {});
+    entered = lease.has_value();
+  });
+  EXPECT_FALSE(entered);
+  first->release();
+  second.join();
+  EXPECT_TRUE(entered);
+  EXPECT_EQ(budget.peak_bytes(), 100u);
+}
+
+TEST(MemoryBudget, resizing_never_waits_even_over_the_limit) {
+  MemoryBudget budget(100);
+  auto lease = budget.acquire(50, {});
+  lease->resize(500);
+  EXPECT_EQ(budget.used_bytes(), 500u);
+  lease->resize(1);
+  EXPECT_EQ(budget.used_bytes(), 1u);
+}
+
+TEST(MemoryBudget, a_split_lease_gives_back_its_own_part) {
+  MemoryBudget budget(100);
+  auto lease = budget.acquire(50, {});
+  MemoryLease part = lease->split(20);
+  EXPECT_EQ(budget.used_bytes(), 50u);
+  part.release();
+  EXPECT_EQ(budget.used_bytes(), 30u);
+  EXPECT_EQ(lease->split(1000).size_bytes(), 30u);
+  EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+TEST(MemoryBudget, a_stop_wakes_whoever_waits) {
+  MemoryBudget budget(1);
+  auto all = budget.acquire(1, {});
+  std::stop_source stop;
+  std::atomic<bool> refused = false;
+  std::jthread waiting([&] { refused = !budget.acquire(1, stop.get_token()).has_value(); });
+  stop.request_stop();
+  waiting.join();
+  EXPECT_TRUE(refused);
+}
+
+TEST(MemoryBudget, the_default_is_a_part_of_the_machine) { EXPECT_GT(default_memory_budget_bytes(), 1'000'000u); }
+
+}  // namespace
+}  // namespace darkroom

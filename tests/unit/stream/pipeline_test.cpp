@@ -1,0 +1,213 @@
+#include "darkroom/stream/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+
+#include "darkroom/stream/memory_budget.h"
+#include "darkroom/stream/reorder_buffer.h"
+
+namespace darkroom {
+namespace {
+
+struct Piece {
+  int64_t position = 0;
+  int64_t value = 0;
+  MemoryLease lease = {};
+};
+
+class Square : public Stage<Piece, Piece> {
+ public:
+  Status process(Piece piece, Emitter<Piece>& out) override {
+    piece.value *= piece.value;
+    out.count(1, 8);
+    return out.emit(std::move(piece));
+  }
+};
+
+std::function<Result<std::unique_ptr<Stage<Piece, Piece>>>(int)> make_square() {
+  return
+      [](int) -> Result<std::unique_ptr<Stage<Piece, Piece>>> { return std::unique_ptr<Stage<Piece, Piece>>(std::make_unique<Square>()); };
+}
+
+std::function<Status(int, Emitter<Piece>&)> count_to(int64_t num_pieces) {
+  return [num_pieces](int, Emitter<Piece>& out) -> Status {
+    for (int64_t i = 0; i < num_pieces; ++i) {
+      DARKROOM_RETURN_IF_ERROR(out.emit({.position = i, .value = i}));
+    }
+    return {};
+  };
+}
+
+class PipelineOrder : public ::testing::TestWithParam<std::tuple<int64_t, int>> {};
+
+TEST_P(PipelineOrder, a_reorder_buffer_restores_the_order_of_any_pool) {
+  const auto [num_pieces, num_workers] = GetParam();
+  BoundedQueue<Piece> first(2), second(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("count", 1, count_to(num_pieces), first);
+  pipeline.add_pool<Piece, Piece>("square", num_workers, make_square(), first, second);
+  ReorderBuffer<Piece> reorder;
+  std::vector<int64_t> seen;
+  pipeline.add_sink<Piece>(
+      "collect",
+      [&](Piece piece, StageStats& stats) {
+        stats.count(1, 0);
+        const int64_t position = piece.position;
+        reorder.insert(position, std::move(piece));
+        while (auto next = reorder.take_next()) {
+          seen.push_back(next->value);
+        }
+        return Status();
+      },
+      second);
+  ASSERT_TRUE(pipeline.run().is_ok());
+  ASSERT_EQ(static_cast<int64_t>(seen.size()), num_pieces);
+  for (int64_t i = 0; i < num_pieces; ++i) {
+    EXPECT_EQ(seen[i], i * i);
+  }
+  const auto snapshots = pipeline.snapshots();
+  ASSERT_EQ(snapshots.size(), 3u);
+  EXPECT_EQ(snapshots[1].num_rows, num_pieces);
+  EXPECT_EQ(snapshots[1].num_bytes, 8 * num_pieces);
+  EXPECT_EQ(snapshots[2].num_rows, num_pieces);
+}
+
+INSTANTIATE_TEST_SUITE_P(HostileSizes, PipelineOrder,
+                         ::testing::Combine(::testing::Values(0, 1, 2, 3, 97, 1000), ::testing::Values(1, 2, 7)));
+
+TEST(Pipeline, the_first_failure_wins_and_ends_an_endless_source) {
+  BoundedQueue<Piece> first(2), second(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("endless", 2, count_to(INT64_MAX), first);
+  pipeline.add_pool<Piece, Piece>("square", 3, make_square(), first, second);
+  pipeline.add_sink<Piece>(
+      "fail",
+      [](Piece piece, StageStats&) { return piece.position == 20 ? Status::resource_exhausted("the disk is full:", "/out") : Status(); },
+      second);
+  const Status status = pipeline.run();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "the disk is full: /out");
+}
+
+TEST(Pipeline, a_stage_that_cannot_be_made_ends_the_run) {
+  BoundedQueue<Piece> first(1), second(1);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+  pipeline.add_pool<Piece, Piece>(
+      "broken", 2, [](int) -> Result<std::unique_ptr<Stage<Piece, Piece>>> { return Status::not_found("no model:", "x"); }, first, second);
+  pipeline.add_sink<Piece>(
+      "collect", [](Piece, StageStats&) { return Status(); }, second);
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kNotFound);
+}
+
+TEST(Pipeline, an_exception_in_a_stage_becomes_an_internal_error) {
+  BoundedQueue<Piece> first(1);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+  pipeline.add_sink<Piece>(
+      "throw", [](Piece, StageStats&) -> Status { throw std::runtime_error("surprise"); }, first);
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kInternal);
+}
+
+TEST(Pipeline, a_stop_from_outside_ends_it_as_cancelled) {
+  std::stop_source stop;
+  BoundedQueue<Piece> first(4);
+  Pipeline pipeline(stop.get_token());
+  pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+  pipeline.add_sink<Piece>(
+      "collect",
+      [&](Piece piece, StageStats&) {
+        if (piece.position == 10) {
+          stop.request_stop();
+        }
+        return Status();
+      },
+      first);
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kCancelled);
+}
+
+TEST(Pipeline, a_stop_that_came_before_the_start_still_ends_it) {
+  std::stop_source stop;
+  stop.request_stop();
+  BoundedQueue<Piece> first(4);
+  Pipeline pipeline(stop.get_token());
+  pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+  pipeline.add_sink<Piece>(
+      "collect", [](Piece, StageStats&) { return Status(); }, first);
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kCancelled);
+}
+
+TEST(Pipeline, the_door_bounds_what_a_reorder_buffer_can_hold_behind_a_slow_head) {
+  constexpr size_t kPieceBytes = 10, kLimit = 100;
+  MemoryBudget budget(kLimit);
+  BoundedQueue<Piece> first(1), second(1);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>(
+      "admit", 1,
+      [&](int, Emitter<Piece>& out) -> Status {
+        for (int64_t i = 0; i < 200; ++i) {
+          auto lease = budget.acquire(kPieceBytes, out.stop());
+          if (!lease) {
+            return Status::cancelled("stopped");
+          }
+          DARKROOM_RETURN_IF_ERROR(out.emit({.position = i, .value = i, .lease = *std::move(lease)}));
+        }
+        return {};
+      },
+      first);
+  // The head of the line comes last of each ten pieces, the most that fits.
+  class Swap : public Stage<Piece, Piece> {
+   public:
+    Status process(Piece piece, Emitter<Piece>& out) override {
+      held_.push_back(std::move(piece));
+      if (held_.size() == kLimit / kPieceBytes) {
+        for (auto it = held_.rbegin(); it != held_.rend(); ++it) {
+          DARKROOM_RETURN_IF_ERROR(out.emit(std::move(*it)));
+        }
+        held_.clear();
+      }
+      return {};
+    }
+
+   private:
+    std::vector<Piece> held_;
+  };
+  pipeline.add_pool<Piece, Piece>(
+      "swap", 1,
+      [](int) -> Result<std::unique_ptr<Stage<Piece, Piece>>> { return std::unique_ptr<Stage<Piece, Piece>>(std::make_unique<Swap>()); },
+      first, second);
+  ReorderBuffer<Piece> reorder;
+  int64_t num_seen = 0;
+  pipeline.add_sink<Piece>(
+      "collect",
+      [&](Piece piece, StageStats&) {
+        const int64_t position = piece.position;
+        reorder.insert(position, std::move(piece));
+        while (reorder.take_next()) {
+          ++num_seen;
+        }
+        return Status();
+      },
+      second);
+  ASSERT_TRUE(pipeline.run().is_ok());
+  EXPECT_EQ(num_seen, 200);
+  EXPECT_LE(budget.peak_bytes(), kLimit);
+}
+
+TEST(ReorderBuffer, refuses_a_position_that_came_before) {
+  ReorderBuffer<int> reorder;
+  reorder.insert(1, 10);
+  EXPECT_EQ(reorder.take_next(), std::nullopt);
+  EXPECT_THROW(reorder.insert(1, 11), CheckFailure);
+  reorder.insert(0, 9);
+  EXPECT_EQ(reorder.take_next(), 9);
+  EXPECT_EQ(reorder.take_next(), 10);
+  EXPECT_THROW(reorder.insert(0, 9), CheckFailure);
+  EXPECT_EQ(reorder.num_waiting(), 0u);
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/core/row_error.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/image/transform.h"
+#include "darkroom/nn/clip_text.h"
+#include "darkroom/nn/vae.h"
+#include "darkroom/text/clip_tokenizer.h"
+
+namespace darkroom {
+
+/// The parts of a model folder that training never changes: what turns pictures into latents and captions into states.
+/// Immutable once loaded; shared read-only by every encoder worker and the job that loaded it.
+struct FrozenModels {
+  AutoencoderKL vae{nullptr};
+  ClipTextModel text_encoder{nullptr};
+  std::unique_ptr<ClipTokenizer> tokenizer;
+  std::string vae_fingerprint;
+  std::string text_encoder_fingerprint;
+};
+
+/// Loads the VAE, the text encoder and the tokenizer. Errors: kNotFound (folder or part), kFailedPrecondition (another model's config,
+/// or a tokenizer whose ids the text encoder does not have), kCorruptData.
+Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder,
+                                                               ClipTokenizer::Dialect dialect);
+
+/// What is kept of the picture.
+enum class LatentsKind : uint8_t {
+  kSample,   ///< One posterior draw x scaling factor.
+  kMoments,  ///< Mean, then log-variance, not scaled.
+};
+
+/// Everything besides the models that decides a row's encoded values.
+struct RowEncoderOptions {
+  TransformOptions transform;
+  LatentsKind latents = LatentsKind::kSample;
+  torch::Dtype dtype = torch::kFloat16;               ///< Of the results: kFloat16 or kFloat32. Computed in float32 either way.
+  bool with_states = true;                            ///< Run the text encoder.
+  uint64_t seed = 0;                                  ///< Of the posterior draw and the random crop.
+  uint32_t epoch = 0;                                 ///< The process job always draws epoch 0.
+  Status validate(const FrozenModels& models) const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// One row of an image dataset. `image` is the encoded picture.
+struct ImageRow {
+  std::string key;
+  std::string caption;
+  std::string image;
+};
+
+/// A row after the CPU part: decoded, transformed and tokenised.
+struct PreparedRow {
+  std::string key;
+  std::string caption;
+  int width = 0;  ///< Of the encoded picture.
+  int height = 0;
+  std::vector<float> pixels_chw;  ///< 3 * R * R in [-1, 1].
+  std::vector<int32_t> ids;       ///< Token ids, ClipTokenizer::kContextLength of them.
+};
+
+/// A batch after the encoders, in the order of its rows, on the CPU, contiguous.
+struct EncodedRows {
+  torch::Tensor latents_nchw;      ///< options.dtype [N, C, R/f, R/f], or [N, 2C, R/f, R/f] for moments.
+  torch::Tensor states_btc;        ///< options.dtype [N, T, W]; undefined without states.
+  torch::Tensor ids_bt;            ///< int64 [N, T].
+  std::vector<uint8_t> is_finite;  ///< 0: the row's latents or states hold a NaN or an infinity (nan_latents).
+};
+
+/// The one code path from an image row to what training eats: the process job (offline) and the online source both use it.
+/// On the CPU every row runs through the networks alone, so its bits depend on nothing but the row, the options, the models and the
+/// number of intra-op threads: not on the batch it came in. Hence online and offline training see equal bits.
+/// Thread safety: const methods may run in many threads at once. The caller sets at::set_num_threads in its worker.
+class RowEncoder {
+ public:
+  /// Errors: those of RowEncoderOptions::validate.
+  static Result<std::shared_ptr<const RowEncoder>> create(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options);
+
+  /// Decodes, transforms and tokenises. Errors: kNullImage (no bytes), kEmptyCaption, kDecodeFailed, and those of transform_image.
+  RowResult<PreparedRow> prepare(const ImageRow& row) const;
+  /// Runs the encoders over the rows. REQUIRES: rows not empty, made by prepare() of an encoder with the same options.
+  EncodedRows encode(std::span<const PreparedRow> rows) const;
+  /// The states of the empty caption, options.dtype [T, W]: what caption dropout puts in place of a caption.
+  torch::Tensor empty_caption_states() const;
+
+  const RowEncoderOptions& options() const { return options_; }
+  const FrozenModels& models() const { return *models_; }
+  /// Latent shape of one row: {C or 2C, R/f, R/f}.
+  std::vector<int64_t> latents_shape() const;
+  /// Shape of one caption's states: {T, W}.
+  std::vector<int64_t> states_shape() const;
+
+ private:
+  RowEncoder(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options)
+      : models_(std::move(models)), options_(options) {}
+
+  torch::Tensor encode_image(const PreparedRow& row) const;
+  torch::Tensor encode_ids(const torch::Tensor& ids_bt) const;
+
+  std::shared_ptr<const FrozenModels> models_;  // Shared by the workers' encoders and their owner.
+  RowEncoderOptions options_;
+};
+
+}  // namespace darkroom

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+
+namespace darkroom {
+
+/// metrics.jsonl of a run folder: one JSON object a line, each with "step" (docs/formats/run_folder.md).
+/// Thread safety: one object, one thread.
+class MetricsLog {
+ public:
+  /// Opens the log for a run that has done `steps_done` steps: lines of later steps, and a torn last line, are cut away
+  /// first (in one atomic step). Errors: those of the file system.
+  static Result<std::unique_ptr<MetricsLog>> open(FileSystem& files, const std::string& path, int64_t steps_done);
+
+  /// Appends one object, keys in the order given. REQUIRES: an object with an integer "step".
+  Status append(const nlohmann::ordered_json& line);
+  /// What was appended survives a power loss once this returns ok.
+  Status sync() { return file_->sync(); }
+
+ private:
+  explicit MetricsLog(std::unique_ptr<OutputFile> file) : file_(std::move(file)) {}
+
+  std::unique_ptr<OutputFile> file_;
+};
+
+}  // namespace darkroom

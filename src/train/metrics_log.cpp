@@ -1,0 +1,54 @@
+#include "darkroom/train/metrics_log.h"
+
+#include <string_view>
+
+namespace darkroom {
+namespace {
+
+// Whether a line is whole and tells of one of the first `steps_done` steps.
+bool belongs(std::string_view line, int64_t steps_done) {
+  const auto parsed = nlohmann::json::parse(line, nullptr, false);
+  if (!parsed.is_object()) {
+    return false;
+  }
+  const auto step = parsed.find("step");
+  return step != parsed.end() && step->is_number_integer() && step->get<int64_t>() <= steps_done;
+}
+
+std::string lines_up_to(std::string_view text, int64_t steps_done) {
+  std::string kept;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string_view::npos) {
+      break;
+    }
+    const auto line = text.substr(begin, end - begin);
+    if (belongs(line, steps_done)) {
+      kept.append(line).append("\n");
+    }
+    begin = end + 1;
+  }
+  return kept;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const std::string& path, int64_t steps_done) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
+  if (exists) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
+    const std::string kept = lines_up_to(text, steps_done);
+    if (kept != text) {
+      DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, path, kept));
+    }
+  }
+  DARKROOM_ASSIGN_OR_RETURN(auto file, files.open_append(path));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file)));
+}
+
+Status MetricsLog::append(const nlohmann::ordered_json& line) {
+  DARKROOM_CHECK(line.contains("step") && line["step"].is_number_integer(), "a line of metrics has no step");
+  return file_->write_text(line.dump() + "\n");
+}
+
+}  // namespace darkroom

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+namespace {
+
+struct IntegerRange {
+  std::string_view name;
+  int64_t value;
+  int64_t least;
+  int64_t most = int64_t{1} << 62;
+};
+
+struct NumberRange {
+  std::string_view name;
+  double value;
+  double least;
+  double below;  // The first value that is too large.
+};
+
+struct Choice {
+  std::string_view name;
+  const std::string& value;
+  std::initializer_list<std::string_view> allowed;
+};
+
+Status check_integers(const Recipe& recipe) {
+  const IntegerRange ranges[] = {
+      {"data.resolution", recipe.data.resolution, 8, 8192},
+      {"data.window_blocks", recipe.data.window_blocks, 1, 1 << 22},
+      {"data.memory_bytes", recipe.data.memory_bytes, 1 << 20},
+      {"data.batches_ahead", recipe.data.batches_ahead, 1, 1024},
+      {"data.rows_per_file", recipe.data.rows_per_file, 1},
+      {"data.encode_batch", recipe.data.encode_batch, 1, 65536},
+      {"data.process_seed", recipe.data.process_seed, 0},
+      {"noise.num_timesteps", recipe.noise.num_timesteps, 1, 1 << 20},
+      {"schedule.max_steps", recipe.schedule.max_steps, 1},
+      {"schedule.warmup_steps", recipe.schedule.warmup_steps, 0},
+      {"batch.global", recipe.batch.global, 1, 1 << 24},
+      {"batch.micro", recipe.batch.micro, 1, 1 << 24},
+      {"checkpoint.every_steps", recipe.checkpoint.every_steps, 0},
+      {"checkpoint.keep_last", recipe.checkpoint.keep_last, 1},
+      {"checkpoint.keep_every", recipe.checkpoint.keep_every, 0},
+      {"validation.every_steps", recipe.validation.every_steps, 1},
+      {"validation.num_rows", recipe.validation.num_rows, 1},
+      {"samples.every_steps", recipe.samples.every_steps, 0},
+      {"samples.steps", recipe.samples.steps, 1, 100000},
+      {"samples.seed", recipe.samples.seed, 0},
+      {"runtime.seed", recipe.runtime.seed, 0},
+      {"runtime.threads", recipe.runtime.threads, 1, 1024},
+      {"runtime.lanes", recipe.runtime.lanes, 1, 1 << 20},
+      {"runtime.log_every", recipe.runtime.log_every, 1},
+  };
+  for (const auto& range : ranges) {
+    if (range.value < range.least || range.value > range.most) {
+      const auto limits =
+          range.most == int64_t{1} << 62 ? fmt::format("at least {}", range.least) : fmt::format("{} to {}", range.least, range.most);
+      return Status::invalid_argument(fmt::format("the recipe's field '{}' must be {}, got:", range.name, limits), range.value);
+    }
+  }
+  return {};
+}
+
+Status check_numbers(const Recipe& recipe) {
+  constexpr double kAny = HUGE_VAL;
+  const NumberRange ranges[] = {
+      {"objective.caption_dropout", recipe.objective.caption_dropout, 0, std::nextafter(1.0, 2.0)},
+      {"objective.l1_weight", recipe.objective.l1_weight, 0, kAny},
+      {"objective.mse_weight", recipe.objective.mse_weight, 0, kAny},
+      {"objective.kl_weight", recipe.objective.kl_weight, 0, kAny},
+      {"noise.beta_start", recipe.noise.beta_start, 0, 1},
+      {"noise.beta_end", recipe.noise.beta_end, recipe.noise.beta_start, 1},
+      {"optimizer.lr", recipe.optimizer.lr, 0, kAny},
+      {"optimizer.beta1", recipe.optimizer.beta1, 0, 1},
+      {"optimizer.beta2", recipe.optimizer.beta2, 0, 1},
+      {"optimizer.epsilon", recipe.optimizer.epsilon, 0, kAny},
+      {"optimizer.weight_decay", recipe.optimizer.weight_decay, 0, kAny},
+      {"optimizer.clip_norm", recipe.optimizer.clip_norm, 0, kAny},
+      {"schedule.final_fraction", recipe.schedule.final_fraction, 0, std::nextafter(1.0, 2.0)},
+      {"ema.decay", recipe.ema.decay, 0, 1},
+      {"samples.guidance", recipe.samples.guidance, 0, kAny},
+  };
+  for (const auto& range : ranges) {
+    if (!(range.value >= range.least && range.value < range.below)) {
+      return Status::invalid_argument(
+          fmt::format("the recipe's field '{}' must be at least {} and below {}, got:", range.name, range.least, range.below), range.value);
+    }
+  }
+  return {};
+}
+
+Status check_choices(const Recipe& recipe) {
+  const Choice choices[] = {
+      {"model.start", recipe.model.start, {"random", "weights"}},
+      {"data.storage_dtype", recipe.data.storage_dtype, {"float16", "float32"}},
+      {"data.resize", recipe.data.resize, {"bilinear", "bicubic", "lanczos"}},
+      {"data.crop", recipe.data.crop, {"center", "random"}},
+      {"data.orientation", recipe.data.orientation, {"ignore", "apply"}},
+      {"data.tokenizer_dialect", recipe.data.tokenizer_dialect, {"hf", "open_clip"}},
+      {"objective.kind", recipe.objective.kind, {"diffusion", "autoencoder"}},
+      {"objective.prediction", recipe.objective.prediction, {"epsilon", "v_prediction"}},
+      {"noise.beta_schedule", recipe.noise.beta_schedule, {"scaled_linear", "linear"}},
+      {"schedule.kind", recipe.schedule.kind, {"constant", "cosine"}},
+      {"samples.sampler", recipe.samples.sampler, {"ddim", "pndm"}},
+      {"runtime.precision", recipe.runtime.precision, {"float32"}},
+  };
+  for (const auto& choice : choices) {
+    if (std::find(choice.allowed.begin(), choice.allowed.end(), choice.value) == choice.allowed.end()) {
+      return Status::invalid_argument(
+          fmt::format("the recipe's field '{}' must be one of {}, got:", choice.name, fmt::join(choice.allowed, ", ")), choice.value);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Recipe::validate() const {
+  DARKROOM_RETURN_IF_ERROR(check_integers(*this));
+  DARKROOM_RETURN_IF_ERROR(check_numbers(*this));
+  DARKROOM_RETURN_IF_ERROR(check_choices(*this));
+  if (model.path.empty()) {
+    return Status::invalid_argument("no model is named: give --model DIR or set the recipe's field:", "model.path");
+  }
+  if (objective.kind == "autoencoder" && data.raw_path.empty()) {
+    return Status::invalid_argument("the autoencoder objective trains on pictures: give --raw-data URI or set the recipe's field:",
+                                    "data.raw_path");
+  }
+  if (data.path.empty() == data.raw_path.empty()) {
+    return Status::invalid_argument(
+        "name exactly one of a latents dataset (--data, data.path) and an image dataset (--raw-data, data.raw_path), got:",
+        data.path.empty() ? "none" : "both");
+  }
+  if (batch.global % batch.micro != 0) {
+    return Status::invalid_argument("the recipe's batch.micro must divide batch.global (global, micro):", batch.global, batch.micro);
+  }
+  return {};
+}
+
+}  // namespace darkroom

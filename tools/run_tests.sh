@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The whole test run: structure, format, unit and golden tests, integration tests on the program, sanitizers, CUDA plugin.
+# Prints a line a step and, last, the counts of tests. Exits 1 when anything failed; every skip prints its reason.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+passed=0
+failed=0
+skipped=0
+failures=()
+
+step() { printf 'test: %s\n' "$*"; }
+
+# check NAME COMMAND...: one pass or failure; the command's output is shown only when it fails.
+check() {
+  local name=$1 log
+  shift
+  step "$name"
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    failures+=("$name")
+    tail -n 60 "$log"
+  fi
+  rm -f "$log"
+}
+
+# gtest PROGRAM: adds a test program's own counts.
+gtest() {
+  local program=$1 report log
+  [ -x "$program" ] || return 0
+  report=$(mktemp)
+  log=$(mktemp)
+  if ! DARKROOM_SOURCE_DIR=$PWD GTEST_OUTPUT=json:$report "$program" >"$log" 2>&1; then
+    grep -vE '^\[ (RUN|      OK) ' "$log" | tail -n 60
+  fi
+  local counts
+  if counts=$(python3 tools/count_tests.py "$report" 2>/dev/null); then
+    read -r ran bad without <<<"$counts"
+    passed=$((passed + ran - bad - without))
+    failed=$((failed + bad))
+    skipped=$((skipped + without))
+    [ "$without" -eq 0 ] || grep -A1 -E 'Skipped' "$log" | head -40
+    [ "$bad" -eq 0 ] || failures+=("$(basename "$program")")
+  else
+    failed=$((failed + 1))
+    failures+=("$(basename "$program") (ended without a report)")
+    tail -n 40 "$log"
+  fi
+  rm -f "$report" "$log"
+}
+
+run_unit_tests() {
+  local folder=$1 program
+  for program in "$folder"/tests/*_test; do
+    step "$(basename "$folder")/$(basename "$program")"
+    gtest "$program"
+  done
+}
+
+check "structure" tools/check_structure.py
+check "format" tools/check_format.sh
+step "building release (program, tests, each header alone)"
+tools/build.sh release all headers_alone || exit 1
+check "every test is built" tools/check_structure.py build/release
+run_unit_tests build/release
+
+for script in tests/integration/*.sh; do
+  [ -e "$script" ] || continue
+  check "integration/$(basename "$script" .sh)" "$script"
+done
+
+for preset in asan-ubsan tsan; do
+  if tools/build.sh "$preset" all; then
+    run_unit_tests "build/$preset"
+  else
+    failed=$((failed + 1))
+    failures+=("build $preset")
+  fi
+done
+
+if command -v nvcc >/dev/null && nvcc --version | grep -q 'release 13'; then
+  check "CUDA plugin compiles and links" tools/build.sh cuda libdarkroom_cuda.so
+else
+  skipped=$((skipped + 1))
+  step "skipped: CUDA plugin, because there is no nvcc of CUDA 13 here"
+fi
+
+if [ "$failed" -gt 0 ]; then
+  printf 'test: failed: %s\n' "${failures[*]}"
+fi
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]

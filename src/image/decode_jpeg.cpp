@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <jpeglib.h>
+
+#include "darkroom/core/check.h"
+#include "decoders.h"
+
+namespace darkroom {
+namespace {
+
+// A progressive picture has about ten scans; the standard allows thousands, each of which costs a pass over the picture.
+constexpr int kMaxScans = 256;
+constexpr int64_t kMaxScannedPixels = 4'000'000'000;
+
+/// One decompression. libjpeg reports errors by longjmp; every call into it goes through guarded(), whose steps hold
+/// nothing with a destructor.
+class JpegReader {
+ public:
+  enum class Outcome { kDone, kStarved, kFailed, kTooManyScans };
+
+  explicit JpegReader(std::span<const std::byte> bytes) {
+    jpeg_.err = jpeg_std_error(&errors_);
+    jpeg_.client_data = this;
+    errors_.error_exit = [](j_common_ptr jpeg) { self(jpeg).leave(Outcome::kFailed); };
+    errors_.output_message = [](j_common_ptr) {};
+    progress_.progress_monitor = [](j_common_ptr jpeg) { self(jpeg).check_scans(); };
+    is_created_ = guarded([&] {
+                    jpeg_create_decompress(&jpeg_);
+                    return Outcome::kDone;
+                  }) == Outcome::kDone;
+    jpeg_.progress = &progress_;
+    set_source(bytes);
+  }
+  ~JpegReader() {
+    if (is_created_) {
+      jpeg_destroy_decompress(&jpeg_);
+    }
+  }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  Outcome read_header() {
+    if (!is_created_) {
+      return Outcome::kFailed;
+    }
+    return guarded([&] { return jpeg_read_header(&jpeg_, TRUE) == JPEG_SUSPENDED ? Outcome::kStarved : Outcome::kDone; });
+  }
+  int width() const { return static_cast<int>(jpeg_.image_width); }
+  int height() const { return static_cast<int>(jpeg_.image_height); }
+  int num_components() const { return jpeg_.num_components; }
+
+  /// Decodes all rows as RGB or CMYK, handing each to `use_row(y, samples)`; `row` holds width * 4 bytes.
+  template <typename UseRow>
+  Outcome read_rows(J_COLOR_SPACE colours, uint8_t* row, const UseRow& use_row) {
+    return guarded([&] {
+      jpeg_.out_color_space = colours;
+      jpeg_.dct_method = JDCT_ISLOW;
+      jpeg_.do_fancy_upsampling = TRUE;
+      if (jpeg_start_decompress(&jpeg_) == FALSE) {
+        return Outcome::kStarved;
+      }
+      while (jpeg_.output_scanline < jpeg_.output_height) {
+        const auto y = static_cast<int>(jpeg_.output_scanline);
+        JSAMPROW target = row;
+        if (jpeg_read_scanlines(&jpeg_, &target, 1) != 1) {
+          return Outcome::kStarved;
+        }
+        use_row(y, static_cast<const uint8_t*>(row));
+      }
+      return jpeg_finish_decompress(&jpeg_) == FALSE ? Outcome::kStarved : Outcome::kDone;
+    });
+  }
+
+  std::string message() {
+    char text[JMSG_LENGTH_MAX] = {};
+    errors_.format_message(reinterpret_cast<j_common_ptr>(&jpeg_), text);
+    return text;
+  }
+
+ private:
+  static JpegReader& self(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
+
+  template <typename Step>
+  Outcome guarded(const Step& step) {
+    if (setjmp(jump_) != 0) {
+      return left_with_;
+    }
+    return step();
+  }
+  [[noreturn]] void leave(Outcome outcome) {
+    left_with_ = outcome;
+    longjmp(jump_, 1);
+  }
+
+  void check_scans() {
+    const int64_t pixels = static_cast<int64_t>(jpeg_.image_width) * jpeg_.image_height;
+    if (jpeg_.input_scan_number > kMaxScans || jpeg_.input_scan_number * pixels > kMaxScannedPixels) {
+      leave(Outcome::kTooManyScans);
+    }
+  }
+
+  // All bytes are there from the beginning; when they are used up the decoder suspends, which tells a cut file apart.
+  void set_source(std::span<const std::byte> bytes) {
+    source_.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
+    source_.bytes_in_buffer = bytes.size();
+    source_.init_source = [](j_decompress_ptr) {};
+    source_.term_source = [](j_decompress_ptr) {};
+    source_.resync_to_restart = jpeg_resync_to_restart;
+    source_.fill_input_buffer = [](j_decompress_ptr) -> boolean { return FALSE; };
+    source_.skip_input_data = [](j_decompress_ptr jpeg, long count) {
+      if (count > 0) {
+        const size_t skipped = std::min(static_cast<size_t>(count), jpeg->src->bytes_in_buffer);
+        jpeg->src->next_input_byte += skipped;
+        jpeg->src->bytes_in_buffer -= skipped;
+      }
+    };
+    jpeg_.src = &source_;
+  }
+
+  jpeg_decompress_struct jpeg_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  jpeg_source_mgr source_{};
+  std::jmp_buf jump_{};
+  Outcome left_with_ = Outcome::kFailed;
+  bool is_created_ = false;
+};
+
+uint8_t multiply_by_fraction(int a, int b) {
+  const int product = a * b + 128;
+  return static_cast<uint8_t>(((product >> 8) + product) >> 8);
+}
+
+// Adobe stores CMYK inverted, and so does everybody else: the samples are the shares of light that each ink lets through.
+void adobe_cmyk_to_rgb(const uint8_t* cmyk, int width, uint8_t* rgb) {
+  for (int x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
+    const int light = cmyk[3];
+    for (int c = 0; c < 3; ++c) {
+      rgb[c] = static_cast<uint8_t>(light - multiply_by_fraction(255 - cmyk[c], light));
+    }
+  }
+}
+
+RowError jpeg_error(JpegReader& reader, JpegReader::Outcome outcome) {
+  switch (outcome) {
+    case JpegReader::Outcome::kStarved:
+      return {.code = RowErrorCode::kTruncated, .detail = "the JPEG data end too early"};
+    case JpegReader::Outcome::kTooManyScans:
+      return {.code = RowErrorCode::kBomb, .detail = "a JPEG of too many scans"};
+    case JpegReader::Outcome::kDone:
+    case JpegReader::Outcome::kFailed:
+      break;
+  }
+  return {.code = RowErrorCode::kDecodeFailed, .detail = "JPEG: " + reader.message()};
+}
+
+}  // namespace
+
+RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header) {
+  JpegReader reader(bytes);
+  if (const auto outcome = reader.read_header(); outcome != JpegReader::Outcome::kDone) {
+    return jpeg_error(reader, outcome);
+  }
+  if (reader.width() != header.width || reader.height() != header.height) {
+    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a JPEG of two different frame sizes"};
+  }
+  Image image = Image::filled(header.width, header.height, 3);
+  std::vector<uint8_t> row(static_cast<size_t>(header.width) * 4);
+  const bool is_cmyk = reader.num_components() == 4;
+  const auto outcome = reader.read_rows(is_cmyk ? JCS_CMYK : JCS_RGB, row.data(), [&](int y, const uint8_t* samples) {
+    if (is_cmyk) {
+      adobe_cmyk_to_rgb(samples, header.width, image.row(y));
+    } else {
+      std::memcpy(image.row(y), samples, image.row_bytes());
+    }
+  });
+  if (outcome != JpegReader::Outcome::kDone) {
+    return jpeg_error(reader, outcome);
+  }
+  return image;
+}
+
+}  // namespace darkroom

@@ -36,10 +36,10 @@ struct FetchRequest {
 
 struct FetchReply {
   uint64_t id;
-  RowResult<std::string> body;  ///< The bytes exactly as served (no content decoding), or why there are none.
-  std::string final_url;        ///< After redirects; empty when no request was sent.
-  std::string content_type;     ///< As the server says; empty if it says nothing.
-  int http_status = 0;          ///< Of the last response; 0 if none came.
+  RowResult<std::string> body;    ///< The bytes exactly as served (no content decoding), or why there are none.
+  std::string final_url = {};     ///< After redirects; empty when no request was sent.
+  std::string content_type = {};  ///< As the server says; empty if it says nothing.
+  int http_status = 0;            ///< Of the last response; 0 if none came.
   int num_retries = 0;
   int64_t num_bytes = 0;  ///< Body bytes received over all attempts.
 };

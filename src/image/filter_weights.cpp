@@ -28,7 +28,7 @@ double hamming(double x) {
     return 0.0;
   }
   x *= kPi;
-  return std::sin(x) / x * (0.54 + 0.46 * std::cos(x));
+  return std::sin(x) / x * (0.54F + 0.46F * std::cos(x));
 }
 
 double bicubic(double x) {

@@ -17,10 +17,11 @@ struct Window {
   int height = 0;
 };
 
-/// Resizes with antialiasing, equal to the last bit to Pillow's `Image.resize((width, height), filter)` for L, RGB and
-/// RGBA: horizontally, then vertically, each pass with weights of 22 fractional bits and rounded to 8 bits; RGBA is
-/// multiplied by its alpha before and divided after. An unchanged size returns the picture itself. The bits are the same on every
-/// processor. REQUIRES: width, height >= 1; image not empty, 1, 3 or 4 channels. Thread safety: pure.
+/// Resizes with antialiasing, equal to the last bit to Pillow 13's `Image.resize((width, height), filter)` for L, RGB and
+/// RGBA: two passes with weights of 22 fractional bits, each rounded to 8 bits; columns first, but rows first where these
+/// lose more than twice as many samples (Pillow 12 and before: always columns first). RGBA is multiplied by its alpha
+/// before and divided after. An unchanged size returns the picture itself. The bits are the same on every processor.
+/// REQUIRES: width, height >= 1; image not empty, 1, 3 or 4 channels. Thread safety: pure.
 Image resize(const Image& image, int width, int height, Filter filter);
 
 /// The `window` of resize(image, width, height, filter), computing nothing outside it.

@@ -1,0 +1,316 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
+#include "errno_status.h"
+
+namespace darkroom {
+
+namespace {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) {
+      ::close(number_);
+    }
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  bool is_open() const { return number_ >= 0; }
+  int number() const { return number_; }
+  /// Closes it; the error number of a failed close, else 0.
+  int close() { return ::close(std::exchange(number_, -1)) == 0 ? 0 : errno; }
+
+ private:
+  int number_;
+};
+
+Descriptor open_descriptor(const std::string& path, int flags) {
+  while (true) {
+    const int number = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    if (number >= 0 || errno != EINTR) {
+      return Descriptor(number);
+    }
+  }
+}
+
+class LocalInputFile final : public InputFile {
+ public:
+  LocalInputFile(std::string path, Descriptor descriptor, int64_t size_bytes)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), size_bytes_(size_bytes) {}
+
+  const std::string& path() const override { return path_; }
+  int64_t size_bytes() const override { return size_bytes_; }
+
+  Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
+    size_t num_read = 0;
+    while (num_read < out.size()) {
+      const ssize_t step =
+          ::pread(descriptor_.number(), out.data() + num_read, out.size() - num_read, offset + static_cast<int64_t>(num_read));
+      if (step < 0 && errno == EINTR) {
+        continue;
+      }
+      if (step < 0) {
+        return status_of_errno(errno, "reading the file", path_);
+      }
+      if (step == 0) {
+        break;
+      }
+      num_read += static_cast<size_t>(step);
+    }
+    return num_read;
+  }
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  int64_t size_bytes_;
+};
+
+class LocalOutputFile final : public OutputFile {
+ public:
+  LocalOutputFile(std::string path, Descriptor descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  const std::string& path() const override { return path_; }
+
+  Status write(std::span<const std::byte> bytes) override {
+    DARKROOM_RETURN_IF_ERROR(check_usable());
+    while (!bytes.empty()) {
+      const ssize_t step = ::write(descriptor_.number(), bytes.data(), bytes.size());
+      if (step < 0 && errno == EINTR) {
+        continue;
+      }
+      if (step < 0) {
+        return spoil(status_of_errno(errno, "writing the file", path_));
+      }
+      bytes = bytes.subspan(static_cast<size_t>(step));
+    }
+    return Status::ok();
+  }
+
+  Status sync() override {
+    DARKROOM_RETURN_IF_ERROR(check_usable());
+    return ::fsync(descriptor_.number()) == 0 ? Status::ok() : spoil(status_of_errno(errno, "syncing the file to disk", path_));
+  }
+
+  Status close() override {
+    if (!failure_.is_ok() || !descriptor_.is_open()) {
+      return failure_;
+    }
+    const int error = descriptor_.close();
+    return error == 0 ? Status::ok() : spoil(status_of_errno(error, "closing the file", path_));
+  }
+
+ private:
+  Status check_usable() const {
+    DARKROOM_CHECK(!failure_.is_ok() || descriptor_.is_open(), "use of a closed file (path):", path_);
+    return failure_;
+  }
+  Status spoil(Status failure) { return failure_ = std::move(failure); }
+
+  std::string path_;
+  Descriptor descriptor_;
+  Status failure_;  // The first failure; sticks.
+};
+
+class LocalLock final : public FileLock {
+ public:
+  explicit LocalLock(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+
+ private:
+  Descriptor descriptor_;  // flock goes with the open file: closing it, or death, releases the lock.
+};
+
+FileInfo info_of(std::string path, const struct stat& status) {
+  const bool is_folder = S_ISDIR(status.st_mode);
+  return {.path = std::move(path), .size_bytes = is_folder ? 0 : static_cast<int64_t>(status.st_size), .is_folder = is_folder};
+}
+
+Status sync_path(const std::string& path, int flags, std::string_view doing) {
+  const Descriptor descriptor = open_descriptor(path, flags);
+  if (!descriptor.is_open() || ::fsync(descriptor.number()) != 0) {
+    return status_of_errno(errno, doing, path);
+  }
+  return Status::ok();
+}
+
+/// For file systems without RENAME_NOREPLACE. link() is atomic and never replaces; a folder cannot be linked, but
+/// rename() onto a folder that holds something fails, and a published folder always holds something.
+Status rename_by_link(const std::string& from, const std::string& to) {
+  struct stat status {};
+  if (::lstat(from.c_str(), &status) != 0) {
+    return status_of_errno(errno, "renaming", from);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    if (::rename(from.c_str(), to.c_str()) == 0) {
+      return Status::ok();
+    }
+    const bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+    return status_of_errno(taken ? EEXIST : errno, "renaming to", to);
+  }
+  if (::link(from.c_str(), to.c_str()) != 0) {
+    return status_of_errno(errno, "renaming to", to);
+  }
+  return ::unlink(from.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "removing the old name", from);
+}
+
+class LocalFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    Descriptor descriptor = open_descriptor(path, O_RDONLY);
+    struct stat status {};
+    if (!descriptor.is_open() || ::fstat(descriptor.number(), &status) != 0) {
+      return status_of_errno(errno, "opening the file", path);
+    }
+    if (S_ISDIR(status.st_mode)) {
+      return status_of_errno(EISDIR, "opening the file", path);
+    }
+    return std::unique_ptr<InputFile>(std::make_unique<LocalInputFile>(path, std::move(descriptor), status.st_size));
+  }
+
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+    return open_output(path, O_CREAT | O_EXCL, "creating the file");
+  }
+  Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override {
+    return open_output(path, O_CREAT | O_APPEND, "opening the file to append");
+  }
+
+  Result<FileInfo> stat(const std::string& path) override {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+      return status_of_errno(errno, "looking at", path);
+    }
+    return info_of(path, status);
+  }
+
+  Result<std::vector<FileInfo>> list(const std::string& folder) override;
+  Status create_folders(const std::string& folder) override;
+
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+      return Status::ok();
+    }
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
+      return rename_by_link(from, to);
+    }
+    return status_of_errno(errno, "renaming " + from + " to", to);
+  }
+  Status rename_replace(const std::string& from, const std::string& to) override {
+    return ::rename(from.c_str(), to.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "renaming " + from + " to", to);
+  }
+  Status remove_file(const std::string& path) override {
+    return ::unlink(path.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "removing the file", path);
+  }
+  Status remove_tree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? status_of_errno(error.value(), "removing", path) : Status::ok();
+  }
+  Status sync_file(const std::string& path) override { return sync_path(path, O_RDONLY, "syncing the file to disk"); }
+  Status sync_folder(const std::string& folder) override { return sync_path(folder, O_RDONLY | O_DIRECTORY, "syncing the folder to disk"); }
+  Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override;
+
+ private:
+  static Result<std::unique_ptr<OutputFile>> open_output(const std::string& path, int flags, std::string_view doing) {
+    Descriptor descriptor = open_descriptor(path, O_WRONLY | flags);
+    if (!descriptor.is_open()) {
+      return status_of_errno(errno, doing, path);
+    }
+    return std::unique_ptr<OutputFile>(std::make_unique<LocalOutputFile>(path, std::move(descriptor)));
+  }
+};
+
+Result<std::vector<FileInfo>> LocalFileSystem::list(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(::opendir(folder.c_str()), ::closedir);
+  if (open_folder == nullptr) {
+    return status_of_errno(errno, "listing the folder", folder);
+  }
+  std::vector<FileInfo> entries;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(open_folder.get());
+    if (entry == nullptr && errno != 0) {
+      return status_of_errno(errno, "listing the folder", folder);
+    }
+    if (entry == nullptr) {
+      break;
+    }
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") {
+      continue;
+    }
+    std::string path = join_path(folder, name);
+    struct stat status {};
+    // A link to nothing is listed as it is: opening it then says what is missing, where skipping it would hide a hole.
+    if (::stat(path.c_str(), &status) == 0 || (errno == ENOENT && ::lstat(path.c_str(), &status) == 0)) {
+      entries.push_back(info_of(std::move(path), status));
+    } else if (errno != ENOENT) {  // Removed meanwhile: it is not there.
+      return status_of_errno(errno, "looking at", path);
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const FileInfo& a, const FileInfo& b) { return a.path < b.path; });
+  return entries;
+}
+
+Status LocalFileSystem::create_folders(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0777) == 0) {
+    return sync_folder(parent_folder(folder));
+  }
+  if (errno == ENOENT && parent_folder(folder) != folder && !folder.empty()) {
+    DARKROOM_RETURN_IF_ERROR(create_folders(parent_folder(folder)));
+    return create_folders(folder);
+  }
+  const int error = errno;
+  struct stat status {};
+  if (error == EEXIST && ::stat(folder.c_str(), &status) == 0) {
+    return S_ISDIR(status.st_mode) ? Status::ok() : status_of_errno(ENOTDIR, "creating the folder", folder);
+  }
+  return status_of_errno(error, "creating the folder", folder);
+}
+
+Result<std::unique_ptr<FileLock>> LocalFileSystem::try_lock(const std::string& path) {
+  Descriptor descriptor = open_descriptor(path, O_RDONLY);
+  if (!descriptor.is_open()) {
+    return status_of_errno(errno, "opening to lock", path);
+  }
+  if (::flock(descriptor.number(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return std::unique_ptr<FileLock>();
+    }
+    return status_of_errno(errno, "locking", path);
+  }
+  // Between open and flock the name may have gone to another file: then this lock protects nothing.
+  struct stat locked {};
+  struct stat named {};
+  if (::fstat(descriptor.number(), &locked) != 0 || ::stat(path.c_str(), &named) != 0) {
+    return status_of_errno(errno, "locking", path);
+  }
+  if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino) {
+    return status_of_errno(ENOENT, "locking", path);
+  }
+  return std::unique_ptr<FileLock>(std::make_unique<LocalLock>(std::move(descriptor)));
+}
+
+}  // namespace
+
+FileSystem& local_files() {
+  static LocalFileSystem files;
+  return files;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,207 @@
+#include "darkroom/files/publication.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "darkroom/files/paths.h"
+
+namespace darkroom {
+
+namespace {
+
+constexpr const char* kTemporaryFolder = "_tmp";
+constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of write_file_atomic's temporaries, beside their targets.
+constexpr int kMaxAttempts = 16;                        // A sweep may take a fresh temporary before it is locked.
+
+/// NAME.UNIQUE, unlike any other process's on any machine. Decides no byte that is published.
+std::string unique_name(const std::string& name) {
+  static const uint64_t process_mark = (uint64_t{std::random_device()()} << 32) | std::random_device()();
+  static std::atomic<uint64_t> counter{0};
+  return fmt::format("{}.{:x}-{:x}-{}", name, process_mark, getpid(), counter++);
+}
+
+/// Locks a fresh temporary. False: a sweep was faster, take another name. True with a null lock: no locks here, and
+/// then a sweep removes nothing either.
+Result<bool> lock_temporary(FileSystem& files, const std::string& temporary, std::unique_ptr<FileLock>& lock) {
+  Result<std::unique_ptr<FileLock>> locked = files.try_lock(temporary);
+  if (locked.is_ok()) {
+    lock = *std::move(locked);
+    return lock != nullptr;
+  }
+  if (locked.status().code() == StatusCode::kNotFound) {
+    return false;
+  }
+  return locked.status().code() == StatusCode::kFailedPrecondition ? Result<bool>(true) : locked.status();
+}
+
+struct Temporary {
+  std::string path;
+  std::unique_ptr<OutputFile> file;
+  std::unique_ptr<FileLock> lock;
+};
+
+Result<Temporary> make_temporary(FileSystem& files, const std::string& folder, const std::string& name) {
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    Temporary made{.path = join_path(folder, unique_name(name)), .file = nullptr, .lock = nullptr};
+    DARKROOM_ASSIGN_OR_RETURN(made.file, files.create(made.path));
+    Result<bool> locked = lock_temporary(files, made.path, made.lock);
+    if (locked.is_ok() && *locked) {
+      return made;
+    }
+    (void)files.remove_file(made.path);  // Best effort: what stays is unlocked, so a sweep takes it.
+    if (!locked.is_ok()) {
+      return locked.status();
+    }
+  }
+  return Status::unavailable("a temporary file was removed each time before it was locked (folder):", folder);
+}
+
+/// What both ends of a race do last: the name must be durable before either may rely on it.
+Result<PublishOutcome> finish_rename(FileSystem& files, const Status& renamed, const std::string& output_folder) {
+  const bool lost = renamed.code() == StatusCode::kAlreadyExists;
+  if (!renamed.is_ok() && !lost) {
+    return renamed;
+  }
+  DARKROOM_RETURN_IF_ERROR(files.sync_folder(output_folder));
+  return lost ? PublishOutcome::kAlreadyThere : PublishOutcome::kPublished;
+}
+
+void check_name(const std::string& name) {
+  DARKROOM_CHECK(!name.empty() && name.find('/') == std::string::npos, "not a plain name:", name);
+}
+
+Status sync_tree(FileSystem& files, const std::string& folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, files.list(folder));
+  for (const FileInfo& entry : entries) {
+    DARKROOM_RETURN_IF_ERROR(entry.is_folder ? sync_tree(files, entry.path) : files.sync_file(entry.path));
+  }
+  return files.sync_folder(folder);
+}
+
+/// Removes a leftover whose writer is dead. One that is locked, or that is gone by now, is none of ours.
+Status sweep_one(FileSystem& files, const std::string& path) {
+  const Result<std::unique_ptr<FileLock>> lock = files.try_lock(path);
+  if (!lock.is_ok()) {
+    const StatusCode code = lock.status().code();
+    const bool unknown_writer = code == StatusCode::kNotFound || code == StatusCode::kFailedPrecondition;
+    return unknown_writer ? Status::ok() : lock.status();
+  }
+  return *lock == nullptr ? Status::ok() : files.remove_tree(path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Publication>> Publication::begin(FileSystem& files, const std::string& output_folder, const std::string& name) {
+  check_name(name);
+  DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, join_path(output_folder, kTemporaryFolder), name));
+  std::unique_ptr<Publication> publication(new Publication(files, join_path(output_folder, name)));
+  publication->temporary_ = std::move(made.path);
+  publication->file_ = std::move(made.file);
+  publication->lock_ = std::move(made.lock);
+  return publication;
+}
+
+Publication::~Publication() {
+  file_.reset();
+  if (!temporary_.empty()) {
+    (void)files_.remove_file(temporary_);  // Best effort: what stays is invisible and swept by the next run.
+  }
+}
+
+OutputFile& Publication::file() {
+  DARKROOM_CHECK(file_ != nullptr, "the file was already published (path):", path_);
+  return *file_;
+}
+
+Result<PublishOutcome> Publication::publish() {
+  OutputFile& output = file();
+  const std::unique_ptr<OutputFile> closes_at_return = std::move(file_);
+  DARKROOM_RETURN_IF_ERROR(output.sync());
+  DARKROOM_RETURN_IF_ERROR(output.close());
+  const Status renamed = files_.rename_no_replace(temporary_, path_);
+  if (renamed.is_ok()) {
+    temporary_.clear();
+  }
+  return finish_rename(files_, renamed, parent_folder(path_));
+}
+
+Result<std::unique_ptr<FolderPublication>> FolderPublication::begin(FileSystem& files, const std::string& output_folder,
+                                                                    const std::string& name) {
+  check_name(name);
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::unique_ptr<FolderPublication> publication(new FolderPublication(files, output_folder, name));
+    publication->temporary_ = join_path(join_path(output_folder, kTemporaryFolder), unique_name(name));
+    DARKROOM_RETURN_IF_ERROR(files.create_folders(publication->temporary_));
+    DARKROOM_ASSIGN_OR_RETURN(const bool locked, lock_temporary(files, publication->temporary_, publication->lock_));
+    if (locked) {
+      return publication;
+    }
+  }
+  return Status::unavailable("a temporary folder was removed each time before it was locked (folder):", output_folder);
+}
+
+FolderPublication::~FolderPublication() {
+  if (!published_) {
+    (void)files_.remove_tree(temporary_);  // Best effort: what stays is invisible and swept by the next run.
+  }
+}
+
+Result<PublishOutcome> FolderPublication::publish() {
+  Result<PublishOutcome> outcome = publish_folder(files_, output_folder_, temporary_, name_);
+  published_ = outcome.is_ok() && *outcome == PublishOutcome::kPublished;
+  return outcome;
+}
+
+Result<PublishOutcome> publish_folder(FileSystem& files, const std::string& output_folder, const std::string& temporary_folder,
+                                      const std::string& name) {
+  check_name(name);
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(output_folder));
+  DARKROOM_RETURN_IF_ERROR(sync_tree(files, temporary_folder));
+  return finish_rename(files, files.rename_no_replace(temporary_folder, join_path(output_folder, name)), output_folder);
+}
+
+Status sweep_unpublished(FileSystem& files, const std::string& output_folder) {
+  std::vector<FileInfo> leftovers;
+  for (const std::string& folder : {output_folder, join_path(output_folder, kTemporaryFolder)}) {
+    Result<std::vector<FileInfo>> entries = files.list(folder);
+    if (!entries.is_ok() && entries.status().code() != StatusCode::kNotFound) {
+      return entries.status();
+    }
+    if (!entries.is_ok()) {
+      continue;
+    }
+    std::copy_if(entries->begin(), entries->end(), std::back_inserter(leftovers),
+                 [&](const FileInfo& entry) { return folder != output_folder || file_name(entry.path).starts_with(kTemporaryPrefix); });
+  }
+  for (const FileInfo& leftover : leftovers) {
+    DARKROOM_RETURN_IF_ERROR(sweep_one(files, leftover.path).with_context("sweeping what an interrupted run left"));
+  }
+  return Status::ok();
+}
+
+Status write_file_atomic(FileSystem& files, const std::string& path, std::string_view bytes) {
+  const std::string folder = parent_folder(path);
+  DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, folder, std::string(kTemporaryPrefix) + file_name(path)));
+  Status written = made.file->write_text(bytes);
+  if (written.is_ok()) {
+    written = made.file->sync();
+  }
+  if (written.is_ok()) {
+    written = made.file->close();
+  }
+  if (written.is_ok()) {
+    written = files.rename_replace(made.path, path);
+  }
+  if (!written.is_ok()) {
+    made.file.reset();
+    (void)files.remove_file(made.path);  // Best effort: what stays is invisible and swept by the next run.
+    return written;
+  }
+  return files.sync_folder(folder);
+}
+
+}  // namespace darkroom

@@ -1,0 +1,162 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "darkroom/files/fault_files.h"
+#include "darkroom/files/memory_files.h"
+#include "darkroom/files/publication.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kNumSeeds = 40;
+const std::string kBlock(1000, 'b');
+
+Status publish_file(FileSystem& files) {
+  DARKROOM_ASSIGN_OR_RETURN(auto publication, Publication::begin(files, "out", "part"));
+  DARKROOM_RETURN_IF_ERROR(publication->file().write_text(kBlock));
+  DARKROOM_RETURN_IF_ERROR(publication->file().write_text(kBlock));
+  return publication->publish().status();
+}
+
+Status publish_checkpoint(FileSystem& files) {
+  DARKROOM_ASSIGN_OR_RETURN(auto publication, FolderPublication::begin(files, "out", "step-1"));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(publication->folder() + "/unet"));
+  for (const char* name : {"/unet/weights", "/state.json"}) {
+    DARKROOM_ASSIGN_OR_RETURN(auto file, files.create(publication->folder() + name));
+    DARKROOM_RETURN_IF_ERROR(file->write_text(kBlock));
+    DARKROOM_RETURN_IF_ERROR(file->close());
+  }
+  return publication->publish().status();
+}
+
+Status replace_file(FileSystem& files) { return write_file_atomic(files, "out/job.json", kBlock); }
+
+int64_t count_calls(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work) {
+  MemoryFileSystem memory;
+  FaultInjectingFileSystem files(memory);
+  prepare(files);
+  files.heal();
+  EXPECT_TRUE(work(files).is_ok());
+  return files.num_calls();
+}
+
+/// Kills `work` at each of its calls, then takes away what was not synced, and hands both to `judge`.
+void crash_everywhere(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work,
+                      const std::function<void(FileSystem&, bool acknowledged)>& judge) {
+  const int64_t num_calls = count_calls(prepare, work);
+  ASSERT_GT(num_calls, 4);
+  for (int64_t call = 0; call <= num_calls; ++call) {
+    for (uint64_t seed = 0; seed < kNumSeeds; ++seed) {
+      SCOPED_TRACE(fmt::format("call {} of {}, seed {}", call, num_calls, seed));
+      MemoryFileSystem memory;
+      prepare(memory);
+      bool acknowledged = false;
+      {
+        FaultInjectingFileSystem files(memory);
+        files.fail_call(call, Fault::kDeath);
+        acknowledged = work(files).is_ok();
+      }
+      memory.crash(seed);
+      judge(memory, acknowledged);
+    }
+  }
+}
+
+void prepare_nothing(FileSystem&) {}
+
+TEST(Crash, a_published_file_is_whole_or_absent_and_stays_once_acknowledged) {
+  crash_everywhere(prepare_nothing, publish_file, [](FileSystem& files, bool acknowledged) {
+    const bool visible = files.exists("out/part").value();
+    EXPECT_TRUE(visible || !acknowledged);
+    if (visible) {
+      EXPECT_EQ(read_file(files, "out/part").value(), kBlock + kBlock);
+    }
+  });
+}
+
+TEST(Crash, a_published_folder_is_whole_or_absent_and_stays_once_acknowledged) {
+  crash_everywhere(prepare_nothing, publish_checkpoint, [](FileSystem& files, bool acknowledged) {
+    const bool visible = files.exists("out/step-1").value();
+    EXPECT_TRUE(visible || !acknowledged);
+    if (visible) {
+      EXPECT_EQ(read_file(files, "out/step-1/unet/weights").value(), kBlock);
+      EXPECT_EQ(read_file(files, "out/step-1/state.json").value(), kBlock);
+    }
+  });
+}
+
+TEST(Crash, a_replaced_file_is_the_old_or_the_new_one) {
+  const auto prepare = [](FileSystem& files) { ASSERT_TRUE(write_file_atomic(files, "out/job.json", "old").is_ok()); };
+  crash_everywhere(prepare, replace_file, [](FileSystem& files, bool acknowledged) {
+    const std::string text = read_file(files, "out/job.json").value();
+    EXPECT_TRUE(text == kBlock || (text == "old" && !acknowledged)) << text;
+  });
+}
+
+TEST(Crash, a_second_run_completes_the_work_and_sweeps_the_leftovers) {
+  crash_everywhere(prepare_nothing, publish_file, [](FileSystem& files, bool) {
+    ASSERT_TRUE(sweep_unpublished(files, "out").is_ok());
+    ASSERT_TRUE(publish_file(files).is_ok());
+    const auto left = files.list_tree("out").value();
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_EQ(read_file(files, "out/part").value(), kBlock + kBlock);
+  });
+}
+
+/// Fails each call of `work` once, with the process alive.
+void fail_everywhere(const std::function<Status(FileSystem&)>& work, const std::string& path) {
+  const int64_t num_calls = count_calls(prepare_nothing, work);
+  for (const Fault fault : {Fault::kNoSpace, Fault::kInputOutput, Fault::kShortWrite}) {
+    for (int64_t call = 0; call < num_calls; ++call) {
+      SCOPED_TRACE(fmt::format("call {} of {}, fault {}", call, num_calls, static_cast<int>(fault)));
+      MemoryFileSystem memory;
+      FaultInjectingFileSystem files(memory);
+      files.fail_call(call, fault);
+      const Status status = work(files);
+      EXPECT_FALSE(status.is_ok());
+      EXPECT_EQ(status.code(), fault == Fault::kInputOutput ? StatusCode::kUnavailable : StatusCode::kResourceExhausted);
+      EXPECT_THAT(status.message(), testing::HasSubstr("out"));
+      files.heal();
+      const bool visible = files.exists(path).value();
+      EXPECT_TRUE(!visible || call == num_calls - 1) << "only the last sync may fail with the object visible";
+      EXPECT_TRUE(work(files).is_ok());
+      EXPECT_EQ(read_file(files, path).value().substr(0, kBlock.size()), kBlock);
+      EXPECT_EQ(files.list("out/_tmp").is_ok() ? files.list("out/_tmp").value().size() : 0, 0u);
+    }
+  }
+}
+
+TEST(Faults, no_disk_fault_publishes_a_bad_file_or_leaves_a_temporary) { fail_everywhere(publish_file, "out/part"); }
+
+TEST(Faults, no_disk_fault_replaces_a_file_by_a_bad_one) { fail_everywhere(replace_file, "out/job.json"); }
+
+TEST(Faults, a_file_whose_sync_failed_is_never_synced_again) {
+  MemoryFileSystem memory;
+  FaultInjectingFileSystem files(memory);
+  auto file = files.create("a").value();
+  ASSERT_TRUE(file->write_text("x").is_ok());
+  files.fail_call(0, Fault::kInputOutput);
+  EXPECT_FALSE(file->sync().is_ok());
+  EXPECT_FALSE(file->sync().is_ok());
+  EXPECT_FALSE(file->write_text("y").is_ok());
+  EXPECT_EQ(files.num_calls(), 1);
+}
+
+TEST(MemoryFiles, a_power_loss_takes_unsynced_bytes_and_names) {
+  MemoryFileSystem files;
+  auto synced = files.create("synced").value();
+  ASSERT_TRUE(synced->write_text("safe").is_ok());
+  ASSERT_TRUE(synced->sync().is_ok());
+  ASSERT_TRUE(files.sync_folder("/").is_ok());
+  ASSERT_TRUE(synced->write_text(" lost").is_ok());
+  auto nameless = files.create("nameless").value();
+  ASSERT_TRUE(nameless->sync().is_ok());
+  files.crash(0);
+  EXPECT_EQ(read_file(files, "synced").value(), "safe");
+  EXPECT_FALSE(files.exists("nameless").value());
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -179,6 +179,7 @@ void FetchTransfer::begin_attempt() {
   stopped_.reset();
   refused_address_.clear();
   status_ = 0;
+  has_headers_ = false;
   opted_out_ = false;
   header_bytes_ = 0;
   discarded_bytes_ = 0;
@@ -231,6 +232,7 @@ bool FetchTransfer::take_header(std::string_view line) {
     status_ = static_cast<int>(get_info<long>(easy_, CURLINFO_RESPONSE_CODE));
     opted_out_ = false;
     content_length_ = -1;
+    has_headers_ = false;
     return true;
   }
   if (trim(line).empty()) {
@@ -249,6 +251,7 @@ bool FetchTransfer::take_header(std::string_view line) {
 }
 
 bool FetchTransfer::end_of_headers() {
+  has_headers_ = true;
   if (is_success_status() && opted_out_) {
     return stop(RowErrorCode::kOptedOut, "X-Robots-Tag");
   }
@@ -315,7 +318,7 @@ RowError FetchTransfer::error_of(CURLcode code) const {
     case CURLE_TOO_MANY_REDIRECTS:
       return {RowErrorCode::kTooManyRedirects, 0, detail};
     default:  // The connection broke: before an answer, or within it.
-      return {is_success_status() ? RowErrorCode::kTruncated : RowErrorCode::kConnect, 0, detail};
+      return {has_headers_ && is_success_status() ? RowErrorCode::kTruncated : RowErrorCode::kConnect, 0, detail};
   }
 }
 

@@ -112,6 +112,7 @@ class FetchTransfer {
   std::string refused_address_;      // Set while the last connection tried was refused.
   int status_ = 0;                   // Of the last status line.
   int64_t content_length_ = -1;      // Of the last response; -1 if it says nothing.
+  bool has_headers_ = false;         // The last response's are complete.
   bool opted_out_ = false;
   size_t header_bytes_ = 0;
   size_t discarded_bytes_ = 0;

@@ -18,14 +18,14 @@ namespace darkroom {
 /// `content_type` (default: by the file's extension). Troubles, with their own fields:
 ///   none              the file
 ///   status            `status` (404, 503, ...) with a short text
-///   retry_after       `status` (default 429) with Retry-After: `seconds` (default 1), or an HTTP date with `as_date`: true
+///   retry_after       `status` (default 429) with Retry-After: `seconds` (default 1); a date with `as_date`: true
 ///   truncated         the right Content-Length, half of the body, then the connection closes
-///   html              200, text/html: a page instead of the picture
-///   redirect          302 to `location` (absolute or relative)
-///   redirect_private  302 to `location` (default http://10.0.0.1/)
-///   redirect_loop     302 to itself
+///   html              200, text/html: the file, or a page of our own, instead of the picture
+///   redirect          `status` (default 302) to `location` (absolute or relative)
+///   redirect_private  the same; default location http://10.0.0.1/
+///   redirect_loop     the same; default location: itself
 ///   slow_drip         `bytes_per_second` (default 10) of the body
-///   reset             the connection is reset in place of an answer
+///   reset             the connection is reset within the headers of the answer
 ///   hang              no answer
 ///   garbage           bytes that are no HTTP
 ///   chunked           the file in chunks, without a length

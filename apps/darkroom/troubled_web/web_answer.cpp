@@ -1,0 +1,159 @@
+#include "web_answer.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace darkroom {
+namespace {
+
+constexpr std::string_view kPage = "<!DOCTYPE html><html><body>Please sign in to see this picture.</body></html>\n";
+
+std::string http_date(std::time_t time) {
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return text;
+}
+
+std::string head(int status, std::string_view type, int64_t length, std::string_view extra_headers) {
+  return fmt::format("HTTP/1.1 {} -\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\r\n", status, type, length, extra_headers);
+}
+
+WebAnswer file_answer(const WebRoute& route, std::string_view extra_headers = "") {
+  std::error_code error;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(route.file_path, error));
+  if (error) {
+    return plain_answer(500, "", "the file is gone\n");
+  }
+  WebAnswer answer;
+  answer.bytes = head(200, route.content_type, size, extra_headers);
+  answer.file_path = route.file_path;
+  answer.file_bytes = size;
+  return answer;
+}
+
+WebAnswer truncated(const WebRoute& route) {
+  WebAnswer answer = file_answer(route);
+  answer.file_bytes /= 2;
+  answer.then = WebAnswer::Then::kClose;
+  return answer;
+}
+
+WebAnswer slow_drip(const WebRoute& route) {
+  WebAnswer answer = file_answer(route);
+  answer.bytes_per_second = route.bytes_per_second;
+  return answer;
+}
+
+WebAnswer chunked(const WebRoute& route, bool is_cut) {
+  std::ifstream file(route.file_path, std::ios::binary);
+  const std::string body{std::istreambuf_iterator<char>(file), {}};
+  WebAnswer answer;
+  answer.bytes = fmt::format("HTTP/1.1 200 -\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n", route.content_type);
+  constexpr size_t kChunkBytes = 1000;
+  for (size_t at = 0; at < body.size(); at += kChunkBytes) {
+    const std::string_view chunk = std::string_view(body).substr(at, kChunkBytes);
+    answer.bytes += fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk);
+  }
+  if (is_cut) {
+    answer.then = WebAnswer::Then::kClose;
+  } else {
+    answer.bytes += "0\r\n\r\n";
+  }
+  return answer;
+}
+
+WebAnswer repeating(std::string start, std::string repeated) {
+  WebAnswer answer;
+  answer.bytes = std::move(start);
+  answer.repeated = std::move(repeated);
+  answer.then = WebAnswer::Then::kRepeat;
+  return answer;
+}
+
+WebAnswer bytes_then(std::string bytes, WebAnswer::Then then) {
+  WebAnswer answer;
+  answer.bytes = std::move(bytes);
+  answer.then = then;
+  return answer;
+}
+
+WebAnswer redirect(const WebRoute& route, std::string_view default_location) {
+  const std::string_view location = route.location.empty() ? default_location : std::string_view(route.location);
+  return plain_answer(route.status != 0 ? route.status : 302, fmt::format("Location: {}\r\n", location), "moved\n");
+}
+
+WebAnswer retry_after(const WebRoute& route) {
+  const std::string value = route.as_date ? http_date(std::time(nullptr) + route.seconds) : fmt::format("{}", route.seconds);
+  return plain_answer(route.status != 0 ? route.status : 429, fmt::format("Retry-After: {}\r\n", value), "too many requests\n");
+}
+
+WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
+  constexpr std::string_view kChunkedHead = "HTTP/1.1 200 -\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n";
+  switch (route.trouble) {
+    case Trouble::kNone:
+      return file_answer(route);
+    case Trouble::kStatus:
+      return plain_answer(route.status != 0 ? route.status : 500, "", "trouble\n");
+    case Trouble::kRetryAfter:
+      return retry_after(route);
+    case Trouble::kTruncated:
+      return truncated(route);
+    case Trouble::kHtml:
+      if (!route.file_path.empty() && route.content_type == "text/html") {
+        return file_answer(route);
+      }
+      return plain_answer(200, "", kPage, "text/html");
+    case Trouble::kRedirect:
+    case Trouble::kRedirectPrivate:
+      return redirect(route, "http://10.0.0.1/");
+    case Trouble::kRedirectLoop:
+      return redirect(route, path);
+    case Trouble::kSlowDrip:
+      return slow_drip(route);
+    case Trouble::kReset:
+      // A client may resend silently when a kept connection breaks without a byte; a header line rules that out.
+      return bytes_then("HTTP/1.1 200 -\r\nServer: troubled\r\n", WebAnswer::Then::kReset);
+    case Trouble::kHang:
+      return bytes_then("", WebAnswer::Then::kHang);
+    case Trouble::kGarbage:
+      return bytes_then("\x89PNG this is no HTTP\r\n\r\n", WebAnswer::Then::kClose);
+    case Trouble::kChunked:
+      return chunked(route, false);
+    case Trouble::kCutChunks:
+      return chunked(route, true);
+    case Trouble::kEndless:
+      return repeating(std::string(kChunkedHead), fmt::format("{:x}\r\n{}\r\n", 16'384, std::string(16'384, '\0')));
+    case Trouble::kHugeHeaders:
+      return repeating("HTTP/1.1 200 -\r\n", fmt::format("X-Filler: {}\r\n", std::string(1'000, 'x')));
+    case Trouble::kNoai:
+      return file_answer(route, fmt::format("X-Robots-Tag: {}\r\n", route.value));
+    case Trouble::kGzipLabel:
+      return file_answer(route, "Content-Encoding: gzip\r\n");
+  }
+  return plain_answer(500, "", "unknown trouble\n");
+}
+
+}  // namespace
+
+WebAnswer plain_answer(int status, std::string_view extra_headers, std::string_view text, std::string_view type) {
+  WebAnswer answer;
+  answer.bytes = head(status, type, static_cast<int64_t>(text.size()), extra_headers);
+  answer.bytes += text;
+  return answer;
+}
+
+WebAnswer answer_request(WebRoute& route, std::string_view path) {
+  const int64_t num_before = route.num_requests.fetch_add(1);
+  if (route.times > 0 && num_before >= route.times) {
+    return file_answer(route);
+  }
+  return troubled_answer(route, path);
+}
+
+}  // namespace darkroom

@@ -54,8 +54,8 @@ class TrainStep {
   const std::vector<int64_t>& non_finite_samples() const { return non_finite_samples_; }
 
  private:
-  Status accumulate(int64_t batch_size, const MicroBatchLosses& losses, StepReport& report);
-  double add_losses(const torch::Tensor& losses, int64_t first);
+  void accumulate(int64_t batch_size, const MicroBatchLosses& losses, StepReport& report);
+  double sum_losses(const torch::Tensor& losses, int64_t first);
 
   FlatParameters& parameters_;
   AdamW& optimizer_;

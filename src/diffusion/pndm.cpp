@@ -1,0 +1,148 @@
+#include "pndm.h"
+
+#include <cmath>
+
+#include "darkroom/core/check.h"
+#include "timesteps.h"
+
+namespace darkroom {
+
+namespace {
+
+constexpr int64_t kOrder = 4;              // Of the Runge-Kutta start and of the multistep formula.
+constexpr size_t kCallsPerRungeKutta = 4;  // Network calls of one Runge-Kutta step.
+
+class PndmSampler final : public Sampler {
+ public:
+  PndmSampler(const SamplerSpec& spec, const SchedulerConfig& config, std::vector<double> timesteps, size_t num_runge_kutta_calls)
+      : alphas_(config, config.set_alpha_to_one.value_or(false)),
+        stride_(config.noise.num_timesteps / spec.num_steps),
+        timesteps_(std::move(timesteps)),
+        num_runge_kutta_calls_(num_runge_kutta_calls) {}
+
+  const std::vector<double>& timesteps() const override { return timesteps_; }
+  double initial_sigma() const override { return 1.0; }
+  torch::Tensor scale_input(size_t, const torch::Tensor& latents) const override { return latents; }
+
+  torch::Tensor step(size_t index, const torch::Tensor& output, const torch::Tensor& latents, const NoiseSource&) override {
+    DARKROOM_CHECK(index == next_index_ && index < timesteps_.size(), "a sampler's calls come in order:", index);
+    ++next_index_;
+    return index < num_runge_kutta_calls_ ? runge_kutta_step(index, output, latents) : multistep(index, output, latents);
+  }
+
+ private:
+  int64_t timestep(size_t index) const { return static_cast<int64_t>(timesteps_[index]); }
+
+  torch::Tensor runge_kutta_step(size_t index, const torch::Tensor& output, const torch::Tensor& latents) {
+    const int64_t target = timestep(index) - (index % 2 == 0 ? stride_ / 2 : 0);
+    const int64_t start = timestep(index - index % kCallsPerRungeKutta);
+    torch::Tensor slope = output;
+    switch (index % kCallsPerRungeKutta) {
+      case 0:
+        slope_sum_ = output * (1.0 / 6.0);
+        outputs_.push_back(output);
+        start_latents_ = latents;
+        break;
+      case 3:
+        slope = slope_sum_ + output * (1.0 / 6.0);
+        break;
+      default:
+        slope_sum_ = slope_sum_ + output * (1.0 / 3.0);
+    }
+    return transfer(start_latents_, start, target, slope);
+  }
+
+  torch::Tensor multistep(size_t index, const torch::Tensor& output, const torch::Tensor& latents) {
+    int64_t from = timestep(index);
+    int64_t target = from - stride_;
+    const bool repeats_first_step = index == 1;  // PLMS evaluates its first step twice; never after a Runge-Kutta start.
+    if (repeats_first_step) {
+      target = from;
+      from += stride_;
+      return transfer(start_latents_, from, target, (output + outputs_.back()) / 2);
+    }
+    if (outputs_.size() == static_cast<size_t>(kOrder)) {
+      outputs_.erase(outputs_.begin());
+    }
+    outputs_.push_back(output);
+    if (index == 0) {
+      start_latents_ = latents;
+    }
+    return transfer(latents, from, target, combine_outputs());
+  }
+
+  // Adams-Bashforth weights of as many outputs as there are.
+  torch::Tensor combine_outputs() const {
+    const auto last = [this](size_t back) -> const torch::Tensor& { return outputs_[outputs_.size() - back]; };
+    switch (outputs_.size()) {
+      case 1:
+        return last(1);
+      case 2:
+        return (3 * last(1) - last(2)) / 2;
+      case 3:
+        return (23 * last(1) - 16 * last(2) + 5 * last(3)) / 12;
+      default:
+        return (1.0 / 24.0) * (55 * last(1) - 59 * last(2) + 37 * last(3) - 9 * last(4));
+    }
+  }
+
+  // Formula 9 of the paper: from `latents` at timestep `from` to timestep `target` along `output`.
+  torch::Tensor transfer(const torch::Tensor& latents, int64_t from, int64_t target, torch::Tensor output) const {
+    const float alpha = alphas_.at(from);
+    const float alpha_next = alphas_.at(target);
+    if (alphas_.schedule.config().prediction_type == PredictionType::kVelocity) {
+      output = split_prediction(PredictionType::kVelocity, latents, output, alpha).noise;
+    }
+    const float denominator = alpha * std::sqrt(1.0F - alpha_next) + std::sqrt(alpha * (1.0F - alpha) * alpha_next);
+    return std::sqrt(alpha_next / alpha) * latents - (alpha_next - alpha) * output / denominator;
+  }
+
+  AlphaTable alphas_;
+  int64_t stride_;
+  std::vector<double> timesteps_;
+  size_t num_runge_kutta_calls_;
+  size_t next_index_ = 0;
+  std::vector<torch::Tensor> outputs_;  // The last few, oldest first; at most kOrder.
+  torch::Tensor slope_sum_;
+  torch::Tensor start_latents_;
+};
+
+// The highest timestep once, the next one twice, then the others.
+std::vector<double> multistep_calls(const std::vector<int64_t>& ascending) {
+  std::vector<double> calls(ascending.rbegin(), ascending.rend());
+  if (calls.size() > 1) {
+    calls.insert(calls.begin() + 1, calls[1]);
+  }
+  return calls;
+}
+
+// Three Runge-Kutta steps over the four highest timesteps: start, middle twice, end; then the rest by multistep.
+std::vector<double> runge_kutta_calls(const std::vector<int64_t>& ascending, int64_t half_stride) {
+  std::vector<double> calls;
+  for (size_t back = 1; back < static_cast<size_t>(kOrder); ++back) {
+    const int64_t start = ascending[ascending.size() - back];
+    const int64_t end = ascending[ascending.size() - back - 1];
+    const auto middle = static_cast<double>(end + half_stride);
+    calls.insert(calls.end(), {static_cast<double>(start), middle, middle, static_cast<double>(end)});
+  }
+  calls.insert(calls.end(), ascending.rbegin() + kOrder - 1, ascending.rend());
+  return calls;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sampler>> make_pndm_sampler(const SamplerSpec& spec, const SchedulerConfig& config) {
+  const bool runge_kutta = !config.skip_prk_steps.value_or(false);
+  if (runge_kutta && spec.num_steps < kOrder) {
+    return Status::invalid_argument("sampler pndm with Runge-Kutta start needs at least 4 steps, got:", spec.num_steps);
+  }
+  const std::vector<int64_t> timesteps = ascending_timesteps(config.timestep_spacing.value_or(TimestepSpacing::kLeading),
+                                                             config.noise.num_timesteps, spec.num_steps, config.steps_offset.value_or(0));
+  DARKROOM_RETURN_IF_ERROR(check_timesteps(timesteps, config.noise.num_timesteps));
+  const int64_t half_stride = config.noise.num_timesteps / spec.num_steps / 2;
+  std::vector<double> calls = runge_kutta ? runge_kutta_calls(timesteps, half_stride) : multistep_calls(timesteps);
+  const size_t num_runge_kutta_calls = runge_kutta ? kCallsPerRungeKutta * (kOrder - 1) : 0;
+  return std::unique_ptr<Sampler>(std::make_unique<PndmSampler>(spec, config, std::move(calls), num_runge_kutta_calls));
+}
+
+}  // namespace darkroom

@@ -1,0 +1,94 @@
+#include "darkroom/diffusion/sampler.h"
+
+#include <algorithm>
+#include <array>
+
+#include "darkroom/core/check.h"
+#include "ddim.h"
+#include "pndm.h"
+
+namespace darkroom {
+
+namespace {
+
+using MakeSampler = Result<std::unique_ptr<Sampler>> (*)(const SamplerSpec&, const SchedulerConfig&);
+
+struct BuiltSampler {
+  std::string_view name;
+  std::string_view class_name;  // Of diffusers.
+  MakeSampler make;
+};
+
+constexpr std::array kBuiltSamplers = {
+    BuiltSampler{"ddim", "DDIMScheduler", make_ddim_sampler},
+    BuiltSampler{"pndm", "PNDMScheduler", make_pndm_sampler},
+};
+
+// Known to users, not built yet.
+constexpr std::array<std::string_view, 6> kUnbuiltSamplers = {"euler", "euler_a", "dpmpp_2m", "dpmpp_2m_karras", "unipc", "lcm"};
+
+const BuiltSampler* find_sampler(std::string_view name) {
+  const auto found = std::find_if(kBuiltSamplers.begin(), kBuiltSamplers.end(), [&](const auto& built) { return built.name == name; });
+  return found == kBuiltSamplers.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<std::string_view> sampler_names() {
+  std::vector<std::string_view> names;
+  for (const BuiltSampler& built : kBuiltSamplers) {
+    names.push_back(built.name);
+  }
+  return names;
+}
+
+Result<std::string> resolve_sampler_name(const SamplerSpec& spec, const SchedulerConfig& config) {
+  if (spec.name.empty()) {
+    for (const BuiltSampler& built : kBuiltSamplers) {
+      if (built.class_name == config.class_name) {
+        return std::string(built.name);
+      }
+    }
+    return Status::invalid_argument("the model's scheduler is not one of the built samplers; choose ddim or pndm instead of:",
+                                    config.class_name.empty() ? "(none)" : config.class_name);
+  }
+  if (find_sampler(spec.name) != nullptr) {
+    return spec.name;
+  }
+  if (std::find(kUnbuiltSamplers.begin(), kUnbuiltSamplers.end(), spec.name) != kUnbuiltSamplers.end()) {
+    return Status::invalid_argument("this sampler is not built yet; choose ddim or pndm instead of:", spec.name);
+  }
+  return Status::invalid_argument("unknown sampler; choose ddim or pndm instead of:", spec.name);
+}
+
+Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec, const SchedulerConfig& config) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string name, resolve_sampler_name(spec, config));
+  if (spec.num_steps < 1 || spec.num_steps > config.noise.num_timesteps) {
+    return Status::invalid_argument(
+        "sampling steps must be 1 to the number of training timesteps (timesteps, got):", config.noise.num_timesteps, spec.num_steps);
+  }
+  if (!(spec.eta >= 0.0 && spec.eta <= 1.0)) {
+    return Status::invalid_argument("eta must be between 0 and 1, got:", spec.eta);
+  }
+  return find_sampler(name)->make(spec, config);
+}
+
+Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, const torch::Tensor& unit_noise, const NoiseSource& noise,
+                                  const std::function<bool()>& should_stop) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor latents = unit_noise * sampler.initial_sigma();
+  for (size_t index = 0; index < sampler.timesteps().size(); ++index) {
+    if (should_stop && should_stop()) {
+      return Status::cancelled("sampling was stopped before network call", index);
+    }
+    const double timestep = sampler.timesteps()[index];
+    const bool whole = timestep == static_cast<double>(static_cast<int64_t>(timestep));
+    const torch::Tensor timesteps_n = torch::full({latents.size(0)}, timestep, whole ? torch::kInt64 : torch::kFloat32);
+    const torch::Tensor output = denoiser(sampler.scale_input(index, latents), timesteps_n);
+    DARKROOM_CHECK(output.sizes() == latents.sizes(), "the denoiser's output has another shape than its input");
+    latents = sampler.step(index, output, latents, noise);
+  }
+  return latents;
+}
+
+}  // namespace darkroom

@@ -67,9 +67,9 @@ tools/build.sh release all headers_alone || exit 1
 check "every test is built" tools/check_structure.py build/release
 run_unit_tests build/release
 
-for script in tests/integration/*.sh; do
+for script in tests/integration/*_test.py; do
   [ -e "$script" ] || continue
-  check "integration/$(basename "$script" .sh)" "$script"
+  check "integration/$(basename "$script" _test.py)" .venv/bin/python "$script"
 done
 
 for preset in asan-ubsan tsan; do

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""The same inputs, seed and flags give the same bytes: any number of workers, any batch size within an ulp, online as offline."""
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from workbench import MODEL, LoopbackWeb, Workbench, digests, main, read_losses, require, run
+
+ULP_FP16 = 2.0**-10  # Spacing of float16 relative to a value's power of two.
+
+
+def shards_do_not_depend_on_workers() -> None:
+    with Workbench(150) as bench, LoopbackWeb(bench.path("corpus")) as web:
+        urls = bench.write_url_table(web.port)
+        allow = f"127.0.0.1/32:{web.port}"
+        for workers in (1, 2, 4):
+            run("download", bench.path(f"images-{workers}"), "--metadata", urls, "--rows-per-file", "40", "--concurrency", str(workers), "--allow-private", allow)
+            run("process", bench.path("images-1"), bench.path(f"latents-{workers}"), "--model", MODEL, "--resolution", "64", "--rows-per-file", "40",
+                "--num-readers", str(workers), "--num-transformers", str(workers), "--num-encoders", str(workers))
+        for kind in ("images", "latents"):
+            want = digests(bench.path(f"{kind}-1"), "part-*.parquet")
+            require(len(want) == 4, "parts", kind, len(want))
+            for workers in (2, 4):
+                require(digests(bench.path(f"{kind}-{workers}"), "part-*.parquet") == want, "shards depend on the number of workers", kind, workers)
+
+
+def column(folder: str, name: str) -> np.ndarray:
+    chunks = pq.read_table(folder, columns=[name])[name].combine_chunks()
+    storage = chunks.storage if hasattr(chunks, "storage") else chunks
+    return storage.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+
+
+def batch_sizes_agree_within_an_ulp() -> None:
+    with Workbench(70) as bench:
+        images = bench.write_image_dataset("images", 70)
+        for size in (1, 7, 64):
+            run("process", images, bench.path(f"latents-{size}"), "--model", MODEL, "--resolution", "64", "--batch-size", str(size))
+        for name in ("image_latents_64", "caption_embeddings"):
+            want = column(bench.path("latents-1"), name)
+            for size in (7, 64):
+                got = column(bench.path(f"latents-{size}"), name)
+                bound = ULP_FP16 * np.exp2(np.floor(np.log2(np.maximum(np.abs(want), 0.1))))
+                worst = float(np.max(np.abs(got - want) / bound))
+                require(worst <= 1.0, "batch size changes values by more than 1 fp16 ulp (column, batch size, ulps):", name, size, worst)
+
+
+def online_equals_offline() -> None:
+    with Workbench(96) as bench:
+        images = bench.write_image_dataset("images", 48)
+        run("process", images, bench.path("latents"), "--model", MODEL, "--resolution", "64")
+        common = ["train", "recipes/tiny.toml", "--model", MODEL, "--deterministic", "--max-steps", "5", "--set", "batch.global=16", "--set", "samples.every_steps=0"]
+        run(*common, "--data", bench.path("latents"), "--output", bench.path("offline"))
+        run(*common, "--raw-data", images, "--output", bench.path("online"))
+        require(read_losses(bench.path("online")) == read_losses(bench.path("offline")), "online and offline losses differ")
+        pattern = "checkpoints/step-00000005/unet/*.safetensors"
+        require(digests(bench.path("online"), pattern) == digests(bench.path("offline"), pattern), "online and offline weights differ")
+
+
+if __name__ == "__main__":
+    main([shards_do_not_depend_on_workers, batch_sizes_agree_within_an_ulp, online_equals_offline])

@@ -1,0 +1,163 @@
+"""What the integration tests share: the program, a small corpus, a loopback web, runs that are killed, digests of folders."""
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = ROOT / "build" / "darkroom"
+MODEL = ROOT / "models" / "tiny"
+
+
+class Workbench:
+    """A temporary folder with a corpus of `num_pictures` pictures; everything in it is removed at the end."""
+
+    def __init__(self, num_pictures: int, seed: int = 1):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+        self.seed = seed
+        corpus_maker = [sys.executable, ROOT / "tools" / "make_corpus.py", self.folder / "corpus", "--limit", str(num_pictures), "--trouble-rate", "0"]
+        subprocess.run(corpus_maker, check=True, stdout=subprocess.DEVNULL)
+
+    def __enter__(self) -> "Workbench":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def write_image_dataset(self, name: str, rows_per_file: int, bad_rows: dict[int, bytes | None] | None = None) -> str:
+        """An image dataset as `download` writes it, straight from the corpus; `bad_rows` replaces the bytes of some rows."""
+        rows = pq.read_table(self.folder / "corpus" / "urls.parquet").to_pylist()
+        out = self.folder / name
+        out.mkdir()
+        for first in range(0, len(rows), rows_per_file):
+            part = rows[first : first + rows_per_file]
+            images = [(self.folder / "corpus" / "pictures" / row["URL"].rsplit("/", 1)[1]).read_bytes() for row in part]
+            for offset in range(len(part)):
+                if bad_rows and first + offset in bad_rows:
+                    images[offset] = bad_rows[first + offset]
+            table = pa.table(
+                {
+                    "key": [f"{first + i:012d}" for i in range(len(part))],
+                    "url": [row["URL"] for row in part],
+                    "caption": [row["TEXT"] for row in part],
+                    "image": pa.array(images, pa.binary()),
+                    "width": pa.array([int(row["WIDTH"]) for row in part], pa.int32()),
+                    "height": pa.array([int(row["HEIGHT"]) for row in part], pa.int32()),
+                    "mime": ["image/png"] * len(part),
+                }
+            )
+            pq.write_table(table, out / f"part-{first // rows_per_file:06d}.parquet")
+        return str(out)
+
+    def write_url_table(self, port: int) -> str:
+        table = pq.read_table(self.folder / "corpus" / "urls.parquet")
+        urls = [f"http://127.0.0.1:{port}/pictures/{url.rsplit('/', 1)[1]}" for url in table["URL"].to_pylist()]
+        table = table.set_column(table.schema.get_field_index("URL"), "URL", pa.array(urls))
+        path = self.folder / "urls.parquet"
+        pq.write_table(table, path)
+        return str(path)
+
+
+class LoopbackWeb:
+    """Serves a folder over HTTP on a free port of 127.0.0.1, each reply after `delay` seconds."""
+
+    def __init__(self, folder: str, delay: float = 0.0):
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                time.sleep(delay)
+                super().do_GET()
+
+            def log_message(self, *unused):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder))
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self) -> "LoopbackWeb":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.server.shutdown()
+
+
+def run(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess:
+    """Runs the program to its end and requires the exit code."""
+    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=600)
+    if done.returncode != expect:
+        raise AssertionError(f"darkroom {' '.join(map(str, arguments))}\nexit code {done.returncode}, want {expect}\n{done.stderr[-4000:]}")
+    return done
+
+
+def run_killed(arguments: list[str], num_kills: int, full_seconds: float, generator: random.Random) -> int:
+    """Runs the program, SIGKILLs it at `num_kills` random moments of its life, then lets it finish. Returns the kills that hit."""
+    hits = 0
+    for _ in range(num_kills):
+        process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(generator.uniform(0.05, full_seconds))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            hits += 1
+        process.wait()
+    run(*arguments)
+    return hits
+
+
+def timed_run(*arguments: str) -> float:
+    start = time.monotonic()
+    run(*arguments)
+    return time.monotonic() - start
+
+
+def digests(folder: str, pattern: str) -> dict[str, str]:
+    """SHA-256 of every file of a folder that matches a glob pattern, by relative path."""
+    root = pathlib.Path(folder)
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(root.glob(pattern)) if path.is_file()}
+
+
+def require(condition: bool, what: str, *values) -> None:
+    if not condition:
+        raise AssertionError(" ".join([what, *map(str, values)]))
+
+
+def read_losses(run_folder: str) -> list[tuple[int, str]]:
+    """(step, loss as written) of metrics.jsonl; the text is compared, so bits are."""
+    lines = (pathlib.Path(run_folder) / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line, parse_float=str) for line in lines]
+    return [(record["step"], record["loss"]) for record in records if "loss" in record]
+
+
+def main(tests: list) -> None:
+    """Runs test functions, prints a line for each and the closing counts; exits 1 when one failed."""
+    failed = 0
+    for test in tests:
+        start = time.monotonic()
+        try:
+            test()
+            print(f"ok      {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Exception as error:  # Each test is a boundary: the next one runs whatever happened.
+            failed += 1
+            print(f"FAILED  {test.__name__}: {error}", flush=True)
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)

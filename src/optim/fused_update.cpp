@@ -1,8 +1,6 @@
-#if defined(__GNUC__) && !defined(__clang__)
-// Without errno a square root is one vector instruction; its value is the same.
-#pragma GCC optimize("no-math-errno")
-#endif
 #include "fused_update.h"
+
+#include <cmath>
 
 // One clone a vector width, chosen at load time. The bits are the same: no operation is reordered or contracted.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
@@ -22,7 +20,7 @@ void update_weights(float* __restrict weights, const float* __restrict gradients
     const float gradient = gradients[i] * s.gradient_scale;
     const float first = first_moment[i] + s.first_blend * (gradient - first_moment[i]);
     const float second = second_moment[i] * s.second_keep + s.second_blend * gradient * gradient;
-    const float denominator = __builtin_sqrtf(second) / s.root_bias_correction2 + s.epsilon;
+    const float denominator = std::sqrt(second) / s.root_bias_correction2 + s.epsilon;
     first_moment[i] = first;
     second_moment[i] = second;
     weights[i] = weights[i] * s.weight_keep + s.negative_step * first / denominator;

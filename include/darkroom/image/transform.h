@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "darkroom/core/result.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/core/status.h"
 #include "darkroom/image/decode.h"
@@ -17,6 +19,12 @@ enum class Crop : uint8_t {
   kCenter,  ///< Offset floor((size - resolution) / 2).
   kRandom,  ///< Offset floor(draw * (size - resolution + 1)).
 };
+
+/// The names that flags and recipes use: bilinear, bicubic, lanczos, hamming, box; center, random; ignore, apply.
+/// Errors: kInvalidArgument, with the names that there are.
+Result<Filter> parse_filter(std::string_view name);
+Result<Crop> parse_crop(std::string_view name);
+Result<Orientation> parse_orientation(std::string_view name);
 
 /// How an encoded picture becomes the input of the autoencoder. The defaults are the published recipe.
 struct TransformOptions {

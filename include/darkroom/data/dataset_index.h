@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+
+namespace darkroom {
+
+/// A run of rows of one file.
+struct DatasetPart {
+  std::string name;          ///< The file's path within the dataset's folder.
+  std::string content_hash;  ///< Of the file: the shard record's, or "footer:" and the SHA-256 of a foreign file's footer.
+  int64_t first_row = 0;     ///< Within the file.
+  int64_t num_rows = 0;
+
+  bool operator==(const DatasetPart&) const = default;
+};
+
+/// Where a row of the dataset lies.
+struct RowPlace {
+  size_t part = 0;  ///< Index into parts().
+  int64_t row = 0;  ///< Within the file.
+};
+
+/// What a run trains on, pinned at its start (docs/formats/dataset_index.md): rows are numbered through all parts; a part is
+/// cut into blocks of at most 256 rows. Immutable; thread-safe.
+class DatasetIndex {
+ public:
+  static constexpr int64_t kRowsPerBlock = 256;
+
+  explicit DatasetIndex(std::vector<DatasetPart> parts);
+
+  /// Of a latents dataset: one part a shard. `uri` is a file, a folder or a pattern.
+  /// Errors: kNotFound, kCorruptData (a damaged footer), kFailedPrecondition (no rows at all).
+  static Result<DatasetIndex> of_latents(FileSystem& files, const std::string& uri);
+  /// Of an image dataset: parts are the work items of `process` with the same --rows-per-file, so that the online order is
+  /// the offline one. Errors: as of_latents.
+  static Result<DatasetIndex> of_images(FileSystem& files, const std::string& uri, int64_t rows_per_file);
+  /// Errors: kCorruptData, kFailedPrecondition (a later format version).
+  static Result<DatasetIndex> from_json(std::string_view text);
+
+  const std::vector<DatasetPart>& parts() const { return parts_; }
+  int64_t num_rows() const { return first_rows_.back(); }
+  /// Rows of each block, in order, for CanonicalOrder.
+  std::vector<int32_t> block_rows() const;
+  /// REQUIRES: 0 <= row < num_rows().
+  RowPlace place_of(int64_t row) const;
+  /// index.json: the same index is the same text.
+  std::string to_json() const;
+  /// SHA-256 of to_json().
+  std::string hash() const;
+
+ private:
+  std::vector<DatasetPart> parts_;
+  std::vector<int64_t> first_rows_;  // Of each part in the dataset, then the total.
+};
+
+/// The path of a part's file in the dataset at `uri` (a file, a folder or a pattern).
+/// Errors: kInvalidArgument (a URI that is not built yet).
+Result<std::string> part_path(FileSystem& files, const std::string& uri, const std::string& name);
+
+}  // namespace darkroom

@@ -1,0 +1,225 @@
+#include "darkroom/train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "checkpoint_record.h"
+#include "darkroom/core/log.h"
+#include "darkroom/core/sha256.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/files/publication.h"
+#include "darkroom/tensor/safetensors.h"
+
+namespace darkroom {
+namespace {
+
+constexpr std::string_view kNamePrefix = "step-";
+constexpr std::string_view kDamagedPrefix = "damaged-";
+constexpr std::string_view kEmaFolder = "ema";
+constexpr std::string_view kOptimizerFile = "optimizer-00000-of-00001.safetensors";
+constexpr const char* kFirstMoment = "first_moment";
+constexpr const char* kSecondMoment = "second_moment";
+constexpr const char* kWeightsFile = "diffusion_pytorch_model.safetensors";
+
+Result<FileDigest> digest_file(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
+  std::vector<std::byte> buffer(size_t{4} << 20);
+  Sha256 hash;
+  int64_t offset = 0;
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(offset, buffer));
+    hash.update(std::span(buffer.data(), num_read));
+    offset += static_cast<int64_t>(num_read);
+    if (num_read < buffer.size()) {
+      return FileDigest{offset, hash.finish_hex()};
+    }
+  }
+}
+
+// Every file of a checkpoint folder but state.json, by its path within the folder.
+Result<FileDigests> digest_folder(FileSystem& files, const std::string& folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list_tree(folder));
+  FileDigests digests;
+  for (const auto& entry : entries) {
+    const std::string name = entry.path.substr(folder.size() + 1);
+    if (name != kStateFileName) {
+      DARKROOM_ASSIGN_OR_RETURN(digests[name], digest_file(files, entry.path));
+    }
+  }
+  return digests;
+}
+
+Status write_state_file(FileSystem& files, const std::string& folder, const CheckpointRecord& record) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto digests, digest_folder(files, folder));
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.create(join_path(folder, kStateFileName)));
+  DARKROOM_RETURN_IF_ERROR(file->write_text(print_record(record, digests)));
+  DARKROOM_RETURN_IF_ERROR(file->sync());
+  return file->close();
+}
+
+Status write_contents(FileSystem& files, const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
+  DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, record.component)));
+  {
+    const EmaScope averaged(state.parameters, state.ema);
+    DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, kEmaFolder)));
+  }
+  const std::vector<NamedTensor> moments = {{kFirstMoment, state.optimizer.first_moment()},
+                                            {kSecondMoment, state.optimizer.second_moment()}};
+  DARKROOM_RETURN_IF_ERROR(write_safetensors(files, join_path(folder, kOptimizerFile), moments,
+                                             {{"first", "0"}, {"total", fmt::format("{}", state.parameters.size())}}));
+  return write_state_file(files, folder, record);
+}
+
+Status set_aside(FileSystem& files, const std::string& path) {
+  const std::string target = join_path(parent_folder(path), std::string(kDamagedPrefix) + file_name(path));
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(target));
+  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, target));
+  return files.sync_folder(parent_folder(path));
+}
+
+// The step that a folder's name says; -1 when it is no checkpoint's name.
+int64_t step_of_name(std::string_view name) {
+  if (!name.starts_with(kNamePrefix) || name.size() < kNamePrefix.size() + 8 || name.size() > kNamePrefix.size() + 18) {
+    return -1;
+  }
+  int64_t step = 0;
+  for (const char digit : name.substr(kNamePrefix.size())) {
+    if (digit < '0' || digit > '9') {
+      return -1;
+    }
+    step = step * 10 + (digit - '0');
+  }
+  return step;
+}
+
+Status copy_flat(const SafetensorsFile& file, const std::string& name, const torch::Tensor& target) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto source, file.tensor(name));
+  if (source.scalar_type() != torch::kFloat32 || source.sizes() != target.sizes()) {
+    return Status::failed_precondition("the checkpoint's optimizer state is of another network (tensor, want, got):", name, target.numel(),
+                                       source.numel());
+  }
+  target.copy_(source);
+  return {};
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kNamePrefix, step); }
+
+Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
+  const std::string name = checkpoint_name(record.step);
+  const std::string path = join_path(checkpoints_folder, name);
+  DARKROOM_ASSIGN_OR_RETURN(const bool taken, files.exists(path));
+  if (taken) {
+    if (read_checkpoint(files, path).is_ok()) {
+      return Status::already_exists("a valid checkpoint of this step is there already and stays as it is:", path);
+    }
+    DARKROOM_RETURN_IF_ERROR(set_aside(files, path));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto publication, FolderPublication::begin(files, checkpoints_folder, name));
+  DARKROOM_RETURN_IF_ERROR(write_contents(files, publication->folder(), record, state));
+  DARKROOM_ASSIGN_OR_RETURN(const auto outcome, publication->publish());
+  if (outcome == PublishOutcome::kAlreadyThere) {
+    return Status::already_exists("another run wrote a checkpoint of this step meanwhile:", path);
+  }
+  return {};
+}
+
+Result<CheckpointRecord> read_checkpoint(FileSystem& files, const std::string& folder) {
+  auto text = read_file(files, join_path(folder, kStateFileName));
+  if (!text.is_ok()) {
+    return text.status().with_context("there is no checkpoint in " + folder);
+  }
+  auto parsed = parse_record(*text);
+  if (!parsed.is_ok()) {
+    return parsed.status().with_context("cannot use the checkpoint " + folder);
+  }
+  for (const auto& [name, want] : parsed->digests) {
+    const auto got = digest_file(files, join_path(folder, name));
+    if (!got.is_ok()) {
+      return Status::corrupt_data("a file of the checkpoint cannot be read (checkpoint, file, why):", folder, name, got.status().message());
+    }
+    if (got->size_bytes != want.size_bytes || got->sha256 != want.sha256) {
+      return Status::corrupt_data("a file of the checkpoint is damaged: its SHA-256 is not the recorded one (checkpoint, file, want, got):",
+                                  folder, name, want.sha256, got->sha256);
+    }
+  }
+  return std::move(parsed->record);
+}
+
+Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, kOptimizerFile)));
+  DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kFirstMoment, state.optimizer.first_moment()));
+  DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kSecondMoment, state.optimizer.second_moment()));
+  state.optimizer.set_num_updates(record.optimizer_updates);
+  DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kWeightsFile)));
+  for (const auto& [name, view] : state.parameters.named_views(state.ema.weights())) {
+    DARKROOM_RETURN_IF_ERROR(copy_flat(*averages, name, view));
+  }
+  return {};
+}
+
+Result<std::vector<CheckpointPlace>> list_checkpoints(FileSystem& files, const std::string& checkpoints_folder) {
+  std::vector<CheckpointPlace> places;
+  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(checkpoints_folder));
+  if (!exists) {
+    return places;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(checkpoints_folder));
+  for (const auto& entry : entries) {
+    const int64_t step = entry.is_folder ? step_of_name(file_name(entry.path)) : -1;
+    if (step < 0) {
+      continue;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const bool complete, files.exists(join_path(entry.path, kStateFileName)));
+    if (complete) {
+      places.push_back({entry.path, step});
+    }
+  }
+  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return places;
+}
+
+Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+  std::vector<CheckpointPlace> damaged;
+  Status last_failure;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    auto record = read_checkpoint(files, place->path);
+    if (record.is_ok()) {
+      for (const auto& bad : damaged) {
+        DARKROOM_RETURN_IF_ERROR(set_aside(files, bad.path));
+      }
+      return std::optional(FoundCheckpoint{*place, *std::move(record)});
+    }
+    if (record.status().code() != StatusCode::kCorruptData) {
+      return record.status();
+    }
+    log_warning("the checkpoint of step {} is damaged and is not used: {}", place->step, record.status().message());
+    damaged.push_back(*place);
+    last_failure = record.status();
+  }
+  if (!damaged.empty()) {
+    return Status::corrupt_data("every checkpoint of the run is damaged; start afresh in another --output; the oldest one:",
+                                last_failure.message());
+  }
+  return std::optional<FoundCheckpoint>();
+}
+
+Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every) {
+  DARKROOM_ASSIGN_OR_RETURN(auto places, list_checkpoints(files, checkpoints_folder));
+  const auto num_old = static_cast<int64_t>(places.size()) - keep_last;
+  for (int64_t i = 0; i < num_old; ++i) {
+    const auto& place = places[static_cast<size_t>(i)];
+    if (keep_every > 0 && place.step % keep_every == 0) {
+      continue;
+    }
+    // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+    DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kStateFileName)));
+    DARKROOM_RETURN_IF_ERROR(files.remove_tree(place.path));
+  }
+  return {};
+}
+
+}  // namespace darkroom

@@ -31,7 +31,7 @@ struct FrozenModels {
 /// Loads the VAE, the text encoder and the tokenizer. Errors: kNotFound (folder or part), kFailedPrecondition (another model's config,
 /// or a tokenizer whose ids the text encoder does not have), kCorruptData.
 Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder,
-                                                               ClipTokenizer::Dialect dialect);
+                                                               TokenizerDialect dialect);
 
 /// What is kept of the picture.
 enum class LatentsKind : uint8_t {

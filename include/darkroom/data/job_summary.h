@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "darkroom/stream/stage_stats.h"
+
+namespace darkroom {
+
+/// Failed rows by their stable code.
+using RowsByError = std::map<std::string, int64_t>;
+
+/// What a job amounts to. Always rows_in = rows_out + the sum of rows_by_error.
+struct StageSummary {
+  int64_t rows_in = 0;        ///< Of the whole job: earlier runs included.
+  int64_t rows_out = 0;       ///< Good rows.
+  RowsByError rows_by_error;  ///< Failed rows.
+  int64_t rows_this_run = 0;  ///< Input rows that this run worked through.
+  int64_t retries = 0;        ///< Of this run, like all below.
+  int64_t bytes = 0;          ///< Bytes fetched (download) or read (process).
+  double seconds = 0;
+  int64_t num_parts = 0;              ///< Shards of the whole job.
+  int64_t num_invalid_captions = 0;   ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
+  std::vector<StageSnapshot> stages;  ///< Counters of the pipeline's stages.
+
+  int64_t rows_failed() const;
+  /// Share of failed rows in percent; 0 without rows.
+  double failed_percent() const;
+  /// The object of docs/formats/summary: rows_in, rows_out, rows_by_error, retries, bytes, seconds, rows_per_second, parts, stages.
+  nlohmann::json to_json() const;
+  /// One line for the end of a job.
+  std::string to_text(const std::string& name) const;
+};
+
+}  // namespace darkroom

@@ -16,10 +16,10 @@ namespace darkroom {
 // Reading and writing of model folders in the diffusers layout (docs/formats/model_folder.md). A component folder is
 // MODEL/unet, MODEL/vae, MODEL/text_encoder or a checkpoint's unet/ and ema/: config.json beside its safetensors.
 
-/// Loads one component onto the CPU in float32 (stored float16 and bfloat16 are converted), gradients off for the VAE and the
-/// text encoder. Reads a single file, shards with an index, and `.fp16` variants when there is nothing else.
-/// Errors: kNotFound (folder, config or weights), kFailedPrecondition (another model's config; only pickle weights; a
-/// tensor missing, surplus or of another shape: the message names it, the shapes and the file), kCorruptData (damaged file).
+/// Loads one component onto the CPU in float32 (stored float16 and bfloat16 are converted). Reads a single file, shards with an index, and
+/// `.fp16` variants when there is nothing else. Errors: kNotFound (folder, config or weights), kFailedPrecondition (another model's config;
+/// only pickle weights; a tensor missing, surplus or of another shape: the message names it, the shapes and the file), kCorruptData
+/// (damaged file).
 Result<UNet2DConditionModel> load_unet(const std::string& component_folder);
 Result<AutoencoderKL> load_vae(const std::string& component_folder);
 Result<ClipTextModel> load_text_encoder(const std::string& component_folder);

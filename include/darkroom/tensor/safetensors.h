@@ -70,7 +70,6 @@ class SafetensorsFile {
 
   SafetensorsFile(std::string path, std::shared_ptr<Mapping> mapping);
   Status read_header();
-  Status check_coverage() const;
 
   std::string path_;
   std::shared_ptr<Mapping> mapping_;  // Shared with the tensors that view it.

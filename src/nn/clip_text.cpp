@@ -1,0 +1,79 @@
+#include "darkroom/nn/clip_text.h"
+
+#include <utility>
+
+#include "attention.h"
+#include "darkroom/core/check.h"
+#include "layers.h"
+
+namespace darkroom {
+
+/// One pre-norm transformer layer with transformers' names.
+class ClipEncoderLayerImpl : public torch::nn::Module {
+ public:
+  explicit ClipEncoderLayerImpl(const ClipTextConfig& config);
+  torch::Tensor forward(const torch::Tensor& x_btc);
+
+ private:
+  torch::Tensor activate(const torch::Tensor& x) const;
+
+  int64_t num_heads_;
+  ClipActivation activation_;
+  Linear q_proj_{nullptr}, k_proj_{nullptr}, v_proj_{nullptr}, out_proj_{nullptr}, fc1_{nullptr}, fc2_{nullptr};
+  LayerNorm layer_norm1_{nullptr}, layer_norm2_{nullptr};
+};
+
+ClipEncoderLayerImpl::ClipEncoderLayerImpl(const ClipTextConfig& config)
+    : num_heads_(config.num_attention_heads), activation_(config.hidden_act) {
+  const int64_t width = config.hidden_size;
+  Placeholder attention, mlp;
+  k_proj_ = attention->register_module("k_proj", Linear(width, width));
+  v_proj_ = attention->register_module("v_proj", Linear(width, width));
+  q_proj_ = attention->register_module("q_proj", Linear(width, width));
+  out_proj_ = attention->register_module("out_proj", Linear(width, width));
+  fc1_ = mlp->register_module("fc1", Linear(width, config.intermediate_size));
+  fc2_ = mlp->register_module("fc2", Linear(config.intermediate_size, width));
+  register_module("self_attn", attention);
+  layer_norm1_ = register_module("layer_norm1", LayerNorm(width, config.layer_norm_eps));
+  register_module("mlp", mlp);
+  layer_norm2_ = register_module("layer_norm2", LayerNorm(width, config.layer_norm_eps));
+}
+
+torch::Tensor ClipEncoderLayerImpl::activate(const torch::Tensor& x) const {
+  return activation_ == ClipActivation::kGelu ? at::gelu(x) : x * at::sigmoid(1.702 * x);
+}
+
+torch::Tensor ClipEncoderLayerImpl::forward(const torch::Tensor& x_btc) {
+  const auto normed = layer_norm1_(x_btc);
+  const auto attended = attend(q_proj_(normed), k_proj_(normed), v_proj_(normed), num_heads_, /*is_causal=*/true);
+  const auto hidden = x_btc + out_proj_(attended);
+  return hidden + fc2_(activate(fc1_(layer_norm2_(hidden))));
+}
+
+ClipTextModelImpl::ClipTextModelImpl(ClipTextConfig config) : config_(std::move(config)) {
+  Placeholder text_model, embeddings, encoder;
+  token_embedding_ = embeddings->register_module("token_embedding", Embedding(config_.vocab_size, config_.hidden_size));
+  position_embedding_ = embeddings->register_module("position_embedding", Embedding(config_.max_position_embeddings, config_.hidden_size));
+  torch::nn::ModuleList list;
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    layers_.push_back(std::make_shared<ClipEncoderLayerImpl>(config_));
+    list->push_back(layers_.back());
+  }
+  encoder->register_module("layers", list);
+  text_model->register_module("embeddings", embeddings);
+  text_model->register_module("encoder", encoder);
+  final_layer_norm_ = text_model->register_module("final_layer_norm", LayerNorm(config_.hidden_size, config_.layer_norm_eps));
+  register_module("text_model", text_model);
+}
+
+torch::Tensor ClipTextModelImpl::forward(const torch::Tensor& ids_bt) {
+  DARKROOM_CHECK(ids_bt.dim() == 2 && ids_bt.size(1) <= config_.max_position_embeddings, "shape of the text encoder's ids");
+  const auto positions = position_embedding_->weight().slice(0, 0, ids_bt.size(1));
+  auto hidden = token_embedding_->forward(ids_bt) + positions;
+  for (auto& layer : layers_) {
+    hidden = layer->forward(hidden);
+  }
+  return final_layer_norm_->forward(hidden);
+}
+
+}  // namespace darkroom

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/tensor/safetensors.h"
+
+namespace darkroom {
+
+/// The weights of one component folder: one safetensors file, or shards with their index, or the fp16 variant of either.
+class WeightFiles {
+ public:
+  /// Opens what `folder` holds for `stem` ("model", "diffusion_pytorch_model"). Errors: kNotFound; kFailedPrecondition (only
+  /// pickle files); kCorruptData (a damaged index or file, a tensor in two shards).
+  static Result<WeightFiles> open(const std::string& folder, const std::string& stem);
+
+  /// Stored names in byte order.
+  const std::map<std::string, std::shared_ptr<SafetensorsFile>>& tensors() const { return tensors_; }
+
+ private:
+  static Result<WeightFiles> open_files(const std::vector<std::string>& paths);
+  static Result<std::vector<std::string>> read_index(const std::string& folder, const std::string& path);
+
+  std::map<std::string, std::shared_ptr<SafetensorsFile>> tensors_;  // A file is shared by its tensors.
+};
+
+}  // namespace darkroom

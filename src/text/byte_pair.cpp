@@ -1,0 +1,120 @@
+#include "byte_pair.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "darkroom/core/check.h"
+
+namespace darkroom {
+namespace {
+
+uint64_t pair_key(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+size_t slot_of(uint64_t pair, size_t mask) { return static_cast<size_t>((pair * 0x9E3779B97F4A7C15ULL) >> 32) & mask; }
+
+// Heap order: the lowest rank first, then the leftmost.
+bool comes_later(const BytePairEncoder::Workspace::Candidate& a, const BytePairEncoder::Workspace::Candidate& b) {
+  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+}
+
+void push(std::vector<BytePairEncoder::Workspace::Candidate>& heap, const BytePairEncoder::Workspace::Candidate& candidate) {
+  heap.push_back(candidate);
+  std::ranges::push_heap(heap, comes_later);
+}
+
+}  // namespace
+
+BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary, int32_t unknown_id, MergeOrder order) : order_(order) {
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const std::string& character = byte_characters()[byte];
+    inner_ids_[byte] = vocabulary.find(character).value_or(unknown_id);
+    last_ids_[byte] = vocabulary.find(character + std::string(kEndOfWord)).value_or(unknown_id);
+  }
+  slots_.resize(std::bit_ceil(std::max<size_t>(2 * vocabulary.merge_ids().size(), 2)));
+  int32_t rank = 0;
+  for (const Vocabulary::Merge& merge : vocabulary.merge_ids())
+    insert(merge, rank++);
+}
+
+void BytePairEncoder::insert(const Vocabulary::Merge& merge, int32_t rank) {
+  const size_t mask = slots_.size() - 1;
+  const uint64_t pair = pair_key(merge.left, merge.right);
+  size_t at = slot_of(pair, mask);
+  while (slots_[at].pair != kEmpty && slots_[at].pair != pair)
+    at = (at + 1) & mask;
+  slots_[at] = {pair, rank, merge.merged};
+}
+
+const BytePairEncoder::Slot* BytePairEncoder::find(int32_t left, int32_t right) const {
+  const size_t mask = slots_.size() - 1;
+  const uint64_t pair = pair_key(left, right);
+  for (size_t at = slot_of(pair, mask); slots_[at].pair != kEmpty; at = (at + 1) & mask) {
+    if (slots_[at].pair == pair)
+      return &slots_[at];
+  }
+  return nullptr;
+}
+
+// Adds the merge of the symbol at `position` with the next one, if there is such a merge.
+void BytePairEncoder::offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const {
+  const Workspace::Symbol& left = workspace.symbols[position];
+  if (left.next < 0)
+    return;
+  if (const Slot* slot = find(left.id, workspace.symbols[left.next].id)) {
+    candidates.push_back({slot->rank, position, slot->merged});
+  }
+}
+
+// Applies a candidate unless the symbols under it have changed since; the new pairs go to workspace.found.
+void BytePairEncoder::merge(const Workspace::Candidate& candidate, Workspace& workspace) const {
+  auto& symbols = workspace.symbols;
+  Workspace::Symbol& left = symbols[candidate.position];
+  if (!left.is_alive || left.next < 0)
+    return;
+  Workspace::Symbol& right = symbols[left.next];
+  const Slot* slot = find(left.id, right.id);
+  if (!slot || slot->merged != candidate.merged)
+    return;
+  left.id = candidate.merged;
+  right.is_alive = false;
+  left.next = right.next;
+  if (left.next >= 0)
+    symbols[left.next].previous = candidate.position;
+  if (left.previous >= 0)
+    offer(left.previous, workspace.found, workspace);
+  offer(candidate.position, workspace.found, workspace);
+}
+
+void BytePairEncoder::encode(std::string_view word, Workspace& workspace) const {
+  DARKROOM_CHECK(!word.empty(), "an empty word was to be split into tokens");
+  const auto size = static_cast<int32_t>(word.size());
+  auto& [symbols, heap, found, ids] = workspace;
+  symbols.clear();
+  heap.clear();
+  for (int32_t i = 0; i < size; ++i) {
+    const auto byte = static_cast<unsigned char>(word[i]);
+    symbols.push_back({i + 1 < size ? inner_ids_[byte] : last_ids_[byte], i - 1, i + 1 < size ? i + 1 : -1, true});
+  }
+  for (int32_t i = 0; i < size; ++i)
+    offer(i, heap, workspace);
+  std::ranges::make_heap(heap, comes_later);
+  while (!heap.empty()) {
+    const int32_t rank = heap.front().rank;
+    found.clear();
+    do {
+      std::ranges::pop_heap(heap, comes_later);
+      const Workspace::Candidate candidate = heap.back();
+      heap.pop_back();
+      merge(candidate, workspace);
+    } while (order_ == MergeOrder::kAllOccurrences && !heap.empty() && heap.front().rank == rank);
+    for (const Workspace::Candidate& candidate : found)
+      push(heap, candidate);
+  }
+  ids.clear();
+  for (int32_t i = 0; i >= 0; i = symbols[i].next)
+    ids.push_back(symbols[i].id);
+}
+
+}  // namespace darkroom

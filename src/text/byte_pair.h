@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "vocabulary.h"
+
+namespace darkroom {
+
+/// The two ways in which byte-pair encoders apply merges. They differ where one token can be made in two ways.
+enum class MergeOrder {
+  kOneAtATime,      ///< The package tokenizers: the leftmost pair of the lowest rank, then look again.
+  kAllOccurrences,  ///< OpenAI's and open_clip's: all pairs of the lowest rank from left to right, then look again.
+};
+
+/// Splits one word into tokens. Thread safety: immutable; the workspace belongs to one thread.
+class BytePairEncoder {
+ public:
+  /// Memory that encode uses again and again.
+  struct Workspace {
+    struct Symbol {
+      int32_t id;
+      int32_t previous;  // -1: the first one.
+      int32_t next;      // -1: the last one.
+      bool is_alive;
+    };
+    struct Candidate {
+      int32_t rank;
+      int32_t position;
+      int32_t merged;
+    };
+    std::vector<Symbol> symbols;
+    std::vector<Candidate> heap;
+    std::vector<Candidate> found;
+    std::vector<int32_t> ids;
+  };
+
+  /// A byte without a token of its own counts as `unknown_id`.
+  BytePairEncoder(const Vocabulary& vocabulary, int32_t unknown_id, MergeOrder order);
+
+  /// Leaves the tokens of `word` (bytes, not empty) in workspace.ids.
+  void encode(std::string_view word, Workspace& workspace) const;
+
+ private:
+  struct Slot {
+    uint64_t pair = kEmpty;
+    int32_t rank = 0;
+    int32_t merged = 0;
+  };
+  static constexpr uint64_t kEmpty = ~uint64_t{0};
+
+  void insert(const Vocabulary::Merge& merge, int32_t rank);
+  const Slot* find(int32_t left, int32_t right) const;
+  void offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const;
+  void merge(const Workspace::Candidate& candidate, Workspace& workspace) const;
+
+  MergeOrder order_;
+  std::array<int32_t, 256> inner_ids_;  // A byte within a word.
+  std::array<int32_t, 256> last_ids_;   // A byte that ends a word.
+  std::vector<Slot> slots_;             // Open addressing, a power of two of them, at most half full.
+};
+
+}  // namespace darkroom

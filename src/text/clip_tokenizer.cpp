@@ -1,0 +1,222 @@
+#include "darkroom/text/clip_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "byte_pair.h"
+#include "caption_cleaning.h"
+#include "darkroom/core/check.h"
+#include "darkroom/core/sha256.h"
+#include "tokenizer_folder.h"
+#include "whole_words.h"
+#include "word_splitter.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kAlgorithmVersion = 1;  // Counts changes of ids for the same folder; part of the fingerprint.
+constexpr std::string_view kOpenClipStart = "<start_of_text>";
+constexpr std::string_view kOpenClipEnd = "<end_of_text>";
+constexpr int32_t kOpenClipPadId = 0;
+
+// Special tokens that are looked for at one of the two moments.
+class SpecialFinder {
+ public:
+  void add(const SpecialToken& token) {
+    tokens_.push_back(token);
+    may_start_[static_cast<unsigned char>(token.content.front())] = true;
+  }
+
+  // The leftmost, then longest one in `text`: its place and itself; text.size() and null when there is none.
+  std::pair<size_t, const SpecialToken*> find(std::string_view text) const {
+    for (size_t at = 0; !tokens_.empty() && at < text.size(); ++at) {
+      if (!may_start_[static_cast<unsigned char>(text[at])])
+        continue;
+      const SpecialToken* longest = nullptr;
+      for (const SpecialToken& token : tokens_) {
+        const bool is_here = text.substr(at).starts_with(token.content);
+        if (is_here && (!longest || token.content.size() > longest->content.size()))
+          longest = &token;
+      }
+      if (longest)
+        return {at, longest};
+    }
+    return {text.size(), nullptr};
+  }
+
+ private:
+  std::vector<SpecialToken> tokens_;
+  std::array<bool, 256> may_start_{};
+};
+
+// Fills the ids from the front and keeps the last place for the end token.
+class IdWriter {
+ public:
+  explicit IdWriter(std::span<int32_t> ids) : ids_(ids) {}
+  bool is_full() const { return num_written_ + 1 >= ids_.size(); }
+  void add(int32_t id) {
+    if (!is_full())
+      ids_[num_written_++] = id;
+  }
+  void finish(int32_t end_id, int32_t pad_id) {
+    ids_[num_written_++] = end_id;
+    std::fill(ids_.begin() + static_cast<std::ptrdiff_t>(num_written_), ids_.end(), pad_id);
+  }
+
+ private:
+  std::span<int32_t> ids_;
+  size_t num_written_ = 0;
+};
+
+// Buffers that one thread uses for every caption, so that encoding allocates nothing once they have grown.
+struct Scratch {
+  std::string clean;
+  BytePairEncoder::Workspace workspace;
+};
+
+Scratch& thread_scratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+std::string compute_fingerprint(const TokenizerFolder& folder, TokenizerDialect dialect) {
+  Sha256 hash;
+  const auto add = [&](std::string_view text) {
+    hash.update(std::to_string(text.size()) + ":");
+    hash.update(text);
+  };
+  add("darkroom.text " + std::to_string(kAlgorithmVersion));
+  add(tokenizer_dialect_name(dialect));
+  for (const std::string& token : folder.vocabulary.tokens())
+    add(token);
+  add("merges");
+  for (const std::string& merge : folder.vocabulary.merges())
+    add(merge);
+  for (const int32_t id : {folder.start_id, folder.end_id, folder.pad_id, folder.unknown_id})
+    add(std::to_string(id));
+  for (const SpecialToken& token : folder.special_tokens)
+    add(token.content + (token.is_normalized ? " clean" : " raw"));
+  return hash.finish_hex();
+}
+
+}  // namespace
+
+std::string_view tokenizer_dialect_name(TokenizerDialect dialect) { return dialect == TokenizerDialect::kHuggingFace ? "hf" : "open_clip"; }
+
+Result<TokenizerDialect> parse_tokenizer_dialect(std::string_view name) {
+  for (const auto dialect : {TokenizerDialect::kHuggingFace, TokenizerDialect::kOpenClip}) {
+    if (name == tokenizer_dialect_name(dialect))
+      return dialect;
+  }
+  return Status::invalid_argument("the tokenizer dialect must be hf or open_clip:", name);
+}
+
+struct ClipTokenizer::State {
+  State(TokenizerFolder contents, TokenizerDialect the_dialect)
+      : folder(std::move(contents)),
+        dialect(the_dialect),
+        encoder(folder.vocabulary, folder.unknown_id,
+                dialect == TokenizerDialect::kHuggingFace ? MergeOrder::kOneAtATime : MergeOrder::kAllOccurrences),
+        whole_words(folder.vocabulary, encoder),
+        fingerprint(compute_fingerprint(folder, dialect)) {
+    for (const SpecialToken& token : folder.special_tokens)
+      (token.is_normalized ? clean_specials : raw_specials).add(token);
+  }
+
+  void encode_word(std::string_view word, IdWriter& out) const {
+    if (const int32_t id = whole_words.find(word); id >= 0) {
+      out.add(id);
+      return;
+    }
+    BytePairEncoder::Workspace& workspace = thread_scratch().workspace;
+    encoder.encode(word, workspace);
+    for (const int32_t id : workspace.ids)
+      out.add(id);
+  }
+
+  void encode_words(std::string_view text, IdWriter& out) const {
+    for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text))
+      encode_word(take_word(text), out);
+  }
+
+  // Special tokens first in the caption as it came, then in each cleaned piece, as the package tokenizers does.
+  void encode_hugging_face(std::string_view caption, IdWriter& out) const {
+    while (!caption.empty() && !out.is_full()) {
+      const auto [raw_at, raw_special] = raw_specials.find(caption);
+      std::string& clean = thread_scratch().clean;
+      clean_hugging_face(caption.substr(0, raw_at), clean);
+      for (std::string_view text = clean; !text.empty() && !out.is_full();) {
+        const auto [at, special] = clean_specials.find(text);
+        encode_words(text.substr(0, at), out);
+        if (special)
+          out.add(special->id);
+        text.remove_prefix(at + (special ? special->content.size() : 0));
+      }
+      if (raw_special)
+        out.add(raw_special->id);
+      caption.remove_prefix(raw_at + (raw_special ? raw_special->content.size() : 0));
+    }
+  }
+
+  // Special tokens count only where a word would start, because there they are an alternative of the expression.
+  void encode_open_clip(std::string_view caption, IdWriter& out) const {
+    std::string& clean = thread_scratch().clean;
+    clean_open_clip(caption, clean);
+    std::string_view text = clean;
+    for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text)) {
+      if (text.starts_with(kOpenClipStart)) {
+        out.add(folder.start_id);
+        text.remove_prefix(kOpenClipStart.size());
+      } else if (text.starts_with(kOpenClipEnd)) {
+        out.add(folder.end_id);
+        text.remove_prefix(kOpenClipEnd.size());
+      } else {
+        encode_word(take_word(text), out);
+      }
+    }
+  }
+
+  TokenizerFolder folder;
+  TokenizerDialect dialect;
+  BytePairEncoder encoder;
+  WholeWords whole_words;
+  SpecialFinder raw_specials;
+  SpecialFinder clean_specials;
+  std::string fingerprint;
+};
+
+ClipTokenizer::ClipTokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ClipTokenizer::~ClipTokenizer() = default;
+
+Result<std::unique_ptr<ClipTokenizer>> ClipTokenizer::load(FileSystem& files, const std::string& folder, TokenizerDialect dialect) {
+  DARKROOM_ASSIGN_OR_RETURN(TokenizerFolder contents, read_tokenizer_folder(files, folder));
+  return std::unique_ptr<ClipTokenizer>(new ClipTokenizer(std::make_unique<State>(std::move(contents), dialect)));
+}
+
+void ClipTokenizer::encode(std::string_view caption, std::span<int32_t> ids) const {
+  DARKROOM_CHECK(ids.size() == kContextLength, "encode needs room for the whole context (got):", ids.size());
+  IdWriter out(ids);
+  out.add(state_->folder.start_id);
+  if (state_->dialect == TokenizerDialect::kHuggingFace) {
+    state_->encode_hugging_face(caption, out);
+  } else {
+    state_->encode_open_clip(caption, out);
+  }
+  out.finish(state_->folder.end_id, pad_id());
+}
+
+TokenizerDialect ClipTokenizer::dialect() const { return state_->dialect; }
+
+int ClipTokenizer::vocabulary_size() const { return static_cast<int>(state_->folder.vocabulary.tokens().size()); }
+
+int32_t ClipTokenizer::pad_id() const { return state_->dialect == TokenizerDialect::kHuggingFace ? state_->folder.pad_id : kOpenClipPadId; }
+
+const std::string& ClipTokenizer::fingerprint() const { return state_->fingerprint; }
+
+Status ClipTokenizer::save(FileSystem& files, const std::string& folder) const {
+  return write_tokenizer_folder(files, folder, state_->folder);
+}
+
+}  // namespace darkroom

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "byte_pair.h"
+
+namespace darkroom {
+
+/// The words that are one token: a table made once, so that common words cost one look-up and no lock.
+/// Thread safety: immutable.
+class WholeWords {
+ public:
+  /// Takes every token with an end-of-word mark that `encoder` gives back for its own bytes.
+  WholeWords(const Vocabulary& vocabulary, const BytePairEncoder& encoder);
+
+  /// The word's token, or -1.
+  int32_t find(std::string_view word) const;
+
+ private:
+  struct Slot {
+    uint32_t offset = 0;
+    uint32_t size = 0;  // 0: empty.
+    int32_t id = -1;
+    uint32_t hash = 0;
+  };
+
+  std::string bytes_;        // All words, one after the other.
+  std::vector<Slot> slots_;  // Open addressing, a power of two of them, at most half full.
+};
+
+}  // namespace darkroom

@@ -24,6 +24,12 @@ function(darkroom_use_torch target)
   target_link_libraries(${target} PUBLIC darkroom_torch)
   target_precompile_headers(${target} REUSE_FROM darkroom_torch_header)
   target_compile_options(${target} PRIVATE -fpch-preprocess)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # The header is compiled with -fPIC; an executable's -fPIE would not fit it.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
 endfunction()
 
 # darkroom_unit_test(MODULE [TORCH]): one test program a module, from tests/unit/MODULE/*_test.cpp.

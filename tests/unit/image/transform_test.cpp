@@ -1,0 +1,109 @@
+#include "darkroom/image/transform.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "darkroom/core/check.h"
+#include "darkroom/image/png.h"
+#include "golden_files.h"
+
+namespace darkroom {
+namespace {
+
+constexpr ImageLimits kAnySize{.min_size = 1};
+
+// Grey value = column + 16 * row, so that a crop shows where it lies.
+Image numbered(int width, int height) {
+  Image image = Image::filled(width, height, 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>((i / 3) % static_cast<size_t>(width) + 16 * (i / 3 / static_cast<size_t>(width)));
+  }
+  return image;
+}
+
+TEST(Transform, equals_pillow_and_numpy_on_every_golden_file) {
+  for (const auto& golden : golden_files()) {
+    const std::string name = golden.at("name");
+    const TransformOptions options{.resolution = golden.at("resolution"),
+                                   .filter = parse_filter(golden.at("filter").get<std::string>()).value()};
+    const RowResult<TransformedImage> image = transform_image(as_bytes(golden_bytes("files/" + name)), options, kAnySize);
+    ASSERT_TRUE(image.is_ok()) << name;
+    EXPECT_EQ(image->width, golden.at("width"));
+    EXPECT_EQ(image->height, golden.at("height"));
+    Sha256 digest;
+    digest.update(std::as_bytes(std::span(image->chw)));
+    EXPECT_EQ(digest.finish_hex(), golden.at("transform_sha256")) << name;
+  }
+}
+
+TEST(Transform, crops_at_half_the_play_rounded_down) {
+  const TransformOptions options{.resolution = 4};
+  EXPECT_EQ(resize_and_crop(numbered(7, 4), options).pixels[0], 1);  // (7 - 4) / 2
+  EXPECT_EQ(resize_and_crop(numbered(8, 4), options).pixels[0], 2);
+  EXPECT_EQ(resize_and_crop(numbered(4, 7), options).pixels[0], 16);
+}
+
+TEST(Transform, leaves_a_fitting_square_untouched) {
+  EXPECT_EQ(resize_and_crop(numbered(8, 8), {.resolution = 8, .filter = Filter::kLanczos}), numbered(8, 8));
+}
+
+TEST(Transform, crops_at_random_within_the_play) {
+  const TransformOptions options{.resolution = 4, .crop = Crop::kRandom};
+  EXPECT_EQ(resize_and_crop(numbered(7, 4), options, {0.0, 0.9}).pixels[0], 0);
+  EXPECT_EQ(resize_and_crop(numbered(7, 4), options, {0.25, 0.0}).pixels[0], 1);
+  EXPECT_EQ(resize_and_crop(numbered(7, 4), options, {std::nextafter(1.0, 0.0), 0.0}).pixels[0], 3);
+  EXPECT_EQ(resize_and_crop(numbered(4, 7), options, {0.5, 0.5}).pixels[0], 2 * 16);
+}
+
+TEST(Transform, refuses_a_line_that_would_become_a_giant) {
+  const std::string line = encode_png(Image::filled(60000, 1, 3));
+  const RowResult<TransformedImage> image = transform_image(as_bytes(line), {.resolution = 256}, kAnySize);
+  ASSERT_FALSE(image.is_ok());
+  EXPECT_EQ(image.error().name(), "bomb");
+}
+
+TEST(Transform, passes_on_the_decoders_error) {
+  const RowResult<TransformedImage> image = transform_image(as_bytes(std::string("no picture")), {}, {});
+  ASSERT_FALSE(image.is_ok());
+  EXPECT_EQ(image.error().name(), "not_an_image");
+}
+
+TEST(Transform, normalises_to_planes_and_back) {
+  Image image = Image::filled(256, 1, 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>(i % 3 == 0 ? i / 3 : i % 3 == 1 ? 255 - i / 3 : 7);
+  }
+  std::vector<float> chw(image.pixels.size());
+  normalise_chw(image, chw);
+  EXPECT_EQ(chw[0], -1.0F);
+  EXPECT_EQ(chw[255], 1.0F);
+  EXPECT_EQ(chw[256], 1.0F);
+  EXPECT_EQ(chw[512], (7.0F / 255.0F - 0.5F) / 0.5F);
+  EXPECT_EQ(denormalise_chw(chw, 256, 1, 3), image);
+  EXPECT_THROW(normalise_chw(image, std::span(chw).first(10)), CheckFailure);
+}
+
+TEST(Transform, denormalises_what_lies_outside_to_the_nearest_colour) {
+  const std::vector<float> values = {-3, 3, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(denormalise_chw(values, 4, 1, 1).pixels, (std::vector<uint8_t>{0, 255, 0, 255}));
+}
+
+TEST(Transform, validates_the_resolution) {
+  EXPECT_TRUE(TransformOptions{.resolution = 1}.validate().is_ok());
+  EXPECT_EQ(TransformOptions{.resolution = 0}.validate().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(TransformOptions{.resolution = 16385}.validate().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Transform, parses_the_names_of_flags) {
+  EXPECT_EQ(parse_filter("lanczos").value(), Filter::kLanczos);
+  EXPECT_EQ(parse_crop("random").value(), Crop::kRandom);
+  EXPECT_EQ(parse_orientation("apply").value(), Orientation::kApply);
+  const Status status = parse_filter("nearest").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "the resize filter must be bilinear|bicubic|lanczos|hamming|box, got: nearest");
+}
+
+}  // namespace
+}  // namespace darkroom

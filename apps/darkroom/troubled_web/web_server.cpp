@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/sendfile.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 namespace darkroom {
@@ -92,6 +94,10 @@ void WebServer::stop() {
 }
 
 void WebServer::run() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);  // sendfile to a closed connection raises it.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::array<epoll_event, 256> events;
   while (true) {
     int wait_ms = -1;
@@ -173,7 +179,8 @@ bool WebServer::receive(Connection& connection) {
       return false;
     }
     connection.received.append(buffer.data(), static_cast<size_t>(num_bytes));
-    if (connection.received.size() > kMaxRequestBytes) {
+    const bool is_http = connection.received[0] >= 'A' && connection.received[0] <= 'Z';  // Not, say, a TLS greeting.
+    if (!is_http || connection.received.size() > kMaxRequestBytes) {
       return false;
     }
     if (static_cast<size_t>(num_bytes) < buffer.size()) {
@@ -237,7 +244,8 @@ bool WebServer::advance(Connection& connection) {
 WebServer::Progress WebServer::send_bytes(Connection& connection) {
   const std::string& bytes = connection.answer.bytes;
   while (connection.num_sent < bytes.size()) {
-    const int more = connection.file >= 0 && connection.answer.bytes_per_second == 0 ? MSG_MORE : 0;
+    const bool file_follows = connection.answer.file_bytes > 0 && connection.answer.bytes_per_second == 0;
+    const int more = file_follows ? MSG_MORE : 0;
     const ssize_t num_bytes =
         send(connection.socket, bytes.data() + connection.num_sent, bytes.size() - connection.num_sent, MSG_NOSIGNAL | more);
     if (num_bytes < 0) {

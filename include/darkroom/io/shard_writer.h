@@ -28,7 +28,7 @@ struct ShardOptions {
 
 struct ShardRecord {
   std::string path;
-  std::string content_hash;  ///< SHA-256 of the bytes before the footer; empty when the object was already there.
+  std::string content_hash;  ///< SHA-256 of the bytes before the footer that this writer wrote.
   int64_t num_bytes = 0;     ///< Size of the file that was written.
   int64_t num_rows = 0;
   PublishOutcome outcome = PublishOutcome::kPublished;

@@ -45,9 +45,9 @@ std::shared_ptr<arrow::DataType> arrow_element(TensorElement element) {
 struct Layout {
   std::string column;
   std::shared_ptr<arrow::Array> values;  // The innermost array: floats or blobs.
-  std::vector<int64_t> first;            // Of each row, in elements (blobs: bytes) of `values`; -1 for a null row.
+  std::vector<int64_t> first = {};       // Of each row, in elements (blobs: bytes) of `values`; -1 for a null row.
   int64_t count = -1;                    // Elements (blobs: bytes) of every row; -1 when there is no row.
-  Shape shape;                           // As far as the nesting says.
+  Shape shape = {};                      // As far as the nesting says.
   bool shape_is_certain = false;         // An extension type or nesting states it; a flat list or blob does not.
 
   Status wrong(StatusCode code, std::string_view why) const {
@@ -346,8 +346,9 @@ Result<TensorColumn> TensorColumn::open(const arrow::Field& field, const std::sh
     column.element_ = leaf == arrow::Type::HALF_FLOAT ? TensorElement::kFloat16 : TensorElement::kFloat32;
   }
   column.bytes_per_element_ = layout.values->type()->bit_width() / 8;
-  column.data_ =
-      reinterpret_cast<const std::byte*>(layout.values->data()->buffers[1]->data()) + layout.values->offset() * column.bytes_per_element_;
+  if (const auto& buffer = layout.values->data()->buffers[1]) {  // Null when there is no element.
+    column.data_ = reinterpret_cast<const std::byte*>(buffer->data()) + layout.values->offset() * column.bytes_per_element_;
+  }
   for (int64_t& first : layout.first) {
     first = first < 0 ? -1 : first * column.bytes_per_element_;
   }

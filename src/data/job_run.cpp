@@ -43,12 +43,20 @@ void JobRun::count_row(const RowError* error) {
   }
 }
 
+void JobRun::count_rows(int64_t num_rows, const RowsByError& failed) {
+  std::lock_guard lock(mutex_);
+  rows_done_ += num_rows;
+  for (const auto& [code, count] : failed) {
+    errors_[code] += count;
+  }
+}
+
 void JobRun::count_bytes(int64_t num_bytes) {
   std::lock_guard lock(mutex_);
   bytes_done_ += num_bytes;
 }
 
-Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard) {
+Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
   bool replaces = false;
   {
     std::lock_guard lock(mutex_);
@@ -58,7 +66,9 @@ Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter&
   if (replaces) {
     DARKROOM_RETURN_IF_ERROR(files_.remove_file(join_path(output_, item.part_name())));
   }
-  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish({{kShardKey, shard_footer(record_, fingerprint_, item, tally)}}));
+  KeyValues footer = {{kShardKey, shard_footer(record_, fingerprint_, item, tally)}};
+  footer.insert(footer.end(), more_footer.begin(), more_footer.end());
+  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer)));
   CommittedPart part{.path = written.path, .tally = tally, .content_hash = written.content_hash};
   if (written.outcome == PublishOutcome::kAlreadyThere) {
     DARKROOM_ASSIGN_OR_RETURN(part, read_part(files_, output_, item.number, record_));

@@ -44,11 +44,13 @@ class JobRun {
   int64_t num_rows() const { return num_rows_; }
   int64_t num_rows_before() const { return num_rows_before_; }
 
-  /// Counts one finished row for the progress line.
+  /// Counts finished rows for the progress line.
   void count_row(const RowError* error);
+  void count_rows(int64_t num_rows, const RowsByError& failed);
   void count_bytes(int64_t num_bytes);
-  /// Commits an item's shard: writes the footer, publishes, counts. A shorter part that an earlier --limit left is replaced.
-  Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard);
+  /// Commits an item's shard: writes the footer (and `more_footer`), publishes, counts. A shorter part that an earlier --limit left is
+  /// replaced.
+  Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
 
   ProgressState progress() const;
   /// Totals of the whole job and the counts of this run.

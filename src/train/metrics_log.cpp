@@ -1,6 +1,9 @@
 #include "darkroom/train/metrics_log.h"
 
-#include <string_view>
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+#include <vector>
 
 namespace darkroom {
 namespace {
@@ -49,6 +52,24 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const st
 Status MetricsLog::append(const nlohmann::ordered_json& line) {
   DARKROOM_CHECK(line.contains("step") && line["step"].is_number_integer(), "a line of metrics has no step");
   return file_->write_text(line.dump() + "\n");
+}
+
+std::pair<double, double> first_and_last_loss(std::string_view metrics) {
+  constexpr size_t kLines = 50;
+  std::vector<double> losses;
+  std::istringstream lines{std::string(metrics)};
+  for (std::string line; std::getline(lines, line);) {
+    const auto parsed = nlohmann::json::parse(line, nullptr, false);
+    if (parsed.is_object() && parsed.contains("loss")) {
+      losses.push_back(parsed["loss"].get<double>());
+    }
+  }
+  const auto count = static_cast<std::ptrdiff_t>(std::min(kLines, losses.size()));
+  if (count == 0) {
+    return {0, 0};
+  }
+  return {std::accumulate(losses.begin(), losses.begin() + count, 0.0) / static_cast<double>(count),
+          std::accumulate(losses.end() - count, losses.end(), 0.0) / static_cast<double>(count)};
 }
 
 }  // namespace darkroom

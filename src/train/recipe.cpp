@@ -97,7 +97,7 @@ Result<toml::table> parse_toml(std::string_view text, std::string_view name) {
   }
 }
 
-std::string quoted(std::string_view text) {
+std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const char character : text) {
     const auto byte = static_cast<unsigned char>(character);
@@ -123,11 +123,11 @@ std::string print_value(const FieldValue& value) {
     std::string operator()(const bool* flag) const { return *flag ? "true" : "false"; }
     std::string operator()(const int64_t* number) const { return fmt::format("{}", *number); }
     std::string operator()(const double* number) const { return print_number(*number); }
-    std::string operator()(const std::string* text) const { return quoted(*text); }
+    std::string operator()(const std::string* text) const { return toml_text(*text); }
     std::string operator()(const std::vector<std::string>* texts) const {
       std::string out = "[";
       for (const auto& text : *texts) {
-        out += (out.size() > 1 ? ", " : "") + quoted(text);
+        out += (out.size() > 1 ? ", " : "") + toml_text(text);
       }
       return out + "]";
     }
@@ -182,7 +182,7 @@ Status set_recipe_field(Recipe& recipe, std::string_view assignment) {
   }
   const bool is_text = std::holds_alternative<std::string*>(field->value);
   const bool bare = is_text && (value.empty() || value.front() != '"');
-  auto table = parse_toml("value = " + (bare ? quoted(value) : value), "--set " + name);
+  auto table = parse_toml("value = " + (bare ? toml_text(value) : value), "--set " + name);
   if (!table.is_ok()) {
     return Status::invalid_argument(fmt::format("the recipe's field '{}' must be {}, got:", name, type_name(field->value)), value);
   }

@@ -16,7 +16,6 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"data", "memory_bytes", &data.memory_bytes, kFree},
       {"data", "batches_ahead", &data.batches_ahead, kFree},
       {"data", "rows_per_file", &data.rows_per_file, kFree},
-      {"data", "encode_batch", &data.encode_batch, kFree},
       {"data", "storage_dtype", &data.storage_dtype, kFree},
       {"data", "resize", &data.resize, kFree},
       {"data", "crop", &data.crop, kFree},

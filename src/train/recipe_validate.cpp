@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +37,6 @@ Status check_integers(const Recipe& recipe) {
       {"data.memory_bytes", recipe.data.memory_bytes, 1 << 20},
       {"data.batches_ahead", recipe.data.batches_ahead, 1, 1024},
       {"data.rows_per_file", recipe.data.rows_per_file, 1},
-      {"data.encode_batch", recipe.data.encode_batch, 1, 65536},
       {"data.process_seed", recipe.data.process_seed, 0},
       {"noise.num_timesteps", recipe.noise.num_timesteps, 1, 1 << 20},
       {"schedule.max_steps", recipe.schedule.max_steps, 1},
@@ -135,9 +135,6 @@ Status Recipe::validate() const {
     return Status::invalid_argument(
         "name exactly one of a latents dataset (--data, data.path) and an image dataset (--raw-data, data.raw_path), got:",
         data.path.empty() ? "none" : "both");
-  }
-  if (batch.global % batch.micro != 0) {
-    return Status::invalid_argument("the recipe's batch.micro must divide batch.global (global, micro):", batch.global, batch.micro);
   }
   return {};
 }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -29,5 +31,8 @@ class MetricsLog {
 
   std::unique_ptr<OutputFile> file_;
 };
+
+/// Mean loss of the first 50 and of the last 50 lines that have one; zeros when there is none.
+std::pair<double, double> first_and_last_loss(std::string_view metrics);
 
 }  // namespace darkroom

@@ -25,7 +25,6 @@ struct Recipe {
     int64_t memory_bytes = int64_t{2} << 30;  ///< Decoded data kept in memory; a dataset that fits is read once.
     int64_t batches_ahead = 4;                ///< Batches prepared ahead of the step.
     int64_t rows_per_file = 5000;             ///< Online: as `process --rows-per-file`, for the same order.
-    int64_t encode_batch = 4;                 ///< Online: as `process --batch-size`, for the same bits.
     std::string storage_dtype = "float16";    ///< Online: as `process --dtype`.
     std::string resize = "bilinear";          ///< Online: as `process --resize`.
     std::string crop = "center";              ///< Online: as `process --crop`.
@@ -67,7 +66,7 @@ struct Recipe {
   } ema;
   struct BatchSizes {
     int64_t global = 4096;  ///< Samples a step.
-    int64_t micro = 32;     ///< Samples a forward pass; must divide `global`.
+    int64_t micro = 32;     ///< Samples a forward pass.
   } batch;
   struct Checkpoints {
     int64_t every_steps = 10000;  ///< Steps between checkpoints; 0: only at the end.

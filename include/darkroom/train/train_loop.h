@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/result.h"
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+
+struct TrainOptions {
+  Recipe recipe;                ///< Resolved: file, --set and flags.
+  std::string output;           ///< Run folder.
+  std::string resume = "auto";  ///< "auto", "none" or a checkpoint's path.
+  std::string init_from;        ///< Checkpoint or model folder whose weights the run starts from; empty: none.
+  bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
+  std::string trace_path;       ///< Safetensors file for checking; empty: none.
+  int64_t trace_steps = 5;      ///< First steps that are traced.
+
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+struct TrainSummary {
+  int64_t parameters = 0;        ///< Trained scalars.
+  int64_t steps = 0;             ///< Done in all, earlier starts included.
+  int64_t samples = 0;           ///< Seen in all.
+  int64_t rows = 0;              ///< Of the dataset.
+  double loss_first = 0;         ///< Mean over the first 50 logged steps of the run.
+  double loss_last = 0;          ///< Mean over the last 50.
+  double images_per_second = 0;  ///< Of this start, hooks left aside.
+  double seconds = 0;            ///< Of this start.
+
+  /// The keys of docs/formats/summary for `train`.
+  nlohmann::json to_json() const;
+};
+
+/// Runs or goes on with a training run until schedule.max_steps (docs/train.md). A stop request ends it after the step at
+/// hand with a checkpoint and kCancelled; the same call then goes on exactly there.
+/// Errors: kInvalidArgument (options); kFailedPrecondition (the run folder, the checkpoint, the model and the dataset do not
+/// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
+/// writes. Earlier checkpoints stay as they were. Thread safety: one run a process: intra-op threads are process-wide.
+Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop);
+
+}  // namespace darkroom

@@ -1,0 +1,101 @@
+#include "resume_point.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "darkroom/core/log.h"
+#include "darkroom/files/paths.h"
+
+namespace darkroom {
+namespace {
+
+Status check_recipe(const Recipe& recipe, const FoundCheckpoint& found) {
+  DARKROOM_ASSIGN_OR_RETURN(const Recipe before, parse_recipe(found.record.recipe, found.place.path + "/state.json"));
+  const auto conflicts = conflicting_fields(recipe, before);
+  if (!conflicts.empty()) {
+    return Status::failed_precondition(
+        fmt::format("the run folder holds a run of another recipe; take another --output, or set these fields back: {}; checkpoint:",
+                    fmt::join(conflicts, ", ")),
+        found.place.path);
+  }
+  return {};
+}
+
+Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const std::string& checkpoints_folder, std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(auto record, read_checkpoint(files, path));
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+  if (!places.empty() && places.back().step > record.step) {
+    return Status::failed_precondition(
+        "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
+        places.back().path);
+  }
+  const CheckpointPlace place{path, record.step};
+  return std::optional(FoundCheckpoint{place, std::move(record)});
+}
+
+}  // namespace
+
+Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
+                                                         const TrainOptions& options) {
+  std::optional<FoundCheckpoint> found;
+  if (options.resume == "auto") {
+    DARKROOM_ASSIGN_OR_RETURN(found, find_newest_checkpoint(files, checkpoints_folder));
+  } else if (options.resume == "none") {
+    DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+    if (!places.empty()) {
+      return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
+                                         checkpoints_folder);
+    }
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(found, named_checkpoint(files, checkpoints_folder, options.resume));
+  }
+  if (found.has_value()) {
+    DARKROOM_RETURN_IF_ERROR(check_recipe(options.recipe, *found));
+  }
+  return found;
+}
+
+Result<std::string> find_initial_weights(FileSystem& files, const std::string& init_from, const std::string& component) {
+  if (init_from.empty()) {
+    return std::string();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, files.exists(join_path(init_from, "state.json")));
+  if (is_checkpoint) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto record, read_checkpoint(files, init_from));
+    if (record.component != component) {
+      return Status::failed_precondition("the checkpoint of --init-from trains another part (checkpoint, want, got):", init_from, component,
+                                         record.component);
+    }
+  }
+  const std::string folder = join_path(init_from, component);
+  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(folder));
+  if (!exists) {
+    return Status::not_found("--init-from names neither a checkpoint nor a model folder; it has no such folder:", folder);
+  }
+  return folder;
+}
+
+Status check_continuation(const CheckpointRecord& before, const CheckpointRecord& now) {
+  if (before.component != now.component) {
+    return Status::failed_precondition("the checkpoint trains another part (want, got):", now.component, before.component);
+  }
+  if (before.index_hash != now.index_hash) {
+    return Status::failed_precondition(
+        "the dataset is not the one that the run began with: files were added, removed or changed; restore it, or start another run with "
+        "--init-from (index hash of the checkpoint, of the dataset):",
+        before.index_hash, now.index_hash);
+  }
+  for (const auto& [part, fingerprint] : before.frozen_fingerprints) {
+    const auto found = now.frozen_fingerprints.find(part);
+    if (found != now.frozen_fingerprints.end() && found->second != fingerprint) {
+      return Status::failed_precondition(fmt::format("the {} is not the one that the run began with (then, now):", part), fingerprint,
+                                         found->second);
+    }
+  }
+  return {};
+}
+
+}  // namespace darkroom

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "darkroom/core/result.h"
+#include "darkroom/train/checkpoint.h"
+#include "darkroom/train/train_loop.h"
+
+namespace darkroom {
+
+/// The checkpoint that a run goes on from, by --resume; empty: it starts at step 0.
+/// Errors: kFailedPrecondition (another run's folder; newer checkpoints than the one named; another recipe), those of
+/// reading checkpoints.
+Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
+                                                         const TrainOptions& options);
+
+/// The component folder that --init-from stands for: of a checkpoint or of a model folder; empty when it is not given.
+/// Errors: kNotFound, kCorruptData (a damaged checkpoint), kFailedPrecondition (it trains another part).
+Result<std::string> find_initial_weights(FileSystem& files, const std::string& init_from, const std::string& component);
+
+/// Errors: kFailedPrecondition when the dataset, its encoders or the trained part are not those of the checkpoint.
+Status check_continuation(const CheckpointRecord& before, const CheckpointRecord& now);
+
+}  // namespace darkroom

@@ -1,0 +1,105 @@
+#include "run_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "darkroom/data/latents_reader.h"
+#include "darkroom/data/online_source.h"
+
+namespace darkroom {
+namespace {
+
+Filter filter_of(const std::string& name) {
+  return name == "bicubic" ? Filter::kBicubic : name == "lanczos" ? Filter::kLanczos : Filter::kBilinear;
+}
+
+Status check_fingerprint(std::string_view part, const std::string& dataset, const std::string& model, const std::string& path) {
+  if (dataset.empty() || dataset == model) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format("the latents were made with another {} than the model folder holds; process again or name the model they were made with "
+                  "(dataset, fingerprint there, fingerprint of the model):",
+                  part),
+      path, dataset, model);
+}
+
+Status check_shape(std::string_view what, const std::vector<int64_t>& encoder, const std::vector<int64_t>& network) {
+  if (encoder == network) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format("the encoders of the model folder make {} of another shape than its U-Net takes (make, takes):", what),
+      fmt::format("{}", fmt::join(encoder, "x")), fmt::format("{}", fmt::join(network, "x")));
+}
+
+}  // namespace
+
+TransformOptions transform_of(const Recipe& recipe) {
+  TransformOptions transform;
+  transform.resolution = static_cast<int>(recipe.data.resolution);
+  transform.filter = filter_of(recipe.data.resize);
+  transform.crop = recipe.data.crop == "random" ? Crop::kRandom : Crop::kCenter;
+  transform.orientation = recipe.data.orientation == "apply" ? Orientation::kApply : Orientation::kIgnore;
+  return transform;
+}
+
+Result<RunData> open_pictures(FileSystem& files, const Recipe& recipe) {
+  RunData data;
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(files, recipe.data.raw_path, recipe.data.rows_per_file));
+  const PictureSourceOptions options{
+      .transform = transform_of(recipe), .seed = static_cast<uint64_t>(recipe.runtime.seed), .memory_bytes = recipe.data.memory_bytes};
+  DARKROOM_ASSIGN_OR_RETURN(data.source, PictureSource::open(files, recipe.data.raw_path, data.index, options));
+  data.num_ahead = recipe.data.batches_ahead;
+  return data;
+}
+
+Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen) {
+  RunData data;
+  const std::string& path = recipe.data.path;
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_latents(files, path));
+  const LatentsReaderOptions options{.resolution = recipe.data.resolution,
+                                     .latents_shape = shapes.latents,
+                                     .states_shape = shapes.states,
+                                     .memory_bytes = recipe.data.memory_bytes};
+  DARKROOM_ASSIGN_OR_RETURN(data.source, LatentsReader::open(files, path, data.index, options));
+  data.num_ahead = recipe.data.batches_ahead;
+  DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(files, path));
+  if (frozen != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(check_fingerprint("VAE", info.vae_fingerprint, frozen->vae_fingerprint, path));
+    DARKROOM_RETURN_IF_ERROR(check_fingerprint("text encoder", info.text_encoder_fingerprint, frozen->text_encoder_fingerprint, path));
+  }
+  data.vae_fingerprint = info.vae_fingerprint;
+  data.text_encoder_fingerprint = info.text_encoder_fingerprint;
+  data.tokenizer_dialect = info.tokenizer_dialect;
+  if (recipe.objective.caption_dropout > 0) {
+    DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(files, path, shapes.states));
+  }
+  return data;
+}
+
+Result<RunData> open_online(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes,
+                            std::shared_ptr<const FrozenModels> frozen) {
+  RunData data;
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(files, recipe.data.raw_path, recipe.data.rows_per_file));
+  RowEncoderOptions encoding;
+  encoding.transform = transform_of(recipe);
+  encoding.dtype = recipe.data.storage_dtype == "float32" ? torch::kFloat32 : torch::kFloat16;
+  encoding.seed = static_cast<uint64_t>(recipe.data.process_seed);
+  DARKROOM_ASSIGN_OR_RETURN(const auto encoder, RowEncoder::create(frozen, encoding));
+  DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
+  DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
+  const OnlineSourceOptions options{.memory_bytes = recipe.data.memory_bytes, .threads = 1, .training_threads = recipe.runtime.threads};
+  DARKROOM_ASSIGN_OR_RETURN(data.source, OnlineSource::open(files, recipe.data.raw_path, data.index, encoder, options));
+  data.vae_fingerprint = frozen->vae_fingerprint;
+  data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;
+  data.tokenizer_dialect = tokenizer_dialect_name(frozen->tokenizer->dialect());
+  if (recipe.objective.caption_dropout > 0) {
+    at::set_num_threads(1);  // As process does: threads are part of the bits.
+    data.empty_states_tw = encoder->empty_caption_states().to(torch::kFloat32);
+    at::set_num_threads(static_cast<int>(recipe.runtime.threads));
+  }
+  return data;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/data/batcher.h"
+#include "darkroom/data/dataset_index.h"
+#include "darkroom/data/row_encoder.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+
+/// The shapes that the trained network takes.
+struct SampleShapes {
+  std::vector<int64_t> latents;  ///< {C, h, w}
+  std::vector<int64_t> states;   ///< {T, W}
+};
+
+/// What a run reads: latents, pictures, or pictures that are encoded on the way.
+struct RunData {
+  DatasetIndex index{{}};
+  std::unique_ptr<SampleSource> source;
+  int64_t num_ahead = 0;          ///< For the Batcher: 0 where the source must run on the training thread.
+  torch::Tensor empty_states_tw;  ///< Undefined without caption dropout.
+  std::string vae_fingerprint;    ///< Of the VAE that made the latents; empty: unknown.
+  std::string text_encoder_fingerprint;
+  std::string tokenizer_dialect;
+};
+
+/// Opens the dataset for the recipe's objective. `frozen` may be null unless pictures are encoded on the way.
+/// Errors: those of the sources; kFailedPrecondition when the latents were made by other frozen parts than `frozen`.
+Result<RunData> open_pictures(FileSystem& files, const Recipe& recipe);
+Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
+Result<RunData> open_online(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes,
+                            std::shared_ptr<const FrozenModels> frozen);
+
+/// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
+TransformOptions transform_of(const Recipe& recipe);
+
+}  // namespace darkroom

@@ -1,0 +1,36 @@
+#include "darkroom/train/train_loop.h"
+
+#include "training_run.h"
+
+namespace darkroom {
+
+Status TrainOptions::validate() const {
+  DARKROOM_RETURN_IF_ERROR(recipe.validate());
+  if (output.empty()) {
+    return Status::invalid_argument("no run folder is named: give", "--output URI");
+  }
+  if (resume.empty()) {
+    return Status::invalid_argument("--resume takes auto, none or a checkpoint's path, got:", "''");
+  }
+  if (!init_from.empty() && recipe.model.start == "weights") {
+    return Status::invalid_argument("--init-from and model.start = \"weights\" both name starting weights; drop one of them:", init_from);
+  }
+  if (!trace_path.empty() && trace_steps < 1) {
+    return Status::invalid_argument("--trace-steps must be at least 1, got:", trace_steps);
+  }
+  return {};
+}
+
+nlohmann::json TrainSummary::to_json() const {
+  return {{"parameters", parameters}, {"steps", steps},         {"samples", samples},
+          {"rows_in", rows},          {"rows_out", rows},       {"rows_by_error", nlohmann::json::object()},
+          {"loss_first", loss_first}, {"loss_last", loss_last}, {"images_per_second", images_per_second},
+          {"seconds", seconds}};
+}
+
+Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), options));
+  return run->run(stop);
+}
+
+}  // namespace darkroom

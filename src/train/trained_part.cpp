@@ -1,0 +1,134 @@
+#include "trained_part.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/random.h"
+#include "darkroom/diffusion/sampler.h"
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/model_folder.h"
+
+namespace darkroom {
+namespace {
+
+std::vector<SampleCoordinates> coordinates(const Batch& batch) {
+  std::vector<SampleCoordinates> samples;
+  for (size_t i = 0; i < batch.samples.size(); ++i) {
+    samples.push_back({batch.samples[i].epoch, hash_key(batch.keys[i])});
+  }
+  return samples;
+}
+
+template <typename Config>
+Result<Config> read_config(FileSystem& files, const std::string& component_folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, component_folder + "/config.json"));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    return Status::corrupt_data("a model's config.json is no JSON:", component_folder);
+  }
+  auto config = Config::from_json(json);
+  return config.is_ok() ? config : Result<Config>(config.status().with_context(component_folder));
+}
+
+template <typename Network, typename Config>
+Result<Network> make_starting_network(FileSystem& files, const Recipe& recipe, const std::string& model_component,
+                                      const std::string& weights_folder, Result<Network> (*load)(const std::string&)) {
+  DARKROOM_ASSIGN_OR_RETURN(const Config config, read_config<Config>(files, model_component));
+  const bool from_model = weights_folder.empty() && recipe.model.start == "weights";
+  if (weights_folder.empty() && !from_model) {
+    Network network(config);
+    initialize_parameters(network, static_cast<uint64_t>(recipe.runtime.seed));
+    return network;
+  }
+  const std::string& source = from_model ? model_component : weights_folder;
+  DARKROOM_ASSIGN_OR_RETURN(Network network, load(source));
+  if (!(network->config() == config)) {
+    return Status::failed_precondition(
+        "the weights are of another network than the model folder's config.json describes (weights, model):", source, model_component);
+  }
+  for (auto& parameter : network->parameters()) {
+    parameter.set_requires_grad(true);
+  }
+  return network;
+}
+
+}  // namespace
+
+Status UNetPart::save(FileSystem& files, const std::string& folder) const { return save_unet(files, unet_, folder); }
+
+torch::Tensor UNetPart::losses(const Batch& batch, int64_t first, int64_t count) const {
+  const DiffusionBatch part = diffusion_batch(batch).slice(first, count);
+  return objective_.losses(denoiser_of(unet_), objective_.prepare(part));
+}
+
+std::vector<NamedTensor> UNetPart::traced_inputs(const Batch& batch) const {
+  const DiffusionInputs inputs = objective_.prepare(diffusion_batch(batch));
+  return {{"latents", batch.latents_nchw},
+          {"caption_states", inputs.states_ntw},
+          {"timestep", inputs.timesteps_n},
+          {"noise", inputs.noise_nchw},
+          {"dropped", inputs.dropped_n}};
+}
+
+Status VaePart::save(FileSystem& files, const std::string& folder) const { return save_vae(files, vae_, folder); }
+
+torch::Tensor VaePart::losses(const Batch& batch, int64_t first, int64_t count) const {
+  AutoencoderKL vae = vae_;
+  const AutoencoderNetwork network{[&vae](const torch::Tensor& images_nchw) {
+                                     const Moments moments = vae->encode(images_nchw);
+                                     return std::pair(moments.mean, moments.logvar);
+                                   },
+                                   [&vae](const torch::Tensor& latents_nchw) { return vae->decode(latents_nchw); }};
+  return objective_.losses(network, PictureBatch{coordinates(batch), batch.images_nchw}.slice(first, count));
+}
+
+std::vector<NamedTensor> VaePart::traced_inputs(const Batch& batch) const { return {{"images", batch.images_nchw}}; }
+
+DiffusionBatch diffusion_batch(const Batch& batch) { return {coordinates(batch), batch.latents_nchw, batch.states_btc}; }
+
+ConditionalDenoiser denoiser_of(const UNet2DConditionModel& unet) {
+  return [unet](const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw) {
+    UNet2DConditionModel network = unet;  // A second handle: forward is not declared const.
+    return network->forward(noisy_nchw, timesteps_n, states_ntw);
+  };
+}
+
+Result<UNet2DConditionModel> make_starting_unet(FileSystem& files, const Recipe& recipe, const std::string& weights_folder) {
+  return make_starting_network<UNet2DConditionModel, UNetConfig>(files, recipe, recipe.model.path + "/unet", weights_folder, load_unet);
+}
+
+Result<AutoencoderKL> make_starting_vae(FileSystem& files, const Recipe& recipe, const std::string& weights_folder) {
+  return make_starting_network<AutoencoderKL, VaeConfig>(files, recipe, recipe.model.path + "/vae", weights_folder, load_vae);
+}
+
+Result<NoiseScheduleConfig> make_noise_config(const Recipe& recipe) {
+  NoiseScheduleConfig noise;
+  noise.num_timesteps = static_cast<int>(recipe.noise.num_timesteps);
+  noise.beta_start = recipe.noise.beta_start;
+  noise.beta_end = recipe.noise.beta_end;
+  noise.beta_schedule = recipe.noise.beta_schedule == "linear" ? BetaSchedule::kLinear : BetaSchedule::kScaledLinear;
+  noise.prediction_type = recipe.objective.prediction == "epsilon" ? PredictionType::kEpsilon : PredictionType::kVelocity;
+  DARKROOM_RETURN_IF_ERROR(noise.validate());
+  DARKROOM_ASSIGN_OR_RETURN(const ModelFolder folder, open_model_folder(recipe.model.path));
+  if (folder.scheduler_config.is_null()) {
+    return noise;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const SchedulerConfig scheduler, SchedulerConfig::from_json(folder.scheduler_config));
+  const auto& model = scheduler.noise;
+  const std::pair<const char*, bool> checks[] = {{"noise.num_timesteps", model.num_timesteps == noise.num_timesteps},
+                                                 {"noise.beta_start", model.beta_start == noise.beta_start},
+                                                 {"noise.beta_end", model.beta_end == noise.beta_end},
+                                                 {"noise.beta_schedule", model.beta_schedule == noise.beta_schedule},
+                                                 {"objective.prediction", model.prediction_type == noise.prediction_type}};
+  for (const auto& [field, agrees] : checks) {
+    if (!agrees) {
+      return Status::failed_precondition(
+          fmt::format("the recipe's field '{}' differs from the model's scheduler/scheduler_config.json; change one of them:", field),
+          recipe.model.path);
+    }
+  }
+  return noise;
+}
+
+}  // namespace darkroom

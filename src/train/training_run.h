@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/optim/adamw.h"
+#include "darkroom/optim/ema.h"
+#include "darkroom/optim/flat_parameters.h"
+#include "darkroom/optim/train_step.h"
+#include "darkroom/train/checkpoint.h"
+#include "darkroom/train/event_writer.h"
+#include "darkroom/train/metrics_log.h"
+#include "darkroom/train/train_loop.h"
+#include "previews.h"
+#include "progress_line.h"
+#include "run_data.h"
+#include "trace.h"
+#include "trained_part.h"
+#include "validation.h"
+
+namespace darkroom {
+
+/// One start of a training run: what run_training sets up, then loops over. Thread safety: none.
+class TrainingRun {
+ public:
+  /// Sets everything up; the run folder holds recipe.toml and index.json afterwards. Errors: as run_training.
+  static Result<std::unique_ptr<TrainingRun>> create(FileSystem& files, const TrainOptions& options);
+
+  Result<TrainSummary> run(std::stop_token stop);
+
+ private:
+  TrainingRun(FileSystem& files, TrainOptions options) : files_(files), options_(std::move(options)) {}
+
+  // Setting up, in this order.
+  Status open_folder();
+  Status open_diffusion(const std::string& weights_folder);
+  Status open_autoencoder(const std::string& weights_folder);
+  Status open_optimizer();
+  Status restore_or_begin();
+  Status open_outputs();
+
+  // One step, and what follows it.
+  Result<StepTimes> step();
+  Status name_bad_samples(const Status& failure, const Batch& batch) const;
+  Status after_step(const StepTimes& times);
+  Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
+  Status save();
+  Result<TrainSummary> summary(double seconds) const;
+
+  const Recipe& recipe() const { return options_.recipe; }
+  int64_t max_steps() const { return recipe().schedule.max_steps; }
+  std::string in_folder(const char* name) const;
+  CheckpointRecord record() const;
+
+  FileSystem& files_;
+  TrainOptions options_;
+  std::string folder_;  // The run folder.
+  std::unique_ptr<FileLock> lock_;
+  std::optional<FoundCheckpoint> resumed_;
+
+  std::shared_ptr<const FrozenModels> frozen_;  // Shared with the encoders of the online source; null when not needed.
+  RunData data_;                                // The source moves on into batcher_.
+  std::string index_hash_;
+  std::unique_ptr<TrainedPart> part_;
+  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Ema> ema_;
+  std::unique_ptr<TrainStep> train_step_;
+  std::unique_ptr<TrainingState> state_;
+  std::unique_ptr<Batcher> batcher_;
+
+  std::unique_ptr<Validation> validation_;  // Null without.
+  std::unique_ptr<Previews> previews_;      // Null without.
+  std::unique_ptr<TraceWriter> trace_;      // Null without.
+  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<ProgressLine> progress_;
+
+  int64_t steps_done_ = 0;
+  int64_t saved_step_ = -1;
+  int64_t steps_here_ = 0;  // Of this start.
+  double step_ms_here_ = 0;
+};
+
+}  // namespace darkroom

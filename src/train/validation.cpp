@@ -1,0 +1,110 @@
+#include "validation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace darkroom {
+namespace {
+
+// Rows [first, first + count) of a dataset as samples of epoch 0.
+std::vector<SampleRef> rows_of_epoch_0(int64_t first, int64_t count) {
+  std::vector<SampleRef> samples;
+  for (int64_t row = first; row < first + count; ++row) {
+    samples.push_back({0, row});
+  }
+  return samples;
+}
+
+// A dataset's first rows in micro-batches.
+class ValidationRows {
+ public:
+  ValidationRows(RunData data, const Recipe& recipe)
+      : data_(std::move(data)),
+        num_rows_(std::min(recipe.validation.num_rows, data_.index.num_rows())),
+        batch_size_(std::min(recipe.batch.micro, recipe.batch.global)) {}
+
+  template <typename Visit>
+  Status visit(const Visit& visit) {
+    for (int64_t first = 0; first < num_rows_; first += batch_size_) {
+      const auto samples = rows_of_epoch_0(first, std::min(batch_size_, num_rows_ - first));
+      DARKROOM_ASSIGN_OR_RETURN(Batch batch, data_.source->read(samples));
+      batch.samples = samples;
+      visit(batch, static_cast<int64_t>(samples.size()));
+    }
+    return {};
+  }
+  int64_t num_rows() const { return num_rows_; }
+
+ private:
+  RunData data_;
+  int64_t num_rows_;
+  int64_t batch_size_;
+};
+
+class DiffusionValidation : public Validation {
+ public:
+  DiffusionValidation(RunData data, const Recipe& recipe, const UNetPart& part)
+      : rows_(std::move(data), recipe),
+        unet_(part.unet()),
+        objective_(part.objective().schedule(), {.seed = static_cast<uint64_t>(recipe.runtime.seed), .caption_drop = 0.0}, {}) {}
+
+  Result<nlohmann::ordered_json> score() override {
+    const torch::NoGradGuard no_gradients;
+    double sum = 0;
+    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t) {
+      const auto losses = objective_.losses(denoiser_of(unet_), objective_.prepare(diffusion_batch(batch)));
+      sum += losses.to(torch::kFloat64).sum().item<double>();
+    }));
+    return nlohmann::ordered_json{{"validation_loss", sum / static_cast<double>(rows_.num_rows())}};
+  }
+
+ private:
+  ValidationRows rows_;
+  UNet2DConditionModel unet_;
+  DiffusionObjective objective_;
+};
+
+class AutoencoderValidation : public Validation {
+ public:
+  AutoencoderValidation(RunData data, const Recipe& recipe, const VaePart& part) : rows_(std::move(data), recipe), part_(part) {}
+
+  Result<nlohmann::ordered_json> score() override {
+    const torch::NoGradGuard no_gradients;
+    double loss_sum = 0;
+    double psnr_sum = 0;
+    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t count) {
+      loss_sum += part_.losses(batch, 0, count).to(torch::kFloat64).sum().item<double>();
+      AutoencoderKL vae = part_.vae();
+      const auto made = vae->decode(vae->encode(batch.images_nchw).mean).clamp(-1, 1);
+      const auto errors = (made - batch.images_nchw).square().to(torch::kFloat64).mean({1, 2, 3});
+      // Peak to peak is 2 in [-1, 1].
+      psnr_sum += (10.0 * torch::log10(4.0 / errors.clamp_min(1e-10))).sum().item<double>();
+    }));
+    const auto count = static_cast<double>(rows_.num_rows());
+    return nlohmann::ordered_json{{"validation_loss", loss_sum / count}, {"validation_psnr", psnr_sum / count}};
+  }
+
+ private:
+  ValidationRows rows_;
+  const VaePart& part_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Validation>> make_diffusion_validation(FileSystem& files, const Recipe& recipe, const UNetPart& part,
+                                                              const SampleShapes& shapes, const FrozenModels* frozen) {
+  Recipe held_out = recipe;
+  held_out.data.path = recipe.validation.path;
+  held_out.objective.caption_dropout = 0;
+  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_latents(files, held_out, shapes, frozen));
+  return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
+}
+
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(FileSystem& files, const Recipe& recipe, const VaePart& part) {
+  Recipe held_out = recipe;
+  held_out.data.raw_path = recipe.validation.path;
+  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_pictures(files, held_out));
+  return std::unique_ptr<Validation>(std::make_unique<AutoencoderValidation>(std::move(data), recipe, part));
+}
+
+}  // namespace darkroom

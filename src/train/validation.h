@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/train/recipe.h"
+#include "run_data.h"
+#include "trained_part.h"
+
+namespace darkroom {
+
+/// The loss on rows that training does not see: the first validation.num_rows of a dataset, always with the draws of epoch 0
+/// (a key's noise and timestep never change) and without caption dropout. Thread safety: none.
+class Validation {
+ public:
+  virtual ~Validation() = default;
+  /// The mean loss with the module's present weights, and, for the autoencoder, the mean PSNR in dB, as numbers of a metrics line:
+  /// validation_loss, validation_psnr. Errors: those of reading the dataset.
+  virtual Result<nlohmann::ordered_json> score() = 0;
+};
+
+Result<std::unique_ptr<Validation>> make_diffusion_validation(FileSystem& files, const Recipe& recipe, const UNetPart& part,
+                                                              const SampleShapes& shapes, const FrozenModels* frozen);
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(FileSystem& files, const Recipe& recipe, const VaePart& part);
+
+}  // namespace darkroom

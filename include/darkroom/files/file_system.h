@@ -14,7 +14,7 @@
 namespace darkroom {
 
 struct FileInfo {
-  std::string path;
+  std::string path = {};
   int64_t size_bytes = 0;  ///< 0 for a folder.
   bool is_folder = false;
 

@@ -18,18 +18,18 @@ namespace darkroom {
 enum class ColumnCodec { kNone, kZstd };
 
 struct ShardOptions {
-  int64_t row_group_bytes = 64 << 20;         ///< A row group is closed once it holds this many bytes in memory.
-  int zstd_level = 3;                         ///< Level of the compressed columns.
-  std::map<std::string, ColumnCodec> codecs;  ///< Exceptions. Default: kNone for binary and list columns, else kZstd.
+  int64_t row_group_bytes = 64 << 20;              ///< A row group is closed once it holds this many bytes in memory.
+  int zstd_level = 3;                              ///< Level of the compressed columns.
+  std::map<std::string, ColumnCodec> codecs = {};  ///< Exceptions. Default: kNone for binary and list columns, else kZstd.
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
 };
 
 struct ShardRecord {
-  std::string path;
-  std::string content_hash;  ///< SHA-256 of the bytes before the footer that this writer wrote.
-  int64_t num_bytes = 0;     ///< Size of the file that was written.
+  std::string path = {};
+  std::string content_hash = {};  ///< SHA-256 of the bytes before the footer that this writer wrote.
+  int64_t num_bytes = 0;          ///< Size of the file that was written.
   int64_t num_rows = 0;
   PublishOutcome outcome = PublishOutcome::kPublished;
 };

@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+
+namespace darkroom {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+template <typename Config>
+void expect_refused(json config, const std::string& field, const json& value) {
+  config[field] = value;
+  const auto result = Config::from_json(config);
+  ASSERT_FALSE(result.is_ok()) << field << " " << value;
+  EXPECT_EQ(result.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(result.status().message(), AllOf(HasSubstr(field), HasSubstr(value.dump())));
+}
+
+json preset_json(const std::string& name, const std::string& part) {
+  const auto preset = find_preset(name).value();
+  return part == "unet" ? preset.unet.to_json() : part == "vae" ? preset.vae.to_json() : preset.text_encoder.to_json();
+}
+
+TEST(PresetTest, counts_the_published_parameters) {
+  // Parameters are virtual memory until they are filled, so even the large networks cost nothing here.
+  const auto sd2 = find_preset("sd2-base").value();
+  EXPECT_EQ(count_parameters(*UNet2DConditionModel(sd2.unet)), 865'910'724);
+  EXPECT_EQ(count_parameters(*AutoencoderKL(sd2.vae)), 83'653'863);
+  EXPECT_EQ(count_parameters(*ClipTextModel(sd2.text_encoder)), 340'387'840);
+}
+
+TEST(PresetTest, tiny_is_small_and_its_parts_fit) {
+  const auto tiny = find_preset("tiny").value();
+  EXPECT_NEAR(static_cast<double>(count_parameters(*UNet2DConditionModel(tiny.unet))), 2.8e6, 0.2e6);
+  EXPECT_NEAR(static_cast<double>(count_parameters(*AutoencoderKL(tiny.vae))), 2.7e6, 0.3e6);
+  EXPECT_EQ(tiny.unet.states_width(), tiny.text_encoder.hidden_size);
+  EXPECT_EQ(tiny.unet.in_channels, tiny.vae.latent_channels);
+  EXPECT_EQ(tiny.vae.sample_size / tiny.vae.factor(), tiny.unet.sample_size);
+}
+
+TEST(PresetTest, names_the_presets_for_an_unknown_one) {
+  const auto result = find_preset("huge");
+  EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(result.status().message(), AllOf(HasSubstr("tiny"), HasSubstr("sd2-768"), HasSubstr("huge")));
+}
+
+TEST(PresetTest, configs_survive_the_round_trip) {
+  for (const auto& name : preset_names()) {
+    const auto preset = find_preset(name).value();
+    EXPECT_EQ(UNetConfig::from_json(preset.unet.to_json()).value(), preset.unet) << name;
+    EXPECT_EQ(VaeConfig::from_json(preset.vae.to_json()).value(), preset.vae) << name;
+    EXPECT_EQ(ClipTextConfig::from_json(preset.text_encoder.to_json()).value(), preset.text_encoder) << name;
+  }
+}
+
+TEST(UNetConfigTest, an_empty_config_takes_the_defaults_of_diffusers) {
+  const auto config = UNetConfig::from_json(json::object()).value();
+  EXPECT_EQ(count_parameters(*UNet2DConditionModel(config)), 0x0 + 859'520'964 + (1280 - 768) * 2 * (5 * 320 + 5 * 640 + 6 * 1280));
+  EXPECT_FALSE(config.levels.back().down_attention);
+  EXPECT_EQ(config.levels.front().num_heads, 8);
+}
+
+TEST(UNetConfigTest, accepts_null_and_default_fields_of_newer_and_older_versions) {
+  json config = preset_json("sd2-base", "unet");
+  config["some_future_field"] = nullptr;
+  config["another_future_field"] = false;
+  config["_name_or_path"] = "somewhere";
+  config["class_embed_type"] = nullptr;
+  config["dropout"] = 0.0;
+  config["addition_embed_type_num_heads"] = 64;
+  config["only_cross_attention"] = {false, false, false, false};
+  EXPECT_EQ(UNetConfig::from_json(config).value(), find_preset("sd2-base").value().unet);
+}
+
+TEST(UNetConfigTest, refuses_what_it_cannot_compute_naming_field_and_value) {
+  const json config = preset_json("tiny", "unet");
+  expect_refused<UNetConfig>(config, "_class_name", "AutoencoderKL");
+  expect_refused<UNetConfig>(config, "only_cross_attention", true);
+  expect_refused<UNetConfig>(config, "only_cross_attention", json{false, true});
+  expect_refused<UNetConfig>(config, "num_attention_heads", 8);
+  expect_refused<UNetConfig>(config, "dual_cross_attention", true);
+  expect_refused<UNetConfig>(config, "class_embed_type", "projection");
+  expect_refused<UNetConfig>(config, "addition_embed_type", "text_time");
+  expect_refused<UNetConfig>(config, "mid_block_type", "UNetMidBlock2D");
+  expect_refused<UNetConfig>(config, "resnet_time_scale_shift", "scale_shift");
+  expect_refused<UNetConfig>(config, "act_fn", "gelu");
+  expect_refused<UNetConfig>(config, "conv_in_kernel", 5);
+  expect_refused<UNetConfig>(config, "dropout", 0.1);
+  expect_refused<UNetConfig>(config, "mid_block_scale_factor", 2);
+  expect_refused<UNetConfig>(config, "some_future_field", 3);
+  expect_refused<UNetConfig>(config, "down_block_types", json{"CrossAttnDownBlock2D", "AttnDownBlock2D"});
+  expect_refused<UNetConfig>(config, "down_block_types", json{"DownBlock2D"});
+  expect_refused<UNetConfig>(config, "up_block_types", json{"UpBlock2D", "UpBlock2D", "UpBlock2D"});
+}
+
+TEST(UNetConfigTest, refuses_numbers_that_make_no_network) {
+  const json config = preset_json("tiny", "unet");
+  expect_refused<UNetConfig>(config, "block_out_channels", json::array());
+  expect_refused<UNetConfig>(config, "block_out_channels", json{64, -1});
+  expect_refused<UNetConfig>(config, "in_channels", 0);
+  expect_refused<UNetConfig>(config, "in_channels", "four");
+  expect_refused<UNetConfig>(config, "in_channels", 4.5);
+  expect_refused<UNetConfig>(config, "norm_num_groups", 48);
+  expect_refused<UNetConfig>(config, "norm_eps", "small");
+  expect_refused<UNetConfig>(config, "attention_head_dim", json{2, 5});
+  expect_refused<UNetConfig>(config, "attention_head_dim", json{2, 3, 4});
+  expect_refused<UNetConfig>(config, "cross_attention_dim", json{128, 64});
+  expect_refused<UNetConfig>(config, "flip_sin_to_cos", 1);
+  expect_refused<UNetConfig>(config, "block_out_channels", json{1 << 30, 1 << 30});
+  EXPECT_FALSE(UNetConfig::from_json(json::array()).is_ok());
+}
+
+TEST(VaeConfigTest, refuses_what_it_cannot_compute_naming_field_and_value) {
+  const json config = preset_json("tiny", "vae");
+  expect_refused<VaeConfig>(config, "_class_name", "UNet2DConditionModel");
+  expect_refused<VaeConfig>(config, "shift_factor", 0.1);
+  expect_refused<VaeConfig>(config, "latents_mean", json{0.1});
+  expect_refused<VaeConfig>(config, "scaling_factor", 0);
+  expect_refused<VaeConfig>(config, "down_block_types", json{"DownEncoderBlock2D"});
+  expect_refused<VaeConfig>(config, "norm_num_groups", 32);
+}
+
+TEST(VaeConfigTest, scaling_factor_is_the_published_one_when_absent) {
+  json config = preset_json("sd2-base", "vae");
+  config.erase("scaling_factor");
+  EXPECT_EQ(VaeConfig::from_json(config).value().scaling_factor, 0.18215);
+}
+
+TEST(ClipTextConfigTest, refuses_another_model_and_unknown_activations) {
+  const json config = preset_json("tiny", "text_encoder");
+  expect_refused<ClipTextConfig>(config, "architectures", json{"CLIPVisionModel"});
+  expect_refused<ClipTextConfig>(config, "model_type", "bert");
+  expect_refused<ClipTextConfig>(config, "hidden_act", "relu");
+  expect_refused<ClipTextConfig>(config, "num_attention_heads", 3);
+}
+
+TEST(ClipTextConfigTest, accepts_the_settings_that_old_versions_dumped) {
+  json config = preset_json("sd2-base", "text_encoder");
+  config["torch_dtype"] = "float16";
+  config["dropout"] = 0.0;
+  config["num_beams"] = 1;
+  config["eos_token_id"] = {49407, 2};
+  EXPECT_TRUE(ClipTextConfig::from_json(config).is_ok());
+}
+
+}  // namespace
+}  // namespace darkroom

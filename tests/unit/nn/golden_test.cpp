@@ -1,0 +1,184 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "darkroom/core/random.h"
+#include "darkroom/nn/clip_text.h"
+#include "darkroom/nn/unet.h"
+#include "darkroom/nn/vae.h"
+#include "darkroom/tensor/safetensors.h"
+
+namespace darkroom {
+namespace {
+
+// tools/make_nn_goldens.py made the files and says what is in them.
+constexpr uint64_t kSeed = 1;
+constexpr double kScale = 0.2;
+constexpr int64_t kStride = 8;
+constexpr int64_t kStrideFrom = 256;
+
+using Tensors = std::map<std::string, torch::Tensor>;
+
+void fill_parameters(torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  for (auto& item : module.named_parameters()) {
+    const CounterRandom random(kSeed, Purpose::kInit, 0, item.key());
+    const bool is_norm_weight = item.value().dim() == 1 && item.key().ends_with("weight");
+    auto flat = item.value().view(-1);
+    for (int64_t i = 0; i < flat.numel(); ++i) {
+      const auto value = static_cast<float>((2 * random.uniform(static_cast<uint64_t>(i)) - 1) * kScale);
+      flat.data_ptr<float>()[i] = is_norm_weight ? value + 1 : value;
+    }
+  }
+}
+
+struct Golden {
+  std::shared_ptr<SafetensorsFile> file;
+  nlohmann::json config;
+
+  explicit Golden(const std::string& name) {
+    const char* root = std::getenv("DARKROOM_SOURCE_DIR");
+    file = SafetensorsFile::open(std::string(root == nullptr ? "." : root) + "/tests/golden/nn/" + name + ".safetensors").value();
+    config = nlohmann::json::parse(file->metadata().at("config"));
+  }
+  torch::Tensor input(const std::string& name) const {
+    const auto tensor = file->tensor(name).value().clone();
+    return tensor.is_floating_point() ? tensor.set_requires_grad(true) : tensor;
+  }
+};
+
+// The largest difference over the largest value.
+double relative_error(const torch::Tensor& got, const torch::Tensor& want) {
+  return ((got - want).abs().max() / want.abs().max()).item<double>();
+}
+
+void expect_outputs(const Golden& golden, const Tensors& outputs) {
+  for (const auto& [name, output] : outputs) {
+    const auto want = golden.file->tensor(name).value();
+    ASSERT_EQ(output.sizes(), want.sizes()) << name;
+    EXPECT_LE(relative_error(output.detach(), want), 1e-5) << name;
+  }
+}
+
+void backpropagate(const Golden& golden, const Tensors& outputs) {
+  std::vector<torch::Tensor> roots, cotangents;
+  for (const auto& [name, output] : outputs) {
+    roots.push_back(output);
+    cotangents.push_back(golden.file->tensor("cotangent." + name).value());
+  }
+  torch::autograd::backward(roots, cotangents);
+}
+
+double median_of_gradients(const Golden& golden) {
+  std::vector<double> maxima;
+  for (const auto& name : golden.file->names()) {
+    if (name.starts_with("grad.")) {
+      maxima.push_back(golden.file->tensor(name).value().abs().max().item<double>());
+    }
+  }
+  std::ranges::nth_element(maxima, maxima.begin() + static_cast<std::ptrdiff_t>(maxima.size() / 2));
+  return maxima[maxima.size() / 2];
+}
+
+// Within 1e-4 * max(max|want|, 1e-3 * the median over parameters of max|want|): biases before a softmax have no gradient but
+// noise.
+void expect_gradient(const std::string& name, const torch::Tensor& leaf, const torch::Tensor& want, double median) {
+  ASSERT_TRUE(leaf.grad().defined()) << name;
+  const auto gradient = leaf.grad().contiguous();
+  const bool is_thinned = name.starts_with("grad.") && gradient.numel() > kStrideFrom;
+  const auto got = is_thinned ? gradient.view(-1).slice(0, 0, std::nullopt, kStride) : gradient;
+  ASSERT_EQ(got.sizes(), want.sizes()) << name;
+  const double bound = 1e-4 * std::max(want.abs().max().item<double>(), 1e-3 * median);
+  EXPECT_LE((got - want).abs().max().item<double>(), bound) << name;
+}
+
+void expect_gradients(const Golden& golden, const torch::nn::Module& module, const Tensors& inputs) {
+  const double median = median_of_gradients(golden);
+  size_t num_reached = 0;
+  for (const auto& item : module.named_parameters()) {
+    if (golden.file->contains("grad." + item.key())) {
+      expect_gradient("grad." + item.key(), item.value(), golden.file->tensor("grad." + item.key()).value(), median);
+      ++num_reached;
+    } else {
+      EXPECT_FALSE(item.value().grad().defined()) << "the reference does not reach " << item.key();
+    }
+  }
+  const auto num_stored = std::ranges::count_if(golden.file->names(), [](const std::string& name) { return name.starts_with("grad."); });
+  EXPECT_EQ(num_reached, static_cast<size_t>(num_stored)) << "the reference has other parameters";
+  for (const auto& [name, input] : inputs) {
+    if (input.requires_grad()) {
+      expect_gradient("grad_input." + name, input, golden.file->tensor("grad_input." + name).value(), median);
+    }
+  }
+}
+
+void check_golden(const Golden& golden, torch::nn::Module& module, const Tensors& inputs, const Tensors& outputs) {
+  expect_outputs(golden, outputs);
+  backpropagate(golden, outputs);
+  expect_gradients(golden, module, inputs);
+}
+
+class UNetGoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(UNetGoldenTest, outputs_and_gradients_equal_diffusers) {
+  const Golden golden(GetParam());
+  UNet2DConditionModel unet(UNetConfig::from_json(golden.config).value());
+  fill_parameters(*unet);
+  const Tensors inputs = {{"sample", golden.input("sample")},
+                          {"timestep", golden.input("timestep")},
+                          {"encoder_hidden_states", golden.input("encoder_hidden_states")}};
+  const auto output = unet(inputs.at("sample"), inputs.at("timestep"), inputs.at("encoder_hidden_states"));
+  check_golden(golden, *unet, inputs, {{"output", output}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Configs, UNetGoldenTest, testing::Values("unet_linear", "unet_conv"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(VaeGoldenTest, encoder_moments_and_gradients_equal_diffusers) {
+  const Golden golden("vae_encoder");
+  AutoencoderKL vae(VaeConfig::from_json(golden.config).value());
+  fill_parameters(*vae);
+  const Tensors inputs = {{"sample", golden.input("sample")}};
+  const Moments moments = vae->encode(inputs.at("sample"));
+  check_golden(golden, *vae, inputs, {{"mean", moments.mean}, {"logvar", moments.logvar}});
+}
+
+TEST(VaeGoldenTest, decoder_image_and_gradients_equal_diffusers) {
+  const Golden golden("vae_decoder");
+  AutoencoderKL vae(VaeConfig::from_json(golden.config).value());
+  fill_parameters(*vae);
+  const Tensors inputs = {{"sample", golden.input("sample")}};
+  check_golden(golden, *vae, inputs, {{"image", vae->decode(inputs.at("sample"))}});
+}
+
+class TextGoldenTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TextGoldenTest, states_and_gradients_equal_transformers) {
+  const Golden golden(GetParam());
+  ClipTextModel text_encoder(ClipTextConfig::from_json(golden.config).value());
+  fill_parameters(*text_encoder);
+  const Tensors inputs = {{"input_ids", golden.input("input_ids")}};
+  check_golden(golden, *text_encoder, inputs, {{"last_hidden_state", text_encoder(inputs.at("input_ids"))}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Activations, TextGoldenTest, testing::Values("text_gelu", "text_quick_gelu"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(UNetTest, one_timestep_for_all_equals_a_list_of_it) {
+  const Golden golden("unet_conv");
+  UNet2DConditionModel unet(UNetConfig::from_json(golden.config).value());
+  fill_parameters(*unet);
+  const torch::NoGradGuard no_grad;
+  const auto sample = golden.input("sample"), states = golden.input("encoder_hidden_states");
+  const auto listed = unet(sample, torch::tensor({7, 7}), states);
+  EXPECT_TRUE(at::equal(unet(sample, torch::tensor(7), states), listed));
+  EXPECT_TRUE(at::equal(unet(sample, torch::tensor(7.0F), states), listed));
+}
+
+}  // namespace
+}  // namespace darkroom

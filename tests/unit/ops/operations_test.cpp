@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "darkroom/ops/geglu.h"
+#include "darkroom/ops/group_norm_silu.h"
+#include "darkroom/ops/operation_table.h"
+
+namespace darkroom {
+namespace {
+
+// The definition, element by element in double.
+torch::Tensor group_norm_silu_by_hand(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t groups,
+                                      double eps) {
+  const auto grouped = x.to(torch::kFloat64).reshape({x.size(0), groups, -1});
+  const auto mean = grouped.mean(2, true);
+  const auto variance = (grouped - mean).square().mean(2, true);
+  const auto normed = ((grouped - mean) / (variance + eps).sqrt()).reshape(x.sizes());
+  const auto scaled = normed * weight.to(torch::kFloat64).view({1, -1, 1}) + bias.to(torch::kFloat64).view({1, -1, 1});
+  return scaled / (1 + (-scaled).exp());
+}
+
+TEST(GroupNormSiluTest, equals_the_definition_on_odd_sizes) {
+  torch::manual_seed(1);
+  for (const int64_t pixels : {1, 7, 64, 65}) {
+    const auto x = torch::randn({3, 12, pixels}) * 3 + 1;
+    const auto weight = torch::randn({12}), bias = torch::randn({12});
+    const auto got = group_norm_silu(x, weight, bias, 4, 1e-5);
+    EXPECT_TRUE(at::allclose(got.to(torch::kFloat64), group_norm_silu_by_hand(x, weight, bias, 4, 1e-5), 1e-4, 1e-5)) << pixels;
+  }
+}
+
+TEST(GroupNormSiluTest, leaves_its_input_alone_with_and_without_gradients) {
+  const auto x = torch::randn({2, 4, 9});
+  const auto copy = x.clone();
+  const auto weight = torch::ones({4}, torch::requires_grad()), bias = torch::zeros({4}, torch::requires_grad());
+  const auto with = group_norm_silu(x, weight, bias, 2, 1e-5);
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(group_norm_silu(x, weight, bias, 2, 1e-5), with));
+  EXPECT_TRUE(at::equal(x, copy));
+}
+
+TEST(GroupNormSiluTest, gradient_equals_finite_differences) {
+  torch::manual_seed(2);
+  const auto options = torch::dtype(torch::kFloat64);
+  auto x = torch::randn({2, 4, 3}, options).requires_grad_(), weight = torch::randn({4}, options).requires_grad_(),
+       bias = torch::randn({4}, options).requires_grad_();
+  const auto cotangent = torch::randn({2, 4, 3}, options);
+  group_norm_silu(x, weight, bias, 2, 1e-5).backward(cotangent);
+  const torch::NoGradGuard no_grad;
+  constexpr double kStep = 1e-5;
+  for (auto& leaf : {x, weight, bias}) {
+    auto flat = leaf.view(-1);
+    for (int64_t i = 0; i < flat.numel(); ++i) {
+      const double value = flat[i].item<double>();
+      flat[i] = value + kStep;
+      const double above = (group_norm_silu(x, weight, bias, 2, 1e-5) * cotangent).sum().item<double>();
+      flat[i] = value - kStep;
+      const double below = (group_norm_silu(x, weight, bias, 2, 1e-5) * cotangent).sum().item<double>();
+      flat[i] = value;
+      EXPECT_NEAR(leaf.grad().view(-1)[i].item<double>(), (above - below) / (2 * kStep), 1e-6);
+    }
+  }
+}
+
+TEST(GegluTest, gates_the_first_half_by_the_exact_gelu_of_the_second) {
+  torch::manual_seed(3);
+  const auto x = torch::randn({3, 5, 14});
+  const auto got = geglu(x);
+  ASSERT_EQ(got.sizes().vec(), (std::vector<int64_t>{3, 5, 7}));
+  for (int64_t row = 0; row < 15; ++row) {
+    for (int64_t i = 0; i < 7; ++i) {
+      const double value = x.view({15, 14})[row][i].item<double>(), gate = x.view({15, 14})[row][i + 7].item<double>();
+      EXPECT_NEAR(got.view({15, 7})[row][i].item<double>(), value * gate * 0.5 * (1 + std::erf(gate / std::sqrt(2.0))), 1e-6);
+    }
+  }
+}
+
+TEST(OperationTableTest, serves_the_reference_until_another_table_is_installed) {
+  const auto device = torch::DeviceType::Meta;  // No network runs there, so other tests are not disturbed.
+  EXPECT_EQ(operations_for(device).geglu, reference_operations().geglu);
+  OperationTable table = reference_operations();
+  table.geglu = [](const torch::Tensor& x) { return x; };
+  install_operations(device, table);
+  const auto x = torch::empty({2, 4}, torch::device(torch::kMeta));
+  EXPECT_EQ(geglu(x).size(1), 4);
+  install_operations(device, reference_operations());
+  EXPECT_EQ(geglu(x).size(1), 2);
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Records tests/golden/nn/*.safetensors: outputs and gradients of small networks by diffusers and transformers.
+
+Needs torch 2.11.0, diffusers 0.42.1, transformers 5.23.0. Usage: tools/make_nn_goldens.py [OUT=tests/golden/nn]
+Weights are not stored: the test draws them as nn_reference.fill_parameters does. Of gradients with more than 256 elements
+every eighth is stored.
+"""
+
+import json
+import pathlib
+import sys
+
+import diffusers
+import torch
+import transformers
+from safetensors.torch import save_file
+
+import nn_reference as reference
+
+SEED = 1
+STRIDE = 8
+STRIDE_FROM = 256
+
+UNET_LINEAR = dict(
+    sample_size=8, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4, attention_head_dim=(2, 4),
+    down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+    cross_attention_dim=12, use_linear_projection=True, transformer_layers_per_block=(2, 1))
+UNET_CONV = dict(
+    sample_size=8, block_out_channels=(8, 16), layers_per_block=2, norm_num_groups=4, attention_head_dim=2,
+    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    cross_attention_dim=12, in_channels=5, flip_sin_to_cos=False, freq_shift=1, center_input_sample=True, norm_eps=1e-6)
+VAE = dict(
+    block_out_channels=(8, 16), down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2,
+    layers_per_block=1, norm_num_groups=4, latent_channels=4, sample_size=8)
+TEXT = dict(
+    vocab_size=40, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=11,
+    bos_token_id=38, eos_token_id=39, pad_token_id=0)
+
+
+def inputs_of(component, config):
+    if component == "text_encoder":
+        ids = torch.tensor([[38, 3, 7, 1, 39, 0, 0, 0, 0], [38, 5, 5, 20, 30, 2, 9, 39, 0]], dtype=torch.int64)
+        return {"input_ids": ids}
+    if component == "unet":
+        channels = config.get("in_channels", 4)
+        return {
+            "sample": reference.draw(SEED, "sample", (2, channels, 7, 5), 2.0),  # Odd sizes: the way up follows the skips.
+            "timestep": torch.tensor([1, 981], dtype=torch.int64),
+            "encoder_hidden_states": reference.draw(SEED, "encoder_hidden_states", (2, 3, config["cross_attention_dim"]), 2.0),
+        }
+    shape = (2, 3, 8, 12) if component == "vae_encoder" else (2, 4, 3, 4)
+    return {"sample": reference.draw(SEED, "sample", shape, 2.0)}
+
+
+def thin(name, tensor):
+    flat = tensor.detach().contiguous()
+    return flat.reshape(-1)[::STRIDE].clone() if name.startswith("grad.") and flat.numel() > STRIDE_FROM else flat
+
+
+def record(folder, name, component, config):
+    model = reference.build(component, config)
+    reference.fill_parameters(model, component, SEED)
+    inputs = inputs_of(component, config)
+    cotangents, results = reference.run_with_gradients(model, component, inputs, SEED)
+    tensors = {**inputs, **cotangents, **{key: thin(key, value) for key, value in results.items()}}
+    made_by = f"make_nn_goldens.py, torch {torch.__version__}, diffusers {diffusers.__version__}, transformers {transformers.__version__}"
+    save_file(tensors, folder / f"{name}.safetensors", {"component": component, "config": json.dumps(config), "made_by": made_by})
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden/nn")
+    folder.mkdir(parents=True, exist_ok=True)
+    record(folder, "unet_linear", "unet", UNET_LINEAR)
+    record(folder, "unet_conv", "unet", UNET_CONV)
+    record(folder, "vae_encoder", "vae_encoder", VAE)
+    record(folder, "vae_decoder", "vae_decoder", dict(VAE, use_post_quant_conv=False, mid_block_add_attention=False))
+    record(folder, "text_gelu", "text_encoder", dict(TEXT, hidden_act="gelu"))
+    record(folder, "text_quick_gelu", "text_encoder", dict(TEXT, hidden_act="quick_gelu"))
+    for path in sorted(folder.glob("*.safetensors")):
+        print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

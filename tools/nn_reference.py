@@ -1,0 +1,95 @@
+"""The reference networks (diffusers, transformers) behind the face of `darkroom models forward`.
+
+Shared by tools/make_nn_goldens.py and tools/parity/nn_parity.py: builds a network from its config, fills it with the
+counter-based draws of docs/formats/randomness.md, and runs it forwards and backwards.
+"""
+
+import numpy as np
+import torch
+from diffusers import AutoencoderKL, UNet2DConditionModel
+from transformers import CLIPTextConfig, CLIPTextModel
+
+PURPOSE_INIT = 7
+MASK = 0xFFFFFFFF
+
+
+def hash_key(key):
+    value = 0xCBF29CE484222325
+    for byte in key.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return value ^ (value >> 31)
+
+
+def uniform(seed, key, count):
+    """Draws 0..count-1 of CounterRandom(seed, kInit, 0, key), in [0, 1), float64."""
+    blocks = np.arange((count + 3) // 4, dtype=np.uint64)
+    hashed = hash_key(key)
+    words = [blocks, np.full_like(blocks, PURPOSE_INIT << 24), np.full_like(blocks, hashed & MASK), np.full_like(blocks, hashed >> 32)]
+    key_words = [seed & MASK, seed >> 32]
+    for _ in range(10):
+        first, second = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
+        words = [
+            (second >> np.uint64(32)) ^ words[1] ^ np.uint64(key_words[0]),
+            second & np.uint64(MASK),
+            (first >> np.uint64(32)) ^ words[3] ^ np.uint64(key_words[1]),
+            first & np.uint64(MASK),
+        ]
+        key_words = [(key_words[0] + 0x9E3779B9) & MASK, (key_words[1] + 0xBB67AE85) & MASK]
+    return np.stack(words, axis=1).reshape(-1)[:count].astype(np.float64) / 2.0**32
+
+
+def draw(seed, key, shape, scale):
+    """float32 tensor, uniform in +-scale."""
+    count = int(np.prod(shape))
+    return torch.from_numpy(((2 * uniform(seed, key, count) - 1) * scale).astype(np.float32).reshape(shape))
+
+
+def published_name(component, name):
+    """Names as the published files have them: transformers 5 dropped the text model's prefix in memory."""
+    return "text_model." + name if component == "text_encoder" and not name.startswith("text_model.") else name
+
+
+def build(component, config):
+    if component == "unet":
+        return UNet2DConditionModel(**config).eval()
+    if component == "text_encoder":
+        return CLIPTextModel(CLIPTextConfig(**config)).eval()
+    return AutoencoderKL(**config).eval()
+
+
+def fill_parameters(model, component, seed, scale=0.2):
+    """Every parameter uniform in +-scale, weights of norms 1 more: nothing is zero, so nothing can hide."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            values = draw(seed, published_name(component, name), tuple(parameter.shape), scale)
+            is_norm_weight = parameter.dim() == 1 and name.endswith("weight")
+            parameter.copy_(values + 1 if is_norm_weight else values)
+
+
+def run(model, component, inputs):
+    if component == "unet":
+        return {"output": model(inputs["sample"], inputs["timestep"], inputs["encoder_hidden_states"]).sample}
+    if component == "text_encoder":
+        return {"last_hidden_state": model(input_ids=inputs["input_ids"]).last_hidden_state}
+    if component == "vae_decoder":
+        return {"image": model.decode(inputs["sample"]).sample}
+    posterior = model.encode(inputs["sample"]).latent_dist
+    return {"mean": posterior.mean, "logvar": posterior.logvar}
+
+
+def run_with_gradients(model, component, inputs, seed):
+    """Returns (cotangents, outputs and gradients), named as `darkroom models forward --gradients` names them."""
+    leaves = {name: value.clone().requires_grad_(value.is_floating_point()) for name, value in inputs.items()}
+    outputs = run(model, component, leaves)
+    cotangents = {name: draw(seed, "cotangent." + name, tuple(value.shape), 1.0) for name, value in outputs.items()}
+    torch.autograd.backward(list(outputs.values()), [cotangents[name] for name in outputs])
+    results = {name: value.detach() for name, value in outputs.items()}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:  # The encoder's run does not reach the decoder, and the reverse.
+            results["grad." + published_name(component, name)] = parameter.grad
+    for name, leaf in leaves.items():
+        if leaf.requires_grad:
+            results["grad_input." + name] = leaf.grad
+    return {"cotangent." + name: value for name, value in cotangents.items()}, results

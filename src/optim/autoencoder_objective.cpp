@@ -5,20 +5,26 @@
 #include "sample_noise.h"
 
 namespace darkroom {
+namespace {
+
+constexpr double kLogMseFloor = 1e-4;  // About 46 dB for pictures in [-1, 1]: nobody sees what lies beyond.
+
+}  // namespace
 
 PictureBatch PictureBatch::slice(int64_t first, int64_t count) const {
   return {{samples.begin() + first, samples.begin() + first + count}, images_nchw.narrow(0, first, count)};
 }
 
 Status AutoencoderObjectiveOptions::validate() const {
-  for (const double weight : {l1_weight, mse_weight, kl_weight}) {
+  for (const double weight : {l1_weight, mse_weight, log_mse_weight, kl_weight}) {
     if (!(weight >= 0.0 && std::isfinite(weight))) {
-      return Status::invalid_argument("objective: the weights of L1, MSE and KL must be at least 0 (L1, MSE, KL):", l1_weight, mse_weight,
-                                      kl_weight);
+      return Status::invalid_argument("objective: the weights must be at least 0 (L1, MSE, log MSE, KL):", l1_weight, mse_weight,
+                                      log_mse_weight, kl_weight);
     }
   }
-  if (l1_weight + mse_weight == 0.0) {
-    return Status::invalid_argument("objective: one of the weights of L1 and MSE must be above 0 (L1, MSE):", l1_weight, mse_weight);
+  if (l1_weight + mse_weight + log_mse_weight == 0.0) {
+    return Status::invalid_argument("objective: one of the weights of L1, MSE and log MSE must be above 0 (L1, MSE, log MSE):", l1_weight,
+                                    mse_weight, log_mse_weight);
   }
   return Status::ok();
 }
@@ -34,8 +40,9 @@ torch::Tensor AutoencoderObjective::losses(const AutoencoderNetwork& network, co
   const torch::Tensor noise = sample_noise(options_.seed, Purpose::kPosterior, batch.samples, mean.sizes());
   const torch::Tensor error = network.decode(mean + (0.5 * logvar).exp() * noise) - batch.images_nchw;
   const torch::Tensor divergence = 0.5 * (mean.square() + logvar.exp() - 1.0 - logvar).sum({1, 2, 3});
-  return options_.l1_weight * error.abs().mean({1, 2, 3}) + options_.mse_weight * error.square().mean({1, 2, 3}) +
-         options_.kl_weight * divergence;
+  const torch::Tensor mse = error.square().mean({1, 2, 3});
+  return options_.l1_weight * error.abs().mean({1, 2, 3}) + options_.mse_weight * mse +
+         options_.log_mse_weight * (mse + kLogMseFloor).log() + options_.kl_weight * divergence;
 }
 
 }  // namespace darkroom

@@ -27,6 +27,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"objective", "caption_dropout", &objective.caption_dropout, kBits},
       {"objective", "l1_weight", &objective.l1_weight, kBits},
       {"objective", "mse_weight", &objective.mse_weight, kBits},
+      {"objective", "log_mse_weight", &objective.log_mse_weight, kBits},
       {"objective", "kl_weight", &objective.kl_weight, kBits},
       {"noise", "num_timesteps", &noise.num_timesteps, kBits},
       {"noise", "beta_schedule", &noise.beta_schedule, kBits},

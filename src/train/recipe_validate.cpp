@@ -72,6 +72,7 @@ Status check_numbers(const Recipe& recipe) {
       {"objective.caption_dropout", recipe.objective.caption_dropout, 0, std::nextafter(1.0, 2.0)},
       {"objective.l1_weight", recipe.objective.l1_weight, 0, kAny},
       {"objective.mse_weight", recipe.objective.mse_weight, 0, kAny},
+      {"objective.log_mse_weight", recipe.objective.log_mse_weight, 0, kAny},
       {"objective.kl_weight", recipe.objective.kl_weight, 0, kAny},
       {"noise.beta_start", recipe.noise.beta_start, 0, 1},
       {"noise.beta_end", recipe.noise.beta_end, recipe.noise.beta_start, 1},

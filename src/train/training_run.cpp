@@ -123,6 +123,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
   const AutoencoderObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                               .l1_weight = recipe().objective.l1_weight,
                                               .mse_weight = recipe().objective.mse_weight,
+                                              .log_mse_weight = recipe().objective.log_mse_weight,
                                               .kl_weight = recipe().objective.kl_weight};
   auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective));
   if (!recipe().validation.path.empty()) {

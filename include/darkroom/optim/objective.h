@@ -81,10 +81,11 @@ struct PictureBatch {
 };
 
 struct AutoencoderObjectiveOptions {
-  uint64_t seed = 0;        ///< Of the posterior draws.
-  double l1_weight = 1.0;   ///< Mean absolute error of the pixels.
-  double mse_weight = 1.0;  ///< Mean squared error of the pixels.
-  double kl_weight = 1e-6;  ///< KL divergence from N(0, I), summed over a sample's latent (Rombach et al. 2022).
+  uint64_t seed = 0;            ///< Of the posterior draws.
+  double l1_weight = 1.0;       ///< Mean absolute error of the pixels.
+  double mse_weight = 1.0;      ///< Mean squared error of the pixels.
+  double log_mse_weight = 0.0;  ///< ln(MSE + 1e-4) of each picture: its mean falls as the mean PSNR rises, so easy pictures count, too.
+  double kl_weight = 1e-6;      ///< KL divergence from N(0, I), summed over a sample's latent (Rombach et al. 2022).
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
@@ -105,7 +106,7 @@ class AutoencoderObjective {
   /// REQUIRES: options.validate() is ok.
   explicit AutoencoderObjective(const AutoencoderObjectiveOptions& options);
 
-  /// Loss of each sample (N): l1_weight * L1 + mse_weight * MSE + kl_weight * KL. Differentiable.
+  /// Loss of each sample (N): l1_weight * L1 + mse_weight * MSE + log_mse_weight * ln(MSE + 1e-4) + kl_weight * KL. Differentiable.
   torch::Tensor losses(const AutoencoderNetwork& network, const PictureBatch& batch) const;
 
  private:

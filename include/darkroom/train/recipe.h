@@ -38,6 +38,7 @@ struct Recipe {
     double caption_dropout = 0.1;        ///< Share of captions replaced by the empty one.
     double l1_weight = 1.0;              ///< Autoencoder: weight of the mean absolute error.
     double mse_weight = 1.0;             ///< Autoencoder: weight of the mean squared error.
+    double log_mse_weight = 0.0;         ///< Autoencoder: weight of ln(MSE + 1e-4) of each picture.
     double kl_weight = 1e-6;             ///< Autoencoder: weight of the KL divergence to N(0, 1).
   } objective;
   struct Noise {

@@ -84,6 +84,9 @@ Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
     first_failure = first_failure.is_ok() ? tensor.status() : first_failure;
   }
   context.summary = {{"rows_in", flags.images.size()}, {"rows_out", tensors.size()}};
+  if (tensors.empty()) {
+    return first_failure.with_context("no picture could be transformed, nothing was written; the first");
+  }
   DARKROOM_RETURN_IF_ERROR(write_output(flags.output, tensors));
   if (!first_failure.is_ok()) {
     return first_failure.with_context(

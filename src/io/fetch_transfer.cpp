@@ -61,8 +61,7 @@ std::optional<std::string_view> header_value(std::string_view line, std::string_
   return trim(line.substr(name.size() + 1));
 }
 
-}  // namespace
-
+// Whether an X-Robots-Tag value forbids use for training, to everybody or to `agent_token`.
 bool forbids_training(std::string_view robots_tag, std::string_view agent_token) {
   // Directives that carry a value look like an agent's name before its own directives.
   constexpr std::string_view kValued[] = {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"};
@@ -85,6 +84,8 @@ bool forbids_training(std::string_view robots_tag, std::string_view agent_token)
   }
   return false;
 }
+
+}  // namespace
 
 void FetchShared::hold(int64_t num_bytes) {
   // Only the fetch thread adds, so the peak needs no compare-and-swap.

@@ -120,7 +120,4 @@ class FetchTransfer {
   FetchClock::duration paused_time_{};
 };
 
-/// Whether an X-Robots-Tag value forbids use for training (noai or noimageai), to everybody or to `agent_token`.
-bool forbids_training(std::string_view robots_tag, std::string_view agent_token);
-
 }  // namespace darkroom

@@ -30,7 +30,7 @@ namespace darkroom {
 ///   garbage           bytes that are no HTTP
 ///   chunked           the file in chunks, without a length
 ///   cut_chunks        chunks without the last one, then the connection closes
-///   endless           chunks of zeros without end
+///   endless           `status` (default 200) with chunks of zeros without end
 ///   huge_headers      header lines without end
 ///   noai              the file with `X-Robots-Tag: VALUE` (`value`, default noai)
 ///   gzip_label        the file's bytes, labelled Content-Encoding: gzip

@@ -76,6 +76,13 @@ WebAnswer repeating(std::string start, std::string repeated) {
   return answer;
 }
 
+WebAnswer endless(const WebRoute& route) {
+  constexpr size_t kChunkBytes = 16'384;
+  return repeating(fmt::format("HTTP/1.1 {} -\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n",
+                               route.status != 0 ? route.status : 200),
+                   fmt::format("{:x}\r\n{}\r\n", kChunkBytes, std::string(kChunkBytes, '\0')));
+}
+
 WebAnswer bytes_then(std::string bytes, WebAnswer::Then then) {
   WebAnswer answer;
   answer.bytes = std::move(bytes);
@@ -94,7 +101,6 @@ WebAnswer retry_after(const WebRoute& route) {
 }
 
 WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
-  constexpr std::string_view kChunkedHead = "HTTP/1.1 200 -\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n";
   switch (route.trouble) {
     case Trouble::kNone:
       return file_answer(route);
@@ -128,7 +134,7 @@ WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
     case Trouble::kCutChunks:
       return chunked(route, true);
     case Trouble::kEndless:
-      return repeating(std::string(kChunkedHead), fmt::format("{:x}\r\n{}\r\n", 16'384, std::string(16'384, '\0')));
+      return endless(route);
     case Trouble::kHugeHeaders:
       return repeating("HTTP/1.1 200 -\r\n", fmt::format("X-Filler: {}\r\n", std::string(1'000, 'x')));
     case Trouble::kNoai:

@@ -1,12 +1,12 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
-#include "../src/io/fetch_transfer.h"
 #include "darkroom/io/fetch.h"
 #include "fetch_web.h"
 
@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 TEST(fetch_safety, refuses_urls_that_it_must_not_send) {
   FetchWeb web;
   web.start();
-  const std::string host = "127.0.0.1:" + std::to_string(web.web().port());
+  const std::string host = fmt::format("127.0.0.1:{}", web.web().port());
   const auto fetcher = make_fetcher(web.options());
   for (const std::string& url : {std::string(),
                                  std::string(" "),
@@ -62,7 +62,7 @@ TEST(fetch_safety, connects_to_no_private_address_however_it_is_written) {
   FetchOptions options = web.options();
   options.allow_private.clear();
   const auto fetcher = make_fetcher(options);
-  const std::string end = ":" + std::to_string(web.web().port()) + "/a.jpg";
+  const std::string end = fmt::format(":{}/a.jpg", web.web().port());
   for (const char* host : {"127.0.0.1",
                            "127.1",
                            "127.0.1",
@@ -138,7 +138,7 @@ TEST(fetch_safety, checks_the_address_again_at_every_redirect) {
   FetchWeb web;
   web.add_route("/1", {{"trouble", "redirect_private"}, {"location", inner.url("/secret")}});
   for (int hop = 2; hop <= 5; ++hop) {
-    web.add_route("/" + std::to_string(hop), {{"trouble", "redirect"}, {"location", "/" + std::to_string(hop - 1)}});
+    web.add_route(fmt::format("/{}", hop), {{"trouble", "redirect"}, {"location", fmt::format("/{}", hop - 1)}});
   }
   for (const auto& [path, location] :
        {std::pair("/private", "http://10.0.0.1/"), std::pair("/metadata", "http://169.254.169.254/latest/meta-data/"),
@@ -211,7 +211,7 @@ TEST(fetch_safety, tells_failed_tls) {
   FetchWeb web;
   web.add_route("/a.jpg", {});
   web.start();
-  const FetchReply reply = fetch_one(web.options(), "https://127.0.0.1:" + std::to_string(web.web().port()) + "/a.jpg");
+  const FetchReply reply = fetch_one(web.options(), fmt::format("https://127.0.0.1:{}/a.jpg", web.web().port()));
   EXPECT_EQ(outcome(reply), "tls");
 }
 
@@ -245,8 +245,15 @@ TEST(fetch_safety, stops_endless_headers) {
 
 TEST(fetch_safety, does_not_read_long_error_pages_to_their_end) {
   FetchWeb web;
+  web.add_route("/404", {{"trouble", "endless"}, {"status", 404}});
+  web.add_route("/503", {{"trouble", "endless"}, {"status", 503}});
   web.start();
-  EXPECT_EQ(outcome(fetch_one(web.options(), web.url("/no-such-route"))), "http_404");
+  const FetchReply lasting = fetch_one(web.options(), web.url("/404"));
+  EXPECT_EQ(outcome(lasting), "http_404");
+  EXPECT_LE(lasting.num_bytes, 200'000);
+  const FetchReply retried = fetch_one(web.options(), web.url("/503"));
+  EXPECT_EQ(outcome(retried), "http_503");
+  EXPECT_EQ(retried.num_retries, 2);
 }
 
 TEST(fetch_safety, respects_noai_before_the_body) {
@@ -270,14 +277,31 @@ TEST(fetch_safety, respects_noai_before_the_body) {
 }
 
 TEST(fetch_safety, reads_robots_tags) {
-  for (const char* tag :
-       {"noai", " NOAI ", "noindex,noai", "noimageai", "darkroom: noai", "DarkRoom:noindex, noimageai", "*: noai",
-        "otherbot: noindex, darkroom: noai", "unavailable_after: 25 Jun 2030 15:00:00 PST, noai", "max-snippet: 5, noai"}) {
-    EXPECT_TRUE(forbids_training(tag, "darkroom")) << tag;
+  const std::vector<std::string> forbidding = {"noai",
+                                               " NOAI ",
+                                               "noindex,noai",
+                                               "noimageai",
+                                               "darkroom: noai",
+                                               "DarkRoom:noindex, noimageai",
+                                               "*: noai",
+                                               "otherbot: noindex, darkroom: noai",
+                                               "unavailable_after: 25 Jun 2030 15:00:00 PST, noai",
+                                               "max-snippet: 5, noai"};
+  const std::vector<std::string> allowing = {
+      "", ",", ":", "all", "noindex", "noaix", "no ai", "otherbot: noai", "otherbot: noindex, noai", "darkroom: all, otherbot: noai"};
+  FetchWeb web;
+  for (const auto* tags : {&forbidding, &allowing}) {
+    for (size_t i = 0; i < tags->size(); ++i) {
+      web.add_route(fmt::format("{}{}", tags == &allowing ? "/allow" : "/forbid", i), {{"trouble", "noai"}, {"value", (*tags)[i]}});
+    }
   }
-  for (const char* tag :
-       {"", ",", ":", "all", "noindex", "noaix", "no ai", "otherbot: noai", "otherbot: noindex, noai", "darkroom: all, otherbot: noai"}) {
-    EXPECT_FALSE(forbids_training(tag, "darkroom")) << tag;
+  web.start();
+  const auto fetcher = make_fetcher(web.options());
+  for (size_t i = 0; i < forbidding.size(); ++i) {
+    EXPECT_EQ(outcome(fetch_with(*fetcher, web.url(fmt::format("/forbid{}", i)))), "opted_out") << forbidding[i];
+  }
+  for (size_t i = 0; i < allowing.size(); ++i) {
+    EXPECT_EQ(outcome(fetch_with(*fetcher, web.url(fmt::format("/allow{}", i)))), "ok") << allowing[i];
   }
 }
 

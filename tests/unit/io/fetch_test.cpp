@@ -1,5 +1,6 @@
 #include "darkroom/io/fetch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -105,13 +106,13 @@ TEST(fetch, counts_redirects) {
 TEST(fetch, gives_lasting_statuses_without_a_retry) {
   FetchWeb web;
   for (const int status : {204, 206, 304, 400, 401, 403, 404, 410, 451}) {
-    web.add_route("/" + std::to_string(status), {{"trouble", "status"}, {"status", status}});
+    web.add_route(fmt::format("/{}", status), {{"trouble", "status"}, {"status", status}});
   }
   web.start();
   for (const int status : {204, 206, 304, 400, 401, 403, 404, 410, 451}) {
-    const std::string path = "/" + std::to_string(status);
+    const std::string path = fmt::format("/{}", status);
     const FetchReply reply = fetch_one(web.options(), web.url(path));
-    EXPECT_EQ(outcome(reply), "http_" + std::to_string(status));
+    EXPECT_EQ(outcome(reply), fmt::format("http_{}", status));
     EXPECT_EQ(reply.http_status, status);
     EXPECT_EQ(reply.num_retries, 0);
     EXPECT_EQ(web.web().num_requests(path), 1);

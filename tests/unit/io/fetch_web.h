@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,7 +56,7 @@ class FetchWeb {
     options.num_concurrent = 16;
     options.timeout = std::chrono::seconds(10);
     options.first_backoff = std::chrono::milliseconds(5);
-    options.allow_private = {*AllowedNetwork::parse("127.0.0.1:" + std::to_string(web_->port()))};
+    options.allow_private = {*AllowedNetwork::parse(fmt::format("127.0.0.1:{}", web_->port()))};
     return options;
   }
 

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/diffusion/sampler.h"
+#include "darkroom/image/image.h"
+#include "darkroom/nn/clip_text.h"
+#include "darkroom/nn/unet.h"
+#include "darkroom/nn/vae.h"
+#include "darkroom/text/clip_tokenizer.h"
+
+namespace darkroom {
+
+// N pictures, C latent channels, h x w latent pixels, T tokens, W text width.
+
+/// What to paint: picture i shows prompts[i] from the noise of seeds[i].
+struct PaintRequest {
+  std::vector<std::string> prompts;  ///< May be empty texts.
+  std::vector<uint64_t> seeds;       ///< As many as prompts, unless unit_noise_nchw is given.
+  std::string negative;              ///< What guidance leads away from.
+  SamplerSpec sampler;               ///< An empty name means the model's scheduler.
+  double guidance = 7.5;             ///< Guidance scale; at most 1: none.
+  int width = 0;                     ///< Pixels; 0: the model's size.
+  int height = 0;                    ///< Pixels; 0: the model's size.
+  torch::Tensor unit_noise_nchw;     ///< Start noise of variance 1, float32 (N, C, h, w), instead of the seeds'; or undefined.
+  int64_t batch_size = 8;            ///< Pictures painted at a time; changes results by rounding at most.
+};
+
+struct Painting {
+  torch::Tensor latents_nchw;  ///< Scaled latents, as diffusers' output_type="latent".
+  std::vector<Image> images;
+};
+
+/// Prompts to pictures: the engine behind `sample`, training previews and serve. Follows diffusers' StableDiffusionPipeline
+/// step for step: one CPU generator of torch a picture, float32, text states encoded once, classifier-free guidance.
+/// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands).
+/// Thread safety: one thread at a time.
+class Painter {
+ public:
+  /// The networks and the tokenizer must be of one model. Errors: kFailedPrecondition when the widths of text states, the
+  /// channels of latents or the vocabularies do not fit.
+  static Result<std::unique_ptr<Painter>> create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
+                                                 std::shared_ptr<const ClipTokenizer> tokenizer, SchedulerConfig scheduler);
+
+  /// Errors: kInvalidArgument (sampler, steps, size, seeds or noise that do not fit), kCancelled.
+  Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
+
+  /// Text states (N, T, W); the same text is encoded once.
+  torch::Tensor encode_texts(std::span<const std::string> texts);
+  /// Pictures of scaled latents (N, C, h, w).
+  std::vector<Image> decode(const torch::Tensor& latents_nchw);
+
+  const SchedulerConfig& scheduler() const { return scheduler_; }
+  /// Side of a picture that the model was made for, in pixels.
+  int native_size() const;
+
+ private:
+  Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,
+          SchedulerConfig scheduler);
+  Status check(const PaintRequest& request) const;
+  std::vector<int64_t> latent_shape(const PaintRequest& request) const;
+  Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
+
+  UNet2DConditionModel unet_;
+  AutoencoderKL vae_;
+  ClipTextModel text_encoder_;
+  // Shared: a trainer's encoders use the same one.
+  std::shared_ptr<const ClipTokenizer> tokenizer_;
+  SchedulerConfig scheduler_;
+};
+
+}  // namespace darkroom

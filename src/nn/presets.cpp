@@ -14,7 +14,7 @@ constexpr const char* kScheduler = R"({
   "set_alpha_to_one": false, "skip_prk_steps": true, "steps_offset": 1, "trained_betas": null})";
 
 constexpr const char* kTinyUNet = R"({
-  "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": [64, 96], "layers_per_block": 2,
+  "sample_size": 8, "in_channels": 4, "out_channels": 4, "block_out_channels": [64, 96], "layers_per_block": 1,
   "down_block_types": ["CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
   "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D"],
   "attention_head_dim": [2, 3], "cross_attention_dim": 128, "use_linear_projection": true, "norm_num_groups": 16})";

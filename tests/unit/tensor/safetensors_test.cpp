@@ -1,5 +1,6 @@
 #include "darkroom/tensor/safetensors.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +48,10 @@ class SafetensorsTest : public testing::Test {
 };
 
 std::string entry(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& offsets) {
-  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, offsets);
 }
+
+std::string header_of(const std::vector<std::string>& entries) { return fmt::format("{{{}}}", fmt::join(entries, ",")); }
 
 TEST_F(SafetensorsTest, round_trips_every_dtype_bit_exactly) {
   std::vector<NamedTensor> tensors;
@@ -111,7 +114,7 @@ TEST_F(SafetensorsTest, writes_non_contiguous_tensors_in_logical_order) {
 }
 
 TEST_F(SafetensorsTest, accepts_leading_spaces_and_unaligned_data) {
-  const std::string header = "   {" + entry("x", "F32", "[2]", "[0,8]") + "}";
+  const std::string header = fmt::format("   {}", header_of({entry("x", "F32", "[2]", "[0,8]")}));
   ASSERT_NE((8 + header.size()) % 4, 0U);
   const auto file = SafetensorsFile::open(write_file(header, 8)).value();
   EXPECT_TRUE(at::equal(file->tensor("x").value(), torch::zeros({2})));
@@ -143,7 +146,7 @@ TEST_F(SafetensorsTest, refuses_a_header_that_is_no_json_object) {
 
 TEST_F(SafetensorsTest, refuses_duplicate_keys_anywhere) {
   const std::string x = entry("x", "U8", "[1]", "[0,1]");
-  expect_corrupt("{" + x + "," + x + "}", 1, "a key twice: x");
+  expect_corrupt(header_of({x, x}), 1, "a key twice: x");
   expect_corrupt(R"({"__metadata__":{"k":"1","k":"2"}})", 0, "a key twice: k");
   expect_corrupt(R"({"x":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1, "a key twice: dtype");
 }
@@ -164,31 +167,31 @@ TEST_F(SafetensorsTest, refuses_tensors_with_other_fields) {
   expect_corrupt(R"({"x":1})", 0, "exactly dtype, shape and data_offsets");
   expect_corrupt(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}})", 1, "exactly dtype");
   expect_corrupt(R"({"x":{"dtype":"U8","shape":[1],"offsets":[0,1]}})", 1, "data_offsets");
-  expect_corrupt("{" + entry("x", "F4", "[1]", "[0,1]") + "}", 1, "unknown dtype");
+  expect_corrupt(header_of({entry("x", "F4", "[1]", "[0,1]")}), 1, "unknown dtype");
 }
 
 TEST_F(SafetensorsTest, refuses_numbers_that_are_no_sizes) {
-  expect_corrupt("{" + entry("x", "U8", "[-1]", "[0,1]") + "}", 1, "whole numbers");
-  expect_corrupt("{" + entry("x", "U8", "[1.0]", "[0,1]") + "}", 1, "whole numbers");
-  expect_corrupt("{" + entry("x", "U8", "[99999999999999999999999]", "[0,1]") + "}", 1, "whole numbers");
-  expect_corrupt("{" + entry("x", "U8", "[9223372036854775808]", "[0,1]") + "}", 1, "whole numbers");
-  expect_corrupt("{" + entry("x", "U8", "[1]", "[0]") + "}", 1, "not [begin, end]");
-  expect_corrupt("{" + entry("x", "U8", "[1]", "[1,0]") + "}", 1, "not [begin, end]");
+  expect_corrupt(header_of({entry("x", "U8", "[-1]", "[0,1]")}), 1, "whole numbers");
+  expect_corrupt(header_of({entry("x", "U8", "[1.0]", "[0,1]")}), 1, "whole numbers");
+  expect_corrupt(header_of({entry("x", "U8", "[99999999999999999999999]", "[0,1]")}), 1, "whole numbers");
+  expect_corrupt(header_of({entry("x", "U8", "[9223372036854775808]", "[0,1]")}), 1, "whole numbers");
+  expect_corrupt(header_of({entry("x", "U8", "[1]", "[0]")}), 1, "not [begin, end]");
+  expect_corrupt(header_of({entry("x", "U8", "[1]", "[1,0]")}), 1, "not [begin, end]");
 }
 
 TEST_F(SafetensorsTest, refuses_shapes_whose_bytes_overflow_or_disagree) {
-  expect_corrupt("{" + entry("x", "F32", "[4294967296,4294967296]", "[0,4]") + "}", 4, "overflow");
-  expect_corrupt("{" + entry("x", "F64", "[2305843009213693952]", "[0,8]") + "}", 8, "overflow");
-  expect_corrupt("{" + entry("x", "F32", "[2]", "[0,4]") + "}", 4, "disagree");
+  expect_corrupt(header_of({entry("x", "F32", "[4294967296,4294967296]", "[0,4]")}), 4, "overflow");
+  expect_corrupt(header_of({entry("x", "F64", "[2305843009213693952]", "[0,8]")}), 8, "overflow");
+  expect_corrupt(header_of({entry("x", "F32", "[2]", "[0,4]")}), 4, "disagree");
 }
 
 TEST_F(SafetensorsTest, refuses_gaps_overlaps_and_wrong_file_sizes) {
   const std::string x = entry("x", "U8", "[4]", "[0,4]");
-  expect_corrupt("{" + x + "," + entry("y", "U8", "[4]", "[5,9]") + "}", 9, "gap or overlap");
-  expect_corrupt("{" + x + "," + entry("y", "U8", "[4]", "[3,7]") + "}", 7, "gap or overlap");
-  expect_corrupt("{" + entry("x", "U8", "[4]", "[1,5]") + "}", 5, "gap or overlap");
-  expect_corrupt("{" + x + "}", 3, "disagree");
-  expect_corrupt("{" + x + "}", 5, "disagree");
+  expect_corrupt(header_of({x, entry("y", "U8", "[4]", "[5,9]")}), 9, "gap or overlap");
+  expect_corrupt(header_of({x, entry("y", "U8", "[4]", "[3,7]")}), 7, "gap or overlap");
+  expect_corrupt(header_of({entry("x", "U8", "[4]", "[1,5]")}), 5, "gap or overlap");
+  expect_corrupt(header_of({x}), 3, "disagree");
+  expect_corrupt(header_of({x}), 5, "disagree");
 }
 
 TEST_F(SafetensorsTest, refuses_every_truncation_of_a_good_file) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/io/arrow_files.h"
@@ -79,17 +80,19 @@ bool holds_binary(const arrow::DataType& type) {
 
 bool holds_list(const arrow::DataType& type) { return type.id() == arrow::Type::EXTENSION || arrow::is_list_like(type.id()); }
 
-/// How many values are written between two looks at the page's size. Images are large, so every few; a tensor has
-/// thousands of values a row.
-int64_t values_per_look(const arrow::Schema& schema) {
-  bool any_binary = false;
-  for (const auto& field : schema.fields()) {
-    if (holds_list(*field->type())) {
-      return 4096;
-    }
-    any_binary = any_binary || holds_binary(*field->type());
+/// Cuts a column of a row group into pieces of about a page. Parquet spends up to eight times a piece while it writes
+/// it, and ends pages where pieces end: so the cuts must depend on the values alone.
+std::shared_ptr<arrow::ChunkedArray> cut_into_pieces(const std::shared_ptr<arrow::Array>& column) {
+  constexpr int64_t kPieceBytes = 1 << 20;
+  std::vector<int64_t> sizes(static_cast<size_t>(column->length()));
+  add_row_bytes(*column, sizes);
+  const int64_t num_bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{1});
+  const int64_t piece_rows = std::max<int64_t>(1, column->length() * kPieceBytes / num_bytes);
+  arrow::ArrayVector pieces;
+  for (int64_t row = 0; row < column->length(); row += piece_rows) {
+    pieces.push_back(column->Slice(row, piece_rows));
   }
-  return any_binary ? 16 : 1024;
+  return std::make_shared<arrow::ChunkedArray>(pieces, column->type());
 }
 
 Result<std::shared_ptr<parquet::WriterProperties>> make_properties(const arrow::Schema& schema, const ShardOptions& options) {
@@ -101,8 +104,8 @@ Result<std::shared_ptr<parquet::WriterProperties>> make_properties(const arrow::
       ->created_by(kCreatedBy)
       ->enable_page_checksum()
       ->disable_dictionary()
-      ->max_row_group_length(std::numeric_limits<int64_t>::max())
-      ->write_batch_size(values_per_look(schema));
+      ->disable_write_page_index()  // It would lie between content and footer, and hash as neither.
+      ->max_row_group_length(std::numeric_limits<int64_t>::max());
   for (int i = 0; i < columns->num_columns(); ++i) {
     const std::shared_ptr<parquet::schema::ColumnPath> path = columns->Column(i)->path();
     const std::string name = path->ToDotVector().front();
@@ -190,7 +193,7 @@ struct ShardWriter::State {
 
   std::string doing() const { return "writing " + publication->path(); }
 
-  /// Every column as one array: Parquet cuts pages at the ends of arrays, and our bytes must not show how rows came in.
+  /// Joins what came in batches first: our bytes must not show how rows came in.
   arrow::Status write_columns() {
     ARROW_RETURN_NOT_OK(writer->NewRowGroup());
     for (int column = 0; column < schema->num_fields(); ++column) {
@@ -199,7 +202,7 @@ struct ShardWriter::State {
         parts.push_back(batch->column(column));
       }
       ARROW_ASSIGN_OR_RAISE(const std::shared_ptr<arrow::Array> whole, arrow::Concatenate(parts, table_pool()));
-      ARROW_RETURN_NOT_OK(writer->WriteColumnChunk(*whole));
+      ARROW_RETURN_NOT_OK(writer->WriteColumnChunk(cut_into_pieces(whole)));
     }
     return arrow::Status::OK();
   }

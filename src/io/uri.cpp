@@ -143,7 +143,11 @@ Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& 
   if (info.is_ok()) {
     DARKROOM_RETURN_IF_ERROR(collect_tables(files, path, 0, found));
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(found, expand_pattern(files, path));
+    Result<std::vector<FileInfo>> matches = expand_pattern(files, path);
+    if (!matches.is_ok()) {
+      return matches.status().with_context("listing the input " + uri);
+    }
+    found = *std::move(matches);
   }
   if (found.empty()) {
     return Status::not_found("no input files (.parquet, .csv, .tsv, .jsonl, .ndjson or .json; names with a leading _ or . do not count):",

@@ -1,0 +1,126 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "darkroom/files/memory_files.h"
+#include "darkroom/io/table_reader.h"
+#include "table_rows.h"
+
+namespace darkroom {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class TextTables : public testing::Test {
+ protected:
+  std::unique_ptr<TableReader> open(const std::string& name, std::string_view text) {
+    EXPECT_TRUE(put_file(files_, name, text).is_ok());
+    auto table = open_table(files_, name);
+    EXPECT_TRUE(table.is_ok()) << table.status().to_string();
+    return *std::move(table);
+  }
+  Status fail(const std::string& name, std::string_view text) {
+    EXPECT_TRUE(put_file(files_, name, text).is_ok());
+    return open_table(files_, name).status();
+  }
+  MemoryFileSystem files_;
+};
+
+TEST_F(TextTables, csv_follows_rfc_4180) {
+  auto table = open("a.csv",
+                    "\xEF\xBB\xBFurl,caption\r\n"
+                    "u1,plain\r\n"
+                    "u2,\"a, \"\"quoted\"\"\ncaption\"\r\n"
+                    "\r\n"
+                    "u3,inside \"\" a \"mark\"\n"
+                    "u4,\"\"\n"
+                    "u5,last");
+  EXPECT_EQ(table->num_rows().value(), 5);
+  EXPECT_THAT(table->schema()->field_names(), ElementsAre("url", "caption"));
+  EXPECT_THAT(texts(read_range(*table, 0, 99).value(), "caption"),
+              ElementsAre("plain", "a, \"quoted\"\ncaption", "inside \"\" a \"mark\"", "", "last"));
+  EXPECT_THAT(texts(read_range(*table, 2, 2, {"url"}).value(), "url"), ElementsAre("u3", "u4"));
+}
+
+TEST_F(TextTables, tsv_takes_quotation_marks_as_they_are) {
+  auto table = open("a.tsv", "url\tcaption\nu1\t\"open\nu2\tx\n");
+  EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "caption"), ElementsAre("\"open", "x"));
+}
+
+TEST_F(TextTables, a_row_with_another_number_of_fields_costs_only_itself) {
+  auto table = open("a.csv", "url,caption\nu1,a\nu2\nu3,b,c\nu4,d\n");
+  auto range = table->read_rows(0, 9, {"caption", "url"}).value();
+  const auto batch = read_all(*range).value();
+  EXPECT_THAT(texts(batch, "url"), ElementsAre("u1", "<null>", "<null>", "u4"));
+  EXPECT_EQ(batch->schema()->field(0)->name(), "caption");
+  EXPECT_EQ(range->num_malformed_rows(), 2);
+}
+
+TEST_F(TextTables, json_lines_give_text_and_null) {
+  auto table =
+      open("a.jsonl",
+           "{\"url\": \"u1\", \"WIDTH\": 3.5}\n{\"url\": \"u2\", \"tags\": [1, \"x\"], \"WIDTH\": null}\n\nnot json\n{\"url\": \"u3\"}");
+  EXPECT_THAT(table->schema()->field_names(), ElementsAre("url", "WIDTH", "tags"));
+  auto range = table->read_rows(0, 9, {}).value();
+  const auto batch = read_all(*range).value();
+  EXPECT_THAT(texts(batch, "url"), ElementsAre("u1", "u2", "<null>", "u3"));
+  EXPECT_THAT(texts(batch, "WIDTH"), ElementsAre("3.5", "<null>", "<null>", "<null>"));
+  EXPECT_THAT(texts(batch, "tags"), ElementsAre("<null>", "[1,\"x\"]", "<null>", "<null>"));
+  EXPECT_EQ(range->num_malformed_rows(), 1);
+}
+
+TEST_F(TextTables, text_that_is_not_utf8_comes_through) {
+  auto table = open("a.csv", "url,caption\nu1,caf\xe9\n");
+  EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "caption"), ElementsAre("caf\xe9"));
+}
+
+TEST_F(TextTables, refuses_what_is_no_table) {
+  EXPECT_EQ(fail("a.csv", "").code(), StatusCode::kCorruptData);
+  EXPECT_EQ(fail("b.jsonl", "url,caption\nu1,a\n").code(), StatusCode::kCorruptData);
+  EXPECT_EQ(fail("a.txt", "x").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(open_table(files_, "none.csv").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(open("empty.jsonl", "")->num_rows().value(), 0);
+}
+
+TEST_F(TextTables, a_missing_or_doubled_column_is_named) {
+  auto table = open("a.csv", "url,caption,url\nu1,a,b\n");
+  const Status missing = table->read_rows(0, 1, {"image"}).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.message(), testing::AllOf(HasSubstr("a.csv"), HasSubstr("\"image\""), HasSubstr("url, caption")));
+  EXPECT_EQ(table->read_rows(0, 1, {"url"}).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TextTables, an_open_quotation_mark_ends_in_an_error_not_in_all_memory) {
+  std::string text = "url,caption\nu1,\"never closed\n";
+  text.append(70 << 20, 'x');
+  auto table = open("a.csv", text);
+  EXPECT_EQ(table->num_rows().status().code(), StatusCode::kCorruptData);
+}
+
+TEST_F(TextTables, every_range_holds_its_own_rows) {
+  constexpr int kNumRows = 5003;  // Several marks of the row index, and a rest.
+  std::string csv = "n,text\n";
+  std::string json;
+  for (int row = 0; row < kNumRows; ++row) {
+    csv += fmt::format("{},\"line\n{}\"\n", row, std::string(static_cast<size_t>(row % 700), 'x'));
+    json += fmt::format("{{\"n\": {}}}\n", row);
+  }
+  for (auto* table : {open("a.csv", csv).release(), open("a.jsonl", json).release()}) {
+    const std::unique_ptr<TableReader> owner(table);
+    for (const int64_t first : {4999, 0, 1023, 1024, 1025, 2500, 5002, 5003, 9999}) {
+      const auto batch = read_range(*table, first, 3, {"n"}, {.batch_bytes = 1, .max_batch_rows = 2}).value();
+      std::vector<std::string> want;
+      for (int64_t row = first; row < std::min<int64_t>(first + 3, kNumRows); ++row) {
+        want.push_back(std::to_string(row));
+      }
+      EXPECT_EQ(texts(batch, "n"), want) << first;
+    }
+    EXPECT_EQ(table->num_rows().value(), kNumRows);
+    EXPECT_EQ(read_range(*table, 0, kNumRows, {"n"}).value()->num_rows(), kNumRows);
+    EXPECT_THAT(texts(read_range(*table, 0, 0, {"n"}).value(), "n"), IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -81,7 +81,7 @@ bool holds_binary(const arrow::DataType& type) {
 bool holds_list(const arrow::DataType& type) { return type.id() == arrow::Type::EXTENSION || arrow::is_list_like(type.id()); }
 
 /// Cuts a column of a row group into pieces of about a page. Parquet spends up to eight times a piece while it writes
-/// it, and ends pages where pieces end: so the cuts must depend on the values alone.
+/// it, and looks at a page's size where a piece ends: so the cuts must depend on the values alone.
 std::shared_ptr<arrow::ChunkedArray> cut_into_pieces(const std::shared_ptr<arrow::Array>& column) {
   constexpr int64_t kPieceBytes = 1 << 20;
   std::vector<int64_t> sizes(static_cast<size_t>(column->length()));

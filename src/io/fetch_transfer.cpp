@@ -95,15 +95,14 @@ void FetchShared::hold(int64_t num_bytes) {
   }
 }
 
-FetchTransfer::FetchTransfer(FetchShared& shared) : shared_(shared), easy_(curl_easy_init()), url_parser_(curl_url()) {
-  DARKROOM_CHECK(easy_ != nullptr && url_parser_ != nullptr, "libcurl gave no handle");
+FetchTransfer::FetchTransfer(FetchShared& shared) : shared_(shared), easy_(curl_easy_init()) {
+  DARKROOM_CHECK(easy_ != nullptr, "libcurl gave no handle");
   set_options();
 }
 
 FetchTransfer::~FetchTransfer() {
   drop_body();
   curl_easy_cleanup(easy_);
-  curl_url_cleanup(url_parser_);
 }
 
 FetchTransfer* FetchTransfer::of(CURL* handle) { return get_info<FetchTransfer*>(handle, CURLINFO_PRIVATE); }
@@ -158,13 +157,15 @@ std::optional<RowError> FetchTransfer::assign(FetchRequest request, FetchClock::
   if (url.size() > kMaxUrlBytes || url.size() != std::strlen(url.c_str())) {
     return RowError{RowErrorCode::kBadUrl, 0, "too long, or a NUL character in it"};
   }
+  // A fresh parser each time: a used one takes "a.jpg" as relative to the URL before it.
+  const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parser(curl_url(), curl_url_cleanup);
   const auto bad_url = [](CURLUcode code) { return RowError{RowErrorCode::kBadUrl, 0, curl_url_strerror(code)}; };
   constexpr unsigned kFlags = CURLU_URLENCODE | CURLU_ALLOW_SPACE | CURLU_DISALLOW_USER;  // Spaces and non-ASCII as browsers do.
-  if (const CURLUcode code = curl_url_set(url_parser_, CURLUPART_URL, url.c_str(), kFlags); code != CURLUE_OK) {
+  if (const CURLUcode code = curl_url_set(parser.get(), CURLUPART_URL, url.c_str(), kFlags); code != CURLUE_OK) {
     return bad_url(code);
   }
   char* normalised = nullptr;
-  if (const CURLUcode code = curl_url_get(url_parser_, CURLUPART_URL, &normalised, 0); code != CURLUE_OK) {
+  if (const CURLUcode code = curl_url_get(parser.get(), CURLUPART_URL, &normalised, 0); code != CURLUE_OK) {
     return bad_url(code);
   }
   const std::unique_ptr<char, decltype(&curl_free)> owned(normalised, curl_free);

@@ -97,7 +97,6 @@ class FetchTransfer {
 
   FetchShared& shared_;
   CURL* easy_;
-  CURLU* url_parser_;
   char curl_message_[CURL_ERROR_SIZE] = {};
 
   // Of the request.

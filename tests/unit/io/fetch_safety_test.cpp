@@ -55,6 +55,18 @@ TEST(fetch_safety, refuses_urls_that_it_must_not_send) {
   EXPECT_EQ(fetcher->stats().num_attempts, 0);
 }
 
+TEST(fetch_safety, takes_no_url_as_relative_to_the_one_before) {
+  FetchWeb web;
+  web.add_route("/a.jpg", {});
+  web.start();
+  const auto fetcher = make_fetcher(web.options());
+  for (const char* url : {"a.jpg", "/a.jpg", "./a.jpg", "?a", "#a", "//a.jpg", "http://", "http:a.jpg", "http:/a.jpg", ""}) {
+    EXPECT_EQ(outcome(fetch_with(*fetcher, web.url("/a.jpg"))), "ok");
+    EXPECT_NE(outcome(fetch_with(*fetcher, url)), "ok") << url;
+  }
+  EXPECT_EQ(web.web().num_requests(), 10);
+}
+
 TEST(fetch_safety, connects_to_no_private_address_however_it_is_written) {
   FetchWeb web;
   web.add_route("/a.jpg", {});

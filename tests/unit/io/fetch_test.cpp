@@ -197,6 +197,27 @@ TEST(fetch, does_not_begin_a_wait_that_would_pass_the_deadline) {
   EXPECT_LT(seconds_since(start), 5.0);
 }
 
+TEST(fetch, a_reply_has_nothing_of_the_one_before) {
+  FetchWeb web;
+  web.add_route("/a.jpg", {});
+  web.add_route("/429", {{"trouble", "retry_after"}, {"seconds", 3600}});
+  web.add_route("/503", {{"trouble", "status"}, {"status", 503}, {"times", 1}});
+  web.start();
+  const auto fetcher = make_fetcher(web.options());
+  EXPECT_EQ(outcome(fetch_with(*fetcher, web.url("/429"))), "http_429");
+  const FetchReply retried = fetch_with(*fetcher, web.url("/503"));  // Its back-off knows nothing of the hour.
+  EXPECT_EQ(outcome(retried), "ok");
+  EXPECT_EQ(retried.num_retries, 1);
+  const FetchReply refused = fetch_with(*fetcher, "http://10.0.0.1/");
+  EXPECT_EQ(outcome(refused), "blocked_host");
+  EXPECT_EQ(refused.http_status, 0);
+  EXPECT_EQ(refused.content_type, "");
+  EXPECT_EQ(refused.final_url, "http://10.0.0.1/");
+  const FetchReply unsent = fetch_with(*fetcher, "ftp://10.0.0.1/");
+  EXPECT_EQ(unsent.final_url, "");
+  EXPECT_EQ(unsent.num_bytes, 0);
+}
+
 TEST(fetch, ends_slow_and_silent_servers_at_the_total_deadline) {
   FetchWeb web;
   web.add_route("/drip", {{"trouble", "slow_drip"}, {"bytes_per_second", 200}});

@@ -1,0 +1,328 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "darkroom/core/log.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/text/clip_tokenizer.h"
+#include "darkroom/train/checkpoint.h"
+#include "models_forward.h"
+#include "verb.h"
+
+namespace darkroom {
+namespace {
+
+using nlohmann::json;
+
+struct InitFlags {
+  std::string preset;
+  std::string output;
+  std::string tokenizer;
+  uint64_t seed = 0;
+  std::string dtype = "float32";
+};
+
+struct CheckFlags {
+  std::string model;
+};
+
+struct ExportFlags {
+  std::string checkpoint;
+  std::string output;
+  std::string frozen;
+  std::string dtype = "float32";
+  bool ema = false;
+  bool single_file = false;
+};
+
+WeightsDtype parse_dtype(const std::string& name) { return name == "float16" ? WeightsDtype::kFloat16 : WeightsDtype::kFloat32; }
+
+// A model folder appears under its name only when it is complete. `fill` writes into the folder that it is given.
+Status write_new_folder(const std::string& output, const std::function<Status(const std::string&)>& fill) {
+  FileSystem& files = local_files();
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, files.exists(output));
+  if (is_taken) {
+    return Status::already_exists("the output folder is there already; remove it or name another (path):", output);
+  }
+  const std::string temporary = output + ".partial";
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporary));
+  Status status = fill(temporary);
+  if (status.is_ok()) {
+    status = files.rename_no_replace(temporary, output);
+  }
+  if (!status.is_ok()) {
+    static_cast<void>(files.remove_tree(temporary));  // The first failure is the one to report.
+    return status;
+  }
+  return files.sync_folder(parent_folder(output));
+}
+
+std::string without_trailing_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
+// The shipped vocabulary: beside the working folder or beside the program's.
+std::optional<std::string> find_shipped_tokenizer() {
+  std::error_code ignored;  // Without /proc only the working folder is looked at.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  for (const auto& root : {std::filesystem::path("."), program.parent_path() / ".."}) {
+    const auto folder = root / "models" / "tiny" / "tokenizer";
+    if (std::filesystem::exists(folder / "merges.txt", ignored)) {
+      return folder.lexically_normal().string();
+    }
+  }
+  return std::nullopt;
+}
+
+Status copy_tokenizer(const std::string& from, const std::string& to) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer, ClipTokenizer::load(local_files(), from, TokenizerDialect::kHuggingFace));
+  return tokenizer->save(local_files(), to);
+}
+
+Status fill_initial_model(const InitFlags& flags, const ModelPreset& preset, const std::string& folder) {
+  FileSystem& files = local_files();
+  const WeightsDtype dtype = parse_dtype(flags.dtype);
+  UNet2DConditionModel unet(preset.unet);
+  initialize_parameters(unet, flags.seed);
+  DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
+  AutoencoderKL vae(preset.vae);
+  initialize_parameters(vae, flags.seed);
+  DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
+  ClipTextModel text_encoder(preset.text_encoder);
+  initialize_parameters(text_encoder, flags.seed);
+  DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
+
+  const auto tokenizer = flags.tokenizer.empty() ? find_shipped_tokenizer() : flags.tokenizer;
+  if (tokenizer) {
+    DARKROOM_RETURN_IF_ERROR(copy_tokenizer(*tokenizer, join_path(folder, "tokenizer")));
+  } else {
+    log_warning("no tokenizer found, so the model folder has none; give one with --tokenizer DIR");
+  }
+  return save_model_index(files, folder, preset.scheduler);
+}
+
+Result<int> run_init(const InitFlags& flags) {
+  DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset(flags.preset));
+  const std::string output = without_trailing_slash(flags.output);
+  DARKROOM_RETURN_IF_ERROR(write_new_folder(output, [&](const std::string& folder) { return fill_initial_model(flags, preset, folder); }));
+  log_info("wrote {} with random weights (preset {}, seed {})", output, preset.name, flags.seed);
+  return 0;
+}
+
+Status check_finite(const torch::nn::Module& module, const std::string& folder) {
+  for (const auto& item : module.named_parameters()) {
+    if (!at::isfinite(item.value()).all().item<bool>()) {
+      return Status::corrupt_data("a weight is NaN or infinite (folder, tensor):", folder, item.key());
+    }
+  }
+  return Status::ok();
+}
+
+// Loads and checks one component, prints its line and notes it in the summary. Returns its config.
+template <typename Model>
+Result<Model> check_component(const std::string& name, const std::string& folder, Result<Model> (*load)(const std::string&),
+                              json& summary) {
+  DARKROOM_ASSIGN_OR_RETURN(const Model model, load(folder));
+  DARKROOM_RETURN_IF_ERROR(check_finite(*model, folder));
+  const int64_t parameters = count_parameters(*model);
+  const std::string fingerprint = component_fingerprint(model);
+  fmt::print("{:<14}{:>14} parameters  {}\n", name, parameters, fingerprint);
+  summary[name] = {{"parameters", parameters}, {"fingerprint", fingerprint}};
+  return model;
+}
+
+Status check_fit(const ModelFolder& model, const std::optional<UNet2DConditionModel>& unet, const std::optional<AutoencoderKL>& vae,
+                 const std::optional<ClipTextModel>& text_encoder) {
+  if (unet && vae && (*unet)->config().in_channels != (*vae)->config().latent_channels) {
+    return Status::failed_precondition("the parts do not fit: U-Net in_channels and VAE latent_channels differ (folder, U-Net, VAE):",
+                                       model.path, (*unet)->config().in_channels, (*vae)->config().latent_channels);
+  }
+  if (unet && text_encoder && (*unet)->config().states_width() != (*text_encoder)->config().hidden_size) {
+    return Status::failed_precondition(
+        "the parts do not fit: U-Net cross_attention_dim and text encoder hidden_size differ (folder, U-Net, text encoder):", model.path,
+        (*unet)->config().states_width(), (*text_encoder)->config().hidden_size);
+  }
+  return Status::ok();
+}
+
+Status check_tokenizer(const ModelFolder& model, const std::optional<ClipTextModel>& text_encoder, json& summary) {
+  if (!model.has_tokenizer) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer,
+                            ClipTokenizer::load(local_files(), model.tokenizer_folder(), TokenizerDialect::kHuggingFace));
+  if (text_encoder && (*text_encoder)->config().vocab_size < tokenizer->vocabulary_size()) {
+    return Status::failed_precondition("the parts do not fit: the tokenizer has more ids than the text encoder (folder, ids, vocab_size):",
+                                       model.path, tokenizer->vocabulary_size(), (*text_encoder)->config().vocab_size);
+  }
+  fmt::print("{:<14}{:>14} ids         {}\n", "tokenizer", tokenizer->vocabulary_size(), tokenizer->fingerprint());
+  summary["tokenizer"] = {{"ids", tokenizer->vocabulary_size()}, {"fingerprint", tokenizer->fingerprint()}};
+  return Status::ok();
+}
+
+Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const ModelFolder model, open_model_folder(without_trailing_slash(flags.model)));
+  std::optional<UNet2DConditionModel> unet;
+  std::optional<AutoencoderKL> vae;
+  std::optional<ClipTextModel> text_encoder;
+  if (model.has_unet) {
+    DARKROOM_ASSIGN_OR_RETURN(unet, check_component("unet", model.unet_folder(), load_unet, context.summary));
+  }
+  if (model.has_vae) {
+    DARKROOM_ASSIGN_OR_RETURN(vae, check_component("vae", model.vae_folder(), load_vae, context.summary));
+  }
+  if (model.has_text_encoder) {
+    DARKROOM_ASSIGN_OR_RETURN(text_encoder,
+                              check_component("text_encoder", model.text_encoder_folder(), load_text_encoder, context.summary));
+  }
+  DARKROOM_RETURN_IF_ERROR(check_tokenizer(model, text_encoder, context.summary));
+  if (!model.scheduler_config.is_null()) {
+    fmt::print("{:<14}{}, {}\n", "scheduler", model.scheduler_config.value("_class_name", "?"),
+               model.scheduler_config.value("prediction_type", "epsilon"));
+  }
+  DARKROOM_RETURN_IF_ERROR(check_fit(model, unet, vae, text_encoder));
+  return 0;
+}
+
+// The parts that the checkpoint did not train, from the model folder that it was trained with.
+Status copy_frozen_parts(const ModelFolder& frozen, const std::string& trained, WeightsDtype dtype, const std::string& folder) {
+  FileSystem& files = local_files();
+  if (frozen.has_unet && trained != "unet") {
+    DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(frozen.unet_folder()));
+    DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
+  }
+  if (frozen.has_vae && trained != "vae") {
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(frozen.vae_folder()));
+    DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
+  }
+  if (frozen.has_text_encoder) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(frozen.text_encoder_folder()));
+    DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
+  }
+  if (frozen.has_tokenizer) {
+    DARKROOM_RETURN_IF_ERROR(copy_tokenizer(frozen.tokenizer_folder(), join_path(folder, "tokenizer")));
+  }
+  return Status::ok();
+}
+
+Status fill_export(const ExportFlags& flags, const CheckpointRecord& record, const std::string& folder) {
+  const WeightsDtype dtype = parse_dtype(flags.dtype);
+  const std::string weights = join_path(flags.checkpoint, flags.ema ? "ema" : record.component);
+  if (record.component == "vae") {
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(weights));
+    DARKROOM_RETURN_IF_ERROR(save_vae(local_files(), vae, join_path(folder, "vae"), dtype));
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(weights));
+    DARKROOM_RETURN_IF_ERROR(save_unet(local_files(), unet, join_path(folder, "unet"), dtype));
+  }
+  const std::string frozen_path = flags.frozen.empty() ? record.frozen_path : flags.frozen;
+  json scheduler = json::object();
+  if (!frozen_path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const ModelFolder frozen, open_model_folder(frozen_path));
+    DARKROOM_RETURN_IF_ERROR(copy_frozen_parts(frozen, record.component, dtype, folder));
+    scheduler = frozen.scheduler_config;
+  }
+  if (!scheduler.is_object() || scheduler.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset("sd2-base"));
+    scheduler = preset.scheduler;
+  }
+  return save_model_index(local_files(), folder, scheduler);
+}
+
+Result<int> run_export(const ExportFlags& flags) {
+  if (flags.single_file) {
+    return Status::invalid_argument("models export --single-file is not built yet; leave the flag away for a model folder");
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const CheckpointRecord record, read_checkpoint(local_files(), flags.checkpoint));
+  const std::string output = without_trailing_slash(flags.output);
+  DARKROOM_RETURN_IF_ERROR(write_new_folder(output, [&](const std::string& folder) { return fill_export(flags, record, folder); }));
+  log_info("wrote {} from step {} of {}", output, record.step, flags.checkpoint);
+  return 0;
+}
+
+CLI::App* add_init(CLI::App& models, InitFlags& flags) {
+  CLI::App* command = models.add_subcommand("init", "a model folder with random weights");
+  command->add_option("OUT", flags.output, "folder to write; must not exist")->required();
+  command->add_option("--preset", flags.preset, "architecture")->required()->check(CLI::IsMember(preset_names()));
+  command->add_option("--seed", flags.seed, "of the weights");
+  command->add_option("--tokenizer", flags.tokenizer, "tokenizer folder to copy; default: the shipped one where it is found")
+      ->type_name("DIR");
+  command->add_option("--dtype", flags.dtype, "how weights are stored")->check(CLI::IsMember({"float32", "float16"}));
+  return command;
+}
+
+CLI::App* add_check(CLI::App& models, CheckFlags& flags) {
+  CLI::App* command = models.add_subcommand("check", "load every part of a model folder and print sizes and fingerprints");
+  command->add_option("DIR", flags.model, "model folder")->required();
+  return command;
+}
+
+CLI::App* add_export(CLI::App& models, ExportFlags& flags) {
+  CLI::App* command = models.add_subcommand("export", "a checkpoint and its frozen parts as a model folder");
+  command->add_option("CHECKPOINT", flags.checkpoint, "checkpoint folder")->required();
+  command->add_option("OUT", flags.output, "folder to write; must not exist")->required();
+  command->add_flag("--ema", flags.ema, "the averaged weights instead of the last ones");
+  command->add_flag("--single-file", flags.single_file)->group("");  // Not built yet; says so.
+  command->add_option("--frozen", flags.frozen, "model folder of the frozen parts; default: the checkpoint's")->type_name("DIR");
+  command->add_option("--dtype", flags.dtype, "how weights are stored")->check(CLI::IsMember({"float32", "float16"}));
+  return command;
+}
+
+CLI::App* add_forward(CLI::App& models, ForwardFlags& flags) {
+  CLI::App* command = models.add_subcommand("forward", "run one component on given tensors");
+  command->add_option("DIR", flags.model, "model folder, or the component's own folder")->required();
+  command->add_option("--component", flags.component, "which one")
+      ->required()
+      ->check(CLI::IsMember({"unet", "vae_encoder", "vae_decoder", "text_encoder"}));
+  command->add_option("--inputs", flags.inputs, "tensors to read")->required()->type_name("IN.safetensors");
+  command->add_option("--output", flags.output, "tensors to write")->required()->type_name("OUT.safetensors");
+  command->add_flag("--gradients", flags.gradients, "also every gradient, from the inputs' cotangents");
+  command->add_option("--threads", flags.threads, "intra-op threads")->check(CLI::PositiveNumber);
+  return command;
+}
+
+}  // namespace
+
+Verb add_models_verb(CLI::App& program) {
+  struct Flags {
+    InitFlags init;
+    CheckFlags check;
+    ExportFlags to_export;
+    ForwardFlags forward;
+  };
+  const auto flags = std::make_shared<Flags>();  // Shared by the parser's bindings and the action.
+  CLI::App* models = program.add_subcommand("models", "init, check, export and run model folders in the diffusers layout");
+  models->require_subcommand(1);
+  const CLI::App* init = add_init(*models, flags->init);
+  const CLI::App* check = add_check(*models, flags->check);
+  const CLI::App* to_export = add_export(*models, flags->to_export);
+  add_forward(*models, flags->forward);
+  const auto action = [=](VerbContext& context) -> Result<int> {
+    if (init->parsed()) {
+      return run_init(flags->init);
+    }
+    if (check->parsed()) {
+      return run_check(flags->check, context);
+    }
+    if (to_export->parsed()) {
+      return run_export(flags->to_export);
+    }
+    DARKROOM_RETURN_IF_ERROR(run_forward(flags->forward));
+    return 0;
+  };
+  return {models, action};
+}
+
+}  // namespace darkroom

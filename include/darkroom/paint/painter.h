@@ -61,6 +61,8 @@ class Painter {
   const SchedulerConfig& scheduler() const { return scheduler_; }
   /// Side of a picture that the model was made for, in pixels.
   int native_size() const;
+  /// Pixels a latent pixel, a side.
+  int latent_factor() const;
 
  private:
   Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,

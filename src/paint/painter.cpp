@@ -1,0 +1,180 @@
+#include "darkroom/paint/painter.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <map>
+
+#include "darkroom/diffusion/guidance.h"
+#include "darkroom/paint/pictures.h"
+
+namespace darkroom {
+
+namespace {
+
+constexpr int64_t kTextBatch = 32;   // Captions the text encoder sees at a time.
+constexpr int64_t kDecodeBatch = 8;  // Pictures the decoder sees at a time: its activations are the largest of all.
+constexpr int kLargestSide = 16384;  // Pixels.
+
+// Each picture has its own generator, as diffusers' list of generators: its noise does not depend on its batch.
+class PictureNoise {
+ public:
+  PictureNoise(std::span<const uint64_t> seeds, std::vector<int64_t> picture_shape) : shape_(std::move(picture_shape)) {
+    for (const uint64_t seed : seeds) {
+      generators_.push_back(at::make_generator<at::CPUGeneratorImpl>(seed));
+    }
+  }
+
+  torch::Tensor draw() {
+    std::vector<torch::Tensor> pictures;
+    for (at::Generator& generator : generators_) {
+      pictures.push_back(torch::randn(shape_, generator, torch::kFloat32));
+    }
+    return torch::cat(pictures);
+  }
+
+ private:
+  std::vector<int64_t> shape_;
+  std::vector<at::Generator> generators_;
+};
+
+}  // namespace
+
+Painter::Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,
+                 SchedulerConfig scheduler)
+    : unet_(std::move(unet)),
+      vae_(std::move(vae)),
+      text_encoder_(std::move(text_encoder)),
+      tokenizer_(std::move(tokenizer)),
+      scheduler_(std::move(scheduler)) {}
+
+Result<std::unique_ptr<Painter>> Painter::create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
+                                                 std::shared_ptr<const ClipTokenizer> tokenizer, SchedulerConfig scheduler) {
+  if (unet->config().states_width() != text_encoder->config().hidden_size) {
+    return Status::failed_precondition("the U-Net and the text encoder are of different models (cross_attention_dim, hidden_size):",
+                                       unet->config().states_width(), text_encoder->config().hidden_size);
+  }
+  if (unet->config().in_channels != vae->config().latent_channels || unet->config().out_channels != vae->config().latent_channels) {
+    return Status::failed_precondition("the U-Net and the VAE are of different models (in_channels, out_channels, latent_channels):",
+                                       unet->config().in_channels, unet->config().out_channels, vae->config().latent_channels);
+  }
+  if (tokenizer->vocabulary_size() > text_encoder->config().vocab_size) {
+    return Status::failed_precondition("the tokenizer has ids that the text encoder does not know (tokenizer, text encoder):",
+                                       tokenizer->vocabulary_size(), text_encoder->config().vocab_size);
+  }
+  if (text_encoder->config().max_position_embeddings < ClipTokenizer::kContextLength) {
+    return Status::failed_precondition("the text encoder takes fewer tokens than the tokenizer makes (text encoder, tokenizer):",
+                                       text_encoder->config().max_position_embeddings, ClipTokenizer::kContextLength);
+  }
+  return std::unique_ptr<Painter>(
+      new Painter(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler)));
+}
+
+int Painter::native_size() const { return static_cast<int>(unet_->config().sample_size) * latent_factor(); }
+
+int Painter::latent_factor() const { return static_cast<int>(vae_->config().factor()); }
+
+std::vector<int64_t> Painter::latent_shape(const PaintRequest& request) const {
+  const int64_t factor = vae_->config().factor();
+  const auto side = [&](int pixels) { return (pixels > 0 ? pixels : native_size()) / factor; };
+  return {static_cast<int64_t>(request.prompts.size()), vae_->config().latent_channels, side(request.height), side(request.width)};
+}
+
+Status Painter::check(const PaintRequest& request) const {
+  for (const int side : {request.width, request.height}) {
+    if (side < 0 || side > kLargestSide || side % vae_->config().factor() != 0) {
+      return Status::invalid_argument("a picture's width and height must be multiples of the VAE's factor, at most 16384 (factor, got):",
+                                      vae_->config().factor(), side);
+    }
+  }
+  if (request.batch_size < 1) {
+    return Status::invalid_argument("the batch size must be at least 1, got:", request.batch_size);
+  }
+  if (request.unit_noise_nchw.defined()) {
+    if (request.unit_noise_nchw.sizes() != at::IntArrayRef(latent_shape(request))) {
+      return Status::invalid_argument("the initial latents' shape must be pictures, channels, height, width (want, got):",
+                                      c10::str(at::IntArrayRef(latent_shape(request))), c10::str(request.unit_noise_nchw.sizes()));
+    }
+  } else if (request.seeds.size() != request.prompts.size()) {
+    return Status::invalid_argument("each prompt needs one seed (prompts, seeds):", request.prompts.size(), request.seeds.size());
+  }
+  return make_sampler(request.sampler, scheduler_).status();
+}
+
+torch::Tensor Painter::encode_texts(std::span<const std::string> texts) {
+  const torch::NoGradGuard no_grad;
+  std::map<std::string, int64_t> rows;  // Of distinct texts.
+  std::vector<const std::string*> distinct;
+  std::vector<int64_t> row_of_text;
+  for (const std::string& text : texts) {
+    const auto [found, is_new] = rows.try_emplace(text, static_cast<int64_t>(distinct.size()));
+    if (is_new) {
+      distinct.push_back(&text);
+    }
+    row_of_text.push_back(found->second);
+  }
+  const auto num_distinct = static_cast<int64_t>(distinct.size());
+  const torch::Tensor ids_nt = torch::empty({num_distinct, ClipTokenizer::kContextLength}, torch::kInt32);
+  for (int64_t row = 0; row < num_distinct; ++row) {
+    tokenizer_->encode(*distinct[static_cast<size_t>(row)],
+                       std::span(ids_nt.data_ptr<int32_t>() + row * ClipTokenizer::kContextLength, ClipTokenizer::kContextLength));
+  }
+  std::vector<torch::Tensor> states;
+  for (const torch::Tensor& part : ids_nt.to(torch::kInt64).split(kTextBatch)) {
+    states.push_back(text_encoder_->forward(part));
+  }
+  return torch::cat(states).index_select(0, torch::tensor(row_of_text, torch::kInt64));
+}
+
+std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Image> images;
+  for (const torch::Tensor& part : latents_nchw.split(kDecodeBatch)) {
+    std::vector<Image> decoded = to_images(vae_->decode(part / vae_->config().scaling_factor));
+    std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
+  }
+  return images;
+}
+
+Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
+  const auto range = [&](const auto& values) { return std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count)); };
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
+  std::vector<int64_t> picture_shape = latent_shape(request);
+  picture_shape[0] = 1;
+  const bool has_seeds = request.seeds.size() == request.prompts.size();
+  PictureNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), std::move(picture_shape));
+  const torch::Tensor start = request.unit_noise_nchw.defined() ? request.unit_noise_nchw.narrow(0, first, count) : noise.draw();
+  if (request.sampler.eta > 0.0 && !has_seeds) {
+    return Status::invalid_argument("a stochastic sampler needs one seed a prompt beside initial latents; eta is:", request.sampler.eta);
+  }
+  const torch::Tensor positive = encode_texts(range(request.prompts));
+  torch::Tensor negative;
+  if (guidance_is_active(request.guidance)) {
+    negative = encode_texts(std::span(&request.negative, 1)).expand({count, -1, -1});
+  }
+  const ConditionalDenoiser network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps_n, const torch::Tensor& states) {
+    return unet_->forward(noisy, timesteps_n, states);
+  };
+  return run_sampler(
+      *sampler, guided_denoiser(network, negative, positive, request.guidance), start, [&] { return noise.draw(); },
+      [&] { return stop.stop_requested(); });
+}
+
+Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token stop) {
+  const torch::NoGradGuard no_grad;
+  DARKROOM_RETURN_IF_ERROR(check(request));
+  Painting painting;
+  std::vector<torch::Tensor> latents;
+  const auto num_pictures = static_cast<int64_t>(request.prompts.size());
+  for (int64_t first = 0; first < num_pictures; first += request.batch_size) {
+    const int64_t count = std::min(request.batch_size, num_pictures - first);
+    DARKROOM_ASSIGN_OR_RETURN(torch::Tensor batch, paint_batch(request, first, count, stop));
+    std::vector<Image> images = decode(batch);
+    std::move(images.begin(), images.end(), std::back_inserter(painting.images));
+    latents.push_back(std::move(batch));
+  }
+  painting.latents_nchw = latents.empty() ? torch::empty(latent_shape(request)) : torch::cat(latents);
+  return painting;
+}
+
+}  // namespace darkroom

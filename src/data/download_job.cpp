@@ -192,7 +192,7 @@ class DownloadPipeline {
 Status execute(JobRun& run, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   const MemoryPlan plan = plan_memory(options.memory_bytes);
   FetchOptions fetch = options.fetch;
-  fetch.max_bytes_in_flight = std::min<int64_t>(fetch.max_bytes_in_flight, static_cast<int64_t>(plan.total_bytes / 4));
+  fetch.max_bytes_in_flight = std::min<int64_t>(fetch.max_bytes_in_flight, static_cast<int64_t>(plan.total_bytes / 4 + 1));
   DARKROOM_ASSIGN_OR_RETURN(const auto fetcher, Fetcher::create(fetch));
   DownloadPipeline pipeline(run, options, plan, *fetcher, std::move(stop));
   Status status;
@@ -208,6 +208,15 @@ Status execute(JobRun& run, const DownloadOptions& options, std::stop_token stop
   summary.retries = fetcher->stats().num_retries;
   summary.stages = pipeline.snapshots();
   return status;
+}
+
+/// The part of a run that writes.
+Status work(JobRun& run, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
+  DARKROOM_RETURN_IF_ERROR(prepare_job_folder(run.files(), run.output(), run.record()));
+  if (!run.pending().empty()) {
+    DARKROOM_RETURN_IF_ERROR(execute(run, options, std::move(stop), summary));
+  }
+  return run.write_summary();
 }
 
 }  // namespace
@@ -243,12 +252,8 @@ Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& opti
   if (options.dry_run) {
     return run->summary();
   }
-  DARKROOM_RETURN_IF_ERROR(prepare_job_folder(files, options.output, run->record()));
   StageSummary summary = run->summary();
-  if (!run->pending().empty()) {
-    DARKROOM_RETURN_IF_ERROR(with_resume_advice(execute(*run, options, std::move(stop), summary), options.output));
-  }
-  DARKROOM_RETURN_IF_ERROR(run->write_summary());
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, std::move(stop), summary), options.output));
   log_info("{}", summary.to_text("download"));
   return summary;
 }

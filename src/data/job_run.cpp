@@ -112,12 +112,13 @@ Status JobRun::write_summary() const {
 }
 
 Status with_resume_advice(const Status& status, const std::string& output) {
-  if (status.is_ok() || status.code() == StatusCode::kCancelled) {
+  if (status.is_ok()) {
     return status;
   }
-  return Status::make(
-      status.code(),
-      fmt::format("{}; the parts that are in {} are safe: put it right and run the same command again to go on", status.message(), output));
+  return Status::make(status.code(),
+                      fmt::format("{}; what was committed is safe: {}run the same command again to go on (output folder):",
+                                  status.message(), status.code() == StatusCode::kCancelled ? "" : "put it right and "),
+                      output);
 }
 
 }  // namespace darkroom

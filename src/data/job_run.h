@@ -77,7 +77,7 @@ class JobRun {
   RowsByError errors_;
 };
 
-/// A failure with what is safe and how to go on; ok and kCancelled stay as they are.
+/// A failure with what is safe and how to go on; ok stays ok.
 Status with_resume_advice(const Status& status, const std::string& output);
 
 }  // namespace darkroom

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <optional>
 
+#include "darkroom/show/html_page.h"
+
 namespace darkroom {
 namespace {
 
@@ -17,6 +19,7 @@ constexpr int kTop = 30;
 constexpr int kBottom = 38;
 constexpr size_t kMaxPoints = 2000;
 constexpr int kNumColours = 4;
+constexpr double kMaxMagnitude = 1e300;  // So that the width of a range is finite.
 
 struct Range {
   double low = 0;
@@ -28,7 +31,7 @@ using Points = std::vector<std::pair<double, double>>;
 Points drawable_points(const Points& points, bool log_y) {
   Points kept;
   for (const auto& [x, y] : points) {
-    if (std::isfinite(x) && std::isfinite(y) && (!log_y || y > 0)) {
+    if (std::abs(x) <= kMaxMagnitude && std::abs(y) <= kMaxMagnitude && (!log_y || y > 0)) {  // False for NaN.
       kept.emplace_back(x, log_y ? std::log10(y) : y);
     }
   }
@@ -82,8 +85,12 @@ std::vector<double> round_ticks(const Range& range, int count) {
   const double fraction = raw_step / power;
   const double step = power * (fraction < 1.5 ? 1 : fraction < 3.5 ? 2 : fraction < 7.5 ? 5 : 10);
   std::vector<double> ticks;
-  for (double tick = std::ceil(range.low / step) * step; tick <= range.high + step * 1e-9; tick += step) {
-    ticks.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
+  const double first = std::ceil(range.low / step);
+  for (int i = 0; i <= 2 * count; ++i) {  // Counted: where a step is below the values' precision, adding it changes nothing.
+    const double tick = (first + i) * step;
+    if (tick <= range.high + step * 1e-9) {
+      ticks.push_back(std::abs(tick) < step * 1e-9 ? 0 : tick);
+    }
   }
   return ticks;
 }
@@ -128,29 +135,6 @@ class Canvas {
 };
 
 }  // namespace
-
-std::string escape_html(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 std::string render_line_chart(const std::vector<ChartSeries>& series, const ChartOptions& options) {
   std::vector<Points> curves;

@@ -8,47 +8,19 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/data/row_columns.h"
+#include "darkroom/files/paths.h"
 #include "darkroom/io/uri.h"
+#include "darkroom/show/html_page.h"
 #include "darkroom/show/line_chart.h"
+#include "metrics_lines.h"
 
 namespace darkroom {
 namespace {
 
 constexpr size_t kMaxSheets = 6;
 
-// Curves in validated colours for both forms of the page; text is never coloured alone: the legend names each curve.
-constexpr const char* kStyle = R"css(
-:root { color-scheme: light dark; --ink: #1d1d1f; --dim: #6b6b70; --line: #e3e3e6; --page: #ffffff; --c0: #2a6fdb; --c1: #d1660a; --c2: #2a8a57; --c3: #a03fb0; }
-@media (prefers-color-scheme: dark) { :root { --ink: #ececee; --dim: #a0a0a6; --line: #37373c; --page: #17171a; --c0: #6ea2f5; --c1: #f2995c; --c2: #63c491; --c3: #d58be0; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } .dim { color: var(--dim); }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1rem; }
-.chart { width: 100%; height: auto; } .chart text { font-size: 12px; fill: var(--dim); } .chart .title { font-size: 14px; fill: var(--ink); }
-.chart .grid { stroke: var(--line); } .curve { fill: none; stroke-width: 1.5; }
-.curve-0 { stroke: var(--c0); } .curve-1 { stroke: var(--c1); } .curve-2 { stroke: var(--c2); } .curve-3 { stroke: var(--c3); }
-.chart .legend-0 { fill: var(--c0); } .chart .legend-1 { fill: var(--c1); } .chart .legend-2 { fill: var(--c2); } .chart .legend-3 { fill: var(--c3); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .25rem .9rem .25rem 0; text-align: right; border-bottom: 1px solid var(--line); }
-td:first-child, th:first-child { text-align: left; } img { max-width: 100%; height: auto; border: 1px solid var(--line); }
-figure { margin: 0 0 1rem; } pre { overflow-x: auto; border: 1px solid var(--line); padding: .8rem; font-size: 13px; }
-)css";
-
 using Record = nlohmann::json;
-
-Result<std::vector<Record>> read_metrics(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  std::vector<Record> records;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    Record record =
-        Record::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!record.is_object() || !record.contains("step")) {
-      return Status::corrupt_data("metrics hold a line that is no object with a step (path, line):", path, records.size() + 1);
-    }
-    records.push_back(std::move(record));
-    begin = end + 1;
-  }
-  return records;
-}
 
 ChartSeries series_of(const std::vector<Record>& records, const std::string& field, const std::string& name) {
   ChartSeries series{name, {}};
@@ -99,7 +71,7 @@ std::string phases_html(const std::vector<Record>& records) {
     if (const auto phases = record.find("ms"); phases != record.end() && phases->is_object()) {
       count += 1;
       for (const auto& [name, value] : phases->items()) {
-        sums[name] += value.get<double>();
+        sums[name] += value.is_number() ? value.get<double>() : 0;
       }
     }
   }
@@ -117,22 +89,6 @@ std::string phases_html(const std::vector<Record>& records) {
   return html + "</table>";
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr const char* kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    uint32_t word = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      word = word << 8 | (at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : 0U);
-    }
-    for (size_t i = 0; i < 4; ++i) {
-      text += at + i > bytes.size() ? '=' : kAlphabet[word >> (18 - 6 * i) & 63U];
-    }
-  }
-  return text;
-}
-
 Result<std::string> samples_html(FileSystem& files, const std::string& folder) {
   DARKROOM_ASSIGN_OR_RETURN(const bool has_samples, files.exists(folder));
   if (!has_samples) {
@@ -148,13 +104,17 @@ Result<std::string> samples_html(FileSystem& files, const std::string& folder) {
       continue;
     }
     DARKROOM_ASSIGN_OR_RETURN(const std::string png, read_file(files, sheet));
-    const std::string name = steps[index].path.substr(steps[index].path.rfind('/') + 1);
-    html += fmt::format(
-        "<figure><img alt=\"samples of {0}\" src=\"data:image/png;base64,{1}\"><figcaption class=\"dim\">{0}</figcaption></figure>",
-        escape_html(name), base64(png));
+    const std::string name = file_name(steps[index].path);
+    html += fmt::format("<figure><img alt=\"samples of {0}\" src=\"{1}\"><figcaption class=\"dim\">{0}</figcaption></figure>",
+                        escape_html(name), png_data_url(png));
     ++num_sheets;
   }
   return html.empty() ? html : "<h2>Samples, newest first</h2>" + html;
+}
+
+double number_of(const Record& object, const char* name) {
+  const auto value = object.find(name);
+  return value != object.end() && value->is_number() ? value->get<double>() : 0;
 }
 
 std::string stage_row(const std::string& name, const Record& stage) {
@@ -162,9 +122,9 @@ std::string stage_row(const std::string& name, const Record& stage) {
   for (const auto& [code, count] : stage.value("rows_by_error", Record::object()).items()) {
     errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", code, count.dump());
   }
-  return fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td></tr>", escape_html(name),
-                     stage.value("rows_in", int64_t{0}), stage.value("rows_out", int64_t{0}), escape_html(errors.empty() ? "none" : errors),
-                     stage.value("seconds", 0.0), stage.value("rows_per_second", 0.0));
+  return fmt::format("<tr><td>{}</td><td>{:.0f}</td><td>{:.0f}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td></tr>", escape_html(name),
+                     number_of(stage, "rows_in"), number_of(stage, "rows_out"), escape_html(errors.empty() ? "none" : errors),
+                     number_of(stage, "seconds"), number_of(stage, "rows_per_second"));
 }
 
 // The summary that the job which made the dataset left beside its shards.
@@ -173,10 +133,10 @@ Result<std::string> dataset_html(FileSystem& files, const std::string& data_uri)
     return std::string();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(data_uri));
-  const std::string path = folder + "/_summary.json";
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_summary, files.exists(path));
-  if (!has_summary) {
-    return std::string();
+  const std::string path = join_path(folder, "_summary.json");
+  const auto has_summary = files.exists(path);
+  if (!has_summary.is_ok() || !*has_summary) {
+    return std::string();  // A file or a pattern has none beside it, nor has a folder that another program wrote.
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   const Record summary = Record::parse(text, nullptr, false);
@@ -194,7 +154,7 @@ Result<std::string> recipe_html(FileSystem& files, const std::string& path) {
     return std::string();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string recipe, read_file(files, path));
-  return "<h2>Recipe</h2><pre>" + escape_html(recipe) + "</pre>";
+  return "<h2>Recipe</h2><pre>" + escape_html(replace_invalid_utf8(recipe).first) + "</pre>";
 }
 
 std::string headline(const std::vector<Record>& records) {
@@ -202,22 +162,19 @@ std::string headline(const std::vector<Record>& records) {
     return "<p class=\"dim\">no step was logged yet</p>";
   }
   const Record& last = records.back();
-  return fmt::format("<p class=\"dim\">step {} &middot; {} samples &middot; {} logged lines</p>", last["step"].dump(),
-                     last.value("samples", int64_t{0}), records.size());
+  return fmt::format("<p class=\"dim\">step {} &middot; {:.0f} samples &middot; {} logged lines</p>", last["step"].dump(),
+                     number_of(last, "samples"), records.size());
 }
 
 }  // namespace
 
 Status write_run_report(FileSystem& files, const std::string& run_folder, const std::string& data_uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Record> records, read_metrics(files, run_folder + "/metrics.jsonl"));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Record> records, read_metrics_lines(files, run_folder + "/metrics.jsonl"));
   DARKROOM_ASSIGN_OR_RETURN(const std::string samples, samples_html(files, run_folder + "/samples"));
   DARKROOM_ASSIGN_OR_RETURN(const std::string dataset, dataset_html(files, data_uri));
   DARKROOM_ASSIGN_OR_RETURN(const std::string recipe, recipe_html(files, run_folder + "/recipe.toml"));
-  const std::string title = escape_html(run_folder.substr(run_folder.rfind('/') + 1));
-  const std::string page = fmt::format(
-      "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{0}: "
-      "training run</title><style>{1}</style></head><body><h1>{0}</h1>{2}{3}{4}{5}{6}{7}</body></html>\n",
-      title, kStyle, headline(records), charts_html(records), samples, phases_html(records), dataset, recipe);
+  const std::string page =
+      render_html_page(file_name(run_folder), headline(records) + charts_html(records) + samples + phases_html(records) + dataset + recipe);
   return write_file_atomic(files, run_folder + "/report.html", page);
 }
 

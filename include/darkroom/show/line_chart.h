@@ -25,7 +25,4 @@ struct ChartOptions {
 /// more than 2,000 points is thinned to the lowest and highest of each pixel column. Thread safety: pure.
 std::string render_line_chart(const std::vector<ChartSeries>& series, const ChartOptions& options);
 
-/// Text with &, <, > and " escaped for HTML and XML.
-std::string escape_html(const std::string& text);
-
 }  // namespace darkroom

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/image/image.h"
+
+namespace darkroom {
+
+struct InspectOptions {
+  std::string uri;         ///< A dataset (file, folder, pattern), a checkpoint, a run folder, a model folder or one of its parts.
+  int64_t num_rows = 5;    ///< First rows of a dataset that are shown.
+  std::string sheet_path;  ///< Contact sheet of these rows as a PNG; empty: none.
+  std::string html_path;   ///< The report and the sheet as one page; empty: none.
+  std::string model;       ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
+  bool verify = false;     ///< Read everything and look for damage.
+
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// A table of the report: a head row (empty: none) and rows of as many cells.
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// What there is to say about what a URI names.
+struct InspectReport {
+  std::string kind;  ///< "image dataset", "latents dataset", "URL table", "table", "checkpoint", "run folder", "model folder", ...
+  std::string uri;
+  std::vector<ReportTable> tables;
+  Image sheet;                                        ///< Empty unless a sheet or a page was asked for and the kind has pictures.
+  std::vector<std::string> damage;                    ///< The first 20 findings of --verify.
+  int64_t num_damages = 0;                            ///< All of them.
+  nlohmann::json summary = nlohmann::json::object();  ///< The same for programs (docs/show.md).
+
+  /// For a terminal.
+  std::string to_text() const;
+  /// A whole page (html_page.h).
+  std::string to_html() const;
+};
+
+/// Rows that the statistics of a dataset cover without --verify.
+inline constexpr int64_t kRowsStudied = 10'000;
+
+/// Looks at what `uri` names, recognises it by what is there and describes it; writes the sheet and the page when they are
+/// asked for. Memory is bounded whatever the size: rows are streamed; --verify keeps 8 bytes a row for the keys.
+/// Damage that --verify finds is in the report, not in the Status. Errors: kNotFound (nothing there, or nothing that is
+/// known), kCorruptData (without --verify: what must be read is damaged), kFailedPrecondition (a sheet of something
+/// without pictures; --model does not fit), kCancelled, those of the file system.
+Result<InspectReport> inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop);
+
+}  // namespace darkroom

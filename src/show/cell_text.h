@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace darkroom {
+
+/// "1,234,567".
+std::string grouped_digits(int64_t value);
+
+/// "12.3 MB" (powers of 1,000).
+std::string bytes_text(int64_t num_bytes);
+
+/// "12.5 %"; "-" without a whole.
+std::string percent_text(int64_t part, int64_t whole);
+
+/// "[4, 32, 32]".
+std::string shape_text(const std::vector<int64_t>& shape);
+
+/// Characters of valid UTF-8.
+int64_t count_characters(std::string_view text);
+
+/// One line of at most `max_characters`: invalid UTF-8 and control characters replaced, what does not fit ends in "...".
+std::string clipped_text(std::string_view text, int64_t max_characters);
+
+}  // namespace darkroom

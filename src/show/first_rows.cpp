@@ -1,0 +1,222 @@
+#include "first_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cell_text.h"
+#include "column_study.h"
+#include "darkroom/data/row_columns.h"
+#include "darkroom/image/decode.h"
+#include "darkroom/image/resample.h"
+#include "darkroom/image/transform.h"
+#include "darkroom/io/tensor_column.h"
+#include "darkroom/nn/model_folder.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kMaxCellCharacters = 48;
+constexpr int kCellPixels = 256;
+constexpr size_t kPicturesPerRow = 6;
+constexpr int64_t kMaxChannels = 16;
+
+// Calls `visit` with batches of the first `num_rows` rows of all parts together.
+Status visit_first_rows(FileSystem& files, const TableParts& parts, int64_t num_rows, const std::vector<std::string>& columns,
+                        const std::stop_token& stop, const BatchVisitor& visit) {
+  int64_t num_wanted = num_rows;
+  for (const TablePart& part : parts.parts) {
+    if (num_wanted <= 0) {
+      break;
+    }
+    const auto count = [&](const arrow::RecordBatch& batch, const BatchPlace& place) {
+      num_wanted -= batch.num_rows();
+      return visit(batch, place);
+    };
+    DARKROOM_RETURN_IF_ERROR(visit_rows(files, part, num_wanted, columns, stop, count).status());
+  }
+  return Status::ok();
+}
+
+std::string image_cell(const std::optional<std::string_view>& bytes) {
+  if (!bytes) {
+    return "null";
+  }
+  const auto header = probe_image(std::as_bytes(std::span(*bytes)), {.min_size = 1});
+  const std::string size = bytes_text(static_cast<int64_t>(bytes->size()));
+  return header.is_ok() ? fmt::format("{} {}x{}, {}", mime_type(header->format), header->width, header->height, size)
+                        : fmt::format("{}, {}", header.error().name(), size);
+}
+
+std::string value_cell(const arrow::Array& array, int64_t row) {
+  const auto scalar = array.GetScalar(row);
+  return scalar.ok() ? clipped_text((*scalar)->ToString(), kMaxCellCharacters) : scalar.status().ToString();
+}
+
+bool holds_bytes(const arrow::DataType& type) {
+  return type.id() == arrow::Type::BINARY || type.id() == arrow::Type::LARGE_BINARY || type.id() == arrow::Type::FIXED_SIZE_BINARY;
+}
+
+// One column of a batch as cells, appended to `rows`.
+Status add_cells(const arrow::RecordBatch& batch, int column, const TableKind& kind, const BatchPlace& place,
+                 std::vector<std::vector<std::string>>& rows, size_t first) {
+  const std::string& name = batch.schema()->field(column)->name();
+  const auto array = batch.column(column);
+  std::optional<BytesColumn> bytes;
+  std::string tensor;
+  if (name == kind.image) {
+    DARKROOM_ASSIGN_OR_RETURN(bytes, open_image_column(place.part.path, name, array));
+  } else if (auto text = BytesColumn::open(place.part.path, name, array); text.is_ok()) {
+    bytes = std::move(text).value();
+  }
+  for (const TensorColumnName& one : kind.tensors) {
+    if (one.name == name) {
+      DARKROOM_ASSIGN_OR_RETURN(const TensorColumn opened, open_tensor_column(batch, name, one.shapes));
+      tensor = fmt::format("tensor {}", shape_text(opened.shape()));
+    }
+  }
+  for (int64_t row = 0; row < batch.num_rows(); ++row) {
+    auto& cells = rows[first + static_cast<size_t>(row)];
+    if (array->IsNull(row)) {
+      cells.emplace_back("null");
+    } else if (!tensor.empty()) {
+      cells.push_back(tensor);
+    } else if (name == kind.image) {
+      cells.push_back(image_cell(bytes->at(row)));
+    } else if (holds_bytes(*array->type()) && bytes) {
+      cells.push_back(bytes_text(static_cast<int64_t>(bytes->at(row)->size())));
+    } else {
+      cells.push_back(bytes ? clipped_text(bytes->at(row).value_or("null"), kMaxCellCharacters) : value_cell(*array, row));
+    }
+  }
+  return Status::ok();
+}
+
+Image shrunk(const Image& image) {
+  const double scale = std::min({1.0, static_cast<double>(kCellPixels) / image.width, static_cast<double>(kCellPixels) / image.height});
+  return resize(image, std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)),
+                Filter::kBilinear);
+}
+
+using SheetRows = std::vector<std::vector<ContactSheetCell>>;
+
+Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
+                                const std::stop_token& stop) {
+  SheetRows rows;
+  const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(const auto images, open_image_column(place.part.path, kind.image, batch.column(0)));
+    DARKROOM_ASSIGN_OR_RETURN(const auto captions, BytesColumn::open(place.part.path, kind.caption, batch.column(1)));
+    for (int64_t row = 0; row < batch.num_rows(); ++row) {
+      ContactSheetCell cell{{}, replace_invalid_utf8(captions.at(row).value_or("")).first};
+      const auto image = decode_image(std::as_bytes(std::span(images.at(row).value_or(""))), {.min_size = 1});
+      if (image.is_ok()) {
+        cell.picture = shrunk(*image);
+      } else {
+        cell.caption = fmt::format("[{}] {}", image.error().name(), cell.caption);
+      }
+      if (rows.empty() || rows.back().size() == kPicturesPerRow) {
+        rows.emplace_back();
+      }
+      rows.back().push_back(std::move(cell));
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, {kind.image, kind.caption}, stop, visit));
+  return rows;
+}
+
+// The picture that a stored latent stands for.
+Result<Image> decode_latent(AutoencoderKL& vae, std::span<const float> values, const std::vector<int64_t>& shape) {
+  if (shape.size() != 3 || shape[0] != vae->config().latent_channels) {
+    return Status::failed_precondition("the model's vae does not fit the latents (want channels, latents):", vae->config().latent_channels,
+                                       shape_text(shape));
+  }
+  const torch::InferenceMode inference;
+  const auto latents_nchw = torch::tensor(at::ArrayRef<float>(values.data(), values.size())).reshape({1, shape[0], shape[1], shape[2]});
+  const auto image = vae->decode(latents_nchw / vae->config().scaling_factor).contiguous();
+  return denormalise_chw({image.const_data_ptr<float>(), static_cast<size_t>(image.numel())}, static_cast<int>(image.size(3)),
+                         static_cast<int>(image.size(2)), static_cast<int>(image.size(1)));
+}
+
+Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
+                               std::optional<AutoencoderKL> vae, const std::stop_token& stop) {
+  SheetRows rows;
+  const auto column = std::find_if(kind.tensors.begin(), kind.tensors.end(), [](const auto& one) { return one.is_latents; });
+  const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(const TensorColumn latents, open_tensor_column(batch, column->name, column->shapes));
+    std::optional<BytesColumn> captions;
+    if (!kind.caption.empty()) {
+      DARKROOM_ASSIGN_OR_RETURN(captions, BytesColumn::open(place.part.path, kind.caption, batch.column(1)));
+    }
+    const auto& shape = latents.shape();
+    if (shape.size() != 3) {
+      return Status::failed_precondition("a sheet needs latents of channels x height x width (column, shape):", column->name,
+                                         shape_text(shape));
+    }
+    std::vector<float> values(static_cast<size_t>(latents.num_elements()));
+    for (int64_t row = 0; row < batch.num_rows(); ++row) {
+      auto& cells = rows.emplace_back();
+      if (latents.is_null(row)) {
+        cells.push_back({{}, "null"});
+        continue;
+      }
+      latents.read_floats(row, values);
+      const auto plane = static_cast<size_t>(shape[1] * shape[2]);
+      for (int64_t c = 0; c < std::min(shape[0], kMaxChannels); ++c) {
+        cells.push_back({draw_heat_map(std::span(values).subspan(static_cast<size_t>(c) * plane, plane), static_cast<int>(shape[1]),
+                                       static_cast<int>(shape[2])),
+                         fmt::format("channel {}", c)});
+      }
+      if (vae) {
+        DARKROOM_ASSIGN_OR_RETURN(const Image image, decode_latent(*vae, values, shape));
+        cells.push_back({shrunk(image), "decoded"});
+      }
+      cells.front().caption = captions ? replace_invalid_utf8(captions->at(row).value_or("")).first : cells.front().caption;
+    }
+    return Status::ok();
+  };
+  std::vector<std::string> columns = {column->name};
+  if (!kind.caption.empty()) {
+    columns.push_back(kind.caption);
+  }
+  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, columns, stop, visit));
+  return rows;
+}
+
+}  // namespace
+
+Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
+                                     const std::stop_token& stop) {
+  ReportTable table{.title = "first rows", .head = parts.schema->field_names(), .rows = {}};
+  const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
+    const size_t first = table.rows.size();
+    table.rows.resize(first + static_cast<size_t>(batch.num_rows()));
+    for (int column = 0; column < batch.num_columns(); ++column) {
+      DARKROOM_RETURN_IF_ERROR(add_cells(batch, column, kind, place, table.rows, first));
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, parts.schema->field_names(), stop, visit));
+  return table;
+}
+
+Result<Image> first_rows_sheet(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
+                               const std::stop_token& stop) {
+  SheetRows rows;
+  if (!kind.image.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(rows, picture_cells(files, parts, kind, options.num_rows, stop));
+  } else {
+    std::optional<AutoencoderKL> vae;
+    if (!options.model.empty()) {
+      DARKROOM_ASSIGN_OR_RETURN(vae, load_vae(options.model + "/vae"));
+    }
+    DARKROOM_ASSIGN_OR_RETURN(rows, latent_cells(files, parts, kind, options.num_rows, std::move(vae), stop));
+  }
+  if (rows.empty()) {
+    return Status::failed_precondition("a contact sheet needs a row; the dataset has none:", options.uri);
+  }
+  return render_contact_sheet(rows, {.cell_width = kCellPixels, .cell_height = kCellPixels});
+}
+
+}  // namespace darkroom

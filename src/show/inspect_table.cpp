@@ -1,0 +1,238 @@
+#include "inspect_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "cell_text.h"
+#include "column_study.h"
+#include "darkroom/core/log.h"
+#include "darkroom/io/shard_writer.h"
+#include "first_rows.h"
+#include "table_kind.h"
+#include "table_parts.h"
+
+namespace darkroom {
+namespace {
+
+// Text files up to this size are read once to count their rows, without being asked.
+constexpr int64_t kMaxBytesCounted = int64_t{1} << 30;
+
+struct Studies {
+  std::vector<std::unique_ptr<ColumnStudy>> all;
+  std::vector<std::string> columns;  // That they look at.
+  KeyStudy* keys = nullptr;          // One of them, or null.
+  int64_t num_rows = 0;
+  int64_t num_malformed = 0;
+
+  void add(const std::string& column, std::unique_ptr<ColumnStudy> study) {
+    columns.push_back(column);
+    all.push_back(std::move(study));
+  }
+};
+
+Studies make_studies(const TableKind& kind, bool verify) {
+  Studies studies;
+  if (!kind.image.empty()) {
+    studies.add(kind.image, std::make_unique<ImageStudy>(kind.image));
+  }
+  for (const TensorColumnName& tensor : kind.tensors) {
+    if (tensor.is_latents || verify) {
+      studies.add(tensor.name, std::make_unique<TensorStudy>(tensor.name, tensor.shapes, tensor.is_latents));
+    }
+  }
+  if (!kind.caption.empty()) {
+    studies.add(kind.caption, std::make_unique<CaptionStudy>(kind.caption));
+  }
+  if (!kind.key.empty()) {
+    auto keys = std::make_unique<KeyStudy>(kind.key);
+    studies.keys = keys.get();
+    studies.add(kind.key, std::move(keys));
+  }
+  return studies;
+}
+
+Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, const std::stop_token& stop, Studies& studies,
+                  DamageLog& damage) {
+  if (damage.is_on() && part.is_ours) {
+    DARKROOM_RETURN_IF_ERROR(damage.take(verify_shard(files, part.path)));
+  }
+  const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) {
+    for (const auto& study : studies.all) {
+      DARKROOM_RETURN_IF_ERROR(study->add(batch, place, damage));
+    }
+    studies.num_rows += batch.num_rows();
+    return Status::ok();
+  };
+  // --verify reads every column, so that every page's checksum is compared.
+  const auto columns = damage.is_on() ? std::vector<std::string>() : studies.columns;
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_malformed, visit_rows(files, part, num_rows, columns, stop, visit));
+  studies.num_malformed += num_malformed;
+  return Status::ok();
+}
+
+Status study_rows(FileSystem& files, const TableParts& parts, const std::stop_token& stop, Studies& studies, DamageLog& damage) {
+  for (size_t i = 0; i < parts.parts.size(); ++i) {
+    const int64_t num_left = damage.is_on() ? INT64_MAX : kRowsStudied - studies.num_rows;
+    if (num_left <= 0 || (studies.all.empty() && !damage.is_on())) {
+      break;
+    }
+    show_progress(fmt::format("inspect: file {} of {}, {} rows", i + 1, parts.parts.size(), studies.num_rows));
+    const int64_t num_damages = damage.count();
+    const Status status = study_part(files, parts.parts[i], num_left, stop, studies, damage);
+    // A file that is known to be damaged does not count twice for the read that stumbles over the same place.
+    if (damage.count() == num_damages || !DamageLog::is_about_data(status)) {
+      DARKROOM_RETURN_IF_ERROR(damage.take(status));
+    }
+  }
+  show_progress("");
+  if (damage.is_on() && studies.keys != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(studies.keys->name_duplicates(files, parts, stop, damage));
+  }
+  return Status::ok();
+}
+
+std::string value_text(const nlohmann::json& value) {
+  const std::string text =
+      value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return clipped_text(text, 96);
+}
+
+// The record's fields as rows; an object's under "name.field".
+void add_fields(const nlohmann::json& record, const std::string& prefix, ReportTable& table) {
+  for (const auto& [name, value] : record.items()) {
+    if (value.is_object()) {
+      add_fields(value, prefix + name + ".", table);
+    } else {
+      table.rows.push_back({prefix + name, value_text(value)});
+    }
+  }
+}
+
+void describe_parts(const TableParts& parts, InspectReport& report) {
+  const int64_t num_rows = parts.num_rows();
+  ReportTable facts{.title = "",
+                    .head = {},
+                    .rows = {{"parts", grouped_digits(static_cast<int64_t>(parts.parts.size()))},
+                             {"rows", num_rows < 0 ? "not counted (large text file; --verify counts)" : grouped_digits(num_rows)},
+                             {"bytes", fmt::format("{} ({})", grouped_digits(parts.num_bytes()), bytes_text(parts.num_bytes()))}}};
+  report.summary["parts"] = parts.parts.size();
+  report.summary["rows"] = num_rows < 0 ? nlohmann::json() : nlohmann::json(num_rows);
+  report.summary["bytes"] = parts.num_bytes();
+  report.summary["fingerprint"] = nullptr;
+  if (parts.num_ours > 0) {
+    std::string errors;
+    for (const auto& [code, count] : parts.tally.rows_by_error) {
+      errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", code, grouped_digits(count));
+    }
+    const auto job = parts.first_record.value("job", std::string());
+    facts.rows.push_back({"rows in", grouped_digits(parts.tally.rows_in)});
+    facts.rows.push_back({"rows out", grouped_digits(parts.tally.rows_out)});
+    facts.rows.push_back({"rows by error", errors.empty() ? "none" : errors});
+    facts.rows.push_back({"fingerprint", job});
+    report.summary["rows_in"] = parts.tally.rows_in;
+    report.summary["rows_out"] = parts.tally.rows_out;
+    report.summary["rows_by_error"] = parts.tally.rows_by_error;
+    report.summary["fingerprint"] = job;
+  } else {
+    facts.rows.push_back({"written by", "another program (no shard record)"});
+  }
+  for (const auto& [what, count] :
+       {std::pair("parts of another job", parts.num_other_jobs), std::pair("parts with other columns", parts.num_other_schemas)}) {
+    if (count > 0) {
+      facts.rows.push_back({what, grouped_digits(count)});
+    }
+  }
+  report.tables.push_back(std::move(facts));
+}
+
+void describe_job(const TableParts& parts, InspectReport& report) {
+  if (parts.first_record.is_null()) {
+    return;
+  }
+  const nlohmann::json identity = parts.first_record.value("identity", nlohmann::json::object());
+  ReportTable job{.title = "job", .head = {}, .rows = {}};
+  add_fields(identity, "", job);
+  report.tables.push_back(std::move(job));
+  report.summary["job"] = identity;
+  if (!parts.latents_record.is_null()) {
+    ReportTable latents{.title = "latents", .head = {}, .rows = {}};
+    add_fields(parts.latents_record, "", latents);
+    report.tables.push_back(std::move(latents));
+    report.summary["latents"] = parts.latents_record;
+  }
+}
+
+void describe_schema(const arrow::Schema& schema, InspectReport& report) {
+  ReportTable columns{.title = "columns", .head = {"column", "type"}, .rows = {}};
+  for (const auto& field : schema.fields()) {
+    columns.rows.push_back({clipped_text(field->name(), 64), clipped_text(field->type()->ToString(), 96)});
+    report.summary["schema"].push_back({{"column", columns.rows.back()[0]}, {"type", field->type()->ToString()}});
+  }
+  report.tables.push_back(std::move(columns));
+}
+
+void describe_studies(const Studies& studies, const TableParts& parts, bool verified, InspectReport& report) {
+  if (studies.all.empty() && !verified) {
+    return;
+  }
+  const bool is_whole = verified || (parts.num_rows() >= 0 && studies.num_rows >= parts.num_rows());
+  ReportTable scope{.title = "statistics",
+                    .head = {},
+                    .rows = {{"rows studied", grouped_digits(studies.num_rows) + (is_whole ? " (all)" : " (the first; --verify: all)")}}};
+  if (studies.num_malformed > 0) {
+    scope.rows.push_back({"malformed rows", grouped_digits(studies.num_malformed)});
+  }
+  report.summary["rows_studied"] = studies.num_rows;
+  report.summary["malformed_rows"] = studies.num_malformed;
+  report.tables.push_back(std::move(scope));
+  for (const auto& study : studies.all) {
+    study->report(report);
+  }
+}
+
+// What a damaged dataset cannot show is no second finding.
+template <typename T>
+Status show_unless_damaged(Result<T> result, bool has_damage, T& target) {
+  if (result.is_ok()) {
+    target = std::move(result).value();
+    return Status::ok();
+  }
+  return has_damage && DamageLog::is_about_data(result.status()) ? Status::ok() : result.status();
+}
+
+}  // namespace
+
+Status inspect_tables(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
+                      DamageLog& damage) {
+  DARKROOM_ASSIGN_OR_RETURN(TableParts parts, find_table_parts(files, options.uri, kMaxBytesCounted, damage, stop));
+  report.kind = "table";
+  describe_parts(parts, report);
+  if (parts.schema == nullptr) {
+    return Status::ok();  // Every file is damaged: the damage says so.
+  }
+  const TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
+  report.kind = kind.name;
+  const bool wants_sheet = !options.sheet_path.empty() || (!options.html_path.empty() && kind.has_pictures());
+  if (wants_sheet && !kind.has_pictures()) {
+    return Status::failed_precondition("a contact sheet needs a dataset of images or latents; this is a " + kind.name + ":", options.uri);
+  }
+  describe_job(parts, report);
+  describe_schema(*parts.schema, report);
+  Studies studies = make_studies(kind, options.verify);
+  DARKROOM_RETURN_IF_ERROR(study_rows(files, parts, stop, studies, damage));
+  describe_studies(studies, parts, options.verify, report);
+  if (options.num_rows > 0) {
+    ReportTable table;
+    DARKROOM_RETURN_IF_ERROR(show_unless_damaged(first_rows_table(files, parts, kind, options.num_rows, stop), damage.count() > 0, table));
+    report.tables.push_back(std::move(table));
+  }
+  if (wants_sheet) {
+    DARKROOM_RETURN_IF_ERROR(show_unless_damaged(first_rows_sheet(files, parts, kind, options, stop), damage.count() > 0, report.sheet));
+  }
+  return Status::ok();
+}
+
+}  // namespace darkroom

@@ -1,0 +1,144 @@
+#include "table_parts.h"
+
+#include "darkroom/io/table_footer.h"
+#include "darkroom/io/table_reader.h"
+#include "darkroom/io/uri.h"
+
+namespace darkroom {
+namespace {
+
+constexpr const char* kLatentsKey = "darkroom.latents";
+
+nlohmann::json parse_key(const TableFooter& footer, const char* key) {
+  const std::string* text = footer.find(key);
+  nlohmann::json value = text == nullptr ? nlohmann::json() : nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return value.is_object() ? value : nlohmann::json();
+}
+
+// Errors: kCorruptData when the record is not whole or does not fit the file.
+Status add_record(const TableFooter& footer, const nlohmann::json& record, TableParts& parts) {
+  ItemTally tally;
+  std::string job;
+  try {
+    record.at("rows_in").get_to(tally.rows_in);
+    record.at("rows_out").get_to(tally.rows_out);
+    record.at("rows_by_error").get_to(tally.rows_by_error);
+    tally.num_invalid_captions = record.value("invalid_captions", int64_t{0});
+    record.at("job").get_to(job);
+  } catch (const nlohmann::json::exception& error) {
+    return Status::corrupt_data("the shard record in the footer is not whole (path, why):", footer.path, error.what());
+  }
+  int64_t num_failed = 0;
+  for (const auto& [code, count] : tally.rows_by_error) {
+    num_failed += count;
+  }
+  // With --keep-failed the failed rows are rows of the file too.
+  const int64_t want_rows = footer.schema->GetFieldIndex("error") >= 0 ? tally.rows_in : tally.rows_out;
+  if (tally.rows_in != tally.rows_out + num_failed || want_rows != footer.num_rows) {
+    return Status::corrupt_data("the shard record does not fit the file (path, rows in, rows out, failed rows, rows of the file):",
+                                footer.path, tally.rows_in, tally.rows_out, num_failed, footer.num_rows);
+  }
+  parts.tally.add(tally);
+  parts.num_ours += 1;
+  if (parts.first_record.is_null()) {
+    parts.first_record = record;
+    parts.latents_record = parse_key(footer, kLatentsKey);
+  } else if (parts.first_record["job"] != job) {
+    parts.num_other_jobs += 1;
+  }
+  return Status::ok();
+}
+
+void note_schema(const std::shared_ptr<arrow::Schema>& schema, TableParts& parts) {
+  if (parts.schema == nullptr) {
+    parts.schema = schema;
+  } else if (!parts.schema->Equals(*schema, /*check_metadata=*/false)) {
+    parts.num_other_schemas += 1;
+  }
+}
+
+Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, part.path));
+  part.num_rows = footer.num_rows;
+  note_schema(footer.schema, parts);
+  if (const nlohmann::json record = parse_key(footer, kShardKey); !record.is_null()) {
+    part.is_ours = true;
+    DARKROOM_RETURN_IF_ERROR(add_record(footer, record, parts));
+  }
+  return Status::ok();
+}
+
+Status add_part(FileSystem& files, bool count_text, TablePart& part, TableParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(part.path));
+  if (format == TableFormat::kParquet) {
+    return add_parquet(files, part, parts);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
+  note_schema(reader->schema(), parts);
+  if (count_text) {
+    DARKROOM_ASSIGN_OR_RETURN(part.num_rows, reader->num_rows());
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+int64_t TableParts::num_bytes() const {
+  int64_t sum = 0;
+  for (const TablePart& part : parts) {
+    sum += part.size_bytes;
+  }
+  return sum;
+}
+
+int64_t TableParts::num_rows() const {
+  int64_t sum = 0;
+  for (const TablePart& part : parts) {
+    if (part.num_rows < 0) {
+      return -1;
+    }
+    sum += part.num_rows;
+  }
+  return sum;
+}
+
+Result<TableParts> find_table_parts(FileSystem& files, const std::string& uri, int64_t max_bytes_counted, DamageLog& damage,
+                                    const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(files, uri));
+  TableParts parts;
+  for (const FileInfo& input : inputs) {
+    if (stop.stop_requested()) {
+      return Status::cancelled("inspect was stopped while it read footers; files read:", parts.parts.size());
+    }
+    TablePart part{.path = input.path, .size_bytes = input.size_bytes};
+    DARKROOM_RETURN_IF_ERROR(damage.take(add_part(files, damage.is_on() || part.size_bytes <= max_bytes_counted, part, parts)));
+    parts.parts.push_back(std::move(part));
+  }
+  if (parts.num_other_jobs > 0) {
+    DARKROOM_RETURN_IF_ERROR(damage.is_on()
+                                 ? damage.take(Status::corrupt_data(
+                                       "parts belong to another job than the first one (number, folder):", parts.num_other_jobs, uri))
+                                 : Status::ok());
+  }
+  return parts;
+}
+
+Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, int64_t count, const std::vector<std::string>& columns,
+                           const std::stop_token& stop, const BatchVisitor& visit) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
+  DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(0, count, columns));
+  int64_t first_row = 0;
+  while (true) {
+    if (stop.stop_requested()) {
+      return Status::cancelled("inspect was stopped while it read (path, row):", part.path, first_row);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const std::shared_ptr<arrow::RecordBatch> batch, range->next());
+    if (batch == nullptr) {
+      return range->num_malformed_rows();
+    }
+    DARKROOM_RETURN_IF_ERROR(visit(*batch, {part, first_row}));
+    first_row += batch->num_rows();
+  }
+}
+
+}  // namespace darkroom

@@ -1,0 +1,78 @@
+#include "darkroom/show/line_chart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Number of points of the first curve.
+int64_t count_points(const std::string& svg) {
+  const size_t begin = svg.find("points=\"") + 8;
+  const std::string points = svg.substr(begin, svg.find('"', begin) - begin);
+  return std::count(points.begin(), points.end(), ',');
+}
+
+TEST(LineChart, draws_every_point_of_a_short_curve) {
+  const std::string svg = render_line_chart({{"loss", {{0, 1}, {1, 3}, {2, 2}}}}, {.title = "loss", .x_label = "step"});
+  EXPECT_EQ(count_points(svg), 3);
+  EXPECT_THAT(svg, testing::StartsWith("<svg"));
+  EXPECT_THAT(svg, testing::EndsWith("</svg>"));
+}
+
+TEST(LineChart, leaves_out_points_that_are_not_finite) {
+  const std::string svg =
+      render_line_chart({{"loss", {{0, 1}, {1, kNaN}, {2, kInfinity}, {3, -kInfinity}, {kNaN, 1}, {4, 1e308}, {5, 2}}}}, {.title = "loss"});
+  EXPECT_EQ(count_points(svg), 2);
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+}
+
+TEST(LineChart, a_logarithmic_axis_has_no_place_for_zero_and_below) {
+  EXPECT_EQ(count_points(render_line_chart({{"loss", {{0, 1}, {1, 0}, {2, -1}, {3, 10}}}}, {.title = "loss", .log_y = true})), 2);
+}
+
+TEST(LineChart, a_thinned_curve_keeps_its_spikes) {
+  ChartSeries series{"loss", {}};
+  for (int i = 0; i < 100'000; ++i) {
+    series.points.emplace_back(i, i == 77'777 ? 1000.0 : std::sin(i));
+  }
+  const std::string svg = render_line_chart({series}, {.title = "loss"});
+  EXPECT_LE(count_points(svg), 4 * 640);
+  EXPECT_GE(count_points(svg), 640);
+  EXPECT_THAT(svg, HasSubstr(",30.0 ")) << "the spike touches the top of the chart";
+}
+
+TEST(LineChart, draws_an_empty_chart_without_points) {
+  for (const auto& series : {std::vector<ChartSeries>{}, {{"loss", {}}}, {{"loss", {{kNaN, kNaN}}}}}) {
+    EXPECT_THAT(render_line_chart(series, {.title = "loss"}), testing::EndsWith("</svg>"));
+  }
+}
+
+TEST(LineChart, ends_on_ranges_that_a_step_cannot_divide) {
+  for (const double value : {0.0, 5.0, -3.0, 1e16, 1e300, 5e-324}) {
+    const std::string svg = render_line_chart({{"loss", {{value, value}, {value, std::nextafter(value, kInfinity)}}}}, {.title = "loss"});
+    EXPECT_THAT(svg, testing::EndsWith("</svg>")) << value;
+  }
+}
+
+TEST(LineChart, names_several_curves_and_escapes_their_names) {
+  const std::string svg = render_line_chart({{"a<b", {{0, 1}}}, {"c&d", {{0, 2}}}}, {.title = "\"t\"", .x_label = "<x>"});
+  EXPECT_THAT(svg, HasSubstr("a&lt;b"));
+  EXPECT_THAT(svg, HasSubstr("c&amp;d"));
+  EXPECT_THAT(svg, HasSubstr("&quot;t&quot;"));
+  EXPECT_THAT(svg, HasSubstr("&lt;x&gt;"));
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -20,9 +20,10 @@ constexpr int64_t kMillion = 1'000'000;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
+// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step.
 LrScheduleOptions lr_schedule(const Recipe& recipe) {
   return {.peak = recipe.optimizer.lr,
-          .warmup_steps = recipe.schedule.warmup_steps,
+          .warmup_steps = std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1),
           .decay = recipe.schedule.kind == "cosine" ? LrDecay::kCosine : LrDecay::kConstant,
           .total_steps = recipe.schedule.max_steps,
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};

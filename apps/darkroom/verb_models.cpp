@@ -309,6 +309,9 @@ Verb add_models_verb(CLI::App& program) {
   const CLI::App* check = add_check(*models, flags->check);
   const CLI::App* to_export = add_export(*models, flags->to_export);
   add_forward(*models, flags->forward);
+  for (CLI::App* command : models->get_subcommands({})) {
+    command->fallthrough();  // The flags that every verb has may stand at the end.
+  }
   const auto action = [=](VerbContext& context) -> Result<int> {
     if (init->parsed()) {
       return run_init(flags->init);

@@ -53,7 +53,7 @@ inline std::shared_ptr<arrow::Table> read_table(const std::string& path) {
   while (auto batch = *(*range)->next()) {
     batches.push_back(batch);
   }
-  return *arrow::Table::FromRecordBatches((*reader)->schema(), batches)->CombineChunks();
+  return *(*arrow::Table::FromRecordBatches((*reader)->schema(), batches))->CombineChunks();
 }
 
 /// The values of a text or binary column; "(null)" for null.

@@ -11,8 +11,12 @@ JobRecord record_of(const std::vector<int64_t>& rows, int64_t rows_per_file) {
   JobRecord record{.verb = "download", .fields = {{"a", 1}}, .inputs = {}, .rows_per_file = rows_per_file};
   int64_t first_row = 0;
   for (const int64_t num_rows : rows) {
-    record.inputs.push_back(
-        {.path = "x", .name = "f" + std::to_string(record.inputs.size()), .num_rows = num_rows, .first_row = first_row});
+    JobInput input;
+    input.path = "x";
+    input.name = "f" + std::to_string(record.inputs.size());
+    input.num_rows = num_rows;
+    input.first_row = first_row;
+    record.inputs.push_back(input);
     first_row += num_rows;
   }
   return record;

@@ -3,6 +3,8 @@
 #include <arrow/api.h>
 #include <gtest/gtest.h>
 
+#include "darkroom/data/job_record.h"
+#include "darkroom/image/probe.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
@@ -229,7 +231,8 @@ TEST_F(ProcessJob, paints_a_sheet_of_samples) {
   job.num_visualized = 11;
   job.visualize_path = folder_.path("sheet.png");
   process(job);
-  const auto header = probe_image(std::as_bytes(std::span(read_bytes(job.visualize_path))), {});
+  const std::string png = read_bytes(job.visualize_path);
+  const auto header = probe_image(std::as_bytes(std::span(png)), {});
   ASSERT_TRUE(header.is_ok());
   EXPECT_GT(header->height, 11 * 100);
 }

@@ -84,7 +84,10 @@ TEST(BytesColumn, reads_structs_with_null_structs_and_null_bytes) {
 
 TEST(BytesColumn, sees_through_dictionaries) {
   arrow::StringDictionaryBuilder builder;
-  ASSERT_TRUE((builder.Append("x") & builder.Append("y") & builder.AppendNull() & builder.Append("x")).ok());
+  ASSERT_TRUE(builder.Append("x").ok());
+  ASSERT_TRUE(builder.Append("y").ok());
+  ASSERT_TRUE(builder.AppendNull().ok());
+  ASSERT_TRUE(builder.Append("x").ok());
   const auto column = BytesColumn::open("t", "c", *builder.Finish());
   ASSERT_TRUE(column.is_ok());
   EXPECT_EQ(column->at(3), "x");
@@ -118,7 +121,8 @@ TEST(ReplaceInvalidUtf8, keeps_valid_text_and_replaces_maximal_subparts) {
 
 TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
   arrow::StringDictionaryBuilder dictionary;
-  ASSERT_TRUE((dictionary.Append("bad \xFF") & dictionary.AppendNull()).ok());
+  ASSERT_TRUE(dictionary.Append("bad \xFF").ok());
+  ASSERT_TRUE(dictionary.AppendNull().ok());
   const auto source = *dictionary.Finish();
   auto copier = ValueCopier::create("c", source->type());
   ASSERT_TRUE(copier.is_ok());
@@ -131,7 +135,10 @@ TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
 
   arrow::ListBuilder lists(arrow::default_memory_pool(), std::make_shared<arrow::Int64Builder>());
   auto& numbers = static_cast<arrow::Int64Builder&>(*lists.value_builder());
-  ASSERT_TRUE((lists.Append() & numbers.Append(7) & lists.Append() & numbers.Append(8) & numbers.Append(9)).ok());
+  for (const int64_t row : {1, 2}) {
+    ASSERT_TRUE(lists.Append().ok());
+    ASSERT_TRUE(numbers.AppendValues(std::vector<int64_t>(static_cast<size_t>(row), 7 + row)).ok());
+  }
   const auto list = *lists.Finish();
   auto list_copier = ValueCopier::create("l", list->type());
   ASSERT_TRUE(list_copier->append(*list, 1).is_ok());

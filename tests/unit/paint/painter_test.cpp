@@ -1,0 +1,218 @@
+#include "darkroom/paint/painter.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/paint/pictures.h"
+#include "unit/text/tiny_tokenizer.h"
+
+namespace darkroom {
+namespace {
+
+// The tiny model with random weights and the full vocabulary.
+struct TinyModel {
+  TinyModel() : preset(find_preset("tiny").value()), unet(preset.unet), vae(preset.vae), text_encoder(preset.text_encoder) {
+    at::set_num_threads(1);
+    initialize_parameters(unet, 1);
+    initialize_parameters(vae, 1);
+    initialize_parameters(text_encoder, 1);
+    tokenizer = ClipTokenizer::load(local_files(), source_path("models/tiny/tokenizer"), TokenizerDialect::kHuggingFace).value();
+  }
+  Result<std::unique_ptr<Painter>> painter() {
+    return Painter::create(unet, vae, text_encoder, tokenizer, SchedulerConfig::from_json(preset.scheduler).value());
+  }
+
+  ModelPreset preset;
+  UNet2DConditionModel unet;
+  AutoencoderKL vae;
+  ClipTextModel text_encoder;
+  std::shared_ptr<const ClipTokenizer> tokenizer;
+};
+
+TinyModel& tiny_model() {
+  static TinyModel model;
+  return model;
+}
+
+Painter& painter() {
+  static const std::unique_ptr<Painter> tiny = tiny_model().painter().value();
+  return *tiny;
+}
+
+PaintRequest request_of(std::vector<std::string> prompts, std::vector<uint64_t> seeds, int num_steps = 3) {
+  PaintRequest request;
+  request.prompts = std::move(prompts);
+  request.seeds = std::move(seeds);
+  request.sampler = {.name = "ddim", .num_steps = num_steps};
+  request.guidance = 3.0;
+  return request;
+}
+
+double largest_difference(const torch::Tensor& left, const torch::Tensor& right) { return (left - right).abs().max().item<double>(); }
+
+TEST(painter, paints_one_picture_a_prompt_at_the_models_size) {
+  const Painting painting = painter().paint(request_of({"a red apple", ""}, {0, 1})).value();
+  ASSERT_EQ(painting.images.size(), 2U);
+  EXPECT_EQ(painting.images[0].width, 64);
+  EXPECT_EQ(painting.images[0].height, 64);
+  EXPECT_EQ(painting.latents_nchw.sizes(), (std::vector<int64_t>{2, 4, 8, 8}));
+}
+
+TEST(painter, the_same_request_gives_the_same_bytes) {
+  const PaintRequest request = request_of({"a cat", "a dog"}, {5, 5});
+  EXPECT_EQ(painter().paint(request)->images, painter().paint(request)->images);
+}
+
+TEST(painter, a_picture_does_not_depend_on_its_batch) {
+  const std::vector<std::string> prompts = {"a", "b", "c", "a", "e"};
+  PaintRequest request = request_of(prompts, {1, 2, 3, 4, 5});
+  request.batch_size = 5;
+  const torch::Tensor whole = painter().paint(request)->latents_nchw;
+  for (const int64_t batch_size : {1, 2, 4}) {
+    request.batch_size = batch_size;
+    EXPECT_LE(largest_difference(painter().paint(request)->latents_nchw, whole), 1e-4 * whole.abs().max().item<double>()) << batch_size;
+  }
+}
+
+TEST(painter, the_start_noise_is_that_of_torchs_cpu_generator) {
+  const PaintRequest request = request_of({"x", "y"}, {7, 8});
+  PaintRequest given = request;
+  std::vector<torch::Tensor> noise;
+  for (const uint64_t seed : request.seeds) {
+    torch::manual_seed(seed);
+    noise.push_back(torch::randn({1, 4, 8, 8}));
+  }
+  given.unit_noise_nchw = torch::cat(noise);
+  given.seeds.clear();
+  EXPECT_TRUE(torch::equal(painter().paint(given)->latents_nchw, painter().paint(request)->latents_nchw));
+}
+
+TEST(painter, captions_seeds_and_guidance_change_the_picture) {
+  const PaintRequest request = request_of({"a red apple"}, {0});
+  const torch::Tensor latents = painter().paint(request)->latents_nchw;
+  PaintRequest other = request;
+  other.prompts = {"a blue whale"};
+  EXPECT_FALSE(torch::equal(painter().paint(other)->latents_nchw, latents));
+  other = request;
+  other.seeds = {1};
+  EXPECT_FALSE(torch::equal(painter().paint(other)->latents_nchw, latents));
+  other = request;
+  other.negative = "blurry";
+  EXPECT_FALSE(torch::equal(painter().paint(other)->latents_nchw, latents));
+  other = request;
+  other.guidance = 1.0;
+  EXPECT_FALSE(torch::equal(painter().paint(other)->latents_nchw, latents));
+}
+
+TEST(painter, without_guidance_the_negative_text_does_not_matter) {
+  PaintRequest request = request_of({"a"}, {0});
+  request.guidance = 1.0;
+  const torch::Tensor latents = painter().paint(request)->latents_nchw;
+  request.negative = "something";
+  EXPECT_TRUE(torch::equal(painter().paint(request)->latents_nchw, latents));
+}
+
+TEST(painter, an_empty_sampler_name_means_the_models_scheduler) {
+  PaintRequest request = request_of({"a"}, {0}, 5);
+  request.sampler.name = "pndm";
+  const torch::Tensor latents = painter().paint(request)->latents_nchw;
+  request.sampler.name = "";
+  EXPECT_TRUE(torch::equal(painter().paint(request)->latents_nchw, latents));
+}
+
+TEST(painter, other_sizes_and_no_prompts_work) {
+  PaintRequest request = request_of({"wide"}, {0}, 2);
+  request.width = 96;
+  request.height = 32;
+  const Painting painting = painter().paint(request).value();
+  EXPECT_EQ(painting.images[0].width, 96);
+  EXPECT_EQ(painting.images[0].height, 32);
+  const Painting none = painter().paint(request_of({}, {})).value();
+  EXPECT_TRUE(none.images.empty());
+  EXPECT_EQ(none.latents_nchw.size(0), 0);
+}
+
+TEST(painter, refuses_requests_that_do_not_fit) {
+  const auto code = [](const PaintRequest& request) { return painter().paint(request).status().code(); };
+  EXPECT_EQ(code(request_of({"a", "b"}, {0})), StatusCode::kInvalidArgument);
+  PaintRequest request = request_of({"a"}, {0});
+  request.width = 65;
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request = request_of({"a"}, {0});
+  request.batch_size = 0;
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request = request_of({"a"}, {0});
+  request.unit_noise_nchw = torch::zeros({1, 4, 8, 9});
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request = request_of({"a"}, {0});
+  request.sampler.name = "euler";
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(request_of({"a"}, {0}, 0)), StatusCode::kInvalidArgument);
+}
+
+TEST(painter, eta_draws_from_the_pictures_own_generator) {
+  PaintRequest request = request_of({"a", "b"}, {3, 4});
+  request.sampler.eta = 1.0;
+  const torch::Tensor both = painter().paint(request)->latents_nchw;
+  PaintRequest second = request_of({"b"}, {4});
+  second.sampler.eta = 1.0;
+  EXPECT_LE(largest_difference(painter().paint(second)->latents_nchw[0], both[1]), 1e-4 * both.abs().max().item<double>());
+  request.unit_noise_nchw = torch::zeros({2, 4, 8, 8});
+  request.seeds.clear();
+  EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(painter, stops_when_asked) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(painter().paint(request_of({"a"}, {0}), stop.get_token()).status().code(), StatusCode::kCancelled);
+}
+
+TEST(painter, equal_texts_have_equal_states) {
+  const std::vector<std::string> texts = {"b", "a", "b"};
+  const torch::Tensor states = painter().encode_texts(texts);
+  EXPECT_TRUE(torch::equal(states[0], states[2]));
+  EXPECT_FALSE(torch::equal(states[0], states[1]));
+}
+
+TEST(painter, parts_of_different_models_are_refused) {
+  TinyModel& model = tiny_model();
+  const SchedulerConfig scheduler = SchedulerConfig::from_json(model.preset.scheduler).value();
+  ClipTextConfig wider = model.preset.text_encoder;
+  wider.hidden_size = 64;
+  EXPECT_EQ(Painter::create(model.unet, model.vae, ClipTextModel(wider), model.tokenizer, scheduler).status().code(),
+            StatusCode::kFailedPrecondition);
+  ClipTextConfig fewer = model.preset.text_encoder;
+  fewer.vocab_size = 1000;
+  EXPECT_EQ(Painter::create(model.unet, model.vae, ClipTextModel(fewer), model.tokenizer, scheduler).status().code(),
+            StatusCode::kFailedPrecondition);
+  VaeConfig channels = model.preset.vae;
+  channels.latent_channels = 8;
+  EXPECT_EQ(Painter::create(model.unet, AutoencoderKL(channels), model.text_encoder, model.tokenizer, scheduler).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
+TEST(to_images, rounds_half_to_even_and_clamps) {
+  // x/2 + 1/2 times 255 is v for x = v / 127.5 - 1.
+  const std::vector<float> pixels = {-1.0F, 1.0F, -3.0F, 3.0F, 0.0F, std::nanf("")};
+  const torch::Tensor images = torch::tensor(pixels).view({1, 1, 1, 6}).expand({1, 3, 1, 6});
+  const std::vector<Image> got = to_images(images);
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_EQ(got[0].width, 6);
+  const std::vector<uint8_t> want = {0, 255, 0, 255, 128, 0};  // 127.5 is rounded to the even 128.
+  for (size_t x = 0; x < want.size(); ++x) {
+    EXPECT_EQ(got[0].pixels[3 * x], want[x]) << x;
+  }
+}
+
+TEST(to_images, keeps_rows_columns_and_channels_apart) {
+  const torch::Tensor bytes = torch::arange(2 * 3 * 4 * 5, torch::kFloat32).view({2, 3, 4, 5});
+  const std::vector<Image> images = to_images(bytes / 127.5 - 1.0);
+  EXPECT_EQ(images[1].row(2)[3 * 4 + 1], bytes[1][1][2][4].item<int>());
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -67,7 +67,8 @@ ClipTextModelImpl::ClipTextModelImpl(ClipTextConfig config) : config_(std::move(
 }
 
 torch::Tensor ClipTextModelImpl::forward(const torch::Tensor& ids_bt) {
-  DARKROOM_CHECK(ids_bt.dim() == 2 && ids_bt.size(1) <= config_.max_position_embeddings, "shape of the text encoder's ids");
+  DARKROOM_CHECK(ids_bt.dim() == 2 && ids_bt.size(1) <= config_.max_position_embeddings,
+                 "the text encoder wants ids [N, T] (longest T, shape):", config_.max_position_embeddings, c10::str(ids_bt.sizes()));
   const auto positions = position_embedding_->weight().slice(0, 0, ids_bt.size(1));
   auto hidden = token_embedding_->forward(ids_bt) + positions;
   for (auto& layer : layers_) {

@@ -63,9 +63,10 @@ torch::Tensor UNet2DConditionModelImpl::embed_timesteps(const torch::Tensor& tim
 
 torch::Tensor UNet2DConditionModelImpl::forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
                                                 const torch::Tensor& states_btc) {
-  DARKROOM_CHECK(sample_nchw.dim() == 4 && sample_nchw.size(1) == config_.in_channels, "shape of the U-Net's sample");
+  DARKROOM_CHECK(sample_nchw.dim() == 4 && sample_nchw.size(1) == config_.in_channels,
+                 "the U-Net wants a sample [N, channels, H, W] (channels, shape):", config_.in_channels, c10::str(sample_nchw.sizes()));
   DARKROOM_CHECK(states_btc.dim() == 3 && states_btc.size(0) == sample_nchw.size(0) && states_btc.size(2) == config_.states_width(),
-                 "shape of the U-Net's text states");
+                 "the U-Net wants text states [N, T, width] (width, shape):", config_.states_width(), c10::str(states_btc.sizes()));
   const auto activated_time = embed_timesteps(timesteps_n, sample_nchw);
   auto hidden = conv_in_->forward(config_.center_input_sample ? 2 * sample_nchw - 1.0 : sample_nchw);
   std::vector<torch::Tensor> skips{hidden};

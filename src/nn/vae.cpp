@@ -29,7 +29,8 @@ AutoencoderKLImpl::AutoencoderKLImpl(VaeConfig config) : config_(std::move(confi
 }
 
 Moments AutoencoderKLImpl::encode(const torch::Tensor& image_nchw) {
-  DARKROOM_CHECK(image_nchw.dim() == 4 && image_nchw.size(1) == config_.in_channels, "shape of the VAE's image");
+  DARKROOM_CHECK(image_nchw.dim() == 4 && image_nchw.size(1) == config_.in_channels,
+                 "the VAE wants an image [N, channels, H, W] (channels, shape):", config_.in_channels, c10::str(image_nchw.sizes()));
   auto moments = encoder_->forward(image_nchw);
   if (quant_conv_) {
     moments = quant_conv_->forward(moments);
@@ -39,7 +40,8 @@ Moments AutoencoderKLImpl::encode(const torch::Tensor& image_nchw) {
 }
 
 torch::Tensor AutoencoderKLImpl::decode(const torch::Tensor& latents_nchw) {
-  DARKROOM_CHECK(latents_nchw.dim() == 4 && latents_nchw.size(1) == config_.latent_channels, "shape of the VAE's latents");
+  DARKROOM_CHECK(latents_nchw.dim() == 4 && latents_nchw.size(1) == config_.latent_channels,
+                 "the VAE wants latents [N, channels, h, w] (channels, shape):", config_.latent_channels, c10::str(latents_nchw.sizes()));
   return decoder_->forward(post_quant_conv_ ? post_quant_conv_->forward(latents_nchw) : latents_nchw);
 }
 

@@ -1,0 +1,143 @@
+#include "darkroom/train/recipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+
+Recipe valid_recipe() {
+  Recipe recipe;
+  recipe.model.path = "model";
+  recipe.data.path = "latents";
+  return recipe;
+}
+
+std::string failure(const Status& status) {
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.to_string();
+  return status.message();
+}
+
+TEST(recipe, defaults_are_valid_once_model_and_data_are_named) {
+  EXPECT_TRUE(valid_recipe().validate().is_ok()) << valid_recipe().validate().to_string();
+}
+
+TEST(recipe, toml_gives_the_same_recipe_back) {
+  Recipe recipe = valid_recipe();
+  recipe.optimizer.lr = 1e-5 / 3;
+  recipe.ema.warmup = false;
+  recipe.samples.prompts = {"a \"quoted\" prompt", "back\\slash", "tab\tand\nline", "naïve 漢字", ""};
+  const std::string text = recipe_to_toml(recipe);
+  const auto back = parse_recipe(text, "text");
+  ASSERT_TRUE(back.is_ok()) << back.status().to_string();
+  EXPECT_EQ(recipe_to_toml(*back), text);
+  EXPECT_EQ(back->optimizer.lr, recipe.optimizer.lr);
+  EXPECT_EQ(back->samples.prompts, recipe.samples.prompts);
+}
+
+TEST(recipe, every_shipped_recipe_is_valid_once_model_and_data_are_named) {
+  for (const char* name : {"tiny", "tiny-vae", "sd2-256", "sd2-512"}) {
+    auto recipe = load_recipe(local_files(), std::string(std::getenv("DARKROOM_SOURCE_DIR")) + "/recipes/" + name + ".toml");
+    ASSERT_TRUE(recipe.is_ok()) << recipe.status().to_string();
+    recipe->model.path = "model";
+    recipe->data.raw_path = "images";
+    EXPECT_TRUE(recipe->validate().is_ok()) << name << recipe->validate().to_string();
+  }
+}
+
+TEST(recipe, published_recipes_see_the_published_number_of_samples) {
+  const std::string folder = std::string(std::getenv("DARKROOM_SOURCE_DIR")) + "/recipes/";
+  const auto phase_1 = load_recipe(local_files(), folder + "sd2-256.toml");
+  const auto phase_2 = load_recipe(local_files(), folder + "sd2-512.toml");
+  EXPECT_EQ(phase_1->schedule.max_steps * phase_1->batch.global, 1'126'400'000);
+  EXPECT_EQ(phase_2->schedule.max_steps * phase_2->batch.global, 1'740'800'000);
+}
+
+TEST(recipe, names_the_nearest_field_for_an_unknown_one) {
+  EXPECT_THAT(failure(parse_recipe("[optimizer]\nlrr = 1", "r.toml").status()), HasSubstr("'optimizer.lrr'; did you mean 'optimizer.lr'"));
+  EXPECT_THAT(failure(parse_recipe("[optimiser]\nlr = 1", "r.toml").status()), HasSubstr("did you mean 'optimizer.lr'"));
+  EXPECT_THAT(failure(parse_recipe("seed = 1", "r.toml").status()), HasSubstr("'seed'"));
+  Recipe recipe;
+  EXPECT_THAT(failure(set_recipe_field(recipe, "batch.globall=3")), HasSubstr("did you mean 'batch.global'"));
+}
+
+TEST(recipe, says_what_type_a_field_takes) {
+  EXPECT_THAT(failure(parse_recipe("[batch]\nglobal = 1.5", "r.toml").status()), HasSubstr("'batch.global' must be a whole number"));
+  EXPECT_THAT(failure(parse_recipe("[ema]\nwarmup = 1", "r.toml").status()), HasSubstr("true or false"));
+  EXPECT_THAT(failure(parse_recipe("[samples]\nprompts = [1]", "r.toml").status()), HasSubstr("a list of texts"));
+  Recipe recipe;
+  EXPECT_THAT(failure(set_recipe_field(recipe, "optimizer.lr=fast")), HasSubstr("'optimizer.lr' must be a number"));
+  EXPECT_THAT(failure(set_recipe_field(recipe, "optimizer.lr")), HasSubstr("section.key=value"));
+}
+
+TEST(recipe, names_the_line_of_broken_toml) {
+  EXPECT_THAT(failure(parse_recipe("[batch]\nglobal = = 3", "r.toml").status()), HasSubstr("r.toml at line 2"));
+}
+
+TEST(recipe, set_takes_bare_text_quoted_text_numbers_and_lists) {
+  Recipe recipe;
+  ASSERT_TRUE(set_recipe_field(recipe, "model.path=/some/where=else").is_ok());
+  EXPECT_EQ(recipe.model.path, "/some/where=else");
+  ASSERT_TRUE(set_recipe_field(recipe, "model.path=\"a b\"").is_ok());
+  EXPECT_EQ(recipe.model.path, "a b");
+  ASSERT_TRUE(set_recipe_field(recipe, "model.path=").is_ok());
+  EXPECT_EQ(recipe.model.path, "");
+  ASSERT_TRUE(set_recipe_field(recipe, "optimizer.lr=1").is_ok());
+  EXPECT_EQ(recipe.optimizer.lr, 1.0);
+  ASSERT_TRUE(set_recipe_field(recipe, "samples.prompts=[\"a\", \"b\"]").is_ok());
+  EXPECT_EQ(recipe.samples.prompts, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
+  struct Case {
+    const char* setting;
+    const char* field;
+  };
+  for (const auto& [setting, field] : {Case{"batch.global=0", "batch.global"}, Case{"runtime.threads=0", "runtime.threads"},
+                                       Case{"objective.caption_dropout=1.5", "objective.caption_dropout"},
+                                       Case{"ema.decay=1.0", "ema.decay"}, Case{"optimizer.lr=nan", "optimizer.lr"},
+                                       Case{"noise.beta_end=0.0001", "noise.beta_end"}, Case{"runtime.precision=bf16", "runtime.precision"},
+                                       Case{"samples.sampler=magic", "samples.sampler"}, Case{"model.path=", "model.path"}}) {
+    Recipe recipe = valid_recipe();
+    ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
+    EXPECT_THAT(failure(recipe.validate()), HasSubstr(field));
+  }
+}
+
+TEST(recipe, wants_exactly_one_dataset) {
+  Recipe recipe = valid_recipe();
+  recipe.data.raw_path = "images";
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("both"));
+  recipe.data.path.clear();
+  recipe.data.raw_path.clear();
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("none"));
+  recipe.objective.kind = "autoencoder";
+  recipe.data.path = "latents";
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("data.raw_path"));
+}
+
+TEST(recipe, a_missing_file_is_a_usage_error) {
+  EXPECT_THAT(failure(load_recipe(local_files(), "/no/such/recipe.toml").status()), HasSubstr("recipes/tiny.toml"));
+}
+
+TEST(recipe, only_fields_that_are_fixed_for_a_run_conflict) {
+  const Recipe before = valid_recipe();
+  Recipe now = before;
+  now.schedule.max_steps += 1;
+  now.optimizer.lr = 3;
+  now.data.path = "moved";
+  EXPECT_TRUE(conflicting_fields(now, before).empty());
+  now.runtime.seed = 7;
+  now.batch.global = 8;
+  const auto conflicts = conflicting_fields(now, before);
+  ASSERT_EQ(conflicts.size(), 2U);
+  EXPECT_EQ(conflicts[0], "batch.global (was 4096, is 8)");
+  EXPECT_EQ(conflicts[1], "runtime.seed (was 2024, is 7)");
+}
+
+}  // namespace
+}  // namespace darkroom

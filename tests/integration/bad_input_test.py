@@ -11,7 +11,7 @@ import subprocess
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workbench import MODEL, LoopbackWeb, Workbench, digests, main, require, run
+from workbench import PROGRAM, LoopbackWeb, Workbench, digests, main, require, run
 
 TRAIN_SETTINGS = ["--set", "batch.global=16", "--set", "checkpoint.every_steps=2", "--set", "samples.every_steps=0"]
 
@@ -47,7 +47,7 @@ class SmallDisk:
 
 
 def process_arguments(bench: Workbench, images: str, out: str) -> list:
-    return ["process", images, bench.path(out), "--model", MODEL, "--resolution", "64", "--rows-per-file", "20"]
+    return ["process", images, bench.path(out), "--model", bench.model, "--resolution", "64", "--rows-per-file", "20"]
 
 
 def flags_are_refused_with_exit_code_2() -> None:
@@ -57,8 +57,9 @@ def flags_are_refused_with_exit_code_2() -> None:
     refused(["download", "/tmp/nowhere"], 2, "--metadata")
     refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--where", "a > 1"], 2, "--where")
     refused(["train", "recipes/tiny.toml", "--output", "/tmp/nowhere", "--set", "optimizer.lrr=1"], 2, "lrr", "optimizer.lr")
-    refused(["sample", "--model", MODEL, "--prompt", "x", "--output", "/tmp/x.png", "--sampler", "no-such-sampler"], 2, "no-such-sampler")
-    refused(["process", "a", "b", "--model", MODEL, "--resolution", "65"], 2, "65")
+    with Workbench(1) as bench:
+        refused(["sample", "--model", bench.model, "--prompt", "x", "--output", bench.path("x.png"), "--sampler", "no-such-sampler"], 2, "no-such-sampler")
+        refused(["process", "a", "b", "--model", bench.model, "--resolution", "65"], 2, "65")
 
 
 def tables_that_cannot_be_read() -> None:
@@ -123,7 +124,7 @@ def nan_latents_stop_training_with_shard_and_row() -> None:
         storage = pa.FixedSizeListArray.from_arrays(pa.array(values, latents.type.storage_type.value_type), 256)
         table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), pa.ExtensionArray.from_storage(latents.type, storage))
         pq.write_table(table, part)
-        refused(["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", MODEL, "--output", bench.path("run"), "--max-steps", "4", *TRAIN_SETTINGS],
+        refused(["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", bench.model, "--output", bench.path("run"), "--max-steps", "4", *TRAIN_SETTINGS],
                 1, "part-000001.parquet", r"\b7\b", "NaN|nan|finite")
 
 
@@ -132,7 +133,7 @@ def process_counts_rows_of_a_broken_model() -> None:
     with Workbench(12) as bench:
         images = bench.write_image_dataset("images", 12)
         model = pathlib.Path(bench.path("model"))
-        shutil.copytree(MODEL, model)
+        shutil.copytree(bench.model, model)
         weights = model / "vae" / "diffusion_pytorch_model.safetensors"
         raw = bytearray(weights.read_bytes())
         header_bytes = int.from_bytes(raw[:8], "little")
@@ -144,7 +145,7 @@ def process_counts_rows_of_a_broken_model() -> None:
         weights.write_bytes(raw)
         summary = bench.path("summary.json")
         arguments = ["process", images, bench.path("latents"), "--model", model, "--resolution", "64", "--json-summary", summary]
-        done = subprocess.run([str(x) for x in ["build/darkroom", *arguments]], capture_output=True, text=True)
+        done = subprocess.run([str(x) for x in [PROGRAM, *arguments]], capture_output=True, text=True)
         require(done.returncode in (0, 3), "exit code", done.returncode, done.stderr[-500:])
         stages = json.loads(pathlib.Path(summary).read_text())
         stage = stages.get("process", stages)
@@ -166,7 +167,7 @@ def a_flipped_bit_in_a_checkpoint_is_noticed() -> None:
     with Workbench(32) as bench:
         images = bench.write_image_dataset("images", 32)
         run(*process_arguments(bench, images, "latents"))
-        common = ["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", MODEL, "--output", bench.path("run"), *TRAIN_SETTINGS]
+        common = ["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", bench.model, "--output", bench.path("run"), *TRAIN_SETTINGS]
         run(*common, "--max-steps", "4")
         newest = pathlib.Path(bench.path("run")) / "checkpoints" / "step-00000004"
         weights = next((newest / "unet").glob("*.safetensors"))
@@ -183,7 +184,7 @@ def a_config_for_another_model_is_refused() -> None:
     with Workbench(12) as bench:
         images = bench.write_image_dataset("images", 12)
         model = pathlib.Path(bench.path("model"))
-        shutil.copytree(MODEL, model)
+        shutil.copytree(bench.model, model)
         config_path = model / "vae" / "config.json"
         config = json.loads(config_path.read_text())
         config["block_out_channels"][-1] *= 2

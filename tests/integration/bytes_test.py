@@ -4,7 +4,7 @@
 import numpy as np
 import pyarrow.parquet as pq
 
-from workbench import MODEL, LoopbackWeb, Workbench, digests, main, read_losses, require, run
+from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run
 
 ULP_FP16 = 2.0**-10  # Spacing of float16 relative to a value's power of two.
 
@@ -15,7 +15,7 @@ def shards_do_not_depend_on_workers() -> None:
         allow = f"127.0.0.1/32:{web.port}"
         for workers in (1, 2, 4):
             run("download", bench.path(f"images-{workers}"), "--metadata", urls, "--rows-per-file", "40", "--concurrency", str(workers), "--allow-private", allow)
-            run("process", bench.path("images-1"), bench.path(f"latents-{workers}"), "--model", MODEL, "--resolution", "64", "--rows-per-file", "40",
+            run("process", bench.path("images-1"), bench.path(f"latents-{workers}"), "--model", bench.model, "--resolution", "64", "--rows-per-file", "40",
                 "--num-readers", str(workers), "--num-transformers", str(workers), "--num-encoders", str(workers))
         for kind in ("images", "latents"):
             want = digests(bench.path(f"{kind}-1"), "part-*.parquet")
@@ -34,7 +34,7 @@ def batch_sizes_agree_within_an_ulp() -> None:
     with Workbench(70) as bench:
         images = bench.write_image_dataset("images", 70)
         for size in (1, 7, 64):
-            run("process", images, bench.path(f"latents-{size}"), "--model", MODEL, "--resolution", "64", "--batch-size", str(size))
+            run("process", images, bench.path(f"latents-{size}"), "--model", bench.model, "--resolution", "64", "--batch-size", str(size))
         for name in ("image_latents_64", "caption_embeddings"):
             want = column(bench.path("latents-1"), name)
             for size in (7, 64):
@@ -47,8 +47,8 @@ def batch_sizes_agree_within_an_ulp() -> None:
 def online_equals_offline() -> None:
     with Workbench(96) as bench:
         images = bench.write_image_dataset("images", 48)
-        run("process", images, bench.path("latents"), "--model", MODEL, "--resolution", "64")
-        common = ["train", "recipes/tiny.toml", "--model", MODEL, "--deterministic", "--max-steps", "5", "--set", "batch.global=16", "--set", "samples.every_steps=0"]
+        run("process", images, bench.path("latents"), "--model", bench.model, "--resolution", "64")
+        common = ["train", "recipes/tiny.toml", "--model", bench.model, "--deterministic", "--max-steps", "5", "--set", "batch.global=16", "--set", "samples.every_steps=0"]
         run(*common, "--data", bench.path("latents"), "--output", bench.path("offline"))
         run(*common, "--raw-data", images, "--output", bench.path("online"))
         require(read_losses(bench.path("online")) == read_losses(bench.path("offline")), "online and offline losses differ")

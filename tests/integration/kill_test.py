@@ -9,7 +9,7 @@ import sys
 
 import pyarrow.parquet as pq
 
-from workbench import MODEL, LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, timed_run
+from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, timed_run
 
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 SEED = random.SystemRandom().randrange(1 << 32) if len(sys.argv) > 2 else 20261121
@@ -42,7 +42,7 @@ def process_survives_sigkill() -> None:
     generator = random.Random(SEED + 1)
     with Workbench(240) as bench:
         images = bench.write_image_dataset("images", 80)
-        common = ["--model", str(MODEL), "--resolution", "64", "--rows-per-file", "20", "--batch-size", "8"]
+        common = ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20", "--batch-size", "8"]
         seconds = timed_run("process", images, bench.path("reference"), *common)
         hits = run_killed(["process", images, bench.path("killed"), *common], KILLS, seconds, generator)
         require_same_parts(bench.path("killed"), bench.path("reference"))
@@ -53,8 +53,8 @@ def train_survives_sigkill() -> None:
     generator = random.Random(SEED + 2)
     with Workbench(96) as bench:
         images = bench.write_image_dataset("images", 96)
-        run("process", images, bench.path("latents"), "--model", MODEL, "--resolution", "64")
-        common = ["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", str(MODEL), "--deterministic", "--max-steps", "20", *TRAIN_SETTINGS]
+        run("process", images, bench.path("latents"), "--model", bench.model, "--resolution", "64")
+        common = ["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", bench.model, "--deterministic", "--max-steps", "20", *TRAIN_SETTINGS]
         seconds = timed_run(*common, "--output", bench.path("reference"))
         hits = run_killed([*common, "--output", bench.path("killed")], KILLS, seconds, generator)
         require(read_losses(bench.path("killed")) == read_losses(bench.path("reference")), "losses differ from the undisturbed run; seed", SEED)

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "darkroom"
-MODEL = ROOT / "models" / "tiny"
 
 
 class Workbench:
@@ -31,6 +30,8 @@ class Workbench:
         self.seed = seed
         corpus_maker = [sys.executable, ROOT / "tools" / "make_corpus.py", self.folder / "corpus", "--limit", str(num_pictures), "--trouble-rate", "0"]
         subprocess.run(corpus_maker, check=True, stdout=subprocess.DEVNULL)
+        self.model = self.path("tiny")  # Random weights: these tests are about bytes, not about pictures.
+        run("models", "init", "--preset", "tiny", self.model, "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
 
     def __enter__(self) -> "Workbench":
         return self
@@ -103,7 +104,7 @@ class LoopbackWeb:
 
 def run(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess:
     """Runs the program to its end and requires the exit code."""
-    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=600, cwd=ROOT)
     if done.returncode != expect:
         raise AssertionError(f"darkroom {' '.join(map(str, arguments))}\nexit code {done.returncode}, want {expect}\n{done.stderr[-4000:]}")
     return done
@@ -113,7 +114,7 @@ def run_killed(arguments: list[str], num_kills: int, full_seconds: float, genera
     """Runs the program, SIGKILLs it at `num_kills` random moments of its life, then lets it finish. Returns the kills that hit."""
     hits = 0
     for _ in range(num_kills):
-        process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
         try:
             process.wait(generator.uniform(0.05, full_seconds))
         except subprocess.TimeoutExpired:

@@ -1,16 +1,35 @@
 #!/usr/bin/env bash
-# Live comparison with the reference packages at pinned versions: every tools/parity/*_parity.py, one after the other.
+# Live comparison with the reference packages at pinned versions; each script prints its figures and exits 1 on a difference.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
+export HF_HUB_OFFLINE=1
+python=.venv-parity/bin/python
+corpus=$(mktemp -d)
+trap 'rm -rf "$corpus"' EXIT
 passed=0
 failed=0
-for script in tools/parity/*_parity.py; do
-  printf 'parity: %s\n' "$(basename "$script" .py)"
-  if HF_HUB_OFFLINE=1 .venv-parity/bin/python "$script"; then
+
+compare() {
+  local name=$1
+  shift
+  printf 'parity: %s\n' "$name"
+  if "$python" "$@"; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
+    printf 'parity: %s differs\n' "$name"
   fi
-done
+}
+
+.venv/bin/python tools/make_corpus.py "$corpus" >/dev/null || exit 1
+model=models/tiny
+if [ ! -d "$model/unet" ]; then
+  model=$corpus/tiny
+  build/darkroom models init --preset tiny "$model" --tokenizer models/tiny/tokenizer || exit 1
+fi
+compare "transform against Pillow" tools/parity/image_parity.py --darkroom build/darkroom --images "$corpus/pictures" --resolution 64 --resolution 256
+compare "networks against diffusers and transformers" tools/parity/nn_parity.py
+compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$model"
+compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "darkroom/core/result.h"
+#include "demo_tools.h"
+#include "troubled_web/troubled_web.h"
+
+namespace darkroom {
+
+/// Writes the corpus into `folder` (docs/corpus.md) and serves it on a free port of 127.0.0.1, which its URLs name.
+/// Errors: kFailedPrecondition with what the tool said, kUnavailable (no port), kCancelled.
+Result<std::unique_ptr<TroubledWeb>> make_corpus_web(const DemoTools& tools, const std::string& folder, uint64_t seed,
+                                                     const std::stop_token& stop);
+
+}  // namespace darkroom

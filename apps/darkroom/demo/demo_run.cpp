@@ -1,0 +1,320 @@
+#include "demo_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "corpus_pictures.h"
+#include "corpus_web.h"
+#include "darkroom/core/log.h"
+#include "darkroom/data/download_job.h"
+#include "darkroom/data/process_job.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/image/png.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/show/run_report.h"
+#include "darkroom/train/checkpoint.h"
+#include "darkroom/train/run_files.h"
+#include "demo_folder.h"
+#include "demo_painting.h"
+#include "demo_sheet.h"
+#include "demo_tools.h"
+#include "demo_training.h"
+#include "latents_subset.h"
+#include "open_painter.h"
+#include "planted_troubles.h"
+#include "reconstruction.h"
+
+namespace darkroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr std::chrono::seconds kFetchTimeout{6};  // Each slow drip of the corpus costs all of it; they overlap.
+constexpr size_t kSubsetRows = 512;
+constexpr size_t kMeasuredCaptions = 200;
+constexpr uint64_t kMeasureSeed = 1;  // Draws the captions; picture i is painted from seed 1 + i.
+constexpr size_t kPreviewPrompts = 8;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Result<std::unique_ptr<Painter>> open_weights(const std::string& model_or_checkpoint) {
+  PainterSource source;
+  source.model = model_or_checkpoint;
+  return open_painter(source);
+}
+
+/// One demo. The stages run in order, each leaves what the next ones need in the members.
+class Demo {
+ public:
+  Demo(const DemoOptions& options, json& summary, const std::stop_token& stop)
+      : options_(options), summary_(summary), stop_(stop), start_(Clock::now()) {}
+
+  Status run() {
+    DARKROOM_RETURN_IF_ERROR(prepare());
+    const std::pair<const char*, Status (Demo::*)()> stages[] = {{"corpus", &Demo::make_corpus}, {"download", &Demo::download},
+                                                                 {"process", &Demo::process},    {"train", &Demo::train},
+                                                                 {"sample", &Demo::sample},      {"sheet", &Demo::draw_sheet}};
+    for (const auto& [name, stage] : stages) {
+      DARKROOM_RETURN_IF_ERROR((this->*stage)().with_context(fmt::format("stage {}", name)));
+    }
+    return finish();
+  }
+
+ private:
+  Status prepare();
+  Status make_corpus();
+  Status download();
+  Status process();
+  Status train();
+  Status sample();
+  Status draw_sheet();
+  Status finish();
+
+  Status choose_subset();
+  Result<RetrievalShares> measure(Painter& painter, const std::string& name, std::span<const size_t> rows);
+  Result<std::vector<Image>> paint_sheet_row(Painter& painter, const std::string& what);
+  int resolution() const { return static_cast<int>(recipe_.data.resolution); }
+
+  const DemoOptions& options_;
+  json& summary_;
+  std::stop_token stop_;
+  Clock::time_point start_;
+  FileSystem& files_ = local_files();
+  DemoTools tools_;
+  DemoFolder folder_;
+  std::unique_ptr<FileLock> lock_;  // Null where the file system knows no locks.
+  Recipe recipe_;
+  std::unique_ptr<TroubledWeb> web_;  // From corpus to download.
+  PlantedTroubles planted_;
+  CorpusPictures corpus_;
+  std::vector<size_t> subset_rows_;  // Of the corpus, in its order.
+  TrainSummary training_;
+  std::unique_ptr<Painter> shipped_;
+  std::unique_ptr<Painter> trained_;
+  double painting_seconds_ = 0;
+  size_t num_painted_ = 0;
+};
+
+Status Demo::prepare() {
+  DARKROOM_ASSIGN_OR_RETURN(tools_, find_demo_tools(options_.model));
+  DARKROOM_ASSIGN_OR_RETURN(recipe_, load_recipe(files_, tools_.recipe));
+  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files_.exists(options_.output));
+  DARKROOM_RETURN_IF_ERROR(exists ? Status::ok() : files_.create_folders(options_.output));
+  auto lock = files_.try_lock(options_.output);
+  if (lock.is_ok() && lock.value() == nullptr) {
+    return Status::failed_precondition("another demo is running in this folder; wait for it or name another OUT:", options_.output);
+  }
+  lock_ = lock.is_ok() ? std::move(lock).value() : nullptr;
+  DARKROOM_ASSIGN_OR_RETURN(folder_, prepare_demo_folder(files_, options_.output));
+  summary_ = json::object();
+  return Status::ok();
+}
+
+Status Demo::make_corpus() {
+  const auto start = Clock::now();
+  DARKROOM_ASSIGN_OR_RETURN(web_, make_corpus_web(tools_, folder_.corpus(), static_cast<uint64_t>(options_.seed), stop_));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string expected, read_file(files_, join_path(folder_.corpus(), "expected.json")));
+  DARKROOM_ASSIGN_OR_RETURN(planted_, PlantedTroubles::parse(expected));
+  const double seconds = seconds_since(start);
+  summary_["corpus"] = {{"rows_in", planted_.rows},
+                        {"rows_out", planted_.rows},
+                        {"rows_by_error", json::object()},
+                        {"retries", 0},
+                        {"seconds", seconds},
+                        {"rows_per_second", static_cast<double>(planted_.rows) / seconds}};
+  log_info("demo 1/5 corpus: {} URLs in {:.1f} s, {} of them to a picture; served at {} with the troubles of the web", planted_.rows,
+           seconds, planted_.good_rows, web_->url());
+  return Status::ok();
+}
+
+Status Demo::download() {
+  DownloadOptions download{.output = folder_.images(), .metadata = {join_path(folder_.corpus(), "urls.parquet")}};
+  download.fetch.timeout = kFetchTimeout;
+  DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork web, AllowedNetwork::parse(fmt::format("127.0.0.1/32:{}", web_->port())));
+  download.fetch.allow_private.push_back(web);
+  DARKROOM_ASSIGN_OR_RETURN(const StageSummary result, run_download(files_, download, stop_));
+  web_.reset();
+  const int num_retries = download.fetch.num_retries;
+  const Status verdict = check_download(planted_, result, num_retries);
+  summary_["download"] = result.to_json();
+  summary_["download"]["expected"] = planted_.to_json(num_retries);
+  summary_["download"]["as_planted"] = verdict.is_ok();
+  DARKROOM_RETURN_IF_ERROR(verdict);
+  log_info("demo 2/5 download: {} pictures in {:.1f} s; {} URLs failed and {} were tried again, exactly as planted", result.rows_out,
+           result.seconds, result.rows_failed(), result.retries);
+  return Status::ok();
+}
+
+Status Demo::process() {
+  ProcessOptions process{.input = folder_.images(), .output = folder_.latents(), .model = tools_.model};
+  process.transform.resolution = resolution();
+  process.seed = static_cast<uint64_t>(options_.seed);
+  DARKROOM_ASSIGN_OR_RETURN(const StageSummary result, run_process(files_, process, stop_));
+  summary_["process"] = result.to_json();
+  if (result.rows_failed() > 0) {
+    return Status::internal("the corpus lost pictures on the way to latents (rows in, rows out):", result.rows_in, result.rows_out);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(corpus_, read_corpus_pictures(files_, folder_.images(), process.transform, stop_));
+  log_info("demo 3/5 process: latents and text states of {} pictures at {} px in {:.1f} s", result.rows_out, resolution(), result.seconds);
+  return Status::ok();
+}
+
+// The sheet's prompts and rows drawn by the seed: few enough that minutes suffice to learn them.
+Status Demo::choose_subset() {
+  std::set<size_t> chosen;
+  for (const std::string& prompt : sheet_prompts()) {
+    DARKROOM_ASSIGN_OR_RETURN(const size_t row, corpus_.find_caption(prompt));
+    chosen.insert(row);
+  }
+  for (const size_t row : draw_rows(static_cast<uint64_t>(options_.seed), "demo/subset", corpus_.size(), corpus_.size())) {
+    if (chosen.size() == kSubsetRows) {
+      break;
+    }
+    chosen.insert(row);
+  }
+  subset_rows_.assign(chosen.begin(), chosen.end());
+  std::set<std::string> keys;
+  for (const size_t row : subset_rows_) {
+    keys.insert(corpus_.keys[row]);
+  }
+  return write_latents_subset(files_, folder_.latents(), folder_.train_latents(), keys).status();
+}
+
+Status Demo::train() {
+  DARKROOM_RETURN_IF_ERROR(choose_subset());
+  DemoTrainingOptions training{
+      .recipe = recipe_, .run = folder_.run(), .trial_run = folder_.trial_run(), .seconds = 60.0 * options_.minutes};
+  training.recipe.model.path = tools_.model;
+  training.recipe.model.start = "random";
+  training.recipe.data.path = folder_.train_latents();
+  training.recipe.runtime.seed = options_.seed;
+  const auto prompts = sheet_prompts().first(kPreviewPrompts);
+  training.recipe.samples.prompts.assign(prompts.begin(), prompts.end());
+  DARKROOM_ASSIGN_OR_RETURN(training_, train_for_time(files_, training, stop_));
+  DARKROOM_RETURN_IF_ERROR(write_run_report(files_, folder_.run(), folder_.latents()));
+  summary_["train"] = training_.to_json();
+  summary_["train"]["subset"] = {{"rows", subset_rows_.size()}, {"of", corpus_.size()}, {"seed", options_.seed}};
+  log_info("demo 4/5 train: {} steps on {} pictures in {:.0f} s from random weights: loss {:.3f} -> {:.3f}, {:.0f} img/s", training_.steps,
+           training_.rows, training_.seconds, training_.loss_first, training_.loss_last, training_.images_per_second);
+  return Status::ok();
+}
+
+Result<RetrievalShares> Demo::measure(Painter& painter, const std::string& name, std::span<const size_t> rows) {
+  std::vector<std::string> captions;
+  for (const size_t row : rows) {
+    captions.push_back(corpus_.captions[row]);
+  }
+  const auto start = Clock::now();
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Image> painted,
+                            paint_captions(painter, captions, kMeasureSeed, resolution(), "with the " + name + " weights", stop_));
+  painting_seconds_ += seconds_since(start);
+  num_painted_ += painted.size();
+  std::vector<ReducedPicture> reduced;
+  for (const Image& picture : corpus_.pictures) {
+    reduced.push_back(reduce_picture(picture));
+  }
+  return rank_paintings(painted, rows, reduced);
+}
+
+Status Demo::sample() {
+  at::set_num_threads(static_cast<int>(recipe_.runtime.threads));
+  DARKROOM_ASSIGN_OR_RETURN(const auto checkpoints, list_checkpoints(files_, join_path(folder_.run(), kRunCheckpointsFolder)));
+  if (checkpoints.empty()) {
+    return Status::not_found("the training run left no checkpoint:", folder_.run());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(shipped_, open_weights(tools_.model));
+  DARKROOM_ASSIGN_OR_RETURN(trained_, open_weights(checkpoints.back().path));
+  const std::vector<size_t> drawn = draw_rows(kMeasureSeed, "demo/shipped", corpus_.size(), std::min(kMeasuredCaptions, corpus_.size()));
+  std::vector<size_t> drawn_of_subset;
+  for (const size_t i : draw_rows(kMeasureSeed, "demo/trained", subset_rows_.size(), std::min(kMeasuredCaptions, subset_rows_.size()))) {
+    drawn_of_subset.push_back(subset_rows_[i]);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const RetrievalShares shipped, measure(*shipped_, "shipped", drawn));
+  DARKROOM_ASSIGN_OR_RETURN(const RetrievalShares trained, measure(*trained_, "new", drawn_of_subset));
+  summary_["retrieval"] = {
+      {"shipped_top1", shipped.top1}, {"shipped_top5", shipped.top5}, {"trained_top1", trained.top1}, {"trained_top5", trained.top5}};
+  DARKROOM_ASSIGN_OR_RETURN(const AutoencoderKL vae, load_vae(join_path(tools_.model, "vae")));
+  DARKROOM_ASSIGN_OR_RETURN(const double psnr_db, mean_reconstruction_psnr_db(vae, corpus_.pictures, stop_));
+  summary_["reconstruction_psnr_db"] = psnr_db;
+  log_info("demo 5/5 sample: {} pictures painted in {:.1f} s and each compared with all {}", num_painted_, painting_seconds_,
+           corpus_.size());
+  return Status::ok();
+}
+
+Result<std::vector<Image>> Demo::paint_sheet_row(Painter& painter, const std::string& what) {
+  const auto start = Clock::now();
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> images, paint_captions(painter, sheet_prompts(), kMeasureSeed, resolution(), what, stop_));
+  painting_seconds_ += seconds_since(start);
+  num_painted_ += images.size();
+  return images;
+}
+
+Status Demo::draw_sheet() {
+  SheetRow originals{"corpus picture", {}};
+  std::vector<std::string> keys;
+  for (const std::string& prompt : sheet_prompts()) {
+    DARKROOM_ASSIGN_OR_RETURN(const size_t row, corpus_.find_caption(prompt));
+    originals.pictures.push_back(corpus_.pictures[row]);
+    keys.push_back(corpus_.keys[row]);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const torch::Tensor latents, read_latents_of(files_, folder_.latents(), resolution(), keys));
+  SheetRow decoded{"decoded latents", shipped_->decode(latents)};
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> trained, paint_sheet_row(*trained_, "the sheet with the new weights"));
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> shipped, paint_sheet_row(*shipped_, "the sheet with the shipped weights"));
+  const std::string heading[] = {
+      "darkroom demo: pictures painted from their captions alone, at " + fmt::format("{0} x {0} pixels", resolution()),
+      fmt::format("trained now: {} steps in {:.1f} minutes on this machine, from random weights. shipped: the weights in models/tiny.",
+                  training_.steps, training_.seconds / 60.0)};
+  const SheetRow rows[] = {
+      std::move(originals), std::move(decoded), {"trained now", std::move(trained)}, {"shipped weights", std::move(shipped)}};
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.sheet(), encode_png(draw_demo_sheet(heading, rows))));
+  summary_["sample"] = {{"rows_in", num_painted_},         {"rows_out", num_painted_},
+                        {"rows_by_error", json::object()}, {"retries", 0},
+                        {"seconds", painting_seconds_},    {"rows_per_second", static_cast<double>(num_painted_) / painting_seconds_}};
+  return Status::ok();
+}
+
+Status Demo::finish() {
+  const double seconds = seconds_since(start_);
+  summary_["seconds_total"] = seconds;
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.summary(), summary_.dump(2) + "\n"));
+  const json& retrieval = summary_["retrieval"];
+  const auto percent = [&](const char* name) { return 100.0 * retrieval[name].get<double>(); };
+  log_info(
+      "demo done in {:.0f} s. Of 200 painted captions each, the own picture is the nearest of {} for {:.1f} % and among the nearest 5 for "
+      "{:.1f} % (shipped weights), for {:.1f} % and {:.1f} % (trained now); the VAE reconstructs with {:.1f} dB",
+      seconds, corpus_.size(), percent("shipped_top1"), percent("shipped_top5"), percent("trained_top1"), percent("trained_top5"),
+      summary_["reconstruction_psnr_db"].get<double>());
+  log_info("look at {}, then {} and {}", folder_.sheet(), join_path(folder_.run(), kRunReportFile), folder_.summary());
+  return Status::ok();
+}
+
+}  // namespace
+
+Status DemoOptions::validate() const {
+  constexpr double kMostMinutes = 7 * 24 * 60;
+  if (output.empty()) {
+    return Status::invalid_argument("OUT must name a folder, got:", "''");
+  }
+  if (!(minutes > 0 && minutes <= kMostMinutes)) {
+    return Status::invalid_argument("--minutes must be above 0 and at most 10080, got:", minutes);
+  }
+  if (seed < 0) {
+    return Status::invalid_argument("--seed must be 0 or more, got:", seed);
+  }
+  return Status::ok();
+}
+
+Status run_demo(const DemoOptions& options, json& summary, const std::stop_token& stop) {
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  return Demo(options, summary, stop).run();
+}
+
+}  // namespace darkroom

@@ -1,0 +1,119 @@
+#include "latents_subset.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "darkroom/data/row_columns.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/io/shard_writer.h"
+#include "darkroom/io/table_footer.h"
+#include "darkroom/io/table_reader.h"
+#include "darkroom/io/tensor_column.h"
+#include "darkroom/io/uri.h"
+
+namespace darkroom {
+namespace {
+
+// docs/formats/latents_dataset.md
+constexpr const char* kLatentsKey = "darkroom.latents";
+constexpr const char* kEmptyCaptionFile = "_empty_caption.safetensors";
+constexpr const char* kSubsetShard = "part-000000.parquet";
+
+using BatchVisitor = std::function<Status(const arrow::RecordBatch&, const BytesColumn& keys)>;
+
+// Shows every batch of every shard; `columns` (empty: all) must hold "key".
+Status visit_batches(FileSystem& files, const std::string& latents, const std::vector<std::string>& columns, const BatchVisitor& visit) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto parts, list_inputs(files, latents));
+  for (const FileInfo& part : parts) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(files, part.path));
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows, table->num_rows());
+    DARKROOM_ASSIGN_OR_RETURN(const auto rows, table->read_rows(0, num_rows, columns));
+    for (;;) {
+      DARKROOM_ASSIGN_OR_RETURN(const auto batch, rows->next());
+      if (batch == nullptr) {
+        break;
+      }
+      DARKROOM_ASSIGN_OR_RETURN(const BytesColumn keys, BytesColumn::open(part.path, "key", batch->GetColumnByName("key")));
+      DARKROOM_RETURN_IF_ERROR(visit(*batch, keys));
+    }
+  }
+  return Status::ok();
+}
+
+Result<std::string> latents_facts(FileSystem& files, const std::string& latents) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto parts, list_inputs(files, latents));
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, parts.front().path));
+  const std::string* facts = footer.find(kLatentsKey);
+  if (facts == nullptr) {
+    return Status::failed_precondition("a latents shard lacks its footer facts (path, key):", parts.front().path, kLatentsKey);
+  }
+  return *facts;
+}
+
+}  // namespace
+
+Result<int64_t> write_latents_subset(FileSystem& files, const std::string& latents, const std::string& subset,
+                                     const std::set<std::string>& wanted) {
+  DARKROOM_ASSIGN_OR_RETURN(std::string facts, latents_facts(files, latents));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(subset));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string empty_caption, read_file(files, join_path(latents, kEmptyCaptionFile)));
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, join_path(subset, kEmptyCaptionFile), empty_caption));
+  std::unique_ptr<ShardWriter> writer;
+  DARKROOM_RETURN_IF_ERROR(visit_batches(files, latents, {}, [&](const arrow::RecordBatch& batch, const BytesColumn& keys) -> Status {
+    if (writer == nullptr) {
+      DARKROOM_ASSIGN_OR_RETURN(writer, ShardWriter::open(files, subset, kSubsetShard, batch.schema()));
+    }
+    for (int64_t row = 0; row < batch.num_rows(); ++row) {
+      if (wanted.contains(std::string(keys.at(row).value_or("")))) {
+        DARKROOM_RETURN_IF_ERROR(writer->write(*batch.Slice(row, 1)));
+      }
+    }
+    return Status::ok();
+  }));
+  const int64_t num_rows = writer == nullptr ? 0 : writer->num_rows();
+  if (num_rows == 0) {
+    return Status::not_found("a latents dataset has none of the rows that were chosen from it:", latents);
+  }
+  DARKROOM_RETURN_IF_ERROR(writer->finish({{kLatentsKey, std::move(facts)}}).status());
+  return num_rows;
+}
+
+Result<torch::Tensor> read_latents_of(FileSystem& files, const std::string& latents, int64_t resolution,
+                                      const std::vector<std::string>& keys) {
+  const std::string column_name = fmt::format("image_latents_{}", resolution);
+  std::map<std::string, int64_t> places;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    places.emplace(keys[i], static_cast<int64_t>(i));
+  }
+  torch::Tensor found;
+  int64_t num_found = 0;
+  const auto take_rows = [&](const arrow::RecordBatch& batch, const BytesColumn& batch_keys) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(const TensorColumn column, TensorColumn::open(*batch.schema()->field(1), batch.column(1)));
+    if (!found.defined()) {
+      std::vector<int64_t> shape = column.shape();
+      shape.insert(shape.begin(), static_cast<int64_t>(keys.size()));
+      found = torch::zeros(shape, torch::kFloat32);
+    }
+    for (int64_t row = 0; row < batch.num_rows(); ++row) {
+      const auto place = places.find(std::string(batch_keys.at(row).value_or("")));
+      if (place != places.end()) {
+        auto* out = found.data_ptr<float>() + place->second * column.num_elements();
+        column.read_floats(row, {out, static_cast<size_t>(column.num_elements())});
+        ++num_found;
+      }
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(visit_batches(files, latents, {"key", column_name}, take_rows));
+  if (num_found != static_cast<int64_t>(places.size())) {
+    return Status::not_found("a latents dataset lacks rows that it should have (path, asked for, found):", latents, places.size(),
+                             num_found);
+  }
+  return found;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <stop_token>
+
+#include "darkroom/core/result.h"
+#include "darkroom/image/image.h"
+#include "darkroom/nn/vae.h"
+
+namespace darkroom {
+
+/// Peak signal-to-noise ratio of two pictures of one size in dB: 10 log10(255^2 / mean squared error); equal pictures count
+/// as 100 dB.
+double psnr_db(const Image& a, const Image& b);
+
+/// Mean over the pictures of psnr_db between a picture and what the VAE makes of its posterior's mean, both 8-bit RGB.
+/// REQUIRES: pictures of one size that the VAE takes. Errors: kCancelled.
+Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, const std::stop_token& stop);
+
+}  // namespace darkroom

@@ -13,21 +13,21 @@
 namespace darkroom {
 
 struct InspectOptions {
-  std::string uri;         ///< A dataset (file, folder, pattern), a checkpoint, a run folder, a model folder or one of its parts.
-  int64_t num_rows = 5;    ///< First rows of a dataset that are shown.
-  std::string sheet_path;  ///< Contact sheet of these rows as a PNG; empty: none.
-  std::string html_path;   ///< The report and the sheet as one page; empty: none.
-  std::string model;       ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
-  bool verify = false;     ///< Read everything and look for damage.
+  std::string uri = {};         ///< A dataset (file, folder, pattern), a checkpoint, a run folder, a model folder or one of its parts.
+  int64_t num_rows = 5;         ///< First rows of a dataset that are shown.
+  std::string sheet_path = {};  ///< Contact sheet of these rows as a PNG; empty: none.
+  std::string html_path = {};   ///< The report and the sheet as one page; empty: none.
+  std::string model = {};       ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
+  bool verify = false;          ///< Read everything and look for damage.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
 /// A table of the report: a head row (empty: none) and rows of as many cells.
 struct ReportTable {
-  std::string title;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
+  std::string title = {};
+  std::vector<std::string> head = {};
+  std::vector<std::vector<std::string>> rows = {};
 };
 
 /// What there is to say about what a URI names.

@@ -13,8 +13,8 @@ struct ChartSeries {
 };
 
 struct ChartOptions {
-  std::string title;
-  std::string x_label;
+  std::string title = {};
+  std::string x_label = {};
   bool log_y = false;  ///< Logarithmic y axis; points with y <= 0 are left out.
   int width = 640;     ///< Pixels of the view box; the picture scales with the page.
   int height = 260;

@@ -1,5 +1,6 @@
 #include "darkroom/show/run_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ TEST_F(RunReport, shows_all_that_the_run_folder_holds_without_a_network) {
   put("metrics.jsonl", kMetrics);
   put("recipe.toml", "prompt = \"<b>a & b</b> \xff\"\n");
   for (int step = 1; step <= 8; ++step) {
-    put("samples/step-0000000" + std::to_string(step) + "/sheet.png", encode_png(Image::filled(2, 2, 3, 7)));
+    put(fmt::format("samples/step-{:08}/sheet.png", step), encode_png(Image::filled(2, 2, 3, 7)));
   }
   put("samples/step-00000009/prompt-000.png", "no sheet yet");
   ASSERT_TRUE(

@@ -1,0 +1,343 @@
+#include <arrow/api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "darkroom/data/job_record.h"
+#include "darkroom/image/png.h"
+#include "darkroom/io/shard_writer.h"
+#include "darkroom/io/tensor_column.h"
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/show/inspect.h"
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+struct Row {
+  std::string key;
+  std::string caption;
+  std::string image = {};
+  int32_t width = 40;
+  float latent = 1;
+};
+
+class InspectTables : public ::testing::Test {
+ protected:
+  static std::string png(int width = 40, int height = 33) { return encode_png(Image::filled(width, height, 3, 99)); }
+  static std::vector<Row> image_rows(int first, int count) {
+    std::vector<Row> rows;
+    for (int i = first; i < first + count; ++i) {
+      rows.push_back({row_key(i), "caption " + std::to_string(i), png()});
+    }
+    return rows;
+  }
+
+  void write_part(const std::string& folder, const std::string& name, const arrow::RecordBatch& batch, const KeyValues& footer) {
+    auto writer = ShardWriter::open(local_files(), folder_.path(folder), name, batch.schema());
+    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
+    ASSERT_TRUE((*writer)->write(batch).is_ok());
+    ASSERT_TRUE((*writer)->finish(footer).is_ok());
+  }
+  static KeyValues footer_of(int64_t rows_out, const std::string& job, const std::string& errors = "{\"dns\":2}", int64_t num_failed = 2) {
+    return {{kShardKey, fmt::format(R"({{"job":"{}","identity":{{"verb":"download","fields":{{"seed":7}}}},"rows_in":{},"rows_out":{},)"
+                                    R"("rows_by_error":{},"invalid_captions":0}})",
+                                    job, rows_out + num_failed, rows_out, errors)}};
+  }
+  void write_images(const std::string& name, const std::vector<Row>& rows, const std::string& job = "abc") {
+    arrow::StringBuilder keys, captions;
+    arrow::BinaryBuilder images;
+    arrow::Int32Builder widths, heights;
+    for (const Row& row : rows) {
+      ASSERT_TRUE((keys.Append(row.key) & captions.Append(row.caption) & widths.Append(row.width) & heights.Append(33)).ok());
+      ASSERT_TRUE((row.image.empty() ? images.AppendNull() : images.Append(row.image)).ok());
+    }
+    const auto schema =
+        arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary()),
+                       arrow::field("width", arrow::int32()), arrow::field("height", arrow::int32())});
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    write_part("images", name,
+               *arrow::RecordBatch::Make(schema, num_rows,
+                                         {*keys.Finish(), *captions.Finish(), *images.Finish(), *widths.Finish(), *heights.Finish()}),
+               footer_of(num_rows, job));
+  }
+  void write_latents(const std::string& name, const std::vector<Row>& rows) {
+    arrow::StringBuilder keys, captions;
+    std::vector<uint16_t> latents;
+    std::vector<float> states;
+    for (const Row& row : rows) {
+      ASSERT_TRUE((keys.Append(row.key) & captions.Append(row.caption)).ok());
+      for (int i = 0; i < 4 * 4 * 4; ++i) {  // Channel c holds c + latent.
+        latents.push_back(half_bits(row.latent + static_cast<float>(i / 16)));
+      }
+      states.insert(states.end(), 2 * 3, row.width < 0 ? std::numeric_limits<float>::infinity() : 0.5F);
+    }
+    const auto bytes_of = [](const auto& values) { return std::as_bytes(std::span(values)); };
+    const auto schema = arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()),
+                                       arrow::field("image_latents_32", tensor_type(TensorElement::kFloat16, {4, 4, 4})),
+                                       arrow::field("caption_embeddings", tensor_type(TensorElement::kFloat32, {2, 3}))});
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    KeyValues footer = footer_of(num_rows, "def", "{}", 0);
+    footer.emplace_back("darkroom.latents", R"({"resolution":32,"vae_fingerprint":"fff"})");
+    write_part("latents", name,
+               *arrow::RecordBatch::Make(
+                   schema, num_rows,
+                   {*keys.Finish(), *captions.Finish(), make_tensor_column(TensorElement::kFloat16, {4, 4, 4}, bytes_of(latents)).value(),
+                    make_tensor_column(TensorElement::kFloat32, {2, 3}, bytes_of(states)).value()}),
+               footer);
+  }
+  void damage_byte(const std::string& path, size_t at) {
+    std::string bytes = read_file(local_files(), path).value();
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x20);
+    ASSERT_TRUE(write_file_atomic(local_files(), path, bytes).is_ok());
+  }
+
+  InspectReport look(const std::string& name, InspectOptions options = {}) {
+    options.uri = folder_.path(name);
+    auto report = inspect(local_files(), options, {});
+    EXPECT_TRUE(report.is_ok()) << report.status().to_string();
+    return report.is_ok() ? *report : InspectReport();
+  }
+  Status failure(const std::string& name, InspectOptions options = {}) {
+    options.uri = folder_.path(name);
+    return inspect(local_files(), options, {}).status();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(InspectTables, describes_an_image_dataset) {
+  auto rows = image_rows(0, 3);
+  rows[1].caption = "";
+  rows[2].caption = std::string(200, 'x');
+  rows[2].caption.replace(0, 9, "br\xff\x1b[31m<b>");
+  write_images("part-000000.parquet", rows);
+  write_images("part-000001.parquet", image_rows(3, 2));
+  const InspectReport report = look("images");
+  EXPECT_EQ(report.kind, "image dataset");
+  const auto& summary = report.summary;
+  EXPECT_EQ(summary["parts"], 2);
+  EXPECT_EQ(summary["rows"], 5);
+  EXPECT_EQ(summary["rows_in"], 9);
+  EXPECT_EQ(summary["rows_by_error"], nlohmann::json::parse(R"({"dns":4})"));
+  EXPECT_EQ(summary["fingerprint"], "abc");
+  EXPECT_EQ(summary["job"]["fields"]["seed"], 7);
+  EXPECT_EQ(summary["schema"][2], nlohmann::json::parse(R"({"column":"image","type":"binary"})"));
+  EXPECT_EQ(summary["statistics"]["images"]["formats"], nlohmann::json::parse(R"({"image/png":5})"));
+  EXPECT_EQ(summary["statistics"]["images"]["width"], nlohmann::json::parse(R"({"min":40,"median":40,"max":40})"));
+  EXPECT_EQ(summary["statistics"]["captions"]["empty"], 1);
+  EXPECT_EQ(summary["statistics"]["captions"]["invalid_utf8"], 1);
+  EXPECT_EQ(summary["statistics"]["keys"]["duplicates"], 0);
+  EXPECT_EQ(summary["rows_studied"], 5);
+  const std::string text = report.to_text();
+  EXPECT_THAT(text, AllOf(HasSubstr("rows by error  dns 4"), HasSubstr("image/png 40x33"), HasSubstr("000000000004"), HasSubstr("5 (all)"),
+                          HasSubstr("xxx..."), Not(HasSubstr("\x1b")), Not(HasSubstr("\xff"))));
+}
+
+TEST_F(InspectTables, shows_as_many_rows_as_asked_over_several_parts) {
+  write_images("part-000000.parquet", image_rows(0, 3));
+  write_images("part-000001.parquet", image_rows(3, 30));
+  EXPECT_THAT(look("images", {.num_rows = 7}).tables.back().rows, SizeIs(7));
+  EXPECT_EQ(look("images", {.num_rows = 7}).tables.back().rows[6][0], row_key(6));
+  EXPECT_THAT(look("images", {.num_rows = 1000}).tables.back().rows, SizeIs(33));
+  EXPECT_NE(look("images", {.num_rows = 0}).tables.back().title, "first rows");
+}
+
+TEST_F(InspectTables, describes_a_latents_dataset_by_channel) {
+  write_latents("part-000000.parquet", {{row_key(0), "a"}, {row_key(1), "b", "", 40, 3}});
+  const InspectReport report = look("latents");
+  EXPECT_EQ(report.kind, "latents dataset");
+  EXPECT_EQ(report.summary["latents"]["vae_fingerprint"], "fff");
+  const auto& tensors = report.summary["statistics"]["tensors"]["image_latents_32"];
+  EXPECT_EQ(tensors["shape"], nlohmann::json::parse("[4,4,4]"));
+  EXPECT_EQ(tensors["element"], "float16");
+  ASSERT_THAT(tensors["channels"], SizeIs(4));
+  EXPECT_EQ(tensors["channels"][2]["mean"], 4.0);
+  EXPECT_EQ(tensors["channels"][2]["std"], 1.0);
+  EXPECT_EQ(tensors["channels"][2]["min"], 3.0);
+  EXPECT_EQ(tensors["channels"][2]["max"], 5.0);
+  EXPECT_THAT(report.to_text(), HasSubstr("tensor [4, 4, 4]"));
+}
+
+TEST_F(InspectTables, describes_a_url_table) {
+  const std::string csv = "url,TEXT,aesthetic\nhttp://a/1.jpg,\"one, two\",5\nhttp://a/2.jpg,,\n";
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("rows.csv"), csv).is_ok());
+  const InspectReport report = look("rows.csv", {.verify = true});
+  EXPECT_EQ(report.kind, "URL table");
+  EXPECT_EQ(report.summary["rows"], 2);
+  EXPECT_EQ(report.summary["statistics"]["captions"]["empty"], 1);
+  EXPECT_EQ(report.num_damages, 0);
+  EXPECT_EQ(report.tables.back().rows[0], (std::vector<std::string>{"http://a/1.jpg", "one, two", "5"}));
+  EXPECT_EQ(failure("rows.csv", {.sheet_path = folder_.path("sheet.png")}).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(InspectTables, a_table_of_unknown_columns_is_still_a_table) {
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("rows.jsonl"), "{\"a\":1}\n{\"a\":2}\n").is_ok());
+  const InspectReport report = look("*.jsonl");
+  EXPECT_EQ(report.kind, "table");
+  EXPECT_EQ(report.tables.back().rows[1], (std::vector<std::string>{"2"}));
+}
+
+TEST_F(InspectTables, a_sound_dataset_verifies) {
+  write_images("part-000000.parquet", image_rows(0, 50));
+  write_images("part-000001.parquet", image_rows(50, 1));
+  const InspectReport report = look("images", {.verify = true});
+  EXPECT_THAT(report.damage, ElementsAre());
+  EXPECT_EQ(report.summary["rows_studied"], 51);
+  EXPECT_EQ(report.summary["verified"], true);
+}
+
+TEST_F(InspectTables, verify_names_file_and_row_of_what_is_damaged) {
+  auto rows = image_rows(0, 5);
+  rows[1].image = "<html>no image</html>";
+  rows[2].image = png().substr(0, 14);
+  rows[3].width = 41;
+  rows[4].image = "";
+  write_images("part-000000.parquet", rows);
+  const InspectReport report = look("images", {.verify = true});
+  const std::string path = folder_.path("images/part-000000.parquet");
+  EXPECT_THAT(report.damage, ElementsAre(AllOf(HasSubstr(path + " row 1: "), HasSubstr("not_an_image")),
+                                         AllOf(HasSubstr(path + " row 2: "), HasSubstr("truncated")),
+                                         AllOf(HasSubstr(path + " row 3: "), HasSubstr("41 x 33, 40 x 33")),
+                                         AllOf(HasSubstr(path + " row 4: "), HasSubstr("null"))));
+}
+
+TEST_F(InspectTables, verify_finds_a_changed_byte_and_looks_at_the_other_parts) {
+  for (int part = 0; part < 3; ++part) {
+    write_images(part_name(part), image_rows(part * 50, 50));
+  }
+  const std::string first = folder_.path("images/part-000000.parquet"), last = folder_.path("images/part-000002.parquet");
+  damage_byte(first, 2000);
+  damage_byte(last, read_file(local_files(), last)->size() - 40);
+  EXPECT_EQ(failure("images").code(), StatusCode::kCorruptData) << "a damaged footer stops even a look";
+  const InspectReport report = look("images", {.verify = true});
+  ASSERT_GE(report.num_damages, 2);
+  EXPECT_THAT(report.damage, testing::Contains(HasSubstr(first)));
+  EXPECT_THAT(report.damage, testing::Contains(HasSubstr(last)));
+  EXPECT_THAT(report.damage, Not(testing::Contains(HasSubstr("part-000001"))));
+}
+
+TEST_F(InspectTables, verify_finds_keys_that_occur_twice_in_any_part) {
+  auto rows = image_rows(0, 4);
+  rows[3].key = rows[1].key;
+  write_images("part-000000.parquet", rows);
+  auto others = image_rows(10, 2);
+  others[1].key = rows[0].key;
+  write_images("part-000001.parquet", others);
+  EXPECT_EQ(look("images").summary["statistics"]["keys"]["duplicates"], 2);
+  const InspectReport report = look("images", {.verify = true});
+  EXPECT_THAT(report.damage, ElementsAre(AllOf(HasSubstr("part-000000.parquet row 3"), HasSubstr("part-000000.parquet row 1")),
+                                         AllOf(HasSubstr("part-000001.parquet row 1"), HasSubstr("part-000000.parquet row 0"))));
+}
+
+TEST_F(InspectTables, verify_finds_nan_in_latents_and_states) {
+  write_latents("part-000000.parquet",
+                {{row_key(0), "a"}, {row_key(1), "b", "", 40, std::numeric_limits<float>::quiet_NaN()}, {row_key(2), "c", "", -1}});
+  const InspectReport report = look("latents", {.verify = true});
+  EXPECT_THAT(report.damage, ElementsAre(HasSubstr("part-000000.parquet row 1: image_latents_32 holds NaN or infinities: 64 of 64"),
+                                         HasSubstr("part-000000.parquet row 2: caption_embeddings holds NaN or infinities: 6 of 6")));
+  EXPECT_EQ(report.summary["statistics"]["tensors"]["image_latents_32"]["channels"][0]["not_finite"], 16);
+}
+
+TEST_F(InspectTables, verify_keeps_twenty_lines_and_counts_all) {
+  auto rows = image_rows(0, 30);
+  for (Row& row : rows) {
+    row.image = "nothing";
+  }
+  write_images("part-000000.parquet", rows);
+  const InspectReport report = look("images", {.verify = true});
+  EXPECT_THAT(report.damage, SizeIs(20));
+  EXPECT_EQ(report.num_damages, 30);
+  EXPECT_EQ(report.summary["num_damages"], 30);
+}
+
+TEST_F(InspectTables, verify_finds_parts_of_two_jobs_and_records_that_do_not_fit) {
+  write_images("part-000000.parquet", image_rows(0, 2), "abc");
+  write_images("part-000001.parquet", image_rows(2, 2), "xyz");
+  EXPECT_THAT(look("images", {.verify = true}).damage, ElementsAre(HasSubstr("another job")));
+  const auto schema = arrow::schema({arrow::field("key", arrow::utf8())});
+  arrow::StringBuilder keys;
+  ASSERT_TRUE(keys.Append("k").ok());
+  write_part("short", "part-000000.parquet", *arrow::RecordBatch::Make(schema, 1, {*keys.Finish()}), footer_of(5, "abc"));
+  EXPECT_THAT(look("short", {.verify = true}).damage, ElementsAre(HasSubstr("does not fit the file")));
+}
+
+TEST_F(InspectTables, draws_a_sheet_and_a_page_of_pictures) {
+  auto rows = image_rows(0, 8);
+  rows[2].image = "broken";
+  rows[3].caption = "<script>alert(1)</script>";
+  write_images("part-000000.parquet", rows);
+  const InspectReport report =
+      look("images", {.num_rows = 8, .sheet_path = folder_.path("out/sheet.png"), .html_path = folder_.path("out/page.html")});
+  EXPECT_GT(report.sheet.width, 6 * 256 - 1);
+  EXPECT_THAT(read_file(local_files(), folder_.path("out/sheet.png")).value(), testing::StartsWith("\x89PNG"));
+  const std::string page = read_file(local_files(), folder_.path("out/page.html")).value();
+  EXPECT_THAT(page, HasSubstr("data:image/png;base64,"));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert"));
+  for (const char* reference : {"<script", "http:", "https:", "@import", "url(", "<link"}) {
+    EXPECT_THAT(page, Not(HasSubstr(reference)));
+  }
+}
+
+TEST_F(InspectTables, draws_latents_as_heat_maps_and_decodes_them_with_a_model) {
+  write_latents("part-000000.parquet", {{row_key(0), "a"}, {row_key(1), "b"}});
+  const Image maps = look("latents", {.sheet_path = folder_.path("sheet.png")}).sheet;
+  AutoencoderKL vae(find_preset("tiny")->vae);
+  initialize_parameters(vae, 1);
+  ASSERT_TRUE(save_vae(local_files(), vae, folder_.path("model/vae")).is_ok());
+  const Image decoded = look("latents", {.sheet_path = folder_.path("sheet.png"), .model = folder_.path("model")}).sheet;
+  EXPECT_GT(maps.width, 4 * 200);
+  EXPECT_GT(decoded.width, maps.width);
+  EXPECT_EQ(failure("latents", {.sheet_path = folder_.path("sheet.png"), .model = folder_.path("absent")}).code(), StatusCode::kNotFound);
+}
+
+TEST_F(InspectTables, an_empty_dataset_is_described_but_has_no_sheet) {
+  write_images("part-000000.parquet", {});
+  EXPECT_EQ(look("images", {.verify = true}).summary["rows"], 0);
+  EXPECT_EQ(failure("images", {.sheet_path = folder_.path("sheet.png")}).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(InspectTables, studies_the_first_rows_only_unless_it_verifies) {
+  std::string csv = "url,caption\n";
+  for (int64_t i = 0; i < kRowsStudied + 5; ++i) {
+    csv += fmt::format("u,{}\n", i);
+  }
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("rows.csv"), csv).is_ok());
+  const InspectReport report = look("rows.csv");
+  EXPECT_EQ(report.summary["rows_studied"], kRowsStudied);
+  EXPECT_THAT(report.to_text(), HasSubstr("10,000 (the first; --verify: all)"));
+  EXPECT_EQ(look("rows.csv", {.verify = true}).summary["rows_studied"], kRowsStudied + 5);
+}
+
+TEST_F(InspectTables, stops_on_request) {
+  write_images("part-000000.parquet", image_rows(0, 2));
+  std::stop_source stop;
+  stop.request_stop();
+  const auto report = inspect(local_files(), {.uri = folder_.path("images"), .verify = true}, stop.get_token());
+  EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
+}
+
+TEST_F(InspectTables, refuses_wrong_flags_and_names_that_are_not_there) {
+  EXPECT_EQ(inspect(local_files(), {}, {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(failure("x", {.num_rows = -1}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(failure("x", {.num_rows = 1001}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(failure("x", {.num_rows = 0, .sheet_path = "s.png"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(failure("x", {.model = "m"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(inspect(local_files(), {.uri = "s3://bucket/x"}, {}).status().code(), StatusCode::kInvalidArgument);
+  const Status absent = failure("absent");
+  EXPECT_EQ(absent.code(), StatusCode::kNotFound);
+  EXPECT_THAT(absent.message(), AllOf(HasSubstr("inspect knows"), HasSubstr(folder_.path("absent"))));
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -3,7 +3,7 @@
 
   training_step_parity.py [--darkroom build/darkroom] [--model models/tiny] [--trace PATH.safetensors]
 
-Without --trace it makes one: random pictures -> `process` -> five `train` steps. For each step it puts the weights before
+Without --trace it makes two, for epsilon and v: random pictures -> `process` -> five `train` steps. For each step it puts the weights before
 the step into the PyTorch network and compares the loss (1e-6 relative), the gradient norm (1e-5 relative), and, through
 `models forward --gradients`, every parameter's gradient: within 1e-4 * max(max|ref|, 1e-3 * the median over parameters of
 max|ref|). Prints a line a step; exits 1 on the first kind of difference.
@@ -11,6 +11,7 @@ max|ref|). Prints a line a step; exits 1 on the first kind of difference.
 import argparse
 import io
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from safetensors.torch import load_file, save_file
 
 NUM_PICTURES = 48
 SETTINGS = ["batch.global=16", "batch.micro=16", "schedule.max_steps=5", "schedule.warmup_steps=2", "samples.every_steps=0",
-            "checkpoint.every_steps=0", "validation.every_steps=0", "runtime.threads=1"]
+            "checkpoint.every_steps=0", "runtime.threads=1"]
 
 
 def run(*arguments: object) -> None:
@@ -52,12 +53,24 @@ def write_pictures(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), folder / "part-000000.parquet")
 
 
-def make_trace(darkroom: Path, model: Path, folder: Path) -> Path:
+def with_prediction(model: Path, prediction: str, folder: Path) -> Path:
+    """A folder that shares the model's parts and whose scheduler names another prediction type."""
+    folder.mkdir()
+    for part in model.iterdir():
+        if part.name != "scheduler":
+            os.symlink(part.resolve(), folder / part.name)
+    config = json.loads((model / "scheduler" / "scheduler_config.json").read_text()) | {"prediction_type": prediction}
+    (folder / "scheduler").mkdir()
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def make_trace(darkroom: Path, model: Path, prediction: str, folder: Path) -> Path:
     write_pictures(folder / "images")
     run(darkroom, "process", folder / "images", folder / "latents", "--model", model, "--resolution", 64, "--batch-size", 8)
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     run(darkroom, "train", "recipes/tiny.toml", "--data", folder / "latents", "--model", model, "--output", folder / "run",
-        "--deterministic", "--trace", folder / "trace.safetensors", *settings)
+        "--deterministic", "--trace", folder / "trace.safetensors", *settings, "--set", f"objective.prediction={prediction}")
     return folder / "trace.safetensors"
 
 
@@ -100,7 +113,7 @@ def replay_step(trace: dict, step: int, network: UNet2DConditionModel, scheduler
     loss = torch.nn.functional.mse_loss(output, target)
     loss.backward()
     inputs = {"sample": noisy, "timestep": timesteps, "encoder_hidden_states": get("caption_states"), "cotangent.output": output.grad}
-    return float(loss), inputs
+    return loss.item(), inputs
 
 
 def compare_steps(trace: dict, model: Path, darkroom: Path, folder: Path) -> bool:
@@ -135,8 +148,17 @@ def main() -> int:
         if not list((model / "unet").glob("*.safetensors")):
             model = folder / "model"
             run(flags.darkroom, "models", "init", "--preset", "tiny", model, "--seed", 3)
-        trace = load_file(flags.trace or make_trace(flags.darkroom, model, folder))
-        return 0 if compare_steps(trace, model, flags.darkroom, folder) else 1
+        if flags.trace:
+            return 0 if compare_steps(load_file(flags.trace), model, flags.darkroom, folder) else 1
+        is_good = True
+        for prediction in ("epsilon", "v_prediction"):
+            work = folder / prediction
+            work.mkdir()
+            variant = with_prediction(model, prediction, work / "model")
+            trace = load_file(make_trace(flags.darkroom, variant, prediction, work))
+            print(f"  {prediction}:")
+            is_good = compare_steps(trace, variant, flags.darkroom, work) and is_good
+        return 0 if is_good else 1
 
 
 if __name__ == "__main__":

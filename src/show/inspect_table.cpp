@@ -60,6 +60,11 @@ Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, co
     DARKROOM_RETURN_IF_ERROR(damage.take(verify_shard(files, part.path)));
   }
   const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) {
+    for (const std::string& column : studies.columns) {
+      if (batch.schema()->GetFieldIndex(column) < 0) {
+        return Status::corrupt_data("a part lacks a column of the first one, or has it twice (path, column):", part.path, column);
+      }
+    }
     for (const auto& study : studies.all) {
       DARKROOM_RETURN_IF_ERROR(study->add(batch, place, damage));
     }

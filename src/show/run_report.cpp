@@ -119,7 +119,8 @@ double number_of(const Record& object, const char* name) {
 
 std::string stage_row(const std::string& name, const Record& stage) {
   std::string errors;
-  for (const auto& [code, count] : stage.value("rows_by_error", Record::object()).items()) {
+  const Record rows_by_error = stage.value("rows_by_error", Record::object());  // Named: items() keeps a reference.
+  for (const auto& [code, count] : rows_by_error.items()) {
     errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", code, count.dump());
   }
   return fmt::format("<tr><td>{}</td><td>{:.0f}</td><td>{:.0f}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td></tr>", escape_html(name),

@@ -272,6 +272,16 @@ TEST_F(InspectTables, verify_finds_parts_of_two_jobs_and_records_that_do_not_fit
   EXPECT_THAT(look("short", {.verify = true}).damage, ElementsAre(HasSubstr("does not fit the file")));
 }
 
+TEST_F(InspectTables, verify_finds_a_part_without_a_column_of_the_first) {
+  write_images("part-000000.parquet", image_rows(0, 2));
+  arrow::StringBuilder keys;
+  ASSERT_TRUE(keys.Append("k").ok());
+  const auto schema = arrow::schema({arrow::field("key", arrow::utf8())});
+  write_part("images", "part-000001.parquet", *arrow::RecordBatch::Make(schema, 1, {*keys.Finish()}), footer_of(1, "abc"));
+  EXPECT_THAT(look("images", {.verify = true}).damage, ElementsAre(AllOf(HasSubstr("part-000001.parquet"), HasSubstr("lacks a column"))));
+  EXPECT_EQ(failure("images").code(), StatusCode::kNotFound);
+}
+
 TEST_F(InspectTables, draws_a_sheet_and_a_page_of_pictures) {
   auto rows = image_rows(0, 8);
   rows[2].image = "broken";

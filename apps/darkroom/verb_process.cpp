@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <memory>
 #include <string>
 #include <vector>

@@ -139,15 +139,16 @@ class DownloadPipeline {
       }
       std::string url = row.url;
       const uint64_t id = under_way_.add(std::move(row));
-      return fetcher_.submit({.id = id, .url = std::move(url)}) ? Status() : Status::cancelled("stopped while fetching");
+      const bool submitted = out.waiting([&] { return fetcher_.submit({.id = id, .url = std::move(url)}); });
+      return submitted ? Status() : Status::cancelled("stopped while fetching");
     };
-    DARKROOM_RETURN_IF_ERROR(source.read_all(hand_on, out.stop()));
+    DARKROOM_RETURN_IF_ERROR(source.read_all(hand_on, out));
     fetcher_.close();
     return {};
   }
 
   Status collect(Emitter<DownloadRow>& out) {
-    while (std::optional<FetchReply> reply = fetcher_.next()) {
+    while (std::optional<FetchReply> reply = out.waiting([&] { return fetcher_.next(); })) {
       DownloadRow row = under_way_.take(reply->id);
       out.count(1, reply->num_bytes);
       run_.count_bytes(reply->num_bytes);

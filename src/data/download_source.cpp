@@ -27,15 +27,15 @@ void fill_text(DownloadRow& row, std::optional<std::string_view> url, std::optio
 
 }  // namespace
 
-Status DownloadSource::read_all(const Consumer& consume, const std::stop_token& stop) {
+Status DownloadSource::read_all(const Consumer& consume, Emitter<DownloadRow>& out) {
   for (const WorkItem& work : run_.pending()) {
-    DARKROOM_RETURN_IF_ERROR(read_item(work, consume, stop));
+    DARKROOM_RETURN_IF_ERROR(read_item(work, consume, out));
   }
   return {};
 }
 
-Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, const std::stop_token& stop) {
-  auto slot = open_items_.acquire(1, stop);
+Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, Emitter<DownloadRow>& out) {
+  auto slot = out.waiting([&] { return open_items_.acquire(1, out.stop()); });
   if (!slot) {
     return Status::cancelled("stopped before item", work.number);
   }
@@ -55,7 +55,7 @@ Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, 
     if (batch == nullptr) {
       break;
     }
-    DARKROOM_RETURN_IF_ERROR(read_batch(item, batch, position, consume, stop));
+    DARKROOM_RETURN_IF_ERROR(read_batch(item, batch, position, consume, out));
     position += batch->num_rows();
   }
   if (position != work.num_rows) {
@@ -65,7 +65,7 @@ Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, 
 }
 
 Status DownloadSource::read_batch(const std::shared_ptr<DownloadItem>& item, const std::shared_ptr<arrow::RecordBatch>& batch,
-                                  int64_t first_position, const Consumer& consume, const std::stop_token& stop) {
+                                  int64_t first_position, const Consumer& consume, Emitter<DownloadRow>& out) {
   const std::string& path = run_.record().inputs[item->work.input].path;
   const UrlColumns& columns = item->columns;
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn urls, BytesColumn::open(path, columns.url, batch->GetColumnByName(columns.url)));
@@ -74,7 +74,7 @@ Status DownloadSource::read_batch(const std::shared_ptr<DownloadItem>& item, con
     DownloadRow row{.item = item, .position = first_position + i, .table = batch, .table_row = i};
     fill_text(row, urls.at(i), captions.at(i));
     const size_t expected_bytes = row.error ? row.caption.size() : kExpectedRowBytes;
-    auto lease = rows_.acquire(expected_bytes, stop);
+    auto lease = out.waiting([&] { return rows_.acquire(expected_bytes, out.stop()); });
     if (!lease) {
       return Status::cancelled("stopped in item", item->work.number);
     }

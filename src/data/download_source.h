@@ -7,6 +7,7 @@
 #include "darkroom/data/download_job.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/stream/memory_budget.h"
+#include "darkroom/stream/pipeline.h"
 #include "download_row.h"
 #include "job_run.h"
 
@@ -21,13 +22,14 @@ class DownloadSource {
   DownloadSource(const JobRun& run, const DownloadOptions& options, MemoryBudget& rows, MemoryBudget& open_items)
       : run_(run), options_(options), rows_(rows), open_items_(open_items) {}
 
-  /// Reads everything. Errors: open_table's, find_url_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
-  Status read_all(const Consumer& consume, const std::stop_token& stop);
+  /// Reads everything; `out` is the worker's way out, asked for the stop and told about waits. Errors: open_table's, find_url_columns';
+  /// kCorruptData (fewer rows than were pinned); kCancelled.
+  Status read_all(const Consumer& consume, Emitter<DownloadRow>& out);
 
  private:
-  Status read_item(const WorkItem& work, const Consumer& consume, const std::stop_token& stop);
+  Status read_item(const WorkItem& work, const Consumer& consume, Emitter<DownloadRow>& out);
   Status read_batch(const std::shared_ptr<DownloadItem>& item, const std::shared_ptr<arrow::RecordBatch>& batch, int64_t first_position,
-                    const Consumer& consume, const std::stop_token& stop);
+                    const Consumer& consume, Emitter<DownloadRow>& out);
 
   const JobRun& run_;
   const DownloadOptions& options_;

@@ -1,5 +1,8 @@
 #include "job_run.h"
 
+#include <arrow/memory_pool.h>
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +10,15 @@
 #include "job_json.h"
 
 namespace darkroom {
+namespace {
+
+/// Gives what a finished item held back to the system: otherwise the allocators keep the peaks of several items at once.
+void release_freed_memory() {
+  arrow::default_memory_pool()->ReleaseUnused();
+  malloc_trim(0);
+}
+
+}  // namespace
 
 MemoryPlan plan_memory(int64_t memory_bytes) {
   MemoryPlan plan;
@@ -73,6 +85,7 @@ Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter&
   if (written.outcome == PublishOutcome::kAlreadyThere) {
     DARKROOM_ASSIGN_OR_RETURN(part, read_part(files_, output_, item.number, record_));
   }
+  release_freed_memory();
   std::lock_guard lock(mutex_);
   parts_.insert_or_assign(item.number, std::move(part));
   return {};

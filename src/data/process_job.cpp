@@ -205,7 +205,7 @@ class ProcessPipeline {
       run_.count_bytes(num_bytes);
       return out.emit(std::move(batch));
     };
-    return source.read_all(hand_on, out.stop());
+    return source.read_all(hand_on, out);
   }
 
   Status write(ProcessBatch batch, StageStats& stats) {

@@ -70,14 +70,14 @@ std::shared_ptr<ProcessItem> PendingItems::take(const std::stop_token& stop) {
   return item;
 }
 
-Status ProcessSource::read_all(const Consumer& consume, const std::stop_token& stop) {
-  while (const std::shared_ptr<ProcessItem> item = items_.take(stop)) {
-    DARKROOM_RETURN_IF_ERROR(read_item(item, consume, stop));
+Status ProcessSource::read_all(const Consumer& consume, Emitter<ProcessBatch>& out) {
+  while (const std::shared_ptr<ProcessItem> item = out.waiting([&] { return items_.take(out.stop()); })) {
+    DARKROOM_RETURN_IF_ERROR(read_item(item, consume, out));
   }
   return {};
 }
 
-Status ProcessSource::read_item(const std::shared_ptr<ProcessItem>& item, const Consumer& consume, const std::stop_token& stop) {
+Status ProcessSource::read_item(const std::shared_ptr<ProcessItem>& item, const Consumer& consume, Emitter<ProcessBatch>& out) {
   const WorkItem& work = item->work;
   item->num_batches = (work.num_rows + batch_size_ - 1) / batch_size_;
   const std::string& path = run_.record().inputs[work.input].path;
@@ -92,18 +92,18 @@ Status ProcessSource::read_item(const std::shared_ptr<ProcessItem>& item, const 
     if (static_cast<int>(batch.rows.size()) < batch_size_) {
       return {};
     }
-    return hand_on(std::exchange(batch, ProcessBatch{.item = item, .index = ++num_batches}), consume, stop);
+    return hand_on(std::exchange(batch, ProcessBatch{.item = item, .index = ++num_batches}), consume, out);
   }));
-  return batch.rows.empty() ? Status() : hand_on(std::move(batch), consume, stop);
+  return batch.rows.empty() ? Status() : hand_on(std::move(batch), consume, out);
 }
 
-Status ProcessSource::hand_on(ProcessBatch batch, const Consumer& consume, const std::stop_token& stop) {
+Status ProcessSource::hand_on(ProcessBatch batch, const Consumer& consume, Emitter<ProcessBatch>& out) {
   batch.tally.rows_in = static_cast<int64_t>(batch.rows.size());
   size_t size_bytes = batch.rows.size() * (row_bytes_.prepared + row_bytes_.encoded);
   for (const ImageRow& row : batch.rows) {
     size_bytes += row.image.size() + row.caption.size();
   }
-  auto lease = rows_.acquire(size_bytes, stop);
+  auto lease = out.waiting([&] { return rows_.acquire(size_bytes, out.stop()); });
   if (!lease) {
     return Status::cancelled("stopped in item", batch.item->work.number);
   }

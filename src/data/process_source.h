@@ -8,6 +8,7 @@
 #include "darkroom/data/row_columns.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/stream/memory_budget.h"
+#include "darkroom/stream/pipeline.h"
 #include "job_run.h"
 #include "process_batch.h"
 
@@ -41,12 +42,13 @@ class ProcessSource {
   ProcessSource(const JobRun& run, PendingItems& items, MemoryBudget& rows, int batch_size, RowBytes row_bytes)
       : run_(run), items_(items), rows_(rows), batch_size_(batch_size), row_bytes_(row_bytes) {}
 
-  /// Reads until no item is left. Errors: open_table's, find_image_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
-  Status read_all(const Consumer& consume, const std::stop_token& stop);
+  /// Reads until no item is left; `out` is the worker's way out, asked for the stop and told about waits. Errors: open_table's,
+  /// find_image_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
+  Status read_all(const Consumer& consume, Emitter<ProcessBatch>& out);
 
  private:
-  Status read_item(const std::shared_ptr<ProcessItem>& item, const Consumer& consume, const std::stop_token& stop);
-  Status hand_on(ProcessBatch batch, const Consumer& consume, const std::stop_token& stop);
+  Status read_item(const std::shared_ptr<ProcessItem>& item, const Consumer& consume, Emitter<ProcessBatch>& out);
+  Status hand_on(ProcessBatch batch, const Consumer& consume, Emitter<ProcessBatch>& out);
 
   const JobRun& run_;
   PendingItems& items_;

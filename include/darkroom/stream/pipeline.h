@@ -24,14 +24,20 @@ class Emitter {
 
   /// Waits for room. Fails with kCancelled once the pipeline stops; return that from the stage.
   Status emit(Out value) {
-    const auto start = std::chrono::steady_clock::now();
-    const bool pushed = queue_.push(std::move(value), stop_);
-    waited_ += std::chrono::steady_clock::now() - start;
+    const bool pushed = waiting([&] { return queue_.push(std::move(value), stop_); });
     return pushed ? Status() : Status::cancelled("stopped while handing over work");
+  }
+  /// Calls `wait` and counts its time as waiting, not as work: for a source that waits for something outside.
+  template <typename Wait>
+  auto waiting(Wait wait) {
+    const auto start = std::chrono::steady_clock::now();
+    auto result = wait();
+    waited_ += std::chrono::steady_clock::now() - start;
+    return result;
   }
   void count(int64_t num_rows, int64_t num_bytes) { stats_.count(num_rows, num_bytes); }
   const std::stop_token& stop() const { return stop_; }
-  /// Time spent waiting in emit() since the last call.
+  /// Time spent waiting since the last call.
   std::chrono::nanoseconds take_waited() { return std::exchange(waited_, {}); }
 
  private:

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.num_processes != 1) {
     return Status::invalid_argument("training runs in one process only as yet, use --nproc 1; got:", flags.num_processes);
+  }
+  if (const char* world_size = std::getenv("WORLD_SIZE"); world_size != nullptr && std::string(world_size) != "1") {
+    return Status::invalid_argument("training has one rank only as yet, unset WORLD_SIZE; it is:", world_size);
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 
 #include "darkroom/train/recipe.h"
 
@@ -76,7 +77,7 @@ Status check_numbers(const Recipe& recipe) {
       {"objective.kl_weight", recipe.objective.kl_weight, 0, kAny},
       {"noise.beta_start", recipe.noise.beta_start, 0, 1},
       {"noise.beta_end", recipe.noise.beta_end, recipe.noise.beta_start, 1},
-      {"optimizer.lr", recipe.optimizer.lr, 0, kAny},
+      {"optimizer.lr", recipe.optimizer.lr, std::numeric_limits<double>::min(), kAny},
       {"optimizer.beta1", recipe.optimizer.beta1, 0, 1},
       {"optimizer.beta2", recipe.optimizer.beta2, 0, 1},
       {"optimizer.epsilon", recipe.optimizer.epsilon, 0, kAny},

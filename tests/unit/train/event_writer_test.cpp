@@ -59,10 +59,8 @@ TEST(event_writer, writes_version_start_scalars_and_pictures) {
   EXPECT_EQ(found[0].substr(9), std::string("\x10\x00\x1a\x0d", 4) + "brain.Event:2");
   EXPECT_EQ(found[1].substr(9), std::string("\x10\x01\x3a\x02\x08\x01", 6));
   EXPECT_EQ(found[2].substr(9), std::string("\x10\x01\x2a\x13\x0a\x11\x0a\x0a", 8) + "train/loss" + std::string("\x15\x00\x00\x00\x3f", 5));
-  EXPECT_EQ(found[3].substr(9), std::string("\x10\xac\x02\x2a\x18\x0a\x16\x0a\x09", 9) + "samples/x" +
-                                    std::string("\x22\x09\x08\x03\x10\x02\x18\x03\x22\x03", 10).substr(0, 1) +
-                                    std::string("\x0b\x08\x03\x10\x02\x18\x03\x22\x03", 9) + "PNG")
-      << "picture";
+  const std::string image = std::string("\x08\x03\x10\x02\x18\x03\x22\x03", 8) + "PNG";  // Height, width, RGB, bytes.
+  EXPECT_EQ(found[3].substr(9), std::string("\x10\xac\x02\x2a\x1a\x0a\x18\x0a\x09", 9) + "samples/x" + "\x22\x0b" + image);
 }
 
 TEST(event_writer, a_new_start_replaces_what_will_be_repeated_and_keeps_the_rest) {

@@ -1,0 +1,395 @@
+#include "darkroom/train/train_loop.h"
+
+#include <arrow/api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "darkroom/core/sha256.h"
+#include "darkroom/data/dataset_index.h"
+#include "darkroom/image/png.h"
+#include "darkroom/io/shard_writer.h"
+#include "darkroom/io/tensor_column.h"
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/tensor/safetensors.h"
+#include "darkroom/train/checkpoint.h"
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kRows = 40;
+constexpr int64_t kStatesWidth = 8;
+
+nlohmann::json small_unet_config() {
+  return {{"sample_size", 2},
+          {"block_out_channels", {8, 8}},
+          {"layers_per_block", 1},
+          {"down_block_types", {"CrossAttnDownBlock2D", "DownBlock2D"}},
+          {"up_block_types", {"UpBlock2D", "CrossAttnUpBlock2D"}},
+          {"attention_head_dim", 2},
+          {"cross_attention_dim", kStatesWidth},
+          {"norm_num_groups", 4}};
+}
+
+nlohmann::json small_vae_config() {
+  return {{"sample_size", 16},
+          {"block_out_channels", {4, 4}},
+          {"layers_per_block", 1},
+          {"norm_num_groups", 2},
+          {"down_block_types", {"DownEncoderBlock2D", "DownEncoderBlock2D"}},
+          {"up_block_types", {"UpDecoderBlock2D", "UpDecoderBlock2D"}}};
+}
+
+std::shared_ptr<arrow::Array> noise_column(const std::vector<int64_t>& shape, uint64_t seed) {
+  std::vector<int64_t> sizes = {kRows};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  torch::manual_seed(seed);
+  const auto values = torch::randn(sizes);
+  const auto column = make_tensor_column(TensorElement::kFloat32, shape,
+                                         {static_cast<const std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())});
+  EXPECT_TRUE(column.is_ok());
+  return *column;
+}
+
+/// A model folder with a network of a few thousand parameters, and datasets of 16 px for it.
+class TrainLoopTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new TemporaryFolder();
+    UNet2DConditionModel unet(*UNetConfig::from_json(small_unet_config()));
+    initialize_parameters(unet, 1);
+    ASSERT_TRUE(save_unet(local_files(), unet, shared_->path("model/unet")).is_ok());
+    AutoencoderKL vae(*VaeConfig::from_json(small_vae_config()));
+    initialize_parameters(vae, 1);
+    ASSERT_TRUE(save_vae(local_files(), vae, shared_->path("model/vae")).is_ok());
+    ASSERT_TRUE(save_model_index(local_files(), shared_->path("model"), find_preset("tiny")->scheduler).is_ok());
+    write_latents();
+    write_images();
+  }
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+  static void write_table(const std::string& folder, const std::shared_ptr<arrow::RecordBatch>& batch) {
+    auto writer = ShardWriter::open(local_files(), folder, "part-000000.parquet", batch->schema());
+    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
+    ASSERT_TRUE((*writer)->write(*batch).is_ok());
+    ASSERT_TRUE((*writer)->finish({}).is_ok());
+  }
+  static std::shared_ptr<arrow::Array> texts(const std::string& prefix) {
+    arrow::StringBuilder builder;
+    for (int64_t row = 0; row < kRows; ++row) {
+      EXPECT_TRUE(builder.Append(prefix + std::to_string(row)).ok());
+    }
+    return *builder.Finish();
+  }
+  static void write_latents() {
+    const auto latents = noise_column({4, 2, 2}, 1);
+    const auto states = noise_column({77, kStatesWidth}, 2);
+    const auto schema = arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("image_latents_16", latents->type()),
+                                       arrow::field("caption_embeddings", states->type())});
+    write_table(shared_->path("latents"), arrow::RecordBatch::Make(schema, kRows, {texts("key-"), latents, states}));
+    ASSERT_TRUE(write_safetensors(local_files(), shared_->path("latents/_empty_caption.safetensors"),
+                                  {{"caption_embeddings", torch::zeros({77, kStatesWidth})}})
+                    .is_ok());
+  }
+  static void write_images() {
+    arrow::BinaryBuilder images;
+    for (int64_t row = 0; row < kRows; ++row) {
+      Image image = Image::filled(16, 18, 3, static_cast<uint8_t>(row * 5));
+      image.pixels[static_cast<size_t>(row)] = 255;
+      ASSERT_TRUE(images.Append(encode_png(image)).ok());
+    }
+    const auto schema =
+        arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+    write_table(shared_->path("images"), arrow::RecordBatch::Make(schema, kRows, {texts("key-"), texts("picture "), *images.Finish()}));
+  }
+
+  TrainOptions options(const std::string& output, int64_t max_steps = 12) const {
+    TrainOptions options;
+    options.output = folder_.path(output);
+    Recipe& recipe = options.recipe;
+    recipe.model.path = shared_->path("model");
+    recipe.data.path = shared_->path("latents");
+    recipe.data.resolution = 16;
+    recipe.batch = {.global = 6, .micro = 4};
+    recipe.optimizer.lr = 1e-2;
+    recipe.schedule = {.kind = "cosine", .max_steps = max_steps, .warmup_steps = 3};
+    recipe.checkpoint = {.every_steps = 4, .keep_last = 2};
+    recipe.samples.every_steps = 0;
+    recipe.runtime.lanes = 2;
+    return options;
+  }
+  TrainOptions autoencoder_options(const std::string& output) const {
+    TrainOptions options = this->options(output);
+    options.recipe.data.path.clear();
+    options.recipe.data.raw_path = shared_->path("images");
+    options.recipe.objective.kind = "autoencoder";
+    return options;
+  }
+  static TrainSummary train(const TrainOptions& options) {
+    const auto summary = run_training(options, {});
+    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
+    return summary.is_ok() ? *summary : TrainSummary{};
+  }
+  static Status failure_of(const TrainOptions& options) { return run_training(options, {}).status(); }
+
+  std::string file(const std::string& run, const std::string& name) const {
+    const auto text = read_file(local_files(), folder_.path(run) + "/" + name);
+    EXPECT_TRUE(text.is_ok()) << text.status().to_string();
+    return text.is_ok() ? *text : "";
+  }
+  std::string weights_path(const std::string& run, int64_t step, const std::string& part = "unet") const {
+    return folder_.path(run) + "/checkpoints/" + checkpoint_name(step) + "/" + part + "/diffusion_pytorch_model.safetensors";
+  }
+  /// SHA-256: what a failed comparison prints.
+  std::string weights(const std::string& run, int64_t step, const std::string& part = "unet") const {
+    const auto bytes = read_file(local_files(), weights_path(run, step, part));
+    EXPECT_TRUE(bytes.is_ok()) << bytes.status().to_string();
+    return bytes.is_ok() ? sha256_hex(*bytes) : "";
+  }
+  std::vector<std::pair<int64_t, double>> losses(const std::string& run) const {
+    std::vector<std::pair<int64_t, double>> found;
+    std::istringstream lines(file(run, "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto parsed = nlohmann::json::parse(line);
+      found.emplace_back(parsed["step"].get<int64_t>(), parsed["loss"].get<double>());
+    }
+    return found;
+  }
+  std::vector<int64_t> checkpoint_steps(const std::string& run) const {
+    std::vector<int64_t> steps;
+    const auto places = list_checkpoints(local_files(), folder_.path(run) + "/checkpoints");
+    EXPECT_TRUE(places.is_ok());
+    for (const auto& place : *places) {
+      steps.push_back(place.step);
+    }
+    return steps;
+  }
+
+  static TemporaryFolder* shared_;
+  TemporaryFolder folder_;
+};
+
+TemporaryFolder* TrainLoopTest::shared_ = nullptr;
+
+TEST_F(TrainLoopTest, trains_to_the_last_step_and_writes_the_run_folder) {
+  const TrainSummary summary = train(options("run"));
+  EXPECT_EQ(summary.steps, 12);
+  EXPECT_EQ(summary.samples, 72);
+  EXPECT_EQ(summary.rows, kRows);
+  EXPECT_GT(summary.parameters, 1000);
+  EXPECT_GT(summary.images_per_second, 0);
+  EXPECT_EQ(losses("run").size(), 12U);
+  EXPECT_EQ(checkpoint_steps("run"), (std::vector<int64_t>{8, 12}));
+  EXPECT_TRUE(parse_recipe(file("run", "recipe.toml"), "recipe.toml").is_ok());
+  EXPECT_TRUE(DatasetIndex::from_json(file("run", "index.json")).is_ok());
+  EXPECT_FALSE(file("run", "events.out.tfevents.0000000000.darkroom").empty());
+}
+
+TEST_F(TrainLoopTest, the_same_run_again_has_the_same_bits) {
+  train(options("one"));
+  train(options("two"));
+  EXPECT_EQ(losses("one"), losses("two"));
+  EXPECT_EQ(weights("one", 12), weights("two", 12));
+  EXPECT_EQ(weights("one", 12, "ema"), weights("two", 12, "ema"));
+}
+
+TEST_F(TrainLoopTest, goes_on_bit_identically_after_steps_that_no_checkpoint_holds) {
+  train(options("undisturbed"));
+  train(options("resumed"));
+  // As after a kill in step 11: the checkpoint of step 12 does not exist, metrics know later steps.
+  std::filesystem::remove_all(folder_.path("resumed/checkpoints/step-00000012"));
+  train(options("resumed"));
+  EXPECT_EQ(losses("resumed"), losses("undisturbed"));
+  for (const char* part : {"unet", "ema"}) {
+    EXPECT_EQ(weights("resumed", 12, part), weights("undisturbed", 12, part));
+  }
+  const std::string moments = "checkpoints/step-00000012/optimizer-00000-of-00001.safetensors";
+  EXPECT_EQ(sha256_hex(file("resumed", moments)), sha256_hex(file("undisturbed", moments)));
+}
+
+TEST_F(TrainLoopTest, a_stop_request_saves_and_the_same_command_goes_on) {
+  train(options("undisturbed"));
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped = run_training(options("stopped"), stop.get_token());
+  EXPECT_EQ(stopped.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(checkpoint_steps("stopped"), std::vector<int64_t>{0});
+  train(options("stopped"));
+  EXPECT_EQ(losses("stopped"), losses("undisturbed"));
+  EXPECT_EQ(weights("stopped", 12), weights("undisturbed", 12));
+}
+
+TEST_F(TrainLoopTest, a_finished_run_stays_as_it_is) {
+  train(options("run"));
+  const std::string metrics = file("run", "metrics.jsonl");
+  EXPECT_EQ(train(options("run")).steps, 12);
+  EXPECT_EQ(file("run", "metrics.jsonl"), metrics);
+}
+
+TEST_F(TrainLoopTest, a_damaged_newest_checkpoint_is_passed_over_and_an_explicit_one_fails) {
+  train(options("undisturbed"));
+  train(options("run"));
+  const std::string path = folder_.path("run/checkpoints/step-00000012");
+  std::string bytes = *read_file(local_files(), weights_path("run", 12));
+  bytes[bytes.size() / 2] ^= 1;
+  ASSERT_TRUE(write_file_atomic(local_files(), weights_path("run", 12), bytes).is_ok());
+  TrainOptions explicit_path = options("run");
+  explicit_path.resume = path;
+  const Status failure = failure_of(explicit_path);
+  EXPECT_EQ(failure.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(failure.message(), HasSubstr("step-00000012"));
+  train(options("run"));
+  EXPECT_EQ(weights("run", 12), weights("undisturbed", 12));
+}
+
+TEST_F(TrainLoopTest, an_explicit_checkpoint_must_be_the_newest_of_its_folder) {
+  train(options("run"));
+  TrainOptions older = options("run");
+  older.resume = folder_.path("run/checkpoints/step-00000008");
+  EXPECT_THAT(failure_of(older).message(), HasSubstr("newer checkpoints"));
+  older.output = folder_.path("branch");
+  train(older);
+  EXPECT_EQ(weights("branch", 12), weights("run", 12));
+}
+
+TEST_F(TrainLoopTest, refuses_another_runs_folder_with_the_fields_named) {
+  train(options("run"));
+  TrainOptions other = options("run", 16);
+  other.recipe.runtime.seed = 1;
+  const Status failure = failure_of(other);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failure.message(), HasSubstr("runtime.seed (was 2024, is 1)"));
+  TrainOptions afresh = options("run");
+  afresh.resume = "none";
+  EXPECT_EQ(failure_of(afresh).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TrainLoopTest, refuses_a_dataset_that_changed_since_the_run_began) {
+  const std::string copy = folder_.path("latents");
+  std::filesystem::copy(shared_->path("latents"), copy, std::filesystem::copy_options::recursive);
+  TrainOptions grown = options("run");
+  grown.recipe.data.path = copy;
+  train(grown);
+  std::filesystem::copy(copy + "/part-000000.parquet", copy + "/part-000001.parquet");
+  grown.recipe.schedule.max_steps = 16;
+  EXPECT_THAT(failure_of(grown).message(), HasSubstr("the dataset is not the one"));
+}
+
+TEST_F(TrainLoopTest, starts_from_the_weights_of_a_checkpoint_at_step_0) {
+  train(options("first"));
+  TrainOptions second = options("second", 4);
+  second.init_from = folder_.path("first/checkpoints/step-00000012");
+  second.recipe.optimizer.lr = 1e-30;  // Too small to change a weight.
+  train(second);
+  EXPECT_EQ(weights("second", 4), weights("first", 12));
+  EXPECT_EQ(losses("second").front().first, 1);
+  second.init_from = folder_.path("nowhere");
+  second.output = folder_.path("third");
+  EXPECT_EQ(failure_of(second).code(), StatusCode::kNotFound);
+}
+
+TEST_F(TrainLoopTest, micro_batches_change_the_result_by_rounding_only) {
+  TrainOptions whole = options("whole", 1);
+  whole.recipe.batch.micro = 6;
+  train(whole);
+  train(options("split", 1));
+  EXPECT_NEAR(losses("whole")[0].second, losses("split")[0].second, 1e-5);
+}
+
+TEST_F(TrainLoopTest, names_the_rows_whose_loss_is_not_finite_and_saves_nothing) {
+  TrainOptions exploding = options("run", 50);
+  exploding.recipe.optimizer.lr = 1e30;
+  exploding.recipe.optimizer.clip_norm = 0;
+  exploding.recipe.checkpoint.every_steps = 0;
+  const Status failure = failure_of(exploding);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failure.message(), HasSubstr("part-000000.parquet, row"));
+  EXPECT_TRUE(checkpoint_steps("run").empty());
+}
+
+TEST_F(TrainLoopTest, validation_scores_the_same_rows_with_the_same_draws) {
+  TrainOptions validated = options("run", 4);
+  validated.recipe.optimizer.lr = 1e-30;
+  validated.recipe.validation = {.path = shared_->path("latents"), .every_steps = 2, .num_rows = 10};
+  train(validated);
+  std::vector<double> scores;
+  std::istringstream lines(file("run", "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto parsed = nlohmann::json::parse(line);
+    if (parsed.contains("validation_loss")) {
+      scores.push_back(parsed["validation_loss"].get<double>());
+    }
+  }
+  ASSERT_EQ(scores.size(), 2U);
+  EXPECT_EQ(scores[0], scores[1]);
+}
+
+TEST_F(TrainLoopTest, refuses_a_scheduler_that_says_otherwise_than_the_recipe) {
+  TrainOptions velocity = options("run");
+  velocity.recipe.objective.prediction = "v_prediction";
+  EXPECT_THAT(failure_of(velocity).message(), HasSubstr("objective.prediction"));
+}
+
+TEST_F(TrainLoopTest, traces_its_first_steps) {
+  TrainOptions traced = options("run", 5);
+  traced.trace_path = folder_.path("trace.safetensors");
+  traced.trace_steps = 2;
+  train(traced);
+  const auto trace = SafetensorsFile::open(traced.trace_path);
+  ASSERT_TRUE(trace.is_ok()) << trace.status().to_string();
+  for (const char* name : {"key_row", "latents", "caption_states", "timestep", "noise", "dropped", "loss", "grad_norm"}) {
+    EXPECT_TRUE((*trace)->contains(std::string("step.1.") + name)) << name;
+  }
+  EXPECT_FALSE((*trace)->contains("step.2.loss"));
+  EXPECT_EQ((*trace)->tensor("step.0.key_row")->scalar_type(), torch::kInt64);
+  EXPECT_NEAR((*trace)->tensor("step.1.loss")->item<double>(), losses("run")[1].second, 1e-6);
+  const auto initial = *load_unet(shared_->path("model/unet"));
+  EXPECT_TRUE((*trace)->contains("initial.weights.conv_in.weight"));
+  EXPECT_EQ((*trace)->tensor("step.1.weights.conv_in.weight")->sizes(), initial->named_parameters()["conv_in.weight"].sizes());
+  EXPECT_EQ(failure_of(traced).code(), StatusCode::kAlreadyExists);
+}
+
+TEST_F(TrainLoopTest, trains_an_autoencoder_on_pictures_and_shows_reconstructions) {
+  TrainOptions options = autoencoder_options("vae");
+  options.recipe.samples.every_steps = 12;
+  options.recipe.validation = {.path = shared_->path("images"), .every_steps = 12, .num_rows = 10};
+  train(options);
+  EXPECT_FALSE(file("vae", "samples/step-00000012/sheet.png").empty());
+  EXPECT_THAT(file("vae", "metrics.jsonl"), HasSubstr("validation_psnr"));
+  EXPECT_TRUE(load_vae(folder_.path("vae/checkpoints/step-00000012/ema")).is_ok());
+  const std::string undisturbed = weights("vae", 12, "vae");
+  std::filesystem::remove_all(folder_.path("vae/checkpoints/step-00000012"));
+  train(options);
+  EXPECT_EQ(weights("vae", 12, "vae"), undisturbed);
+}
+
+TEST_F(TrainLoopTest, two_processes_cannot_train_in_one_folder) {
+  ASSERT_TRUE(local_files().create_folders(folder_.path("run")).is_ok());
+  const auto lock = local_files().try_lock(folder_.path("run"));
+  ASSERT_TRUE(lock.is_ok());
+  EXPECT_THAT(failure_of(options("run")).message(), HasSubstr("another process"));
+}
+
+TEST_F(TrainLoopTest, options_are_checked_before_anything_is_written) {
+  TrainOptions wrong = options("run");
+  wrong.trace_path = "x";
+  wrong.trace_steps = 0;
+  EXPECT_EQ(failure_of(wrong).code(), StatusCode::kInvalidArgument);
+  wrong = options("run");
+  wrong.recipe.data.path.clear();
+  EXPECT_EQ(failure_of(wrong).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(*local_files().exists(folder_.path("run")));
+}
+
+}  // namespace
+}  // namespace darkroom

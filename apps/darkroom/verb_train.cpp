@@ -5,6 +5,8 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/io/uri.h"
+#include "darkroom/show/run_report.h"
 #include "darkroom/train/train_loop.h"
 #include "verb.h"
 
@@ -67,7 +69,13 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
-  DARKROOM_ASSIGN_OR_RETURN(const TrainSummary summary, run_training(options, context.stop));
+  const auto result = run_training(options, context.stop);
+  if (result.is_ok() || result.status().code() == StatusCode::kCancelled) {
+    const auto& data = options.recipe.data;
+    DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
+    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder, data.path.empty() ? data.raw_path : data.path));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const TrainSummary summary, result);
   context.summary["train"] = summary.to_json();
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 steps), {:.0f} img/s; the run is in {}", summary.steps,
            summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);

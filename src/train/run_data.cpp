@@ -24,6 +24,16 @@ Status check_fingerprint(std::string_view part, const std::string& dataset, cons
       path, dataset, model);
 }
 
+Status check_dialect(const std::string& dataset, TokenizerDialect dialect, const std::string& path) {
+  if (dataset.empty() || dataset == tokenizer_dialect_name(dialect)) {
+    return {};
+  }
+  return Status::failed_precondition(
+      "the captions were tokenised in another dialect than previews would be; set data.tokenizer_dialect to the dataset's (dataset, its "
+      "dialect):",
+      path, dataset);
+}
+
 Status check_shape(std::string_view what, const std::vector<int64_t>& encoder, const std::vector<int64_t>& network) {
   if (encoder == network) {
     return {};
@@ -66,6 +76,7 @@ Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const Samp
   data.num_ahead = recipe.data.batches_ahead;
   DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(files, path));
   if (frozen != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(check_dialect(info.tokenizer_dialect, frozen->tokenizer->dialect(), path));
     DARKROOM_RETURN_IF_ERROR(check_fingerprint("VAE", info.vae_fingerprint, frozen->vae_fingerprint, path));
     DARKROOM_RETURN_IF_ERROR(check_fingerprint("text encoder", info.text_encoder_fingerprint, frozen->text_encoder_fingerprint, path));
   }

@@ -35,14 +35,15 @@ AdamWOptions adamw(const Recipe& recipe) {
 }
 
 // Latents and states as the U-Net takes them at the recipe's resolution.
-Result<SampleShapes> sample_shapes(const UNetConfig& unet, const Recipe& recipe) {
+Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, const FrozenModels* frozen) {
   constexpr int64_t kTokens = ClipTokenizer::kContextLength;
-  constexpr int64_t kFactor = 8;  // Of every published VAE; process has checked its own.
-  if (recipe.data.resolution % kFactor != 0) {
-    return Status::invalid_argument("the recipe's data.resolution must be a multiple of 8, got:", recipe.data.resolution);
+  constexpr int64_t kPublishedFactor = 8;
+  const int64_t factor = frozen == nullptr ? kPublishedFactor : frozen->vae->config().factor();
+  if (resolution % factor != 0) {
+    return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):", factor,
+                                    resolution);
   }
-  const int64_t side = recipe.data.resolution / kFactor;
-  return SampleShapes{{unet.in_channels, side, side}, {kTokens, unet.states_width()}};
+  return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
 }
 
 }  // namespace
@@ -88,13 +89,13 @@ Status TrainingRun::open_folder() {
 Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   DARKROOM_ASSIGN_OR_RETURN(const NoiseScheduleConfig noise, make_noise_config(recipe()));
   DARKROOM_ASSIGN_OR_RETURN(auto unet, make_starting_unet(files_, recipe(), weights_folder));
-  DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe()));
   const bool is_online = !recipe().data.raw_path.empty();
   const bool paints = recipe().samples.every_steps > 0 && !recipe().samples.prompts.empty();
   DARKROOM_ASSIGN_OR_RETURN(const auto dialect, parse_tokenizer_dialect(recipe().data.tokenizer_dialect));
   if (is_online || paints) {
     DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect));
   }
+  DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
   if (is_online) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_online(files_, recipe(), shapes, frozen_));
   } else {

@@ -41,7 +41,7 @@ Status check_device(const ProcessFlags& flags) {
     return Status::invalid_argument("the encoders compute in float32 only as yet, use --compute-dtype float32; got:", flags.compute_dtype);
   }
   if (flags.device != "auto" && flags.device != "cpu") {
-    return Status::invalid_argument("process runs on the CPU only as yet, use --device cpu; got:", flags.device);
+    return Status::invalid_argument("the encoders run on the CPU only as yet, use --device cpu; got:", flags.device);
   }
   return {};
 }

@@ -75,6 +75,32 @@ TEST_F(DownloadJob, counts_every_failed_row_under_its_code) {
   EXPECT_EQ(web_.web().num_requests("/uncaptioned"), 0);
 }
 
+TEST_F(DownloadJob, image_limits_are_flags) {
+  add_pictures(1);
+  web_.add_file("wide.png", numbered_png(1, 90, 36));
+  web_.add_file("many.png", numbered_png(2, 80, 70));
+  web_.add_file("long.png", numbered_png(3, 40, 36) + std::string(20'000, 'x'));
+  for (const char* name : {"wide", "many", "long"}) {
+    web_.add_trouble(std::string(name) + "-route", {{"file", std::string(name) + ".png"}});
+  }
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.limits.max_aspect = 2;
+  options.limits.max_pixels = 4000;
+  options.fetch.max_body_bytes = 15'000;
+  EXPECT_EQ(download(options).rows_by_error, (RowsByError{{"bad_aspect", 1}, {"bomb", 1}, {"too_large", 1}}));
+}
+
+TEST_F(DownloadJob, repairs_and_counts_captions_that_are_no_utf8) {
+  add_pictures(1);
+  web_.start();
+  write_bytes(folder_.path("urls.csv"), "url,caption\n" + web_.web().url() + "/picture0.png,caf\xE9\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("urls.csv")};
+  EXPECT_EQ(download(options).num_invalid_captions, 1);
+  EXPECT_EQ(texts(*read_table(output() + "/part-000000.parquet"), "caption")[0], "caf\xEF\xBF\xBD");
+}
+
 TEST_F(DownloadJob, retries_what_may_pass) {
   web_.add_file("picture0.png", numbered_png(0));
   web_.add_trouble("busy", {{"trouble", "status"}, {"status", 503}, {"times", 2}});

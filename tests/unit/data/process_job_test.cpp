@@ -128,6 +128,23 @@ TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
 }
 
+TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
+  auto bytes = std::make_shared<arrow::BinaryBuilder>();
+  arrow::StructBuilder images(arrow::struct_({arrow::field("bytes", arrow::binary())}), arrow::default_memory_pool(), {bytes});
+  arrow::StringBuilder captions;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(images.Append().ok());
+    ASSERT_TRUE(bytes->Append(numbered_png(i)).ok());
+    ASSERT_TRUE(captions.Append("caption").ok());
+  }
+  const auto schema = arrow::schema({arrow::field("image", images.type()), arrow::field("text", arrow::utf8())});
+  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "train.parquet", schema);
+  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 3, {*images.Finish(), *captions.Finish()})).is_ok());
+  ASSERT_TRUE(writer->finish({}).is_ok());
+  process(options());
+  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(1), row_key(2)}));
+}
+
 TEST_F(ProcessJob, bytes_do_not_depend_on_workers_or_memory) {
   for (int file = 0; file < 3; ++file) {
     write_images(part_name(file), good_rows(17));

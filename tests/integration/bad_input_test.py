@@ -59,7 +59,7 @@ def flags_are_refused_with_exit_code_2() -> None:
     refused(["train", "recipes/tiny.toml", "--output", "/tmp/nowhere", "--set", "optimizer.lrr=1"], 2, "lrr", "optimizer.lr")
     with Workbench(1) as bench:
         refused(["sample", "--model", bench.model, "--prompt", "x", "--output", bench.path("x.png"), "--sampler", "no-such-sampler"], 2, "no-such-sampler")
-        refused(["process", "a", "b", "--model", bench.model, "--resolution", "65"], 2, "65")
+        refused(["process", bench.write_image_dataset("images", 1), bench.path("latents"), "--model", bench.model, "--resolution", "65"], 2, "65")
 
 
 def tables_that_cannot_be_read() -> None:

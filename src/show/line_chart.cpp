@@ -95,6 +95,23 @@ std::vector<double> round_ticks(const Range& range, int count) {
   return ticks;
 }
 
+// Logarithms of 1, 2 and 5 times powers of ten inside the range (itself of logarithms); round numbers of the exponent
+// where it spans more than four decades or less than one tick.
+std::vector<double> log_ticks(const Range& range) {
+  std::vector<double> ticks;
+  if (range.high - range.low <= 4) {
+    for (int decade = static_cast<int>(std::floor(range.low)); decade <= static_cast<int>(std::floor(range.high)); ++decade) {
+      for (const double factor : {1.0, 2.0, 5.0}) {
+        const double tick = decade + std::log10(factor);
+        if (tick >= range.low && tick <= range.high) {
+          ticks.push_back(tick);
+        }
+      }
+    }
+  }
+  return ticks.size() >= 2 ? ticks : round_ticks(range, 5);
+}
+
 class Canvas {
  public:
   Canvas(const ChartOptions& options, Range x, Range y) : options_(options), x_(x), y_(y) {}
@@ -105,7 +122,7 @@ class Canvas {
   }
 
   void draw_axes(std::string& svg) const {
-    for (const double tick : round_ticks(y_, 5)) {
+    for (const double tick : options_.log_y ? log_ticks(y_) : round_ticks(y_, 5)) {
       const double shown = options_.log_y ? std::pow(10.0, tick) : tick;
       fmt::format_to(std::back_inserter(svg), "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft,
                      options_.width - kRight, at_y(tick), at_y(tick));

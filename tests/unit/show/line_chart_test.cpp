@@ -38,6 +38,13 @@ TEST(LineChart, leaves_out_points_that_are_not_finite) {
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
 }
 
+TEST(LineChart, a_logarithmic_axis_is_marked_at_round_values) {
+  const std::string svg = render_line_chart({{"loss", {{0, 0.09}, {1, 1.1}}}}, {.title = "loss", .log_y = true});
+  for (const char* label : {">0.1<", ">0.2<", ">0.5<", ">1<"}) {
+    EXPECT_NE(svg.find(label), std::string::npos) << label;
+  }
+}
+
 TEST(LineChart, a_logarithmic_axis_has_no_place_for_zero_and_below) {
   EXPECT_EQ(count_points(render_line_chart({{"loss", {{0, 1}, {1, 0}, {2, -1}, {3, 10}}}}, {.title = "loss", .log_y = true})), 2);
 }

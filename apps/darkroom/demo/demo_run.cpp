@@ -270,8 +270,8 @@ Status Demo::draw_sheet() {
   DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> shipped, paint_sheet_row(*shipped_, "the sheet with the shipped weights"));
   const std::string heading[] = {
       "darkroom demo: pictures painted from their captions alone, at " + fmt::format("{0} x {0} pixels", resolution()),
-      fmt::format("trained now: {} steps in {:.1f} minutes on this machine, from random weights. shipped: the weights in models/tiny.",
-                  training_.steps, training_.seconds / 60.0)};
+      fmt::format("trained now: {} steps in {:.1f} minutes on this machine, from random weights. shipped weights: the model folder {}.",
+                  training_.steps, training_.seconds / 60.0, file_name(tools_.model))};
   const SheetRow rows[] = {
       std::move(originals), std::move(decoded), {"trained now", std::move(trained)}, {"shipped weights", std::move(shipped)}};
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.sheet(), encode_png(draw_demo_sheet(heading, rows))));

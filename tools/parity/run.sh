@@ -21,7 +21,7 @@ compare() {
   fi
 }
 
-.venv/bin/python tools/make_corpus.py "$corpus" >/dev/null || exit 1
+.venv/bin/python tools/make_corpus.py "$corpus" --trouble-rate 0 >/dev/null || exit 1
 model=models/tiny
 if [ ! -d "$model/unet" ]; then
   model=$corpus/tiny

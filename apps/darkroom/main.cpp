@@ -151,7 +151,7 @@ int run_program(int argc, char** argv) {
   }
   std::string summary_path;
   for (const Verb& verb : verbs) {
-    verb.command->add_option("--json-summary", summary_path, "write the closing summary as JSON")->type_name("PATH");
+    verb.command->add_option("--json-summary", summary_path, "write the closing summary as JSON; a job that failed or was stopped has an `error` in it")->type_name("PATH");
     verb.command->set_config("--config", "", "flags as TOML: one `flag = value` a line; flags on the command line win")
         ->type_name("FILE.toml");
   }
@@ -171,6 +171,7 @@ int run_program(int argc, char** argv) {
     int exit_code = exit_code_of(result, signals);
     if (!result.is_ok()) {
       log_error("{} {}", verb.command->get_name(), result.status().message());
+      context.summary["error"] = result.status().message();
     }
     if (!summary_path.empty() && !write_summary(summary_path, context.summary) && exit_code == 0) {
       exit_code = kExitFailed;

@@ -146,12 +146,15 @@ int run_program(int argc, char** argv) {
 
   std::vector<Verb> verbs;
   for (const auto add : {add_download_verb, add_process_verb, add_train_verb, add_sample_verb, add_inspect_verb, add_models_verb,
-                         add_demo_verb, add_tokenize_verb, add_transform_verb}) {
+                         add_demo_verb, add_bench_verb, add_tokenize_verb, add_transform_verb}) {
     verbs.push_back(add(program));
   }
   std::string summary_path;
   for (const Verb& verb : verbs) {
-    verb.command->add_option("--json-summary", summary_path, "write the closing summary as JSON; a job that failed or was stopped has an `error` in it")->type_name("PATH");
+    verb.command
+        ->add_option("--json-summary", summary_path,
+                     "write the closing summary as JSON; a job that failed or was stopped has an `error` in it")
+        ->type_name("PATH");
     verb.command->set_config("--config", "", "flags as TOML: one `flag = value` a line; flags on the command line win")
         ->type_name("FILE.toml");
   }

@@ -39,5 +39,6 @@ Verb add_models_verb(CLI::App& program);
 Verb add_tokenize_verb(CLI::App& program);
 Verb add_transform_verb(CLI::App& program);
 Verb add_demo_verb(CLI::App& program);
+Verb add_bench_verb(CLI::App& program);
 
 }  // namespace darkroom

@@ -53,7 +53,8 @@ struct PresetText {
 
 const std::map<std::string, PresetText>& presets() {
   static const std::map<std::string, PresetText> table = {
-      {"tiny", {kTinyUNet, kTinyVae, kTinyText, {}, {}}},
+      // v: with noise as the target little of the loss asks which picture it is, and minutes of training would not suffice.
+      {"tiny", {kTinyUNet, kTinyVae, kTinyText, {}, {{"prediction_type", "v_prediction"}}}},
       {"sd2-base", {kSd2UNet, kSd2Vae, kSd2Text, {}, {}}},
       {"sd2-768",
        {kSd2UNet,

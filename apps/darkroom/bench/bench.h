@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "darkroom/core/result.h"
+
+namespace darkroom {
+
+/// What a benchmark runs on: a preset's networks with random weights and synthetic inputs, on the CPU in float32.
+struct BenchOptions {
+  std::string preset = "tiny";  ///< models init --preset.
+  int64_t resolution = 0;       ///< Pixels of a side; 0: the preset's.
+  int64_t batch_size = 8;       ///< Samples at a time.
+  int64_t repeats = 10;         ///< Measured runs, after warm-up ones.
+  int threads = 1;              ///< Intra-op threads.
+  uint64_t seed = 0;            ///< Of weights and inputs.
+
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// One benchmark under the name that `darkroom bench NAME` takes.
+struct Bench {
+  std::string_view name;
+  std::string_view what;  ///< For the help.
+  /// Figures under stable keys: `unit`, `per_second` (of that unit, from the median), `ms` (min, median, max of a run), `parameters`,
+  /// `tflops`, `gemm_tflops` (a large matrix product in the same process), `gemm_share`, `peak_memory_bytes` of the process.
+  /// Errors: kInvalidArgument (options), kInternal when the benchmark's check of its own answer fails.
+  Result<nlohmann::json> (*run)(const BenchOptions& options);
+};
+
+std::span<const Bench> benches();
+/// Errors: kInvalidArgument naming the benchmarks.
+Result<Bench> find_bench(const std::string& name);
+/// A line a figure.
+std::string bench_text(const nlohmann::json& figures);
+
+Result<nlohmann::json> bench_train_step(const BenchOptions& options);
+Result<nlohmann::json> bench_forward(const BenchOptions& options);
+Result<nlohmann::json> bench_sample(const BenchOptions& options);
+Result<nlohmann::json> bench_encode_images(const BenchOptions& options);
+Result<nlohmann::json> bench_encode_captions(const BenchOptions& options);
+
+}  // namespace darkroom

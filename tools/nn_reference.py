@@ -7,7 +7,7 @@ counter-based draws of docs/formats/randomness.md, and runs it forwards and back
 import numpy as np
 import torch
 from diffusers import AutoencoderKL, UNet2DConditionModel
-from transformers import CLIPTextConfig, CLIPTextModel
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
 PURPOSE_INIT = 7
 MASK = 0xFFFFFFFF
@@ -48,7 +48,8 @@ def draw(seed, key, shape, scale):
 
 def published_name(component, name):
     """Names as the published files have them: transformers 5 dropped the text model's prefix in memory."""
-    return "text_model." + name if component == "text_encoder" and not name.startswith("text_model.") else name
+    is_bare = component.startswith("text_encoder") and not name.startswith(("text_model.", "text_projection."))
+    return "text_model." + name if is_bare else name
 
 
 def build(component, config):
@@ -56,6 +57,8 @@ def build(component, config):
         return UNet2DConditionModel(**config).eval()
     if component == "text_encoder":
         return CLIPTextModel(CLIPTextConfig(**config)).eval()
+    if component == "text_encoder_2":
+        return CLIPTextModelWithProjection(CLIPTextConfig(**config)).eval()
     return AutoencoderKL(**config).eval()
 
 
@@ -70,7 +73,12 @@ def fill_parameters(model, component, seed, scale=0.2):
 
 def run(model, component, inputs):
     if component == "unet":
-        return {"output": model(inputs["sample"], inputs["timestep"], inputs["encoder_hidden_states"]).sample}
+        added = {key: inputs[key] for key in ("text_embeds", "time_ids") if key in inputs}
+        output = model(inputs["sample"], inputs["timestep"], inputs["encoder_hidden_states"], added_cond_kwargs=added or None)
+        return {"output": output.sample}
+    if component == "text_encoder_2":
+        output = model(input_ids=inputs["input_ids"], output_hidden_states=True)
+        return {"penultimate_hidden_state": output.hidden_states[-2], "text_embeds": output.text_embeds}
     if component == "text_encoder":
         return {"last_hidden_state": model(input_ids=inputs["input_ids"]).last_hidden_state}
     if component == "vae_decoder":

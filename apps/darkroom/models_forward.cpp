@@ -26,16 +26,27 @@ struct Component {
   std::function<Tensors(const Tensors&)> forward;
 };
 
-// DIR is a model folder or the component's own folder.
+// DIR is a model folder, a single file, or the component's own folder.
 Result<std::string> component_folder(const std::string& model, const std::string& name) {
   const std::string inside = join_path(model, name);
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, local_files().stat(model));
+  if (!info.is_folder) {
+    return inside;
+  }
   DARKROOM_ASSIGN_OR_RETURN(const bool is_model_folder, local_files().exists(join_path(inside, "config.json")));
   return is_model_folder ? inside : model;
 }
 
 Result<Component> open_unet(const std::string& model) {
   DARKROOM_ASSIGN_OR_RETURN(const auto folder, component_folder(model, "unet"));
-  DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(folder));
+  DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_any_unet(folder));
+  if (unet->config().added_embedding) {
+    return Component{
+        unet.ptr(), {"sample", "timestep", "encoder_hidden_states", "text_embeds", "time_ids"}, [unet](const Tensors& in) mutable {
+          const AddedConditions added{.text_embeds_nc = in.at("text_embeds"), .time_ids_nk = in.at("time_ids")};
+          return Tensors{{"output", unet->forward_with(in.at("sample"), in.at("timestep"), in.at("encoder_hidden_states"), added)}};
+        }};
+  }
   return Component{unet.ptr(), {"sample", "timestep", "encoder_hidden_states"}, [unet](const Tensors& in) mutable {
                      return Tensors{{"output", unet(in.at("sample"), in.at("timestep"), in.at("encoder_hidden_states"))}};
                    }};
@@ -61,12 +72,29 @@ Result<Component> open_text_encoder(const std::string& model) {
                    }};
 }
 
+// As SDXL uses its text encoders.
+Result<Component> open_text_states(const std::string& model) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto folder, component_folder(model, "text_encoder_2"));
+  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(folder));
+  return Component{text_encoder.ptr(), {"input_ids"}, [text_encoder](const Tensors& in) mutable {
+                     const ClipTextStates states = text_encoder->encode(in.at("input_ids").to(torch::kInt64));
+                     Tensors outputs = {{"penultimate_hidden_state", states.penultimate_btc}};
+                     if (states.text_embeds_np.defined()) {
+                       outputs["text_embeds"] = states.text_embeds_np;
+                     }
+                     return outputs;
+                   }};
+}
+
 Result<Component> open_component(const std::string& model, const std::string& name) {
   if (name == "unet") {
     return open_unet(model);
   }
   if (name == "text_encoder") {
     return open_text_encoder(model);
+  }
+  if (name == "text_encoder_2") {
+    return open_text_states(model);
   }
   return open_vae(model, /*encodes=*/name == "vae_encoder");
 }

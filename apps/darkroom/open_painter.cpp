@@ -44,7 +44,9 @@ Result<Places> find_checkpoint_parts(const PainterSource& source) {
 }
 
 Result<Places> find_parts(const PainterSource& source) {
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, local_files().exists(join_path(source.model, "state.json")));
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, local_files().stat(source.model));  // A single file holds no other file.
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint,
+                            info.is_folder ? local_files().exists(join_path(source.model, "state.json")) : Result<bool>(false));
   if (is_checkpoint) {
     return find_checkpoint_parts(source);
   }

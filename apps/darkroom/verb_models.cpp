@@ -91,18 +91,20 @@ Status copy_tokenizer(const std::string& from, const std::string& to) {
   return tokenizer->save(local_files(), to);
 }
 
+template <typename Model>
+Model initialized(Model model, uint64_t seed) {
+  initialize_parameters(model, seed);
+  return model;
+}
+
+// One part is in memory at a time.
 Status fill_initial_model(const InitFlags& flags, const ModelPreset& preset, const std::string& folder) {
   FileSystem& files = local_files();
   const WeightsDtype dtype = parse_dtype(flags.dtype);
-  UNet2DConditionModel unet(preset.unet);
-  initialize_parameters(unet, flags.seed);
-  DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
-  AutoencoderKL vae(preset.vae);
-  initialize_parameters(vae, flags.seed);
-  DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
-  ClipTextModel text_encoder(preset.text_encoder);
-  initialize_parameters(text_encoder, flags.seed);
-  DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
+  DARKROOM_RETURN_IF_ERROR(save_unet(files, initialized(UNet2DConditionModel(preset.unet), flags.seed), join_path(folder, "unet"), dtype));
+  DARKROOM_RETURN_IF_ERROR(save_vae(files, initialized(AutoencoderKL(preset.vae), flags.seed), join_path(folder, "vae"), dtype));
+  DARKROOM_RETURN_IF_ERROR(
+      save_text_encoder(files, initialized(ClipTextModel(preset.text_encoder), flags.seed), join_path(folder, "text_encoder"), dtype));
 
   const auto tokenizer = flags.tokenizer.empty() ? find_shipped_tokenizer() : flags.tokenizer;
   if (tokenizer) {
@@ -121,10 +123,14 @@ Result<int> run_init(const InitFlags& flags) {
   return 0;
 }
 
+constexpr int64_t kCheckedAtOnce = int64_t{1} << 20;
+
 Status check_finite(const torch::nn::Module& module, const std::string& folder) {
   for (const auto& item : module.named_parameters()) {
-    if (!at::isfinite(item.value()).all().item<bool>()) {
-      return Status::corrupt_data("a weight is NaN or infinite (folder, tensor):", folder, item.key());
+    for (const auto& piece : item.value().detach().flatten().split(kCheckedAtOnce)) {  // The check makes copies of what it looks at.
+      if (!at::isfinite(piece).all().item<bool>()) {
+        return Status::corrupt_data("a weight is NaN or infinite (folder, tensor):", folder, item.key());
+      }
     }
   }
   return Status::ok();
@@ -143,16 +149,17 @@ Result<Model> check_component(const std::string& name, const std::string& folder
   return model;
 }
 
+// `text_width` is that of all text encoders together, 0 without one.
 Status check_fit(const ModelFolder& model, const std::optional<UNet2DConditionModel>& unet, const std::optional<AutoencoderKL>& vae,
-                 const std::optional<ClipTextModel>& text_encoder) {
+                 int64_t text_width) {
   if (unet && vae && (*unet)->config().in_channels != (*vae)->config().latent_channels) {
     return Status::failed_precondition("the parts do not fit: U-Net in_channels and VAE latent_channels differ (folder, U-Net, VAE):",
                                        model.path, (*unet)->config().in_channels, (*vae)->config().latent_channels);
   }
-  if (unet && text_encoder && (*unet)->config().states_width() != (*text_encoder)->config().hidden_size) {
+  if (unet && text_width > 0 && (*unet)->config().states_width() != text_width) {
     return Status::failed_precondition(
         "the parts do not fit: U-Net cross_attention_dim and text encoder hidden_size differ (folder, U-Net, text encoder):", model.path,
-        (*unet)->config().states_width(), (*text_encoder)->config().hidden_size);
+        (*unet)->config().states_width(), text_width);
   }
   return Status::ok();
 }
@@ -177,8 +184,9 @@ Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
   std::optional<UNet2DConditionModel> unet;
   std::optional<AutoencoderKL> vae;
   std::optional<ClipTextModel> text_encoder;
+  int64_t text_width = 0;
   if (model.has_unet) {
-    DARKROOM_ASSIGN_OR_RETURN(unet, check_component("unet", model.unet_folder(), load_unet, context.summary));
+    DARKROOM_ASSIGN_OR_RETURN(unet, check_component("unet", model.unet_folder(), load_any_unet, context.summary));
   }
   if (model.has_vae) {
     DARKROOM_ASSIGN_OR_RETURN(vae, check_component("vae", model.vae_folder(), load_vae, context.summary));
@@ -186,13 +194,19 @@ Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
   if (model.has_text_encoder) {
     DARKROOM_ASSIGN_OR_RETURN(text_encoder,
                               check_component("text_encoder", model.text_encoder_folder(), load_text_encoder, context.summary));
+    text_width = (*text_encoder)->config().hidden_size;
+  }
+  if (model.has_text_encoder_2) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto second,
+                              check_component("text_encoder_2", model.text_encoder_2_folder(), load_text_encoder, context.summary));
+    text_width += second->config().hidden_size;
   }
   DARKROOM_RETURN_IF_ERROR(check_tokenizer(model, text_encoder, context.summary));
   if (!model.scheduler_config.is_null()) {
     fmt::print("{:<14}{}, {}\n", "scheduler", model.scheduler_config.value("_class_name", "?"),
                model.scheduler_config.value("prediction_type", "epsilon"));
   }
-  DARKROOM_RETURN_IF_ERROR(check_fit(model, unet, vae, text_encoder));
+  DARKROOM_RETURN_IF_ERROR(check_fit(model, unet, vae, text_width));
   return 0;
 }
 
@@ -264,8 +278,8 @@ CLI::App* add_init(CLI::App& models, InitFlags& flags) {
 }
 
 CLI::App* add_check(CLI::App& models, CheckFlags& flags) {
-  CLI::App* command = models.add_subcommand("check", "load every part of a model folder and print sizes and fingerprints");
-  command->add_option("DIR", flags.model, "model folder")->required();
+  CLI::App* command = models.add_subcommand("check", "load every part of a model folder or single file and print sizes and fingerprints");
+  command->add_option("DIR", flags.model, "model folder, or an original checkpoint as one safetensors file")->required();
   return command;
 }
 
@@ -282,10 +296,10 @@ CLI::App* add_export(CLI::App& models, ExportFlags& flags) {
 
 CLI::App* add_forward(CLI::App& models, ForwardFlags& flags) {
   CLI::App* command = models.add_subcommand("forward", "run one component on given tensors");
-  command->add_option("DIR", flags.model, "model folder, or the component's own folder")->required();
+  command->add_option("DIR", flags.model, "model folder, single file, or the component's own folder")->required();
   command->add_option("--component", flags.component, "which one")
       ->required()
-      ->check(CLI::IsMember({"unet", "vae_encoder", "vae_decoder", "text_encoder"}));
+      ->check(CLI::IsMember({"unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2"}));
   command->add_option("--inputs", flags.inputs, "tensors to read")->required()->type_name("IN.safetensors");
   command->add_option("--output", flags.output, "tensors to write")->required()->type_name("OUT.safetensors");
   command->add_flag("--gradients", flags.gradients, "also every gradient, from the inputs' cotangents");

@@ -7,6 +7,11 @@
 #include "layers.h"
 
 namespace darkroom {
+namespace {
+
+constexpr int64_t kOldEosTokenId = 2;
+
+}  // namespace
 
 /// One pre-norm transformer layer with transformers' names.
 class ClipEncoderLayerImpl : public torch::nn::Module {
@@ -64,17 +69,36 @@ ClipTextModelImpl::ClipTextModelImpl(ClipTextConfig config) : config_(std::move(
   text_model->register_module("encoder", encoder);
   final_layer_norm_ = text_model->register_module("final_layer_norm", LayerNorm(config_.hidden_size, config_.layer_norm_eps));
   register_module("text_model", text_model);
+  if (config_.with_projection) {
+    text_projection_ = register_module("text_projection", Linear(config_.hidden_size, config_.projection_dim, /*with_bias=*/false));
+  }
 }
 
-torch::Tensor ClipTextModelImpl::forward(const torch::Tensor& ids_bt) {
+ClipTextModelImpl::LayerStates ClipTextModelImpl::run_layers(const torch::Tensor& ids_bt) {
   DARKROOM_CHECK(ids_bt.dim() == 2 && ids_bt.size(1) <= config_.max_position_embeddings,
                  "the text encoder wants ids [N, T] (longest T, shape):", config_.max_position_embeddings, c10::str(ids_bt.sizes()));
   const auto positions = position_embedding_->weight().slice(0, 0, ids_bt.size(1));
-  auto hidden = token_embedding_->forward(ids_bt) + positions;
+  LayerStates states;
+  states.last_btc = token_embedding_->forward(ids_bt) + positions;
   for (auto& layer : layers_) {
-    hidden = layer->forward(hidden);
+    states.penultimate_btc = states.last_btc;
+    states.last_btc = layer->forward(states.last_btc);
   }
-  return final_layer_norm_->forward(hidden);
+  return states;
+}
+
+torch::Tensor ClipTextModelImpl::forward(const torch::Tensor& ids_bt) { return final_layer_norm_->forward(run_layers(ids_bt).last_btc); }
+
+ClipTextStates ClipTextModelImpl::encode(const torch::Tensor& ids_bt) {
+  const LayerStates states = run_layers(ids_bt);
+  if (!text_projection_) {
+    return {.penultimate_btc = states.penultimate_btc, .text_embeds_np = {}};
+  }
+  // The first end of text; old configs name another id there and mean the largest one (transformers CLIPTextTransformer).
+  const auto ends = config_.eos_token_id == kOldEosTokenId ? ids_bt.argmax(-1) : ids_bt.eq(config_.eos_token_id).to(torch::kInt).argmax(-1);
+  const auto last_hidden_state = final_layer_norm_->forward(states.last_btc);
+  const auto pooled = last_hidden_state.index({at::arange(ids_bt.size(0), ends.options()), ends});
+  return {.penultimate_btc = states.penultimate_btc, .text_embeds_np = text_projection_->forward(pooled)};
 }
 
 }  // namespace darkroom

@@ -8,6 +8,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kClassName = "CLIPTextModel";
+constexpr const char* kProjectionClassName = "CLIPTextModelWithProjection";
 
 constexpr const char* activation_name(ClipActivation activation) { return activation == ClipActivation::kGelu ? "gelu" : "quick_gelu"; }
 
@@ -24,13 +25,15 @@ void read_eos(ConfigReader& reader, const json& config, int64_t& value) {
 }  // namespace
 
 Result<ClipTextConfig> ClipTextConfig::from_json(const json& config) {
-  ConfigReader reader(config, kClassName);
+  const bool with_projection = config.is_object() && config.value("architectures", json()) == json{kProjectionClassName};
+  ConfigReader reader(config, with_projection ? kProjectionClassName : kClassName);
   reader.require_class("architectures");
   reader.only("model_type", {"clip_text_model"});
   DARKROOM_RETURN_IF_ERROR(reader.status());
   // A diffusers config names its class under another key.
   reader.require_class("_class_name");
   ClipTextConfig result;
+  result.with_projection = with_projection;
   std::string activation = activation_name(result.hidden_act);
   reader.read("vocab_size", result.vocab_size, 1);
   reader.read("hidden_size", result.hidden_size, 1);
@@ -55,7 +58,7 @@ Result<ClipTextConfig> ClipTextConfig::from_json(const json& config) {
 }
 
 json ClipTextConfig::to_json() const {
-  return {{"architectures", {kClassName}},
+  return {{"architectures", {with_projection ? kProjectionClassName : kClassName}},
           {"attention_dropout", 0.0},
           {"bos_token_id", bos_token_id},
           {"dtype", "float32"},

@@ -63,7 +63,7 @@ double clip_deviation(const std::string& name, const ClipTextConfig& config) {
   if (name.ends_with("embedding.weight")) {
     return 0.02 * config.initializer_factor;
   }
-  if (name.ends_with("out_proj.weight")) {
+  if (name.ends_with("out_proj.weight") || name == "text_projection.weight") {
     return config.initializer_factor / std::sqrt(width);
   }
   if (name.ends_with("fc1.weight")) {

@@ -1,118 +1,21 @@
 #include "darkroom/nn/model_folder.h"
 
-#include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
+#include "config_reader.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/presets.h"
 #include "darkroom/tensor/safetensors.h"
 #include "diffusers_version.h"
+#include "original_checkpoint.h"
 #include "weight_files.h"
 
 namespace darkroom {
 namespace {
 
 using nlohmann::json;
-
-constexpr const char* kDiffusersStem = "diffusion_pytorch_model";
-constexpr const char* kTransformersStem = "model";
-
-// The module's name of a stored tensor; empty for a tensor that carries no weight.
-using NameReader = std::function<std::string(const std::string&)>;
-
-std::string unet_name(const std::string& stored) { return stored; }
-
-// VAE files from before diffusers 0.18 name the attention layers otherwise.
-std::string vae_name(const std::string& stored) {
-  static const std::map<std::string, std::string> kOldNames = {
-      {".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."}, {".proj_attn.", ".to_out.0."}};
-  for (const auto& [old_part, new_part] : kOldNames) {
-    if (const auto place = stored.find(old_part); place != std::string::npos && stored.find(".attentions.") != std::string::npos) {
-      return stored.substr(0, place) + new_part + stored.substr(place + old_part.size());
-    }
-  }
-  return stored;
-}
-
-// transformers 5 writes the names without the prefix that all published files have; old files store the position numbers.
-std::string text_encoder_name(const std::string& stored) {
-  constexpr std::string_view kPrefix = "text_model.";
-  if (stored.ends_with("embeddings.position_ids")) {
-    return {};
-  }
-  return stored.starts_with(kPrefix) ? stored : std::string(kPrefix) + stored;
-}
-
-bool is_weight_dtype(torch::Dtype dtype) {
-  return dtype == torch::kFloat32 || dtype == torch::kFloat16 || dtype == torch::kBFloat16 || dtype == torch::kFloat64;
-}
-
-std::string shape_text(at::IntArrayRef shape) { return json(shape.vec()).dump(); }
-
-Status copy_parameter(torch::Tensor& parameter, const std::string& name, const std::string& stored, const SafetensorsFile& file) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto tensor, file.tensor(stored));
-  if (tensor.sizes() != parameter.sizes()) {
-    return Status::failed_precondition("weights do not fit their config.json: a tensor has another shape (tensor, want, got, file):", name,
-                                       shape_text(parameter.sizes()), shape_text(tensor.sizes()), file.path());
-  }
-  if (!is_weight_dtype(tensor.scalar_type())) {
-    return Status::failed_precondition("weights must be float32, float16, bfloat16 or float64 (tensor, got, file):", name,
-                                       safetensors_dtype_name(tensor.scalar_type()), file.path());
-  }
-  parameter.copy_(tensor);
-  return Status::ok();
-}
-
-Status load_parameters(torch::nn::Module& module, const std::string& folder, const std::string& stem, const NameReader& name_of) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open(folder, stem));
-  auto parameters = module.named_parameters();
-  std::map<std::string, std::string> stored_names;  // By our name.
-  for (const auto& [stored, file] : weights.tensors()) {
-    const std::string name = name_of(stored);
-    if (name.empty()) {
-      continue;
-    }
-    const torch::Tensor* parameter = parameters.find(name);
-    if (parameter == nullptr || !stored_names.emplace(name, stored).second) {
-      return Status::failed_precondition("weights do not fit their config.json: a tensor is surplus (tensor, shape, file):", stored,
-                                         json(file->spec(stored).value().shape).dump(), file->path());
-    }
-  }
-  const torch::NoGradGuard no_grad;
-  for (auto& item : parameters) {
-    const auto stored = stored_names.find(item.key());
-    if (stored == stored_names.end()) {
-      return Status::failed_precondition("weights do not fit their config.json: a tensor is missing (tensor, shape, folder):", item.key(),
-                                         shape_text(item.value().sizes()), folder);
-    }
-    DARKROOM_RETURN_IF_ERROR(copy_parameter(item.value(), item.key(), stored->second, *weights.tensors().at(stored->second)));
-  }
-  return Status::ok();
-}
-
-Result<json> read_json(const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto text, read_file(local_files(), path));
-  auto parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) {
-    return Status::corrupt_data("not a JSON object (file):", path);
-  }
-  return parsed;
-}
-
-template <typename Model, typename Config>
-Result<Model> load_component(const std::string& folder, const std::string& stem, const NameReader& name_of) {
-  const std::string config_path = join_path(folder, "config.json");
-  DARKROOM_ASSIGN_OR_RETURN(const auto config_json, read_json(config_path));
-  auto config = Config::from_json(config_json);
-  if (!config.is_ok()) {
-    return config.status().with_context(config_path);
-  }
-  Model model(std::move(config).value());
-  DARKROOM_RETURN_IF_ERROR(load_parameters(*model, folder, stem, name_of));
-  return model;
-}
 
 Status write_parameters(OutputFile& output, const torch::nn::Module& module, torch::Dtype dtype) {
   const auto parameters = module.named_parameters();
@@ -152,6 +55,8 @@ json canonical_config(json config) {
   return config;
 }
 
+std::string shape_text(at::IntArrayRef shape) { return json(shape.vec()).dump(); }
+
 std::string fingerprint(const torch::nn::Module& module, const json& config) {
   Sha256 hash;
   hash.update("darkroom component 1\n" + canonical_config(config).dump() + "\n");
@@ -166,19 +71,21 @@ std::string fingerprint(const torch::nn::Module& module, const json& config) {
   return hash.finish_hex();
 }
 
+// An original checkpoint says which parts it holds by its names. Version 1 always predicts epsilon; version 2 exists both ways, so
+// its schedule has to lie beside the file.
+Status look_into_single_file(ModelFolder& folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(folder.path));
+  folder.has_unet = has_prefix(weights, kOriginalUNetPrefix);
+  folder.has_vae = has_prefix(weights, kOriginalVaePrefix);
+  folder.has_text_encoder = has_prefix(weights, kOriginalTextPrefix);
+  if (folder.has_text_encoder && !has_prefix(weights, kOriginalOpenClipPrefix)) {
+    DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset("sd1"));
+    folder.scheduler_config = preset.scheduler;
+  }
+  return Status::ok();
+}
+
 }  // namespace
-
-Result<UNet2DConditionModel> load_unet(const std::string& component_folder) {
-  return load_component<UNet2DConditionModel, UNetConfig>(component_folder, kDiffusersStem, unet_name);
-}
-
-Result<AutoencoderKL> load_vae(const std::string& component_folder) {
-  return load_component<AutoencoderKL, VaeConfig>(component_folder, kDiffusersStem, vae_name);
-}
-
-Result<ClipTextModel> load_text_encoder(const std::string& component_folder) {
-  return load_component<ClipTextModel, ClipTextConfig>(component_folder, kTransformersStem, text_encoder_name);
-}
 
 Status save_unet(FileSystem& files, const UNet2DConditionModel& unet, const std::string& component_folder, WeightsDtype dtype) {
   return save_component(files, unet, component_folder, kDiffusersStem, dtype);
@@ -200,23 +107,29 @@ std::string component_fingerprint(const ClipTextModel& text_encoder) {
 
 Result<ModelFolder> open_model_folder(const std::string& path) {
   FileSystem& files = local_files();
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, files.stat(path));
   ModelFolder folder;
   folder.path = path;
-  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, files.stat(path));
-  if (!info.is_folder) {
-    return Status::failed_precondition("open a model folder: this is a file; give the folder that holds unet/, vae/, ... (path):", path);
+  folder.side_path = info.is_folder ? path : parent_folder(path);
+  if (info.is_folder) {
+    DARKROOM_ASSIGN_OR_RETURN(folder.has_unet, files.exists(join_path(folder.unet_folder(), "config.json")));
+    DARKROOM_ASSIGN_OR_RETURN(folder.has_vae, files.exists(join_path(folder.vae_folder(), "config.json")));
+    DARKROOM_ASSIGN_OR_RETURN(folder.has_text_encoder, files.exists(join_path(folder.text_encoder_folder(), "config.json")));
+    DARKROOM_ASSIGN_OR_RETURN(folder.has_text_encoder_2, files.exists(join_path(folder.text_encoder_2_folder(), "config.json")));
+  } else {
+    DARKROOM_RETURN_IF_ERROR(look_into_single_file(folder));
   }
-  DARKROOM_ASSIGN_OR_RETURN(folder.has_unet, files.exists(join_path(folder.unet_folder(), "config.json")));
-  DARKROOM_ASSIGN_OR_RETURN(folder.has_vae, files.exists(join_path(folder.vae_folder(), "config.json")));
-  DARKROOM_ASSIGN_OR_RETURN(folder.has_text_encoder, files.exists(join_path(folder.text_encoder_folder(), "config.json")));
   DARKROOM_ASSIGN_OR_RETURN(folder.has_tokenizer, files.exists(folder.tokenizer_folder()));
-  const std::string scheduler_path = join_path(path, "scheduler/scheduler_config.json");
+  const std::string scheduler_path = join_path(folder.side_path, "scheduler/scheduler_config.json");
   DARKROOM_ASSIGN_OR_RETURN(const bool has_scheduler, files.exists(scheduler_path));
   if (has_scheduler) {
-    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_json(scheduler_path));
+    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_json_object(scheduler_path));
   }
   if (!folder.has_unet && !folder.has_vae && !folder.has_text_encoder) {
-    return Status::not_found("open a model folder: no unet/, vae/ or text_encoder/ with a config.json in it (path):", path);
+    return Status::not_found(
+        "open a model: no part in it; want a folder with unet/, vae/ or text_encoder/ and a config.json in each, or an original "
+        "checkpoint as one safetensors file (path):",
+        path);
   }
   return folder;
 }

@@ -34,6 +34,9 @@ UNet2DConditionModelImpl::UNet2DConditionModelImpl(UNetConfig config) : config_(
 
   conv_in_ = register_module("conv_in", Conv2d(config_.in_channels, first_channels, 3, 1, 1));
   time_embedding_ = register_module("time_embedding", TimestepEmbedding(first_channels, context.time_channels));
+  if (config_.added_embedding) {
+    add_embedding_ = register_module("add_embedding", TimestepEmbedding(config_.added_embedding->input_width, context.time_channels));
+  }
 
   torch::nn::ModuleList down_list, up_list;
   for (size_t i = 0; i <= last; ++i) {
@@ -58,16 +61,40 @@ UNet2DConditionModelImpl::UNet2DConditionModelImpl(UNetConfig config) : config_(
 torch::Tensor UNet2DConditionModelImpl::embed_timesteps(const torch::Tensor& timesteps_n, const torch::Tensor& sample_nchw) {
   const auto timesteps = timesteps_n.reshape({-1}).expand({sample_nchw.size(0)}).to(sample_nchw.device());
   const auto features = timestep_features(timesteps, config_.levels.front().num_channels, config_);
-  return at::silu(time_embedding_->forward(features.to(sample_nchw.scalar_type())));
+  return time_embedding_->forward(features.to(sample_nchw.scalar_type()));
+}
+
+torch::Tensor UNet2DConditionModelImpl::embed_added(const AddedConditions& added, const torch::Tensor& sample_nchw) {
+  const auto batch = sample_nchw.size(0);
+  const auto& text = added.text_embeds_nc;
+  const auto& sizes = added.time_ids_nk;
+  DARKROOM_CHECK(text.dim() == 2 && sizes.dim() == 2 && text.size(0) == batch && sizes.size(0) == batch &&
+                     text.size(1) + sizes.size(1) * config_.added_embedding->time_channels == config_.added_embedding->input_width,
+                 "the U-Net's added conditions do not fit its config (width, text, sizes):", config_.added_embedding->input_width,
+                 c10::str(text.sizes()), c10::str(sizes.sizes()));
+  const auto features = timestep_features(sizes.flatten(), config_.added_embedding->time_channels, config_).reshape({batch, -1});
+  return add_embedding_->forward(at::cat({text, features}, 1).to(sample_nchw.scalar_type()));
 }
 
 torch::Tensor UNet2DConditionModelImpl::forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
+                                                const torch::Tensor& states_btc) {
+  DARKROOM_CHECK(!add_embedding_, "this U-Net wants added conditions, too");
+  return denoise(sample_nchw, embed_timesteps(timesteps_n, sample_nchw), states_btc);
+}
+
+torch::Tensor UNet2DConditionModelImpl::forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
+                                                     const torch::Tensor& states_btc, const AddedConditions& added) {
+  DARKROOM_CHECK(add_embedding_, "this U-Net takes no added conditions");
+  return denoise(sample_nchw, embed_timesteps(timesteps_n, sample_nchw) + embed_added(added, sample_nchw), states_btc);
+}
+
+torch::Tensor UNet2DConditionModelImpl::denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc,
                                                 const torch::Tensor& states_btc) {
   DARKROOM_CHECK(sample_nchw.dim() == 4 && sample_nchw.size(1) == config_.in_channels,
                  "the U-Net wants a sample [N, channels, H, W] (channels, shape):", config_.in_channels, c10::str(sample_nchw.sizes()));
   DARKROOM_CHECK(states_btc.dim() == 3 && states_btc.size(0) == sample_nchw.size(0) && states_btc.size(2) == config_.states_width(),
                  "the U-Net wants text states [N, T, width] (width, shape):", config_.states_width(), c10::str(states_btc.sizes()));
-  const auto activated_time = embed_timesteps(timesteps_n, sample_nchw);
+  const auto activated_time = at::silu(time_embedding_nc);
   auto hidden = conv_in_->forward(config_.center_input_sample ? 2 * sample_nchw - 1.0 : sample_nchw);
   std::vector<torch::Tensor> skips{hidden};
   for (auto& block : down_blocks_) {

@@ -68,10 +68,9 @@ std::vector<UNetLevel> fold_levels(ConfigReader& reader, const PublishedLists& l
 
 // Refuses every feature of diffusers' class that the networks of this program do not have.
 void refuse_other_features(ConfigReader& reader) {
-  for (const char* key :
-       {"reverse_transformer_layers_per_block", "encoder_hid_dim", "encoder_hid_dim_type", "num_attention_heads", "class_embed_type",
-        "addition_embed_type", "addition_time_embed_dim", "num_class_embeds", "time_embedding_dim", "time_embedding_act_fn",
-        "timestep_post_act", "time_cond_proj_dim", "projection_class_embeddings_input_dim", "cross_attention_norm"}) {
+  for (const char* key : {"reverse_transformer_layers_per_block", "encoder_hid_dim", "encoder_hid_dim_type", "num_attention_heads",
+                          "class_embed_type", "num_class_embeds", "time_embedding_dim", "time_embedding_act_fn", "timestep_post_act",
+                          "time_cond_proj_dim", "cross_attention_norm"}) {
     reader.only(key, {});
   }
   for (const char* key : {"dual_cross_attention", "resnet_skip_time_act", "class_embeddings_concat", "mid_block_only_cross_attention"}) {
@@ -88,6 +87,18 @@ void refuse_other_features(ConfigReader& reader) {
   reader.only("conv_out_kernel", {3});
   reader.only("dropout", {0});
   reader.ignore({"addition_embed_type_num_heads"});  // Used with addition_embed_type only.
+}
+
+void read_added_embedding(ConfigReader& reader, const json& config, UNetConfig& result) {
+  reader.only("addition_embed_type", {"text_time"});
+  if (config.value("addition_embed_type", json()).is_null()) {
+    reader.only("addition_time_embed_dim", {});
+    reader.only("projection_class_embeddings_input_dim", {});
+    return;
+  }
+  result.added_embedding = UNetAddedEmbedding();
+  reader.read("addition_time_embed_dim", result.added_embedding->time_channels, 2);
+  reader.read("projection_class_embeddings_input_dim", result.added_embedding->input_width, 1);
 }
 
 void check_only_cross_attention(ConfigReader& reader, const json& config) {
@@ -146,6 +157,7 @@ Result<UNetConfig> UNetConfig::from_json(const json& config) {
   const auto lists = read_lists(reader);
   refuse_other_features(reader);
   DARKROOM_RETURN_IF_ERROR(reader.status());
+  read_added_embedding(reader, config, result);
   check_only_cross_attention(reader, config);
   reader.refuse_unknown();
   result.levels = fold_levels(reader, lists);
@@ -161,31 +173,37 @@ json UNetConfig::to_json() const {
     down_types.push_back(levels[i].down_attention ? "CrossAttnDownBlock2D" : "DownBlock2D");
     up_types.push_back(levels[levels.size() - 1 - i].up_attention ? "CrossAttnUpBlock2D" : "UpBlock2D");
   }
-  return {{"_class_name", kClassName},
-          {"_diffusers_version", kDiffusersVersion},
-          {"act_fn", "silu"},
-          {"attention_head_dim", levels_to_json(levels, &UNetLevel::num_heads)},
-          {"block_out_channels", channels},
-          {"center_input_sample", center_input_sample},
-          {"cross_attention_dim", levels_to_json(levels, &UNetLevel::states_width)},
-          {"down_block_types", down_types},
-          {"downsample_padding", downsample_padding},
-          {"dual_cross_attention", false},
-          {"flip_sin_to_cos", flip_sin_to_cos},
-          {"freq_shift", freq_shift},
-          {"in_channels", in_channels},
-          {"layers_per_block", levels_to_json(levels, &UNetLevel::num_resnets)},
-          {"mid_block_scale_factor", 1},
-          {"mid_block_type", "UNetMidBlock2DCrossAttn"},
-          {"norm_eps", norm_eps},
-          {"norm_num_groups", norm_num_groups},
-          {"only_cross_attention", false},
-          {"out_channels", out_channels},
-          {"sample_size", sample_size},
-          {"transformer_layers_per_block", levels_to_json(levels, &UNetLevel::num_transformer_layers)},
-          {"up_block_types", up_types},
-          {"upcast_attention", upcast_attention},
-          {"use_linear_projection", use_linear_projection}};
+  json result = {{"_class_name", kClassName},
+                 {"_diffusers_version", kDiffusersVersion},
+                 {"act_fn", "silu"},
+                 {"attention_head_dim", levels_to_json(levels, &UNetLevel::num_heads)},
+                 {"block_out_channels", channels},
+                 {"center_input_sample", center_input_sample},
+                 {"cross_attention_dim", levels_to_json(levels, &UNetLevel::states_width)},
+                 {"down_block_types", down_types},
+                 {"downsample_padding", downsample_padding},
+                 {"dual_cross_attention", false},
+                 {"flip_sin_to_cos", flip_sin_to_cos},
+                 {"freq_shift", freq_shift},
+                 {"in_channels", in_channels},
+                 {"layers_per_block", levels_to_json(levels, &UNetLevel::num_resnets)},
+                 {"mid_block_scale_factor", 1},
+                 {"mid_block_type", "UNetMidBlock2DCrossAttn"},
+                 {"norm_eps", norm_eps},
+                 {"norm_num_groups", norm_num_groups},
+                 {"only_cross_attention", false},
+                 {"out_channels", out_channels},
+                 {"sample_size", sample_size},
+                 {"transformer_layers_per_block", levels_to_json(levels, &UNetLevel::num_transformer_layers)},
+                 {"up_block_types", up_types},
+                 {"upcast_attention", upcast_attention},
+                 {"use_linear_projection", use_linear_projection}};
+  if (added_embedding) {
+    result["addition_embed_type"] = "text_time";
+    result["addition_time_embed_dim"] = added_embedding->time_channels;
+    result["projection_class_embeddings_input_dim"] = added_embedding->input_width;
+  }
+  return result;
 }
 
 }  // namespace darkroom

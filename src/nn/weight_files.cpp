@@ -19,12 +19,7 @@ Status no_weights(const std::string& folder, const std::string& stem) {
   for (const auto& entry : entries) {
     for (const char* ending : {".bin", ".ckpt", ".pt", ".pth", ".pkl"}) {
       if (entry.path.ends_with(ending)) {
-        return Status::failed_precondition(
-            "the weights are a pickle file, which can run code when it is read; convert it elsewhere with "
-            "python -c \"import sys, torch, safetensors.torch as s; s.save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])\" "
-            "IN " +
-                stem + ".safetensors (file):",
-            entry.path);
+        return Status::failed_precondition(std::string("the weights are a pickle file; ") + kPickleConversion + " (file):", entry.path);
       }
     }
   }

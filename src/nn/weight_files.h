@@ -10,12 +10,19 @@
 
 namespace darkroom {
 
-/// The weights of one component folder: one safetensors file, or shards with their index, or the fp16 variant of either.
+/// What the weights of a component are called: those of U-Net and VAE, those of text encoders.
+inline constexpr const char* kDiffusersStem = "diffusion_pytorch_model";
+inline constexpr const char* kTransformersStem = "model";
+
+/// Stored weights. In a component's folder: one safetensors file, or shards with their index, or the fp16 variant of either.
 class WeightFiles {
  public:
-  /// Opens what `folder` holds for `stem` ("model", "diffusion_pytorch_model"). Errors: kNotFound; kFailedPrecondition (only
+  /// Opens what `folder` holds for `stem` (kDiffusersStem, kTransformersStem). Errors: kNotFound; kFailedPrecondition (only
   /// pickle files); kCorruptData (a damaged index or file, a tensor in two shards).
   static Result<WeightFiles> open(const std::string& folder, const std::string& stem);
+
+  /// Opens one file with all its tensors. Errors: those of SafetensorsFile::open.
+  static Result<WeightFiles> open_file(const std::string& path) { return open_files({path}); }
 
   /// Stored names in byte order.
   const std::map<std::string, std::shared_ptr<SafetensorsFile>>& tensors() const { return tensors_; }

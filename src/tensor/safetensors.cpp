@@ -123,10 +123,7 @@ Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
 Status SafetensorsFile::read_header() {
   const auto bytes = mapping_->bytes();
   if (looks_like_pickle(bytes)) {
-    return Status::failed_precondition(
-        "this is a pickle file, which can run code when it is read; convert it elsewhere with "
-        "python -c \"import sys, torch, safetensors.torch as s; s.save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])\" IN "
-        "OUT");
+    return Status::failed_precondition(std::string("this is a pickle file; ") + kPickleConversion);
   }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), kLengthBytes);

@@ -16,11 +16,17 @@ namespace darkroom {
 // Reading and writing of model folders in the diffusers layout (docs/formats/model_folder.md). A component folder is
 // MODEL/unet, MODEL/vae, MODEL/text_encoder or a checkpoint's unet/ and ema/: config.json beside its safetensors.
 
-/// Loads one component onto the CPU in float32 (stored float16 and bfloat16 are converted). Reads a single file, shards with an index, and
-/// `.fp16` variants when there is nothing else. Errors: kNotFound (folder, config or weights), kFailedPrecondition (another model's config;
-/// only pickle weights; a tensor missing, surplus or of another shape: the message names it, the shapes and the file), kCorruptData
-/// (damaged file).
+/// Loads one component onto the CPU in float32. Weights that are stored as float32 are views of the mapped file: no copy is made, processes
+/// that load the same file share its memory, and changing a parameter changes this process's pages only (the file must not be cut short
+/// while the model lives); float16, bfloat16 and float64 are converted. Reads a single file, shards with an index, and `.fp16` variants
+/// when there is nothing else. Where the component's parent is a file (MODEL.safetensors/unet), that file is read as an original
+/// checkpoint of Stable Diffusion 1 or 2 and the config is read off its shapes. Errors: kNotFound (folder, config or weights, no such
+/// part in the file), kFailedPrecondition (another model's config; only pickle weights; a tensor missing, surplus or of another shape: the
+/// message names it, the shapes and the file), kCorruptData (damaged file).
 Result<UNet2DConditionModel> load_unet(const std::string& component_folder);
+/// As load_unet, and also reads a U-Net with an added embedding (SDXL), which load_unet refuses because painting and training do not
+/// feed one.
+Result<UNet2DConditionModel> load_any_unet(const std::string& component_folder);
 Result<AutoencoderKL> load_vae(const std::string& component_folder);
 Result<ClipTextModel> load_text_encoder(const std::string& component_folder);
 
@@ -42,23 +48,27 @@ std::string component_fingerprint(const UNet2DConditionModel& unet);
 std::string component_fingerprint(const AutoencoderKL& vae);
 std::string component_fingerprint(const ClipTextModel& text_encoder);
 
-/// What a model folder holds beside its weights.
+/// What a model holds beside its weights: a model folder, or an original checkpoint as one safetensors file, whose parts have the same
+/// paths as a folder's.
 struct ModelFolder {
   std::string path;
+  std::string side_path;  ///< Where tokenizer/ and scheduler/ lie: `path`, or the folder of a single file.
   bool has_unet = false;
   bool has_vae = false;
   bool has_text_encoder = false;
+  bool has_text_encoder_2 = false;  ///< SDXL's second one.
   bool has_tokenizer = false;
-  nlohmann::json scheduler_config;  ///< scheduler/scheduler_config.json; null when absent.
+  nlohmann::json scheduler_config;  ///< scheduler/scheduler_config.json, version 1's for a single file of version 1; null when absent.
 
   std::string unet_folder() const { return path + "/unet"; }
   std::string vae_folder() const { return path + "/vae"; }
   std::string text_encoder_folder() const { return path + "/text_encoder"; }
-  std::string tokenizer_folder() const { return path + "/tokenizer"; }
+  std::string text_encoder_2_folder() const { return path + "/text_encoder_2"; }
+  std::string tokenizer_folder() const { return side_path + "/tokenizer"; }
 };
 
-/// Looks at a folder without reading weights. Errors: kNotFound (no such folder, or none of the parts in it),
-/// kCorruptData (JSON that cannot be parsed).
+/// Looks at a model folder or a single file without reading weights. Errors: kNotFound (no such path, or none of the parts in it),
+/// kCorruptData (JSON that cannot be parsed, a damaged file), kFailedPrecondition (a pickle file).
 Result<ModelFolder> open_model_folder(const std::string& path);
 
 /// Writes model_index.json (StableDiffusionPipeline, absent parts as null) and scheduler/scheduler_config.json.

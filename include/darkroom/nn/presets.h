@@ -20,7 +20,8 @@ struct ModelPreset {
   nlohmann::json scheduler;  ///< scheduler_config.json.
 };
 
-/// Names of all presets: tiny, sd2-base, sd2-768.
+/// Names of all presets: tiny, sd1, sd2-base, sd2-768, and quickstart (the small U-Net of the published pre-training quickstart with the
+/// other parts of version 2).
 std::vector<std::string> preset_names();
 /// Errors: kInvalidArgument naming the presets.
 Result<ModelPreset> find_preset(const std::string& name);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,15 @@ struct UNetLevel {
   bool operator==(const UNetLevel&) const = default;
 };
 
+/// The second condition of SDXL (Podell et al. 2023, arXiv 2307.01952), published as addition_embed_type "text_time": a pooled text
+/// embedding and sizes as sinusoidal features, through two linear layers, added to the time embedding.
+struct UNetAddedEmbedding {
+  int64_t time_channels = 256;  ///< addition_time_embed_dim: features of one size.
+  int64_t input_width = 2816;   ///< projection_class_embeddings_input_dim: text embedding and all features.
+
+  bool operator==(const UNetAddedEmbedding&) const = default;
+};
+
 /// The architecture of a UNet2DConditionModel: what diffusers' unet/config.json says, checked.
 struct UNetConfig {
   int64_t sample_size = 64;  ///< Latent side the model was made for; forward takes any size.
@@ -38,6 +48,7 @@ struct UNetConfig {
   int64_t downsample_padding = 1;
   int64_t norm_num_groups = 32;
   double norm_eps = 1e-5;
+  std::optional<UNetAddedEmbedding> added_embedding = std::nullopt;
 
   /// Reads a diffusers config.json. Missing keys take diffusers' defaults; what this program cannot compute is refused.
   /// Errors: kFailedPrecondition naming the field and its value; another class's config is named as such.
@@ -57,7 +68,13 @@ class TimestepEmbeddingImpl;
 class Conv2dImpl;
 class GroupNormImpl;
 
-/// The denoiser of Stable Diffusion 1 and 2 (Rombach et al. 2022, arXiv 2112.10752; U-Net of Ho et al. 2020 with cross
+/// What a U-Net with an added embedding is told beside the text states.
+struct AddedConditions {
+  torch::Tensor text_embeds_nc;  ///< float [N, C], C = input_width - K * time_channels.
+  torch::Tensor time_ids_nk;     ///< Numbers [N, K]; SDXL: original height and width, crop top and left, target height and width.
+};
+
+/// The denoiser of Stable Diffusion 1, 2 and XL (Rombach et al. 2022, arXiv 2112.10752; U-Net of Ho et al. 2020 with cross
 /// attention), driven by its config. Parameter names are the published diffusers names. Parameters are uninitialised
 /// memory until initialize_parameters (init.h) or a load (model_folder.h) fills them.
 /// Thread safety: forward is const in effect; one thread a model while gradients are collected.
@@ -66,18 +83,24 @@ class UNet2DConditionModelImpl : public torch::nn::Module {
   explicit UNet2DConditionModelImpl(UNetConfig config);
 
   /// sample_nchw: float [N, in_channels, H, W]; timesteps_n: [N] or a scalar for all, integers or floats; states_btc: float [N, T,
-  /// states_width]. Returns the prediction, float [N, out_channels, H, W]. REQUIRES those shapes.
+  /// states_width]. Returns the prediction, float [N, out_channels, H, W]. REQUIRES those shapes, and a config without added_embedding.
   torch::Tensor forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc);
+  /// For a config with added_embedding.
+  torch::Tensor forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc,
+                             const AddedConditions& added);
 
   const UNetConfig& config() const { return config_; }
 
  private:
   torch::Tensor embed_timesteps(const torch::Tensor& timesteps_n, const torch::Tensor& sample_nchw);
+  torch::Tensor embed_added(const AddedConditions& added, const torch::Tensor& sample_nchw);
+  torch::Tensor denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc, const torch::Tensor& states_btc);
 
   UNetConfig config_;
   // Shared with torch's module registry, which owns children by shared_ptr.
   std::shared_ptr<Conv2dImpl> conv_in_;
   std::shared_ptr<TimestepEmbeddingImpl> time_embedding_;
+  std::shared_ptr<TimestepEmbeddingImpl> add_embedding_;  // Null without added_embedding.
   std::vector<std::shared_ptr<UNetDownBlockImpl>> down_blocks_;
   std::shared_ptr<UNetMidBlockImpl> mid_block_;
   std::vector<std::shared_ptr<UNetUpBlockImpl>> up_blocks_;

@@ -28,6 +28,12 @@ struct NamedTensor {
   torch::Tensor tensor;
 };
 
+/// How a user turns a pickle file, which is never read here, into a safetensors file: part of every message that refuses one.
+inline constexpr const char* kPickleConversion =
+    "it can run code when it is read; convert it elsewhere with python -c \"import sys, torch, safetensors.torch as s; "
+    "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); s.save_file({k: v.clone().contiguous() for k, v in "
+    "d.get('state_dict', d).items() if torch.is_tensor(v)}, sys.argv[2])\" IN OUT.safetensors";
+
 /// The string-to-string map of a safetensors header.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
 #include "darkroom/nn/clip_text.h"
 #include "darkroom/nn/unet.h"
@@ -19,8 +20,8 @@ namespace {
 // tools/make_nn_goldens.py made the files and says what is in them.
 constexpr uint64_t kSeed = 1;
 constexpr double kScale = 0.2;
-constexpr int64_t kStride = 8;
-constexpr int64_t kStrideFrom = 256;
+constexpr int64_t kStride = 16;
+constexpr int64_t kStrideFrom = 32;
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
@@ -136,6 +137,31 @@ TEST_P(UNetGoldenTest, outputs_and_gradients_equal_diffusers) {
   check_golden(golden, *unet, inputs, {{"output", output}});
 }
 
+TEST(SdxlGoldenTest, unet_outputs_and_gradients_equal_diffusers) {
+  const Golden golden("unet_sdxl");
+  UNet2DConditionModel unet(UNetConfig::from_json(golden.config).value());
+  fill_parameters(*unet);
+  Tensors inputs;
+  for (const char* name : {"sample", "timestep", "encoder_hidden_states", "text_embeds", "time_ids"}) {
+    inputs[name] = golden.input(name);
+  }
+  const AddedConditions added{.text_embeds_nc = inputs.at("text_embeds"), .time_ids_nk = inputs.at("time_ids")};
+  const auto output = unet->forward_with(inputs.at("sample"), inputs.at("timestep"), inputs.at("encoder_hidden_states"), added);
+  check_golden(golden, *unet, inputs, {{"output", output}});
+}
+
+TEST(SdxlGoldenTest, text_states_and_gradients_equal_transformers) {
+  const Golden golden("text_projection");
+  nlohmann::json config = golden.config;
+  config["architectures"] = {"CLIPTextModelWithProjection"};
+  ClipTextModel text_encoder(ClipTextConfig::from_json(config).value());
+  fill_parameters(*text_encoder);
+  const Tensors inputs = {{"input_ids", golden.input("input_ids")}};
+  const ClipTextStates states = text_encoder->encode(inputs.at("input_ids"));
+  check_golden(golden, *text_encoder, inputs,
+               {{"penultimate_hidden_state", states.penultimate_btc}, {"text_embeds", states.text_embeds_np}});
+}
+
 INSTANTIATE_TEST_SUITE_P(Configs, UNetGoldenTest, testing::Values("unet_linear", "unet_conv"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -168,6 +194,34 @@ TEST_P(TextGoldenTest, states_and_gradients_equal_transformers) {
 
 INSTANTIATE_TEST_SUITE_P(Activations, TextGoldenTest, testing::Values("text_gelu", "text_quick_gelu"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(UNetTest, added_conditions_must_be_those_of_the_config) {
+  const Golden golden("unet_sdxl"), plain("unet_conv");
+  UNet2DConditionModel unet(UNetConfig::from_json(golden.config).value()), other(UNetConfig::from_json(plain.config).value());
+  const auto sample = golden.input("sample"), states = golden.input("encoder_hidden_states"), t = torch::tensor(7);
+  const AddedConditions added{.text_embeds_nc = torch::ones({2, 10}), .time_ids_nk = torch::ones({2, 6})};
+  const AddedConditions misfit{.text_embeds_nc = torch::ones({2, 10}), .time_ids_nk = torch::ones({2, 5})};
+  EXPECT_THROW(unet(sample, t, states), CheckFailure);
+  EXPECT_THROW(unet->forward_with(sample, t, states, misfit), CheckFailure);
+  EXPECT_THROW(other->forward_with(sample, t, states, added), CheckFailure);
+}
+
+TEST(ClipTextTest, the_embedding_of_a_text_is_taken_at_its_first_end) {
+  const Golden golden("text_projection");
+  nlohmann::json config = golden.config;
+  config["architectures"] = {"CLIPTextModelWithProjection"};
+  ClipTextModel first_end(ClipTextConfig::from_json(config).value());
+  config["eos_token_id"] = 2;
+  ClipTextModel largest_id(ClipTextConfig::from_json(config).value());
+  fill_parameters(*first_end);
+  fill_parameters(*largest_id);
+  const torch::NoGradGuard no_grad;
+  // 39 is the end; everything behind it must not matter, however the config names it.
+  const auto ids = torch::tensor({{38, 5, 39, 0, 0}, {38, 5, 39, 39, 7}});
+  const auto embeds = first_end->encode(ids).text_embeds_np;
+  EXPECT_TRUE(at::allclose(embeds[0], embeds[1], 1e-6, 1e-6));
+  EXPECT_TRUE(at::equal(largest_id->encode(ids).text_embeds_np[0], embeds[0]));
+}
 
 TEST(UNetTest, one_timestep_for_all_equals_a_list_of_it) {
   const Golden golden("unet_conv");

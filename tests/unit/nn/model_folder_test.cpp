@@ -6,10 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/nn/init.h"
+#include "darkroom/nn/presets.h"
 #include "darkroom/tensor/safetensors.h"
 #include "support/temporary_folder.h"
 
@@ -197,6 +199,78 @@ TEST_F(ModelFolderTest, reads_text_encoder_names_with_and_without_prefix_and_old
   EXPECT_EQ(component_fingerprint(load_text_encoder(folder_.path("text_encoder")).value()), component_fingerprint(text_encoder_));
 }
 
+// 0 bytes of weights on disk and in memory, however large the file says it is.
+void write_sparse_weights(const std::string& path, const torch::nn::Module& module) {
+  json header = json::object();
+  int64_t end = 0;
+  for (const auto& item : module.named_parameters()) {
+    const int64_t begin = end;
+    end += item.value().numel() * 4;
+    header[item.key()] = {{"dtype", "F32"}, {"shape", item.value().sizes().vec()}, {"data_offsets", {begin, end}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), 8) << text;
+  std::filesystem::resize_file(path, 8 + length + static_cast<uint64_t>(end));
+}
+
+int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * 4096;
+}
+
+TEST_F(ModelFolderTest, a_full_size_unet_loads_without_a_copy_of_its_weights) {
+  const auto preset = find_preset("sd2-base").value();
+  write_text(folder_.path("unet/config.json"), preset.unet.to_json().dump());
+  write_sparse_weights(unet_file(), *UNet2DConditionModel(preset.unet));
+  EXPECT_EQ(std::filesystem::file_size(unet_file()) / 1'000'000, 3463);  // As the published file's 3,463,726,498 bytes.
+  const int64_t before = resident_bytes();
+  const auto unet = load_unet(folder_.path("unet")).value();
+  EXPECT_LT(resident_bytes() - before, 100'000'000);
+  EXPECT_EQ(count_parameters(*unet), 865'910'724);
+}
+
+TEST_F(ModelFolderTest, changing_a_loaded_parameter_leaves_the_file_alone) {
+  ASSERT_TRUE(save_vae(local_files(), vae_, folder_.path("vae")).is_ok());
+  {
+    const auto loaded = load_vae(folder_.path("vae")).value();
+    const torch::NoGradGuard no_grad;
+    loaded->named_parameters()["decoder.conv_out.bias"].fill_(7);
+    EXPECT_NE(component_fingerprint(loaded), component_fingerprint(vae_));
+  }
+  EXPECT_EQ(component_fingerprint(load_vae(folder_.path("vae")).value()), component_fingerprint(vae_));
+}
+
+TEST_F(ModelFolderTest, a_loaded_component_outlives_its_file) {
+  ASSERT_TRUE(save_vae(local_files(), vae_, folder_.path("vae")).is_ok());
+  const auto loaded = load_vae(folder_.path("vae")).value();
+  std::filesystem::remove_all(folder_.path("vae"));
+  EXPECT_EQ(component_fingerprint(loaded), component_fingerprint(vae_));
+}
+
+TEST_F(ModelFolderTest, only_load_any_unet_takes_a_unet_of_sdxl) {
+  UNetConfig config = small_unet();
+  config.added_embedding = UNetAddedEmbedding{.time_channels = 4, .input_width = 34};
+  UNet2DConditionModel unet(config);
+  initialize_parameters(unet, 1);
+  ASSERT_TRUE(save_unet(local_files(), unet, folder_.path("unet")).is_ok());
+  const auto status = load_unet(folder_.path("unet")).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("SDXL"), HasSubstr("text_time")));
+  EXPECT_EQ(component_fingerprint(load_any_unet(folder_.path("unet")).value()), component_fingerprint(unet));
+}
+
+TEST_F(ModelFolderTest, a_text_encoder_with_projection_comes_back_bit_exact) {
+  ClipTextConfig config = small_text();
+  config.with_projection = true;
+  ClipTextModel text_encoder(config);
+  initialize_parameters(text_encoder, 1);
+  ASSERT_TRUE(save_text_encoder(local_files(), text_encoder, folder_.path("text_encoder")).is_ok());
+  EXPECT_EQ(component_fingerprint(load_text_encoder(folder_.path("text_encoder")).value()), component_fingerprint(text_encoder));
+}
+
 TEST_F(ModelFolderTest, names_a_missing_a_surplus_and_a_misshaped_tensor) {
   const auto failure_after = [&](const std::function<void(std::vector<NamedTensor>&)>& change) {
     std::filesystem::remove_all(folder_.path("vae"));
@@ -247,7 +321,7 @@ TEST_F(ModelFolderTest, names_what_is_not_there) {
   std::filesystem::create_directories(folder_.path("empty"));
   EXPECT_EQ(open_model_folder(folder_.path("empty")).status().code(), StatusCode::kNotFound);
   write_text(folder_.path("file"), "x");
-  EXPECT_EQ(open_model_folder(folder_.path("file")).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(open_model_folder(folder_.path("file")).status().code(), StatusCode::kCorruptData);
 }
 
 TEST_F(ModelFolderTest, a_damaged_config_is_corrupt_data) {

@@ -2,6 +2,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <limits>
 
 #include "darkroom/ops/geglu.h"
 #include "darkroom/ops/group_norm_silu.h"
@@ -41,6 +42,33 @@ TEST(GroupNormSiluTest, leaves_its_input_alone_with_and_without_gradients) {
   EXPECT_TRUE(at::equal(x, copy));
 }
 
+// |got - want| over the largest |want| of a gradient, in units of float32's epsilon: at most this many a term of the longest sum
+// behind it. Products of normalised values stay within a few times the largest one, which the factor covers.
+constexpr double kEpsilonsATerm = 4;
+
+void expect_close(const torch::Tensor& got, const torch::Tensor& want, int64_t num_terms) {
+  ASSERT_EQ(got.sizes(), want.sizes());
+  const double bound = kEpsilonsATerm * std::sqrt(static_cast<double>(num_terms)) * 4 * std::numeric_limits<float>::epsilon();
+  EXPECT_LE((got.to(torch::kFloat64) - want).abs().max().item<double>(), bound * want.abs().max().item<double>());
+}
+
+torch::Tensor in_double(const torch::Tensor& x) { return x.detach().to(torch::kFloat64).requires_grad_(); }
+
+TEST(GroupNormSiluTest, gradients_equal_those_of_the_definition_in_double) {
+  torch::manual_seed(4);
+  for (const int64_t pixels : {1, 7, 64, 65}) {
+    const auto x = (torch::randn({3, 12, pixels}) * 3 + 1).requires_grad_();
+    const auto weight = torch::randn({12}).requires_grad_(), bias = torch::randn({12}).requires_grad_();
+    const auto cotangent = torch::randn({3, 12, pixels});
+    group_norm_silu(x, weight, bias, 4, 1e-5).backward(cotangent);
+    const auto x_double = in_double(x), weight_double = in_double(weight), bias_double = in_double(bias);
+    group_norm_silu_by_hand(x_double, weight_double, bias_double, 4, 1e-5).backward(cotangent.to(torch::kFloat64));
+    expect_close(x.grad(), x_double.grad(), 3 * pixels);
+    expect_close(weight.grad(), weight_double.grad(), 3 * pixels);
+    expect_close(bias.grad(), bias_double.grad(), 3 * pixels);
+  }
+}
+
 TEST(GroupNormSiluTest, gradient_equals_finite_differences) {
   torch::manual_seed(2);
   const auto options = torch::dtype(torch::kFloat64);
@@ -75,6 +103,35 @@ TEST(GegluTest, gates_the_first_half_by_the_exact_gelu_of_the_second) {
       EXPECT_NEAR(got.view({15, 7})[row][i].item<double>(), value * gate * 0.5 * (1 + std::erf(gate / std::sqrt(2.0))), 1e-6);
     }
   }
+}
+
+// The definition: value * gate * Phi(gate).
+torch::Tensor geglu_by_hand(const torch::Tensor& x) {
+  const auto halves = x.chunk(2, -1);
+  return halves[0] * halves[1] * 0.5 * (1 + at::erf(halves[1] * std::sqrt(0.5)));
+}
+
+TEST(GegluTest, values_and_gradients_equal_those_of_the_definition_in_double) {
+  torch::manual_seed(5);
+  for (const int64_t width : {1, 3, 64, 65}) {
+    const auto x = (torch::randn({3, 5, 2 * width}) * 2).requires_grad_();
+    const auto cotangent = torch::randn({3, 5, width});
+    const auto got = geglu(x);
+    got.backward(cotangent);
+    const auto x_double = in_double(x);
+    const auto want = geglu_by_hand(x_double);
+    want.backward(cotangent.to(torch::kFloat64));
+    expect_close(got.detach(), want.detach(), 1);
+    expect_close(x.grad(), x_double.grad(), 1);
+  }
+}
+
+TEST(GegluTest, takes_no_rows_and_leaves_its_input_alone) {
+  EXPECT_EQ(geglu(torch::empty({0, 5, 8})).sizes().vec(), (std::vector<int64_t>{0, 5, 4}));
+  const auto x = torch::randn({2, 6});
+  const auto copy = x.clone();
+  geglu(x);
+  EXPECT_TRUE(at::equal(x, copy));
 }
 
 TEST(OperationTableTest, serves_the_reference_until_another_table_is_installed) {

@@ -42,7 +42,11 @@ AttentionImpl::AttentionImpl(int64_t num_channels, int64_t states_width, int64_t
 }
 
 torch::Tensor AttentionImpl::forward(const torch::Tensor& x_nlc, const torch::Tensor& states_nsa) {
-  return to_out_(attend(to_q_(x_nlc), to_k_(states_nsa), to_v_(states_nsa), num_heads_));
+  // One after the other: the order in which an input is used is the order in which its gradients are summed.
+  const auto q = to_q_(x_nlc);
+  const auto k = to_k_(states_nsa);
+  const auto v = to_v_(states_nsa);
+  return to_out_(attend(q, k, v, num_heads_));
 }
 
 FeedForwardImpl::FeedForwardImpl(int64_t num_channels) {
@@ -118,7 +122,10 @@ PixelAttentionImpl::PixelAttentionImpl(int64_t num_channels, int64_t norm_num_gr
 
 torch::Tensor PixelAttentionImpl::forward(const torch::Tensor& x_nchw) {
   const auto pixels = group_norm_(x_nchw.flatten(2)).transpose(1, 2);
-  const auto out = to_out_(attend(to_q_(pixels), to_k_(pixels), to_v_(pixels), /*num_heads=*/1));
+  const auto q = to_q_(pixels);
+  const auto k = to_k_(pixels);
+  const auto v = to_v_(pixels);
+  const auto out = to_out_(attend(q, k, v, /*num_heads=*/1));
   return out.transpose(1, 2).reshape(x_nchw.sizes()) + x_nchw;
 }
 

@@ -50,7 +50,11 @@ torch::Tensor ClipEncoderLayerImpl::activate(const torch::Tensor& x) const {
 
 torch::Tensor ClipEncoderLayerImpl::forward(const torch::Tensor& x_btc) {
   const auto normed = layer_norm1_(x_btc);
-  const auto attended = attend(q_proj_(normed), k_proj_(normed), v_proj_(normed), num_heads_, /*is_causal=*/true);
+  // One after the other: the order in which an input is used is the order in which its gradients are summed.
+  const auto q = q_proj_(normed);
+  const auto k = k_proj_(normed);
+  const auto v = v_proj_(normed);
+  const auto attended = attend(q, k, v, num_heads_, /*is_causal=*/true);
   const auto hidden = x_btc + out_proj_(attended);
   return hidden + fc2_(activate(fc1_(layer_norm2_(hidden))));
 }

@@ -114,7 +114,7 @@ void add_value_flags(CLI::App& command, ProcessFlags& flags) {
   command.add_option("--dtype", flags.dtype, "storage type")->type_name("float16|float32");
   command.add_option("--seed", options.seed, "of the posterior draw and the random crop")->type_name("S");
   command.add_option("--resize", flags.resize, "filter")->type_name("bilinear|bicubic|lanczos");
-  command.add_option("--crop", flags.crop, "which part of the resized picture")->type_name("center|random");
+  command.add_option("--crop", flags.crop, "which part of the resized picture")->type_name("center|center_round|random");
   command.add_option("--orientation", flags.orientation, "EXIF orientation")->type_name("ignore|apply");
   command.add_option("--tokenizer-dialect", flags.tokenizer_dialect, "cleaning and padding of captions")->type_name("hf|open_clip");
 }

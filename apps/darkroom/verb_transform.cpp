@@ -104,7 +104,7 @@ Verb add_transform_verb(CLI::App& program) {
   command->add_option("--resolution", flags->resolution, "target square in pixels")->required()->type_name("N");
   command->add_option("--output", flags->output, "file to write; replaced when it exists")->required()->type_name("OUT.safetensors");
   command->add_option("--resize", flags->resize, "filter: bilinear|bicubic|lanczos|hamming|box")->type_name("FILTER");
-  command->add_option("--crop", flags->crop, "center|random")->type_name("CROP");
+  command->add_option("--crop", flags->crop, "center|center_round|random")->type_name("CROP");
   command->add_option("--orientation", flags->orientation, "EXIF orientation: ignore|apply")->type_name("HOW");
   command->add_option("--seed", flags->seed, "of the random crop; the draw depends on the base name, too")->type_name("S");
   return {command, [flags](VerbContext& context) { return run_transform(*flags, context); }};

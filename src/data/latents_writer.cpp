@@ -86,11 +86,10 @@ std::shared_ptr<arrow::Schema> LatentsLayout::schema() const {
 }
 
 nlohmann::json describe_transform(const TransformOptions& options) {
-  constexpr std::array<std::string_view, 5> kFilters = {"bilinear", "bicubic", "lanczos", "hamming", "box"};
   return {{"resolution", options.resolution},
-          {"resize", kFilters.at(static_cast<size_t>(options.filter))},
-          {"crop", options.crop == Crop::kCenter ? "center" : "random"},
-          {"orientation", options.orientation == Orientation::kIgnore ? "ignore" : "apply"}};
+          {"resize", filter_name(options.filter)},
+          {"crop", crop_name(options.crop)},
+          {"orientation", orientation_name(options.orientation)}};
 }
 
 LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::string& empty_states_sha256) {

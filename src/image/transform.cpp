@@ -29,10 +29,15 @@ Size resized(int width, int height, int resolution) {
 }
 
 int crop_offset(int play, Crop crop, double draw) {
-  if (crop == Crop::kCenter) {
-    return play / 2;
+  switch (crop) {
+    case Crop::kCenter:
+      return play / 2;
+    case Crop::kCenterRound:
+      return play / 2 + (play % 4 == 3 ? 1 : 0);
+    case Crop::kRandom:
+      return std::min(static_cast<int>(draw * (play + 1.0)), play);
   }
-  return std::min(static_cast<int>(draw * (play + 1.0)), play);
+  DARKROOM_CHECK(false, "a crop outside its enumeration:", static_cast<int>(crop));
 }
 
 std::array<float, 256> normalised_values() {

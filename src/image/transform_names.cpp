@@ -2,45 +2,54 @@
 #include <string>
 #include <utility>
 
+#include "darkroom/core/check.h"
 #include "darkroom/image/transform.h"
 
 namespace darkroom {
 namespace {
 
 template <typename Value, size_t kCount>
-Result<Value> find_by_name(std::string_view what, const std::array<std::pair<std::string_view, Value>, kCount>& values,
-                           std::string_view name) {
+using Names = std::array<std::pair<std::string_view, Value>, kCount>;
+
+constexpr Names<Filter, 5> kFilters = {{{"bilinear", Filter::kBilinear},
+                                        {"bicubic", Filter::kBicubic},
+                                        {"lanczos", Filter::kLanczos},
+                                        {"hamming", Filter::kHamming},
+                                        {"box", Filter::kBox}}};
+constexpr Names<Crop, 3> kCrops = {{{"center", Crop::kCenter}, {"center_round", Crop::kCenterRound}, {"random", Crop::kRandom}}};
+constexpr Names<Orientation, 2> kOrientations = {{{"ignore", Orientation::kIgnore}, {"apply", Orientation::kApply}}};
+
+template <typename Value, size_t kCount>
+Result<Value> find_by_name(std::string_view what, const Names<Value, kCount>& names, std::string_view wanted) {
   std::string known;
-  for (const auto& [value_name, value] : values) {
-    if (value_name == name) {
+  for (const auto& [name, value] : names) {
+    if (name == wanted) {
       return value;
     }
     known += known.empty() ? "" : "|";
-    known += value_name;
+    known += name;
   }
-  return Status::invalid_argument(what, "must be", known + ", got:", name);
+  return Status::invalid_argument(what, "must be", known + ", got:", wanted);
+}
+
+template <typename Value, size_t kCount>
+std::string_view name_of(const Names<Value, kCount>& names, Value wanted) {
+  for (const auto& [name, value] : names) {
+    if (value == wanted) {
+      return name;
+    }
+  }
+  DARKROOM_CHECK(false, "a value outside its enumeration:", static_cast<int>(wanted));
 }
 
 }  // namespace
 
-Result<Filter> parse_filter(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, Filter>, 5> kFilters = {{{"bilinear", Filter::kBilinear},
-                                                                                   {"bicubic", Filter::kBicubic},
-                                                                                   {"lanczos", Filter::kLanczos},
-                                                                                   {"hamming", Filter::kHamming},
-                                                                                   {"box", Filter::kBox}}};
-  return find_by_name("the resize filter", kFilters, name);
-}
+Result<Filter> parse_filter(std::string_view name) { return find_by_name("the resize filter", kFilters, name); }
+Result<Crop> parse_crop(std::string_view name) { return find_by_name("the crop", kCrops, name); }
+Result<Orientation> parse_orientation(std::string_view name) { return find_by_name("the orientation", kOrientations, name); }
 
-Result<Crop> parse_crop(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, Crop>, 2> kCrops = {{{"center", Crop::kCenter}, {"random", Crop::kRandom}}};
-  return find_by_name("the crop", kCrops, name);
-}
-
-Result<Orientation> parse_orientation(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, Orientation>, 2> kOrientations = {
-      {{"ignore", Orientation::kIgnore}, {"apply", Orientation::kApply}}};
-  return find_by_name("the orientation", kOrientations, name);
-}
+std::string_view filter_name(Filter filter) { return name_of(kFilters, filter); }
+std::string_view crop_name(Crop crop) { return name_of(kCrops, crop); }
+std::string_view orientation_name(Orientation orientation) { return name_of(kOrientations, orientation); }
 
 }  // namespace darkroom

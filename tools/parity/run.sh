@@ -27,7 +27,9 @@ if [ ! -d "$model/unet" ]; then
   model=$corpus/tiny
   build/darkroom models init --preset tiny "$model" --tokenizer models/tiny/tokenizer || exit 1
 fi
-compare "transform against Pillow" tools/parity/image_parity.py --darkroom build/darkroom --images "$corpus/pictures" --resolution 64 --resolution 256
+tools/build.sh release resize_stream >/dev/null || exit 1
+compare "resize against Pillow" tools/parity/resize_parity.py --program build/release/resize_stream
+compare "transform against Pillow" tools/parity/image_parity.py --darkroom build/darkroom --images "$corpus/pictures"
 compare "networks against diffusers and transformers" tools/parity/nn_parity.py
 compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$model"
 compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"

@@ -16,15 +16,19 @@
 namespace darkroom {
 
 enum class Crop : uint8_t {
-  kCenter,  ///< Offset floor((size - resolution) / 2).
-  kRandom,  ///< Offset floor(draw * (size - resolution + 1)).
+  kCenter,       ///< Offset floor((size - resolution) / 2): the published pipeline's.
+  kCenterRound,  ///< Offset (size - resolution) / 2, half to even: torchvision's CenterCrop. One pixel on where the play is 4n + 3.
+  kRandom,       ///< Offset floor(draw * (size - resolution + 1)).
 };
 
-/// The names that flags and recipes use: bilinear, bicubic, lanczos, hamming, box; center, random; ignore, apply.
-/// Errors: kInvalidArgument, with the names that there are.
+/// The names that flags, recipes and files use: bilinear, bicubic, lanczos, hamming, box; center, center_round, random;
+/// ignore, apply. Errors: kInvalidArgument, with the names that there are.
 Result<Filter> parse_filter(std::string_view name);
 Result<Crop> parse_crop(std::string_view name);
 Result<Orientation> parse_orientation(std::string_view name);
+std::string_view filter_name(Filter filter);
+std::string_view crop_name(Crop crop);
+std::string_view orientation_name(Orientation orientation);
 
 /// How an encoded picture becomes the input of the autoencoder. The defaults are the published recipe.
 struct TransformOptions {

@@ -45,6 +45,17 @@ TEST(Transform, crops_at_half_the_play_rounded_down) {
   EXPECT_EQ(resize_and_crop(numbered(4, 7), options).pixels[0], 16);
 }
 
+// round(play / 2) of Python, which takes halves to the even neighbour, for play 0..7: 0 0 1 2 2 2 3 4.
+TEST(Transform, crops_at_half_the_play_rounded_to_even_as_torchvision) {
+  const TransformOptions options{.resolution = 4, .crop = Crop::kCenterRound};
+  const std::vector<int> offsets = {0, 0, 1, 2, 2, 2, 3, 4};
+  for (int play = 0; play < 8; ++play) {
+    const int want = offsets[static_cast<size_t>(play)];
+    EXPECT_EQ(resize_and_crop(numbered(4 + play, 4), options).pixels[0], want) << play;
+    EXPECT_EQ(resize_and_crop(numbered(4, 4 + play), options).pixels[0], 16 * want) << play;
+  }
+}
+
 TEST(Transform, leaves_a_fitting_square_untouched) {
   EXPECT_EQ(resize_and_crop(numbered(8, 8), {.resolution = 8, .filter = Filter::kLanczos}), numbered(8, 8));
 }
@@ -99,7 +110,11 @@ TEST(Transform, validates_the_resolution) {
 TEST(Transform, parses_the_names_of_flags) {
   EXPECT_EQ(parse_filter("lanczos").value(), Filter::kLanczos);
   EXPECT_EQ(parse_crop("random").value(), Crop::kRandom);
+  EXPECT_EQ(parse_crop("center_round").value(), Crop::kCenterRound);
   EXPECT_EQ(parse_orientation("apply").value(), Orientation::kApply);
+  EXPECT_EQ(filter_name(Filter::kHamming), "hamming");
+  EXPECT_EQ(crop_name(Crop::kCenterRound), "center_round");
+  EXPECT_EQ(orientation_name(Orientation::kIgnore), "ignore");
   const Status status = parse_filter("nearest").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(), "the resize filter must be bilinear|bicubic|lanczos|hamming|box, got: nearest");

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -16,18 +18,50 @@ namespace {
 struct TokenizeOptions {
   std::string tokenizer;
   std::string dialect = "hf";
+  std::string unported;
+};
+
+// Counts the captions that open_clip itself would clean otherwise, and lists them for who asks.
+class UnportedList {
+ public:
+  Status open(const std::string& path) {
+    if (path.empty())
+      return Status::ok();
+    file_.open(path, std::ios::trunc);
+    return file_ ? Status::ok() : Status::unavailable("the list of unported captions cannot be written:", path);
+  }
+  void add(int64_t line, Unported unported) {
+    if (unported == Unported::kNothing)
+      return;
+    ++counts_[std::string(unported_name(unported))];
+    if (file_.is_open())
+      file_ << line << '\t' << unported_name(unported) << '\n';
+  }
+  Status close() {
+    if (!file_.is_open())
+      return Status::ok();
+    file_.close();
+    return file_ ? Status::ok() : Status::unavailable("the list of unported captions could not be written to its end");
+  }
+  const std::map<std::string, int64_t>& counts() const { return counts_; }
+
+ private:
+  std::ofstream file_;
+  std::map<std::string, int64_t> counts_ = {{"mojibake", 0}, {"new_character", 0}};
 };
 
 Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const TokenizerDialect dialect, parse_tokenizer_dialect(options.dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer, ClipTokenizer::load(local_files(), options.tokenizer, dialect));
+  UnportedList unported;
+  DARKROOM_RETURN_IF_ERROR(unported.open(options.unported));
   int64_t num_captions = 0;
   std::array<int32_t, ClipTokenizer::kContextLength> ids;
   std::string out;
   for (std::string line; std::getline(std::cin, line); ++num_captions) {
     if (context.stop.stop_requested())
       return Status::cancelled("tokenize was stopped after captions:", num_captions);
-    tokenizer->encode(line, ids);
+    unported.add(num_captions + 1, tokenizer->encode(line, ids));
     out = fmt::format("{}\n", fmt::join(ids, " "));
     if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size()) {
       return Status::unavailable("tokenize: writing to the standard output failed after captions:", num_captions);
@@ -35,7 +69,9 @@ Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context)
   }
   if (std::fflush(stdout) != 0)
     return Status::unavailable("tokenize: writing to the standard output failed after captions:", num_captions);
+  DARKROOM_RETURN_IF_ERROR(unported.close());
   context.summary["captions"] = num_captions;
+  context.summary["unported"] = unported.counts();
   return 0;
 }
 
@@ -46,6 +82,10 @@ Verb add_tokenize_verb(CLI::App& program) {
   auto options = std::make_shared<TokenizeOptions>();  // Shared by the flags and the action.
   command->add_option("--tokenizer", options->tokenizer, "folder with vocab.json + merges.txt or tokenizer.json")->required();
   command->add_option("--tokenizer-dialect", options->dialect, "cleaning and padding: hf or open_clip")->capture_default_str();
+  command
+      ->add_option("--unported", options->unported,
+                   "write line number and kind of captions that open_clip would clean otherwise (docs/text.md)")
+      ->type_name("FILE");
   return {command, [options](VerbContext& context) { return tokenize_lines(*options, context); }};
 }
 

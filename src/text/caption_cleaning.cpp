@@ -2,6 +2,7 @@
 
 #include <unicode/bytestream.h>
 #include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
 #include <unicode/uniset.h>
 #include <unicode/utf8.h>
 
@@ -86,6 +87,18 @@ std::u32string collapse_spaces(const std::u32string& text) {
   return out;
 }
 
+// Newer than Unicode 14, and of a kind that versions of Unicode treat differently: a letter, a number, a mark, or a
+// character that this ICU does not know either. Newer symbols, such as emoji, are symbols everywhere.
+bool is_new_character(char32_t c) {
+  if (c < 0x800)
+    return false;
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(c), age);
+  if (age[0] != 0 && age[0] <= 14)
+    return false;
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & (U_GC_L_MASK | U_GC_N_MASK | U_GC_M_MASK | U_GC_CN_MASK)) != 0;
+}
+
 }  // namespace
 
 void clean_hugging_face(std::string_view text, std::string& out) {
@@ -110,16 +123,20 @@ void clean_hugging_face(std::string_view text, std::string& out) {
   }
 }
 
-void clean_open_clip(std::string_view text, std::string& out) {
+Unported clean_open_clip(std::string_view text, std::string& out) {
   if (is_plain_ascii(text)) {
     lower_ascii(text, out);
-    return;
+    return Unported::kNothing;
   }
-  const std::u32string unescaped = unescape_html(unescape_html(fix_text(to_utf32(text))));
+  const FixedText fixed = fix_text(to_utf32(text));
+  const std::u32string unescaped = unescape_html(unescape_html(fixed.text));
   std::u32string lower = to_lower(collapse_spaces(unescaped));
   // The case-insensitive expression takes U+0345, whose capital is a letter, neither for a letter nor for anything else.
   std::ranges::replace(lower, U'\u0345', U' ');
   out = to_utf8(lower);
+  if (fixed.has_mojibake)
+    return Unported::kMojibake;
+  return std::ranges::any_of(unescaped, is_new_character) ? Unported::kNewCharacter : Unported::kNothing;
 }
 
 }  // namespace darkroom

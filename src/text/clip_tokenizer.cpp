@@ -19,6 +19,9 @@ namespace {
 constexpr int kAlgorithmVersion = 1;  // Counts changes of ids for the same folder; part of the fingerprint.
 constexpr std::string_view kOpenClipStart = "<start_of_text>";
 constexpr std::string_view kOpenClipEnd = "<end_of_text>";
+// Where "s" is asked for, the case-insensitive expression also takes the long s.
+constexpr std::string_view kLongSContraction = "'\u017F";
+constexpr std::string_view kLongSStart = "<\u017Ftart_of_text>";
 constexpr int32_t kOpenClipPadId = 0;
 
 // Special tokens that are looked for at one of the two moments.
@@ -113,6 +116,18 @@ Result<TokenizerDialect> parse_tokenizer_dialect(std::string_view name) {
   return Status::invalid_argument("the tokenizer dialect must be hf or open_clip:", name);
 }
 
+std::string_view unported_name(Unported unported) {
+  switch (unported) {
+    case Unported::kNothing:
+      return "nothing";
+    case Unported::kMojibake:
+      return "mojibake";
+    case Unported::kNewCharacter:
+      return "new_character";
+  }
+  DARKROOM_CHECK(false, "a value outside its enumeration:", static_cast<int>(unported));
+}
+
 struct ClipTokenizer::State {
   State(TokenizerFolder contents, TokenizerDialect the_dialect)
       : folder(std::move(contents)),
@@ -161,9 +176,9 @@ struct ClipTokenizer::State {
   }
 
   // Special tokens count only where a word would start, because there they are an alternative of the expression.
-  void encode_open_clip(std::string_view caption, IdWriter& out) const {
+  Unported encode_open_clip(std::string_view caption, IdWriter& out) const {
     std::string& clean = thread_scratch().clean;
-    clean_open_clip(caption, clean);
+    const Unported unported = clean_open_clip(caption, clean);
     std::string_view text = clean;
     for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text)) {
       if (text.starts_with(kOpenClipStart)) {
@@ -173,9 +188,20 @@ struct ClipTokenizer::State {
         out.add(folder.end_id);
         text.remove_prefix(kOpenClipEnd.size());
       } else {
-        encode_word(take_word(text), out);
+        encode_word(take_open_clip_word(text), out);
       }
     }
+    return unported;
+  }
+
+  static std::string_view take_open_clip_word(std::string_view& text) {
+    for (const std::string_view word : {kLongSContraction, kLongSStart}) {
+      if (text.starts_with(word)) {
+        text.remove_prefix(word.size());
+        return word;
+      }
+    }
+    return take_word(text);
   }
 
   TokenizerFolder folder;
@@ -195,16 +221,18 @@ Result<std::unique_ptr<ClipTokenizer>> ClipTokenizer::load(FileSystem& files, co
   return std::unique_ptr<ClipTokenizer>(new ClipTokenizer(std::make_unique<State>(std::move(contents), dialect)));
 }
 
-void ClipTokenizer::encode(std::string_view caption, std::span<int32_t> ids) const {
+Unported ClipTokenizer::encode(std::string_view caption, std::span<int32_t> ids) const {
   DARKROOM_CHECK(ids.size() == kContextLength, "encode needs room for the whole context (got):", ids.size());
   IdWriter out(ids);
   out.add(state_->folder.start_id);
+  Unported unported = Unported::kNothing;
   if (state_->dialect == TokenizerDialect::kHuggingFace) {
     state_->encode_hugging_face(caption, out);
   } else {
-    state_->encode_open_clip(caption, out);
+    unported = state_->encode_open_clip(caption, out);
   }
   out.finish(state_->folder.end_id, pad_id());
+  return unported;
 }
 
 TokenizerDialect ClipTokenizer::dialect() const { return state_->dialect; }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "html_entities.h"
+#include "mojibake.h"
 #include "utf32.h"
 
 namespace darkroom {
@@ -118,9 +119,10 @@ std::u32string remove_control_chars(std::u32string text) {
   return text;
 }
 
-std::u32string fix_line(std::u32string line, bool unescape) {
+std::u32string fix_line(std::u32string line, bool unescape, bool& has_mojibake) {
   while (true) {
     std::u32string fixed = unescape ? unescape_plain_entities(line) : line;
+    has_mojibake = has_mojibake || looks_like_mojibake(fixed);
     fixed = fix_latin_ligatures(fix_c1_controls(std::move(fixed)));
     fixed = fix_line_breaks(uncurl_quotes(fix_character_width(fixed)));
     fixed = to_nfc(remove_control_chars(remove_terminal_escapes(fixed)));
@@ -132,8 +134,8 @@ std::u32string fix_line(std::u32string line, bool unescape) {
 
 }  // namespace
 
-std::u32string fix_text(const std::u32string& text) {
-  std::u32string out;
+FixedText fix_text(const std::u32string& text) {
+  FixedText out;
   bool unescape = true;
   for (size_t at = 0; at < text.size();) {
     const size_t newline = text.find(U'\n', at);
@@ -142,7 +144,7 @@ std::u32string fix_text(const std::u32string& text) {
     // A literal "<" means real HTML: from this line on references are left alone.
     if (line.find(U'<') != std::u32string::npos)
       unescape = false;
-    out += fix_line(line, unescape);
+    out.text += fix_line(line, unescape, out.has_mojibake);
     at = end;
   }
   return out;

@@ -22,6 +22,15 @@ std::string_view tokenizer_dialect_name(TokenizerDialect dialect);
 /// Errors: kInvalidArgument naming the unknown dialect.
 Result<TokenizerDialect> parse_tokenizer_dialect(std::string_view name);
 
+/// What a caption holds that open_clip's own cleaning would treat otherwise, so that its ids may differ from open_clip's.
+enum class Unported : uint8_t {
+  kNothing,
+  kMojibake,      ///< Text that ftfy takes for UTF-8 read in another encoding ("schÃ¶n"); its repair is not ported.
+  kNewCharacter,  ///< A letter, number or mark newer than Unicode 14: the reference's answer depends on its Python.
+};
+/// "nothing", "mojibake" or "new_character".
+std::string_view unported_name(Unported unported);
+
 /// CLIP's lower-case byte-pair tokenizer: captions to 77 ids.
 /// Thread safety: immutable after load; encode may be called from any number of threads.
 class ClipTokenizer {
@@ -39,8 +48,9 @@ class ClipTokenizer {
   ClipTokenizer& operator=(const ClipTokenizer&) = delete;
 
   /// Writes start, the caption's tokens, end and padding; a longer caption is cut so that end is the last id. Bytes that
-  /// are no UTF-8 count as U+FFFD. REQUIRES: ids.size() == kContextLength.
-  void encode(std::string_view caption, std::span<int32_t> ids) const;
+  /// are no UTF-8 count as U+FFFD. Returns what keeps the ids from being promised equal to the reference's: in the
+  /// dialect hf always kNothing. REQUIRES: ids.size() == kContextLength.
+  Unported encode(std::string_view caption, std::span<int32_t> ids) const;
 
   TokenizerDialect dialect() const;
   /// Number of ids; the text model's embedding needs at least as many rows.

@@ -35,6 +35,12 @@ inline std::vector<int32_t> encode(const ClipTokenizer& tokenizer, std::string_v
   return ids;
 }
 
+/// What encode says about the caption.
+inline Unported unported(const ClipTokenizer& tokenizer, std::string_view caption) {
+  std::vector<int32_t> ids(ClipTokenizer::kContextLength);
+  return tokenizer.encode(caption, ids);
+}
+
 /// The whole context from the ids between start and end.
 inline std::vector<int32_t> padded(std::vector<int32_t> ids) {
   ids.insert(ids.begin(), 49406);

@@ -111,4 +111,37 @@ FilterWeights make_filter_weights(int in_size, int out_size, Filter filter, int 
   return result;
 }
 
+FilterWeights make_identity_weights(int first_output, int num_outputs) {
+  FilterWeights result;
+  result.num_taps = 1;
+  result.weights.assign(static_cast<size_t>(num_outputs), 1 << FilterWeights::kFractionBits);
+  for (int output = 0; output < num_outputs; ++output) {
+    result.spans.push_back({first_output + output, 1});
+  }
+  return result;
+}
+
+QuadWeights make_quad_weights(const FilterWeights& weights) {
+  QuadWeights result;
+  result.first_input = weights.spans.front().first;
+  result.num_inputs = weights.spans.back().first + weights.spans.back().count - result.first_input;
+  for (size_t output = 0; output < weights.spans.size(); ++output) {
+    const auto [first, count] = weights.spans[output];
+    const int begin = first - result.first_input;
+    QuadSpan span{.first = begin / 4, .packed = result.packed.size()};
+    span.count = (begin + count + 3) / 4 - span.first;
+    result.packed.resize(span.packed + static_cast<size_t>(span.count) * kPackedWords);
+    for (int quad = 0; quad < span.count; ++quad) {
+      int32_t values[4] = {};
+      for (int i = 0; i < 4; ++i) {
+        const int tap = (span.first + quad) * 4 + i - begin;
+        values[i] = tap >= 0 && tap < count ? weights.of(output)[tap] : 0;
+      }
+      pack_quad(values, result.packed.data() + span.packed + static_cast<size_t>(quad) * kPackedWords);
+    }
+    result.spans.push_back(span);
+  }
+  return result;
+}
+
 }  // namespace darkroom

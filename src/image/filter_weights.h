@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "darkroom/image/resample.h"
+#include "resample_kernels.h"
 
 namespace darkroom {
 
@@ -24,5 +25,18 @@ struct FilterWeights {
 
 /// Weights of outputs first_output .. first_output + num_outputs - 1 when in_size samples become out_size.
 FilterWeights make_filter_weights(int in_size, int out_size, Filter filter, int first_output, int num_outputs);
+
+/// Weights of outputs first_output .. first_output + num_outputs - 1 that take their inputs unchanged.
+FilterWeights make_identity_weights(int first_output, int num_outputs);
+
+/// The same weights for the kernels: by quads of inputs, counted from the first input that any output uses.
+struct QuadWeights {
+  int first_input = 0;
+  int num_inputs = 0;
+  std::vector<QuadSpan> spans;   ///< One per output sample.
+  std::vector<uint32_t> packed;  ///< kPackedWords per quad; weights outside a span are 0.
+};
+
+QuadWeights make_quad_weights(const FilterWeights& weights);
 
 }  // namespace darkroom

@@ -5,7 +5,7 @@
 
 #include "darkroom/core/check.h"
 #include "filter_weights.h"
-#include "resample_kernels.h"
+#include "resample_passes.h"
 
 namespace darkroom {
 namespace {
@@ -39,62 +39,6 @@ Image divide_by_alpha(Image rgba) {
   return rgba;
 }
 
-struct Part {
-  int first = 0;
-  int count = 0;
-};
-
-// The input samples that the weights use.
-Part inputs_of(const FilterWeights& weights) {
-  const int first = weights.spans.front().first;
-  return {first, weights.spans.back().first + weights.spans.back().count - first};
-}
-
-// All columns of `weights` for the given rows only. `image` holds columns from `left` on of the picture that the weights
-// were made for. Bands of 16 rows are transposed, so that 16 neighbours of one column, and the channels of one pixel, lie
-// side by side and fill vectors.
-Image resample_columns(const Image& image, const FilterWeights& weights, int left, Part rows) {
-  const int num_columns = static_cast<int>(weights.spans.size());
-  Image result = Image::filled(num_columns, rows.count, image.num_channels);
-  const Part inputs = inputs_of(weights);
-  const size_t in_bytes = static_cast<size_t>(inputs.count) * static_cast<size_t>(image.num_channels);
-  const size_t skipped_bytes = static_cast<size_t>(inputs.first - left) * static_cast<size_t>(image.num_channels);
-  const size_t pixel_bytes = static_cast<size_t>(image.num_channels) * kBandRows;
-  std::vector<uint8_t> band(in_bytes * kBandRows);
-  std::vector<uint8_t> resampled(result.row_bytes() * kBandRows);
-  for (int top = 0; top < rows.count; top += kBandRows) {
-    const int num_rows = std::min(kBandRows, rows.count - top);
-    const uint8_t* in[kBandRows];
-    uint8_t* out[kBandRows];
-    for (int r = 0; r < kBandRows; ++r) {
-      const int row = top + std::min(r, num_rows - 1);  // The last row fills up an incomplete band.
-      in[r] = image.row(rows.first + row) + skipped_bytes;
-      out[r] = result.row(row);
-    }
-    transpose_band(in, in_bytes, band.data());
-    for (size_t x = 0; x < weights.spans.size(); ++x) {
-      const FilterWeights::Span span = weights.spans[x];
-      weigh_rows(band.data() + static_cast<size_t>(span.first - inputs.first) * pixel_bytes, pixel_bytes, weights.of(x), span.count,
-                 pixel_bytes, resampled.data() + x * pixel_bytes);
-    }
-    restore_band(resampled.data(), result.row_bytes(), out, num_rows);
-  }
-  return result;
-}
-
-// All rows of `weights` for the given columns only. `image` holds rows from `first_row` on of the picture that the weights
-// were made for.
-Image resample_rows(const Image& image, const FilterWeights& weights, int first_row, Part columns) {
-  Image result = Image::filled(columns.count, static_cast<int>(weights.spans.size()), image.num_channels);
-  const size_t offset = static_cast<size_t>(columns.first) * static_cast<size_t>(image.num_channels);
-  for (int y = 0; y < result.height; ++y) {
-    const FilterWeights::Span span = weights.spans[static_cast<size_t>(y)];
-    weigh_rows(image.row(span.first - first_row) + offset, image.row_bytes(), weights.of(static_cast<size_t>(y)), span.count,
-               result.row_bytes(), result.row(y));
-  }
-  return result;
-}
-
 Image cut(const Image& image, const Window& window) {
   Image result = Image::filled(window.width, window.height, image.num_channels);
   for (int y = 0; y < window.height; ++y) {
@@ -104,28 +48,54 @@ Image cut(const Image& image, const Window& window) {
   return result;
 }
 
-// Pillow 13 resamples the rows first where that takes away much more than the columns would; 12 and before never did. The
-// 8-bit rounding between the passes makes the difference visible, by one level mostly.
-bool rows_come_first(const Image& image, int width, int height) {
-  return height < image.height && int64_t{image.height} - height > 2 * (int64_t{image.width} - width);
+// Bands of an image that is there as a whole.
+GroupedRows weigh_columns(const Image& image, const QuadWeights& horizontal, const QuadWeights& vertical) {
+  ColumnsPass pass(horizontal, image.num_channels, vertical.num_inputs);
+  for (int row = 0; row < vertical.num_inputs; row += kBandRows) {
+    const uint8_t* rows[kBandRows];
+    for (int r = 0; r < kBandRows; ++r) {
+      rows[r] = image.row(vertical.first_input + std::min(row + r, vertical.num_inputs - 1));
+    }
+    pass.add_band(rows);
+  }
+  return std::move(pass).finish();
 }
 
+GroupedRows group_image(const Image& image, const QuadWeights& horizontal, const QuadWeights& vertical) {
+  const auto channels = static_cast<size_t>(image.num_channels);
+  GroupedRows result(vertical.num_inputs, horizontal.num_inputs, image.num_channels);
+  for (int row = 0; row < vertical.num_inputs; row += kGroupRows) {
+    const uint8_t* rows[kGroupRows];
+    for (int r = 0; r < kGroupRows; ++r) {
+      rows[r] = image.row(vertical.first_input + std::min(row + r, vertical.num_inputs - 1)) +
+                static_cast<size_t>(horizontal.first_input) * channels;
+    }
+    group_rows(rows, result.num_samples(), result.group(row / kGroupRows));
+  }
+  return result;
+}
+
+// Columns first, rows second. Where one side keeps its size its pass only copies.
 Image resample(const Image& image, int width, int height, Filter filter, const Window& window) {
-  if (image.height == height) {
-    return resample_columns(image, make_filter_weights(image.width, width, filter, window.left, window.width), 0,
-                            {window.top, window.height});
+  const bool keeps_width = image.width == width;
+  const bool keeps_height = image.height == height;
+  const QuadWeights horizontal =
+      make_quad_weights(keeps_width ? make_identity_weights(window.left, window.width)
+                                    : make_filter_weights(image.width, width, filter, window.left, window.width));
+  const QuadWeights vertical =
+      make_quad_weights(keeps_height ? make_identity_weights(window.top, window.height)
+                                     : make_filter_weights(image.height, height, filter, window.top, window.height));
+  if (keeps_width) {
+    return weigh_rows(group_image(image, horizontal, vertical), vertical);
   }
-  const FilterWeights vertical = make_filter_weights(image.height, height, filter, window.top, window.height);
-  if (image.width == width) {
-    return resample_rows(image, vertical, 0, {window.left, window.width});
+  if (!keeps_height && rows_come_first(image.width, image.height, width, height)) {
+    const Image rows_done = weigh_rows(group_image(image, horizontal, vertical), vertical);
+    QuadWeights same_columns = horizontal;
+    same_columns.first_input = 0;
+    const QuadWeights same_rows = make_quad_weights(make_identity_weights(0, window.height));
+    return weigh_rows(weigh_columns(rows_done, same_columns, same_rows), same_rows);
   }
-  const FilterWeights horizontal = make_filter_weights(image.width, width, filter, window.left, window.width);
-  if (rows_come_first(image, width, height)) {
-    const Part columns = inputs_of(horizontal);
-    return resample_columns(resample_rows(image, vertical, 0, columns), horizontal, columns.first, {0, window.height});
-  }
-  const Part rows = inputs_of(vertical);
-  return resample_rows(resample_columns(image, horizontal, 0, rows), vertical, rows.first, {0, window.width});
+  return weigh_rows(weigh_columns(image, horizontal, vertical), vertical);
 }
 
 void check_arguments(const Image& image, int width, int height, const Window& window) {

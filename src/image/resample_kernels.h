@@ -2,21 +2,54 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace darkroom {
 
-/// Rows of a band that transpose_band handles at once.
+// The kernels of both resampling passes. Both weigh quads: four neighbours along the pass, in the four bytes of a 32-bit
+// word, so that one dot-product instruction takes four inputs. Integer sums are exact (modulo 2^32), so all processors
+// give the same bytes.
+
+/// Rows of a band, the unit of the columns pass.
 inline constexpr int kBandRows = 16;
+/// Rows of a group, the unit of the rows pass. A group stores its rows interleaved: byte 4 * i + r is sample i of row r.
+inline constexpr int kGroupRows = 4;
+/// Groups hold samples in multiples of this.
+inline constexpr size_t kSampleBlock = 64;
+/// 32-bit words of a quad's four packed weights.
+inline constexpr size_t kPackedWords = 4;
 
-/// out[i] = clamp((2^21 + sum over k of weights[k] * rows[k * stride + i]) >> 22, 0, 255) for i < num_bytes: one output
-/// sample of a resampling pass for num_bytes neighbours at once. Runs on the widest vectors of the processor; integer
-/// sums are exact, so all processors give the same bytes.
-void weigh_rows(const uint8_t* rows, size_t stride, const int32_t* weights, int num_rows, size_t num_bytes, uint8_t* out);
+/// Quads that one output sample weighs.
+struct QuadSpan {
+  int first = 0;
+  int count = 0;
+  size_t packed = 0;  ///< Where its weights begin, in words.
+};
 
-/// out[i * kBandRows + r] = rows[r][i] for i < num_bytes.
-void transpose_band(const uint8_t* const rows[kBandRows], size_t num_bytes, uint8_t* out);
+/// Packs four weights of 22 fractional bits as the processor's dot product wants them. |weight| <= 2^23.
+void pack_quad(const int32_t weights[4], uint32_t packed[kPackedWords]);
 
-/// rows[r][i] = band[i * kBandRows + r] for i < num_bytes and r < num_rows.
-void restore_band(const uint8_t* band, size_t num_bytes, uint8_t* const rows[kBandRows], int num_rows);
+/// The number of bytes that arrange_band writes for rows of num_bytes.
+size_t band_bytes(size_t num_bytes, int num_channels);
+
+/// Sorts the rows of a band into quads of pixels: band[((q * num_channels + c) * kBandRows + r) * 4 + i] is channel c of
+/// pixel 4 * q + i of row r, zero beyond the last pixel. REQUIRES: num_channels 1, 3 or 4.
+void arrange_band(const uint8_t* const rows[kBandRows], size_t num_bytes, int num_channels, uint8_t* band);
+
+/// The columns pass of a band: samples[(x * num_channels + c) * kBandRows + r] is output pixel x of row r.
+void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed, uint8_t* samples);
+
+/// Moves weigh_band's samples (a multiple of 4 of them, room for kSampleBlock) into the band's four groups.
+void group_band(const uint8_t* samples, size_t num_samples, uint8_t* const groups[kBandRows / kGroupRows]);
+
+/// Interleaves the rows of a group. Writes num_bytes samples and up to kSampleBlock - 1 more.
+void group_rows(const uint8_t* const rows[kGroupRows], size_t num_bytes, uint8_t* group);
+
+/// The rows pass of one output row: num_samples bytes from span.count groups, group_bytes apart, the first at `groups`.
+void weigh_groups(const uint8_t* groups, size_t group_bytes, const QuadSpan& span, const uint32_t* packed, size_t num_samples,
+                  uint8_t* out);
+
+/// The planes of a picture of 3 channels as the autoencoder wants them: (value / 255 - 0.5) / 0.5 in float32.
+void normalise_rgb(const uint8_t* pixels, size_t num_pixels, float* red, float* green, float* blue);
 
 }  // namespace darkroom

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "darkroom/core/check.h"
+#include "resample_kernels.h"
 
 namespace darkroom {
 namespace {
@@ -97,6 +98,10 @@ void normalise_chw(const Image& image, std::span<float> out) {
   const size_t plane = num_values(image.width, image.height, 1);
   const auto channels = static_cast<size_t>(image.num_channels);
   DARKROOM_CHECK(out.size() == plane * channels, "the output does not fit the picture (want, got):", plane * channels, out.size());
+  if (channels == 3) {
+    normalise_rgb(image.pixels.data(), plane, out.data(), out.data() + plane, out.data() + 2 * plane);
+    return;
+  }
   for (size_t c = 0; c < channels; ++c) {
     float* values = out.data() + c * plane;
     const uint8_t* samples = image.pixels.data() + c;

@@ -1,15 +1,15 @@
-"""Times ours and the peers in turn, so that a busy machine slows both: ratios round by round, one core."""
+"""Times ours and the peers in turn, in CPU seconds of one thread: other programs on the machine change neither much."""
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
-Timer = Callable[[], float]  # Runs the task once and returns its seconds.
+Timer = Callable[[], float]  # Runs the task and returns its CPU seconds.
 
 
 class TimedProgram:
-    """A program of benchmarks/ that answers "NAME COUNT" with nanoseconds (benchmarks/stopwatch_server.h)."""
+    """A program of benchmarks/ that answers "NAME COUNT" with nanoseconds of CPU time (benchmarks/stopwatch_server.h)."""
 
     def __init__(self, *command: str):
         self.process = subprocess.Popen(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -28,10 +28,10 @@ class TimedProgram:
 
 def python_task(task: Callable[[], object], count: int = 1) -> Timer:
     def run() -> float:
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(count):
             task()
-        return (time.perf_counter() - began) / count
+        return (time.process_time() - began) / count
 
     return run
 

@@ -56,7 +56,9 @@ GroupedRows weigh_columns(const Image& image, const QuadWeights& horizontal, con
     for (int r = 0; r < kBandRows; ++r) {
       rows[r] = image.row(vertical.first_input + std::min(row + r, vertical.num_inputs - 1));
     }
-    pass.add_band(rows);
+    const int next = std::min(row + kBandRows, vertical.num_inputs);
+    const int num_next = std::min(kBandRows, vertical.num_inputs - next);
+    pass.add_band(rows, {image.row(vertical.first_input + next), static_cast<size_t>(num_next) * image.row_bytes()});
   }
   return std::move(pass).finish();
 }

@@ -6,6 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "resample_kernels.cpp"
 #define HWY_WANT_AVX3_DL  // The byte dot product of AVX-512 VNNI.
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -17,10 +18,35 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Sums = hn::CappedTag<int32_t, kBandRows>;
-using SumVector = hn::Vec<Sums>;
+// Blocks of 16 bytes that one vector holds. In a band each belongs to another group of rows.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+constexpr int kBlocks = 4;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kBlocks = 2;
+#else
+constexpr int kBlocks = 1;
+#endif
 using Block = hn::FixedTag<uint8_t, 16>;
-using BlockVector = hn::Vec<Block>;
+using Blocks = hn::FixedTag<uint8_t, 16 * kBlocks>;
+using BytesVector = hn::Vec<Blocks>;
+using Sums = hn::FixedTag<int32_t, 4 * kBlocks>;
+using SumVector = hn::Vec<Sums>;
+
+// Clamps sums to bytes; block by block the words a, b, c, d.
+HWY_INLINE BytesVector to_bytes(SumVector a, SumVector b, SumVector c, SumVector d) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return BytesVector{_mm512_packus_epi16(_mm512_packs_epi32(a.raw, b.raw), _mm512_packs_epi32(c.raw, d.raw))};
+#elif HWY_TARGET == HWY_AVX2
+  return BytesVector{_mm256_packus_epi16(_mm256_packs_epi32(a.raw, b.raw), _mm256_packs_epi32(c.raw, d.raw))};
+#elif HWY_ARCH_X86
+  return BytesVector{_mm_packus_epi16(_mm_packs_epi32(a.raw, b.raw), _mm_packs_epi32(c.raw, d.raw))};
+#else
+  const hn::Rebind<uint8_t, Sums> bytes;
+  const hn::Half<Blocks> half;
+  const auto low = hn::Combine(half, hn::DemoteTo(bytes, b), hn::DemoteTo(bytes, a));
+  return hn::Combine(Blocks(), hn::Combine(half, hn::DemoteTo(bytes, d), hn::DemoteTo(bytes, c)), low);
+#endif
+}
 
 // How four bytes meet four weights. A weight of 22 fractional bits is cut into parts that the multiplier takes; each part
 // has a sum of its own, and total() puts them together.
@@ -110,12 +136,11 @@ HWY_INLINE SumVector total(const SumVector (&sum)[kParts]) { return sum[0]; }
 
 void pack_quad(const int32_t weights[4], uint32_t packed[kPackedWords]) { pack(weights, packed); }
 
-// kVectors neighbouring vectors of words, num_quads rows of words down: one byte for each word.
+// The samples of kVectors vectors of words, vector_bytes apart, over num_quads rows of words; not clamped yet.
 template <int kVectors>
-HWY_INLINE void weigh_words(const uint8_t* words, size_t quad_bytes, int num_quads, const uint32_t* packed, uint8_t* out) {
+HWY_INLINE void weigh_words(const uint8_t* words, size_t vector_bytes, size_t quad_bytes, int num_quads, const uint32_t* packed,
+                            SumVector (&out)[kVectors]) {
   const Sums sums;
-  const hn::Rebind<uint8_t, Sums> bytes;
-  const size_t lanes = hn::Lanes(sums);
   SumVector sum[kVectors][kParts];
   for (auto& parts : sum) {
     parts[0] = hn::Set(sums, 1 << (FilterWeights::kFractionBits - 1));
@@ -125,56 +150,120 @@ HWY_INLINE void weigh_words(const uint8_t* words, size_t quad_bytes, int num_qua
   }
   for (int q = 0; q < num_quads; ++q, words += quad_bytes, packed += kPackedWords) {
     for (int v = 0; v < kVectors; ++v) {
-      accumulate(sum[v], hn::LoadU(sums, reinterpret_cast<const int32_t*>(words) + static_cast<size_t>(v) * lanes), packed);
+      accumulate(sum[v], hn::LoadU(sums, reinterpret_cast<const int32_t*>(words + static_cast<size_t>(v) * vector_bytes)), packed);
     }
   }
   for (int v = 0; v < kVectors; ++v) {
-    const auto value = hn::ShiftRight<FilterWeights::kFractionBits>(total(sum[v]));
-    hn::StoreU(hn::DemoteTo(bytes, value), bytes, out + static_cast<size_t>(v) * lanes);
+    out[v] = hn::ShiftRight<FilterWeights::kFractionBits>(total(sum[v]));
   }
 }
 
-// All words of a band's quad: kBandRows of them.
-HWY_INLINE void weigh_rows_of_band(const uint8_t* words, size_t quad_bytes, int num_quads, const uint32_t* packed, uint8_t* out) {
-  constexpr size_t kLanes = hn::MaxLanes(Sums());
-  constexpr int kVectors = kLanes >= 8 ? static_cast<int>(kBandRows / kLanes) : 2;
-  const size_t step = kVectors * hn::Lanes(Sums());
-  for (size_t done = 0; done < kBandRows; done += step) {
-    weigh_words<kVectors>(words + done * 4, quad_bytes, num_quads, packed, out + done);
+constexpr size_t kChannelBytes = size_t{kBandRows} * 4;  // Of a band's quad.
+
+// One word a channel of output x, of the rows of the vector's groups. Grey takes four outputs at once.
+template <int kChannels>
+HWY_INLINE BytesVector weigh_pixel(const uint8_t* band, std::span<const QuadSpan> outputs, size_t x, const uint32_t* packed) {
+  constexpr size_t kQuadBytes = kChannels * kChannelBytes;
+  if constexpr (kChannels == 1) {
+    SumVector sample[4][1];
+    for (size_t i = 0; i < 4; ++i) {
+      const QuadSpan& span = outputs[std::min(x + i, outputs.size() - 1)];
+      weigh_words<1>(band + static_cast<size_t>(span.first) * kQuadBytes, 0, kQuadBytes, span.count, packed + span.packed, sample[i]);
+    }
+    return to_bytes(sample[0][0], sample[1][0], sample[2][0], sample[3][0]);
+  } else {
+    SumVector sample[kChannels];
+    const QuadSpan& span = outputs[x];
+    weigh_words<kChannels>(band + static_cast<size_t>(span.first) * kQuadBytes, kChannelBytes, kQuadBytes, span.count, packed + span.packed,
+                           sample);
+    return to_bytes(sample[0], sample[1], sample[2], sample[kChannels - 1]);
   }
 }
 
-void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed, uint8_t* samples) {
-  constexpr size_t kWordsBytes = size_t{kBandRows} * 4;
-  const size_t quad_bytes = static_cast<size_t>(num_channels) * kWordsBytes;
-  for (const QuadSpan& span : outputs) {
-    const uint8_t* words = band + static_cast<size_t>(span.first) * quad_bytes;
-    for (int c = 0; c < num_channels; ++c, words += kWordsBytes, samples += kBandRows) {
-      weigh_rows_of_band(words, quad_bytes, span.count, packed + span.packed, samples);
+HWY_INLINE void store_blocks(BytesVector bytes, uint8_t* const* groups, size_t at) {
+  const Block block;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const hn::Half<Blocks> half;
+  const auto low = hn::LowerHalf(half, bytes);
+  const auto high = hn::UpperHalf(half, bytes);
+  hn::StoreU(hn::LowerHalf(block, low), block, groups[0] + at);
+  hn::StoreU(hn::UpperHalf(block, low), block, groups[1] + at);
+  hn::StoreU(hn::LowerHalf(block, high), block, groups[2] + at);
+  hn::StoreU(hn::UpperHalf(block, high), block, groups[3] + at);
+#elif HWY_TARGET == HWY_AVX2
+  hn::StoreU(hn::LowerHalf(block, bytes), block, groups[0] + at);
+  hn::StoreU(hn::UpperHalf(block, bytes), block, groups[1] + at);
+#else
+  hn::StoreU(bytes, block, groups[0] + at);
+#endif
+}
+
+template <int kChannels>
+HWY_INLINE void weigh_pixels(const uint8_t* band, std::span<const QuadSpan> outputs, const uint32_t* packed,
+                             uint8_t* const groups[kBandGroups], std::span<const uint8_t> upcoming) {
+  constexpr size_t kCacheLine = 64;
+  constexpr size_t kPixels = kChannels == 1 ? 4 : 1;
+  const size_t fetched = upcoming.size() * kPixels / outputs.size();
+  const uint8_t* next = upcoming.data();
+  for (size_t x = 0; x < outputs.size(); x += kPixels, next += fetched) {
+    for (int g = 0; g < kBandGroups; g += kBlocks) {
+      const BytesVector bytes = weigh_pixel<kChannels>(band + g * 16, outputs, x, packed);
+      store_blocks(bytes, groups + g, x * kChannels * 4);  // Of RGB 12 bytes count, the next pixel overwrites the others.
+    }
+    for (size_t at = 0; at < fetched; at += kCacheLine) {
+      hwy::Prefetch(next + at);
     }
   }
+}
+
+void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed,
+                uint8_t* const groups[kBandGroups], std::span<const uint8_t> upcoming) {
+  switch (num_channels) {
+    case 1:
+      return weigh_pixels<1>(band, outputs, packed, groups, upcoming);
+    case 3:
+      return weigh_pixels<3>(band, outputs, packed, groups, upcoming);
+    default:
+      return weigh_pixels<4>(band, outputs, packed, groups, upcoming);
+  }
+}
+
+// to_bytes takes its vectors block by block; this puts the words of four neighbouring vectors into their order again.
+HWY_INLINE BytesVector in_order(BytesVector bytes) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return BytesVector{_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), bytes.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return BytesVector{_mm256_permutevar8x32_epi32(bytes.raw, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))};
+#else
+  return bytes;
+#endif
 }
 
 void weigh_groups(const uint8_t* groups, size_t group_bytes, const QuadSpan& span, const uint32_t* packed, size_t num_samples,
                   uint8_t* out) {
-  constexpr int kVectors = hn::MaxLanes(Sums()) >= 16 ? 4 : 2;
-  const size_t step = kVectors * hn::Lanes(Sums());
+  constexpr size_t kStep = 16 * kBlocks;
+  const Blocks bytes;
+  const auto weigh = [&](size_t at) {
+    SumVector sample[4];
+    weigh_words<4>(groups + at * 4, kStep, group_bytes, span.count, packed + span.packed, sample);
+    return in_order(to_bytes(sample[0], sample[1], sample[2], sample[3]));
+  };
   size_t done = 0;
-  for (; done + step <= num_samples; done += step) {
-    weigh_words<kVectors>(groups + done * 4, group_bytes, span.count, packed + span.packed, out + done);
+  for (; done + kStep <= num_samples; done += kStep) {
+    hn::StoreU(weigh(done), bytes, out + done);
   }
   if (done < num_samples) {
-    uint8_t last[kSampleBlock];
-    weigh_words<kVectors>(groups + done * 4, group_bytes, span.count, packed + span.packed, last);
+    uint8_t last[kStep];
+    hn::StoreU(weigh(done), bytes, last);
     std::memcpy(out + done, last, num_samples - done);
   }
 }
 
-// The columns of a 4 x 4 matrix of words, whose rows are the blocks.
-HWY_INLINE void transpose_words(BlockVector (&block)[4]) {
-  const hn::FixedTag<uint32_t, 4> words;
-  const hn::FixedTag<uint64_t, 2> pairs;
-  const Block bytes;
+// In each block the columns of a 4 x 4 matrix of words, whose rows are the four vectors.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void transpose_words(D bytes, V (&block)[4]) {
+  const hn::Repartition<uint32_t, D> words;
+  const hn::Repartition<uint64_t, D> pairs;
   const auto a = hn::BitCast(words, block[0]);
   const auto b = hn::BitCast(words, block[1]);
   const auto c = hn::BitCast(words, block[2]);
@@ -189,59 +278,73 @@ HWY_INLINE void transpose_words(BlockVector (&block)[4]) {
   block[3] = hn::BitCast(bytes, hn::InterleaveUpper(pairs, high_ab, high_cd));
 }
 
-void group_band(const uint8_t* samples, size_t num_samples, uint8_t* const groups[kBandRows / kGroupRows]) {
+// One block of each group: row 0 of a block is rows[0], of the next one rows[kGroupRows].
+HWY_INLINE BytesVector load_blocks(const uint8_t* const* rows, size_t at) {
   const Block bytes;
-  for (size_t s = 0; s < num_samples; s += 4) {
-    BlockVector block[4];
-    for (size_t i = 0; i < 4; ++i) {
-      block[i] = hn::LoadU(bytes, samples + (s + i) * kBandRows);
-    }
-    transpose_words(block);
-    for (size_t g = 0; g < 4; ++g) {
-      hn::StoreU(block[g], bytes, groups[g] + s * 4);
-    }
-  }
+  const auto load = [&](int block) { return hn::LoadU(bytes, rows[block * kGroupRows] + at); };
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const hn::Half<Blocks> half;
+  return hn::Combine(Blocks(), hn::Combine(half, load(3), load(2)), hn::Combine(half, load(1), load(0)));
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Combine(Blocks(), load(1), load(0));
+#else
+  return load(0);
+#endif
 }
 
-// Bytes of one block of 16: of RGB only four whole pixels.
-HWY_INLINE size_t block_step(int num_channels) { return num_channels == 3 ? 12 : 16; }
-
-// One word a channel: the channel's bytes of four pixels. A block of grey is four quads of the one channel already.
-HWY_INLINE BlockVector planar_order(int num_channels) {
+// How the bytes of a block go into words: one word a channel, the channel's bytes of four pixels. A block of RGB holds four
+// whole pixels, one of grey is four quads already.
+template <int kChannels>
+HWY_INLINE BytesVector planar_order() {
   alignas(16) static constexpr uint8_t kOrders[3][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                                                          {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, 12, 13, 14, 15},
                                                          {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}};
-  return hn::Load(Block(), kOrders[num_channels == 1 ? 0 : num_channels - 2]);
+  return hn::LoadDup128(Blocks(), kOrders[kChannels == 1 ? 0 : kChannels - 2]);
 }
 
-// Four rows of one block, and where they lie within the words of the band.
-HWY_INLINE void arrange_block(const uint8_t* const rows[4], size_t at, BlockVector order, size_t num_words, uint8_t* out) {
-  const Block bytes;
-  BlockVector block[4];
-  for (int r = 0; r < 4; ++r) {
-    block[r] = hn::TableLookupBytes(hn::LoadU(bytes, rows[r] + at), order);
+// The words of all rows at one place of them.
+template <int kWords>
+HWY_INLINE void arrange_words(const uint8_t* const rows[kBandRows], size_t at, BytesVector order, uint8_t* band) {
+  const Blocks bytes;
+  for (int group = 0; group < kBandGroups; group += kBlocks) {
+    BytesVector block[4];
+    for (int r = 0; r < kGroupRows; ++r) {
+      block[r] = hn::TableLookupBytes(load_blocks(rows + group * kGroupRows + r, at), order);
+    }
+    transpose_words(bytes, block);
+    for (int word = 0; word < kWords; ++word) {
+      hn::StoreU(block[word], bytes, band + word * kBandRows * 4 + group * 16);
+    }
   }
-  transpose_words(block);
-  for (size_t word = 0; word < num_words; ++word) {
-    hn::StoreU(block[word], bytes, out + word * kBandRows * 4);
+}
+
+template <int kChannels>
+HWY_INLINE void arrange(const uint8_t* const rows[kBandRows], size_t num_bytes, uint8_t* band) {
+  constexpr int kWords = kChannels == 3 ? 3 : 4;
+  const auto order = planar_order<kChannels>();
+  size_t at = 0;
+  for (; at + 16 <= num_bytes; at += kWords * 4, band += kWords * kBandRows * 4) {
+    arrange_words<kWords>(rows, at, order, band);
+  }
+  uint8_t rest[kBandRows][32] = {};
+  const uint8_t* rests[kBandRows];
+  for (int r = 0; r < kBandRows; ++r) {
+    std::memcpy(rest[r], rows[r] + at, num_bytes - at);
+    rests[r] = rest[r];
+  }
+  for (size_t rest_at = 0; rest_at + at < num_bytes; rest_at += kWords * 4, band += kWords * kBandRows * 4) {
+    arrange_words<kWords>(rests, rest_at, order, band);
   }
 }
 
 void arrange_band(const uint8_t* const rows[kBandRows], size_t num_bytes, int num_channels, uint8_t* band) {
-  const size_t step = block_step(num_channels);
-  const size_t num_words = step / 4;
-  const BlockVector order = planar_order(num_channels);
-  for (size_t at = 0; at < num_bytes; at += step, band += num_words * kBandRows * 4) {
-    uint8_t last[kBandRows][16] = {};
-    const uint8_t* in[kBandRows];
-    const bool is_whole = at + 16 <= num_bytes;
-    for (int r = 0; r < kBandRows && !is_whole; ++r) {
-      std::memcpy(last[r], rows[r] + at, std::min<size_t>(num_bytes - at, 16));
-      in[r] = last[r];
-    }
-    for (int r = 0; r < kBandRows; r += 4) {
-      arrange_block(is_whole ? rows + r : in + r, is_whole ? at : 0, order, num_words, band + r * 4);
-    }
+  switch (num_channels) {
+    case 1:
+      return arrange<1>(rows, num_bytes, band);
+    case 3:
+      return arrange<3>(rows, num_bytes, band);
+    default:
+      return arrange<4>(rows, num_bytes, band);
   }
 }
 
@@ -300,7 +403,6 @@ namespace darkroom {
 HWY_EXPORT(pack_quad);
 HWY_EXPORT(arrange_band);
 HWY_EXPORT(weigh_band);
-HWY_EXPORT(group_band);
 HWY_EXPORT(group_rows);
 HWY_EXPORT(weigh_groups);
 HWY_EXPORT(normalise_rgb);
@@ -316,12 +418,9 @@ void arrange_band(const uint8_t* const rows[kBandRows], size_t num_bytes, int nu
   HWY_DYNAMIC_DISPATCH(arrange_band)(rows, num_bytes, num_channels, band);
 }
 
-void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed, uint8_t* samples) {
-  HWY_DYNAMIC_DISPATCH(weigh_band)(band, num_channels, outputs, packed, samples);
-}
-
-void group_band(const uint8_t* samples, size_t num_samples, uint8_t* const groups[kBandRows / kGroupRows]) {
-  HWY_DYNAMIC_DISPATCH(group_band)(samples, num_samples, groups);
+void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed,
+                uint8_t* const groups[kBandGroups], std::span<const uint8_t> upcoming) {
+  HWY_DYNAMIC_DISPATCH(weigh_band)(band, num_channels, outputs, packed, groups, upcoming);
 }
 
 void group_rows(const uint8_t* const rows[kGroupRows], size_t num_bytes, uint8_t* group) {

@@ -14,7 +14,8 @@ namespace darkroom {
 inline constexpr int kBandRows = 16;
 /// Rows of a group, the unit of the rows pass. A group stores its rows interleaved: byte 4 * i + r is sample i of row r.
 inline constexpr int kGroupRows = 4;
-/// Groups hold samples in multiples of this.
+inline constexpr int kBandGroups = kBandRows / kGroupRows;
+/// Groups hold samples in multiples of this, and at least as many bytes more than they need.
 inline constexpr size_t kSampleBlock = 64;
 /// 32-bit words of a quad's four packed weights.
 inline constexpr size_t kPackedWords = 4;
@@ -36,13 +37,13 @@ size_t band_bytes(size_t num_bytes, int num_channels);
 /// pixel 4 * q + i of row r, zero beyond the last pixel. REQUIRES: num_channels 1, 3 or 4.
 void arrange_band(const uint8_t* const rows[kBandRows], size_t num_bytes, int num_channels, uint8_t* band);
 
-/// The columns pass of a band: samples[(x * num_channels + c) * kBandRows + r] is output pixel x of row r.
-void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed, uint8_t* samples);
+/// The columns pass of a band: output pixel x goes into the band's groups as their samples from x * num_channels on, and
+/// kSampleBlock bytes beyond the last one may be written. Meanwhile `upcoming`, what arrange_band will read next, is fetched
+/// into the cache.
+void weigh_band(const uint8_t* band, int num_channels, std::span<const QuadSpan> outputs, const uint32_t* packed,
+                uint8_t* const groups[kBandGroups], std::span<const uint8_t> upcoming);
 
-/// Moves weigh_band's samples (a multiple of 4 of them, room for kSampleBlock) into the band's four groups.
-void group_band(const uint8_t* samples, size_t num_samples, uint8_t* const groups[kBandRows / kGroupRows]);
-
-/// Interleaves the rows of a group. Writes num_bytes samples and up to kSampleBlock - 1 more.
+/// Interleaves num_bytes bytes of the rows of a group.
 void group_rows(const uint8_t* const rows[kGroupRows], size_t num_bytes, uint8_t* group);
 
 /// The rows pass of one output row: num_samples bytes from span.count groups, group_bytes apart, the first at `groups`.

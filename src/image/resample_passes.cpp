@@ -3,9 +3,9 @@
 namespace darkroom {
 
 GroupedRows::GroupedRows(int num_rows, int width, int num_channels) : width_(width), num_channels_(num_channels) {
-  group_bytes_ = (num_samples() + kSampleBlock - 1) / kSampleBlock * kSampleBlock * kGroupRows;
+  group_bytes_ = (num_samples() / kSampleBlock + 2) * kSampleBlock * kGroupRows;
   const auto num_bands = static_cast<size_t>((num_rows + kBandRows - 1) / kBandRows);
-  bytes_ = std::make_unique_for_overwrite<uint8_t[]>(num_bands * (kBandRows / kGroupRows) * group_bytes_);
+  bytes_ = std::make_unique_for_overwrite<uint8_t[]>(num_bands * kBandGroups * group_bytes_);
 }
 
 ColumnsPass::ColumnsPass(const QuadWeights& horizontal, int num_channels, int num_rows)
@@ -14,21 +14,19 @@ ColumnsPass::ColumnsPass(const QuadWeights& horizontal, int num_channels, int nu
   in_bytes_ = static_cast<size_t>(horizontal.num_inputs) * channels;
   skipped_bytes_ = static_cast<size_t>(horizontal.first_input) * channels;
   band_.resize(band_bytes(in_bytes_, num_channels));
-  samples_.resize((result_.num_samples() + kSampleBlock) * kBandRows);
 }
 
-void ColumnsPass::add_band(const uint8_t* const rows[kBandRows]) {
+void ColumnsPass::add_band(const uint8_t* const rows[kBandRows], std::span<const uint8_t> upcoming) {
   const uint8_t* in[kBandRows];
   for (int r = 0; r < kBandRows; ++r) {
     in[r] = rows[r] + skipped_bytes_;
   }
   arrange_band(in, in_bytes_, result_.num_channels(), band_.data());
-  weigh_band(band_.data(), result_.num_channels(), horizontal_.spans, horizontal_.packed.data(), samples_.data());
-  uint8_t* groups[kBandRows / kGroupRows];
-  for (int g = 0; g < kBandRows / kGroupRows; ++g) {
-    groups[g] = result_.group(num_bands_ * (kBandRows / kGroupRows) + g);
+  uint8_t* groups[kBandGroups];
+  for (int g = 0; g < kBandGroups; ++g) {
+    groups[g] = result_.group(num_bands_ * kBandGroups + g);
   }
-  group_band(samples_.data(), result_.num_samples(), groups);
+  weigh_band(band_.data(), result_.num_channels(), horizontal_.spans, horizontal_.packed.data(), groups, upcoming);
   ++num_bands_;
 }
 

@@ -36,8 +36,9 @@ class ColumnsPass {
   /// `num_rows` rows will come. `horizontal` outlives the pass.
   ColumnsPass(const QuadWeights& horizontal, int num_channels, int num_rows);
 
-  /// The next kBandRows rows, each of whole pictures' width; after the last row any readable row may stand.
-  void add_band(const uint8_t* const rows[kBandRows]);
+  /// The next kBandRows rows, each of whole pictures' width; after the last row any readable row may stand. `upcoming` are
+  /// the bytes of the next band, where they are known.
+  void add_band(const uint8_t* const rows[kBandRows], std::span<const uint8_t> upcoming = {});
   GroupedRows finish() && { return std::move(result_); }
 
  private:
@@ -47,7 +48,6 @@ class ColumnsPass {
   size_t in_bytes_;
   size_t skipped_bytes_;
   std::vector<uint8_t> band_;
-  std::vector<uint8_t> samples_;
 };
 
 /// The second pass.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstdio>
-#include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +54,9 @@ class JpegReader {
   int height() const { return static_cast<int>(jpeg_.image_height); }
   int num_components() const { return jpeg_.num_components; }
 
-  /// Decodes all rows as RGB or CMYK, handing each to `use_row(y, samples)`; `row` holds width * 4 bytes.
-  template <typename UseRow>
-  Outcome read_rows(J_COLOR_SPACE colours, uint8_t* row, const UseRow& use_row) {
+  /// Decodes all rows as RGB or CMYK, each to `row_at(y)`, which may not throw; `use_row(y)` follows when it is there.
+  template <typename RowAt, typename UseRow>
+  Outcome read_rows(J_COLOR_SPACE colours, const RowAt& row_at, const UseRow& use_row) {
     return guarded([&] {
       jpeg_.out_color_space = colours;
       jpeg_.dct_method = JDCT_ISLOW;
@@ -66,11 +66,11 @@ class JpegReader {
       }
       while (jpeg_.output_scanline < jpeg_.output_height) {
         const auto y = static_cast<int>(jpeg_.output_scanline);
-        JSAMPROW target = row;
+        JSAMPROW target = row_at(y);
         if (jpeg_read_scanlines(&jpeg_, &target, 1) != 1) {
           return Outcome::kStarved;
         }
-        use_row(y, static_cast<const uint8_t*>(row));
+        use_row(y);
       }
       return jpeg_finish_decompress(&jpeg_) == FALSE ? Outcome::kStarved : Outcome::kDone;
     });
@@ -161,7 +161,7 @@ RowError jpeg_error(JpegReader& reader, JpegReader::Outcome outcome) {
 
 }  // namespace
 
-RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header) {
+std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink) {
   JpegReader reader(bytes);
   if (const auto outcome = reader.read_header(); outcome != JpegReader::Outcome::kDone) {
     return jpeg_error(reader, outcome);
@@ -169,20 +169,31 @@ RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader
   if (reader.width() != header.width || reader.height() != header.height) {
     return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a JPEG of two different frame sizes"};
   }
-  Image image = Image::filled(header.width, header.height, 3);
-  std::vector<uint8_t> row(static_cast<size_t>(header.width) * 4);
-  const bool is_cmyk = reader.num_components() == 4;
-  const auto outcome = reader.read_rows(is_cmyk ? JCS_CMYK : JCS_RGB, row.data(), [&](int y, const uint8_t* samples) {
-    if (is_cmyk) {
-      adobe_cmyk_to_rgb(samples, header.width, image.row(y));
-    } else {
-      std::memcpy(image.row(y), samples, image.row_bytes());
-    }
-  });
+  JpegReader::Outcome outcome;
+  if (reader.num_components() == 4) {
+    std::vector<uint8_t> cmyk(static_cast<size_t>(header.width) * 4);
+    outcome = reader.read_rows(
+        JCS_CMYK, [&](int) { return cmyk.data(); }, [&](int y) { adobe_cmyk_to_rgb(cmyk.data(), header.width, sink.row_at(y)); });
+  } else {
+    outcome = reader.read_rows(
+        JCS_RGB, [&](int y) { return sink.row_at(y); }, [](int) {});
+  }
   if (outcome != JpegReader::Outcome::kDone) {
     return jpeg_error(reader, outcome);
   }
-  return image;
+  return std::nullopt;
+}
+
+RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header) {
+  struct WholeImage : RowSink {
+    Image image;
+    uint8_t* row_at(int y) override { return image.row(y); }
+  } whole;
+  whole.image = Image::filled(header.width, header.height, 3);
+  if (auto error = decode_jpeg_rows(bytes, header, whole)) {
+    return *std::move(error);
+  }
+  return std::move(whole.image);
 }
 
 }  // namespace darkroom

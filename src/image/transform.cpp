@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "darkroom/core/check.h"
+#include "decoders.h"
 #include "resample_kernels.h"
+#include "streamed_resize.h"
 
 namespace darkroom {
 namespace {
@@ -53,6 +55,39 @@ size_t num_values(int width, int height, int num_channels) {
   return static_cast<size_t>(width) * static_cast<size_t>(height) * static_cast<size_t>(num_channels);
 }
 
+// How a picture of the given size is resized and cropped.
+struct Placement {
+  int width;
+  int height;
+  Window window;
+};
+
+Placement place(int width, int height, const TransformOptions& options, const CropDraw& draw) {
+  const int side = options.resolution;
+  const Size size = resized(width, height, side);
+  Placement result{static_cast<int>(size.width), static_cast<int>(size.height), {.width = side, .height = side}};
+  result.window.left = crop_offset(result.width - side, options.crop, draw.x);
+  result.window.top = crop_offset(result.height - side, options.crop, draw.y);
+  return result;
+}
+
+// The resized and cropped picture. A JPEG is resized while it is decoded where that gives the same bits.
+RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHeader& header, const TransformOptions& options,
+                                 const ImageLimits& limits, const CropDraw& draw) {
+  const Placement placement = place(header.width, header.height, options, draw);
+  const bool is_upright = options.orientation == Orientation::kIgnore || read_orientation(bytes) == 1;
+  if (header.format == ImageFormat::kJpeg && is_upright &&
+      StreamedResize::is_possible(header.width, header.height, placement.width, placement.height)) {
+    StreamedResize resize(header.width, header.height, placement.width, placement.height, options.filter, placement.window);
+    if (auto error = decode_jpeg_rows(bytes, header, resize)) {
+      return *std::move(error);
+    }
+    return std::move(resize).finish();
+  }
+  const RowResult<Image> image = decode_image(bytes, limits, options.orientation);
+  return image.is_ok() ? RowResult<Image>(resize_and_crop(*image, options, draw)) : image;
+}
+
 }  // namespace
 
 Status TransformOptions::validate() const {
@@ -64,12 +99,8 @@ Status TransformOptions::validate() const {
 
 Image resize_and_crop(const Image& image, const TransformOptions& options, const CropDraw& draw) {
   DARKROOM_CHECK(image.width > 0 && image.height > 0, "an empty picture cannot be cropped:", image.width, image.height);
-  const int side = options.resolution;
-  const Size size = resized(image.width, image.height, side);
-  const int width = static_cast<int>(size.width);
-  const int height = static_cast<int>(size.height);
-  const Window window{crop_offset(width - side, options.crop, draw.x), crop_offset(height - side, options.crop, draw.y), side, side};
-  return resize_window(image, width, height, options.filter, window);
+  const Placement placement = place(image.width, image.height, options, draw);
+  return resize_window(image, placement.width, placement.height, options.filter, placement.window);
 }
 
 RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
@@ -83,13 +114,12 @@ RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, co
     return RowError{.code = RowErrorCode::kBomb,
                     .detail = fmt::format("{}x{} becomes {}x{}", header->width, header->height, size.width, size.height)};
   }
-  RowResult<Image> image = decode_image(bytes, limits, options.orientation);
-  if (!image.is_ok()) {
-    return image.error();
+  const RowResult<Image> square = decode_and_crop(bytes, *header, options, limits, draw);
+  if (!square.is_ok()) {
+    return square.error();
   }
-  const Image square = resize_and_crop(*image, options, draw);
-  TransformedImage result{header->width, header->height, std::vector<float>(square.pixels.size())};
-  normalise_chw(square, result.chw);
+  TransformedImage result{header->width, header->height, std::vector<float>(square->pixels.size())};
+  normalise_chw(*square, result.chw);
   return result;
 }
 

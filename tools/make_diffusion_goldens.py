@@ -26,7 +26,17 @@ SD2 = {
     "steps_offset": 1,
     "trained_betas": None,
 }
-CLASSES = {"ddim": diffusers.DDIMScheduler, "pndm": diffusers.PNDMScheduler}
+CLASSES = {
+    "ddim": diffusers.DDIMScheduler,
+    "pndm": diffusers.PNDMScheduler,
+    "euler": diffusers.EulerDiscreteScheduler,
+    "euler_a": diffusers.EulerAncestralDiscreteScheduler,
+    "dpmpp_2m": diffusers.DPMSolverMultistepScheduler,
+    "dpmpp_2m_karras": diffusers.DPMSolverMultistepScheduler,
+    "unipc": diffusers.UniPCMultistepScheduler,
+    "lcm": diffusers.LCMScheduler,
+}
+NOISY = ("ddim", "euler_a", "lcm")
 
 
 def start_sample() -> torch.Tensor:
@@ -38,14 +48,16 @@ def some_values(tensor: torch.Tensor) -> list:
     return tensor.flatten()[::97].double().tolist()
 
 
-def run(name: str, config: dict, num_steps: int, eta: float) -> dict:
+def run(name: str, config: dict, num_steps: int, eta: float = 0.0) -> dict:
+    config = config | {"use_karras_sigmas": True} if name == "dpmpp_2m_karras" else config
     scheduler = CLASSES[name].from_config(config)
     scheduler.set_timesteps(num_steps)
-    generator = torch.Generator("cpu").manual_seed(0)
-    sample = start_sample()
-    extra = {"eta": eta, "generator": generator} if name == "ddim" else {}
+    extra = {"generator": torch.Generator("cpu").manual_seed(0)} if name in NOISY else {}
+    if name == "ddim":
+        extra["eta"] = eta
+    sample = start_sample() * scheduler.init_noise_sigma
     for timestep in scheduler.timesteps:
-        output = sample * timestep / (timestep + 1)
+        output = scheduler.scale_model_input(sample, timestep) * timestep / (timestep + 1)
         sample = scheduler.step(output, timestep, sample, **extra).prev_sample
     return {
         "sampler": name,
@@ -58,22 +70,44 @@ def run(name: str, config: dict, num_steps: int, eta: float) -> dict:
     }
 
 
+def sigma_runs(config: dict) -> list:
+    """One round of the samplers that came after ddim and pndm."""
+    v = config["prediction_type"] == "v_prediction"
+    karras = config | {"use_karras_sigmas": True}
+    runs = []
+    for name in ("euler", "euler_a", "dpmpp_2m", "dpmpp_2m_karras", "unipc", "lcm"):
+        runs += [run(name, config, num_steps) for num_steps in (1, 2, 7, 20)]
+    runs += [run(name, karras, 16) for name in ("euler", "unipc")]
+    runs += [run(name, config | {"final_sigmas_type": "sigma_min"}, 4) for name in ("euler", "dpmpp_2m", "unipc")]
+    if v:
+        zero = config | {"rescale_betas_zero_snr": True}
+        runs += [run(name, zero, 7) for name in CLASSES if name != "pndm"]
+    return runs
+
+
 def all_runs() -> list:
     runs = []
     for prediction in ("epsilon", "v_prediction"):
         for spacing in ("leading", "linspace", "trailing"):
-            for name in CLASSES:
-                for num_steps in (1, 7, 16, 50):
-                    config = SD2 | {"prediction_type": prediction, "timestep_spacing": spacing}
-                    runs.append(run(name, config, num_steps, 0.0))
-            runs.append(run("ddim", SD2 | {"prediction_type": prediction, "timestep_spacing": spacing}, 13, 0.7))
-        runs.append(run("pndm", SD2 | {"prediction_type": prediction, "skip_prk_steps": False}, 10, 0.0))
-        runs.append(run("ddim", {"prediction_type": prediction}, 10, 0.0))
+            config = SD2 | {"prediction_type": prediction, "timestep_spacing": spacing}
+            for name in ("ddim", "pndm"):
+                runs += [run(name, config, num_steps) for num_steps in (1, 7, 16, 50)]
+            runs.append(run("ddim", config, 13, 0.7))
+            runs += sigma_runs(config)
+        runs.append(run("pndm", SD2 | {"prediction_type": prediction, "skip_prk_steps": False}, 10))
+        runs += [run(name, {"prediction_type": prediction}, 10) for name in CLASSES if name not in ("pndm", "dpmpp_2m_karras")]
     return runs
 
 
+def trailing_timesteps(name: str) -> list:
+    """Of 61 steps: one too many, the last of them -1."""
+    scheduler = CLASSES[name].from_config(SD2 | {"timestep_spacing": "trailing"})
+    scheduler.set_timesteps(61)
+    return scheduler.timesteps.tolist()
+
+
 def schedule(config: dict) -> dict:
-    scheduler = diffusers.DDPMScheduler.from_config(config)
+    scheduler = diffusers.DDIMScheduler.from_config(config)
     clean = start_sample()
     noise = clean.flip(0) * 2 - 1
     timesteps = torch.tensor([0, 1, 500, 999])
@@ -88,11 +122,13 @@ def schedule(config: dict) -> dict:
 def main() -> None:
     torch.set_num_threads(1)
     versions = {"diffusers": diffusers.__version__, "torch": torch.__version__, "numpy": numpy.__version__}
-    schedules = ",\n".join(json.dumps(schedule(config)) for config in (SD2, {}))
+    schedules = ",\n".join(json.dumps(schedule(config)) for config in (SD2, {}, SD2 | {"rescale_betas_zero_snr": True}))
     runs = ",\n".join(json.dumps(run) for run in all_runs())
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write('{"made_by": "tools/make_diffusion_goldens.py",\n')
-        file.write(f'"versions": {json.dumps(versions)},\n"schedules": [\n{schedules}],\n"runs": [\n{runs}]}}\n')
+        file.write(f'"versions": {json.dumps(versions)},\n"schedules": [\n{schedules}],\n"runs": [\n{runs}],\n')
+        trailing = {name: trailing_timesteps(name) for name in ("ddim", "pndm", "euler", "dpmpp_2m", "unipc")}
+        file.write(f'"trailing_61": {json.dumps(trailing)}}}\n')
 
 
 if __name__ == "__main__":

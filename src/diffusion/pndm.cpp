@@ -1,8 +1,7 @@
 #include "pndm.h"
 
-#include <cmath>
-
-#include "darkroom/core/check.h"
+#include "call_order.h"
+#include "root.h"
 #include "timesteps.h"
 
 namespace darkroom {
@@ -15,29 +14,34 @@ constexpr size_t kCallsPerRungeKutta = 4;  // Network calls of one Runge-Kutta s
 class PndmSampler final : public Sampler {
  public:
   PndmSampler(const SamplerSpec& spec, const SchedulerConfig& config, std::vector<double> timesteps, size_t num_runge_kutta_calls)
-      : alphas_(config, config.set_alpha_to_one.value_or(false)),
+      : alphas_(config.noise, config.set_alpha_to_one.value_or(false)),
         stride_(config.noise.num_timesteps / spec.num_steps),
         timesteps_(std::move(timesteps)),
-        num_runge_kutta_calls_(num_runge_kutta_calls) {}
+        num_runge_kutta_calls_(num_runge_kutta_calls),
+        order_(timesteps_.size()) {}
 
   const std::vector<double>& timesteps() const override { return timesteps_; }
   double initial_sigma() const override { return 1.0; }
+  bool is_stochastic() const override { return false; }
   torch::Tensor scale_input(size_t, const torch::Tensor& latents) const override { return latents; }
+  torch::Tensor add_noise(size_t index, const torch::Tensor& clean, const torch::Tensor& noise) const override {
+    return alphas_.add_noise(timestep(index), clean, noise);
+  }
 
   torch::Tensor step(size_t index, const torch::Tensor& output, const torch::Tensor& latents, const NoiseSource&) override {
-    DARKROOM_CHECK(index == next_index_ && index < timesteps_.size(), "a sampler's calls come in order:", index);
-    ++next_index_;
-    return index < num_runge_kutta_calls_ ? runge_kutta_step(index, output, latents) : multistep(index, output, latents);
+    // Phases go by the number of calls made, also in a run that starts in the middle: so it is in diffusers.
+    const size_t made = order_.enter(index);
+    return made < num_runge_kutta_calls_ ? runge_kutta_step(index, made, output, latents) : multistep(index, made, output, latents);
   }
 
  private:
   int64_t timestep(size_t index) const { return static_cast<int64_t>(timesteps_[index]); }
 
-  torch::Tensor runge_kutta_step(size_t index, const torch::Tensor& output, const torch::Tensor& latents) {
-    const int64_t target = timestep(index) - (index % 2 == 0 ? stride_ / 2 : 0);
-    const int64_t start = timestep(index - index % kCallsPerRungeKutta);
+  torch::Tensor runge_kutta_step(size_t index, size_t made, const torch::Tensor& output, const torch::Tensor& latents) {
+    const int64_t target = timestep(index) - (made % 2 == 0 ? stride_ / 2 : 0);
+    const int64_t start = timestep(made - made % kCallsPerRungeKutta);
     torch::Tensor slope = output;
-    switch (index % kCallsPerRungeKutta) {
+    switch (made % kCallsPerRungeKutta) {
       case 0:
         slope_sum_ = output * (1.0 / 6.0);
         outputs_.push_back(output);
@@ -52,10 +56,10 @@ class PndmSampler final : public Sampler {
     return transfer(start_latents_, start, target, slope);
   }
 
-  torch::Tensor multistep(size_t index, const torch::Tensor& output, const torch::Tensor& latents) {
+  torch::Tensor multistep(size_t index, size_t made, const torch::Tensor& output, const torch::Tensor& latents) {
     int64_t from = timestep(index);
     int64_t target = from - stride_;
-    const bool repeats_first_step = index == 1;  // PLMS evaluates its first step twice; never after a Runge-Kutta start.
+    const bool repeats_first_step = made == 1;  // PLMS evaluates its first step twice; never after a Runge-Kutta start.
     if (repeats_first_step) {
       target = from;
       from += stride_;
@@ -65,7 +69,7 @@ class PndmSampler final : public Sampler {
       outputs_.erase(outputs_.begin());
     }
     outputs_.push_back(output);
-    if (index == 0) {
+    if (made == 0) {
       start_latents_ = latents;
     }
     return transfer(latents, from, target, combine_outputs());
@@ -88,20 +92,20 @@ class PndmSampler final : public Sampler {
 
   // Formula 9 of the paper: from `latents` at timestep `from` to timestep `target` along `output`.
   torch::Tensor transfer(const torch::Tensor& latents, int64_t from, int64_t target, torch::Tensor output) const {
-    const float alpha = alphas_.at(from);
-    const float alpha_next = alphas_.at(target);
+    const float alpha = alphas_.start(from);
+    const float alpha_next = alphas_.target(target);
     if (alphas_.schedule.config().prediction_type == PredictionType::kVelocity) {
       output = split_prediction(PredictionType::kVelocity, latents, output, alpha).noise;
     }
-    const float denominator = alpha * std::sqrt(1.0F - alpha_next) + std::sqrt(alpha * (1.0F - alpha) * alpha_next);
-    return std::sqrt(alpha_next / alpha) * latents - (alpha_next - alpha) * output / denominator;
+    const float denominator = alpha * root(1.0F - alpha_next) + root(alpha * (1.0F - alpha) * alpha_next);
+    return root(alpha_next / alpha) * latents - (alpha_next - alpha) * output / denominator;
   }
 
   AlphaTable alphas_;
   int64_t stride_;
   std::vector<double> timesteps_;
   size_t num_runge_kutta_calls_;
-  size_t next_index_ = 0;
+  CallOrder order_;
   std::vector<torch::Tensor> outputs_;  // The last few, oldest first; at most kOrder.
   torch::Tensor slope_sum_;
   torch::Tensor start_latents_;
@@ -132,13 +136,20 @@ std::vector<double> runge_kutta_calls(const std::vector<int64_t>& ascending, int
 }  // namespace
 
 Result<std::unique_ptr<Sampler>> make_pndm_sampler(const SamplerSpec& spec, const SchedulerConfig& config) {
+  if (config.noise.zero_terminal_snr) {
+    return Status::invalid_argument("sampler pndm does not know zero terminal SNR; choose another one for this model, such as:", "ddim");
+  }
+  if (config.noise.prediction_type == PredictionType::kClean) {
+    return Status::invalid_argument("sampler pndm does not take networks that predict the clean latent; choose another one, such as:",
+                                    "ddim");
+  }
   const bool runge_kutta = !config.skip_prk_steps.value_or(false);
   if (runge_kutta && spec.num_steps < kOrder) {
     return Status::invalid_argument("sampler pndm with Runge-Kutta start needs at least 4 steps, got:", spec.num_steps);
   }
   const std::vector<int64_t> timesteps = ascending_timesteps(config.timestep_spacing.value_or(TimestepSpacing::kLeading),
                                                              config.noise.num_timesteps, spec.num_steps, config.steps_offset.value_or(0));
-  DARKROOM_RETURN_IF_ERROR(check_timesteps(timesteps, config.noise.num_timesteps));
+  DARKROOM_RETURN_IF_ERROR(check_timesteps(timesteps, NoiseSchedule(config.noise)));
   const int64_t half_stride = config.noise.num_timesteps / spec.num_steps / 2;
   std::vector<double> calls = runge_kutta ? runge_kutta_calls(timesteps, half_stride) : multistep_calls(timesteps);
   const size_t num_runge_kutta_calls = runge_kutta ? kCallsPerRungeKutta * (kOrder - 1) : 0;

@@ -1,11 +1,17 @@
 #include "darkroom/diffusion/sampler.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 #include "darkroom/core/check.h"
 #include "ddim.h"
+#include "dpmpp_2m.h"
+#include "euler.h"
+#include "lcm.h"
 #include "pndm.h"
+#include "unipc.h"
 
 namespace darkroom {
 
@@ -15,21 +21,40 @@ using MakeSampler = Result<std::unique_ptr<Sampler>> (*)(const SamplerSpec&, con
 
 struct BuiltSampler {
   std::string_view name;
-  std::string_view class_name;  // Of diffusers.
+  std::string_view class_name;  // Of diffusers; the first row of a class is the one that an empty name means.
   MakeSampler make;
 };
+
+constexpr std::string_view kDpmppClass = "DPMSolverMultistepScheduler";
 
 constexpr std::array kBuiltSamplers = {
     BuiltSampler{"ddim", "DDIMScheduler", make_ddim_sampler},
     BuiltSampler{"pndm", "PNDMScheduler", make_pndm_sampler},
+    BuiltSampler{"euler", "EulerDiscreteScheduler", make_euler_sampler},
+    BuiltSampler{"euler_a", "EulerAncestralDiscreteScheduler", make_euler_ancestral_sampler},
+    BuiltSampler{"dpmpp_2m", kDpmppClass, make_dpmpp_2m_sampler},
+    BuiltSampler{"dpmpp_2m_karras", kDpmppClass, make_dpmpp_2m_karras_sampler},
+    BuiltSampler{"unipc", "UniPCMultistepScheduler", make_unipc_sampler},
+    BuiltSampler{"lcm", "LCMScheduler", make_lcm_sampler},
 };
-
-// Known to users, not built yet.
-constexpr std::array<std::string_view, 6> kUnbuiltSamplers = {"euler", "euler_a", "dpmpp_2m", "dpmpp_2m_karras", "unipc", "lcm"};
 
 const BuiltSampler* find_sampler(std::string_view name) {
   const auto found = std::find_if(kBuiltSamplers.begin(), kBuiltSamplers.end(), [&](const auto& built) { return built.name == name; });
   return found == kBuiltSamplers.end() ? nullptr : &*found;
+}
+
+Result<std::string> sampler_of_class(const SchedulerConfig& config) {
+  if (config.class_name == kDpmppClass && config.use_karras_sigmas.value_or(false)) {
+    return std::string("dpmpp_2m_karras");
+  }
+  for (const BuiltSampler& built : kBuiltSamplers) {
+    if (built.class_name == config.class_name) {
+      return std::string(built.name);
+    }
+  }
+  return Status::invalid_argument(
+      fmt::format("the model's scheduler is not one of the built samplers; choose one of {} instead of:", fmt::join(sampler_names(), ", ")),
+      config.class_name.empty() ? "(none)" : config.class_name);
 }
 
 }  // namespace
@@ -44,21 +69,13 @@ std::vector<std::string_view> sampler_names() {
 
 Result<std::string> resolve_sampler_name(const SamplerSpec& spec, const SchedulerConfig& config) {
   if (spec.name.empty()) {
-    for (const BuiltSampler& built : kBuiltSamplers) {
-      if (built.class_name == config.class_name) {
-        return std::string(built.name);
-      }
-    }
-    return Status::invalid_argument("the model's scheduler is not one of the built samplers; choose ddim or pndm instead of:",
-                                    config.class_name.empty() ? "(none)" : config.class_name);
+    return sampler_of_class(config);
   }
-  if (find_sampler(spec.name) != nullptr) {
-    return spec.name;
+  if (find_sampler(spec.name) == nullptr) {
+    return Status::invalid_argument(fmt::format("unknown sampler; choose one of {} instead of:", fmt::join(sampler_names(), ", ")),
+                                    spec.name);
   }
-  if (std::find(kUnbuiltSamplers.begin(), kUnbuiltSamplers.end(), spec.name) != kUnbuiltSamplers.end()) {
-    return Status::invalid_argument("this sampler is not built yet; choose ddim or pndm instead of:", spec.name);
-  }
-  return Status::invalid_argument("unknown sampler; choose ddim or pndm instead of:", spec.name);
+  return spec.name;
 }
 
 Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec, const SchedulerConfig& config) {
@@ -73,11 +90,10 @@ Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec, const Sch
   return find_sampler(name)->make(spec, config);
 }
 
-Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, const torch::Tensor& unit_noise, const NoiseSource& noise,
-                                  const std::function<bool()>& should_stop) {
+Result<torch::Tensor> run_sampler_from(Sampler& sampler, size_t first_call, const Denoiser& denoiser, torch::Tensor latents,
+                                       const NoiseSource& noise, const std::function<bool()>& should_stop) {
   const torch::NoGradGuard no_grad;
-  torch::Tensor latents = unit_noise * sampler.initial_sigma();
-  for (size_t index = 0; index < sampler.timesteps().size(); ++index) {
+  for (size_t index = first_call; index < sampler.timesteps().size(); ++index) {
     if (should_stop && should_stop()) {
       return Status::cancelled("sampling was stopped before network call", index);
     }
@@ -89,6 +105,11 @@ Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, co
     latents = sampler.step(index, output, latents, noise);
   }
   return latents;
+}
+
+Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, const torch::Tensor& unit_noise, const NoiseSource& noise,
+                                  const std::function<bool()>& should_stop) {
+  return run_sampler_from(sampler, 0, denoiser, unit_noise * sampler.initial_sigma(), noise, should_stop);
 }
 
 }  // namespace darkroom

@@ -5,10 +5,22 @@
 
 #include "darkroom/core/check.h"
 #include "json_field.h"
+#include "root.h"
 
 namespace darkroom {
 
 namespace {
+
+// Algorithm 1 of Lin et al. 2023: sqrt(abar) is shifted to end at 0 and scaled to keep its first value. Back to betas and on
+// to abar again, because that is where diffusers' bits come from.
+torch::Tensor rescale_to_zero_terminal_snr(const torch::Tensor& betas) {
+  const torch::Tensor roots = torch::cumprod(1.0 - betas, 0).sqrt();
+  const torch::Tensor first = roots[0];
+  const torch::Tensor last = roots[-1];
+  const torch::Tensor rescaled = ((roots - last) * (first / (first - last))).square();
+  const torch::Tensor alphas = torch::cat({rescaled.slice(0, 0, 1), rescaled.slice(0, 1) / rescaled.slice(0, 0, -1)});
+  return 1.0 - alphas;
+}
 
 // float32 throughout, linspace of the roots, then cumprod: diffusers' order, so its bits.
 torch::Tensor compute_alphas_cumprod(const NoiseScheduleConfig& config) {
@@ -18,6 +30,9 @@ torch::Tensor compute_alphas_cumprod(const NoiseScheduleConfig& config) {
   } else {
     betas = torch::linspace(std::sqrt(config.beta_start), std::sqrt(config.beta_end), config.num_timesteps, torch::kFloat32).square();
   }
+  if (config.zero_terminal_snr) {
+    betas = rescale_to_zero_terminal_snr(betas);
+  }
   return torch::cumprod(1.0 - betas, 0);
 }
 
@@ -26,11 +41,6 @@ Status refuse_unbuilt(const nlohmann::json& config) {
   if (trained_betas != config.end() && !trained_betas->is_null()) {
     return Status::failed_precondition(
         "scheduler_config.json: a list of betas is not supported; the key must be null or absent: trained_betas");
-  }
-  bool rescale = false;
-  DARKROOM_RETURN_IF_ERROR(read_field(config, "rescale_betas_zero_snr", rescale));
-  if (rescale) {
-    return Status::failed_precondition("scheduler_config.json: zero terminal SNR is not built yet: rescale_betas_zero_snr true");
   }
   return Status::ok();
 }
@@ -48,16 +58,28 @@ Status read_beta_schedule(const nlohmann::json& config, BetaSchedule& schedule) 
 Status read_prediction_type(const nlohmann::json& config, PredictionType& type) {
   std::string name = "epsilon";
   DARKROOM_RETURN_IF_ERROR(read_field(config, "prediction_type", name));
-  if (name != "epsilon" && name != "v_prediction") {
-    return Status::failed_precondition("scheduler_config.json: prediction_type must be epsilon or v_prediction, got:", name);
+  for (const PredictionType known : {PredictionType::kEpsilon, PredictionType::kVelocity, PredictionType::kClean}) {
+    if (name == prediction_type_name(known)) {
+      type = known;
+      return Status::ok();
+    }
   }
-  type = name == "epsilon" ? PredictionType::kEpsilon : PredictionType::kVelocity;
-  return Status::ok();
+  return Status::failed_precondition("scheduler_config.json: prediction_type must be epsilon, v_prediction or sample, got:", name);
 }
 
 }  // namespace
 
-std::string_view prediction_type_name(PredictionType type) { return type == PredictionType::kEpsilon ? "epsilon" : "v_prediction"; }
+std::string_view prediction_type_name(PredictionType type) {
+  switch (type) {
+    case PredictionType::kVelocity:
+      return "v_prediction";
+    case PredictionType::kClean:
+      return "sample";
+    case PredictionType::kEpsilon:
+      break;
+  }
+  return "epsilon";
+}
 
 Status NoiseScheduleConfig::validate() const {
   if (num_timesteps < 1 || num_timesteps > 1'000'000) {
@@ -85,6 +107,7 @@ Result<NoiseScheduleConfig> NoiseScheduleConfig::from_json(const nlohmann::json&
   DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "beta_end", config.beta_end));
   DARKROOM_RETURN_IF_ERROR(read_beta_schedule(scheduler_config, config.beta_schedule));
   DARKROOM_RETURN_IF_ERROR(read_prediction_type(scheduler_config, config.prediction_type));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "rescale_betas_zero_snr", config.zero_terminal_snr));
   const Status valid = config.validate();
   if (!valid.is_ok()) {
     return Status::failed_precondition("scheduler_config.json:", valid.message());
@@ -116,18 +139,21 @@ torch::Tensor NoiseSchedule::add_noise(const torch::Tensor& clean, const torch::
 }
 
 torch::Tensor NoiseSchedule::target(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& timesteps_n) const {
-  if (config_.prediction_type == PredictionType::kEpsilon) {
-    return noise;
+  if (config_.prediction_type != PredictionType::kVelocity) {
+    return config_.prediction_type == PredictionType::kEpsilon ? noise : clean;
   }
   const Scales scale = scales(timesteps_n, clean.dim(), clean.scalar_type());
   return scale.signal * noise - scale.noise * clean;
 }
 
 Prediction split_prediction(PredictionType type, const torch::Tensor& noisy, const torch::Tensor& output, float alpha_cumprod) {
-  const float signal = std::sqrt(alpha_cumprod);
-  const float noise = std::sqrt(1.0F - alpha_cumprod);
+  const float signal = root(alpha_cumprod);
+  const float noise = root(1.0F - alpha_cumprod);
   if (type == PredictionType::kEpsilon) {
     return {(noisy - noise * output) / signal, output};
+  }
+  if (type == PredictionType::kClean) {
+    return {output, (noisy - signal * output) / noise};
   }
   return {signal * noisy - noise * output, signal * output + noise * noisy};
 }

@@ -23,6 +23,19 @@ Status read_spacing(const nlohmann::json& config, std::optional<TimestepSpacing>
   return Status::ok();
 }
 
+Status read_final_sigma(const nlohmann::json& config, std::optional<FinalSigma>& final_sigma) {
+  std::optional<std::string> name;
+  DARKROOM_RETURN_IF_ERROR(read_field(config, "final_sigmas_type", name));
+  if (!name) {
+    return Status::ok();
+  }
+  if (*name != "zero" && *name != "sigma_min") {
+    return Status::failed_precondition("scheduler_config.json: final_sigmas_type must be zero or sigma_min, got:", *name);
+  }
+  final_sigma = *name == "zero" ? FinalSigma::kZero : FinalSigma::kSigmaMin;
+  return Status::ok();
+}
+
 }  // namespace
 
 Result<SchedulerConfig> SchedulerConfig::from_json(const nlohmann::json& scheduler_config) {
@@ -35,6 +48,13 @@ Result<SchedulerConfig> SchedulerConfig::from_json(const nlohmann::json& schedul
   DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "clip_sample", config.clip_sample));
   DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "clip_sample_range", config.clip_sample_range));
   DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "skip_prk_steps", config.skip_prk_steps));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "use_karras_sigmas", config.use_karras_sigmas));
+  DARKROOM_RETURN_IF_ERROR(read_final_sigma(scheduler_config, config.final_sigma));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "lower_order_final", config.lower_order_final));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "euler_at_final", config.euler_at_final));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "original_inference_steps", config.original_inference_steps));
+  DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "timestep_scaling", config.timestep_scaling));
+  config.settings = scheduler_config;
   bool thresholding = false;
   DARKROOM_RETURN_IF_ERROR(read_field(scheduler_config, "thresholding", thresholding));
   if (thresholding) {

@@ -14,9 +14,10 @@ namespace darkroom {
 enum class PredictionType {
   kEpsilon,   ///< The noise.
   kVelocity,  ///< v = sqrt(abar) * noise - sqrt(1 - abar) * clean (Salimans and Ho 2022).
+  kClean,     ///< The clean latent.
 };
 
-/// "epsilon", "v_prediction": the names of diffusers' configs.
+/// "epsilon", "v_prediction", "sample": the names of diffusers' configs.
 std::string_view prediction_type_name(PredictionType type);
 
 /// How beta runs from beta_start to beta_end.
@@ -33,12 +34,13 @@ struct NoiseScheduleConfig {
   double beta_end = 0.012;                                    ///< beta at t = T - 1.
   BetaSchedule beta_schedule = BetaSchedule::kScaledLinear;   ///< Path between the two.
   PredictionType prediction_type = PredictionType::kEpsilon;  ///< What the network predicts.
+  bool zero_terminal_snr = false;                             ///< Rescale the table so that abar ends at 0 (Lin et al. 2023, algorithm 1).
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
 
   /// Reads diffusers' scheduler_config.json. Errors: kFailedPrecondition for a value of the wrong type or range, and for
-  /// what is not built (trained_betas, other beta schedules, rescale_betas_zero_snr, prediction type "sample").
+  /// what is not built (trained_betas, other beta schedules).
   static Result<NoiseScheduleConfig> from_json(const nlohmann::json& scheduler_config);
 };
 
@@ -60,7 +62,7 @@ class NoiseSchedule {
   // N batch; timesteps are int64 (N), the other tensors (N, ...).
   /// sqrt(abar) * clean + sqrt(1 - abar) * noise, each sample at its own timestep.
   torch::Tensor add_noise(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& timesteps_n) const;
-  /// What the network has to predict, by config().prediction_type: the noise, or v.
+  /// What the network has to predict, by config().prediction_type: the noise, v, or the clean latent.
   torch::Tensor target(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& timesteps_n) const;
 
  private:
@@ -81,7 +83,8 @@ struct Prediction {
 };
 
 /// Splits a network's `output` for `noisy` at abar = `alpha_cumprod`.
-/// epsilon: clean = (x - s*m)/a, noise = m; v: clean = a*x - s*m, noise = a*m + s*x, with a = sqrt(abar), s = sqrt(1-abar).
+/// epsilon: clean = (x - s*m)/a, noise = m; v: clean = a*x - s*m, noise = a*m + s*x; sample: clean = m, noise = (x - a*m)/s,
+/// with a = sqrt(abar), s = sqrt(1-abar).
 Prediction split_prediction(PredictionType type, const torch::Tensor& noisy, const torch::Tensor& output, float alpha_cumprod);
 
 }  // namespace darkroom

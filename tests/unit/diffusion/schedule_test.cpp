@@ -51,6 +51,15 @@ TEST(noise_schedule, equals_diffusers_with_and_without_keys) {
   }
 }
 
+TEST(noise_schedule, zero_terminal_snr_ends_at_zero_and_keeps_the_start) {
+  NoiseScheduleConfig config;
+  config.zero_terminal_snr = true;
+  const NoiseSchedule rescaled(config);
+  EXPECT_EQ(rescaled.alpha_cumprod(999), 0.0F);
+  EXPECT_FLOAT_EQ(rescaled.alpha_cumprod(0), sd2_schedule().alpha_cumprod(0));
+  EXPECT_LT(rescaled.alpha_cumprod(500), sd2_schedule().alpha_cumprod(500));
+}
+
 TEST(noise_schedule, target_is_the_noise_for_epsilon) {
   const torch::Tensor clean = torch::zeros({2, 1, 2, 2});
   const torch::Tensor noise = torch::ones({2, 1, 2, 2});
@@ -60,7 +69,7 @@ TEST(noise_schedule, target_is_the_noise_for_epsilon) {
 TEST(noise_schedule, a_perfect_prediction_gives_back_clean_and_noise) {
   const torch::Tensor clean = golden_start();
   const torch::Tensor noise = clean.flip({1}) * 3 - 1;
-  for (const PredictionType type : {PredictionType::kEpsilon, PredictionType::kVelocity}) {
+  for (const PredictionType type : {PredictionType::kEpsilon, PredictionType::kVelocity, PredictionType::kClean}) {
     const NoiseSchedule schedule = sd2_schedule(type);
     const torch::Tensor timesteps = torch::full({4}, 400, torch::kInt64);
     const torch::Tensor noisy = schedule.add_noise(clean, noise, timesteps);
@@ -95,9 +104,9 @@ TEST(noise_schedule_config, reads_v_prediction_and_ignores_null_betas) {
 
 TEST(noise_schedule_config, refuses_what_it_cannot_compute) {
   EXPECT_EQ(from_json_code({{"trained_betas", {0.1, 0.2}}}), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(from_json_code({{"rescale_betas_zero_snr", true}}), StatusCode::kFailedPrecondition);
   EXPECT_EQ(from_json_code({{"beta_schedule", "squaredcos_cap_v2"}}), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(from_json_code({{"prediction_type", "sample"}}), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(from_json_code({{"prediction_type", "flow"}}), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(from_json_code({{"rescale_betas_zero_snr", "yes"}}), StatusCode::kFailedPrecondition);
 }
 
 TEST(noise_schedule_config, refuses_wrong_types_and_ranges) {

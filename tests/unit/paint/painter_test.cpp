@@ -148,7 +148,7 @@ TEST(painter, refuses_requests_that_do_not_fit) {
   request.unit_noise_nchw = torch::zeros({1, 4, 8, 9});
   EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
   request = request_of({"a"}, {0});
-  request.sampler.name = "euler";
+  request.sampler.name = "magic";
   EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
   EXPECT_EQ(code(request_of({"a"}, {0}, 0)), StatusCode::kInvalidArgument);
 }

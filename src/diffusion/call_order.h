@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "darkroom/core/check.h"
+
+namespace darkroom {
+
+/// Keeps a multistep sampler's calls in order: the first may be any (image to image starts in the middle), each next one follows.
+class CallOrder {
+ public:
+  explicit CallOrder(size_t num_calls) : num_calls_(num_calls) {}
+
+  /// The number of calls before this one. REQUIRES: `index` is the one after the last call's.
+  size_t enter(size_t index) {
+    DARKROOM_CHECK(index < num_calls_ && index == next_.value_or(index), "a sampler's calls come in order:", index);
+    if (!next_) {
+      first_ = index;
+    }
+    next_ = index + 1;
+    return index - first_;
+  }
+
+ private:
+  size_t num_calls_;
+  size_t first_ = 0;
+  std::optional<size_t> next_;
+};
+
+}  // namespace darkroom

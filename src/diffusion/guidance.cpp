@@ -1,22 +1,46 @@
 #include "darkroom/diffusion/guidance.h"
 
+#include <cmath>
 #include <utility>
 
 namespace darkroom {
 
+namespace {
+
+torch::Tensor deviation_of_pictures(const torch::Tensor& output_nchw) {
+  return output_nchw.std(at::IntArrayRef{1, 2, 3}, /*unbiased=*/true, /*keepdim=*/true);
+}
+
+}  // namespace
+
+Status Guidance::validate() const {
+  if (!std::isfinite(scale)) {
+    return Status::invalid_argument("the guidance scale must be a finite number, got:", scale);
+  }
+  if (!(rescale >= 0.0 && rescale <= 1.0)) {
+    return Status::invalid_argument("the guidance rescale must be between 0 and 1, got:", rescale);
+  }
+  return Status::ok();
+}
+
 Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_states_ntw, torch::Tensor positive_states_ntw,
-                         double guidance_scale) {
-  if (!guidance_is_active(guidance_scale)) {
+                         const Guidance& guidance) {
+  if (!guidance.is_active()) {
     return [network = std::move(network), states = std::move(positive_states_ntw)](
                const torch::Tensor& noisy, const torch::Tensor& timesteps_n) { return network(noisy, timesteps_n, states); };
   }
   torch::Tensor states = torch::cat({negative_states_ntw, positive_states_ntw});
-  return [network = std::move(network), states = std::move(states), guidance_scale](const torch::Tensor& noisy,
-                                                                                    const torch::Tensor& timesteps_n) {
-    const std::vector<torch::Tensor> branches =
-        network(torch::cat({noisy, noisy}), torch::cat({timesteps_n, timesteps_n}), states).chunk(2);
-    return branches[0] + guidance_scale * (branches[1] - branches[0]);
-  };
+  return
+      [network = std::move(network), states = std::move(states), guidance](const torch::Tensor& noisy, const torch::Tensor& timesteps_n) {
+        const std::vector<torch::Tensor> branches =
+            network(torch::cat({noisy, noisy}), torch::cat({timesteps_n, timesteps_n}), states).chunk(2);
+        torch::Tensor guided = branches[0] + guidance.scale * (branches[1] - branches[0]);
+        if (guidance.rescale > 0.0) {
+          const torch::Tensor rescaled = guided * (deviation_of_pictures(branches[1]) / deviation_of_pictures(guided));
+          guided = guidance.rescale * rescaled + (1.0 - guidance.rescale) * guided;
+        }
+        return guided;
+      };
 }
 
 }  // namespace darkroom

@@ -6,6 +6,8 @@
 #include <map>
 
 #include "darkroom/diffusion/guidance.h"
+#include "darkroom/image/resample.h"
+#include "darkroom/image/transform.h"
 #include "darkroom/paint/pictures.h"
 
 namespace darkroom {
@@ -37,6 +39,41 @@ class PictureNoise {
   std::vector<int64_t> shape_;
   std::vector<at::Generator> generators_;
 };
+
+// The call at which image to image starts: the last int(steps * strength) steps are taken.
+int64_t first_call(const PaintRequest& request) {
+  const int64_t taken = static_cast<int64_t>(static_cast<double>(request.sampler.num_steps) * request.strength);
+  return request.sampler.num_steps - std::min<int64_t>(taken, request.sampler.num_steps);
+}
+
+const Image& init_image(const PaintRequest& request, int64_t picture) {
+  return request.init_images[request.init_images.size() == 1 ? 0 : static_cast<size_t>(picture)];
+}
+
+Status check_init_images(const PaintRequest& request, int factor) {
+  if (request.init_images.empty()) {
+    return Status::ok();
+  }
+  if (request.unit_noise_nchw.defined()) {
+    return Status::invalid_argument("a run starts from initial latents or from initial pictures, not from both; pictures:",
+                                    request.init_images.size());
+  }
+  if (request.init_images.size() != 1 && request.init_images.size() != request.prompts.size()) {
+    return Status::invalid_argument("initial pictures are one for all prompts or one each (prompts, pictures):", request.prompts.size(),
+                                    request.init_images.size());
+  }
+  for (const Image& image : request.init_images) {
+    if (image.num_channels != 3 || std::min(image.width, image.height) < factor || std::max(image.width, image.height) > kLargestSide) {
+      return Status::invalid_argument("an initial picture must be RGB, its sides from the VAE's factor to 16384 (width, height, channels):",
+                                      image.width, image.height, image.num_channels);
+    }
+  }
+  if (!(request.strength > 0.0 && request.strength <= 1.0) || first_call(request) == request.sampler.num_steps) {
+    return Status::invalid_argument(
+        "strength must be at most 1 and leave at least one of the steps (steps, strength):", request.sampler.num_steps, request.strength);
+  }
+  return Status::ok();
+}
 
 }  // namespace
 
@@ -76,8 +113,12 @@ int Painter::latent_factor() const { return static_cast<int>(vae_->config().fact
 
 std::vector<int64_t> Painter::latent_shape(const PaintRequest& request) const {
   const int64_t factor = vae_->config().factor();
-  const auto side = [&](int pixels) { return (pixels > 0 ? pixels : native_size()) / factor; };
-  return {static_cast<int64_t>(request.prompts.size()), vae_->config().latent_channels, side(request.height), side(request.width)};
+  const auto side = [&](int asked, int Image::*of_init_image) {
+    const int otherwise = request.init_images.empty() ? native_size() : request.init_images.front().*of_init_image;
+    return (asked > 0 ? asked : otherwise) / factor;
+  };
+  return {static_cast<int64_t>(request.prompts.size()), vae_->config().latent_channels, side(request.height, &Image::height),
+          side(request.width, &Image::width)};
 }
 
 Status Painter::check(const PaintRequest& request) const {
@@ -90,15 +131,27 @@ Status Painter::check(const PaintRequest& request) const {
   if (request.batch_size < 1) {
     return Status::invalid_argument("the batch size must be at least 1, got:", request.batch_size);
   }
+  DARKROOM_RETURN_IF_ERROR((Guidance{request.guidance, request.guidance_rescale}.validate()));
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
+  return check_start(request, *sampler);
+}
+
+Status Painter::check_start(const PaintRequest& request, const Sampler& sampler) const {
+  const bool has_seeds = request.seeds.size() == request.prompts.size();
+  if (!request.unit_noise_nchw.defined() && !has_seeds) {
+    return Status::invalid_argument("each prompt needs one seed (prompts, seeds):", request.prompts.size(), request.seeds.size());
+  }
   if (request.unit_noise_nchw.defined()) {
     if (request.unit_noise_nchw.sizes() != at::IntArrayRef(latent_shape(request))) {
       return Status::invalid_argument("the initial latents' shape must be pictures, channels, height, width (want, got):",
                                       c10::str(at::IntArrayRef(latent_shape(request))), c10::str(request.unit_noise_nchw.sizes()));
     }
-  } else if (request.seeds.size() != request.prompts.size()) {
-    return Status::invalid_argument("each prompt needs one seed (prompts, seeds):", request.prompts.size(), request.seeds.size());
+    if (sampler.is_stochastic() && !has_seeds) {
+      return Status::invalid_argument("a stochastic sampler needs one seed a prompt beside initial latents (prompts, seeds):",
+                                      request.prompts.size(), request.seeds.size());
+    }
   }
-  return make_sampler(request.sampler, scheduler_).status();
+  return check_init_images(request, latent_factor());
 }
 
 torch::Tensor Painter::encode_texts(std::span<const std::string> texts) {
@@ -136,6 +189,21 @@ std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   return images;
 }
 
+torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise) {
+  const int factor = latent_factor();
+  const int width = static_cast<int>(posterior_noise.size(3)) * factor;
+  const int height = static_cast<int>(posterior_noise.size(2)) * factor;
+  std::vector<torch::Tensor> latents;
+  for (int64_t i = 0; i < count; ++i) {
+    const Image resized = resize(init_image(request, first + i), width, height, Filter::kLanczos);
+    const torch::Tensor picture = torch::empty({1, 3, height, width}, torch::kFloat32);
+    normalise_chw(resized, std::span(picture.data_ptr<float>(), static_cast<size_t>(picture.numel())));
+    const Moments posterior = vae_->encode(picture);
+    latents.push_back(posterior.mean + (0.5 * posterior.logvar).exp() * posterior_noise.narrow(0, i, 1));
+  }
+  return vae_->config().scaling_factor * torch::cat(latents);
+}
+
 Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
   const auto range = [&](const auto& values) { return std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count)); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
@@ -143,21 +211,25 @@ Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t 
   picture_shape[0] = 1;
   const bool has_seeds = request.seeds.size() == request.prompts.size();
   PictureNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), std::move(picture_shape));
-  const torch::Tensor start = request.unit_noise_nchw.defined() ? request.unit_noise_nchw.narrow(0, first, count) : noise.draw();
-  if (request.sampler.eta > 0.0 && !has_seeds) {
-    return Status::invalid_argument("a stochastic sampler needs one seed a prompt beside initial latents; eta is:", request.sampler.eta);
-  }
   const torch::Tensor positive = encode_texts(range(request.prompts));
+  const Guidance guidance{request.guidance, request.guidance_rescale};
   torch::Tensor negative;
-  if (guidance_is_active(request.guidance)) {
+  if (guidance.is_active()) {
     negative = encode_texts(std::span(&request.negative, 1)).expand({count, -1, -1});
   }
   const ConditionalDenoiser network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps_n, const torch::Tensor& states) {
     return unet_->forward(noisy, timesteps_n, states);
   };
-  return run_sampler(
-      *sampler, guided_denoiser(network, negative, positive, request.guidance), start, [&] { return noise.draw(); },
-      [&] { return stop.stop_requested(); });
+  const Denoiser denoiser = guided_denoiser(network, negative, positive, guidance);
+  const auto draw = [&] { return noise.draw(); };
+  const auto should_stop = [&] { return stop.stop_requested(); };
+  if (request.init_images.empty()) {
+    const torch::Tensor start = request.unit_noise_nchw.defined() ? request.unit_noise_nchw.narrow(0, first, count) : noise.draw();
+    return run_sampler(*sampler, denoiser, start, draw, should_stop);
+  }
+  const torch::Tensor clean = encode_init_images(request, first, count, noise.draw());
+  const auto call = static_cast<size_t>(first_call(request));
+  return run_sampler_from(*sampler, call, denoiser, sampler->add_noise(call, clean, noise.draw()), draw, should_stop);
 }
 
 Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token stop) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "darkroom/core/status.h"
 #include "darkroom/diffusion/sampler.h"
 
 namespace darkroom {
@@ -12,13 +13,21 @@ namespace darkroom {
 using ConditionalDenoiser =
     std::function<torch::Tensor(const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw)>;
 
-/// Whether a guidance scale costs a second, unconditional branch: above 1, as in diffusers.
-inline bool guidance_is_active(double guidance_scale) { return guidance_scale > 1.0; }
+/// How strongly a text leads.
+struct Guidance {
+  double scale = 7.5;    ///< At most 1: none.
+  double rescale = 0.0;  ///< Share in which the guided output gets the conditional one's deviation, 0 to 1 (Lin et al. 2023, section 3.4).
 
-/// Classifier-free guidance (Ho and Salimans 2022): u + scale * (c - u), both branches in one call of the network in the
-/// order [negative, positive]. With a scale of at most 1 the negative states are not used and may be undefined.
-/// States are (N, T, W) for the N latents of a call.
+  /// Whether it costs a second, unconditional branch: a scale above 1, as in diffusers.
+  bool is_active() const { return scale > 1.0; }
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// Classifier-free guidance (Ho and Salimans 2022): g = u + scale * (c - u), both branches in one call of the network in the
+/// order [negative, positive]; with rescale r it becomes r * g * std(c) / std(g) + (1 - r) * g, deviations over each picture.
+/// Inactive guidance does not use the negative states, which may be undefined. States are (N, T, W) for the N latents of a call.
 Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_states_ntw, torch::Tensor positive_states_ntw,
-                         double guidance_scale);
+                         const Guidance& guidance);
 
 }  // namespace darkroom

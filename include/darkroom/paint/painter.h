@@ -28,9 +28,12 @@ struct PaintRequest {
   std::string negative;              ///< What guidance leads away from.
   SamplerSpec sampler;               ///< An empty name means the model's scheduler.
   double guidance = 7.5;             ///< Guidance scale; at most 1: none.
-  int width = 0;                     ///< Pixels; 0: the model's size.
-  int height = 0;                    ///< Pixels; 0: the model's size.
+  double guidance_rescale = 0.0;     ///< See Guidance.
+  int width = 0;                     ///< Pixels; 0: the model's size, or the first initial picture's, rounded down to the VAE's factor.
+  int height = 0;                    ///< As width.
   torch::Tensor unit_noise_nchw;     ///< Start noise of variance 1, float32 (N, C, h, w), instead of the seeds'; or undefined.
+  std::vector<Image> init_images;    ///< RGB pictures to start from, one for all or one each; none: start from noise alone.
+  double strength = 0.8;             ///< With init_images: share of the steps taken, above 0 to 1; 1 keeps next to nothing of them.
   int64_t batch_size = 8;            ///< Pictures painted at a time; changes results by rounding at most.
 };
 
@@ -39,8 +42,9 @@ struct Painting {
   std::vector<Image> images;
 };
 
-/// Prompts to pictures: the engine behind `sample`, training previews and serve. Follows diffusers' StableDiffusionPipeline
-/// step for step: one CPU generator of torch a picture, float32, text states encoded once, classifier-free guidance.
+/// Prompts to pictures: the engine behind `sample`, training previews and serve. Follows diffusers' StableDiffusionPipeline and
+/// StableDiffusionImg2ImgPipeline step for step: one CPU generator of torch a picture, which draws the posterior of an initial
+/// picture first, then the start noise, then what a stochastic sampler asks for; float32; text states encoded once.
 /// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands).
 /// Thread safety: one thread at a time.
 class Painter {
@@ -50,7 +54,8 @@ class Painter {
   static Result<std::unique_ptr<Painter>> create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
                                                  std::shared_ptr<const ClipTokenizer> tokenizer, SchedulerConfig scheduler);
 
-  /// Errors: kInvalidArgument (sampler, steps, size, seeds or noise that do not fit), kCancelled.
+  /// Errors: kInvalidArgument (sampler, steps, size, seeds, noise or initial pictures that do not fit), kFailedPrecondition (a
+  /// setting of the model's scheduler that is not built), kCancelled.
   Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
 
   /// Text states (N, T, W); the same text is encoded once.
@@ -68,7 +73,9 @@ class Painter {
   Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,
           SchedulerConfig scheduler);
   Status check(const PaintRequest& request) const;
+  Status check_start(const PaintRequest& request, const Sampler& sampler) const;
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
+  torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
 
   UNet2DConditionModel unet_;

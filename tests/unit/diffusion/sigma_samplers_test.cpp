@@ -132,6 +132,70 @@ TEST(make_sampler, refuses_settings_that_are_not_built) {
   EXPECT_EQ(code("dpmpp_2m", {{"algorithm_type", "deis"}, {"lambda_min_clipped", nullptr}}), StatusCode::kOk);
 }
 
+// Every key that save_config of diffusers 0.42.1 writes, beside those that all schedulers have.
+TEST(make_sampler, takes_configs_as_diffusers_writes_them) {
+  const json common = {{"beta_end", 0.02},
+                       {"beta_schedule", "linear"},
+                       {"beta_start", 0.0001},
+                       {"num_train_timesteps", 1000},
+                       {"prediction_type", "epsilon"},
+                       {"rescale_betas_zero_snr", false},
+                       {"steps_offset", 0},
+                       {"trained_betas", nullptr}};
+  const json solver = {{"dynamic_thresholding_ratio", 0.995},
+                       {"final_sigmas_type", "zero"},
+                       {"flow_shift", 1.0},
+                       {"lower_order_final", true},
+                       {"sample_max_value", 1.0},
+                       {"solver_order", 2},
+                       {"thresholding", false},
+                       {"time_shift_type", "exponential"},
+                       {"timestep_spacing", "linspace"},
+                       {"use_beta_sigmas", false},
+                       {"use_dynamic_shifting", false},
+                       {"use_exponential_sigmas", false},
+                       {"use_flow_sigmas", false},
+                       {"use_karras_sigmas", false}};
+  const std::vector<std::pair<const char*, json>> written = {
+      {"DPMSolverMultistepScheduler", with(solver, {{"algorithm_type", "dpmsolver++"},
+                                                    {"euler_at_final", false},
+                                                    {"lambda_min_clipped", nullptr},
+                                                    {"solver_type", "midpoint"},
+                                                    {"use_lu_lambdas", false},
+                                                    {"variance_type", nullptr}})},
+      {"UniPCMultistepScheduler", with(solver, {{"disable_corrector", json::array()},
+                                                {"predict_x0", true},
+                                                {"shift_terminal", nullptr},
+                                                {"sigma_max", nullptr},
+                                                {"sigma_min", nullptr},
+                                                {"solver_p", nullptr},
+                                                {"solver_type", "bh2"}})},
+      {"EulerDiscreteScheduler",
+       {{"final_sigmas_type", "zero"},
+        {"interpolation_type", "linear"},
+        {"sigma_max", nullptr},
+        {"sigma_min", nullptr},
+        {"timestep_spacing", "linspace"},
+        {"timestep_type", "discrete"},
+        {"use_beta_sigmas", false},
+        {"use_exponential_sigmas", false},
+        {"use_karras_sigmas", false}}},
+      {"LCMScheduler",
+       {{"clip_sample", false},
+        {"clip_sample_range", 1.0},
+        {"dynamic_thresholding_ratio", 0.995},
+        {"original_inference_steps", 50},
+        {"sample_max_value", 1.0},
+        {"set_alpha_to_one", true},
+        {"thresholding", false},
+        {"timestep_scaling", 10.0},
+        {"timestep_spacing", "leading"}}}};
+  for (const auto& [class_name, keys] : written) {
+    const json config = with(with(common, keys), {{"_class_name", class_name}, {"_diffusers_version", "0.42.1"}});
+    EXPECT_TRUE(make_sampler(spec("", 10), scheduler(config)).is_ok()) << class_name;
+  }
+}
+
 TEST(make_sampler, refuses_schedules_that_a_sampler_cannot_run) {
   const auto code = [](const char* name, int num_steps, const json& changes) {
     return make_sampler(spec(name, num_steps), scheduler(with(kSd2, changes))).status().code();

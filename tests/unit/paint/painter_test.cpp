@@ -165,6 +165,96 @@ TEST(painter, eta_draws_from_the_pictures_own_generator) {
   EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(painter, every_sampler_paints) {
+  for (const std::string_view name : sampler_names()) {
+    PaintRequest request = request_of({"a", "b"}, {3, 4}, 4);
+    request.sampler.name = name;
+    const Painting painting = painter().paint(request).value();
+    EXPECT_TRUE(painting.latents_nchw.isfinite().all().item<bool>()) << name;
+    EXPECT_FALSE(torch::equal(painting.latents_nchw[0], painting.latents_nchw[1])) << name;
+  }
+}
+
+TEST(painter, a_stochastic_sampler_needs_seeds_beside_latents) {
+  PaintRequest request = request_of({"a"}, {3});
+  request.sampler.name = "euler_a";
+  request.unit_noise_nchw = torch::zeros({1, 4, 8, 8});
+  EXPECT_TRUE(painter().paint(request).is_ok());
+  request.seeds.clear();
+  EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(painter, guidance_rescale_changes_the_picture) {
+  PaintRequest request = request_of({"a"}, {0});
+  const torch::Tensor latents = painter().paint(request)->latents_nchw;
+  request.guidance_rescale = 0.7;
+  EXPECT_FALSE(torch::equal(painter().paint(request)->latents_nchw, latents));
+  request.guidance_rescale = 1.5;
+  EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+Image gradient(int width, int height) {
+  Image image = Image::filled(width, height, 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>(i * 7 % 256);
+  }
+  return image;
+}
+
+PaintRequest from_picture(const Image& image, double strength) {
+  PaintRequest request = request_of({"a", "b"}, {5, 6}, 4);
+  request.init_images = {image};
+  request.strength = strength;
+  return request;
+}
+
+TEST(painter, an_initial_picture_gives_its_size_rounded_down) {
+  const Painting painting = painter().paint(from_picture(gradient(70, 45), 0.5)).value();
+  EXPECT_EQ(painting.images[1].width, 64);
+  EXPECT_EQ(painting.images[1].height, 40);
+  PaintRequest request = from_picture(gradient(70, 45), 0.5);
+  request.width = 96;
+  EXPECT_EQ(painter().paint(request)->images[0].width, 96);
+  EXPECT_EQ(painter().paint(request)->images[0].height, 40);
+}
+
+// The generator of a picture draws its posterior first, then the start noise.
+TEST(painter, image_to_image_follows_the_documented_order_of_draws) {
+  PaintRequest request = from_picture(gradient(64, 64), 0.25);  // One of four steps.
+  request.prompts = {"a"};
+  request.seeds = {9};
+  request.guidance = 1.0;
+  const torch::Tensor got = painter().paint(request)->latents_nchw;
+  TinyModel& model = tiny_model();
+  const torch::Tensor bytes = torch::from_blob(request.init_images[0].pixels.data(), {1, 64, 64, 3}, torch::kUInt8);
+  const torch::NoGradGuard no_grad;
+  const Moments posterior = model.vae->encode(bytes.permute({0, 3, 1, 2}).to(torch::kFloat32) / 255.0F * 2.0F - 1.0F);
+  torch::manual_seed(9);
+  const torch::Tensor drawn = posterior.mean + (posterior.logvar * 0.5).exp() * torch::randn({1, 4, 8, 8});
+  const auto sampler = make_sampler(request.sampler, painter().scheduler()).value();
+  const torch::Tensor start = sampler->add_noise(3, drawn * model.vae->config().scaling_factor, torch::randn({1, 4, 8, 8}));
+  const std::vector<std::string> texts = {"a"};
+  const torch::Tensor timestep = torch::full({1}, sampler->timesteps()[3], torch::kInt64);
+  const torch::Tensor want = sampler->step(3, model.unet->forward(start, timestep, painter().encode_texts(texts)), start, {});
+  EXPECT_LE(largest_difference(got, want), 1e-5 * want.abs().max().item<double>());
+}
+
+TEST(painter, refuses_initial_pictures_that_do_not_fit) {
+  const auto code = [](const PaintRequest& request) { return painter().paint(request).status().code(); };
+  const Image image = gradient(64, 64);
+  for (const double strength : {0.0, -0.5, 1.5, 0.2, std::nan("")}) {  // 0.2 of 4 steps is none.
+    EXPECT_EQ(code(from_picture(image, strength)), StatusCode::kInvalidArgument) << strength;
+  }
+  PaintRequest request = from_picture(image, 0.5);
+  request.unit_noise_nchw = torch::zeros({2, 4, 8, 8});
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  request = from_picture(image, 0.5);
+  request.init_images = {image, image, image};
+  EXPECT_EQ(code(request), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(from_picture(gradient(7, 64), 0.5)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(from_picture(Image::filled(64, 64, 1), 0.5)), StatusCode::kInvalidArgument);
+}
+
 TEST(painter, stops_when_asked) {
   std::stop_source stop;
   stop.request_stop();

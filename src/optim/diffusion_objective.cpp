@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
 #include "darkroom/optim/objective.h"
@@ -14,12 +16,24 @@ Status DiffusionObjectiveOptions::validate() const {
   if (!(caption_drop >= 0.0 && caption_drop <= 1.0)) {
     return Status::invalid_argument("objective: caption_drop must be between 0 and 1, got:", caption_drop);
   }
+  if (!(min_snr_gamma >= 0.0 && std::isfinite(min_snr_gamma))) {
+    return Status::invalid_argument("objective: min_snr_gamma must be 0 or more, got:", min_snr_gamma);
+  }
+  return Status::ok();
+}
+
+Status DiffusionObjectiveOptions::validate_for(const NoiseScheduleConfig& noise) const {
+  DARKROOM_RETURN_IF_ERROR(validate());
+  if (min_snr_gamma > 0.0 && noise.zero_terminal_snr) {
+    return Status::invalid_argument(
+        "objective: min-SNR weights divide by the SNR, which is 0 with zero terminal SNR; set min_snr_gamma to 0, got:", min_snr_gamma);
+  }
   return Status::ok();
 }
 
 DiffusionObjective::DiffusionObjective(NoiseSchedule schedule, const DiffusionObjectiveOptions& options, torch::Tensor empty_states_tw)
     : schedule_(std::move(schedule)), options_(options), empty_states_tw_(std::move(empty_states_tw)) {
-  const Status valid = options.validate();
+  const Status valid = options.validate_for(schedule_.config());
   DARKROOM_CHECK(valid.is_ok(), valid.message());
   DARKROOM_CHECK(options.caption_drop == 0.0 || empty_states_tw_.defined(), "caption dropout needs the empty caption's states");
 }
@@ -47,10 +61,29 @@ DiffusionInputs DiffusionObjective::prepare(const DiffusionBatch& batch) const {
   return inputs;
 }
 
+torch::Tensor DiffusionObjective::loss_weights(const torch::Tensor& timesteps_n) const {
+  if (options_.min_snr_gamma == 0.0) {
+    return torch::ones({timesteps_n.numel()});
+  }
+  const torch::Tensor alphas = schedule_.alphas_cumprod().index({timesteps_n});
+  const torch::Tensor snr = (alphas.sqrt() / (1.0 - alphas).sqrt()).square();
+  const torch::Tensor clipped = snr.clamp_max(options_.min_snr_gamma);
+  switch (schedule_.config().prediction_type) {
+    case PredictionType::kVelocity:
+      return clipped / (snr + 1.0);
+    case PredictionType::kClean:
+      return clipped;
+    case PredictionType::kEpsilon:
+      break;
+  }
+  return clipped / snr;
+}
+
 torch::Tensor DiffusionObjective::losses(const ConditionalDenoiser& network, const DiffusionInputs& inputs) const {
   const torch::Tensor output = network(inputs.noisy_nchw, inputs.timesteps_n, inputs.states_ntw);
   DARKROOM_CHECK(output.sizes() == inputs.target_nchw.sizes(), "the network's output has another shape than its target");
-  return (output - inputs.target_nchw).square().mean({1, 2, 3});
+  const torch::Tensor losses = (output - inputs.target_nchw).square().mean({1, 2, 3});
+  return options_.min_snr_gamma > 0.0 ? losses * loss_weights(inputs.timesteps_n) : losses;
 }
 
 }  // namespace darkroom

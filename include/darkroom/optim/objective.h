@@ -35,9 +35,12 @@ struct DiffusionBatch {
 struct DiffusionObjectiveOptions {
   uint64_t seed = 0;          ///< Of noise, timesteps and caption dropout.
   double caption_drop = 0.1;  ///< Share of samples trained with the empty caption's states; 0: none.
+  double min_snr_gamma = 0;   ///< Weigh timesteps by min-SNR with this gamma (5 in the paper); 0: all alike.
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
+  /// Also whether the objective can be had on a noise schedule: min-SNR divides by the SNR, which zero terminal SNR makes 0.
+  Status validate_for(const NoiseScheduleConfig& noise) const;
 };
 
 /// What the network sees and has to say: a pure function of (options, batch).
@@ -51,18 +54,22 @@ struct DiffusionInputs {
 };
 
 /// The denoising objective: mean squared error against noise or v at a uniform timestep (Ho et al. 2020), with caption
-/// dropout for classifier-free guidance. Every draw comes from CounterRandom by (seed, purpose, epoch, key), so neither the
-/// batch's composition nor its split changes a sample's loss. Thread safety: immutable.
+/// dropout for classifier-free guidance and, if asked for, min-SNR weights (Hang et al. 2023, arXiv 2303.09556). Every draw comes from
+/// CounterRandom by (seed, purpose, epoch, key), so neither the batch's composition nor its split changes a sample's loss. Thread safety:
+/// immutable.
 class DiffusionObjective {
  public:
   /// `empty_states_tw`: the empty caption's states (T, W); may be undefined when caption_drop is 0.
-  /// REQUIRES: options.validate() is ok.
+  /// REQUIRES: options.validate_for(schedule.config()) is ok.
   DiffusionObjective(NoiseSchedule schedule, const DiffusionObjectiveOptions& options, torch::Tensor empty_states_tw);
 
   const NoiseSchedule& schedule() const { return schedule_; }
   /// Draws and mixes; no gradient is recorded.
   DiffusionInputs prepare(const DiffusionBatch& batch) const;
-  /// Loss of each sample (N): its mean squared error. Differentiable in the network's parameters.
+  /// What each timestep's squared error counts, float32 (N): with SNR = abar / (1 - abar) and m = min(SNR, gamma), m / SNR for
+  /// epsilon, m / (SNR + 1) for v, m for the clean latent; without min-SNR 1.
+  torch::Tensor loss_weights(const torch::Tensor& timesteps_n) const;
+  /// Loss of each sample (N): its mean squared error times its weight. Differentiable in the network's parameters.
   torch::Tensor losses(const ConditionalDenoiser& network, const DiffusionInputs& inputs) const;
 
  private:

@@ -97,6 +97,48 @@ TEST(diffusion_objective, loss_is_the_mean_squared_error_of_each_sample) {
   }
 }
 
+// Hang et al. 2023: min(SNR, gamma) over SNR for epsilon, over SNR + 1 for v, bare for the clean latent; in double here.
+TEST(diffusion_objective, min_snr_weighs_timesteps_as_published) {
+  const torch::Tensor timesteps = torch::tensor({0, 1, 100, 300, 500, 900, 999}, torch::kInt64);
+  for (const PredictionType type : {PredictionType::kEpsilon, PredictionType::kVelocity, PredictionType::kClean}) {
+    const DiffusionObjective weighted = objective({.min_snr_gamma = 5.0}, type);
+    const torch::Tensor weights = weighted.loss_weights(timesteps);
+    for (int64_t i = 0; i < timesteps.numel(); ++i) {
+      const double alpha = weighted.schedule().alpha_cumprod(timesteps[i].item<int64_t>());
+      const double snr = alpha / (1.0 - alpha);
+      const double over = type == PredictionType::kEpsilon ? snr : type == PredictionType::kVelocity ? snr + 1.0 : 1.0;
+      const double want = std::min(snr, 5.0) / over;
+      EXPECT_NEAR(weights[i].item<double>(), want, 2e-4 * want) << i;  // 1 - abar_0 has 10 bits less than abar_0.
+    }
+  }
+  EXPECT_TRUE(torch::equal(objective().loss_weights(timesteps), torch::ones({7})));
+}
+
+TEST(diffusion_objective, min_snr_scales_each_samples_loss) {
+  const ConditionalDenoiser zero = [](const torch::Tensor& noisy, const torch::Tensor&, const torch::Tensor&) {
+    return torch::zeros_like(noisy);
+  };
+  const DiffusionObjective weighted = objective({.min_snr_gamma = 5.0}, PredictionType::kVelocity);
+  const DiffusionObjective plain = objective({}, PredictionType::kVelocity);
+  const DiffusionInputs inputs = weighted.prepare(toy_batch({1, 2, 3}));
+  const torch::Tensor want = plain.losses(zero, inputs) * weighted.loss_weights(inputs.timesteps_n);
+  EXPECT_TRUE(torch::equal(weighted.losses(zero, inputs), want));
+}
+
+TEST(diffusion_objective, min_snr_with_zero_terminal_snr_is_refused) {
+  NoiseScheduleConfig noise;
+  noise.prediction_type = PredictionType::kVelocity;
+  const DiffusionObjectiveOptions options{.min_snr_gamma = 5.0};
+  EXPECT_TRUE(options.validate_for(noise).is_ok());
+  noise.zero_terminal_snr = true;
+  EXPECT_EQ(options.validate_for(noise).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(DiffusionObjectiveOptions().validate_for(noise).is_ok());
+  EXPECT_THROW(DiffusionObjective(NoiseSchedule(noise), options, toy_empty_states()), CheckFailure);
+  for (const double gamma : {-1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_EQ((DiffusionObjectiveOptions{.min_snr_gamma = gamma}).validate().code(), StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(diffusion_objective, a_slice_holds_the_named_samples) {
   const DiffusionBatch batch = toy_batch({0, 1, 2, 3, 4});
   const DiffusionBatch part = batch.slice(1, 3);

@@ -133,7 +133,7 @@ Result<json> bench_sample(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   const Denoiser denoiser = guided_denoiser([&](const torch::Tensor& noisy, const torch::Tensor& timesteps,
                                                 const torch::Tensor& states) { return setup.unet(noisy, timesteps, states); },
-                                            torch::zeros_like(setup.states_ntw), setup.states_ntw, kGuidance);
+                                            torch::zeros_like(setup.states_ntw), setup.states_ntw, {.scale = kGuidance});
   DARKROOM_ASSIGN_OR_RETURN(const auto sampler, make_sampler({.name = "ddim", .num_steps = kSamplerSteps}, setup.scheduler));
   torch::Tensor latents = setup.latents_nchw * sampler->initial_sigma();
   size_t index = 0;

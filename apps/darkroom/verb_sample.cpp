@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
+#include "darkroom/image/decode.h"
 #include "darkroom/image/png.h"
 #include "darkroom/tensor/safetensors.h"
 #include "open_painter.h"
@@ -33,6 +36,7 @@ struct SampleFlags {
   bool grid = false;
   std::string latents_in;
   std::string latents_out;
+  std::string init_image;
   int threads = 1;
 };
 
@@ -100,6 +104,17 @@ Status read_latents(const std::string& path, PaintRequest& request) {
   return Status::ok();
 }
 
+Status read_init_image(const std::string& path, PaintRequest& request) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
+  RowResult<Image> image = decode_image(std::as_bytes(std::span(bytes)), {.min_size = 1});
+  if (!image.is_ok()) {
+    return Status::failed_precondition("--init-image: the picture cannot be read (path, error, detail):", path, image.error().name(),
+                                       image.error().detail);
+  }
+  request.init_images.push_back(std::move(image).value());
+  return Status::ok();
+}
+
 Status write_latents(const std::string& path, const torch::Tensor& latents) {
   FileSystem& files = local_files();
   const std::string temporary = path + ".partial";
@@ -125,6 +140,7 @@ std::vector<PngText> settings_text(const SampleFlags& flags, const PaintRequest&
                                {"sampler", sampler},
                                {"steps", fmt::format("{}", request.sampler.num_steps)},
                                {"guidance", fmt::format("{}", request.guidance)},
+                               {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
                                {"eta", fmt::format("{}", request.sampler.eta)},
                                {"size", fmt::format("{}x{}", image.width, image.height)},
                                {"model", flags.source.model},
@@ -132,6 +148,10 @@ std::vector<PngText> settings_text(const SampleFlags& flags, const PaintRequest&
                                {"Software", "darkroom " + std::string(kVersion)}};
   if (request.unit_noise_nchw.defined()) {
     text.emplace_back("latents", flags.latents_in);
+  }
+  if (!request.init_images.empty()) {
+    text.emplace_back("init_image", flags.init_image);
+    text.emplace_back("strength", fmt::format("{}", request.strength));
   }
   return text;
 }
@@ -167,6 +187,16 @@ Status write_pictures(const SampleFlags& flags, const PaintRequest& request, con
   return flags.latents_out.empty() ? Status::ok() : write_latents(flags.latents_out, painting.latents_nchw);
 }
 
+// Trailing spacing has a timestep -1 for some numbers of steps, as in diffusers. To ddim and pndm that means the table's noisiest
+// entry, so the step spoils the picture.
+void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, const SchedulerConfig& scheduler) {
+  const auto sampler = make_sampler(spec, scheduler);
+  if ((name == "ddim" || name == "pndm") && sampler.is_ok() && (*sampler)->timesteps().back() < 0) {
+    log_warning("trailing timesteps of {} steps end at -1, as in diffusers, which spoils the picture; take another number of steps",
+                spec.num_steps);
+  }
+}
+
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
   PaintRequest request = flags.request;
@@ -177,6 +207,9 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
     DARKROOM_RETURN_IF_ERROR(parse_size(flags.size, request));
   }
   DARKROOM_RETURN_IF_ERROR(fill_pictures(flags, request));
+  if (!flags.init_image.empty()) {
+    DARKROOM_RETURN_IF_ERROR(read_init_image(flags.init_image, request));
+  }
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(parent_folder(flags.output)));
   at::set_num_threads(flags.threads);
   DARKROOM_ASSIGN_OR_RETURN(const auto painter, open_painter(flags.source));
@@ -188,6 +221,7 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
       request.width = static_cast<int>(request.unit_noise_nchw.size(3)) * painter->latent_factor();
     }
   }
+  warn_of_useless_step(request.sampler, sampler, painter->scheduler());
   DARKROOM_ASSIGN_OR_RETURN(const Painting painting, painter->paint(request, context.stop));
   DARKROOM_RETURN_IF_ERROR(write_pictures(flags, request, sampler, painting));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -206,9 +240,15 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
 }
 
 void add_setting_flags(CLI::App& command, SampleFlags& flags) {
-  command.add_option("--sampler", flags.request.sampler.name, "ddim or pndm; default: the model's scheduler")->type_name("NAME");
+  command
+      .add_option("--sampler", flags.request.sampler.name,
+                  fmt::format("{}; default: the model's scheduler", fmt::join(sampler_names(), ", ")))
+      ->type_name("NAME");
   command.add_option("--steps", flags.request.sampler.num_steps, "sampling steps")->type_name("N");
   command.add_option("--guidance", flags.request.guidance, "classifier-free guidance scale; at most 1: off")->type_name("S");
+  command
+      .add_option("--guidance-rescale", flags.request.guidance_rescale, "share of the guided output's deviation that is corrected, 0 to 1")
+      ->type_name("R");
   command.add_option("--eta", flags.request.sampler.eta, "noise that ddim adds, 0 to 1")->type_name("E");
   command.add_option("--seed", flags.seed, "image j of every prompt uses seed + j")->type_name("N");
   command.add_option("--images", flags.images_per_prompt, "pictures a prompt")->type_name("N");
@@ -243,6 +283,10 @@ Verb add_sample_verb(CLI::App& program) {
       ->add_option("--latents", flags->latents_in,
                    "start noise of variance 1 instead of the seeds': tensor `latents`, float32 [N, C, h, w]")
       ->type_name("PATH.safetensors");
+  command
+      ->add_option("--init-image", flags->init_image, "start from this picture (image to image) instead of noise alone; JPEG, PNG or WebP")
+      ->type_name("PATH");
+  command->add_option("--strength", flags->request.strength, "with --init-image: share of the steps taken, above 0 to 1")->type_name("S");
   return {command, [flags](VerbContext& context) { return run_sample(*flags, context); }};
 }
 

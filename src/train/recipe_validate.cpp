@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
+#include <vector>
 
+#include "darkroom/diffusion/sampler.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
@@ -28,7 +29,7 @@ struct NumberRange {
 struct Choice {
   std::string_view name;
   const std::string& value;
-  std::initializer_list<std::string_view> allowed;
+  std::vector<std::string_view> allowed;
 };
 
 Status check_integers(const Recipe& recipe) {
@@ -71,6 +72,7 @@ Status check_numbers(const Recipe& recipe) {
   constexpr double kAny = HUGE_VAL;
   const NumberRange ranges[] = {
       {"objective.caption_dropout", recipe.objective.caption_dropout, 0, std::nextafter(1.0, 2.0)},
+      {"objective.min_snr_gamma", recipe.objective.min_snr_gamma, 0, kAny},
       {"objective.l1_weight", recipe.objective.l1_weight, 0, kAny},
       {"objective.mse_weight", recipe.objective.mse_weight, 0, kAny},
       {"objective.log_mse_weight", recipe.objective.log_mse_weight, 0, kAny},
@@ -108,7 +110,7 @@ Status check_choices(const Recipe& recipe) {
       {"objective.prediction", recipe.objective.prediction, {"epsilon", "v_prediction"}},
       {"noise.beta_schedule", recipe.noise.beta_schedule, {"scaled_linear", "linear"}},
       {"schedule.kind", recipe.schedule.kind, {"constant", "cosine"}},
-      {"samples.sampler", recipe.samples.sampler, {"ddim", "pndm"}},
+      {"samples.sampler", recipe.samples.sampler, sampler_names()},
       {"runtime.precision", recipe.runtime.precision, {"float32"}},
   };
   for (const auto& choice : choices) {
@@ -128,6 +130,16 @@ Status Recipe::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_choices(*this));
   if (model.path.empty()) {
     return Status::invalid_argument("no model is named: give --model DIR or set the recipe's field:", "model.path");
+  }
+  if (noise.zero_terminal_snr && objective.prediction == "epsilon") {
+    return Status::invalid_argument(
+        "with noise.zero_terminal_snr the last timestep is pure noise, from which epsilon cannot be learned; set:",
+        "objective.prediction=v_prediction");
+  }
+  if (noise.zero_terminal_snr && objective.min_snr_gamma > 0) {
+    return Status::invalid_argument(
+        "min-SNR weights divide by the SNR, which is 0 with noise.zero_terminal_snr; set objective.min_snr_gamma to 0, got:",
+        objective.min_snr_gamma);
   }
   if (objective.kind == "autoencoder" && data.raw_path.empty()) {
     return Status::invalid_argument("the autoencoder objective trains on pictures: give --raw-data URI or set the recipe's field:",

@@ -109,6 +109,7 @@ Result<NoiseScheduleConfig> make_noise_config(const Recipe& recipe) {
   noise.beta_end = recipe.noise.beta_end;
   noise.beta_schedule = recipe.noise.beta_schedule == "linear" ? BetaSchedule::kLinear : BetaSchedule::kScaledLinear;
   noise.prediction_type = recipe.objective.prediction == "epsilon" ? PredictionType::kEpsilon : PredictionType::kVelocity;
+  noise.zero_terminal_snr = recipe.noise.zero_terminal_snr;
   DARKROOM_RETURN_IF_ERROR(noise.validate());
   DARKROOM_ASSIGN_OR_RETURN(const ModelFolder folder, open_model_folder(recipe.model.path));
   if (folder.scheduler_config.is_null()) {
@@ -120,6 +121,7 @@ Result<NoiseScheduleConfig> make_noise_config(const Recipe& recipe) {
                                                  {"noise.beta_start", model.beta_start == noise.beta_start},
                                                  {"noise.beta_end", model.beta_end == noise.beta_end},
                                                  {"noise.beta_schedule", model.beta_schedule == noise.beta_schedule},
+                                                 {"noise.zero_terminal_snr", model.zero_terminal_snr == noise.zero_terminal_snr},
                                                  {"objective.prediction", model.prediction_type == noise.prediction_type}};
   for (const auto& [field, agrees] : checks) {
     if (!agrees) {

@@ -102,7 +102,8 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(files_, recipe(), shapes, frozen_.get()));
   }
   const DiffusionObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
-                                            .caption_drop = recipe().objective.caption_dropout};
+                                            .caption_drop = recipe().objective.caption_dropout,
+                                            .min_snr_gamma = recipe().objective.min_snr_gamma};
   auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, data_.empty_states_tw));
   if (!recipe().validation.path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(files_, recipe(), *part, shapes, frozen_.get()));

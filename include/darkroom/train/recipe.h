@@ -36,6 +36,7 @@ struct Recipe {
     std::string kind = "diffusion";      ///< "diffusion" or "autoencoder".
     std::string prediction = "epsilon";  ///< "epsilon" or "v_prediction"; must be the model's scheduler's.
     double caption_dropout = 0.1;        ///< Share of captions replaced by the empty one.
+    double min_snr_gamma = 0.0;          ///< Min-SNR weights of the timesteps (5 in the paper); 0: all alike.
     double l1_weight = 1.0;              ///< Autoencoder: weight of the mean absolute error.
     double mse_weight = 1.0;             ///< Autoencoder: weight of the mean squared error.
     double log_mse_weight = 0.0;         ///< Autoencoder: weight of ln(MSE + 1e-4) of each picture.
@@ -46,6 +47,7 @@ struct Recipe {
     std::string beta_schedule = "scaled_linear";  ///< "scaled_linear" or "linear".
     double beta_start = 0.00085;                  ///< beta at t = 0.
     double beta_end = 0.012;                      ///< beta at the last t.
+    bool zero_terminal_snr = false;               ///< Rescale so that the last t is pure noise; wants v_prediction.
   } noise;
   struct Optimizer {
     double lr = 1e-4;            ///< Peak learning rate of AdamW.
@@ -82,7 +84,7 @@ struct Recipe {
   struct Samples {
     int64_t every_steps = 10000;       ///< Steps between previews; 0: none.
     std::vector<std::string> prompts;  ///< Painted with fixed seeds; empty: none.
-    std::string sampler = "ddim";      ///< "ddim" or "pndm".
+    std::string sampler = "ddim";      ///< One of `sample --sampler`.
     int64_t steps = 50;                ///< Sampling steps.
     double guidance = 7.5;             ///< Guidance scale.
     int64_t seed = 0;                  ///< Prompt i uses seed + i.

@@ -97,15 +97,29 @@ TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
     const char* setting;
     const char* field;
   };
-  for (const auto& [setting, field] : {Case{"batch.global=0", "batch.global"}, Case{"runtime.threads=0", "runtime.threads"},
-                                       Case{"objective.caption_dropout=1.5", "objective.caption_dropout"},
-                                       Case{"ema.decay=1.0", "ema.decay"}, Case{"optimizer.lr=nan", "optimizer.lr"},
-                                       Case{"noise.beta_end=0.0001", "noise.beta_end"}, Case{"runtime.precision=bf16", "runtime.precision"},
-                                       Case{"samples.sampler=magic", "samples.sampler"}, Case{"model.path=", "model.path"}}) {
+  for (const auto& [setting, field] :
+       {Case{"batch.global=0", "batch.global"}, Case{"runtime.threads=0", "runtime.threads"},
+        Case{"objective.caption_dropout=1.5", "objective.caption_dropout"}, Case{"objective.min_snr_gamma=-1", "objective.min_snr_gamma"},
+        Case{"ema.decay=1.0", "ema.decay"}, Case{"optimizer.lr=nan", "optimizer.lr"}, Case{"noise.beta_end=0.0001", "noise.beta_end"},
+        Case{"runtime.precision=bf16", "runtime.precision"}, Case{"samples.sampler=magic", "samples.sampler"},
+        Case{"model.path=", "model.path"}}) {
     Recipe recipe = valid_recipe();
     ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
     EXPECT_THAT(failure(recipe.validate()), HasSubstr(field));
   }
+}
+
+TEST(recipe, zero_terminal_snr_wants_velocity_and_no_min_snr) {
+  Recipe recipe = valid_recipe();
+  recipe.samples.sampler = "dpmpp_2m_karras";
+  recipe.noise.zero_terminal_snr = true;
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("objective.prediction=v_prediction"));
+  recipe.objective.prediction = "v_prediction";
+  EXPECT_TRUE(recipe.validate().is_ok());
+  recipe.objective.min_snr_gamma = 5.0;
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("objective.min_snr_gamma"));
+  recipe.noise.zero_terminal_snr = false;
+  EXPECT_TRUE(recipe.validate().is_ok());
 }
 
 TEST(recipe, wants_exactly_one_dataset) {

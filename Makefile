@@ -26,7 +26,6 @@ parity: build ## live comparison with diffusers, transformers, Pillow at pinned 
 	@tools/parity/run.sh
 
 bench: build ## ours and the peers side by side
-	@tools/setup.sh parity
 	@tools/bench.sh
 
 lint: setup ## formatting and structure checks

@@ -2,8 +2,11 @@
 # Ours and the peers' on the same inputs, in turn, one core each; every comparison checks its answer first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export HF_HUB_OFFLINE=1
+tools/setup.sh parity
+tools/build.sh release darkroom image_bench text_bench
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-.venv/bin/python tools/make_corpus.py "$work/corpus" >/dev/null
-taskset -c 0 .venv/bin/python tools/bench_transform.py build/darkroom "$work/corpus/pictures" "$work"
+taskset -c 0 .venv-parity/bin/python tools/bench_images.py --program build/release/image_bench
+taskset -c 0 .venv-parity/bin/python tools/bench_tokens.py --program build/release/text_bench
 taskset -c 0 .venv-parity/bin/python tools/bench_unet.py build/darkroom "$work"

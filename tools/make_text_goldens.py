@@ -84,6 +84,10 @@ def random_captions():
         yield "".join(rng.choice("aeo ") + "".join(chr(rng.choice(marks)) for _ in range(rng.randrange(1, 5))) for _ in range(4))
 
 
+def is_noncharacter(code_point):
+    return 0xFDD0 <= code_point <= 0xFDEF or code_point & 0xFFFE == 0xFFFE
+
+
 def probe(char):
     return f"a{char}1{char}'{char}'S{char}B"
 
@@ -104,7 +108,7 @@ class References:
         """Why the open_clip dialect is not compared on this caption; None where it is."""
         if ftfy.fix_text(text) != ftfy.fix_text(text, fix_encoding=False):
             return "mojibake"
-        if any(unicodedata.category(char) == "Cn" for char in text):
+        if any(unicodedata.category(char) == "Cn" and not is_noncharacter(ord(char)) for char in text):
             return "unassigned in Unicode 14"
         return None
 

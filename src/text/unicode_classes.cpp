@@ -45,7 +45,9 @@ bool is_within(std::span<const CodePointRange> ranges, char32_t code_point) {
   return after != ranges.begin() && code_point <= std::prev(after)->last;
 }
 
-CharacterClass classify(char32_t code_point) {
+}  // namespace
+
+CharacterClass find_character_class(char32_t code_point) {
   const auto c = static_cast<UChar32>(code_point);
   const uint32_t category = U_MASK(u_charType(c));
   if (category & U_GC_L_MASK)
@@ -61,19 +63,6 @@ CharacterClass classify(char32_t code_point) {
       return CharacterClass::kNumber;
   }
   return CharacterClass::kOther;
-}
-
-const std::array<CharacterClass, 128> kAsciiClasses = [] {
-  std::array<CharacterClass, 128> classes{};
-  for (char32_t c = 0; c < classes.size(); ++c)
-    classes[c] = classify(c);
-  return classes;
-}();
-
-}  // namespace
-
-CharacterClass character_class(char32_t code_point) {
-  return code_point < kAsciiClasses.size() ? kAsciiClasses[code_point] : classify(code_point);
 }
 
 char32_t lower_case(char32_t code_point) {

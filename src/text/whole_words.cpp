@@ -1,23 +1,33 @@
 #include "whole_words.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
 namespace darkroom {
 namespace {
 
-uint32_t hash_word(std::string_view word) {
-  uint64_t hash = word.size();
-  while (!word.empty()) {
-    uint64_t chunk = 0;
-    const size_t size = std::min<size_t>(word.size(), sizeof chunk);
-    std::memcpy(&chunk, word.data(), size);
-    hash = (hash ^ chunk) * 0x9E3779B97F4A7C15ULL;
-    hash ^= hash >> 32;
-    word.remove_prefix(size);
-  }
-  return static_cast<uint32_t>(hash);
+template <typename Integer>
+uint64_t load(const char* bytes) {
+  Integer value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// Words of one size up to 8 bytes have one key if and only if they are equal; longer ones share it with those that start alike.
+uint64_t key_of(std::string_view word) {
+  const size_t size = word.size();
+  if (size >= 8)
+    return load<uint64_t>(word.data());
+  if (size >= 4)
+    return load<uint32_t>(word.data()) | load<uint32_t>(word.data() + size - 4) << 32;
+  return load<uint8_t>(word.data()) | load<uint8_t>(word.data() + size / 2) << 8 | load<uint8_t>(word.data() + size - 1) << 16;
+}
+
+size_t hash_word(std::string_view word, uint64_t key) {
+  uint64_t hash = (key ^ word.size()) * 0x9E3779B97F4A7C15ULL;
+  if (word.size() > 8)
+    hash = (hash ^ hash >> 32 ^ load<uint64_t>(word.data() + word.size() - 8)) * 0x9E3779B97F4A7C15ULL;
+  return static_cast<size_t>(hash >> 32);
 }
 
 }  // namespace
@@ -36,21 +46,22 @@ WholeWords::WholeWords(const Vocabulary& vocabulary, const BytePairEncoder& enco
     encoder.encode(*word, workspace);
     if (workspace.ids != std::vector<int32_t>{id})
       continue;
-    const uint32_t hash = hash_word(*word);
-    size_t at = hash & (slots_.size() - 1);
+    const uint64_t key = key_of(*word);
+    size_t at = hash_word(*word, key) & (slots_.size() - 1);
     while (slots_[at].size != 0)
       at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = {static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(word->size()), id, hash};
+    slots_[at] = {key, static_cast<uint32_t>(bytes_.size()), static_cast<uint32_t>(word->size()), id};
     bytes_ += *word;
   }
 }
 
 int32_t WholeWords::find(std::string_view word) const {
-  const uint32_t hash = hash_word(word);
+  const uint64_t key = key_of(word);
   const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask; slots_[at].size != 0; at = (at + 1) & mask) {
+  for (size_t at = hash_word(word, key) & mask; slots_[at].size != 0; at = (at + 1) & mask) {
     const Slot& slot = slots_[at];
-    if (slot.hash == hash && std::string_view(bytes_).substr(slot.offset, slot.size) == word)
+    if (slot.key == key && slot.size == word.size() &&
+        (word.size() <= 8 || std::memcmp(bytes_.data() + slot.offset, word.data(), word.size()) == 0))
       return slot.id;
   }
   return -1;

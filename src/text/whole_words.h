@@ -16,15 +16,15 @@ class WholeWords {
   /// Takes every token with an end-of-word mark that `encoder` gives back for its own bytes.
   WholeWords(const Vocabulary& vocabulary, const BytePairEncoder& encoder);
 
-  /// The word's token, or -1.
+  /// The token of `word` (not empty), or -1.
   int32_t find(std::string_view word) const;
 
  private:
   struct Slot {
+    uint64_t key = 0;  // Decides for words up to 8 bytes; longer ones are compared in bytes_.
     uint32_t offset = 0;
     uint32_t size = 0;  // 0: empty.
     int32_t id = -1;
-    uint32_t hash = 0;
   };
 
   std::string bytes_;        // All words, one after the other.

@@ -75,6 +75,33 @@ TEST(Transform, refuses_a_line_that_would_become_a_giant) {
   EXPECT_EQ(image.error().name(), "bomb");
 }
 
+// A JPEG is resized while it is decoded, unless its rows come first or its width stays.
+TEST(Transform, gives_the_same_bits_with_and_without_the_whole_picture) {
+  for (const auto& golden : golden_files()) {
+    const std::string bytes = golden_bytes("files/" + golden.at("name").get<std::string>());
+    for (const int resolution : {1, 7, 16, 33, 37, 45, 64, 101}) {
+      for (const Crop crop : {Crop::kCenter, Crop::kCenterRound, Crop::kRandom}) {
+        for (const Orientation orientation : {Orientation::kIgnore, Orientation::kApply}) {
+          const TransformOptions options{
+              .resolution = resolution, .filter = static_cast<Filter>(resolution % 5), .crop = crop, .orientation = orientation};
+          const CropDraw draw{0.3, 0.8};
+          const Image square = resize_and_crop(decode_image(as_bytes(bytes), kAnySize, orientation).value(), options, draw);
+          std::vector<float> want(square.pixels.size());
+          normalise_chw(square, want);
+          EXPECT_EQ(transform_image(as_bytes(bytes), options, kAnySize, draw).value().chw, want) << golden.at("name") << " " << resolution;
+        }
+      }
+    }
+  }
+}
+
+TEST(Transform, a_cut_jpeg_is_truncated_even_where_the_crop_needs_less) {
+  const std::string bytes = golden_bytes("files/jpeg_grey.jpg");
+  const RowResult<TransformedImage> image = transform_image(as_bytes(bytes).first(bytes.size() - 40), {.resolution = 16}, kAnySize);
+  ASSERT_FALSE(image.is_ok());
+  EXPECT_EQ(image.error().name(), "truncated");
+}
+
 TEST(Transform, passes_on_the_decoders_error) {
   const RowResult<TransformedImage> image = transform_image(as_bytes(std::string("no picture")), {}, {});
   ASSERT_FALSE(image.is_ok());

@@ -22,7 +22,12 @@ if [ ! -e "$work/images/_summary.json" ]; then
   trap 'kill "$server" 2>/dev/null || true' EXIT
   sleep 1
   say "download"
-  "$darkroom" download "$work/images" --metadata "$work/corpus/urls.parquet" --allow-private "127.0.0.1/32:$port"
+  "$darkroom" download "$work/images" --metadata "$work/corpus/urls.parquet" --allow-private "127.0.0.1/32:$port" \
+    --concurrency 4 --error-budget 0 || {
+    rm -rf "$work/images"
+    say "not every picture arrived; run the same command again"
+    exit 1
+  }
 fi
 
 if [ ! -d "$work/start" ]; then

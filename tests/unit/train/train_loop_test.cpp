@@ -120,6 +120,7 @@ class TrainLoopTest : public testing::Test {
     recipe.model.path = shared_->path("model");
     recipe.data.path = shared_->path("latents");
     recipe.data.resolution = 16;
+    recipe.objective.prediction = "v_prediction";
     recipe.batch = {.global = 6, .micro = 4};
     recipe.optimizer.lr = 1e-2;
     recipe.schedule = {.kind = "cosine", .max_steps = max_steps, .warmup_steps = 3};
@@ -335,9 +336,9 @@ TEST_F(TrainLoopTest, validation_scores_the_same_rows_with_the_same_draws) {
 }
 
 TEST_F(TrainLoopTest, refuses_a_scheduler_that_says_otherwise_than_the_recipe) {
-  TrainOptions velocity = options("run");
-  velocity.recipe.objective.prediction = "v_prediction";
-  EXPECT_THAT(failure_of(velocity).message(), HasSubstr("objective.prediction"));
+  TrainOptions epsilon = options("run");
+  epsilon.recipe.objective.prediction = "epsilon";
+  EXPECT_THAT(failure_of(epsilon).message(), HasSubstr("objective.prediction"));
 }
 
 TEST_F(TrainLoopTest, traces_its_first_steps) {

@@ -58,7 +58,13 @@ def flags_are_refused_with_exit_code_2() -> None:
     refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--where", "a > 1"], 2, "--where")
     refused(["train", "recipes/tiny.toml", "--output", "/tmp/nowhere", "--set", "optimizer.lrr=1"], 2, "lrr", "optimizer.lr")
     with Workbench(1) as bench:
-        refused(["sample", "--model", bench.model, "--prompt", "x", "--output", bench.path("x.png"), "--sampler", "no-such-sampler"], 2, "no-such-sampler")
+        sample = ["sample", "--model", bench.model, "--prompt", "x", "--output", bench.path("x.png")]
+        refused([*sample, "--sampler", "no-such-sampler"], 2, "no-such-sampler", "dpmpp_2m_karras")
+        refused([*sample, "--sampler", "lcm", "--steps", "51"], 2, "51")
+        refused([*sample, "--guidance-rescale", "2"], 2, "rescale")
+        refused([*sample, "--init-image", bench.path("missing.png")], 1, "missing.png")
+        pathlib.Path(bench.path("words.png")).write_text("words")
+        refused([*sample, "--init-image", bench.path("words.png")], 1, "words.png", "not_an_image")
         refused(["process", bench.write_image_dataset("images", 1), bench.path("latents"), "--model", bench.model, "--resolution", "65"], 2, "65")
 
 

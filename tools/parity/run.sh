@@ -23,10 +23,6 @@ compare() {
 
 .venv/bin/python tools/make_corpus.py "$corpus" --trouble-rate 0 >/dev/null || exit 1
 model=models/tiny
-if [ ! -d "$model/unet" ]; then
-  model=$corpus/tiny
-  build/darkroom models init --preset tiny "$model" --tokenizer models/tiny/tokenizer || exit 1
-fi
 tools/build.sh release resize_stream >/dev/null || exit 1
 compare "resize against Pillow" tools/parity/resize_parity.py --program build/release/resize_stream
 compare "transform against Pillow" tools/parity/image_parity.py --darkroom build/darkroom --images "$corpus/pictures"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "unicode_classes.h"
+#include "utf8_lookalike.h"
 
 namespace darkroom {
 namespace {
@@ -169,9 +170,8 @@ bool matches(const Pattern& pattern, std::span<const Sets> sets) {
   return true;
 }
 
-}  // namespace
-
-bool looks_like_mojibake(std::u32string_view line) {
+// ftfy's is_bad.
+bool is_bad(std::u32string_view line) {
   thread_local std::vector<Sets> line_sets;
   line_sets.clear();
   for (const char32_t c : line) {
@@ -188,5 +188,9 @@ bool looks_like_mojibake(std::u32string_view line) {
   }
   return false;
 }
+
+}  // namespace
+
+bool looks_like_mojibake(std::u32string_view line) { return holds_utf8_lookalike(line) && is_bad(line); }
 
 }  // namespace darkroom

@@ -25,7 +25,7 @@ Result<TokenizerDialect> parse_tokenizer_dialect(std::string_view name);
 /// What a caption holds that open_clip's own cleaning would treat otherwise, so that its ids may differ from open_clip's.
 enum class Unported : uint8_t {
   kNothing,
-  kMojibake,      ///< Text that ftfy takes for UTF-8 read in another encoding ("schÃ¶n"); its repair is not ported.
+  kMojibake,      ///< Text that ftfy may repair as UTF-8 read in another encoding ("schÃ¶n"); the repair is not ported.
   kNewCharacter,  ///< A letter, number or mark newer than Unicode 14: the reference's answer depends on its Python.
 };
 /// "nothing", "mojibake" or "new_character".

@@ -1,12 +1,51 @@
 #include "resample_passes.h"
 
-namespace darkroom {
+#include <utility>
 
-GroupedRows::GroupedRows(int num_rows, int width, int num_channels) : width_(width), num_channels_(num_channels) {
-  group_bytes_ = (num_samples() / kSampleBlock + 2) * kSampleBlock * kGroupRows;
-  const auto num_bands = static_cast<size_t>((num_rows + kBandRows - 1) / kBandRows);
-  bytes_ = std::make_unique_for_overwrite<uint8_t[]>(num_bands * kBandGroups * group_bytes_);
+namespace darkroom {
+namespace {
+
+constexpr size_t kLargestSpare = 8 << 20;  // Bounds what an idle thread holds.
+
+struct Spare {
+  std::unique_ptr<uint8_t[]> bytes;
+  size_t size = 0;
+};
+
+Spare& thread_spare() {
+  thread_local Spare spare;
+  return spare;
 }
+
+size_t bytes_of_group(int width, int num_channels) {
+  const size_t num_samples = static_cast<size_t>(width) * static_cast<size_t>(num_channels);
+  return (num_samples / kSampleBlock + 2) * kSampleBlock * kGroupRows;
+}
+
+size_t num_groups(int num_rows) { return static_cast<size_t>((num_rows + kBandRows - 1) / kBandRows) * kBandGroups; }
+
+}  // namespace
+
+SpareBuffer::SpareBuffer(size_t size) {
+  Spare spare = std::exchange(thread_spare(), {});
+  if (spare.size < size) {
+    spare = {std::make_unique_for_overwrite<uint8_t[]>(size), size};
+  }
+  bytes_ = std::move(spare.bytes);
+  size_ = spare.size;
+}
+
+SpareBuffer::~SpareBuffer() {
+  if (bytes_ && size_ <= kLargestSpare && size_ > thread_spare().size) {
+    thread_spare() = {std::move(bytes_), size_};
+  }
+}
+
+GroupedRows::GroupedRows(int num_rows, int width, int num_channels)
+    : width_(width),
+      num_channels_(num_channels),
+      group_bytes_(bytes_of_group(width, num_channels)),
+      bytes_(num_groups(num_rows) * group_bytes_) {}
 
 ColumnsPass::ColumnsPass(const QuadWeights& horizontal, int num_channels, int num_rows)
     : horizontal_(horizontal), result_(num_rows, static_cast<int>(horizontal.spans.size()), num_channels) {

@@ -28,6 +28,7 @@ constexpr double kLeastLossOfNoise = 1e-6;  // A network that has seen a few ste
 struct UNetSetup {
   UNet2DConditionModel unet{nullptr};
   SchedulerConfig scheduler;
+  int64_t resolution = 0;  // Pixels.
   torch::Tensor latents_nchw;
   torch::Tensor states_ntw;
   torch::Tensor timesteps_n;
@@ -52,8 +53,9 @@ torch::Tensor random_normal(const std::vector<int64_t>& shape, uint64_t seed) {
 Result<UNetSetup> set_up_unet(const BenchOptions& options) {
   DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, prepare(options));
   const int64_t factor = preset.vae.factor();
-  const int64_t side = picture_side(options, preset) / factor;
   UNetSetup setup;
+  setup.resolution = picture_side(options, preset);
+  const int64_t side = setup.resolution / factor;
   DARKROOM_ASSIGN_OR_RETURN(setup.scheduler, SchedulerConfig::from_json(preset.scheduler));
   setup.unet = UNet2DConditionModel(preset.unet);
   initialize_parameters(setup.unet, options.seed);
@@ -114,7 +116,7 @@ Result<json> bench_train_step(const BenchOptions& options) {
   json figures = figures_of("images", runs_ms, static_cast<double>(options.batch_size), kBackwardFactor * setup.forward_multiply_adds);
   figures["ms"].update({{"forward", median(forward_ms)}, {"backward", median(backward_ms)}, {"update", median(update_ms)}});
   figures["loss"] = loss;
-  return describe(std::move(figures), options, setup.latents_nchw.size(2) * 8, parameters.size());
+  return describe(std::move(figures), options, setup.resolution, parameters.size());
 }
 
 Result<json> bench_forward(const BenchOptions& options) {
@@ -125,7 +127,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   DARKROOM_RETURN_IF_ERROR(check_rows_alone(
       output, setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1))));
   json figures = figures_of("images", runs_ms, static_cast<double>(options.batch_size), setup.forward_multiply_adds);
-  return describe(std::move(figures), options, setup.latents_nchw.size(2) * 8, count_parameters(*setup.unet));
+  return describe(std::move(figures), options, setup.resolution, count_parameters(*setup.unet));
 }
 
 Result<json> bench_sample(const BenchOptions& options) {
@@ -146,7 +148,7 @@ Result<json> bench_sample(const BenchOptions& options) {
     return Status::internal("sampling left the finite numbers at step:", index);
   }
   json figures = figures_of("steps", runs_ms, 1.0, 2 * setup.forward_multiply_adds);
-  return describe(std::move(figures), options, setup.latents_nchw.size(2) * 8, count_parameters(*setup.unet));
+  return describe(std::move(figures), options, setup.resolution, count_parameters(*setup.unet));
 }
 
 Result<json> bench_encode_images(const BenchOptions& options) {

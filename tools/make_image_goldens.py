@@ -19,13 +19,7 @@ from PIL import __version__ as pillow_version
 from counter_random import draws, hash_key
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests/golden/image"
-FILTERS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-    "hamming": Image.Resampling.HAMMING,
-    "box": Image.Resampling.BOX,
-}
+FILTERS = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos", "hamming", "box")}
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 

@@ -7,6 +7,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/data/download_job.h"
 #include "darkroom/files/file_system.h"
+#include "later_flags.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -75,17 +76,6 @@ void add_network_flags(CLI::App& command, DownloadFlags& flags) {
       ->expected(1, CLI::detail::expected_max_vector_size);
 }
 
-/// Flags of the command line's contract that a later release brings: absent from the help, refused by name.
-void add_later_flags(CLI::App& command) {
-  for (const char* name : {"--where", "--extend", "--respect", "--deny-list", "--per-host", "--per-host-rps"}) {
-    command
-        .add_option_function<std::vector<std::string>>(
-            name, [name](const std::vector<std::string>&) { throw CLI::ValidationError(name, "this flag is not built yet"); })
-        ->expected(0, 1)
-        ->group("");
-  }
-}
-
 }  // namespace
 
 Verb add_download_verb(CLI::App& program) {
@@ -111,7 +101,7 @@ Verb add_download_verb(CLI::App& program) {
   command->add_option("--error-budget", flags->error_budget_percent, "share of failed rows above which the exit code is 3, in percent")
       ->type_name("PERCENT");
   command->add_flag("--dry-run", options.dry_run, "plan only: nothing is fetched or written");
-  add_later_flags(*command);
+  refuse_later_flags(*command, {"--where", "--extend", "--respect", "--deny-list", "--per-host", "--per-host-rps"});
   return {command, [flags](VerbContext& context) { return run_verb(*flags, context); }};
 }
 

@@ -45,17 +45,17 @@ struct ExportFlags {
 
 WeightsDtype parse_dtype(const std::string& name) { return name == "float16" ? WeightsDtype::kFloat16 : WeightsDtype::kFloat32; }
 
-// A model folder appears under its name only when it is complete. `fill` writes into the folder that it is given.
-Status write_new_folder(const std::string& output, const std::function<Status(const std::string&)>& fill) {
+// A model appears under its name only when it is complete. `write` makes the folder or file whose path it is given.
+Status write_new(const std::string& output, const std::function<Status(const std::string&)>& write) {
   FileSystem& files = local_files();
   DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, files.exists(output));
   if (is_taken) {
-    return Status::already_exists("the output folder is there already; remove it or name another (path):", output);
+    return Status::already_exists("the output is there already; remove it or name another (path):", output);
   }
   const std::string temporary = output + ".partial";
   DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(temporary));
-  Status status = fill(temporary);
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(output)));
+  Status status = write(temporary);
   if (status.is_ok()) {
     status = files.rename_no_replace(temporary, output);
   }
@@ -118,7 +118,7 @@ Status fill_initial_model(const InitFlags& flags, const ModelPreset& preset, con
 Result<int> run_init(const InitFlags& flags) {
   DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset(flags.preset));
   const std::string output = without_trailing_slash(flags.output);
-  DARKROOM_RETURN_IF_ERROR(write_new_folder(output, [&](const std::string& folder) { return fill_initial_model(flags, preset, folder); }));
+  DARKROOM_RETURN_IF_ERROR(write_new(output, [&](const std::string& folder) { return fill_initial_model(flags, preset, folder); }));
   log_info("wrote {} with random weights (preset {}, seed {})", output, preset.name, flags.seed);
   return 0;
 }
@@ -255,13 +255,28 @@ Status fill_export(const ExportFlags& flags, const CheckpointRecord& record, con
   return save_model_index(local_files(), folder, scheduler);
 }
 
-Result<int> run_export(const ExportFlags& flags) {
-  if (flags.single_file) {
-    return Status::invalid_argument("models export --single-file is not built yet; leave the flag away for a model folder");
+// A single file needs all three networks, so the checkpoint's frozen parts must be known.
+Status write_export_file(const ExportFlags& flags, const CheckpointRecord& record, const std::string& path) {
+  const std::string frozen_path = flags.frozen.empty() ? record.frozen_path : flags.frozen;
+  if (frozen_path.empty()) {
+    return Status::invalid_argument("a single file holds all parts; name the folder of the frozen ones with --frozen DIR, got none for:",
+                                    flags.checkpoint);
   }
+  DARKROOM_ASSIGN_OR_RETURN(const ModelFolder frozen, open_model_folder(frozen_path));
+  const std::string trained = join_path(flags.checkpoint, flags.ema ? "ema" : record.component);
+  const bool trained_vae = record.component == "vae";
+  DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(trained_vae ? frozen.unet_folder() : trained));
+  DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(trained_vae ? trained : frozen.vae_folder()));
+  DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(frozen.text_encoder_folder()));
+  return save_single_file(local_files(), unet, vae, text_encoder, path, parse_dtype(flags.dtype));
+}
+
+Result<int> run_export(const ExportFlags& flags) {
   DARKROOM_ASSIGN_OR_RETURN(const CheckpointRecord record, read_checkpoint(local_files(), flags.checkpoint));
   const std::string output = without_trailing_slash(flags.output);
-  DARKROOM_RETURN_IF_ERROR(write_new_folder(output, [&](const std::string& folder) { return fill_export(flags, record, folder); }));
+  DARKROOM_RETURN_IF_ERROR(write_new(output, [&](const std::string& path) {
+    return flags.single_file ? write_export_file(flags, record, path) : fill_export(flags, record, path);
+  }));
   log_info("wrote {} from step {} of {}", output, record.step, flags.checkpoint);
   return 0;
 }
@@ -286,9 +301,9 @@ CLI::App* add_check(CLI::App& models, CheckFlags& flags) {
 CLI::App* add_export(CLI::App& models, ExportFlags& flags) {
   CLI::App* command = models.add_subcommand("export", "a checkpoint and its frozen parts as a model folder");
   command->add_option("CHECKPOINT", flags.checkpoint, "checkpoint folder")->required();
-  command->add_option("OUT", flags.output, "folder to write; must not exist")->required();
+  command->add_option("OUT", flags.output, "folder (with --single-file: file) to write; must not exist")->required();
   command->add_flag("--ema", flags.ema, "the averaged weights instead of the last ones");
-  command->add_flag("--single-file", flags.single_file)->group("");  // Not built yet; says so.
+  command->add_flag("--single-file", flags.single_file, "one safetensors file in the layout of the original SD1 and SD2 checkpoints");
   command->add_option("--frozen", flags.frozen, "model folder of the frozen parts; default: the checkpoint's")->type_name("DIR");
   command->add_option("--dtype", flags.dtype, "how weights are stored")->check(CLI::IsMember({"float32", "float16"}));
   return command;

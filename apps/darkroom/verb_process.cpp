@@ -6,6 +6,7 @@
 
 #include "darkroom/data/process_job.h"
 #include "darkroom/files/file_system.h"
+#include "later_flags.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -119,17 +120,6 @@ void add_value_flags(CLI::App& command, ProcessFlags& flags) {
   command.add_option("--tokenizer-dialect", flags.tokenizer_dialect, "cleaning and padding of captions")->type_name("hf|open_clip");
 }
 
-/// Flags of the command line's contract that a later release brings: absent from the help, refused by name.
-void add_later_flags(CLI::App& command) {
-  for (const char* name : {"--output-dialect", "--accelerator-type"}) {
-    command
-        .add_option_function<std::vector<std::string>>(
-            name, [name](const std::vector<std::string>&) { throw CLI::ValidationError(name, "this flag is not built yet"); })
-        ->expected(0, 1)
-        ->group("");
-  }
-}
-
 }  // namespace
 
 Verb add_process_verb(CLI::App& program) {
@@ -146,7 +136,7 @@ Verb add_process_verb(CLI::App& program) {
   command->add_option("--visualize", flags->visualize, "picture of N samples: input, latent channels, caption states, decoded latents")
       ->type_name("N PATH.png")
       ->expected(2);
-  add_later_flags(*command);
+  refuse_later_flags(*command, {"--output-dialect", "--accelerator-type"});
   return {command, [flags](VerbContext& context) { return run_verb(*flags, context); }};
 }
 

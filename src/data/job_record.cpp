@@ -133,7 +133,8 @@ Result<CommittedPart> read_part_at(FileSystem& files, const std::string& output,
                          .tally = {.rows_in = shard.at("rows_in"),
                                    .rows_out = shard.at("rows_out"),
                                    .rows_by_error = shard.at("rows_by_error").get<RowsByError>(),
-                                   .num_invalid_captions = shard.at("invalid_captions")},
+                                   .num_invalid_captions = shard.at("invalid_captions"),
+                                   .num_unported_captions = shard.value("unported_captions", int64_t{0})},
                          .content_hash = shard.at("content_hash")};
   } catch (const nlohmann::json::exception&) {
     return corrupt_part(path, "the record in its footer is not complete");
@@ -152,6 +153,7 @@ void ItemTally::add(const ItemTally& other) {
   rows_in += other.rows_in;
   rows_out += other.rows_out;
   num_invalid_captions += other.num_invalid_captions;
+  num_unported_captions += other.num_unported_captions;
   for (const auto& [code, num_rows] : other.rows_by_error) {
     rows_by_error[code] += num_rows;
   }
@@ -197,6 +199,7 @@ std::string shard_footer(const JobRecord& record, const std::string& fingerprint
       {"rows_out", tally.rows_out},
       {"rows_by_error", tally.rows_by_error},
       {"invalid_captions", tally.num_invalid_captions},
+      {"unported_captions", tally.num_unported_captions},
   };
   return canonical_text(json);
 }
@@ -280,6 +283,7 @@ Status write_job_summary(FileSystem& files, const std::string& output, const Job
                                   {"rows_out", total.rows_out},
                                   {"rows_by_error", total.rows_by_error},
                                   {"invalid_captions", total.num_invalid_captions},
+                                  {"unported_captions", total.num_unported_captions},
                                   {"parts", entries}};
   return write_file_atomic(files, join_path(output, kSummaryFile), summary.dump(1) + "\n");
 }

@@ -112,6 +112,7 @@ StageSummary JobRun::summary() const {
   summary.rows_out = total.rows_out;
   summary.rows_by_error = total.rows_by_error;
   summary.num_invalid_captions = total.num_invalid_captions;
+  summary.num_unported_captions = total.num_unported_captions;
   summary.num_parts = static_cast<int64_t>(parts_.size());
   summary.rows_this_run = rows_done_;
   summary.bytes = bytes_done_;

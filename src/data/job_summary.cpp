@@ -28,6 +28,7 @@ nlohmann::json StageSummary::to_json() const {
       {"rows_per_second", seconds > 0 ? static_cast<double>(rows_this_run) / seconds : 0.0},
       {"parts", num_parts},
       {"invalid_captions", num_invalid_captions},
+      {"unported_captions", num_unported_captions},
       {"stages", nlohmann::json::array()},
   };
   for (const auto& [code, count] : rows_by_error) {

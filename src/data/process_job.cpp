@@ -109,6 +109,7 @@ class Transform : public Stage<ProcessBatch, ProcessBatch> {
       RowResult<PreparedRow> prepared = encoder_.prepare(row);
       row.image = std::string();
       if (prepared.is_ok()) {
+        batch.tally.num_unported_captions += prepared->unported == Unported::kNothing ? 0 : 1;
         batch.prepared.push_back(std::move(prepared).value());
       } else {
         ++batch.tally.rows_by_error[prepared.error().name()];

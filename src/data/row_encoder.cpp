@@ -95,7 +95,7 @@ RowResult<PreparedRow> RowEncoder::prepare(const ImageRow& row) const {
                        .height = image->height,
                        .pixels_chw = std::move(image->chw),
                        .ids = std::vector<int32_t>(ClipTokenizer::kContextLength)};
-  models_->tokenizer->encode(row.caption, prepared.ids);
+  prepared.unported = models_->tokenizer->encode(row.caption, prepared.ids);
   return prepared;
 }
 

@@ -83,13 +83,16 @@ SigmaPath finish_path(std::vector<double> timesteps, const std::vector<double>& 
   return path;
 }
 
+std::vector<double> trailing(int64_t num_timesteps, int64_t num_steps) {
+  const std::vector<int64_t> timesteps = trailing_timesteps(num_timesteps, num_steps);
+  return {timesteps.begin(), timesteps.end()};
+}
+
 std::vector<double> euler_timesteps(TimestepSpacing spacing, int64_t num_timesteps, int64_t num_steps, int64_t offset) {
-  std::vector<double> timesteps;
   if (spacing == TimestepSpacing::kTrailing) {
-    const std::vector<int64_t> trailing = trailing_timesteps(num_timesteps, num_steps);
-    timesteps.assign(trailing.begin(), trailing.end());
-    return timesteps;
+    return trailing(num_timesteps, num_steps);
   }
+  std::vector<double> timesteps;
   for (const double timestep : linspace(static_cast<double>(num_timesteps - 1), num_steps)) {
     timesteps.push_back(static_cast<double>(static_cast<float>(timestep)));
   }
@@ -101,12 +104,10 @@ std::vector<double> euler_timesteps(TimestepSpacing spacing, int64_t num_timeste
 }
 
 std::vector<double> multistep_timesteps(TimestepSpacing spacing, int64_t num_timesteps, int64_t num_steps, int64_t offset) {
-  std::vector<double> timesteps;
   if (spacing == TimestepSpacing::kTrailing) {
-    const std::vector<int64_t> trailing = trailing_timesteps(num_timesteps, num_steps);
-    timesteps.assign(trailing.begin(), trailing.end());
-    return timesteps;
+    return trailing(num_timesteps, num_steps);
   }
+  std::vector<double> timesteps;
   const std::vector<double> spaced = linspace(static_cast<double>(num_timesteps - 1), num_steps + 1);
   for (int64_t i = num_steps; i > 0; --i) {
     timesteps.push_back(spacing == TimestepSpacing::kLinspace ? std::nearbyint(spaced[static_cast<size_t>(i)])

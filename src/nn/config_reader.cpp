@@ -3,20 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "darkroom/files/file_system.h"
-
 namespace darkroom {
 
 using nlohmann::json;
-
-Result<json> read_json_object(const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto text, read_file(local_files(), path));
-  auto parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) {
-    return Status::corrupt_data("not a JSON object (file):", path);
-  }
-  return parsed;
-}
 
 ConfigReader::ConfigReader(const json& config, std::string class_name) : config_(config), class_name_(std::move(class_name)) {
   if (!config_.is_object()) {

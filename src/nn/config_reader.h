@@ -6,13 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "darkroom/core/result.h"
 #include "darkroom/core/status.h"
 
 namespace darkroom {
-
-/// A local file that holds one JSON object. Errors: those of reading it, kCorruptData.
-Result<nlohmann::json> read_json_object(const std::string& path);
 
 /// Reads a published config.json field by field. The first fault is kept and every later call is harmless, so that a reader
 /// is a flat list of calls with one check at its end. A field that is absent (or null, where null means the default)

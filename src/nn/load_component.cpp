@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "config_reader.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/config_file.h"
 #include "darkroom/nn/model_folder.h"
 #include "load_weights.h"
 #include "original_checkpoint.h"
@@ -55,7 +55,7 @@ WeightNaming text_naming() {
 template <typename Model, typename Config>
 Result<Model> load_component(const std::string& folder, const std::string& stem, const WeightNaming& naming) {
   const std::string config_path = join_path(folder, "config.json");
-  DARKROOM_ASSIGN_OR_RETURN(const auto config_json, read_json_object(config_path));
+  DARKROOM_ASSIGN_OR_RETURN(const auto config_json, read_config_file(local_files(), config_path));
   auto config = Config::from_json(config_json);
   if (!config.is_ok()) {
     return config.status().with_context(config_path);

@@ -3,9 +3,9 @@
 #include <map>
 #include <utility>
 
-#include "config_reader.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/config_file.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/tensor/safetensors.h"
 #include "diffusers_version.h"
@@ -123,7 +123,7 @@ Result<ModelFolder> open_model_folder(const std::string& path) {
   const std::string scheduler_path = join_path(folder.side_path, "scheduler/scheduler_config.json");
   DARKROOM_ASSIGN_OR_RETURN(const bool has_scheduler, files.exists(scheduler_path));
   if (has_scheduler) {
-    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_json_object(scheduler_path));
+    DARKROOM_ASSIGN_OR_RETURN(folder.scheduler_config, read_config_file(local_files(), scheduler_path));
   }
   if (!folder.has_unet && !folder.has_vae && !folder.has_text_encoder) {
     return Status::not_found(

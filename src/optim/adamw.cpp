@@ -39,6 +39,7 @@ AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options)
 }
 
 void AdamW::update(double learning_rate, double gradient_scale, Ema* ema) {
+  const bool has_average = ema != nullptr && ema->averages();
   const double step = static_cast<double>(num_updates_ + 1);
   const FusedUpdateScalars scalars = {
       .gradient_scale = static_cast<float>(gradient_scale),
@@ -49,14 +50,14 @@ void AdamW::update(double learning_rate, double gradient_scale, Ema* ema) {
       .root_bias_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(options_.beta2, step))),
       .epsilon = static_cast<float>(options_.epsilon),
       .negative_step = static_cast<float>(-learning_rate / (1.0 - std::pow(options_.beta1, step))),
-      .ema_blend = ema != nullptr ? static_cast<float>(1.0 - ema->decay_at(num_updates_)) : 0.0F,
+      .ema_blend = has_average ? static_cast<float>(1.0 - ema->decay_at(num_updates_)) : 0.0F,
   };
   const FusedUpdateArrays arrays = {
       .weights = parameters_.values().data_ptr<float>(),
       .gradients = parameters_.gradients().data_ptr<float>(),
       .first_moment = first_moment_.data_ptr<float>(),
       .second_moment = second_moment_.data_ptr<float>(),
-      .ema = ema != nullptr ? ema->weights().data_ptr<float>() : nullptr,
+      .ema = has_average ? ema->weights().data_ptr<float>() : nullptr,
   };
   at::parallel_for(0, parameters_.size(), kGrain, [&](int64_t begin, int64_t end) { fused_adamw(arrays, scalars, begin, end); });
   ++num_updates_;

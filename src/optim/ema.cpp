@@ -9,6 +9,9 @@ namespace darkroom {
 namespace {
 
 void swap_contents(const torch::Tensor& left, const torch::Tensor& right) {
+  if (left.is_same(right)) {
+    return;
+  }
   float* const begin = left.data_ptr<float>();
   std::swap_ranges(begin, begin + left.numel(), right.data_ptr<float>());
 }
@@ -22,7 +25,8 @@ Status EmaOptions::validate() const {
   return Status::ok();
 }
 
-Ema::Ema(const FlatParameters& parameters, const EmaOptions& options) : options_(options), weights_(parameters.values().clone()) {
+Ema::Ema(const FlatParameters& parameters, const EmaOptions& options)
+    : options_(options), weights_(averages() ? parameters.values().clone() : parameters.values()) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
 }

@@ -1,11 +1,10 @@
 #include "darkroom/paint/painter.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 #include <map>
 
 #include "darkroom/diffusion/guidance.h"
+#include "darkroom/diffusion/seeded_noise.h"
 #include "darkroom/image/resample.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/paint/pictures.h"
@@ -17,28 +16,6 @@ namespace {
 constexpr int64_t kTextBatch = 32;   // Captions the text encoder sees at a time.
 constexpr int64_t kDecodeBatch = 8;  // Pictures the decoder sees at a time: its activations are the largest of all.
 constexpr int kLargestSide = 16384;  // Pixels.
-
-// Each picture has its own generator, as diffusers' list of generators: its noise does not depend on its batch.
-class PictureNoise {
- public:
-  PictureNoise(std::span<const uint64_t> seeds, std::vector<int64_t> picture_shape) : shape_(std::move(picture_shape)) {
-    for (const uint64_t seed : seeds) {
-      generators_.push_back(at::make_generator<at::CPUGeneratorImpl>(seed));
-    }
-  }
-
-  torch::Tensor draw() {
-    std::vector<torch::Tensor> pictures;
-    for (at::Generator& generator : generators_) {
-      pictures.push_back(torch::randn(shape_, generator, torch::kFloat32));
-    }
-    return torch::cat(pictures);
-  }
-
- private:
-  std::vector<int64_t> shape_;
-  std::vector<at::Generator> generators_;
-};
 
 // The call at which image to image starts: the last int(steps * strength) steps are taken.
 int64_t first_call(const PaintRequest& request) {
@@ -207,10 +184,8 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
 Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
   const auto range = [&](const auto& values) { return std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count)); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
-  std::vector<int64_t> picture_shape = latent_shape(request);
-  picture_shape[0] = 1;
   const bool has_seeds = request.seeds.size() == request.prompts.size();
-  PictureNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), std::move(picture_shape));
+  SeededNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), latent_shape(request));
   const torch::Tensor positive = encode_texts(range(request.prompts));
   const Guidance guidance{request.guidance, request.guidance_rescale};
   torch::Tensor negative;

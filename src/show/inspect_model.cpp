@@ -6,6 +6,7 @@
 
 #include "cell_text.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/config_file.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/tensor/safetensors.h"
 #include "weights_study.h"
@@ -14,15 +15,6 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMaxTensorsListed = 40;
-
-Result<nlohmann::json> read_config(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) {
-    return Status::corrupt_data("not a JSON object (file):", path);
-  }
-  return config;
-}
 
 std::string text_field(const nlohmann::json& config, const char* name) {
   const auto value = config.find(name);
@@ -43,14 +35,14 @@ std::string class_of(const nlohmann::json& config) {
 // Loads the component to see whether its weights fit its config.
 Result<std::string> loaded_fingerprint(const std::string& class_name, const std::string& folder) {
   if (class_name == "UNet2DConditionModel") {
-    DARKROOM_ASSIGN_OR_RETURN(const UNet2DConditionModel unet, load_unet(folder));
+    DARKROOM_ASSIGN_OR_RETURN(const UNet2DConditionModel unet, load_any_unet(folder));
     return component_fingerprint(unet);
   }
   if (class_name == "AutoencoderKL") {
     DARKROOM_ASSIGN_OR_RETURN(const AutoencoderKL vae, load_vae(folder));
     return component_fingerprint(vae);
   }
-  if (class_name == "CLIPTextModel") {
+  if (class_name == "CLIPTextModel" || class_name == "CLIPTextModelWithProjection") {
     DARKROOM_ASSIGN_OR_RETURN(const ClipTextModel text_encoder, load_text_encoder(folder));
     return component_fingerprint(text_encoder);
   }
@@ -66,7 +58,7 @@ struct Component {
 
 Result<Component> study_component(FileSystem& files, const std::string& folder, const std::stop_token& stop, DamageLog& damage) {
   Component component;
-  DARKROOM_ASSIGN_OR_RETURN(component.config, read_config(files, join_path(folder, "config.json")));
+  DARKROOM_ASSIGN_OR_RETURN(component.config, read_config_file(files, join_path(folder, "config.json")));
   component.class_name = class_of(component.config);
   DARKROOM_ASSIGN_OR_RETURN(component.weights, read_weights_facts(files, folder));
   if (damage.is_on()) {
@@ -133,7 +125,7 @@ Status inspect_model_folder(FileSystem& files, const std::string& path, const st
   report.summary["tokenizer"] = has_tokenizer;
   report.tables.push_back({.title = "", .head = {}, .rows = {{"tokenizer", has_tokenizer ? "yes" : "no"}}});
   if (has_scheduler) {
-    const auto config = read_config(files, scheduler_path);
+    const auto config = read_config_file(files, scheduler_path);
     DARKROOM_RETURN_IF_ERROR(damage.take(config.status()));
     if (config.is_ok()) {
       report.tables.push_back(config_table("scheduler", *config));

@@ -24,6 +24,7 @@ Status add_record(const TableFooter& footer, const nlohmann::json& record, Table
     record.at("rows_out").get_to(tally.rows_out);
     record.at("rows_by_error").get_to(tally.rows_by_error);
     tally.num_invalid_captions = record.value("invalid_captions", int64_t{0});
+    tally.num_unported_captions = record.value("unported_captions", int64_t{0});
     record.at("job").get_to(job);
   } catch (const nlohmann::json::exception& error) {
     return Status::corrupt_data("the shard record in the footer is not whole (path, why):", footer.path, error.what());

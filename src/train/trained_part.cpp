@@ -6,6 +6,7 @@
 
 #include "darkroom/core/random.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/nn/config_file.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 
@@ -22,11 +23,7 @@ std::vector<SampleCoordinates> coordinates(const Batch& batch) {
 
 template <typename Config>
 Result<Config> read_config(FileSystem& files, const std::string& component_folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, component_folder + "/config.json"));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) {
-    return Status::corrupt_data("a model's config.json is no JSON:", component_folder);
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto json, read_config_file(files, component_folder + "/config.json"));
   auto config = Config::from_json(json);
   return config.is_ok() ? config : Result<Config>(config.status().with_context(component_folder));
 }

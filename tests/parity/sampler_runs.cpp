@@ -7,7 +7,6 @@
 // OUT.safetensors gets case.I.timesteps (float64) and case.I.latents (calls + 1, N, C, h, w), or for a refused case only
 // case.I.refused; why is said on stderr.
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/diffusion/seeded_noise.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/tensor/safetensors.h"
 
@@ -34,34 +34,12 @@ struct Network {
   }
 };
 
-// One generator a picture, as the painter has.
-class SeededNoise {
- public:
-  SeededNoise(const std::vector<uint64_t>& seeds, std::vector<int64_t> shape) : shape_(std::move(shape)) {
-    shape_[0] = 1;
-    for (const uint64_t seed : seeds) {
-      generators_.push_back(at::make_generator<at::CPUGeneratorImpl>(seed));
-    }
-  }
-
-  torch::Tensor draw() {
-    std::vector<torch::Tensor> pictures;
-    for (at::Generator& generator : generators_) {
-      pictures.push_back(torch::randn(shape_, generator, torch::kFloat32));
-    }
-    return torch::cat(pictures);
-  }
-
- private:
-  std::vector<int64_t> shape_;
-  std::vector<at::Generator> generators_;
-};
-
 Status run_case(const nlohmann::json& given, const Network& network, const std::string& prefix, std::vector<NamedTensor>& out) {
   DARKROOM_ASSIGN_OR_RETURN(const SchedulerConfig config, SchedulerConfig::from_json(given.at("config")));
   const SamplerSpec spec{.name = given.at("sampler"), .num_steps = given.at("num_steps"), .eta = given.at("eta")};
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(spec, config));
-  SeededNoise noise(given.at("seeds"), network.clean_nchw.sizes().vec());
+  const std::vector<uint64_t> seeds = given.at("seeds");
+  SeededNoise noise(seeds, network.clean_nchw.sizes().vec());
   const size_t first_call = given.value("first_call", size_t{0});
   torch::Tensor latents = noise.draw();
   latents = given.contains("first_call") ? sampler->add_noise(first_call, network.clean_nchw, latents) : latents * sampler->initial_sigma();

@@ -28,13 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from counter_random import CROP, draws  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 
-FILTERS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-    "hamming": Image.Resampling.HAMMING,
-    "box": Image.Resampling.BOX,
-}
+FILTERS = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos", "hamming", "box")}
 CROPS = ("center", "center_round", "random")
 ORIENTATIONS = ("ignore", "apply")
 RESOLUTIONS = (64, 224, 256, 299, 512)

@@ -18,13 +18,7 @@ import PIL
 from PIL import Image
 
 # In the order of darkroom's enumeration Filter.
-FILTERS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-    "hamming": Image.Resampling.HAMMING,
-    "box": Image.Resampling.BOX,
-}
+FILTERS = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos", "hamming", "box")}
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 
 

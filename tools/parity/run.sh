@@ -32,5 +32,6 @@ tools/build.sh release sampler_runs || exit 1
 compare "samplers against diffusers" tools/parity/schedule_parity.py
 compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$model"
 compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"
+compare "training run against PyTorch" tools/parity/training_run_parity.py
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -22,6 +22,9 @@ import diffusers
 import torch
 from safetensors.torch import load_file, save_file
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from scheduler_reference import CLASSES, SD2  # noqa: E402
+
 BOUND = 1e-5
 # 4 ulp of a float32 logarithm up to 8.4 (zero terminal SNR), where a timestep is at least 0.003 of a logarithm.
 FRACTION_BOUND = 4 * 2**-23 * 8.4 / 0.003
@@ -30,18 +33,6 @@ PREDICTIONS = ("epsilon", "v_prediction", "sample")
 SPACINGS = ("leading", "linspace", "trailing")
 SEEDS = (7, 11)
 SHAPE = (len(SEEDS), 4, 8, 8)
-SD2 = {"num_train_timesteps": 1000, "beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "trained_betas": None,
-       "set_alpha_to_one": False, "clip_sample": False, "skip_prk_steps": True, "steps_offset": 1}
-CLASSES = {
-    "ddim": diffusers.DDIMScheduler,
-    "pndm": diffusers.PNDMScheduler,
-    "euler": diffusers.EulerDiscreteScheduler,
-    "euler_a": diffusers.EulerAncestralDiscreteScheduler,
-    "dpmpp_2m": diffusers.DPMSolverMultistepScheduler,
-    "dpmpp_2m_karras": diffusers.DPMSolverMultistepScheduler,
-    "unipc": diffusers.UniPCMultistepScheduler,
-    "lcm": diffusers.LCMScheduler,
-}
 ZERO_SNR = {"rescale_betas_zero_snr": True}
 LINEAR = {"beta_schedule": "linear", "beta_start": 0.0001, "beta_end": 0.02}
 KARRAS = {"use_karras_sigmas": True}

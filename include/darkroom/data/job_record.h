@@ -55,6 +55,7 @@ struct ItemTally {
   int64_t rows_out = 0;
   RowsByError rows_by_error;
   int64_t num_invalid_captions = 0;
+  int64_t num_unported_captions = 0;
 
   void add(const ItemTally& other);
 };

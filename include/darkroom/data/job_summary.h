@@ -24,6 +24,7 @@ struct StageSummary {
   double seconds = 0;
   int64_t num_parts = 0;              ///< Shards of the whole job.
   int64_t num_invalid_captions = 0;   ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
+  int64_t num_unported_captions = 0;  ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
   std::vector<StageSnapshot> stages;  ///< Counters of the pipeline's stages.
 
   int64_t rows_failed() const;

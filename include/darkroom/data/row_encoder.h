@@ -63,8 +63,9 @@ struct PreparedRow {
   std::string caption;
   int width = 0;  ///< Of the encoded picture.
   int height = 0;
-  std::vector<float> pixels_chw;  ///< 3 * R * R in [-1, 1].
-  std::vector<int32_t> ids;       ///< Token ids, ClipTokenizer::kContextLength of them.
+  std::vector<float> pixels_chw;           ///< 3 * R * R in [-1, 1].
+  std::vector<int32_t> ids;                ///< Token ids, ClipTokenizer::kContextLength of them.
+  Unported unported = Unported::kNothing;  ///< What keeps the ids from being promised equal to the reference's.
 };
 
 /// A batch after the encoders, in the order of its rows, on the CPU, contiguous.

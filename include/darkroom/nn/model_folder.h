@@ -42,6 +42,13 @@ Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& 
 Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder,
                          WeightsDtype dtype = WeightsDtype::kFloat32);
 
+/// Writes the three networks into one new safetensors file on the local disk in the layout of the original checkpoints of Stable
+/// Diffusion 1 (a text encoder with quick_gelu) or 2 (with gelu), as load_unet and other programs read it. It holds no tokenizer, no
+/// scheduler and no configs. Errors: kFailedPrecondition (the shapes would tell a reader another network: the file is removed and the
+/// message names the part), those of the file system.
+Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, const AutoencoderKL& vae, const ClipTextModel& text_encoder,
+                        const std::string& path, WeightsDtype dtype = WeightsDtype::kFloat32);
+
 /// 64 hex digits over the canonical config and every parameter's name, dtype, shape and bytes, as held in memory: how the
 /// weights were stored (float32, float16, shards) does not matter beyond their values.
 std::string component_fingerprint(const UNet2DConditionModel& unet);

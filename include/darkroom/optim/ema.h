@@ -10,7 +10,7 @@
 namespace darkroom {
 
 struct EmaOptions {
-  double decay = 0.9999;  ///< Share of the old average that an update keeps.
+  double decay = 0.9999;  ///< Share of the old average that an update keeps; 0: no average, its place is taken by the weights.
   bool warmup = true;     ///< Keep at most (1 + n) / (10 + n) at update n = 0, 1, ..., so that a short run forgets its start.
 
   /// kInvalidArgument naming the first bad field.
@@ -23,6 +23,8 @@ class Ema {
   /// Starts at the parameters' values. REQUIRES: options.validate() is ok.
   Ema(const FlatParameters& parameters, const EmaOptions& options);
 
+  /// False at decay 0: weights() are then the parameters' own values and need no memory.
+  bool averages() const { return options_.decay > 0.0; }
   /// float32 (size()) in the order of the flat parameters; write into it to restore a checkpoint.
   const torch::Tensor& weights() const { return weights_; }
   /// The share kept by update number `update` (0-based).

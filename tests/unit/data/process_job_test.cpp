@@ -128,6 +128,20 @@ TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
 }
 
+TEST_F(ProcessJob, counts_captions_that_open_clip_would_clean_otherwise) {
+  auto rows = good_rows(9);
+  rows[2].caption = "a letter of Unicode 15: \U0001E4D0";
+  rows[5].caption = rows[2].caption;
+  write_images("part-000000.parquet", rows);
+  EXPECT_EQ(process(options()).num_unported_captions, 0);  // The dialect hf promises every caption.
+  ProcessOptions open_clip = options("open_clip");
+  open_clip.tokenizer_dialect = TokenizerDialect::kOpenClip;
+  const StageSummary summary = process(open_clip);
+  EXPECT_EQ(summary.num_unported_captions, 2);
+  EXPECT_EQ(summary.rows_out, 9);
+  EXPECT_EQ(process(open_clip).num_unported_captions, 2);  // Read back from the shards.
+}
+
 TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
   auto bytes = std::make_shared<arrow::BinaryBuilder>();
   arrow::StructBuilder images(arrow::struct_({arrow::field("bytes", arrow::binary())}), arrow::default_memory_pool(), {bytes});

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -142,6 +143,47 @@ TEST_P(OriginalCheckpointTest, names_a_missing_a_surplus_and_a_misshaped_tensor)
   const std::string first = "model.diffusion_model.input_blocks.0.0.weight";
   EXPECT_THAT(failure(without(first)), AllOf(HasSubstr("architecture"), HasSubstr(first)));
   EXPECT_THAT(failure([&](auto& tensors) { find(tensors, first).tensor = torch::ones({3}); }), HasSubstr("dimensions"));
+}
+
+TEST_P(OriginalCheckpointTest, what_is_written_has_the_published_names_and_comes_back_bit_exact) {
+  const std::string path = folder_.path("written.safetensors");
+  const Status status = save_single_file(local_files(), unet_, vae_, text_encoder_, path);
+  ASSERT_TRUE(status.is_ok()) << status.message();
+  const auto published = SafetensorsFile::open(write_file()).value();
+  const auto written = SafetensorsFile::open(path).value();
+  const std::string unused_layer =
+      fmt::format("cond_stage_model.model.transformer.resblocks.{}.", text_encoder_->config().num_hidden_layers);
+  for (const auto& name : written->names()) {
+    if (name.starts_with(unused_layer)) {
+      continue;
+    }
+    ASSERT_TRUE(published->spec(name).is_ok()) << name;
+    EXPECT_EQ(written->spec(name)->shape, published->spec(name)->shape) << name;
+  }
+  EXPECT_EQ(component_fingerprint(load_unet(path + "/unet").value()), component_fingerprint(unet_));
+  EXPECT_EQ(component_fingerprint(load_vae(path + "/vae").value()), component_fingerprint(vae_));
+  EXPECT_EQ(component_fingerprint(load_text_encoder(path + "/text_encoder").value()), component_fingerprint(text_encoder_));
+}
+
+TEST_P(OriginalCheckpointTest, writes_float16) {
+  const std::string path = folder_.path("half.safetensors");
+  ASSERT_TRUE(save_single_file(local_files(), unet_, vae_, text_encoder_, path, WeightsDtype::kFloat16).is_ok());
+  const auto loaded = load_vae(path + "/vae").value();
+  for (const auto& item : loaded->named_parameters()) {
+    EXPECT_TRUE(at::equal(item.value(), vae_->named_parameters()[item.key()].to(torch::kFloat16).to(torch::kFloat32)));
+  }
+}
+
+TEST_P(OriginalCheckpointTest, refuses_to_write_what_a_file_without_configs_cannot_tell) {
+  VaeConfig config = vae_->config();
+  config.scaling_factor = 0.5;
+  AutoencoderKL other(config);
+  initialize_parameters(other, 1);
+  const std::string path = folder_.path("other.safetensors");
+  const Status status = save_single_file(local_files(), unet_, other, text_encoder_, path);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("vae"), HasSubstr("scaling_factor"), HasSubstr("export a folder")));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_P(OriginalCheckpointTest, refuses_sdxl_by_its_name) {

@@ -129,6 +129,23 @@ TEST(ema, warms_up_from_a_tenth) {
   EXPECT_TRUE((EmaOptions{.decay = 0.0}).validate().is_ok());
 }
 
+TEST(ema, decay_zero_is_the_weights_themselves) {
+  OneVector module(5);
+  FlatParameters flat(module);
+  Ema ema(flat, {.decay = 0.0});
+  AdamW adamw(flat, {});
+  flat.gradients().fill_(0.5);
+  adamw.update(1e-2, 1.0, &ema);
+  EXPECT_FALSE(ema.averages());
+  EXPECT_TRUE(ema.weights().is_same(flat.values()));
+  const torch::Tensor trained = flat.values().clone();
+  {
+    const EmaScope averaged(flat, ema);
+    EXPECT_TRUE(torch::equal(flat.values(), trained));
+  }
+  EXPECT_TRUE(torch::equal(flat.values(), trained));
+}
+
 TEST(ema, a_scope_lends_the_average_and_gives_everything_back) {
   OneVector module(9);
   FlatParameters flat(module);

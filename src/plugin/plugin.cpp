@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
+#include "cuda_operations.h"
 #include "darkroom/tensor/cuda_plugin.h"
 #include "graph_recorder.h"
 
@@ -33,9 +34,6 @@ int64_t peak_gpu_memory(int gpu) {
 }
 
 void reset_peak_gpu_memory(int gpu) { c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu)); }
-
-// torch's own CUDA kernels behind the reference.
-const OperationTable* cuda_operations(const OperationTable& reference) { return &reference; }
 
 constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
                                 .list_gpus = list_cuda_gpus,

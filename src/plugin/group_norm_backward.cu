@@ -132,15 +132,8 @@ __global__ void __launch_bounds__(kGroupNormThreads)
 
 unsigned blocks_for(int64_t count, int threads) { return static_cast<unsigned>((count + threads - 1) / threads); }
 
-struct BackwardArrays {
-  const void *grad_y, *x, *weight, *bias;
-  const float *mean, *rstd;
-  void *grad_x, *grad_weight, *grad_bias;
-  float *partials, *sums, *group_sums;
-};
-
 template <typename Scalar, int kCount, bool kSilu>
-void launch(const GroupNormShape& shape, const BackwardArrays& arrays, cudaStream_t stream) {
+void launch(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream) {
   constexpr int kThreads = 64;
   const GroupNormMapping mapping = mapping_of(shape, kCount);
   const int64_t chunks = group_norm_chunks(shape);
@@ -159,7 +152,7 @@ void launch(const GroupNormShape& shape, const BackwardArrays& arrays, cudaStrea
 }
 
 template <typename Scalar>
-void launch_for(const GroupNormShape& shape, const BackwardArrays& arrays, cudaStream_t stream) {
+void launch_for(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream) {
   constexpr int kWide = kVector<Scalar>;
   if (takes_vectors(shape)) {
     (shape.with_silu ? launch<Scalar, kWide, true> : launch<Scalar, kWide, false>)(shape, arrays, stream);
@@ -170,10 +163,7 @@ void launch_for(const GroupNormShape& shape, const BackwardArrays& arrays, cudaS
 
 }  // namespace
 
-cudaError_t launch_group_norm_backward(const GroupNormShape& shape, const void* grad_y, const void* x, const void* weight, const void* bias,
-                                       const float* mean, const float* rstd, void* grad_x, void* grad_weight, void* grad_bias,
-                                       float* partials, float* sums, float* group_sums, cudaStream_t stream) {
-  const BackwardArrays arrays{grad_y, x, weight, bias, mean, rstd, grad_x, grad_weight, grad_bias, partials, sums, group_sums};
+cudaError_t launch_group_norm_backward(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream) {
   if (shape.element == Element::kFloat32) {
     launch_for<float>(shape, arrays, stream);
   } else {

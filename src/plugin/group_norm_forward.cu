@@ -7,6 +7,9 @@ namespace {
 
 constexpr int64_t kMostChunks = 64;
 constexpr int64_t kPixelsAThread = 8;  // So many pixels a thread before the pixels are split further.
+constexpr int kSmallThreads = 64;      // Of a block, where there are few threads in all.
+
+unsigned blocks_for(int64_t threads) { return static_cast<unsigned>((threads + kSmallThreads - 1) / kSmallThreads); }
 
 }  // namespace
 
@@ -133,40 +136,34 @@ __global__ void __launch_bounds__(kGroupNormThreads)
 }
 
 template <typename Scalar, int kCount>
-void launch(const GroupNormShape& shape, const void* x, const void* weight, const void* bias, void* y, float* mean, float* rstd,
-            float* partials, float* sums, cudaStream_t stream) {
-  constexpr int kThreads = 64;
+void launch(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream) {
   const GroupNormMapping mapping = mapping_of(shape, kCount);
-  const int64_t chunks = group_norm_chunks(shape);
-  const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(shape.num_samples), static_cast<unsigned>(mapping.tiles));
-  const auto* in = static_cast<const Scalar*>(x);
-  sum_channels<Scalar, kCount><<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, in, partials);
-  launch_add_chunks(shape, partials, sums, stream);
-  const int64_t groups = shape.num_samples * shape.num_groups;
+  const dim3 grid(static_cast<unsigned>(group_norm_chunks(shape)), static_cast<unsigned>(shape.num_samples),
+                  static_cast<unsigned>(mapping.tiles));
+  const auto *x = static_cast<const Scalar*>(arrays.x), *weight = static_cast<const Scalar*>(arrays.weight),
+             *bias = static_cast<const Scalar*>(arrays.bias);
+  sum_channels<Scalar, kCount><<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, x, arrays.partials);
+  launch_add_chunks(shape, arrays.partials, arrays.sums, stream);
   finish_statistics<Scalar>
-      <<<static_cast<unsigned>((groups + kThreads - 1) / kThreads), kThreads, 0, stream>>>(shape, in, sums, mean, rstd);
+      <<<blocks_for(shape.num_samples * shape.num_groups), kSmallThreads, 0, stream>>>(shape, x, arrays.sums, arrays.mean, arrays.rstd);
   const auto apply = shape.with_silu ? normalise<Scalar, kCount, true> : normalise<Scalar, kCount, false>;
-  apply<<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, in, static_cast<const Scalar*>(weight), static_cast<const Scalar*>(bias),
-                                                mean, rstd, static_cast<Scalar*>(y));
+  apply<<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, x, weight, bias, arrays.mean, arrays.rstd, static_cast<Scalar*>(arrays.y));
 }
 
 }  // namespace
 
 void launch_add_chunks(const GroupNormShape& shape, const float* partials, float* sums, cudaStream_t stream) {
-  constexpr int kThreads = 64;
   const int64_t count = 2 * shape.num_samples * shape.num_channels;
-  add_chunks<<<static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads, 0, stream>>>(shape, group_norm_chunks(shape), partials,
-                                                                                                sums);
+  add_chunks<<<blocks_for(count), kSmallThreads, 0, stream>>>(shape, group_norm_chunks(shape), partials, sums);
 }
 
-cudaError_t launch_group_norm(const GroupNormShape& shape, const void* x, const void* weight, const void* bias, void* y, float* mean,
-                              float* rstd, float* partials, float* sums, cudaStream_t stream) {
+cudaError_t launch_group_norm(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream) {
+  using Narrow = __nv_bfloat16;
   const bool vectors = takes_vectors(shape);
   if (shape.element == Element::kFloat32) {
-    (vectors ? launch<float, kVector<float>> : launch<float, 1>)(shape, x, weight, bias, y, mean, rstd, partials, sums, stream);
+    (vectors ? launch<float, kVector<float>> : launch<float, 1>)(shape, arrays, stream);
   } else {
-    using Narrow = __nv_bfloat16;
-    (vectors ? launch<Narrow, kVector<Narrow>> : launch<Narrow, 1>)(shape, x, weight, bias, y, mean, rstd, partials, sums, stream);
+    (vectors ? launch<Narrow, kVector<Narrow>> : launch<Narrow, 1>)(shape, arrays, stream);
   }
   return cudaGetLastError();
 }

@@ -47,9 +47,15 @@ ForwardResult run_forward(const torch::Tensor& x_any, const torch::Tensor& weigh
                 rstd = torch::empty_like(mean);
   if (x.numel() > 0) {
     const torch::Tensor partials = partials_for(shape, floats), sums = torch::empty({2, shape.num_samples, shape.num_channels}, floats);
-    C10_CUDA_CHECK(launch_group_norm(shape, x.const_data_ptr(), weight.const_data_ptr(), bias.const_data_ptr(), y.data_ptr(),
-                                     mean.data_ptr<float>(), rstd.data_ptr<float>(), partials.data_ptr<float>(), sums.data_ptr<float>(),
-                                     stream_of(x)));
+    const GroupNormArrays arrays = {.x = x.const_data_ptr(),
+                                    .weight = weight.const_data_ptr(),
+                                    .bias = bias.const_data_ptr(),
+                                    .y = y.data_ptr(),
+                                    .mean = mean.data_ptr<float>(),
+                                    .rstd = rstd.data_ptr<float>(),
+                                    .partials = partials.data_ptr<float>(),
+                                    .sums = sums.data_ptr<float>()};
+    C10_CUDA_CHECK(launch_group_norm(shape, arrays, stream_of(x)));
   }
   if (!settings.for_gradient) {
     return {y, {}};
@@ -68,10 +74,19 @@ std::array<torch::Tensor, 3> run_backward(const torch::Tensor& grad_any, const s
     const torch::Tensor partials = partials_for(shape, mean.options());
     const torch::Tensor sums = torch::empty({2, shape.num_samples, shape.num_channels}, mean.options());
     const torch::Tensor group_sums = torch::empty({2, shape.num_samples, shape.num_groups}, mean.options());
-    C10_CUDA_CHECK(launch_group_norm_backward(shape, grad.const_data_ptr(), x.const_data_ptr(), weight.const_data_ptr(),
-                                              bias.const_data_ptr(), mean.const_data_ptr<float>(), rstd.const_data_ptr<float>(),
-                                              grad_x.data_ptr(), grad_weight.data_ptr(), grad_bias.data_ptr(), partials.data_ptr<float>(),
-                                              sums.data_ptr<float>(), group_sums.data_ptr<float>(), stream_of(x)));
+    const GroupNormGradientArrays arrays = {.grad_y = grad.const_data_ptr(),
+                                            .x = x.const_data_ptr(),
+                                            .weight = weight.const_data_ptr(),
+                                            .bias = bias.const_data_ptr(),
+                                            .mean = mean.const_data_ptr<float>(),
+                                            .rstd = rstd.const_data_ptr<float>(),
+                                            .grad_x = grad_x.data_ptr(),
+                                            .grad_weight = grad_weight.data_ptr(),
+                                            .grad_bias = grad_bias.data_ptr(),
+                                            .partials = partials.data_ptr<float>(),
+                                            .sums = sums.data_ptr<float>(),
+                                            .group_sums = group_sums.data_ptr<float>()};
+    C10_CUDA_CHECK(launch_group_norm_backward(shape, arrays, stream_of(x)));
   }
   return {grad_x, grad_weight, grad_bias};
 }

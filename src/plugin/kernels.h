@@ -28,16 +28,39 @@ struct GroupNormShape {
 /// Chunks of pixels over which a sample's sums are split: the partial arrays hold as many.
 int64_t group_norm_chunks(const GroupNormShape& shape);
 
-/// y = [silu] ((x - mean) * rstd * weight + bias); mean and rstd, float [N, G], are written. weight and bias have x's type.
-/// `partials`: float [2, N, chunks, C], `sums`: float [2, N, C]. Moves two reads and one write of x.
-cudaError_t launch_group_norm(const GroupNormShape& shape, const void* x, const void* weight, const void* bias, void* y, float* mean,
-                              float* rstd, float* partials, float* sums, cudaStream_t stream);
+/// Arrays of launch_group_norm. weight and bias have x's type.
+struct GroupNormArrays {
+  const void* x;
+  const void* weight;
+  const void* bias;
+  void* y;
+  float* mean;      // [N, G], written.
+  float* rstd;      // [N, G], written.
+  float* partials;  // [2, N, chunks, C], room to work in.
+  float* sums;      // [2, N, C], room to work in.
+};
 
-/// Gradients of x, weight and bias of launch_group_norm. `group_sums`: float [2, N, G], `partials` and `sums` as above.
-/// Moves two reads of x and of grad_y and one write of x.
-cudaError_t launch_group_norm_backward(const GroupNormShape& shape, const void* grad_y, const void* x, const void* weight, const void* bias,
-                                       const float* mean, const float* rstd, void* grad_x, void* grad_weight, void* grad_bias,
-                                       float* partials, float* sums, float* group_sums, cudaStream_t stream);
+/// y = [silu] ((x - mean) * rstd * weight + bias). Moves two reads and one write of x.
+cudaError_t launch_group_norm(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream);
+
+/// Arrays of launch_group_norm_backward: all gradients have x's type.
+struct GroupNormGradientArrays {
+  const void* grad_y;
+  const void* x;
+  const void* weight;
+  const void* bias;
+  const float* mean;
+  const float* rstd;
+  void* grad_x;
+  void* grad_weight;
+  void* grad_bias;
+  float* partials;    // As above.
+  float* sums;        // As above.
+  float* group_sums;  // [2, N, G], room to work in.
+};
+
+/// Gradients of launch_group_norm's x, weight and bias. Moves two reads of x and of grad_y and one write of x.
+cudaError_t launch_group_norm_backward(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream);
 
 /// y[r, d] = x[r, d] * gelu(x[r, width + d]). Moves 3 elements a value.
 cudaError_t launch_geglu(Element element, const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream);

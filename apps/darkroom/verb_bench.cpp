@@ -44,6 +44,9 @@ Verb add_bench_verb(CLI::App& program) {
   command->add_option("--repeats", options.repeats, "measured runs")->type_name("N");
   command->add_option("--threads", options.threads, "threads of one operation")->type_name("N");
   command->add_option("--seed", options.seed, "of weights and inputs")->type_name("S");
+  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->type_name("DEVICE");
+  command->add_option("--dtype", options.dtype, "what the network computes in: float32 or bfloat16")->type_name("TYPE");
+  command->add_flag("--graph,!--no-graph", options.graph, "on a GPU: record a run once and replay it");
   return {command, [flags](VerbContext& context) { return run_verb(*flags, context); }};
 }
 

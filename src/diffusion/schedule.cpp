@@ -133,6 +133,11 @@ NoiseSchedule::Scales NoiseSchedule::scales(const torch::Tensor& timesteps_n, in
   return {alphas.sqrt(), (1.0 - alphas).sqrt()};
 }
 
+torch::Tensor NoiseSchedule::noise_scales(const torch::Tensor& timesteps_n) const {
+  const Scales scale = scales(timesteps_n, 1, torch::kFloat32);
+  return torch::stack({scale.signal, scale.noise}, 1);
+}
+
 torch::Tensor NoiseSchedule::add_noise(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& timesteps_n) const {
   const Scales scale = scales(timesteps_n, clean.dim(), clean.scalar_type());
   return scale.signal * clean + scale.noise * noise;

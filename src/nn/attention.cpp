@@ -12,9 +12,10 @@ constexpr int64_t kFeedForwardExpansion = 4;
 // [N, C, H, W] -> [N, H*W, C], as a view where the layout allows it.
 torch::Tensor pixels_last(const torch::Tensor& x_nchw) { return x_nchw.flatten(2).transpose(1, 2); }
 
-// [N, H*W, C] -> [N, C, H, W] in the plain layout.
+// [N, H*W, C] -> [N, C, H, W] in the layout of `like`: a view where that is channels-last.
 torch::Tensor pixels_first(const torch::Tensor& x_nlc, const torch::Tensor& like_nchw) {
-  return x_nlc.transpose(1, 2).reshape({x_nlc.size(0), x_nlc.size(2), like_nchw.size(2), like_nchw.size(3)}).contiguous();
+  const auto x_nchw = x_nlc.transpose(1, 2).reshape({x_nlc.size(0), x_nlc.size(2), like_nchw.size(2), like_nchw.size(3)});
+  return x_nchw.contiguous(like_nchw.suggest_memory_format());
 }
 
 torch::Tensor split_heads(const torch::Tensor& x_nlc, int64_t num_heads) {

@@ -1,5 +1,6 @@
 #include "layers.h"
 
+#include "darkroom/ops/group_norm.h"
 #include "darkroom/ops/group_norm_silu.h"
 
 namespace darkroom {
@@ -26,7 +27,7 @@ GroupNormImpl::GroupNormImpl(int64_t num_groups, int64_t num_channels, double ep
   bias_ = register_parameter("bias", torch::empty({num_channels}));
 }
 
-torch::Tensor GroupNormImpl::forward(const torch::Tensor& x) { return at::group_norm(x, num_groups_, weight_, bias_, eps_); }
+torch::Tensor GroupNormImpl::forward(const torch::Tensor& x) { return group_norm(x, weight_, bias_, num_groups_, eps_); }
 
 torch::Tensor GroupNormImpl::forward_silu(const torch::Tensor& x) { return group_norm_silu(x, weight_, bias_, num_groups_, eps_); }
 

@@ -24,6 +24,7 @@ class Conv2dImpl : public torch::nn::Module {
  public:
   Conv2dImpl(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride = 1, int64_t padding = 0);
   torch::Tensor forward(const torch::Tensor& x_nchw);
+  const torch::Tensor& weight() const { return weight_; }
 
  private:
   torch::Tensor weight_, bias_;

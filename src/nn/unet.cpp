@@ -79,13 +79,17 @@ torch::Tensor UNet2DConditionModelImpl::embed_added(const AddedConditions& added
 torch::Tensor UNet2DConditionModelImpl::forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
                                                 const torch::Tensor& states_btc) {
   DARKROOM_CHECK(!add_embedding_, "this U-Net wants added conditions, too");
-  return denoise(sample_nchw, embed_timesteps(timesteps_n, sample_nchw), states_btc);
+  const auto type = conv_in_->weight().scalar_type();
+  const auto sample = sample_nchw.to(type);
+  return denoise(sample, embed_timesteps(timesteps_n, sample), states_btc.to(type));
 }
 
 torch::Tensor UNet2DConditionModelImpl::forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
                                                      const torch::Tensor& states_btc, const AddedConditions& added) {
   DARKROOM_CHECK(add_embedding_, "this U-Net takes no added conditions");
-  return denoise(sample_nchw, embed_timesteps(timesteps_n, sample_nchw) + embed_added(added, sample_nchw), states_btc);
+  const auto type = conv_in_->weight().scalar_type();
+  const auto sample = sample_nchw.to(type);
+  return denoise(sample, embed_timesteps(timesteps_n, sample) + embed_added(added, sample), states_btc.to(type));
 }
 
 torch::Tensor UNet2DConditionModelImpl::denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc,

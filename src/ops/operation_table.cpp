@@ -3,23 +3,11 @@
 #include <array>
 
 #include "darkroom/core/check.h"
-#include "darkroom/ops/geglu.h"
-#include "darkroom/ops/group_norm_silu.h"
+#include "darkroom/tensor/cuda_plugin.h"
+#include "references.h"
 
 namespace darkroom {
 namespace {
-
-torch::Tensor reference_group_norm_silu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t num_groups,
-                                        double eps) {
-  const auto normed = at::group_norm(x, num_groups, weight, bias, eps);
-  // Without autograd nobody needs the normed values again, so they are overwritten: one buffer less.
-  return normed.requires_grad() ? at::silu(normed) : at::silu_(const_cast<torch::Tensor&>(normed));
-}
-
-torch::Tensor reference_geglu(const torch::Tensor& x) {
-  const auto halves = x.chunk(2, -1);
-  return halves[0] * at::gelu(halves[1]);
-}
 
 using TablesByDevice = std::array<OperationTable, static_cast<size_t>(torch::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES)>;
 
@@ -32,25 +20,46 @@ TablesByDevice& tables() {
   return instance;
 }
 
+// A tensor on a GPU exists only after the plugin was loaded, so this finds it and loads nothing.
+bool install_plugin_operations() {
+  if (const CudaPlugin* plugin = loaded_cuda_plugin(); plugin != nullptr) {
+    install_operations(torch::kCUDA, *plugin->operations(reference_operations()));
+  }
+  return true;
+}
+
 }  // namespace
 
 const OperationTable& reference_operations() {
-  static const OperationTable table{.group_norm_silu = reference_group_norm_silu, .geglu = reference_geglu};
+  static const OperationTable table{.group_norm = reference::group_norm,
+                                    .group_norm_backward = reference::group_norm_backward,
+                                    .group_norm_silu = reference::group_norm_silu,
+                                    .group_norm_silu_backward = reference::group_norm_silu_backward,
+                                    .geglu = reference::geglu,
+                                    .geglu_backward = reference::geglu_backward,
+                                    .add_noise = reference::add_noise,
+                                    .counter_normal = reference::counter_normal,
+                                    .squared_norm = reference::squared_norm,
+                                    .clip_scale = reference::clip_scale,
+                                    .adamw_update = reference::adamw_update};
   return table;
 }
 
-const OperationTable& operations_for(torch::DeviceType device) { return tables()[static_cast<size_t>(device)]; }
+const OperationTable& operations_for(torch::DeviceType device) {
+  if (device == torch::kCUDA) {
+    static const bool installed = install_plugin_operations();
+    (void)installed;
+  }
+  return tables()[static_cast<size_t>(device)];
+}
 
 void install_operations(torch::DeviceType device, const OperationTable& table) {
-  DARKROOM_CHECK(table.group_norm_silu != nullptr && table.geglu != nullptr, "an operation table with an empty entry");
+  const bool is_whole = table.group_norm != nullptr && table.group_norm_backward != nullptr && table.group_norm_silu != nullptr &&
+                        table.group_norm_silu_backward != nullptr && table.geglu != nullptr && table.geglu_backward != nullptr &&
+                        table.add_noise != nullptr && table.counter_normal != nullptr && table.squared_norm != nullptr &&
+                        table.clip_scale != nullptr && table.adamw_update != nullptr;
+  DARKROOM_CHECK(is_whole, "an operation table with an empty entry");
   tables()[static_cast<size_t>(device)] = table;
 }
-
-torch::Tensor group_norm_silu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t num_groups,
-                              double eps) {
-  return operations_for(x.device().type()).group_norm_silu(x, weight, bias, num_groups, eps);
-}
-
-torch::Tensor geglu(const torch::Tensor& x) { return operations_for(x.device().type()).geglu(x); }
 
 }  // namespace darkroom

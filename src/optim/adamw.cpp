@@ -1,17 +1,15 @@
 #include "darkroom/optim/adamw.h"
 
-#include <ATen/Parallel.h>
-
 #include <cmath>
 
 #include "darkroom/core/check.h"
-#include "fused_update.h"
+#include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
 
 namespace {
-constexpr int64_t kGrain = 1 << 16;  // Elements below which a second thread costs more than it gives.
-}
+bool has_average(const Ema* ema) { return ema != nullptr && ema->averages(); }
+}  // namespace
 
 Status AdamWOptions::validate() const {
   if (!(beta1 >= 0.0 && beta1 < 1.0)) {
@@ -32,35 +30,52 @@ Status AdamWOptions::validate() const {
 AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options)
     : parameters_(parameters),
       options_(options),
-      first_moment_(torch::zeros({parameters.size()}, torch::kFloat32)),
-      second_moment_(torch::zeros({parameters.size()}, torch::kFloat32)) {
+      scalars_(torch::zeros({kNumAdamWScalars}, parameters.values().options().dtype(torch::kFloat64))),
+      scalars_staging_(empty_staging({kNumAdamWScalars}, torch::kFloat64, parameters.values().device())),
+      first_moment_(torch::zeros_like(parameters.values())),
+      second_moment_(torch::zeros_like(parameters.values())) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
 }
 
 void AdamW::update(double learning_rate, double gradient_scale, Ema* ema) {
-  const bool has_average = ema != nullptr && ema->averages();
-  const double step = static_cast<double>(num_updates_ + 1);
-  const FusedUpdateScalars scalars = {
-      .gradient_scale = static_cast<float>(gradient_scale),
-      .weight_keep = static_cast<float>(1.0 - learning_rate * options_.weight_decay),
-      .first_blend = static_cast<float>(1.0 - options_.beta1),
-      .second_keep = static_cast<float>(options_.beta2),
-      .second_blend = static_cast<float>(1.0 - options_.beta2),
-      .root_bias_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(options_.beta2, step))),
-      .epsilon = static_cast<float>(options_.epsilon),
-      .negative_step = static_cast<float>(-learning_rate / (1.0 - std::pow(options_.beta1, step))),
-      .ema_blend = has_average ? static_cast<float>(1.0 - ema->decay_at(num_updates_)) : 0.0F,
-  };
-  const FusedUpdateArrays arrays = {
-      .weights = parameters_.values().data_ptr<float>(),
-      .gradients = parameters_.gradients().data_ptr<float>(),
-      .first_moment = first_moment_.data_ptr<float>(),
-      .second_moment = second_moment_.data_ptr<float>(),
-      .ema = has_average ? ema->weights().data_ptr<float>() : nullptr,
-  };
-  at::parallel_for(0, parameters_.size(), kGrain, [&](int64_t begin, int64_t end) { fused_adamw(arrays, scalars, begin, end); });
-  ++num_updates_;
+  send_scalars(learning_rate, gradient_scale, 0.0, ema);
+  adamw_update(arrays(ema), scalars_);
+  count_update();
+}
+
+void AdamW::prepare(double learning_rate, double max_grad_norm, const Ema* ema) { send_scalars(learning_rate, 1.0, max_grad_norm, ema); }
+
+void AdamW::issue(const torch::Tensor& squared_norm, const torch::Tensor& losses, const Ema* ema) {
+  clip_scale(squared_norm, losses, scalars_);
+  adamw_update(arrays(ema), scalars_);
+}
+
+void AdamW::send_scalars(double learning_rate, double gradient_scale, double max_grad_norm, const Ema* ema) {
+  // The copy of the last update may still be under way.
+  synchronize(scalars_.device());
+  const auto step = static_cast<double>(num_updates_ + 1);
+  double* values = scalars_staging_.data_ptr<double>();
+  values[kGradientScale] = gradient_scale;
+  values[kMaxGradientNorm] = max_grad_norm;
+  values[kWeightKeep] = 1.0 - learning_rate * options_.weight_decay;
+  values[kFirstBlend] = 1.0 - options_.beta1;
+  values[kSecondKeep] = options_.beta2;
+  values[kSecondBlend] = 1.0 - options_.beta2;
+  values[kRootBiasCorrection] = std::sqrt(1.0 - std::pow(options_.beta2, step));
+  values[kEpsilon] = options_.epsilon;
+  values[kNegativeStep] = -learning_rate / (1.0 - std::pow(options_.beta1, step));
+  values[kEmaBlend] = has_average(ema) ? 1.0 - ema->decay_at(num_updates_) : 0.0;
+  scalars_.copy_(scalars_staging_, /*non_blocking=*/true);
+}
+
+AdamWArrays AdamW::arrays(const Ema* ema) const {
+  return {.weights = parameters_.values(),
+          .gradients = parameters_.gradients(),
+          .first_moment = first_moment_,
+          .second_moment = second_moment_,
+          .ema = has_average(ema) ? ema->weights() : torch::Tensor(),
+          .compute = parameters_.compute_copy()};
 }
 
 }  // namespace darkroom

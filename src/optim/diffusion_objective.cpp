@@ -1,11 +1,39 @@
 #include <cmath>
+#include <tuple>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
+#include "darkroom/ops/add_noise.h"
+#include "darkroom/ops/counter_normal.h"
 #include "darkroom/optim/objective.h"
 #include "sample_noise.h"
 
 namespace darkroom {
+
+DiffusionDraws DiffusionDraws::empty(int64_t num_samples, const torch::Device& device) {
+  const auto tensor = [&](at::IntArrayRef shape, torch::ScalarType type) { return torch::empty(shape, torch::dtype(type).device(device)); };
+  return {.coordinates_n2 = tensor({num_samples, 2}, torch::kInt64),
+          .timesteps_n = tensor({num_samples}, torch::kInt64),
+          .dropped_n = tensor({num_samples}, torch::kBool),
+          .scales_n2 = tensor({num_samples, 2}, torch::kFloat32),
+          .weights_n = tensor({num_samples}, torch::kFloat32)};
+}
+
+void DiffusionDraws::copy_from(const DiffusionDraws& source) {
+  coordinates_n2.copy_(source.coordinates_n2, /*non_blocking=*/true);
+  timesteps_n.copy_(source.timesteps_n, /*non_blocking=*/true);
+  dropped_n.copy_(source.dropped_n, /*non_blocking=*/true);
+  scales_n2.copy_(source.scales_n2, /*non_blocking=*/true);
+  weights_n.copy_(source.weights_n, /*non_blocking=*/true);
+}
+
+DiffusionDraws DiffusionDraws::slice(int64_t first, int64_t count) const {
+  return {.coordinates_n2 = coordinates_n2.narrow(0, first, count),
+          .timesteps_n = timesteps_n.narrow(0, first, count),
+          .dropped_n = dropped_n.narrow(0, first, count),
+          .scales_n2 = scales_n2.narrow(0, first, count),
+          .weights_n = weights_n.narrow(0, first, count)};
+}
 
 DiffusionBatch DiffusionBatch::slice(int64_t first, int64_t count) const {
   return {
@@ -38,27 +66,49 @@ DiffusionObjective::DiffusionObjective(NoiseSchedule schedule, const DiffusionOb
   DARKROOM_CHECK(options.caption_drop == 0.0 || empty_states_tw_.defined(), "caption dropout needs the empty caption's states");
 }
 
-DiffusionInputs DiffusionObjective::prepare(const DiffusionBatch& batch) const {
+DiffusionDraws DiffusionObjective::draw(const std::vector<SampleCoordinates>& samples) const {
   const torch::NoGradGuard no_grad;
-  DARKROOM_CHECK(batch.latents_nchw.size(0) == batch.size() && batch.states_ntw.size(0) == batch.size(),
-                 "a batch has as many coordinates as latents and text states:", batch.size());
-  DiffusionInputs inputs;
-  inputs.noise_nchw = sample_noise(options_.seed, Purpose::kNoise, batch.samples, batch.latents_nchw.sizes());
-  inputs.timesteps_n = torch::empty({batch.size()}, torch::kInt64);
-  inputs.dropped_n = torch::empty({batch.size()}, torch::kBool);
-  for (int64_t n = 0; n < batch.size(); ++n) {
-    const auto [epoch, key_hash] = batch.samples[static_cast<size_t>(n)];
+  const auto num_samples = static_cast<int64_t>(samples.size());
+  DiffusionDraws draws{.coordinates_n2 = noise_coordinates(samples),
+                       .timesteps_n = torch::empty({num_samples}, torch::kInt64),
+                       .dropped_n = torch::empty({num_samples}, torch::kBool),
+                       .scales_n2 = {},
+                       .weights_n = {}};
+  for (int64_t n = 0; n < num_samples; ++n) {
+    const auto [epoch, key_hash] = samples[static_cast<size_t>(n)];
     const CounterRandom timestep(options_.seed, Purpose::kTimestep, epoch, key_hash);
     const CounterRandom drop(options_.seed, Purpose::kCaptionDrop, epoch, key_hash);
-    inputs.timesteps_n.data_ptr<int64_t>()[n] = timestep.below(0, static_cast<uint32_t>(schedule_.num_timesteps()));
-    inputs.dropped_n.data_ptr<bool>()[n] = drop.uniform(0) < options_.caption_drop;
+    draws.timesteps_n.data_ptr<int64_t>()[n] = timestep.below(0, static_cast<uint32_t>(schedule_.num_timesteps()));
+    draws.dropped_n.data_ptr<bool>()[n] = drop.uniform(0) < options_.caption_drop;
   }
-  inputs.states_ntw = options_.caption_drop > 0.0
-                          ? torch::where(inputs.dropped_n.view({-1, 1, 1}), empty_states_tw_.unsqueeze(0), batch.states_ntw)
-                          : batch.states_ntw;
-  inputs.noisy_nchw = schedule_.add_noise(batch.latents_nchw, inputs.noise_nchw, inputs.timesteps_n);
-  inputs.target_nchw = schedule_.target(batch.latents_nchw, inputs.noise_nchw, inputs.timesteps_n);
+  draws.scales_n2 = schedule_.noise_scales(draws.timesteps_n);
+  draws.weights_n = loss_weights(draws.timesteps_n);
+  return draws;
+}
+
+DiffusionInputs DiffusionObjective::mix(const DiffusionDraws& draws, const torch::Tensor& latents_nchw,
+                                        const torch::Tensor& states_ntw) const {
+  const torch::NoGradGuard no_grad;
+  DiffusionInputs inputs;
+  inputs.noise_nchw = counter_normal(options_.seed, Purpose::kNoise, draws.coordinates_n2, latents_nchw.sizes());
+  inputs.timesteps_n = draws.timesteps_n;
+  inputs.dropped_n = draws.dropped_n;
+  inputs.weights_n = draws.weights_n;
+  inputs.states_ntw =
+      options_.caption_drop > 0.0 ? torch::where(draws.dropped_n.view({-1, 1, 1}), empty_states_tw_.unsqueeze(0), states_ntw) : states_ntw;
+  if (schedule_.config().prediction_type == PredictionType::kVelocity) {
+    std::tie(inputs.noisy_nchw, inputs.target_nchw) = add_noise_with_velocity(latents_nchw, inputs.noise_nchw, draws.scales_n2);
+  } else {
+    inputs.noisy_nchw = add_noise(latents_nchw, inputs.noise_nchw, draws.scales_n2);
+    inputs.target_nchw = schedule_.config().prediction_type == PredictionType::kEpsilon ? inputs.noise_nchw : latents_nchw;
+  }
   return inputs;
+}
+
+DiffusionInputs DiffusionObjective::prepare(const DiffusionBatch& batch) const {
+  DARKROOM_CHECK(batch.latents_nchw.size(0) == batch.size() && batch.states_ntw.size(0) == batch.size(),
+                 "a batch has as many coordinates as latents and text states:", batch.size());
+  return mix(draw(batch.samples), batch.latents_nchw, batch.states_ntw);
 }
 
 torch::Tensor DiffusionObjective::loss_weights(const torch::Tensor& timesteps_n) const {
@@ -83,7 +133,7 @@ torch::Tensor DiffusionObjective::losses(const ConditionalDenoiser& network, con
   const torch::Tensor output = network(inputs.noisy_nchw, inputs.timesteps_n, inputs.states_ntw);
   DARKROOM_CHECK(output.sizes() == inputs.target_nchw.sizes(), "the network's output has another shape than its target");
   const torch::Tensor losses = (output - inputs.target_nchw).square().mean({1, 2, 3});
-  return options_.min_snr_gamma > 0.0 ? losses * loss_weights(inputs.timesteps_n) : losses;
+  return options_.min_snr_gamma > 0.0 ? losses * inputs.weights_n : losses;
 }
 
 }  // namespace darkroom

@@ -8,12 +8,20 @@ namespace darkroom {
 
 namespace {
 
+constexpr int64_t kSwapBlock = 1 << 22;  // Elements: what a swap needs beside the two buffers.
+
 void swap_contents(const torch::Tensor& left, const torch::Tensor& right) {
   if (left.is_same(right)) {
     return;
   }
-  float* const begin = left.data_ptr<float>();
-  std::swap_ranges(begin, begin + left.numel(), right.data_ptr<float>());
+  const torch::NoGradGuard no_grad;
+  for (int64_t first = 0; first < left.numel(); first += kSwapBlock) {
+    const int64_t count = std::min(kSwapBlock, left.numel() - first);
+    torch::Tensor left_block = left.narrow(0, first, count), right_block = right.narrow(0, first, count);
+    const torch::Tensor kept = left_block.clone();
+    left_block.copy_(right_block);
+    right_block.copy_(kept);
+  }
 }
 
 }  // namespace
@@ -36,10 +44,13 @@ double Ema::decay_at(int64_t update) const {
   return options_.warmup ? std::min(options_.decay, (1.0 + n) / (10.0 + n)) : options_.decay;
 }
 
-EmaScope::EmaScope(FlatParameters& parameters, Ema& ema) : parameters_(parameters), ema_(ema) {
-  swap_contents(parameters_.values(), ema_.weights());
-}
+EmaScope::EmaScope(FlatParameters& parameters, Ema& ema) : parameters_(parameters), ema_(ema) { swap(); }
 
-EmaScope::~EmaScope() { swap_contents(parameters_.values(), ema_.weights()); }
+EmaScope::~EmaScope() { swap(); }
+
+void EmaScope::swap() {
+  swap_contents(parameters_.values(), ema_.weights());
+  parameters_.refresh_compute_copy();
+}
 
 }  // namespace darkroom

@@ -5,50 +5,95 @@
 #include "darkroom/core/check.h"
 
 namespace darkroom {
+namespace {
 
-FlatParameters::FlatParameters(torch::nn::Module& module) {
+constexpr int64_t kGpuAlignment = 64;
+constexpr size_t kConvolutionDimensions = 4;
+
+std::vector<std::pair<std::string, torch::Tensor>> sorted_parameters(const torch::nn::Module& module) {
   const auto named = module.named_parameters();
   std::vector<std::pair<std::string, torch::Tensor>> sorted;
   for (const auto& item : named) {
     sorted.emplace_back(item.key(), item.value());
   }
   std::sort(sorted.begin(), sorted.end(), [](const auto& left, const auto& right) { return left.first < right.first; });
+  return sorted;
+}
+
+}  // namespace
+
+FlatParametersOptions FlatParametersOptions::for_gpu(const torch::Device& device, torch::ScalarType compute_type) {
+  return {.device = device, .compute_type = compute_type, .channels_last = true, .alignment = kGpuAlignment};
+}
+
+Status FlatParametersOptions::validate() const {
+  if (compute_type != torch::kFloat32 && compute_type != torch::kBFloat16) {
+    return Status::invalid_argument("flat parameters: the compute type must be float32 or bfloat16, got:", c10::toString(compute_type));
+  }
+  if (alignment < 1) {
+    return Status::invalid_argument("flat parameters: alignment must be at least 1, got:", alignment);
+  }
+  return Status::ok();
+}
+
+FlatParameters::FlatParameters(torch::nn::Module& module, const FlatParametersOptions& options) : options_(options) {
+  const Status valid = options.validate();
+  DARKROOM_CHECK(valid.is_ok(), valid.message());
   int64_t total = 0;
-  for (const auto& [name, parameter] : sorted) {
+  for (const auto& [name, parameter] : sorted_parameters(module)) {
     DARKROOM_CHECK(parameter.is_floating_point() && parameter.device().is_cpu(), "a flat parameter must be float on the CPU:", name);
     entries_.push_back({name, parameter.sizes().vec(), total, parameter.numel()});
     parameters_.push_back(parameter);
-    total += parameter.numel();
+    total += (parameter.numel() + options.alignment - 1) / options.alignment * options.alignment;
   }
-  values_ = torch::zeros({total}, torch::kFloat32);
-  gradients_ = torch::zeros({total}, torch::kFloat32);
   const torch::NoGradGuard no_grad;
-  const auto values = named_views(values_);
-  const auto gradients = named_views(gradients_);
+  values_ = torch::zeros({total}, torch::dtype(torch::kFloat32).device(options.device));
+  gradients_ = torch::zeros({total}, torch::dtype(options.compute_type).device(options.device));
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const torch::Tensor& value = values[i].second;
-    value.copy_(parameters_[i]);
-    parameters_[i].set_data(value);
+    view_of(values_, entries_[i]).copy_(parameters_[i]);
+  }
+  if (options.compute_type != torch::kFloat32) {
+    compute_copy_ = values_.to(options.compute_type);
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].set_data(view_of(compute_copy_.defined() ? compute_copy_ : values_, entries_[i]));
     parameters_[i].requires_grad_(true);
-    parameters_[i].mutable_grad() = gradients[i].second;
+    parameters_[i].mutable_grad() = view_of(gradients_, entries_[i]);
+  }
+}
+
+void FlatParameters::refresh_compute_copy() {
+  if (compute_copy_.defined()) {
+    compute_copy_.copy_(values_);
   }
 }
 
 void FlatParameters::check_bound() const {
+  const torch::Tensor& weights = compute_copy_.defined() ? compute_copy_ : values_;
+  const auto* first_weight = static_cast<const char*>(weights.const_data_ptr());
+  const auto* first_gradient = static_cast<const char*>(gradients_.const_data_ptr());
+  const auto bytes = static_cast<int64_t>(weights.element_size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const float* value = values_.data_ptr<float>() + entries_[i].first;
-    const float* gradient = gradients_.data_ptr<float>() + entries_[i].first;
-    DARKROOM_CHECK(parameters_[i].data_ptr() == value, "a flat parameter was replaced:", entries_[i].name);
-    DARKROOM_CHECK(parameters_[i].grad().defined() && parameters_[i].grad().data_ptr() == gradient,
+    const int64_t offset = entries_[i].first * bytes;
+    DARKROOM_CHECK(parameters_[i].const_data_ptr() == first_weight + offset, "a flat parameter was replaced:", entries_[i].name);
+    DARKROOM_CHECK(parameters_[i].grad().defined() && parameters_[i].grad().const_data_ptr() == first_gradient + offset,
                    "a flat gradient was replaced:", entries_[i].name);
   }
+}
+
+torch::Tensor FlatParameters::view_of(const torch::Tensor& flat, const Entry& entry) const {
+  const torch::Tensor own = flat.narrow(0, entry.first, entry.count);
+  if (!options_.channels_last || entry.shape.size() != kConvolutionDimensions) {
+    return own.view(entry.shape);
+  }
+  return own.view({entry.shape[0], entry.shape[2], entry.shape[3], entry.shape[1]}).permute({0, 3, 1, 2});
 }
 
 std::vector<std::pair<std::string, torch::Tensor>> FlatParameters::named_views(const torch::Tensor& flat) const {
   std::vector<std::pair<std::string, torch::Tensor>> views;
   views.reserve(entries_.size());
   for (const Entry& entry : entries_) {
-    views.emplace_back(entry.name, flat.narrow(0, entry.first, entry.count).view(entry.shape));
+    views.emplace_back(entry.name, view_of(flat, entry));
   }
   return views;
 }

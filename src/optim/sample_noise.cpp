@@ -1,26 +1,22 @@
 #include "sample_noise.h"
 
-#include <ATen/Parallel.h>
-
-#include <span>
+#include "darkroom/ops/counter_normal.h"
 
 namespace darkroom {
 
-torch::Tensor sample_noise(uint64_t seed, Purpose purpose, const std::vector<SampleCoordinates>& samples, at::IntArrayRef shape) {
-  torch::Tensor noise = torch::empty(shape, torch::kFloat32);
+torch::Tensor noise_coordinates(const std::vector<SampleCoordinates>& samples) {
   const auto num_samples = static_cast<int64_t>(samples.size());
-  if (num_samples == 0) {
-    return noise;
+  torch::Tensor coordinates_n2 = torch::empty({num_samples, 2}, torch::kInt64);
+  int64_t* values = coordinates_n2.data_ptr<int64_t>();
+  for (const SampleCoordinates& sample : samples) {
+    *values++ = sample.epoch;
+    *values++ = static_cast<int64_t>(sample.key_hash);
   }
-  const int64_t row = noise.numel() / num_samples;
-  at::parallel_for(0, num_samples, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      const auto [epoch, key_hash] = samples[static_cast<size_t>(n)];
-      const CounterRandom random(seed, purpose, epoch, key_hash);
-      random.fill_normal(std::span(noise.data_ptr<float>() + n * row, static_cast<size_t>(row)));
-    }
-  });
-  return noise;
+  return coordinates_n2;
+}
+
+torch::Tensor sample_noise(uint64_t seed, Purpose purpose, const std::vector<SampleCoordinates>& samples, at::IntArrayRef shape) {
+  return counter_normal(seed, purpose, noise_coordinates(samples), shape);
 }
 
 }  // namespace darkroom

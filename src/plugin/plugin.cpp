@@ -1,7 +1,11 @@
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
+#include "cuda_operations.h"
 #include "darkroom/tensor/cuda_plugin.h"
+#include "graph_recorder.h"
 
 namespace darkroom {
 namespace {
@@ -19,7 +23,25 @@ bool list_cuda_gpus(std::vector<GpuInfo>& gpus, std::string& reason) {
   return true;
 }
 
-constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion, .list_gpus = list_cuda_gpus};
+void synchronize_gpu(int gpu) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
+  c10::cuda::device_synchronize();
+}
+
+int64_t peak_gpu_memory(int gpu) {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
+  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+}
+
+void reset_peak_gpu_memory(int gpu) { c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu)); }
+
+constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
+                                .list_gpus = list_cuda_gpus,
+                                .synchronize = synchronize_gpu,
+                                .peak_memory_bytes = peak_gpu_memory,
+                                .reset_peak_memory = reset_peak_gpu_memory,
+                                .make_graph_recorder = make_cuda_graph_recorder,
+                                .operations = cuda_operations};
 
 }  // namespace
 }  // namespace darkroom

@@ -2,15 +2,26 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <charconv>
+#include <filesystem>
 
 #include "darkroom/tensor/cuda_plugin.h"
 
 namespace darkroom {
 namespace {
 
+std::atomic<const CudaPlugin*> usable_plugin = nullptr;
+
+// Beside the program if it is there, else wherever the loader looks.
+std::string plugin_path() {
+  std::error_code error;
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename(kCudaPluginFile);
+  return !error && std::filesystem::exists(beside, error) ? beside.string() : kCudaPluginFile;
+}
+
 Result<std::vector<GpuInfo>> load_plugin() {
-  void* library = dlopen(kCudaPluginFile, RTLD_NOW | RTLD_LOCAL);  // Found through the program's RUNPATH ($ORIGIN).
+  void* library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Status::unavailable("no GPU is used, because the CUDA plugin does not load:", dlerror());
   }
@@ -27,10 +38,13 @@ Result<std::vector<GpuInfo>> load_plugin() {
   if (!plugin->list_gpus(gpus, reason)) {
     return Status::unavailable("no GPU is used:", reason);
   }
+  usable_plugin = plugin;
   return gpus;
 }
 
 }  // namespace
+
+const CudaPlugin* loaded_cuda_plugin() { return usable_plugin; }
 
 const Result<std::vector<GpuInfo>>& list_gpus() {
   static const Result<std::vector<GpuInfo>> gpus = load_plugin();

@@ -23,6 +23,9 @@ Status BenchOptions::validate() const {
     return Status::invalid_argument("--resolution must be at least 0, --batch-size, --repeats and --threads at least 1, got:", resolution,
                                     batch_size, repeats, threads);
   }
+  if (dtype != "float32" && dtype != "bfloat16") {
+    return Status::invalid_argument("--dtype takes float32 or bfloat16, got:", dtype);
+  }
   return Status::ok();
 }
 

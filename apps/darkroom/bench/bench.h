@@ -10,14 +10,17 @@
 
 namespace darkroom {
 
-/// What a benchmark runs on: a preset's networks with random weights and synthetic inputs, on the CPU in float32.
+/// What a benchmark runs on: a preset's networks with random weights and synthetic inputs.
 struct BenchOptions {
-  std::string preset = "tiny";  ///< models init --preset.
-  int64_t resolution = 0;       ///< Pixels of a side; 0: the preset's.
-  int64_t batch_size = 8;       ///< Samples at a time.
-  int64_t repeats = 10;         ///< Measured runs, after warm-up ones.
-  int threads = 1;              ///< Intra-op threads.
-  uint64_t seed = 0;            ///< Of weights and inputs.
+  std::string preset = "tiny";    ///< models init --preset.
+  int64_t resolution = 0;         ///< Pixels of a side; 0: the preset's.
+  int64_t batch_size = 8;         ///< Samples at a time.
+  int64_t repeats = 10;           ///< Measured runs, after warm-up ones.
+  int threads = 1;                ///< Intra-op threads.
+  uint64_t seed = 0;              ///< Of weights and inputs.
+  std::string device = "cpu";     ///< auto, cpu, cuda or cuda:N.
+  std::string dtype = "float32";  ///< What the network computes in: float32 or bfloat16. A GPU's float32 is not TF32 here.
+  bool graph = true;              ///< On a GPU: record what a run asks of it once and replay that.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
@@ -27,8 +30,9 @@ struct Bench {
   std::string_view name;
   std::string_view what;  ///< For the help.
   /// Figures under stable keys: `unit`, `per_second` (of that unit, from the median), `ms` (min, median, max of a run), `parameters`,
-  /// `tflops`, `gemm_tflops` (a large matrix product in the same process), `gemm_share`, `peak_memory_bytes` of the process.
-  /// Errors: kInvalidArgument (options), kInternal when the benchmark's check of its own answer fails.
+  /// `tflops`, `gemm_tflops` (a large matrix product of the same type on the same device in the same process), `gemm_share`,
+  /// `peak_memory_bytes` of the process, `peak_device_memory_bytes` on a GPU, `device`, `dtype`, `graph`.
+  /// Errors: kInvalidArgument (options), kUnavailable (no such GPU), kInternal when the benchmark's check of its own answer fails.
   Result<nlohmann::json> (*run)(const BenchOptions& options);
 };
 

@@ -65,6 +65,10 @@ class NoiseSchedule {
   /// What the network has to predict, by config().prediction_type: the noise, v, or the clean latent.
   torch::Tensor target(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& timesteps_n) const;
 
+  /// sqrt(abar) and sqrt(1 - abar) of each sample, float32 (N, 2): what ops' add_noise takes. The same bits as in add_noise and target
+  /// here.
+  torch::Tensor noise_scales(const torch::Tensor& timesteps_n) const;
+
  private:
   struct Scales {
     torch::Tensor signal;  // sqrt(abar), (N, 1, ...).

@@ -83,7 +83,8 @@ class UNet2DConditionModelImpl : public torch::nn::Module {
   explicit UNet2DConditionModelImpl(UNetConfig config);
 
   /// sample_nchw: float [N, in_channels, H, W]; timesteps_n: [N] or a scalar for all, integers or floats; states_btc: float [N, T,
-  /// states_width]. Returns the prediction, float [N, out_channels, H, W]. REQUIRES those shapes, and a config without added_embedding.
+  /// states_width]; float tensors of any float type are converted to that of the weights. Returns the prediction in the weights' type,
+  /// [N, out_channels, H, W]. REQUIRES those shapes, and a config without added_embedding.
   torch::Tensor forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc);
   /// For a config with added_embedding.
   torch::Tensor forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc,

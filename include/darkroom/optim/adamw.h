@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "darkroom/core/status.h"
+#include "darkroom/ops/adamw_update.h"
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
 
@@ -21,7 +22,7 @@ struct AdamWOptions {
 };
 
 /// AdamW (Loshchilov and Hutter 2019) as torch.optim.AdamW computes it, over flat buffers: gradient scale (clipping),
-/// both moments, the update and the EMA in one pass over memory, 32 bytes read and 20 written a parameter with EMA.
+/// both moments, the update, the EMA and the compute copy in one pass over memory (ops/adamw_update.h).
 /// Elementwise, so its bits do not depend on the number of threads. Thread safety: none.
 class AdamW {
  public:
@@ -31,6 +32,16 @@ class AdamW {
   /// One update with the gradients of the parameters times `gradient_scale`; updates `ema` too unless it is null.
   void update(double learning_rate, double gradient_scale, Ema* ema);
 
+  // The same in three parts, of which the middle one can be captured in a graph.
+
+  /// Sends the device what the next update needs to know.
+  void prepare(double learning_rate, double max_grad_norm, const Ema* ema);
+  /// Scales the gradient by ops' clip_scale of its squared norm, and updates. Changes nothing when the norm or a loss is not finite. Does
+  /// not wait for the device. `losses`: float32 [N] on the device. REQUIRES: prepare() came before, with the same `ema`.
+  void issue(const torch::Tensor& squared_norm, const torch::Tensor& losses, const Ema* ema);
+  /// Counts the update, once the caller knows that norm and losses were finite.
+  void count_update() { ++num_updates_; }
+
   /// Updates done so far; part of the state, because the bias correction depends on it.
   int64_t num_updates() const { return num_updates_; }
   void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
@@ -39,8 +50,13 @@ class AdamW {
   const torch::Tensor& second_moment() const { return second_moment_; }
 
  private:
+  void send_scalars(double learning_rate, double gradient_scale, double max_grad_norm, const Ema* ema);
+  AdamWArrays arrays(const Ema* ema) const;
+
   FlatParameters& parameters_;
   AdamWOptions options_;
+  torch::Tensor scalars_;          // float64 on the device; places by AdamWScalar.
+  torch::Tensor scalars_staging_;  // The same on the CPU.
   torch::Tensor first_moment_;
   torch::Tensor second_moment_;
   int64_t num_updates_ = 0;

@@ -4,8 +4,7 @@
 
 namespace darkroom {
 
-/// Euclidean norm of a flat float32 buffer. Summed in double over fixed chunks in a fixed order: the same bits for any
-/// number of threads.
+/// Euclidean norm of a flat float32 or bfloat16 buffer: the root of ops' squared_norm. Waits for the device.
 double flat_norm(const torch::Tensor& flat);
 
 /// What to multiply gradients of norm `norm` by so that their norm is at most `max_norm`: max_norm / (norm + 1e-6), at most 1,

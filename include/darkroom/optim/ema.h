@@ -45,6 +45,8 @@ class EmaScope {
   EmaScope& operator=(const EmaScope&) = delete;
 
  private:
+  void swap();
+
   FlatParameters& parameters_;
   Ema& ema_;
 };

@@ -7,16 +7,38 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/status.h"
+
 namespace darkroom {
 
-/// All parameters of a module in one float32 buffer, and all gradients in another, both in byte order of the parameter
-/// names without padding. Construction copies the values and re-points every parameter and its gradient into the buffers;
-/// from then on backward() adds into gradients(), and the optimizer works on one array.
+/// Where flat parameters lie and in which precision the network computes. The defaults are a run on the CPU in float32.
+struct FlatParametersOptions {
+  torch::Device device = torch::kCPU;
+  torch::ScalarType compute_type = torch::kFloat32;  ///< float32, or bfloat16 beside float32 master weights.
+  bool channels_last = false;  ///< Convolution weights lie as O, H, W, I, which GPUs' convolutions take without a copy.
+  int64_t alignment = 1;       ///< Each parameter starts at a multiple of so many elements; GPU kernels want 64 (128 bytes of bfloat16).
+
+  /// What pays on a GPU: channels_last, aligned.
+  static FlatParametersOptions for_gpu(const torch::Device& device, torch::ScalarType compute_type);
+  /// kInvalidArgument naming the first bad field.
+  Status validate() const;
+};
+
+/// All parameters of a module in flat buffers, in byte order of the parameter names: float32 master weights, which the optimizer
+/// changes; what the module computes with; the gradients. With compute type float32 the module's tensors are views of the master
+/// weights; with bfloat16 they are views of a second buffer, which AdamW's pass over memory rounds from the first. Construction copies
+/// the values to the device and re-points every parameter and its gradient into the buffers; from then on backward() adds into
+/// gradients(), and the optimizer works on one array. Names and shapes stay the published ones whatever the layout.
+///
+/// Gradients have the compute type, because that is what autograd hands over: in bfloat16 that saves a conversion pass and half of the
+/// optimizer's reads, and one rounding of a sum of rounded products loses nothing that the products had. Several micro-batches add up in
+/// it, too, each with one more rounding of 2^-9 of the sum.
+///
 /// REQUIRES: nobody replaces a parameter or its gradient afterwards (Module::to, Module::zero_grad).
 /// Thread safety: as the module.
 class FlatParameters {
  public:
-  /// One parameter's place in the buffers.
+  /// One parameter's place in the buffers, in elements; what alignment leaves between two of them is zero and stays so.
   struct Entry {
     std::string name;
     std::vector<int64_t> shape;
@@ -24,26 +46,38 @@ class FlatParameters {
     int64_t count = 0;
   };
 
-  /// REQUIRES: the parameters are float on the CPU (other float types are converted to float32) and none is shared.
-  explicit FlatParameters(torch::nn::Module& module);
+  /// REQUIRES: options.validate() is ok; the parameters are float on the CPU (of any float type) and none is shared.
+  explicit FlatParameters(torch::nn::Module& module, const FlatParametersOptions& options = {});
 
   const std::vector<Entry>& entries() const { return entries_; }
+  const FlatParametersOptions& options() const { return options_; }
+  /// Elements of a buffer, alignment included.
   int64_t size() const { return values_.numel(); }
-  /// float32 (size()).
+  /// Master weights, float32 (size()).
   const torch::Tensor& values() const { return values_; }
+  /// Compute type (size()).
   const torch::Tensor& gradients() const { return gradients_; }
+  /// The bfloat16 weights that the module computes with (size()); undefined where it computes with values().
+  const torch::Tensor& compute_copy() const { return compute_copy_; }
+  /// Rounds the master weights to the compute copy: after writing into values(). Nothing to do without a copy.
+  void refresh_compute_copy();
 
   void zero_gradients() { gradients_.zero_(); }
   /// Throws CheckFailure when a parameter or gradient has been replaced since construction.
   void check_bound() const;
-  /// The parameters' names with views of `flat` in their shapes: of values(), of moments, of EMA weights.
+  /// The parameters' names with views of `flat` in their shapes: of values(), of moments, of EMA weights. With channels_last
+  /// a convolution weight's view is dense, but not contiguous.
   /// REQUIRES: `flat` is (size()).
   std::vector<std::pair<std::string, torch::Tensor>> named_views(const torch::Tensor& flat) const;
 
  private:
+  torch::Tensor view_of(const torch::Tensor& flat, const Entry& entry) const;
+
+  FlatParametersOptions options_;
   std::vector<Entry> entries_;
   std::vector<torch::Tensor> parameters_;
   torch::Tensor values_;
+  torch::Tensor compute_copy_;
   torch::Tensor gradients_;
 };
 

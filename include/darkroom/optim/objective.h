@@ -43,11 +43,29 @@ struct DiffusionObjectiveOptions {
   Status validate_for(const NoiseScheduleConfig& noise) const;
 };
 
+/// The draws that decide what the network sees of some samples: a few numbers a sample, made on the CPU, from which the device makes
+/// the rest. A pure function of (options, schedule, samples).
+struct DiffusionDraws {
+  torch::Tensor coordinates_n2;  ///< int64: epoch and key hash, of the noise (ops/counter_normal.h).
+  torch::Tensor timesteps_n;     ///< int64, uniform in [0, T).
+  torch::Tensor dropped_n;       ///< bool: the caption is dropped.
+  torch::Tensor scales_n2;       ///< float32: sqrt(abar) and sqrt(1 - abar).
+  torch::Tensor weights_n;       ///< float32: loss_weights(timesteps_n).
+
+  /// Tensors of the same kinds for `num_samples`, uninitialised on a device: what a captured graph reads.
+  static DiffusionDraws empty(int64_t num_samples, const torch::Device& device);
+  /// Copies all of `source` here; waits for nothing when both sides allow it.
+  void copy_from(const DiffusionDraws& source);
+  /// Samples [first, first + count) as views.
+  DiffusionDraws slice(int64_t first, int64_t count) const;
+};
+
 /// What the network sees and has to say: a pure function of (options, batch).
 struct DiffusionInputs {
   torch::Tensor noise_nchw;   ///< Standard normal.
   torch::Tensor timesteps_n;  ///< int64, uniform in [0, T).
   torch::Tensor dropped_n;    ///< bool: the caption was dropped.
+  torch::Tensor weights_n;    ///< float32: what a sample's squared error counts.
   torch::Tensor states_ntw;   ///< Text states after caption dropout.
   torch::Tensor noisy_nchw;   ///< add_noise(latents, noise, timesteps).
   torch::Tensor target_nchw;  ///< The noise, or v.
@@ -59,15 +77,20 @@ struct DiffusionInputs {
 /// immutable.
 class DiffusionObjective {
  public:
-  /// `empty_states_tw`: the empty caption's states (T, W); may be undefined when caption_drop is 0.
+  /// `empty_states_tw`: the empty caption's states (T, W), on the device where mix runs; may be undefined when caption_drop is 0.
   /// REQUIRES: options.validate_for(schedule.config()) is ok.
   DiffusionObjective(NoiseSchedule schedule, const DiffusionObjectiveOptions& options, torch::Tensor empty_states_tw);
 
   const NoiseSchedule& schedule() const { return schedule_; }
-  /// Draws and mixes; no gradient is recorded.
+  /// Draws for some samples, on the CPU.
+  DiffusionDraws draw(const std::vector<SampleCoordinates>& samples) const;
+  /// Makes the network's inputs of draws, latents and states that are on one device. Does not wait for it, so it can be captured in a
+  /// graph; no gradient is recorded.
+  DiffusionInputs mix(const DiffusionDraws& draws, const torch::Tensor& latents_nchw, const torch::Tensor& states_ntw) const;
+  /// Draws and mixes on the CPU; no gradient is recorded.
   DiffusionInputs prepare(const DiffusionBatch& batch) const;
   /// What each timestep's squared error counts, float32 (N): with SNR = abar / (1 - abar) and m = min(SNR, gamma), m / SNR for
-  /// epsilon, m / (SNR + 1) for v, m for the clean latent; without min-SNR 1.
+  /// epsilon, m / (SNR + 1) for v, m for the clean latent; without min-SNR 1. On the CPU.
   torch::Tensor loss_weights(const torch::Tensor& timesteps_n) const;
   /// Loss of each sample (N): its mean squared error times its weight. Differentiable in the network's parameters.
   torch::Tensor losses(const ConditionalDenoiser& network, const DiffusionInputs& inputs) const;

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -18,6 +19,8 @@ struct TrainStepOptions {
   int64_t micro_batch = 64;    ///< Samples a forward and backward pass; the last one of a batch may be smaller.
   double max_grad_norm = 1.0;  ///< Clip the gradient to this norm; 0: do not.
   LrScheduleOptions schedule;  ///< Learning rate by step.
+  /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap and cannot be captured.
+  bool waits_between_phases = false;
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;
@@ -29,17 +32,19 @@ struct StepReport {
   double loss = 0.0;       ///< Mean over the batch.
   double grad_norm = 0.0;  ///< Before clipping.
   double learning_rate = 0.0;
+  // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases, a replayed graph has no phases.
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
 };
 
-/// Losses (count) of samples [first, first + count) of the batch, differentiable in the parameters.
+/// Losses (count) of samples [first, first + count) of the batch, float on the parameters' device, differentiable in the parameters.
 using MicroBatchLosses = std::function<torch::Tensor(int64_t first, int64_t count)>;
 
 /// One training step: gradients of the batch's mean loss, accumulated over micro-batches (each weighted by its size, so that
 /// the split does not change the mean), clipped, then AdamW and EMA. With the same threads the same bits.
-/// Thread safety: none.
+/// run() is prepare(), issue() and finish() in turn. issue() is all that the device does between inputs and results: it does not wait for
+/// the device and can be captured (DeviceGraph), if `losses` can; then a step is prepare(), the replay and finish(). Thread safety: none.
 class TrainStep {
  public:
   /// `ema` may be null. REQUIRES: options.validate() is ok; the others outlive this object.
@@ -50,18 +55,33 @@ class TrainStep {
   /// then as before, and non_finite_samples() says which samples of the batch had such a loss.
   Result<StepReport> run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses);
 
+  /// Sends the device what this step's update needs. REQUIRES: the batch size stays that of the first step while a graph is replayed.
+  void prepare(int64_t step, int64_t batch_size);
+  /// Forward and backward passes, norm and update. Changes no weight when a loss or the norm is not finite.
+  void issue(const MicroBatchLosses& losses);
+  /// Waits for the device and reads losses and norm. Errors: as run().
+  Result<StepReport> finish();
+
   /// Positions in the batch of the last run whose loss was not finite; empty when only the gradient was not.
   const std::vector<int64_t>& non_finite_samples() const { return non_finite_samples_; }
 
  private:
-  void accumulate(int64_t batch_size, const MicroBatchLosses& losses, StepReport& report);
-  double sum_losses(const torch::Tensor& losses, int64_t first);
+  void accumulate(const MicroBatchLosses& losses);
+  double sum_losses();
+  void end_phase(double& phase_ms);
 
   FlatParameters& parameters_;
   AdamW& optimizer_;
   Ema* ema_;
   TrainStepOptions options_;
   std::vector<int64_t> non_finite_samples_;
+
+  StepReport report_;     // Of the step under way.
+  torch::Tensor losses_;  // float32 (batch size) on the device, and the squared norm, float64 (1): kept, because a graph writes into them.
+  torch::Tensor squared_norm_;
+  torch::Tensor losses_staging_;  // The same on the CPU.
+  torch::Tensor squared_norm_staging_;
+  std::chrono::steady_clock::time_point phase_start_;
 };
 
 }  // namespace darkroom

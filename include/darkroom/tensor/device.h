@@ -16,7 +16,8 @@ struct GpuInfo {
 };
 
 /// Loads libdarkroom_cuda.so (beside the program, else on the library path) at the first call and lists the GPUs.
-/// Loading registers torch's CUDA kernels, too. Later calls return the first answer.
+/// Loading registers torch's CUDA kernels, too; do it before the first backward pass, because torch's autograd sets up its threads then and
+/// serves only the devices that it knows. Later calls return the first answer.
 /// Errors: kUnavailable with the reason: no plugin built, NVIDIA libraries or driver missing, no device.
 /// Thread safety: safe.
 const Result<std::vector<GpuInfo>>& list_gpus();

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "darkroom/core/check.h"
 #include "darkroom/ops/geglu.h"
+#include "darkroom/ops/group_norm.h"
 #include "darkroom/ops/group_norm_silu.h"
 #include "darkroom/ops/operation_table.h"
 
@@ -138,12 +140,110 @@ TEST(OperationTableTest, serves_the_reference_until_another_table_is_installed) 
   const auto device = torch::DeviceType::Meta;  // No network runs there, so other tests are not disturbed.
   EXPECT_EQ(operations_for(device).geglu, reference_operations().geglu);
   OperationTable table = reference_operations();
-  table.geglu = [](const torch::Tensor& x) { return x; };
+  table.geglu = [](const torch::Tensor& x) { return ForwardResult{x, {}}; };
   install_operations(device, table);
   const auto x = torch::empty({2, 4}, torch::device(torch::kMeta));
   EXPECT_EQ(geglu(x).size(1), 4);
   install_operations(device, reference_operations());
   EXPECT_EQ(geglu(x).size(1), 2);
+}
+
+TEST(OperationTableTest, a_table_replaces_forward_and_backward) {
+  const auto device = torch::DeviceType::Meta;
+  OperationTable table = reference_operations();
+  table.geglu = [](const torch::Tensor& x) { return ForwardResult{x.narrow(-1, 0, 1).clone(), {x}}; };
+  static bool was_asked;
+  was_asked = false;
+  table.geglu_backward = [](const torch::Tensor&, const std::vector<torch::Tensor>& saved) {
+    was_asked = true;
+    return torch::empty_like(saved.at(0));
+  };
+  install_operations(device, table);
+  const auto x = torch::empty({2, 4}, torch::device(torch::kMeta).requires_grad(true));
+  geglu(x).backward(torch::empty({2, 1}, torch::device(torch::kMeta)));
+  install_operations(device, reference_operations());
+  EXPECT_TRUE(was_asked);
+  EXPECT_EQ(x.grad().sizes(), x.sizes());
+}
+
+TEST(OperationTableTest, an_empty_entry_is_a_bug) {
+  OperationTable table = reference_operations();
+  table.squared_norm = nullptr;
+  EXPECT_THROW(install_operations(torch::DeviceType::Meta, table), CheckFailure);
+}
+
+// The entries' references keep the bits that ATen's own autograd gives: the CPU's numbers are those of the unfused network.
+struct Gradients {
+  torch::Tensor value, x, weight, bias;
+};
+
+template <typename Operation>
+Gradients run_with_gradients(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const Operation& operation) {
+  const auto leaf = [](const torch::Tensor& tensor) { return tensor.detach().clone(at::MemoryFormat::Preserve).requires_grad_(); };
+  const torch::Tensor x_leaf = leaf(x), weight_leaf = leaf(weight), bias_leaf = leaf(bias);
+  const torch::Tensor value = operation(x_leaf, weight_leaf, bias_leaf);
+  torch::manual_seed(9);
+  value.backward(torch::randn(value.sizes(), value.options()));
+  return {value.detach(), x_leaf.grad(), weight_leaf.grad(), bias_leaf.grad()};
+}
+
+void expect_same_bits(const Gradients& got, const Gradients& want) {
+  EXPECT_TRUE(torch::equal(got.value, want.value));
+  EXPECT_EQ(got.value.strides(), want.value.strides());
+  EXPECT_TRUE(torch::equal(got.x, want.x));
+  EXPECT_TRUE(torch::equal(got.weight, want.weight));
+  EXPECT_TRUE(torch::equal(got.bias, want.bias));
+}
+
+TEST(ReferenceTest, group_norms_have_the_bits_of_atens_autograd_in_every_layout_and_type) {
+  torch::manual_seed(8);
+  for (const auto type : {torch::kFloat32, torch::kFloat64, torch::kBFloat16}) {
+    const auto weight = torch::randn({12}).to(type), bias = torch::randn({12}).to(type);
+    const auto plain = torch::randn({2, 12, 5, 7}).to(type);
+    for (const auto& x : {plain, plain.contiguous(at::MemoryFormat::ChannelsLast), plain.transpose(2, 3), plain.flatten(2)}) {
+      expect_same_bits(
+          run_with_gradients(x, weight, bias, [](const auto& x, const auto& w, const auto& b) { return group_norm(x, w, b, 4, 1e-6); }),
+          run_with_gradients(x, weight, bias,
+                             [](const auto& x, const auto& w, const auto& b) { return at::group_norm(x, 4, w, b, 1e-6); }));
+      expect_same_bits(run_with_gradients(x, weight, bias,
+                                          [](const auto& x, const auto& w, const auto& b) { return group_norm_silu(x, w, b, 4, 1e-6); }),
+                       run_with_gradients(x, weight, bias, [](const auto& x, const auto& w, const auto& b) {
+                         return at::silu(at::group_norm(x, 4, w, b, 1e-6));
+                       }));
+    }
+  }
+}
+
+TEST(ReferenceTest, geglu_has_the_bits_of_atens_autograd) {
+  torch::manual_seed(8);
+  const auto by_aten = [](const torch::Tensor& x) {
+    const auto halves = x.chunk(2, -1);
+    return halves[0] * at::gelu(halves[1]);
+  };
+  for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    const auto x = torch::randn({3, 5, 34}).to(type).requires_grad_(), same = x.detach().clone().requires_grad_();
+    const auto cotangent = torch::randn({3, 5, 17}).to(type);
+    const auto got = geglu(x), want = by_aten(same);
+    EXPECT_TRUE(torch::equal(got, want));
+    got.backward(cotangent);
+    want.backward(cotangent);
+    EXPECT_TRUE(torch::equal(x.grad(), same.grad()));
+  }
+}
+
+TEST(GroupNormTest, only_wanted_gradients_are_there) {
+  const auto x = torch::randn({2, 4, 6}, torch::requires_grad());
+  const auto weight = torch::ones({4}), bias = torch::zeros({4}, torch::requires_grad());
+  group_norm(x, weight, bias, 2, 1e-5).sum().backward();
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_TRUE(bias.grad().defined());
+  EXPECT_FALSE(weight.grad().defined());
+}
+
+TEST(GroupNormTest, channels_that_do_not_fit_are_a_bug) {
+  const auto x = torch::randn({2, 6, 3}), weight = torch::ones({6});
+  EXPECT_THROW(group_norm(x, weight, weight, 4, 1e-5), CheckFailure);
+  EXPECT_THROW(group_norm_silu(x, torch::ones({5}), weight, 3, 1e-5), CheckFailure);
 }
 
 }  // namespace

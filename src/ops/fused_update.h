@@ -4,7 +4,7 @@
 
 namespace darkroom {
 
-/// The scalars of one AdamW update, rounded to float as torch rounds them.
+/// The scalars of one AdamW update (adamw_update.h), rounded to float as torch rounds them.
 struct FusedUpdateScalars {
   float gradient_scale;
   float weight_keep;            ///< 1 - lr * weight_decay.

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace darkroom {
+
+class GraphRecorder;
+
+// What training and sampling ask of a device beside tensor operations. On the CPU each has the obvious meaning, so that callers have no
+// device test. REQUIRES: a GPU's functions are called after resolve_device (device.h) gave its name.
+
+/// Waits until everything asked of `device` is done; on the CPU it always is.
+void synchronize(const torch::Device& device);
+
+/// An uninitialised CPU tensor from and to which copies to `device` can run beside other work (page-locked memory); for the CPU
+/// ordinary memory. Such copies are asynchronous with copy_(..., non_blocking = true): synchronize() before the CPU looks.
+torch::Tensor empty_staging(at::IntArrayRef shape, torch::ScalarType type, const torch::Device& device);
+
+/// Most bytes of tensors held at a time on a GPU since the start or the last reset; for the CPU the largest resident size of the
+/// process, which cannot be reset.
+int64_t peak_memory_bytes(const torch::Device& device);
+void reset_peak_memory(const torch::Device& device);
+
+/// A function that is called again and again, recorded on a GPU and then replayed in one launch (a CUDA graph). The first calls of
+/// run() call the function (libraries set themselves up then, and allocate), the next one records it and replays, later ones replay;
+/// so every run() has the effect of one call. On the CPU, and when `replays` is false, run() just calls the function.
+///
+/// REQUIRES of the function on a GPU: it reads and writes the same tensors in each call; the CPU's part in it (sizes, branches, numbers
+/// that it passes) is the same each time; it does not wait for the device, so it looks at no value. What changes between calls
+/// goes through tensors, which the caller fills before run(). Thread safety: none.
+class DeviceGraph {
+ public:
+  static constexpr int64_t kWarmUpCalls = 3;
+
+  DeviceGraph(const torch::Device& device, std::function<void()> function, bool replays = true);
+  ~DeviceGraph();
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  void run();
+  /// Whether the next run() replays.
+  bool is_recorded() const { return is_recorded_; }
+
+ private:
+  std::function<void()> function_;
+  std::unique_ptr<GraphRecorder> recorder_;  // Null where nothing is recorded.
+  int64_t num_calls_ = 0;
+  bool is_recorded_ = false;
+};
+
+}  // namespace darkroom

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "darkroom/ops/operation_table.h"
+
+// The reference implementations, one file an operation; contracts in the operations' public headers.
+namespace darkroom::reference {
+
+ForwardResult group_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const GroupNormSettings& settings);
+std::array<torch::Tensor, 3> group_norm_backward(const torch::Tensor& grad, const std::vector<torch::Tensor>& saved,
+                                                 const GroupNormSettings& settings, std::array<bool, 3> wanted);
+ForwardResult group_norm_silu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                              const GroupNormSettings& settings);
+std::array<torch::Tensor, 3> group_norm_silu_backward(const torch::Tensor& grad, const std::vector<torch::Tensor>& saved,
+                                                      const GroupNormSettings& settings, std::array<bool, 3> wanted);
+ForwardResult geglu(const torch::Tensor& x);
+torch::Tensor geglu_backward(const torch::Tensor& grad, const std::vector<torch::Tensor>& saved);
+void add_noise(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& scales_n2, torch::Tensor& noisy,
+               torch::Tensor* velocity);
+void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2);
+torch::Tensor squared_norm(const torch::Tensor& flat);
+void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars);
+void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
+
+}  // namespace darkroom::reference

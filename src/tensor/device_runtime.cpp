@@ -1,0 +1,74 @@
+#include "darkroom/tensor/device_runtime.h"
+
+#include <sys/resource.h>
+
+#include "darkroom/core/check.h"
+#include "darkroom/tensor/cuda_plugin.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kBytesAKilobyte = 1024;  // ru_maxrss
+
+const CudaPlugin& plugin_for(const torch::Device& device) {
+  DARKROOM_CHECK(device.is_cuda(), "tensors live on the CPU or on a CUDA GPU, not on:", device.str());
+  const CudaPlugin* plugin = loaded_cuda_plugin();
+  DARKROOM_CHECK(plugin != nullptr, "a GPU is used before the CUDA plugin is loaded:", device.str());
+  return *plugin;
+}
+
+int index_of(const torch::Device& device) { return device.has_index() ? device.index() : 0; }
+
+}  // namespace
+
+void synchronize(const torch::Device& device) {
+  if (!device.is_cpu()) {
+    plugin_for(device).synchronize(index_of(device));
+  }
+}
+
+torch::Tensor empty_staging(at::IntArrayRef shape, torch::ScalarType type, const torch::Device& device) {
+  return torch::empty(shape, torch::dtype(type).pinned_memory(!device.is_cpu()));
+}
+
+int64_t peak_memory_bytes(const torch::Device& device) {
+  if (!device.is_cpu()) {
+    return plugin_for(device).peak_memory_bytes(index_of(device));
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * kBytesAKilobyte;
+}
+
+void reset_peak_memory(const torch::Device& device) {
+  if (!device.is_cpu()) {
+    plugin_for(device).reset_peak_memory(index_of(device));
+  }
+}
+
+DeviceGraph::DeviceGraph(const torch::Device& device, std::function<void()> function, bool replays) : function_(std::move(function)) {
+  if (replays && !device.is_cpu()) {
+    recorder_ = plugin_for(device).make_graph_recorder(index_of(device));
+  }
+}
+
+DeviceGraph::~DeviceGraph() = default;
+
+void DeviceGraph::run() {
+  ++num_calls_;
+  if (recorder_ == nullptr) {
+    function_();
+    return;
+  }
+  if (num_calls_ <= kWarmUpCalls) {
+    recorder_->run(function_);
+    return;
+  }
+  if (!is_recorded_) {
+    recorder_->record(function_);
+    is_recorded_ = true;
+  }
+  recorder_->replay();
+}
+
+}  // namespace darkroom

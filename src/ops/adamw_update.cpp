@@ -1,5 +1,8 @@
 #include "darkroom/ops/adamw_update.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "darkroom/core/check.h"
 #include "references.h"
 

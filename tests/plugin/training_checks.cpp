@@ -49,7 +49,7 @@ AdamWArrays moved(const AdamWArrays& arrays, const torch::Device& device) {
 }
 
 torch::Tensor scalars_of_a_late_update() {
-  torch::Tensor scalars = torch::empty({kNumAdamWScalars}, torch::kFloat64);
+  torch::Tensor scalars = torch::empty({AdamWScalar::kCount}, torch::kFloat64);
   const std::vector<double> values = {
       1.0, 0.7, 1.0 - 3e-4 * 1e-2, 0.1, 0.999, 0.001, std::sqrt(1 - std::pow(0.999, 41)), 1e-8, -3e-4 / (1 - std::pow(0.9, 41)), 1e-4};
   std::copy(values.begin(), values.end(), scalars.data_ptr<double>());
@@ -85,7 +85,7 @@ void check_skipped_update(Findings& findings, const torch::Device& device) {
   const auto scale_for = [&](double squared, double loss) {
     clip_scale(torch::full({1}, squared, torch::dtype(torch::kFloat64).device(device)), torch::full({700}, loss, torch::device(device)),
                scalars);
-    return scalars.to(torch::kCPU).data_ptr<double>()[kGradientScale];
+    return scalars.to(torch::kCPU).data_ptr<double>()[AdamWScalar::kGradientScale];
   };
   findings.holds("a finite step is clipped", std::abs(scale_for(16.0, 1.0) - 0.7 / (4.0 + 1e-6)) < 1e-15);
   findings.holds("a small gradient is not", scale_for(0.01, 1.0) == 1.0);

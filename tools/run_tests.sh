@@ -82,7 +82,13 @@ for preset in asan-ubsan tsan; do
 done
 
 if command -v nvcc >/dev/null && nvcc --version | grep -q 'release 13'; then
-  check "CUDA plugin compiles and links" tools/build.sh cuda libdarkroom_cuda.so
+  check "CUDA plugin compiles and links" tools/build.sh cuda libdarkroom_cuda.so plugin_test
+  if without=$(build/cuda/plugin_test | grep "^skip"); then
+    head -n 1 <<<"$without"
+    skipped=$((skipped + 1))
+  else
+    check "CUDA kernels against their references" build/cuda/plugin_test
+  fi
 else
   skipped=$((skipped + 1))
   step "skipped: CUDA plugin, because there is no nvcc of CUDA 13 here"

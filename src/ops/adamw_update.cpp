@@ -1,5 +1,8 @@
 #include "darkroom/ops/adamw_update.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "darkroom/core/check.h"
 #include "references.h"
 
@@ -14,7 +17,7 @@ void check_array(const torch::Tensor& array, const torch::Tensor& like, std::ini
 }
 
 void check_scalars(const torch::Tensor& scalars) {
-  DARKROOM_CHECK(scalars.scalar_type() == torch::kFloat64 && scalars.is_contiguous() && scalars.numel() == kNumAdamWScalars,
+  DARKROOM_CHECK(scalars.scalar_type() == torch::kFloat64 && scalars.is_contiguous() && scalars.numel() == AdamWScalar::kCount,
                  "the scalars of an update are float64 (count):", scalars.numel());
 }
 

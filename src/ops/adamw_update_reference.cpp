@@ -19,16 +19,16 @@ constexpr int64_t kChunk = 1 << 14;  // Elements a partial sum: part of the norm
 constexpr int64_t kLanes = 8;        // Independent sums, so that the loop vectorises: part of the norm's bits.
 
 FusedUpdateScalars rounded(const double* scalars) {
-  const auto value = [&](AdamWScalar place) { return static_cast<float>(scalars[place]); };
-  return {.gradient_scale = value(kGradientScale),
-          .weight_keep = value(kWeightKeep),
-          .first_blend = value(kFirstBlend),
-          .second_keep = value(kSecondKeep),
-          .second_blend = value(kSecondBlend),
-          .root_bias_correction2 = value(kRootBiasCorrection),
-          .epsilon = value(kEpsilon),
-          .negative_step = value(kNegativeStep),
-          .ema_blend = value(kEmaBlend)};
+  const auto value = [&](int64_t place) { return static_cast<float>(scalars[place]); };
+  return {.gradient_scale = value(AdamWScalar::kGradientScale),
+          .weight_keep = value(AdamWScalar::kWeightKeep),
+          .first_blend = value(AdamWScalar::kFirstBlend),
+          .second_keep = value(AdamWScalar::kSecondKeep),
+          .second_blend = value(AdamWScalar::kSecondBlend),
+          .root_bias_correction2 = value(AdamWScalar::kRootBiasCorrection),
+          .epsilon = value(AdamWScalar::kEpsilon),
+          .negative_step = value(AdamWScalar::kNegativeStep),
+          .ema_blend = value(AdamWScalar::kEmaBlend)};
 }
 
 // Blocks of bfloat16 gradients are widened, and of new weights rounded, beside the one update in float32.
@@ -95,7 +95,7 @@ double squared_norm_of(const torch::Tensor& flat) {
 }  // namespace
 
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
-  if (!std::isfinite(scalars.const_data_ptr<double>()[kGradientScale])) {
+  if (!std::isfinite(scalars.const_data_ptr<double>()[AdamWScalar::kGradientScale])) {
     return;
   }
   const FusedUpdateScalars values = rounded(scalars.const_data_ptr<double>());
@@ -123,12 +123,12 @@ torch::Tensor squared_norm(const torch::Tensor& flat) {
 
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars) {
   double* values = scalars.data_ptr<double>();
-  const double norm = std::sqrt(squared_norm.const_data_ptr<double>()[0]), max_norm = values[kMaxGradientNorm];
+  const double norm = std::sqrt(squared_norm.const_data_ptr<double>()[0]), max_norm = values[AdamWScalar::kMaxGradientNorm];
   const float* first_loss = losses.const_data_ptr<float>();
   const bool is_finite =
       std::isfinite(norm) && std::all_of(first_loss, first_loss + losses.numel(), [](float loss) { return std::isfinite(loss); });
   const double scale = max_norm > 0.0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-  values[kGradientScale] = is_finite ? scale : std::numeric_limits<double>::quiet_NaN();
+  values[AdamWScalar::kGradientScale] = is_finite ? scale : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace darkroom::reference

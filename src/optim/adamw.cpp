@@ -30,8 +30,8 @@ Status AdamWOptions::validate() const {
 AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options)
     : parameters_(parameters),
       options_(options),
-      scalars_(torch::zeros({kNumAdamWScalars}, parameters.values().options().dtype(torch::kFloat64))),
-      scalars_staging_(empty_staging({kNumAdamWScalars}, torch::kFloat64, parameters.values().device())),
+      scalars_(torch::zeros({AdamWScalar::kCount}, parameters.values().options().dtype(torch::kFloat64))),
+      scalars_staging_(empty_staging({AdamWScalar::kCount}, torch::kFloat64, parameters.values().device())),
       first_moment_(torch::zeros_like(parameters.values())),
       second_moment_(torch::zeros_like(parameters.values())) {
   const Status valid = options.validate();
@@ -56,16 +56,16 @@ void AdamW::send_scalars(double learning_rate, double gradient_scale, double max
   synchronize(scalars_.device());
   const auto step = static_cast<double>(num_updates_ + 1);
   double* values = scalars_staging_.data_ptr<double>();
-  values[kGradientScale] = gradient_scale;
-  values[kMaxGradientNorm] = max_grad_norm;
-  values[kWeightKeep] = 1.0 - learning_rate * options_.weight_decay;
-  values[kFirstBlend] = 1.0 - options_.beta1;
-  values[kSecondKeep] = options_.beta2;
-  values[kSecondBlend] = 1.0 - options_.beta2;
-  values[kRootBiasCorrection] = std::sqrt(1.0 - std::pow(options_.beta2, step));
-  values[kEpsilon] = options_.epsilon;
-  values[kNegativeStep] = -learning_rate / (1.0 - std::pow(options_.beta1, step));
-  values[kEmaBlend] = has_average(ema) ? 1.0 - ema->decay_at(num_updates_) : 0.0;
+  values[AdamWScalar::kGradientScale] = gradient_scale;
+  values[AdamWScalar::kMaxGradientNorm] = max_grad_norm;
+  values[AdamWScalar::kWeightKeep] = 1.0 - learning_rate * options_.weight_decay;
+  values[AdamWScalar::kFirstBlend] = 1.0 - options_.beta1;
+  values[AdamWScalar::kSecondKeep] = options_.beta2;
+  values[AdamWScalar::kSecondBlend] = 1.0 - options_.beta2;
+  values[AdamWScalar::kRootBiasCorrection] = std::sqrt(1.0 - std::pow(options_.beta2, step));
+  values[AdamWScalar::kEpsilon] = options_.epsilon;
+  values[AdamWScalar::kNegativeStep] = -learning_rate / (1.0 - std::pow(options_.beta1, step));
+  values[AdamWScalar::kEmaBlend] = has_average(ema) ? 1.0 - ema->decay_at(num_updates_) : 0.0;
   scalars_.copy_(scalars_staging_, /*non_blocking=*/true);
 }
 

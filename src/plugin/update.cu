@@ -20,8 +20,9 @@ struct UpdateScalars {
 
 __device__ UpdateScalars rounded(const double* scalars) {
   const auto value = [&](int64_t place) { return static_cast<float>(scalars[place]); };
-  return {value(kGradientScale),      value(kWeightKeep), value(kFirstBlend),   value(kSecondKeep), value(kSecondBlend),
-          value(kRootBiasCorrection), value(kEpsilon),    value(kNegativeStep), value(kEmaBlend)};
+  return {value(AdamWScalar::kGradientScale), value(AdamWScalar::kWeightKeep),   value(AdamWScalar::kFirstBlend),
+          value(AdamWScalar::kSecondKeep),    value(AdamWScalar::kSecondBlend),  value(AdamWScalar::kRootBiasCorrection),
+          value(AdamWScalar::kEpsilon),       value(AdamWScalar::kNegativeStep), value(AdamWScalar::kEmaBlend)};
 }
 
 template <typename Gradient, int kCount>
@@ -58,7 +59,7 @@ __device__ void update_elements(const AdamWPointers& arrays, const UpdateScalars
 
 template <typename Gradient>
 __global__ void update(AdamWPointers arrays, const double* scalars, int64_t size) {
-  if (!isfinite(scalars[kGradientScale])) {
+  if (!isfinite(scalars[AdamWScalar::kGradientScale])) {
     return;
   }
   const UpdateScalars values = rounded(scalars);
@@ -131,9 +132,9 @@ __global__ void clip_scale(const double* squared_norm, const float* losses, int6
   if (threadIdx.x != 0) {
     return;
   }
-  const double norm = sqrt(*squared_norm), max_norm = scalars[kMaxGradientNorm];
+  const double norm = sqrt(*squared_norm), max_norm = scalars[AdamWScalar::kMaxGradientNorm];
   const double scale = max_norm > 0.0 ? min(1.0, max_norm / (norm + 1e-6)) : 1.0;
-  scalars[kGradientScale] = isfinite(norm) && count == 0.0 ? scale : nan("");
+  scalars[AdamWScalar::kGradientScale] = isfinite(norm) && count == 0.0 ? scale : nan("");
 }
 
 }  // namespace

@@ -26,9 +26,9 @@ void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
 /// same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ in the order. Nothing waits for the device.
 torch::Tensor squared_norm(const torch::Tensor& flat);
 
-/// scalars[kGradientScale] = max_norm / (sqrt(squared_norm) + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_, or 1 when
-/// scalars[kMaxGradientNorm] is 0; NaN when the norm or one of `losses` (float32 [N]) is not finite, so that such a step changes
-/// nothing without the CPU having looked. Nothing waits for the device.
+/// scalars[AdamWScalar::kGradientScale] = max_norm / (sqrt(squared_norm) + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_, or 1 when
+/// scalars[AdamWScalar::kMaxGradientNorm] is 0; NaN when the norm or one of `losses` (float32 [N]) is not finite, so that such a step
+/// changes nothing without the CPU having looked. Nothing waits for the device.
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars);
 
 }  // namespace darkroom

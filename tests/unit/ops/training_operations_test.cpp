@@ -57,18 +57,18 @@ TEST(CounterNormalTest, no_samples_have_no_draws_and_wrong_coordinates_are_a_bug
 
 // Scalars of a first update with lr 1e-3, weight decay 1e-2, betas 0.9 and 0.999, EMA decay 0.9.
 torch::Tensor scalars_of_first_update(double gradient_scale = 1.0, double max_norm = 0.0) {
-  torch::Tensor scalars = torch::empty({kNumAdamWScalars}, torch::kFloat64);
+  torch::Tensor scalars = torch::empty({AdamWScalar::kCount}, torch::kFloat64);
   double* values = scalars.data_ptr<double>();
-  values[kGradientScale] = gradient_scale;
-  values[kMaxGradientNorm] = max_norm;
-  values[kWeightKeep] = 1.0 - 1e-3 * 1e-2;
-  values[kFirstBlend] = 0.1;
-  values[kSecondKeep] = 0.999;
-  values[kSecondBlend] = 0.001;
-  values[kRootBiasCorrection] = std::sqrt(0.001);
-  values[kEpsilon] = 1e-8;
-  values[kNegativeStep] = -1e-3 / 0.1;
-  values[kEmaBlend] = 0.1;
+  values[AdamWScalar::kGradientScale] = gradient_scale;
+  values[AdamWScalar::kMaxGradientNorm] = max_norm;
+  values[AdamWScalar::kWeightKeep] = 1.0 - 1e-3 * 1e-2;
+  values[AdamWScalar::kFirstBlend] = 0.1;
+  values[AdamWScalar::kSecondKeep] = 0.999;
+  values[AdamWScalar::kSecondBlend] = 0.001;
+  values[AdamWScalar::kRootBiasCorrection] = std::sqrt(0.001);
+  values[AdamWScalar::kEpsilon] = 1e-8;
+  values[AdamWScalar::kNegativeStep] = -1e-3 / 0.1;
+  values[AdamWScalar::kEmaBlend] = 0.1;
   return scalars;
 }
 
@@ -154,7 +154,7 @@ TEST(SquaredNormTest, equals_double_precision_at_hostile_sizes_in_both_types) {
 double scale_for(double squared, const torch::Tensor& losses, double max_norm) {
   const torch::Tensor scalars = scalars_of_first_update(1.0, max_norm);
   clip_scale(torch::full({1}, squared, torch::kFloat64), losses, scalars);
-  return scalars[kGradientScale].item<double>();
+  return scalars[AdamWScalar::kGradientScale].item<double>();
 }
 
 TEST(ClipScaleTest, is_the_coefficient_of_torch_and_not_a_number_when_something_is_not_finite) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes models/tiny anew from the corpus: downloads it from a loopback web, trains the VAE, processes, trains the U-Net,
-# exports fp16 files. Two cores: about 80 minutes. usage: train_tiny_model.sh WORK_FOLDER OUT_MODEL_FOLDER
+# exports fp16 files. Two cores: about 95 minutes. usage: train_tiny_model.sh WORK_FOLDER OUT_MODEL_FOLDER
 # A second run of the same command goes on where the first stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -11,39 +11,24 @@
 #include "diffusers_version.h"
 #include "original_checkpoint.h"
 #include "weight_files.h"
+#include "write_weights.h"
 
 namespace darkroom {
 namespace {
 
 using nlohmann::json;
 
-Status write_parameters(OutputFile& output, const torch::nn::Module& module, torch::Dtype dtype) {
-  const auto parameters = module.named_parameters();
-  std::vector<TensorSpec> specs;
-  for (const auto& item : parameters) {
-    specs.push_back({item.key(), dtype, item.value().sizes().vec()});
-  }
-  // transformers refuses a file whose metadata does not name its framework.
-  DARKROOM_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::begin(output, std::move(specs), {{"format", "pt"}}));
-  for (const auto& spec : writer->order()) {
-    DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, parameters[spec.name].detach().to(dtype)));
-  }
-  DARKROOM_RETURN_IF_ERROR(writer->finish());
-  DARKROOM_RETURN_IF_ERROR(output.sync());
-  return output.close();
-}
-
 template <typename Model>
 Status save_component(FileSystem& files, const Model& model, const std::string& folder, const std::string& stem, WeightsDtype dtype) {
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-  const std::string path = join_path(folder, stem + ".safetensors");
-  DARKROOM_ASSIGN_OR_RETURN(const auto output, files.create(path));
-  const Status status = write_parameters(*output, *model, dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32);
-  if (!status.is_ok()) {
-    static_cast<void>(output->close());
-    static_cast<void>(files.remove_file(path));  // The first failure is the one to report.
-    return status;
+  const torch::Dtype stored = dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32;
+  const auto parameters = model->named_parameters();
+  std::vector<TensorSpec> specs;
+  for (const auto& item : parameters) {
+    specs.push_back({item.key(), stored, item.value().sizes().vec()});
   }
+  DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs),
+                                         [&](const std::string& name) { return parameters[name].detach().to(stored); }));
   return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
 }
 

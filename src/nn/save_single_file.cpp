@@ -5,6 +5,7 @@
 #include "darkroom/tensor/safetensors.h"
 #include "original_checkpoint.h"
 #include "weight_files.h"
+#include "write_weights.h"
 
 namespace darkroom {
 namespace {
@@ -53,20 +54,6 @@ void add_unused_layer(StoredTensors& stored, int64_t num_layers) {
   stored.merge(unused);
 }
 
-Status write_tensors(OutputFile& output, const StoredTensors& stored, torch::Dtype dtype) {
-  std::vector<TensorSpec> specs;
-  for (const auto& [name, tensor] : stored) {
-    specs.push_back(tensor.spec(name, dtype));
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::begin(output, std::move(specs), {{"format", "pt"}}));
-  for (const auto& spec : writer->order()) {
-    DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, stored.at(spec.name).joined(dtype)));
-  }
-  DARKROOM_RETURN_IF_ERROR(writer->finish());
-  DARKROOM_RETURN_IF_ERROR(output.sync());
-  return output.close();
-}
-
 // Without the fields that no computation depends on and shapes do not tell.
 json told_by_shapes(json config) {
   for (const char* key : {"sample_size", "bos_token_id", "eos_token_id", "pad_token_id", "projection_dim"}) {
@@ -107,13 +94,15 @@ Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, con
   if (is_open_clip) {
     add_unused_layer(stored, text_encoder->config().num_hidden_layers);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto output, files.create(path));
-  Status status = write_tensors(*output, stored, dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32);
-  if (status.is_ok()) {
-    status = require_readable(path, unet->config(), vae->config(), text_encoder->config());
+  const torch::Dtype type = dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32;
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, tensor] : stored) {
+    specs.push_back(tensor.spec(name, type));
   }
+  DARKROOM_RETURN_IF_ERROR(
+      write_weights(files, path, std::move(specs), [&](const std::string& name) { return stored.at(name).joined(type); }));
+  Status status = require_readable(path, unet->config(), vae->config(), text_encoder->config());
   if (!status.is_ok()) {
-    static_cast<void>(output->close());
     static_cast<void>(files.remove_file(path));  // The first failure is the one to report.
   }
   return status;

@@ -2,6 +2,10 @@
 # -Wno-restrict: g++ 12 warns falsely about "literal" + std::string (GCC bug 105329).
 add_library(darkroom_flags INTERFACE)
 target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-Wno-restrict;-ffp-contract=off>)
+if(DARKROOM_BATCHES)
+  # The warning is about types of a header's anonymous namespace; in a batch every source is an included file.
+  target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 target_include_directories(darkroom_flags INTERFACE "${CMAKE_SOURCE_DIR}/include")
 
 if(DARKROOM_ASSERTIONS)

@@ -76,9 +76,18 @@ def check_names(findings: list[str]) -> None:
                 findings.append(f"{path.relative_to(ROOT)}: name what it holds; '{path.stem}' says nothing")
 
 
+def compiled_sources(build: pathlib.Path) -> set[pathlib.Path]:
+    """What the build compiles, one by one or in batches (a batch is a generated source that includes others)."""
+    compiled = set()
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        source = pathlib.Path(entry["file"])
+        batch = INCLUDE.findall(source.read_text(encoding="utf-8")) if source.parent.name == "Unity" else []
+        compiled.update(pathlib.Path(name).resolve() for name in [source, *batch])
+    return compiled
+
+
 def check_tests(build: pathlib.Path, findings: list[str]) -> None:
-    with open(build / "compile_commands.json", encoding="utf-8") as file:
-        compiled = {pathlib.Path(entry["file"]).resolve() for entry in json.load(file)}
+    compiled = compiled_sources(build)
     for path in sorted((ROOT / "tests").rglob("*_test.cpp")):
         if path.resolve() not in compiled:
             findings.append(f"{path.relative_to(ROOT)}: is not built by any target")

@@ -2,6 +2,7 @@
 import numpy as np
 
 CROP = 6  # Purpose::kCrop
+INIT = 7  # Purpose::kInit
 SELECT = 8  # Purpose::kSelect
 
 

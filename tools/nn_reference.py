@@ -9,35 +9,12 @@ import torch
 from diffusers import AutoencoderKL, UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-PURPOSE_INIT = 7
-MASK = 0xFFFFFFFF
-
-
-def hash_key(key):
-    value = 0xCBF29CE484222325
-    for byte in key.encode():
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    return value ^ (value >> 31)
+import counter_random
 
 
 def uniform(seed, key, count):
     """Draws 0..count-1 of CounterRandom(seed, kInit, 0, key), in [0, 1), float64."""
-    blocks = np.arange((count + 3) // 4, dtype=np.uint64)
-    hashed = hash_key(key)
-    words = [blocks, np.full_like(blocks, PURPOSE_INIT << 24), np.full_like(blocks, hashed & MASK), np.full_like(blocks, hashed >> 32)]
-    key_words = [seed & MASK, seed >> 32]
-    for _ in range(10):
-        first, second = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
-        words = [
-            (second >> np.uint64(32)) ^ words[1] ^ np.uint64(key_words[0]),
-            second & np.uint64(MASK),
-            (first >> np.uint64(32)) ^ words[3] ^ np.uint64(key_words[1]),
-            first & np.uint64(MASK),
-        ]
-        key_words = [(key_words[0] + 0x9E3779B9) & MASK, (key_words[1] + 0xBB67AE85) & MASK]
-    return np.stack(words, axis=1).reshape(-1)[:count].astype(np.float64) / 2.0**32
+    return counter_random.draws(seed, key, count, counter_random.INIT).astype(np.float64) / 2.0**32
 
 
 def draw(seed, key, shape, scale):

@@ -106,7 +106,7 @@ Status read_latents(const std::string& path, PaintRequest& request) {
 
 Status read_init_image(const std::string& path, PaintRequest& request) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
-  RowResult<Image> image = decode_image(std::as_bytes(std::span(bytes)), {.min_size = 1});
+  RowResult<Image> image = decode_image(std::as_bytes(std::span(bytes)), kAnySize);
   if (!image.is_ok()) {
     return Status::failed_precondition("--init-image: the picture cannot be read (path, error, detail):", path, image.error().name(),
                                        image.error().detail);

@@ -49,9 +49,8 @@ Status check_names(const std::vector<std::string>& images) {
 Result<torch::Tensor> transform_file(const std::string& path, const TransformOptions& options, uint64_t seed) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
   const CounterRandom random(seed, Purpose::kCrop, 0, base_name(path));
-  const ImageLimits limits{.min_size = 1};
   const RowResult<TransformedImage> image =
-      transform_image(std::as_bytes(std::span(bytes)), options, limits, {random.uniform(0), random.uniform(1)});
+      transform_image(std::as_bytes(std::span(bytes)), options, kAnySize, {random.uniform(0), random.uniform(1)});
   if (!image.is_ok()) {
     return Status::corrupt_data("the picture cannot be used (path, code, reason):", path, image.error().name(), image.error().detail);
   }

@@ -1,21 +1,13 @@
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "darkroom/core/random.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/nn/unet.h"
-#include "darkroom/tensor/safetensors.h"
 #include "parity.h"
+#include "support/network_golden.h"
 
 namespace darkroom {
 namespace {
-
-// tools/make_nn_goldens.py made the files and says what is in them.
-constexpr uint64_t kSeed = 1;
-constexpr double kScale = 0.2;
-constexpr int64_t kStride = 16;
-constexpr int64_t kStrideFrom = 32;
 
 // float32: the bounds that the CPU has to keep against the reference packages.
 constexpr double kOutputBound = 1e-5;
@@ -24,35 +16,18 @@ constexpr double kLeastShareOfMedian = 1e-3;
 constexpr double kRoundingsForward = 64;
 constexpr double kRoundingsBackward = 4 * kRoundingsForward;  // There and back, twice as many on each way as values come from both.
 
-void fill_parameters(torch::nn::Module& module) {
-  const torch::NoGradGuard no_grad;
-  for (auto& item : module.named_parameters()) {
-    const CounterRandom random(kSeed, Purpose::kInit, 0, item.key());
-    const bool is_norm_weight = item.value().dim() == 1 && item.key().ends_with("weight");
-    float* values = item.value().data_ptr<float>();
-    for (int64_t i = 0; i < item.value().numel(); ++i) {
-      const auto value = static_cast<float>((2 * random.uniform(static_cast<uint64_t>(i)) - 1) * kScale);
-      values[i] = is_norm_weight ? value + 1 : value;
-    }
-  }
-}
-
 struct GradientPair {
   torch::Tensor got, want;  // float64 on the CPU, flat.
 };
 
-std::vector<GradientPair> gradients(const UNet2DConditionModel& unet, const SafetensorsFile& golden) {
+std::vector<GradientPair> gradients(const UNet2DConditionModel& unet, const NetworkGolden& golden) {
   std::vector<GradientPair> pairs;
   for (const auto& item : unet->named_parameters()) {
-    if (!golden.contains("grad." + item.key())) {
+    if (!golden.file->contains("grad." + item.key())) {
       continue;  // The reference does not reach it.
     }
-    const auto want = golden.tensor("grad." + item.key()).value().to(torch::kFloat64).flatten();
-    auto got = item.value().grad().to(torch::kCPU, torch::kFloat64).contiguous().flatten();
-    if (got.numel() > kStrideFrom) {
-      got = got.slice(0, 0, std::nullopt, kStride);
-    }
-    pairs.push_back({got, want});
+    pairs.push_back({.got = thinned(item.value().grad().to(torch::kCPU, torch::kFloat64)).flatten(),
+                     .want = golden.tensor("grad." + item.key()).to(torch::kFloat64).flatten()});
   }
   return pairs;
 }
@@ -86,16 +61,16 @@ double norm_error_of_all(const std::vector<GradientPair>& pairs) {
 
 Result<std::vector<Comparison>> compare_with(const std::string& source, const std::string& name, const torch::Device& device,
                                              torch::ScalarType type) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto golden, SafetensorsFile::open(source + "/tests/golden/nn/" + name + ".safetensors"));
-  DARKROOM_ASSIGN_OR_RETURN(const UNetConfig config, UNetConfig::from_json(nlohmann::json::parse(golden->metadata().at("config"))));
+  DARKROOM_ASSIGN_OR_RETURN(const NetworkGolden golden, NetworkGolden::open(source + "/tests/golden/nn/" + name + ".safetensors"));
+  DARKROOM_ASSIGN_OR_RETURN(const UNetConfig config, UNetConfig::from_json(golden.config));
   UNet2DConditionModel unet(config);
   fill_parameters(*unet);
   place_network(*unet, device, type);
-  const auto given = [&](const char* tensor) { return golden->tensor(tensor).value().to(device); };
+  const auto given = [&](const char* tensor) { return golden.tensor(tensor).to(device); };
   const auto output = unet(given("sample"), given("timestep"), given("encoder_hidden_states"));
   output.backward(given("cotangent.output").to(type));
-  const auto got = output.detach().to(torch::kCPU, torch::kFloat64), want = golden->tensor("output").value().to(torch::kFloat64);
-  const auto pairs = gradients(unet, *golden);
+  const auto got = output.detach().to(torch::kCPU, torch::kFloat64), want = golden.tensor("output").to(torch::kFloat64);
+  const auto pairs = gradients(unet, golden);
   if (type == torch::kFloat32) {
     const double error = ((got - want).abs().max() / want.abs().max()).item<double>();
     return std::vector<Comparison>{{name + ": output, largest", "float32", error, kOutputBound},

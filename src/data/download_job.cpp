@@ -17,12 +17,12 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, flags and responses would give other bytes.
-constexpr int kAlgorithmVersion = 1;
+constexpr int kDownloadAlgorithmVersion = 1;
 constexpr size_t kQueueRows = 64;
 
 JobRecord make_record(const DownloadOptions& options, std::vector<JobInput> inputs) {
   return {.verb = "download",
-          .fields = {{"algorithm_version", kAlgorithmVersion},
+          .fields = {{"algorithm_version", kDownloadAlgorithmVersion},
                      {"url_column", options.url_column},
                      {"caption_column", options.caption_column},
                      {"min_size", options.limits.min_size},

@@ -8,8 +8,6 @@ namespace {
 // What a row takes at the door; corrected when its body has arrived.
 constexpr size_t kExpectedRowBytes = 256 << 10;
 
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
-
 std::string_view trim(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);

@@ -18,7 +18,6 @@
 namespace darkroom {
 namespace {
 
-constexpr const char* kLatentsKey = "darkroom.latents";
 constexpr const char* kEmptyCaptionFile = "_empty_caption.safetensors";
 
 // A row group in memory, tensors in their stored type.
@@ -202,7 +201,7 @@ Result<LatentsDatasetInfo> read_latents_info(FileSystem& files, const std::strin
   DARKROOM_ASSIGN_OR_RETURN(const auto inputs, list_inputs(files, uri));
   DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(files, inputs.front().path));
   LatentsDatasetInfo info;
-  if (const std::string* text = footer.find(kLatentsKey); text != nullptr) {
+  if (const std::string* text = footer.find(kLatentsFooterKey); text != nullptr) {
     const auto json = nlohmann::json::parse(*text, nullptr, false);
     if (!json.is_object()) {
       return Status::corrupt_data("the shard's footer key darkroom.latents is no JSON object:", inputs.front().path);

@@ -7,13 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "darkroom/data/latents_reader.h"
 #include "darkroom/io/arrow_files.h"
 #include "darkroom/io/tensor_column.h"
 
 namespace darkroom {
 namespace {
 
-constexpr const char* kLatentsKey = "darkroom.latents";
 constexpr int kLatentsFormatVersion = 1;
 
 std::shared_ptr<arrow::DataType> ids_type() {
@@ -133,7 +133,7 @@ Status LatentsWriter::add(ProcessBatch batch) {
     DARKROOM_RETURN_IF_ERROR(write_batch(*next));
   }
   if (reorder_.next_position() == item_->num_batches) {
-    DARKROOM_RETURN_IF_ERROR(run_.commit(item_->work, tally_, *writer_, {{kLatentsKey, layout_.footer}}));
+    DARKROOM_RETURN_IF_ERROR(run_.commit(item_->work, tally_, *writer_, {{kLatentsFooterKey, layout_.footer}}));
     item_->open_slot.release();
     is_committed_ = true;
   }

@@ -46,12 +46,6 @@ class GoodRows {
   int64_t num_replaced_ = 0;
 };
 
-ImageLimits decode_limits() {
-  ImageLimits limits;
-  limits.min_size = 1;  // What was too small to keep was decided by download.
-  return limits;
-}
-
 }  // namespace
 
 struct PictureSource::State {
@@ -73,8 +67,7 @@ Result<std::shared_ptr<const PictureSource::State::Picture>> PictureSource::Stat
   Picture picture;
   DARKROOM_RETURN_IF_ERROR(rows.work(sample.row, [&](const ImageRow& row) -> RowResult<bool> {
     const CounterRandom random(options.seed, Purpose::kCrop, sample.epoch, row.key);
-    auto image =
-        transform_image(std::as_bytes(std::span(row.image)), options.transform, decode_limits(), {random.uniform(0), random.uniform(1)});
+    auto image = transform_image(std::as_bytes(std::span(row.image)), options.transform, kAnySize, {random.uniform(0), random.uniform(1)});
     if (!image.is_ok()) {
       return image.error();
     }

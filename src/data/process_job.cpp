@@ -19,7 +19,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, models and flags would give other bytes.
-constexpr int kAlgorithmVersion = 1;
+constexpr int kProcessAlgorithmVersion = 1;
 constexpr size_t kQueueBatches = 2;
 
 struct WorkerCounts {
@@ -47,7 +47,7 @@ int batch_size_of(const ProcessOptions& options) {
 }
 
 JobRecord make_record(const ProcessOptions& options, const FrozenModels& models, std::vector<JobInput> inputs) {
-  nlohmann::json fields = {{"algorithm_version", kAlgorithmVersion},
+  nlohmann::json fields = {{"algorithm_version", kProcessAlgorithmVersion},
                            {"batch_size", batch_size_of(options)},
                            {"latents", latents_kind_name(options.latents)},
                            {"text", text_kind_name(options.text)},

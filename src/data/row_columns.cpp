@@ -175,6 +175,8 @@ Result<BytesColumn> open_image_column(const std::string& path, const std::string
   return BytesColumn::open(path, name + ".bytes", *flattened);
 }
 
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
+
 std::pair<std::string, bool> replace_invalid_utf8(std::string_view text) {
   std::string valid;
   bool replaced = false;

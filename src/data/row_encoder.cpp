@@ -4,23 +4,12 @@
 #include <utility>
 
 #include "darkroom/core/random.h"
+#include "darkroom/data/row_columns.h"
 #include "darkroom/nn/model_folder.h"
 
 // Layouts: N batch, C channels, H and W pixels, h and w latent cells, T tokens, B batch, W text width in btc.
 
 namespace darkroom {
-namespace {
-
-/// Any picture that can be decoded is accepted here: what was too small to keep was decided by download.
-ImageLimits decode_limits() {
-  ImageLimits limits;
-  limits.min_size = 1;
-  return limits;
-}
-
-bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
-
-}  // namespace
 
 Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder,
                                                                TokenizerDialect dialect) {
@@ -85,7 +74,7 @@ RowResult<PreparedRow> RowEncoder::prepare(const ImageRow& row) const {
     const CounterRandom random(options_.seed, Purpose::kCrop, options_.epoch, row.key);
     draw = {.x = random.uniform(0), .y = random.uniform(1)};
   }
-  RowResult<TransformedImage> image = transform_image(std::as_bytes(std::span(row.image)), options_.transform, decode_limits(), draw);
+  RowResult<TransformedImage> image = transform_image(std::as_bytes(std::span(row.image)), options_.transform, kAnySize, draw);
   if (!image.is_ok()) {
     return image.error();
   }

@@ -8,7 +8,7 @@ namespace darkroom {
 
 namespace {
 
-constexpr int64_t kOrder = 4;              // Of the Runge-Kutta start and of the multistep formula.
+constexpr int64_t kPndmOrder = 4;          // Of the Runge-Kutta start and of the multistep formula.
 constexpr size_t kCallsPerRungeKutta = 4;  // Network calls of one Runge-Kutta step.
 
 class PndmSampler final : public Sampler {
@@ -65,7 +65,7 @@ class PndmSampler final : public Sampler {
       from += stride_;
       return transfer(start_latents_, from, target, (output + outputs_.back()) / 2);
     }
-    if (outputs_.size() == static_cast<size_t>(kOrder)) {
+    if (outputs_.size() == static_cast<size_t>(kPndmOrder)) {
       outputs_.erase(outputs_.begin());
     }
     outputs_.push_back(output);
@@ -106,7 +106,7 @@ class PndmSampler final : public Sampler {
   std::vector<double> timesteps_;
   size_t num_runge_kutta_calls_;
   CallOrder order_;
-  std::vector<torch::Tensor> outputs_;  // The last few, oldest first; at most kOrder.
+  std::vector<torch::Tensor> outputs_;  // The last few, oldest first; at most kPndmOrder.
   torch::Tensor slope_sum_;
   torch::Tensor start_latents_;
 };
@@ -123,13 +123,13 @@ std::vector<double> multistep_calls(const std::vector<int64_t>& ascending) {
 // Three Runge-Kutta steps over the four highest timesteps: start, middle twice, end; then the rest by multistep.
 std::vector<double> runge_kutta_calls(const std::vector<int64_t>& ascending, int64_t half_stride) {
   std::vector<double> calls;
-  for (size_t back = 1; back < static_cast<size_t>(kOrder); ++back) {
+  for (size_t back = 1; back < static_cast<size_t>(kPndmOrder); ++back) {
     const int64_t start = ascending[ascending.size() - back];
     const int64_t end = ascending[ascending.size() - back - 1];
     const auto middle = static_cast<double>(end + half_stride);
     calls.insert(calls.end(), {static_cast<double>(start), middle, middle, static_cast<double>(end)});
   }
-  calls.insert(calls.end(), ascending.rbegin() + kOrder - 1, ascending.rend());
+  calls.insert(calls.end(), ascending.rbegin() + kPndmOrder - 1, ascending.rend());
   return calls;
 }
 
@@ -144,7 +144,7 @@ Result<std::unique_ptr<Sampler>> make_pndm_sampler(const SamplerSpec& spec, cons
                                     "ddim");
   }
   const bool runge_kutta = !config.skip_prk_steps.value_or(false);
-  if (runge_kutta && spec.num_steps < kOrder) {
+  if (runge_kutta && spec.num_steps < kPndmOrder) {
     return Status::invalid_argument("sampler pndm with Runge-Kutta start needs at least 4 steps, got:", spec.num_steps);
   }
   const std::vector<int64_t> timesteps = ascending_timesteps(config.timestep_spacing.value_or(TimestepSpacing::kLeading),
@@ -152,7 +152,7 @@ Result<std::unique_ptr<Sampler>> make_pndm_sampler(const SamplerSpec& spec, cons
   DARKROOM_RETURN_IF_ERROR(check_timesteps(timesteps, NoiseSchedule(config.noise)));
   const int64_t half_stride = config.noise.num_timesteps / spec.num_steps / 2;
   std::vector<double> calls = runge_kutta ? runge_kutta_calls(timesteps, half_stride) : multistep_calls(timesteps);
-  const size_t num_runge_kutta_calls = runge_kutta ? kCallsPerRungeKutta * (kOrder - 1) : 0;
+  const size_t num_runge_kutta_calls = runge_kutta ? kCallsPerRungeKutta * (kPndmOrder - 1) : 0;
   return std::unique_ptr<Sampler>(std::make_unique<PndmSampler>(spec, config, std::move(calls), num_runge_kutta_calls));
 }
 

@@ -9,7 +9,7 @@ namespace darkroom {
 
 namespace {
 
-constexpr size_t kOrder = 2;
+constexpr size_t kUniPcOrder = 2;
 
 // Each call first corrects the step before it with its own output, then predicts the next latents. Both steps cross an interval
 // between two levels of the path with the same formula.
@@ -30,7 +30,7 @@ class UniPcSampler final : public MultistepSolver {
     last_clean_ = clean;
     last_latents_ = corrected;
     const size_t calls_left = timesteps().size() - index;
-    last_order_ = std::min({kOrder, made + 1, lower_order_final_ ? calls_left : kOrder});
+    last_order_ = std::min({kUniPcOrder, made + 1, lower_order_final_ ? calls_left : kUniPcOrder});
     return predict(index);
   }
 
@@ -47,7 +47,7 @@ class UniPcSampler final : public MultistepSolver {
 
   torch::Tensor predict(size_t interval) const {
     torch::Tensor next = constant_solution(interval);
-    if (last_order_ == kOrder) {
+    if (last_order_ == kUniPcOrder) {
       next = next - alpha(interval + 1) * growths_[interval] * (0.5F * older_slope(interval));
     }
     return next;
@@ -56,7 +56,7 @@ class UniPcSampler final : public MultistepSolver {
   torch::Tensor correct(size_t interval, const torch::Tensor& clean) const {
     const torch::Tensor change = clean - last_clean_;
     torch::Tensor residual = 0.5F * change;
-    if (last_order_ == kOrder) {
+    if (last_order_ == kUniPcOrder) {
       const auto [older_weight, newer_weight] = corrector_weights(interval);
       residual = older_weight * older_slope(interval) + newer_weight * change;
     }

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/check.h"
 #include "decoders.h"
+#include "multiply_by_fraction.h"
 
 namespace darkroom {
 namespace {
@@ -130,11 +131,6 @@ class JpegReader {
   Outcome left_with_ = Outcome::kFailed;
   bool is_created_ = false;
 };
-
-uint8_t multiply_by_fraction(int a, int b) {
-  const int product = a * b + 128;
-  return static_cast<uint8_t>(((product >> 8) + product) >> 8);
-}
 
 // Adobe stores CMYK inverted, and so does everybody else: the samples are the shares of light that each ink lets through.
 void adobe_cmyk_to_rgb(const uint8_t* cmyk, int width, uint8_t* rgb) {

@@ -5,20 +5,15 @@
 
 #include "darkroom/core/check.h"
 #include "filter_weights.h"
+#include "multiply_by_fraction.h"
 #include "resample_passes.h"
 
 namespace darkroom {
 namespace {
 
-// a * b / 255, rounded, as Pillow's MULDIV255 computes it.
-uint8_t multiply_by_fraction(uint32_t a, uint32_t b) {
-  const uint32_t product = a * b + 128;
-  return static_cast<uint8_t>(((product >> 8) + product) >> 8);
-}
-
 Image multiply_by_alpha(Image rgba) {
   for (size_t i = 0; i < rgba.pixels.size(); i += 4) {
-    const uint32_t alpha = rgba.pixels[i + 3];
+    const int alpha = rgba.pixels[i + 3];
     for (size_t c = 0; c < 3; ++c) {
       rgba.pixels[i + c] = multiply_by_fraction(rgba.pixels[i + c], alpha);
     }

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kClassName = "CLIPTextModel";
+constexpr const char* kTextClassName = "CLIPTextModel";
 constexpr const char* kProjectionClassName = "CLIPTextModelWithProjection";
 
 constexpr const char* activation_name(ClipActivation activation) { return activation == ClipActivation::kGelu ? "gelu" : "quick_gelu"; }
@@ -26,7 +26,7 @@ void read_eos(ConfigReader& reader, const json& config, int64_t& value) {
 
 Result<ClipTextConfig> ClipTextConfig::from_json(const json& config) {
   const bool with_projection = config.is_object() && config.value("architectures", json()) == json{kProjectionClassName};
-  ConfigReader reader(config, with_projection ? kProjectionClassName : kClassName);
+  ConfigReader reader(config, with_projection ? kProjectionClassName : kTextClassName);
   reader.require_class("architectures");
   reader.only("model_type", {"clip_text_model"});
   DARKROOM_RETURN_IF_ERROR(reader.status());
@@ -58,7 +58,7 @@ Result<ClipTextConfig> ClipTextConfig::from_json(const json& config) {
 }
 
 json ClipTextConfig::to_json() const {
-  return {{"architectures", {with_projection ? kProjectionClassName : kClassName}},
+  return {{"architectures", {with_projection ? kProjectionClassName : kTextClassName}},
           {"attention_dropout", 0.0},
           {"bos_token_id", bos_token_id},
           {"dtype", "float32"},

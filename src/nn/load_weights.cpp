@@ -10,8 +10,6 @@
 namespace darkroom {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) { return nlohmann::json(shape.vec()).dump(); }
-
 bool is_weight_dtype(torch::Dtype dtype) {
   return dtype == torch::kFloat32 || dtype == torch::kFloat16 || dtype == torch::kBFloat16 || dtype == torch::kFloat64;
 }
@@ -40,7 +38,7 @@ Status fill_parameter(torch::Tensor& parameter, const std::string& name, const S
   const auto want = stored_shape(parameter, place, whole.dim());
   if (whole.sizes() != want) {
     return Status::failed_precondition("weights do not fit their config: a tensor has another shape (tensor, stored as, want, got, file):",
-                                       name, place.tensor, shape_text(want), shape_text(whole.sizes()), file.path());
+                                       name, place.tensor, shape_json(want), shape_json(whole.sizes()), file.path());
   }
   if (!is_weight_dtype(whole.scalar_type())) {
     return Status::failed_precondition("weights must be float32, float16, bfloat16 or float64 (tensor, got, file):", place.tensor,
@@ -65,7 +63,7 @@ Status load_weights(torch::nn::Module& module, const WeightFiles& weights, const
     const auto place = find_place(weights, naming, item.key());
     if (!place) {
       return Status::failed_precondition("weights do not fit their config: a tensor is missing (tensor, stored as, shape, where):",
-                                         item.key(), naming.places(item.key()).front().tensor, shape_text(item.value().sizes()), source);
+                                         item.key(), naming.places(item.key()).front().tensor, shape_json(item.value().sizes()), source);
     }
     DARKROOM_RETURN_IF_ERROR(fill_parameter(item.value(), item.key(), *place, *weights.tensors().at(place->tensor)));
     used.insert(place->tensor);
@@ -73,7 +71,7 @@ Status load_weights(torch::nn::Module& module, const WeightFiles& weights, const
   for (const auto& [stored, file] : weights.tensors()) {
     if (!used.contains(stored) && !naming.is_foreign(stored)) {
       return Status::failed_precondition("weights do not fit their config: a tensor is surplus (tensor, shape, file):", stored,
-                                         shape_text(file->spec(stored).value().shape), file->path());
+                                         shape_json(file->spec(stored).value().shape), file->path());
     }
   }
   return Status::ok();

@@ -40,8 +40,6 @@ json canonical_config(json config) {
   return config;
 }
 
-std::string shape_text(at::IntArrayRef shape) { return json(shape.vec()).dump(); }
-
 std::string fingerprint(const torch::nn::Module& module, const json& config) {
   Sha256 hash;
   hash.update("darkroom component 1\n" + canonical_config(config).dump() + "\n");
@@ -50,7 +48,7 @@ std::string fingerprint(const torch::nn::Module& module, const json& config) {
     by_name[item.key()] = item.value().detach().cpu().contiguous();
   }
   for (const auto& [name, tensor] : by_name) {
-    hash.update(name + " " + safetensors_dtype_name(tensor.scalar_type()) + " " + shape_text(tensor.sizes()) + "\n");
+    hash.update(name + " " + safetensors_dtype_name(tensor.scalar_type()) + " " + shape_json(tensor.sizes()) + "\n");
     hash.update(std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()));
   }
   return hash.finish_hex();

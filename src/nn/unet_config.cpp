@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kClassName = "UNet2DConditionModel";
+constexpr const char* kUNetClassName = "UNet2DConditionModel";
 
 // The published lists before they are folded into levels; defaults are diffusers'.
 struct PublishedLists {
@@ -140,7 +140,7 @@ json levels_to_json(const std::vector<UNetLevel>& levels, int64_t UNetLevel::*fi
 }  // namespace
 
 Result<UNetConfig> UNetConfig::from_json(const json& config) {
-  ConfigReader reader(config, kClassName);
+  ConfigReader reader(config, kUNetClassName);
   reader.require_class("_class_name");
   UNetConfig result;
   reader.read_size("sample_size", result.sample_size);
@@ -173,7 +173,7 @@ json UNetConfig::to_json() const {
     down_types.push_back(levels[i].down_attention ? "CrossAttnDownBlock2D" : "DownBlock2D");
     up_types.push_back(levels[levels.size() - 1 - i].up_attention ? "CrossAttnUpBlock2D" : "UpBlock2D");
   }
-  json result = {{"_class_name", kClassName},
+  json result = {{"_class_name", kUNetClassName},
                  {"_diffusers_version", kDiffusersVersion},
                  {"act_fn", "silu"},
                  {"attention_head_dim", levels_to_json(levels, &UNetLevel::num_heads)},

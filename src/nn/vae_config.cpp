@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kClassName = "AutoencoderKL";
+constexpr const char* kVaeClassName = "AutoencoderKL";
 constexpr const char* kDownType = "DownEncoderBlock2D";
 constexpr const char* kUpType = "UpDecoderBlock2D";
 
@@ -38,7 +38,7 @@ void check_widths(ConfigReader& reader, const VaeConfig& config) {
 }  // namespace
 
 Result<VaeConfig> VaeConfig::from_json(const json& config) {
-  ConfigReader reader(config, kClassName);
+  ConfigReader reader(config, kVaeClassName);
   reader.require_class("_class_name");
   VaeConfig result;
   reader.read_size("sample_size", result.sample_size);
@@ -68,7 +68,7 @@ Result<VaeConfig> VaeConfig::from_json(const json& config) {
 
 json VaeConfig::to_json() const {
   const size_t num_levels = block_out_channels.size();
-  return {{"_class_name", kClassName},
+  return {{"_class_name", kVaeClassName},
           {"_diffusers_version", kDiffusersVersion},
           {"act_fn", "silu"},
           {"block_out_channels", block_out_channels},

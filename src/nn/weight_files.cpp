@@ -84,4 +84,6 @@ Result<WeightFiles> WeightFiles::open(const std::string& folder, const std::stri
   return no_weights(folder, stem);
 }
 
+std::string shape_json(at::IntArrayRef shape) { return nlohmann::json(shape.vec()).dump(); }
+
 }  // namespace darkroom

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/torch.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +15,9 @@ namespace darkroom {
 /// What the weights of a component are called: those of U-Net and VAE, those of text encoders.
 inline constexpr const char* kDiffusersStem = "diffusion_pytorch_model";
 inline constexpr const char* kTransformersStem = "model";
+
+/// "[2,3]": a shape in messages and fingerprints.
+std::string shape_json(at::IntArrayRef shape);
 
 /// Stored weights. In a component's folder: one safetensors file, or shards with their index, or the fp16 variant of either.
 class WeightFiles {

@@ -91,7 +91,7 @@ Status ImageStudy::add(const arrow::RecordBatch& batch, const BatchPlace& place,
       }
       continue;
     }
-    const auto header = probe_image(std::as_bytes(std::span(*bytes)), {.min_size = 1});
+    const auto header = probe_image(std::as_bytes(std::span(*bytes)), kAnySize);
     if (!header.is_ok()) {
       rejected_[header.error().name()] += 1;
       if (damage.is_on()) {

@@ -43,7 +43,7 @@ std::string image_cell(const std::optional<std::string_view>& bytes) {
   if (!bytes) {
     return "null";
   }
-  const auto header = probe_image(std::as_bytes(std::span(*bytes)), {.min_size = 1});
+  const auto header = probe_image(std::as_bytes(std::span(*bytes)), kAnySize);
   const std::string size = bytes_text(static_cast<int64_t>(bytes->size()));
   return header.is_ok() ? fmt::format("{} {}x{}, {}", mime_type(header->format), header->width, header->height, size)
                         : fmt::format("{}, {}", header.error().name(), size);
@@ -109,7 +109,7 @@ Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, cons
     DARKROOM_ASSIGN_OR_RETURN(const auto captions, BytesColumn::open(place.part.path, kind.caption, batch.column(1)));
     for (int64_t row = 0; row < batch.num_rows(); ++row) {
       ContactSheetCell cell{{}, replace_invalid_utf8(captions.at(row).value_or("")).first};
-      const auto image = decode_image(std::as_bytes(std::span(images.at(row).value_or(""))), {.min_size = 1});
+      const auto image = decode_image(std::as_bytes(std::span(images.at(row).value_or(""))), kAnySize);
       if (image.is_ok()) {
         cell.picture = shrunk(*image);
       } else {

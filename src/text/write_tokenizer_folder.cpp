@@ -7,11 +7,11 @@
 namespace darkroom {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kSplitExpression = R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 
-Json added_token(const std::string& content, bool is_normalized) {
+OrderedJson added_token(const std::string& content, bool is_normalized) {
   return {{"content", content}, {"single_word", false},        {"lstrip", false},
           {"rstrip", false},    {"normalized", is_normalized}, {"special", true}};
 }
@@ -21,7 +21,7 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
   std::string text;
   for (size_t id = 0; id < vocabulary.tokens().size(); ++id) {
     text += id == 0 ? '{' : ',';
-    text += Json(vocabulary.tokens()[id]).dump();
+    text += OrderedJson(vocabulary.tokens()[id]).dump();
     text += fmt::format(":{}", id);
   }
   return text + "}";
@@ -34,13 +34,13 @@ std::string merges_text(const Vocabulary& vocabulary) {
   return text;
 }
 
-Json normalizer_json() {
+OrderedJson normalizer_json() {
   return {{"type", "Sequence"},
           {"normalizers",
            {{{"type", "NFC"}}, {{"type", "Replace"}, {"pattern", {{"Regex", "\\s+"}}}, {"content", " "}}, {{"type", "Lowercase"}}}}};
 }
 
-Json pre_tokenizer_json() {
+OrderedJson pre_tokenizer_json() {
   return {{"type", "Sequence"},
           {"pretokenizers",
            {{{"type", "Split"}, {"pattern", {{"Regex", kSplitExpression}}}, {"behavior", "Removed"}, {"invert", true}},
@@ -52,37 +52,37 @@ std::string tokenizer_text(const TokenizerFolder& folder) {
   const std::vector<std::string>& tokens = folder.vocabulary.tokens();
   const std::string& start = tokens[folder.start_id];
   const std::string& end = tokens[folder.end_id];
-  Json json = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", Json::array()}};
+  OrderedJson json = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", OrderedJson::array()}};
   for (const SpecialToken& token : folder.special_tokens) {
-    Json entry = {{"id", token.id}};
+    OrderedJson entry = {{"id", token.id}};
     entry.update(added_token(token.content, token.is_normalized));
     json["added_tokens"].push_back(entry);
   }
   json["normalizer"] = normalizer_json();
   json["pre_tokenizer"] = pre_tokenizer_json();
   json["post_processor"] = {{"type", "RobertaProcessing"},
-                            {"sep", Json::array({end, folder.end_id})},
-                            {"cls", Json::array({start, folder.start_id})},
+                            {"sep", OrderedJson::array({end, folder.end_id})},
+                            {"cls", OrderedJson::array({start, folder.start_id})},
                             {"trim_offsets", false},
                             {"add_prefix_space", false}};
   json["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-  const Json model = {{"type", "BPE"},
-                      {"dropout", nullptr},
-                      {"unk_token", tokens[folder.unknown_id]},
-                      {"continuing_subword_prefix", ""},
-                      {"end_of_word_suffix", kEndOfWord},
-                      {"fuse_unk", false},
-                      {"byte_fallback", false},
-                      {"ignore_merges", false}};
+  const OrderedJson model = {{"type", "BPE"},
+                             {"dropout", nullptr},
+                             {"unk_token", tokens[folder.unknown_id]},
+                             {"continuing_subword_prefix", ""},
+                             {"end_of_word_suffix", kEndOfWord},
+                             {"fuse_unk", false},
+                             {"byte_fallback", false},
+                             {"ignore_merges", false}};
   std::string text = json.dump();
   std::string model_text = model.dump();
   text.pop_back();
   model_text.pop_back();
   text += ",\"model\":" + model_text + ",\"vocab\":" + vocabulary_text(folder.vocabulary);
-  return text + ",\"merges\":" + Json(folder.vocabulary.merges()).dump() + "}}\n";
+  return text + ",\"merges\":" + OrderedJson(folder.vocabulary.merges()).dump() + "}}\n";
 }
 
-Json named_tokens(const TokenizerFolder& folder) {
+OrderedJson named_tokens(const TokenizerFolder& folder) {
   const auto token_of = [&](int32_t id) {
     const auto is_it = [&](const SpecialToken& token) { return token.id == id; };
     const auto found = std::ranges::find_if(folder.special_tokens, is_it);
@@ -94,14 +94,15 @@ Json named_tokens(const TokenizerFolder& folder) {
           {"unk_token", token_of(folder.unknown_id)}};
 }
 
-Json config_json(const TokenizerFolder& folder) {
-  Json config = {{"add_prefix_space", false}};
-  const Json named = named_tokens(folder);
+OrderedJson config_json(const TokenizerFolder& folder) {
+  OrderedJson config = {{"add_prefix_space", false}};
+  const OrderedJson named = named_tokens(folder);
   for (const auto& [name, token] : named.items()) {
     config[name] = {{"__type", "AddedToken"}};
     config[name].update(token);
   }
-  config.update(Json{{"do_lower_case", true}, {"errors", "replace"}, {"model_max_length", 77}, {"tokenizer_class", "CLIPTokenizer"}});
+  config.update(
+      OrderedJson{{"do_lower_case", true}, {"errors", "replace"}, {"model_max_length", 77}, {"tokenizer_class", "CLIPTokenizer"}});
   return config;
 }
 

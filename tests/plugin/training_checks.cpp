@@ -98,7 +98,7 @@ void check_skipped_update(Findings& findings, const torch::Device& device) {
   }
 }
 
-void check_norm(Findings& findings, const torch::Device& device) {
+void check_squared_norm(Findings& findings, const torch::Device& device) {
   for (const int64_t size : {0, 1, 7, 8, 65'535, 65'536, 65'537, 3'000'017}) {
     for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
       const auto values = torch::randn({size}).to(type), on_gpu = values.to(device);
@@ -117,7 +117,7 @@ std::vector<Check> training_checks() {
           {"kernel: counter_normal has the CPU's bits", check_counter_normal},
           {"kernel: adamw_update has the CPU's bits", check_update},
           {"kernel: a step that is not finite changes nothing", check_skipped_update},
-          {"kernel: squared_norm equals the CPU's and itself", check_norm}};
+          {"kernel: squared_norm equals the CPU's and itself", check_squared_norm}};
 }
 
 }  // namespace darkroom::plugin_checks

@@ -23,6 +23,9 @@ from diffusers import DDPMScheduler, UNet2DConditionModel
 from safetensors import safe_open
 from training_step_parity import run, with_prediction, write_pictures
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import training_reference as reference  # noqa: E402
+
 LEARNING_RATE = 1e-4
 LOSS_BOUND = 1e-6
 DRIFT_BOUND = 1e-3
@@ -64,30 +67,11 @@ def train(darkroom: Path, recipe: str, latents: Path, model: Path, folder: Path,
     return folder / "trace.safetensors"
 
 
-def min_snr_weights(scheduler: DDPMScheduler, timesteps: torch.Tensor, gamma: float) -> torch.Tensor:
-    """As diffusers' train_text_to_image.py weighs samples with --snr_gamma."""
-    alphas = scheduler.alphas_cumprod[timesteps]
-    snr = (alphas ** 0.5 / (1.0 - alphas) ** 0.5) ** 2
-    clipped = torch.stack([snr, gamma * torch.ones_like(timesteps)], dim=1).min(dim=1)[0]
-    return clipped / (snr + 1 if scheduler.config.prediction_type == "v_prediction" else snr)
-
-
-def loss_of(network: UNet2DConditionModel, scheduler: DDPMScheduler, trace: Trace, step: int, gamma: float) -> torch.Tensor:
-    latents, noise, timesteps, states = (trace.get(f"step.{step}.{name}") for name in ("latents", "noise", "timestep", "caption_states"))
-    velocity = scheduler.config.prediction_type == "v_prediction"
-    target = scheduler.get_velocity(latents, noise, timesteps) if velocity else noise
-    output = network(scheduler.add_noise(latents, noise, timesteps), timesteps, states).sample
-    if gamma == 0:
-        return torch.nn.functional.mse_loss(output, target)
-    losses = torch.nn.functional.mse_loss(output, target, reduction="none").mean(dim=(1, 2, 3))
-    return (losses * min_snr_weights(scheduler, timesteps, gamma)).mean()
-
-
 def drift(network: UNet2DConditionModel, trace: Trace, last_step: int) -> float:
     """||w - w_ref|| / ||w_ref - w_0||."""
-    reference = dict(network.named_parameters())
-    apart = sum(float((ours - reference[name]).double().square().sum()) for name, ours in trace.weights(f"step.{last_step}.weights."))
-    moved = sum(float((reference[name] - start).double().square().sum()) for name, start in trace.weights("initial.weights."))
+    theirs = dict(network.named_parameters())
+    apart = sum(float((ours - theirs[name]).double().square().sum()) for name, ours in trace.weights(f"step.{last_step}.weights."))
+    moved = sum(float((theirs[name] - start).double().square().sum()) for name, start in trace.weights("initial.weights."))
     return math.sqrt(apart / moved)
 
 
@@ -99,16 +83,13 @@ def replay(trace: Trace, model: Path, num_steps: int, gamma: float) -> bool:
         parameters = dict(network.named_parameters())
         for name, values in trace.weights("initial.weights."):
             parameters[name].copy_(values)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, foreach=False)
+    optimizer = reference.make_optimizer(network, LEARNING_RATE)
     is_good = True
     for step in range(num_steps):
-        optimizer.zero_grad()
-        loss = loss_of(network, scheduler, trace, step, gamma)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0, foreach=False)
-        optimizer.step()
-        error = abs(float(trace.get(f"step.{step}.loss")) - loss.item()) / loss.item()
-        print(f"    step {step}: loss {loss.item():.6f}, differs by {error:.1e} (bound {LOSS_BOUND:.0e})", flush=True)
+        batch = {name: trace.get(f"step.{step}.{name}") for name in ("latents", "noise", "timestep", "caption_states")}
+        loss, _ = reference.train_step(network, optimizer, scheduler, batch, gamma)
+        error = abs(float(trace.get(f"step.{step}.loss")) - loss) / loss
+        print(f"    step {step}: loss {loss:.6f}, differs by {error:.1e} (bound {LOSS_BOUND:.0e})", flush=True)
         is_good = is_good and error <= LOSS_BOUND
     with torch.no_grad():
         distance = drift(network, trace, num_steps - 1)
@@ -119,8 +100,7 @@ def replay(trace: Trace, model: Path, num_steps: int, gamma: float) -> bool:
 def ema_agrees(trace: Trace, run_folder: Path, num_steps: int) -> bool:
     averages = dict(trace.weights("initial.weights."))
     for update in range(num_steps):
-        decay = min(EMA_DECAY, (1 + update) / (10 + update))
-        averages = {name: decay * averages[name] + (1 - decay) * weight for name, weight in trace.weights(f"step.{update}.weights.")}
+        averages = reference.average(averages, trace.weights(f"step.{update}.weights."), update, EMA_DECAY)
     ours = Trace(next((run_folder / "checkpoints").glob("step-*/ema/*.safetensors")))
     error = max(float((values - averages[name]).abs().max() / averages[name].abs().max().clamp_min(1e-12)) for name, values in ours.weights(""))
     print(f"    EMA differs by {error:.1e} of a tensor's largest weight (bound {EMA_BOUND:.0e})", flush=True)

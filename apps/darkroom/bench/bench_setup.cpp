@@ -11,7 +11,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int64_t kTokens = 77;
 constexpr double kSameAnswer = 1e-4;          // float32: of the largest value, a sample alone against the same one in its batch.
 constexpr double kBFloat16Roundoff = 0x1p-8;  // Half of the distance of 1 to the next number.
 constexpr double kRoundingsInARow = 64;       // On the way through a network, of random sign.
@@ -49,7 +48,7 @@ Result<UNetSetup> set_up_unet(const BenchOptions& options, const BenchPlace& pla
   setup.unet = UNet2DConditionModel(preset.unet);
   initialize_parameters(setup.unet, options.seed);
   setup.latents_nchw = random_normal({options.batch_size, preset.unet.in_channels, side, side}, options.seed + 1, place);
-  setup.states_ntw = random_normal({options.batch_size, kTokens, preset.unet.states_width()}, options.seed + 2, place);
+  setup.states_ntw = random_normal({options.batch_size, kNumTokens, preset.unet.states_width()}, options.seed + 2, place);
   setup.timesteps_n = (torch::arange(options.batch_size) * 37 % 1000).to(place.device);
   return setup;
 }

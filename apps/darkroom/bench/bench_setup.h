@@ -12,6 +12,8 @@
 
 namespace darkroom {
 
+inline constexpr int64_t kNumTokens = 77;  ///< Of a caption.
+
 /// Where a benchmark runs, from its options.
 struct BenchPlace {
   torch::Device device = torch::kCPU;

@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kTokens = 77;
 constexpr double kGuidance = 7.5;
 constexpr int kSamplerSteps = 50;
 
@@ -97,8 +96,8 @@ Result<json> bench_encode_captions(const BenchOptions& options) {
   ClipTextModel text_encoder(preset.text_encoder);
   initialize_parameters(text_encoder, options.seed);
   place_network(*text_encoder, place.device, place.type);
-  const auto ids = (torch::arange(options.batch_size * kTokens) * 7919 % preset.text_encoder.vocab_size)
-                       .reshape({options.batch_size, kTokens})
+  const auto ids = (torch::arange(options.batch_size * kNumTokens) * 7919 % preset.text_encoder.vocab_size)
+                       .reshape({options.batch_size, kNumTokens})
                        .to(place.device);
   torch::Tensor states;
   const int64_t multiply_adds = count_multiply_adds([&] { states = text_encoder(ids); });

@@ -6,7 +6,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int64_t kTokens = 77;
 constexpr double kCaptionDrop = 0.1;
 
 FlatParametersOptions flat_options(const SyntheticTrainingOptions& options) {
@@ -27,7 +26,8 @@ SyntheticTraining::SyntheticTraining(UNet2DConditionModel unet, const NoiseSched
       flat_(*unet_, flat_options(options)),
       all_latents_nchw_(random_normal({options.num_samples, unet_->config().in_channels, options.side, options.side}, options.seed + 1)
                             .to(options.device)),
-      all_states_ntw_(random_normal({options.num_samples, kTokens, unet_->config().states_width()}, options.seed + 2).to(options.device)),
+      all_states_ntw_(
+          random_normal({options.num_samples, kNumTokens, unet_->config().states_width()}, options.seed + 2).to(options.device)),
       objective_(NoiseSchedule(noise), {.seed = options.seed, .caption_drop = kCaptionDrop}, torch::zeros_like(all_states_ntw_[0])),
       draws_(DiffusionDraws::empty(options.batch_size, options.device)),
       latents_nchw_(all_latents_nchw_.narrow(0, 0, options.batch_size).clone()),

@@ -12,22 +12,22 @@ namespace {
 
 constexpr int kSteps = 25;
 constexpr double kGuidance = 3.0;
-constexpr size_t kBatch = 40;
+constexpr size_t kPicturesAtOnce = 40;
 
 }  // namespace
 
 Result<std::vector<Image>> paint_captions(Painter& painter, std::span<const std::string> captions, uint64_t first_seed, int resolution,
                                           const std::string& what, const std::stop_token& stop) {
   std::vector<Image> images;
-  for (size_t first = 0; first < captions.size(); first += kBatch) {
+  for (size_t first = 0; first < captions.size(); first += kPicturesAtOnce) {
     show_progress(fmt::format("painting {}: {} of {} pictures", what, first, captions.size()));
     PaintRequest request;
     request.sampler = {.name = "ddim", .num_steps = kSteps};
     request.guidance = kGuidance;
     request.width = resolution;
     request.height = resolution;
-    request.batch_size = kBatch;
-    for (size_t i = first; i < std::min(first + kBatch, captions.size()); ++i) {
+    request.batch_size = kPicturesAtOnce;
+    for (size_t i = first; i < std::min(first + kPicturesAtOnce, captions.size()); ++i) {
       request.prompts.push_back(captions[i]);
       request.seeds.push_back(first_seed + i);
     }

@@ -10,7 +10,7 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kBatch = 16;  // Pictures a call of the VAE.
+constexpr size_t kPicturesACall = 16;  // Pictures a call of the VAE.
 constexpr double kEqualDb = 100.0;
 
 torch::Tensor as_tensor(std::span<const Image> pictures) {
@@ -40,11 +40,11 @@ double psnr_db(const Image& a, const Image& b) {
 Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, const std::stop_token& stop) {
   const torch::NoGradGuard no_grad;
   double sum = 0;
-  for (size_t first = 0; first < pictures.size(); first += kBatch) {
+  for (size_t first = 0; first < pictures.size(); first += kPicturesACall) {
     if (stop.stop_requested()) {
       return Status::cancelled("stopped on request while measuring the VAE");
     }
-    const auto batch = pictures.subspan(first, std::min(kBatch, pictures.size() - first));
+    const auto batch = pictures.subspan(first, std::min(kPicturesACall, pictures.size() - first));
     const std::vector<Image> reconstructed = to_images(vae->decode(vae->encode(as_tensor(batch)).mean));
     for (size_t i = 0; i < batch.size(); ++i) {
       sum += psnr_db(batch[i], reconstructed[i]);

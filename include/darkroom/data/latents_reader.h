@@ -43,7 +43,9 @@ class LatentsReader : public SampleSource {
   std::unique_ptr<State> state_;
 };
 
-/// What the shards of a latents dataset say about themselves in their footers ("darkroom.latents"); empty texts and zeros
+inline constexpr const char* kLatentsFooterKey = "darkroom.latents";
+
+/// What the shards of a latents dataset say about themselves in their footers, under kLatentsFooterKey; empty texts and zeros
 /// when there is no such key (another dialect).
 struct LatentsDatasetInfo {
   std::string vae_fingerprint;

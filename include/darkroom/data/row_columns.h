@@ -61,6 +61,9 @@ Result<BytesColumn> open_image_column(const std::string& path, const std::string
 /// Text with every invalid UTF-8 sequence (its maximal valid beginning) replaced by U+FFFD, and whether any was.
 std::pair<std::string, bool> replace_invalid_utf8(std::string_view text);
 
+/// Whether there is nothing but ASCII white space: an empty caption.
+bool is_blank(std::string_view text);
+
 /// Copies single values of any column into a new one: dictionaries are resolved, invalid UTF-8 in text is replaced.
 class ValueCopier {
  public:

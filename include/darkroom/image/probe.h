@@ -25,6 +25,9 @@ struct ImageLimits {
   int64_t max_pixels = 100'000'000;  ///< width * height at most; more is a decompression bomb.
 };
 
+/// For pictures that somebody chose to keep: only bombs are refused.
+inline constexpr ImageLimits kAnySize{.min_size = 1};
+
 /// "image/jpeg", "image/png", "image/webp", "image/gif" or "image/avif".
 std::string_view mime_type(ImageFormat format);
 

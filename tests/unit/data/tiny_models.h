@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
+#include "support/source_path.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -26,9 +26,7 @@ class TinyModelFolder {
     initialize_parameters(text_encoder, seed);
     EXPECT_TRUE(save_vae(local_files(), vae, folder_.path("vae")).is_ok());
     EXPECT_TRUE(save_text_encoder(local_files(), text_encoder, folder_.path("text_encoder")).is_ok());
-    const char* source = std::getenv("DARKROOM_SOURCE_DIR");
-    std::filesystem::create_directory_symlink(std::string(source == nullptr ? "." : source) + "/models/tiny/tokenizer",
-                                              folder_.path("tokenizer"));
+    std::filesystem::create_directory_symlink(source_path("models/tiny/tokenizer"), folder_.path("tokenizer"));
   }
   const std::string& path() const { return folder_.path(); }
   std::string path(const std::string& name) const { return folder_.path(name); }

@@ -2,17 +2,17 @@
 
 #include <torch/torch.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "support/source_path.h"
 
 namespace darkroom {
 
 /// tests/golden/diffusion/diffusers.json, made by tools/make_diffusion_goldens.py.
 inline nlohmann::json read_diffusion_goldens() {
-  const char* source = std::getenv("DARKROOM_SOURCE_DIR");
-  std::ifstream file(std::string(source != nullptr ? source : ".") + "/tests/golden/diffusion/diffusers.json");
+  std::ifstream file(source_path("tests/golden/diffusion/diffusers.json"));
   return nlohmann::json::parse(file);
 }
 

@@ -13,17 +13,15 @@
 namespace darkroom {
 
 /// Stable Diffusion 2's scheduler_config.json.
-inline nlohmann::json sd2_config() {
-  return {{"_class_name", "PNDMScheduler"},
-          {"num_train_timesteps", 1000},
-          {"beta_start", 0.00085},
-          {"beta_end", 0.012},
-          {"set_alpha_to_one", false},
-          {"beta_schedule", "scaled_linear"},
-          {"clip_sample", false},
-          {"skip_prk_steps", true},
-          {"steps_offset", 1}};
-}
+inline const nlohmann::json kSd2 = {{"_class_name", "PNDMScheduler"},
+                                    {"num_train_timesteps", 1000},
+                                    {"beta_start", 0.00085},
+                                    {"beta_end", 0.012},
+                                    {"set_alpha_to_one", false},
+                                    {"beta_schedule", "scaled_linear"},
+                                    {"clip_sample", false},
+                                    {"skip_prk_steps", true},
+                                    {"steps_offset", 1}};
 
 inline nlohmann::json with(nlohmann::json config, const nlohmann::json& changes) {
   config.update(changes);
@@ -51,7 +49,7 @@ inline double sum_abs(const torch::Tensor& tensor) { return tensor.to(torch::kFl
 
 /// Of a sampler for Stable Diffusion 2's config with `changes`.
 inline std::vector<double> timesteps(const std::string& name, int num_steps, const nlohmann::json& changes = nlohmann::json::object()) {
-  return make_sampler(spec(name, num_steps), scheduler(with(sd2_config(), changes))).value()->timesteps();
+  return make_sampler(spec(name, num_steps), scheduler(with(kSd2, changes))).value()->timesteps();
 }
 
 }  // namespace darkroom

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-const json kSd2 = sd2_config();
-
 // The published sums of diffusers' tests/schedulers, with those tests' own tolerance.
 TEST(ddim, reaches_the_published_sums) {
   const json linear = {{"beta_schedule", "linear"}, {"beta_start", 0.0001}, {"beta_end", 0.02}, {"clip_sample", true}};

@@ -9,7 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-const json kSd2 = sd2_config();
 const json kVelocity = {{"prediction_type", "v_prediction"}};
 const json kKarras = {{"use_karras_sigmas", true}};
 // The config of diffusers' tests of the multistep solvers.

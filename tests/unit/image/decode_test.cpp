@@ -12,9 +12,7 @@ namespace {
 
 using namespace std::string_literals;
 
-constexpr ImageLimits kAnySize{.min_size = 1};
-
-std::string error_of(const std::string& bytes, const ImageLimits& limits = kAnySize) {
+std::string decode_error(const std::string& bytes, const ImageLimits& limits = kAnySize) {
   const RowResult<Image> image = decode_image(as_bytes(bytes), limits);
   return image.is_ok() ? "ok" : image.error().name();
 }
@@ -80,10 +78,10 @@ TEST(Decode, calls_every_cut_file_truncated) {
     // A PNG has all its pixels before the last chunk, whose loss Pillow does not mind either.
     const size_t needed = name.ends_with("png") ? whole.size() - 12 : whole.size();
     for (size_t size = 1; size < needed; size += 1 + size / 20) {
-      ASSERT_EQ(error_of(whole.substr(0, size)), "truncated") << name << " cut at " << size;
+      ASSERT_EQ(decode_error(whole.substr(0, size)), "truncated") << name << " cut at " << size;
     }
-    ASSERT_EQ(error_of(whole.substr(0, needed - 1)), "truncated") << name;
-    ASSERT_EQ(error_of(whole.substr(0, needed)), "ok") << name;
+    ASSERT_EQ(decode_error(whole.substr(0, needed - 1)), "truncated") << name;
+    ASSERT_EQ(decode_error(whole.substr(0, needed)), "ok") << name;
   }
 }
 
@@ -111,38 +109,38 @@ TEST(Decode, survives_damaged_bytes) {
 }
 
 TEST(Decode, refuses_bytes_that_are_no_picture) {
-  EXPECT_EQ(error_of(""), "not_an_image");
-  EXPECT_EQ(error_of("hello"), "not_an_image");
-  EXPECT_EQ(error_of("GIF89a\x10\0\x10\0"s), "unsupported_format");
-  EXPECT_EQ(error_of("\xFF\xD8\xFF\xE0"s + std::string(2000, '\x55')), "truncated");
+  EXPECT_EQ(decode_error(""), "not_an_image");
+  EXPECT_EQ(decode_error("hello"), "not_an_image");
+  EXPECT_EQ(decode_error("GIF89a\x10\0\x10\0"s), "unsupported_format");
+  EXPECT_EQ(decode_error("\xFF\xD8\xFF\xE0"s + std::string(2000, '\x55')), "truncated");
 }
 
 TEST(Decode, judges_the_header_before_it_takes_memory) {
   std::string huge = golden_bytes("files/png_rgb_8.png");
   huge.replace(16, 8, "\0\x01\x86\xA0\0\x01\x86\xA0"s);  // 100000 x 100000
-  EXPECT_EQ(error_of(huge), "bomb");
-  EXPECT_EQ(error_of(golden_bytes("files/jpeg_444.jpg"), {.min_size = 38}), "too_small");
-  EXPECT_EQ(error_of(golden_bytes("files/webp_lossy.webp"), {.max_aspect = 1.1}), "bad_aspect");
+  EXPECT_EQ(decode_error(huge), "bomb");
+  EXPECT_EQ(decode_error(golden_bytes("files/jpeg_444.jpg"), {.min_size = 38}), "too_small");
+  EXPECT_EQ(decode_error(golden_bytes("files/webp_lossy.webp"), {.max_aspect = 1.1}), "bad_aspect");
 }
 
 TEST(Decode, refuses_a_jpeg_of_endless_scans) {
   const std::string jpeg = golden_bytes("files/jpeg_444_progressive.jpg");
-  EXPECT_EQ(error_of(repeat_last_scan(jpeg, 100)), "ok");
-  EXPECT_EQ(error_of(repeat_last_scan(jpeg, 5000)), "bomb");
+  EXPECT_EQ(decode_error(repeat_last_scan(jpeg, 100)), "ok");
+  EXPECT_EQ(decode_error(repeat_last_scan(jpeg, 5000)), "bomb");
 }
 
 TEST(Decode, does_not_inflate_metadata) {
   // The profile of this file inflates 900:1; a profile of damaged data shows that nobody looks at it.
   std::string png = golden_bytes("files/png_profile.png");
-  EXPECT_EQ(error_of(png), "ok");
+  EXPECT_EQ(decode_error(png), "ok");
   png[png.find("iCCP") + 20] ^= 0x55;
-  EXPECT_EQ(error_of(png), "ok");
+  EXPECT_EQ(decode_error(png), "ok");
 }
 
 TEST(Decode, finds_damaged_png_data) {
   std::string png = golden_bytes("files/png_rgb_8.png");
   png[png.find("IDAT") + 50] ^= 0x10;
-  EXPECT_EQ(error_of(png), "decode_failed");
+  EXPECT_EQ(decode_error(png), "decode_failed");
 }
 
 }  // namespace

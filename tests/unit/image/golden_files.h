@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -11,13 +10,13 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/image/image.h"
+#include "support/source_path.h"
 
 namespace darkroom {
 
 /// Bytes of tests/golden/image/`name`. Throws when the file is missing: ctest sets DARKROOM_SOURCE_DIR.
 inline std::string golden_bytes(const std::string& name) {
-  const char* source = std::getenv("DARKROOM_SOURCE_DIR");
-  const std::string path = std::string(source != nullptr ? source : ".") + "/tests/golden/image/" + name;
+  const std::string path = source_path("tests/golden/image/" + name);
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     throw std::runtime_error("golden file missing, set DARKROOM_SOURCE_DIR to the repository: " + path);

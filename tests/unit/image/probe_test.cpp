@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::string_literals;
 
-std::string error_of(const std::string& bytes, const ImageLimits& limits = {.min_size = 1}) {
+std::string probe_error(const std::string& bytes, const ImageLimits& limits = kAnySize) {
   const RowResult<ImageHeader> header = probe_image(as_bytes(bytes), limits);
   return header.is_ok() ? "ok" : header.error().name();
 }
@@ -51,7 +51,7 @@ TEST(Probe, calls_every_cut_header_truncated_and_never_changes_its_mind) {
     const std::string whole = golden_bytes("files/"s + name);
     bool was_ok = false;
     for (size_t size = 1; size <= whole.size(); ++size) {
-      const std::string error = error_of(whole.substr(0, size));
+      const std::string error = probe_error(whole.substr(0, size));
       if (error == "ok") {
         was_ok = true;
       } else {
@@ -64,57 +64,57 @@ TEST(Probe, calls_every_cut_header_truncated_and_never_changes_its_mind) {
 }
 
 TEST(Probe, knows_pictures_that_it_cannot_decode) {
-  EXPECT_EQ(error_of("GIF89a\x10\0\x10\0"s), "unsupported_format");
-  EXPECT_EQ(error_of("\0\0\0\x1C"
-                     "ftypavif\0\0\0\0mif1miaf"s),
+  EXPECT_EQ(probe_error("GIF89a\x10\0\x10\0"s), "unsupported_format");
+  EXPECT_EQ(probe_error("\0\0\0\x1C"
+                        "ftypavif\0\0\0\0mif1miaf"s),
             "unsupported_format");
-  EXPECT_EQ(error_of("\0\0\0\x1C"
-                     "ftypmif1\0\0\0\0heicavif"s),
+  EXPECT_EQ(probe_error("\0\0\0\x1C"
+                        "ftypmif1\0\0\0\0heicavif"s),
             "unsupported_format");
-  EXPECT_EQ(error_of(jpeg_header(64, 64, 2)), "unsupported_format");
-  EXPECT_EQ(error_of(jpeg_header(64, 64, 3, 12)), "unsupported_format");
+  EXPECT_EQ(probe_error(jpeg_header(64, 64, 2)), "unsupported_format");
+  EXPECT_EQ(probe_error(jpeg_header(64, 64, 3, 12)), "unsupported_format");
 }
 
 TEST(Probe, calls_other_bytes_no_image) {
-  EXPECT_EQ(error_of(""), "not_an_image");
-  EXPECT_EQ(error_of("<!DOCTYPE html><html></html>"), "not_an_image");
-  EXPECT_EQ(error_of(std::string(100, '\0')), "not_an_image");
-  EXPECT_EQ(error_of("\0\0\0\x18"
-                     "ftypmp42\0\0\0\0isom"s),
+  EXPECT_EQ(probe_error(""), "not_an_image");
+  EXPECT_EQ(probe_error("<!DOCTYPE html><html></html>"), "not_an_image");
+  EXPECT_EQ(probe_error(std::string(100, '\0')), "not_an_image");
+  EXPECT_EQ(probe_error("\0\0\0\x18"
+                        "ftypmp42\0\0\0\0isom"s),
             "not_an_image");
-  EXPECT_EQ(error_of("RIFF\x10\0\0\0WAVEfmt "s + std::string(40, '\0')), "not_an_image");
-  EXPECT_EQ(error_of("RIFF\x10\0\0\0WEBPJUNK"s + std::string(40, '\0')), "not_an_image");
-  EXPECT_EQ(error_of("\xFF\xD8\xFF\xD9"s + std::string(40, 'x')), "not_an_image");
-  EXPECT_EQ(error_of("\xFF\xD8\xFF\xDA\0\x08"s + std::string(40, 'x')), "not_an_image");
-  EXPECT_EQ(error_of("\xFF\xD8\xFF\xE0\0\x01"s + std::string(40, 'x')), "not_an_image");
+  EXPECT_EQ(probe_error("RIFF\x10\0\0\0WAVEfmt "s + std::string(40, '\0')), "not_an_image");
+  EXPECT_EQ(probe_error("RIFF\x10\0\0\0WEBPJUNK"s + std::string(40, '\0')), "not_an_image");
+  EXPECT_EQ(probe_error("\xFF\xD8\xFF\xD9"s + std::string(40, 'x')), "not_an_image");
+  EXPECT_EQ(probe_error("\xFF\xD8\xFF\xDA\0\x08"s + std::string(40, 'x')), "not_an_image");
+  EXPECT_EQ(probe_error("\xFF\xD8\xFF\xE0\0\x01"s + std::string(40, 'x')), "not_an_image");
 }
 
 TEST(Probe, refuses_impossible_headers) {
-  EXPECT_EQ(error_of(png_header(0, 64)), "not_an_image");
-  EXPECT_EQ(error_of(png_header(64, 0x80000000)), "not_an_image");
-  EXPECT_EQ(error_of(png_header(64, 64, 3, 2)), "not_an_image");
-  EXPECT_EQ(error_of(png_header(64, 64, 8, 7)), "not_an_image");
-  EXPECT_EQ(error_of(jpeg_header(0, 64)), "not_an_image");
-  EXPECT_EQ(error_of(jpeg_header(64, 0)), "not_an_image");
+  EXPECT_EQ(probe_error(png_header(0, 64)), "not_an_image");
+  EXPECT_EQ(probe_error(png_header(64, 0x80000000)), "not_an_image");
+  EXPECT_EQ(probe_error(png_header(64, 64, 3, 2)), "not_an_image");
+  EXPECT_EQ(probe_error(png_header(64, 64, 8, 7)), "not_an_image");
+  EXPECT_EQ(probe_error(jpeg_header(0, 64)), "not_an_image");
+  EXPECT_EQ(probe_error(jpeg_header(64, 0)), "not_an_image");
 }
 
 TEST(Probe, skips_fill_bytes_and_junk_between_jpeg_segments) {
   std::string jpeg = jpeg_header(40, 50, 1, 8, '\xC2');
   jpeg.insert(8, "\xFF\xFF\xFF\0junk"s);
-  EXPECT_EQ(error_of(jpeg), "ok");
+  EXPECT_EQ(probe_error(jpeg), "ok");
 }
 
 TEST(Probe, applies_the_limits_in_order) {
   const ImageLimits limits{.min_size = 32, .max_aspect = 3, .max_pixels = 10000};
-  EXPECT_EQ(error_of(png_header(100, 100), limits), "ok");
-  EXPECT_EQ(error_of(png_header(101, 100), limits), "bomb");
-  EXPECT_EQ(error_of(png_header(32, 96), limits), "ok");
-  EXPECT_EQ(error_of(png_header(32, 97), limits), "bad_aspect");
-  EXPECT_EQ(error_of(png_header(31, 90), limits), "too_small");
-  EXPECT_EQ(error_of(png_header(31, 400), limits), "bomb");
-  EXPECT_EQ(error_of(jpeg_header(65535, 65535)), "bomb");
-  EXPECT_EQ(error_of(png_header(0x7FFFFFFF, 0x7FFFFFFF)), "bomb");
-  EXPECT_EQ(error_of(jpeg_header(1, 60000)), "ok");
+  EXPECT_EQ(probe_error(png_header(100, 100), limits), "ok");
+  EXPECT_EQ(probe_error(png_header(101, 100), limits), "bomb");
+  EXPECT_EQ(probe_error(png_header(32, 96), limits), "ok");
+  EXPECT_EQ(probe_error(png_header(32, 97), limits), "bad_aspect");
+  EXPECT_EQ(probe_error(png_header(31, 90), limits), "too_small");
+  EXPECT_EQ(probe_error(png_header(31, 400), limits), "bomb");
+  EXPECT_EQ(probe_error(jpeg_header(65535, 65535)), "bomb");
+  EXPECT_EQ(probe_error(png_header(0x7FFFFFFF, 0x7FFFFFFF)), "bomb");
+  EXPECT_EQ(probe_error(jpeg_header(1, 60000)), "ok");
 }
 
 }  // namespace

@@ -12,8 +12,6 @@
 namespace darkroom {
 namespace {
 
-constexpr ImageLimits kAnySize{.min_size = 1};
-
 // Grey value = column + 16 * row, so that a crop shows where it lies.
 Image numbered(int width, int height) {
   Image image = Image::filled(width, height, 3);

@@ -1,55 +1,29 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <cstdlib>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "darkroom/core/check.h"
-#include "darkroom/core/random.h"
 #include "darkroom/nn/clip_text.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"
-#include "darkroom/tensor/safetensors.h"
+#include "support/network_golden.h"
+#include "support/source_path.h"
 
 namespace darkroom {
 namespace {
 
-// tools/make_nn_goldens.py made the files and says what is in them.
-constexpr uint64_t kSeed = 1;
-constexpr double kScale = 0.2;
-constexpr int64_t kStride = 16;
-constexpr int64_t kStrideFrom = 32;
-
 using Tensors = std::map<std::string, torch::Tensor>;
 
-void fill_parameters(torch::nn::Module& module) {
-  const torch::NoGradGuard no_grad;
-  for (auto& item : module.named_parameters()) {
-    const CounterRandom random(kSeed, Purpose::kInit, 0, item.key());
-    const bool is_norm_weight = item.value().dim() == 1 && item.key().ends_with("weight");
-    auto flat = item.value().view(-1);
-    for (int64_t i = 0; i < flat.numel(); ++i) {
-      const auto value = static_cast<float>((2 * random.uniform(static_cast<uint64_t>(i)) - 1) * kScale);
-      flat.data_ptr<float>()[i] = is_norm_weight ? value + 1 : value;
-    }
-  }
-}
+struct Golden : NetworkGolden {
+  explicit Golden(const std::string& name)
+      : NetworkGolden(NetworkGolden::open(source_path("tests/golden/nn/" + name + ".safetensors")).value()) {}
 
-struct Golden {
-  std::shared_ptr<SafetensorsFile> file;
-  nlohmann::json config;
-
-  explicit Golden(const std::string& name) {
-    const char* root = std::getenv("DARKROOM_SOURCE_DIR");
-    file = SafetensorsFile::open(std::string(root == nullptr ? "." : root) + "/tests/golden/nn/" + name + ".safetensors").value();
-    config = nlohmann::json::parse(file->metadata().at("config"));
-  }
   torch::Tensor input(const std::string& name) const {
-    const auto tensor = file->tensor(name).value().clone();
-    return tensor.is_floating_point() ? tensor.set_requires_grad(true) : tensor;
+    const auto copy = tensor(name).clone();
+    return copy.is_floating_point() ? copy.set_requires_grad(true) : copy;
   }
 };
 
@@ -60,7 +34,7 @@ double relative_error(const torch::Tensor& got, const torch::Tensor& want) {
 
 void expect_outputs(const Golden& golden, const Tensors& outputs) {
   for (const auto& [name, output] : outputs) {
-    const auto want = golden.file->tensor(name).value();
+    const auto want = golden.tensor(name);
     ASSERT_EQ(output.sizes(), want.sizes()) << name;
     EXPECT_LE(relative_error(output.detach(), want), 1e-5) << name;
   }
@@ -70,7 +44,7 @@ void backpropagate(const Golden& golden, const Tensors& outputs) {
   std::vector<torch::Tensor> roots, cotangents;
   for (const auto& [name, output] : outputs) {
     roots.push_back(output);
-    cotangents.push_back(golden.file->tensor("cotangent." + name).value());
+    cotangents.push_back(golden.tensor("cotangent." + name));
   }
   torch::autograd::backward(roots, cotangents);
 }
@@ -79,7 +53,7 @@ double median_of_gradients(const Golden& golden) {
   std::vector<double> maxima;
   for (const auto& name : golden.file->names()) {
     if (name.starts_with("grad.")) {
-      maxima.push_back(golden.file->tensor(name).value().abs().max().item<double>());
+      maxima.push_back(golden.tensor(name).abs().max().item<double>());
     }
   }
   std::ranges::nth_element(maxima, maxima.begin() + static_cast<std::ptrdiff_t>(maxima.size() / 2));
@@ -90,9 +64,7 @@ double median_of_gradients(const Golden& golden) {
 // noise.
 void expect_gradient(const std::string& name, const torch::Tensor& leaf, const torch::Tensor& want, double median) {
   ASSERT_TRUE(leaf.grad().defined()) << name;
-  const auto gradient = leaf.grad().contiguous();
-  const bool is_thinned = name.starts_with("grad.") && gradient.numel() > kStrideFrom;
-  const auto got = is_thinned ? gradient.view(-1).slice(0, 0, std::nullopt, kStride) : gradient;
+  const auto got = name.starts_with("grad.") ? thinned(leaf.grad()) : leaf.grad();
   ASSERT_EQ(got.sizes(), want.sizes()) << name;
   const double bound = 1e-4 * std::max(want.abs().max().item<double>(), 1e-3 * median);
   EXPECT_LE((got - want).abs().max().item<double>(), bound) << name;
@@ -103,7 +75,7 @@ void expect_gradients(const Golden& golden, const torch::nn::Module& module, con
   size_t num_reached = 0;
   for (const auto& item : module.named_parameters()) {
     if (golden.file->contains("grad." + item.key())) {
-      expect_gradient("grad." + item.key(), item.value(), golden.file->tensor("grad." + item.key()).value(), median);
+      expect_gradient("grad." + item.key(), item.value(), golden.tensor("grad." + item.key()), median);
       ++num_reached;
     } else {
       EXPECT_FALSE(item.value().grad().defined()) << "the reference does not reach " << item.key();
@@ -113,7 +85,7 @@ void expect_gradients(const Golden& golden, const torch::nn::Module& module, con
   EXPECT_EQ(num_reached, static_cast<size_t>(num_stored)) << "the reference has other parameters";
   for (const auto& [name, input] : inputs) {
     if (input.requires_grad()) {
-      expect_gradient("grad_input." + name, input, golden.file->tensor("grad_input." + name).value(), median);
+      expect_gradient("grad_input." + name, input, golden.tensor("grad_input." + name), median);
     }
   }
 }

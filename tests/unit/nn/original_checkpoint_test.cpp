@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +12,7 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/tensor/safetensors.h"
+#include "support/source_path.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -36,11 +36,7 @@ class OriginalCheckpointTest : public testing::TestWithParam<const char*> {
     initialize_parameters(text_encoder_, 1);
   }
 
-  static json read_names() {
-    const char* root = std::getenv("DARKROOM_SOURCE_DIR");
-    return json::parse(
-        read_file(local_files(), std::string(root == nullptr ? "." : root) + "/tests/golden/nn/original_names.json").value());
-  }
+  static json read_names() { return json::parse(read_file(local_files(), source_path("tests/golden/nn/original_names.json")).value()); }
 
   void add_part(std::vector<NamedTensor>& tensors, const char* part, const torch::nn::Module& module) const {
     const auto parameters = module.named_parameters();

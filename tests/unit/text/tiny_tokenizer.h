@@ -3,20 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "darkroom/text/clip_tokenizer.h"
+#include "support/source_path.h"
 
 namespace darkroom {
-
-/// A file of the source tree.
-inline std::string source_path(const std::string& name) {
-  const char* root = std::getenv("DARKROOM_SOURCE_DIR");
-  return (root ? std::string(root) : std::string(".")) + "/" + name;
-}
 
 /// The full CLIP vocabulary of models/tiny; loaded once a dialect.
 inline const ClipTokenizer& tiny_tokenizer(TokenizerDialect dialect) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "support/source_path.h"
 
 namespace darkroom {
 namespace {
@@ -41,7 +41,7 @@ TEST(recipe, toml_gives_the_same_recipe_back) {
 
 TEST(recipe, every_shipped_recipe_is_valid_once_model_and_data_are_named) {
   for (const char* name : {"tiny", "tiny-vae", "sd2-256", "sd2-512"}) {
-    auto recipe = load_recipe(local_files(), std::string(std::getenv("DARKROOM_SOURCE_DIR")) + "/recipes/" + name + ".toml");
+    auto recipe = load_recipe(local_files(), source_path(std::string("recipes/") + name + ".toml"));
     ASSERT_TRUE(recipe.is_ok()) << recipe.status().to_string();
     recipe->model.path = "model";
     recipe->data.raw_path = "images";
@@ -50,9 +50,8 @@ TEST(recipe, every_shipped_recipe_is_valid_once_model_and_data_are_named) {
 }
 
 TEST(recipe, published_recipes_see_the_published_number_of_samples) {
-  const std::string folder = std::string(std::getenv("DARKROOM_SOURCE_DIR")) + "/recipes/";
-  const auto phase_1 = load_recipe(local_files(), folder + "sd2-256.toml");
-  const auto phase_2 = load_recipe(local_files(), folder + "sd2-512.toml");
+  const auto phase_1 = load_recipe(local_files(), source_path("recipes/sd2-256.toml"));
+  const auto phase_2 = load_recipe(local_files(), source_path("recipes/sd2-512.toml"));
   EXPECT_EQ(phase_1->schedule.max_steps * phase_1->batch.global, 1'126'400'000);
   EXPECT_EQ(phase_2->schedule.max_steps * phase_2->batch.global, 1'740'800'000);
 }

@@ -13,7 +13,6 @@ namespace {
 constexpr double kOutputBound = 1e-5;
 constexpr double kGradientBound = 1e-4;
 constexpr double kLeastShareOfMedian = 1e-3;
-constexpr double kRoundingsForward = 64;
 constexpr double kRoundingsBackward = 4 * kRoundingsForward;  // There and back, twice as many on each way as values come from both.
 
 struct GradientPair {

@@ -22,6 +22,8 @@ struct Comparison {
 /// Share by which a result that lies behind `num_roundings` roundings to bfloat16 (2^-8 each, of random sign) may be off, doubled.
 double bfloat16_bound(double num_roundings);
 
+inline constexpr double kRoundingsForward = 64;  ///< To bfloat16, on the way through a U-Net.
+
 /// Forward passes and gradients of the small networks in tests/golden/nn (made by the reference packages) on `device`, in float32 and
 /// bfloat16. Errors: those of reading the files below `source`.
 Result<std::vector<Comparison>> compare_with_golden_files(const std::string& source, const torch::Device& device);

@@ -15,7 +15,6 @@ constexpr int64_t kSteps = 5;
 constexpr int64_t kBatches = 8;        // Of the synthetic dataset.
 constexpr double kLossBound = 1e-5;    // float32: ten times what two programs on one CPU may differ by, for another order of sums.
 constexpr double kWeightBound = 1e-3;  // float32: of the way that the weights went.
-constexpr double kRoundingsForward = 64;
 
 struct Outcome {
   std::vector<double> losses;

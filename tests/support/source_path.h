@@ -5,7 +5,8 @@
 
 namespace darkroom {
 
-/// A file or folder of the source tree; its root is what ctest and tools/run_tests.sh put into DARKROOM_SOURCE_DIR, else the current folder.
+/// A file or folder of the source tree; its root is what ctest and tools/run_tests.sh put into DARKROOM_SOURCE_DIR, else the current
+/// folder.
 inline std::string source_path(const std::string& name) {
   const char* root = std::getenv("DARKROOM_SOURCE_DIR");
   return std::string(root == nullptr ? "." : root) + "/" + name;

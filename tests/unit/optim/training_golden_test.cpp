@@ -84,7 +84,8 @@ TEST_P(TrainingGoldenTest, five_steps_equal_pytorch) {
   };
   for (int64_t step = 0; step < kNumSteps; ++step) {
     const DiffusionInputs batch = inputs(step);
-    const auto report = train_step.run(step, batch.timesteps_n.numel(), [&](int64_t, int64_t) { return objective_.losses(denoise, batch); });
+    const auto report =
+        train_step.run(step, batch.timesteps_n.numel(), [&](int64_t, int64_t) { return objective_.losses(denoise, batch); });
     ASSERT_TRUE(report.is_ok()) << report.status().to_string();
     const double loss = want("losses")[step].item<double>(), norm = want("grad_norms")[step].item<double>();
     EXPECT_NEAR(report->loss, loss, 1e-6 * loss) << step;

@@ -14,9 +14,9 @@ constexpr const char* kStyle = R"css(
 @media (prefers-color-scheme: dark) { :root { --ink: #ececee; --dim: #a0a0a6; --line: #37373c; --page: #17171a; --c0: #6ea2f5; --c1: #f2995c; --c2: #63c491; --c3: #d58be0; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } .dim { color: var(--dim); }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1rem; }
+.charts, .sheets { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 1rem; }
 .chart { width: 100%; height: auto; } .chart text { font-size: 12px; fill: var(--dim); } .chart .title { font-size: 14px; fill: var(--ink); }
-.chart .grid { stroke: var(--line); } .curve { fill: none; stroke-width: 1.5; }
+.chart .grid { stroke: var(--line); } .curve { fill: none; stroke-width: 1.5; } .faint { opacity: .4; }
 .curve-0 { stroke: var(--c0); } .curve-1 { stroke: var(--c1); } .curve-2 { stroke: var(--c2); } .curve-3 { stroke: var(--c3); }
 .chart .legend-0 { fill: var(--c0); } .chart .legend-1 { fill: var(--c1); } .chart .legend-2 { fill: var(--c2); } .chart .legend-3 { fill: var(--c3); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .25rem .9rem .25rem 0; text-align: right; border-bottom: 1px solid var(--line); }

@@ -137,8 +137,8 @@ class Canvas {
                    options_.height - 6, escape_html(options_.x_label));
   }
 
-  void draw_curve(std::string& svg, const Points& points, size_t index) const {
-    svg += fmt::format("<polyline class=\"curve curve-{}\" points=\"", index % kNumColours);
+  void draw_curve(std::string& svg, const Points& points, size_t index, bool is_faint) const {
+    svg += fmt::format("<polyline class=\"curve curve-{}{}\" points=\"", index % kNumColours, is_faint ? " faint" : "");
     for (const auto& [x, y] : points) {
       fmt::format_to(std::back_inserter(svg), "{:.1f},{:.1f} ", at_x(x), at_y(y));
     }
@@ -163,10 +163,12 @@ std::string render_line_chart(const std::vector<ChartSeries>& series, const Char
                                 escape_html(options.title));
   svg += fmt::format("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>", kLeft, escape_html(options.title));
   canvas.draw_axes(svg);
+  for (size_t index = 0; index < series.size(); ++index) {
+    canvas.draw_curve(svg, curves[index], index, series[index].is_faint);
+  }
   double legend_x = options.width - kRight;
-  for (size_t index = series.size(); index-- > 0;) {
-    canvas.draw_curve(svg, curves[index], index);
-    if (series.size() > 1) {
+  if (series.size() > 1) {
+    for (size_t index = series.size(); index-- > 0;) {
       svg += fmt::format("<text class=\"legend-{}\" x=\"{}\" y=\"18\" text-anchor=\"end\">{}</text>", index % kNumColours, legend_x,
                          escape_html(series[index].name));
       legend_x -= 8.0 * static_cast<double>(series[index].name.size()) + 16;

@@ -23,7 +23,7 @@ constexpr size_t kMaxSheets = 6;
 using Record = nlohmann::json;
 
 ChartSeries series_of(const std::vector<Record>& records, const std::string& field, const std::string& name) {
-  ChartSeries series{name, {}};
+  ChartSeries series{.name = name, .points = {}};
   for (const Record& record : records) {
     if (const auto value = record.find(field); value != record.end() && value->is_number()) {
       series.points.emplace_back(record["step"].get<double>(), value->get<double>());
@@ -34,7 +34,7 @@ ChartSeries series_of(const std::vector<Record>& records, const std::string& fie
 
 // Mean over a window of about 2 % of the run: a diffusion loss is mostly the luck of the timesteps.
 ChartSeries smoothed(const ChartSeries& series, const std::string& name) {
-  ChartSeries result{name, {}};
+  ChartSeries result{.name = name, .points = {}};
   const size_t window = std::max<size_t>(1, series.points.size() / 50);
   double sum = 0;
   for (size_t i = 0; i < series.points.size(); ++i) {
@@ -48,7 +48,8 @@ ChartSeries smoothed(const ChartSeries& series, const std::string& name) {
 }
 
 std::string charts_html(const std::vector<Record>& records) {
-  const ChartSeries loss = series_of(records, "loss", "every step");
+  ChartSeries loss = series_of(records, "loss", "every step");
+  loss.is_faint = true;
   std::vector<ChartSeries> losses = {loss, smoothed(loss, "mean over 2 % of the run")};
   if (ChartSeries validation = series_of(records, "validation_loss", "validation"); !validation.points.empty()) {
     losses.push_back(std::move(validation));
@@ -109,7 +110,7 @@ Result<std::string> samples_html(FileSystem& files, const std::string& folder) {
                         escape_html(name), png_data_url(png));
     ++num_sheets;
   }
-  return html.empty() ? html : "<h2>Samples, newest first</h2>" + html;
+  return html.empty() ? html : "<h2>Samples, newest first</h2><div class=\"sheets\">" + html + "</div>";
 }
 
 double number_of(const Record& object, const char* name) {

@@ -44,7 +44,7 @@ Result<TrainSummary> train_for_time(FileSystem& files, const DemoTrainingOptions
   Recipe& recipe = training.recipe;
   recipe.schedule.max_steps = plan_steps(seconds_left, images_per_second, recipe.batch.global);
   recipe.schedule.warmup_steps = std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps / kWarmupShare);
-  recipe.samples.every_steps = recipe.schedule.max_steps / kPreviewsOfRun;
+  recipe.samples.every_steps = (recipe.schedule.max_steps + kPreviewsOfRun - 1) / kPreviewsOfRun;  // The last one is the end's.
   recipe.checkpoint.every_steps = 0;
   log_info("a trial ran at {:.0f} img/s: {} steps fit into the {:.0f} s that are left for training", images_per_second,
            recipe.schedule.max_steps, std::max(0.0, seconds_left));

@@ -49,6 +49,15 @@ TEST(LineChart, a_logarithmic_axis_has_no_place_for_zero_and_below) {
   EXPECT_EQ(count_points(render_line_chart({{"loss", {{0, 1}, {1, 0}, {2, -1}, {3, 10}}}}, {.title = "loss", .log_y = true})), 2);
 }
 
+TEST(LineChart, later_curves_lie_above_earlier_ones) {
+  const std::string svg =
+      render_line_chart({{"every step", {{0, 1}, {1, 2}}, /*is_faint=*/true}, {"mean", {{0, 1}, {1, 1.5}}}}, {.title = "loss"});
+  const size_t first = svg.find("curve-0 faint"), second = svg.find("curve-1\"");
+  ASSERT_NE(first, std::string::npos);
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_LT(first, second);
+}
+
 TEST(LineChart, a_thinned_curve_keeps_its_spikes) {
   ChartSeries series{"loss", {}};
   for (int i = 0; i < 100'000; ++i) {

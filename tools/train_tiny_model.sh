@@ -45,13 +45,12 @@ fi
 say "process"
 "$darkroom" process "$work/images" "$work/latents" --model "$work/with-vae" --resolution 64
 say "training the U-Net"
-# One thread does 60 % of what two do, and threads are part of the bits.
-"$darkroom" train recipes/tiny.toml --data "$work/latents" --model "$work/with-vae" --output "$work/run-unet" --set runtime.threads=1
+"$darkroom" train recipes/tiny.toml --data "$work/latents" --model "$work/with-vae" --output "$work/run-unet"
 if [ ! -d "$work/with-unet" ]; then
   "$darkroom" models export "$(newest_checkpoint "$work/run-unet")" "$work/with-unet" --ema --dtype float32
 fi
 say "a second round from the averaged weights, with half the learning rate"
-"$darkroom" train recipes/tiny.toml --data "$work/latents" --model "$work/with-unet" --output "$work/run-unet-2" --set runtime.threads=1 \
+"$darkroom" train recipes/tiny.toml --data "$work/latents" --model "$work/with-unet" --output "$work/run-unet-2" \
   --set model.start=weights --set optimizer.lr=1e-3 --set schedule.max_steps=3000 --set runtime.seed=2025
 rm -rf "$out.new"
 "$darkroom" models export "$(newest_checkpoint "$work/run-unet-2")" "$out.new" --ema --dtype float16

@@ -68,6 +68,17 @@ void FlatParameters::refresh_compute_copy() {
   }
 }
 
+void FlatParameters::add_gradients(const std::vector<torch::Tensor>& gradients) {
+  const torch::NoGradGuard no_grad;
+  DARKROOM_CHECK(gradients.size() == parameters_.size(), "a gradient a parameter (parameters, gradients):", parameters_.size(),
+                 gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) {
+      parameters_[i].mutable_grad().add_(gradients[i]);
+    }
+  }
+}
+
 void FlatParameters::check_bound() const {
   const torch::Tensor& weights = compute_copy_.defined() ? compute_copy_ : values_;
   const auto* first_weight = static_cast<const char*>(weights.const_data_ptr());

@@ -2,16 +2,52 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include "darkroom/core/check.h"
 #include "darkroom/ops/adamw_update.h"
 #include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - start).count();
+}
+
+void check_losses(const torch::Tensor& losses, int64_t count) {
+  DARKROOM_CHECK(losses.dim() == 1 && losses.size(0) == count, "an objective gives one loss a sample:", count);
+}
+
+// One forward and backward pass that leaves the parameters' own gradients alone.
+struct Pass {
+  torch::Tensor losses;
+  torch::autograd::variable_list gradients;  // In the order of the parameters; undefined where the loss does not depend on one.
+  Clock::time_point forward_end;
+};
+
+Pass run_pass(const MicroBatchLosses& losses, int64_t first, int64_t count, int64_t batch_size,
+              const std::vector<torch::Tensor>& parameters, int intra_op_threads) {
+  at::set_num_threads(intra_op_threads);  // OpenMP's setting is each thread's own.
+  const torch::Tensor micro_losses = losses(first, count);
+  check_losses(micro_losses, count);
+  const auto forward_end = Clock::now();
+  const torch::Tensor share = micro_losses.sum() / static_cast<double>(batch_size);
+  return {micro_losses.detach(),
+          torch::autograd::grad({share}, parameters, {}, /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true),
+          forward_end};
+}
+
+}  // namespace
 
 Status TrainStepOptions::validate() const {
   if (micro_batch < 1) {
     return Status::invalid_argument("training step: micro_batch must be at least 1, got:", micro_batch);
+  }
+  if (workers < 1) {
+    return Status::invalid_argument("training step: workers must be at least 1, got:", workers);
   }
   if (!(max_grad_norm >= 0.0 && std::isfinite(max_grad_norm))) {
     return Status::invalid_argument("training step: max_grad_norm must be at least 0, got:", max_grad_norm);
@@ -23,6 +59,7 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
     : parameters_(parameters), optimizer_(optimizer), ema_(ema), options_(options) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
+  DARKROOM_CHECK(options.workers == 1 || parameters.options().device.is_cpu(), "several workers are for the CPU");
 }
 
 Result<StepReport> TrainStep::run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses) {
@@ -49,8 +86,13 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
 }
 
 void TrainStep::issue(const MicroBatchLosses& losses) {
-  phase_start_ = std::chrono::steady_clock::now();
-  accumulate(losses);
+  phase_start_ = Clock::now();
+  parameters_.zero_gradients();
+  if (options_.workers > 1 && losses_.numel() > options_.micro_batch) {
+    accumulate_side_by_side(losses);
+  } else {
+    accumulate(losses);
+  }
   {
     const torch::NoGradGuard no_grad;
     squared_norm_.copy_(squared_norm(parameters_.gradients()));
@@ -61,14 +103,41 @@ void TrainStep::issue(const MicroBatchLosses& losses) {
 
 void TrainStep::accumulate(const MicroBatchLosses& losses) {
   const int64_t batch_size = losses_.numel();
-  parameters_.zero_gradients();
   for (int64_t first = 0; first < batch_size; first += options_.micro_batch) {
     const int64_t count = std::min(options_.micro_batch, batch_size - first);
     const torch::Tensor micro_losses = losses(first, count);
-    DARKROOM_CHECK(micro_losses.dim() == 1 && micro_losses.size(0) == count, "an objective gives one loss a sample:", count);
+    check_losses(micro_losses, count);
     losses_.narrow(0, first, count).copy_(micro_losses.detach());
     end_phase(report_.forward_ms);
     (micro_losses.sum() / static_cast<double>(batch_size)).backward();
+    end_phase(report_.backward_ms);
+  }
+}
+
+// Gradients are added in the order of the micro-batches, as accumulate() does, whoever is ready first.
+void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
+  const int64_t batch_size = losses_.numel();
+  const int64_t num_passes = (batch_size + options_.micro_batch - 1) / options_.micro_batch;
+  const int intra_op_threads = at::get_num_threads();
+  for (int64_t wave = 0; wave < num_passes; wave += options_.workers) {
+    std::vector<std::future<Pass>> passes;
+    for (int64_t pass = wave; pass < std::min(wave + options_.workers, num_passes); ++pass) {
+      const int64_t first = pass * options_.micro_batch;
+      const int64_t count = std::min(options_.micro_batch, batch_size - first);
+      passes.push_back(std::async(std::launch::async, [=, this, &losses] {
+        return run_pass(losses, first, count, batch_size, parameters_.parameters(), intra_op_threads);
+      }));
+    }
+    Clock::time_point forward_end = phase_start_;
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const Pass pass = passes[i].get();
+      const int64_t first = (wave + static_cast<int64_t>(i)) * options_.micro_batch;
+      losses_.narrow(0, first, pass.losses.size(0)).copy_(pass.losses);
+      parameters_.add_gradients(pass.gradients);
+      forward_end = std::max(forward_end, pass.forward_end);
+    }
+    report_.forward_ms += milliseconds_between(phase_start_, forward_end);
+    phase_start_ = forward_end;
     end_phase(report_.backward_ms);
   }
 }
@@ -109,8 +178,8 @@ void TrainStep::end_phase(double& phase_ms) {
   if (options_.waits_between_phases) {
     synchronize(losses_.device());
   }
-  const auto now = std::chrono::steady_clock::now();
-  phase_ms += std::chrono::duration<double, std::milli>(now - phase_start_).count();
+  const auto now = Clock::now();
+  phase_ms += milliseconds_between(phase_start_, now);
   phase_start_ = now;
 }
 

@@ -63,6 +63,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"samples", "seed", &samples.seed, kFree},
       {"runtime", "seed", &runtime.seed, kBits},
       {"runtime", "threads", &runtime.threads, kFree},
+      {"runtime", "workers", &runtime.workers, kFree},
       {"runtime", "precision", &runtime.precision, kFree},
       {"runtime", "lanes", &runtime.lanes, kBits},
       {"runtime", "log_every", &runtime.log_every, kFree},

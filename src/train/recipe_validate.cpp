@@ -55,6 +55,7 @@ Status check_integers(const Recipe& recipe) {
       {"samples.seed", recipe.samples.seed, 0},
       {"runtime.seed", recipe.runtime.seed, 0},
       {"runtime.threads", recipe.runtime.threads, 1, 1024},
+      {"runtime.workers", recipe.runtime.workers, 0, 1024},
       {"runtime.lanes", recipe.runtime.lanes, 1, 1 << 20},
       {"runtime.log_every", recipe.runtime.log_every, 1},
   };

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <thread>
+
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
@@ -27,6 +29,11 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .decay = recipe.schedule.kind == "cosine" ? LrDecay::kCosine : LrDecay::kConstant,
           .total_steps = recipe.schedule.max_steps,
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
+}
+
+int64_t num_workers(const Recipe& recipe) {
+  const auto& runtime = recipe.runtime;
+  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, std::thread::hardware_concurrency() / runtime.threads);
 }
 
 AdamWOptions adamw(const Recipe& recipe) {
@@ -154,8 +161,10 @@ Status TrainingRun::open_optimizer() {
   const EmaOptions ema_options{.decay = recipe().ema.decay, .warmup = recipe().ema.warmup};
   DARKROOM_RETURN_IF_ERROR(ema_options.validate());
   ema_ = std::make_unique<Ema>(*parameters_, ema_options);
-  const TrainStepOptions step_options{
-      .micro_batch = recipe().batch.micro, .max_grad_norm = recipe().optimizer.clip_norm, .schedule = lr_schedule(recipe())};
+  const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
+                                      .workers = num_workers(recipe()),
+                                      .max_grad_norm = recipe().optimizer.clip_norm,
+                                      .schedule = lr_schedule(recipe())};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options);
   state_ = std::make_unique<TrainingState>(TrainingState{

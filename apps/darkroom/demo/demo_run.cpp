@@ -42,6 +42,7 @@ constexpr size_t kMeasuredCaptions = 200;
 constexpr uint64_t kMeasureSeed = 1;  // Draws the captions; picture i is painted from seed 1 + i.
 constexpr size_t kPreviewPrompts = 8;
 constexpr int64_t kTrainingBatch = 32;  // In a few minutes more steps teach more than larger batches.
+constexpr int kPaintingThreads = 2;     // A constant, because it is part of the bits.
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -196,7 +197,7 @@ Status Demo::train() {
   training.recipe.model.start = "random";
   training.recipe.data.path = folder_.train_latents();
   training.recipe.runtime.seed = options_.seed;
-  training.recipe.batch = {.global = kTrainingBatch, .micro = kTrainingBatch};
+  training.recipe.batch = {.global = kTrainingBatch, .micro = kTrainingBatch / 2};
   const auto prompts = sheet_prompts().first(kPreviewPrompts);
   training.recipe.samples.prompts.assign(prompts.begin(), prompts.end());
   DARKROOM_ASSIGN_OR_RETURN(training_, train_for_time(files_, training, stop_));
@@ -226,7 +227,7 @@ Result<RetrievalShares> Demo::measure(Painter& painter, const std::string& name,
 }
 
 Status Demo::sample() {
-  at::set_num_threads(static_cast<int>(recipe_.runtime.threads));
+  at::set_num_threads(kPaintingThreads);
   DARKROOM_ASSIGN_OR_RETURN(const auto checkpoints, list_checkpoints(files_, join_path(folder_.run(), kRunCheckpointsFolder)));
   if (checkpoints.empty()) {
     return Status::not_found("the training run left no checkpoint:", folder_.run());

@@ -63,6 +63,10 @@ class FlatParameters {
   void refresh_compute_copy();
 
   void zero_gradients() { gradients_.zero_(); }
+  /// The module's parameters, in the order of entries().
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+  /// Adds gradients in the order of parameters(), as backward() would; an undefined one is zero.
+  void add_gradients(const std::vector<torch::Tensor>& gradients);
   /// Throws CheckFailure when a parameter or gradient has been replaced since construction.
   void check_bound() const;
   /// The parameters' names with views of `flat` in their shapes: of values(), of moments, of EMA weights. With channels_last

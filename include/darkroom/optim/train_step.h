@@ -17,6 +17,7 @@ namespace darkroom {
 
 struct TrainStepOptions {
   int64_t micro_batch = 64;    ///< Samples a forward and backward pass; the last one of a batch may be smaller.
+  int64_t workers = 1;         ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
   double max_grad_norm = 1.0;  ///< Clip the gradient to this norm; 0: do not.
   LrScheduleOptions schedule;  ///< Learning rate by step.
   /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap and cannot be captured.
@@ -39,10 +40,11 @@ struct StepReport {
 };
 
 /// Losses (count) of samples [first, first + count) of the batch, float on the parameters' device, differentiable in the parameters.
+/// With several workers it is called from several threads at once.
 using MicroBatchLosses = std::function<torch::Tensor(int64_t first, int64_t count)>;
 
 /// One training step: gradients of the batch's mean loss, accumulated over micro-batches (each weighted by its size, so that
-/// the split does not change the mean), clipped, then AdamW and EMA. With the same threads the same bits.
+/// the split does not change the mean), clipped, then AdamW and EMA. With the same intra-op threads the same bits.
 /// run() is prepare(), issue() and finish() in turn. issue() is all that the device does between inputs and results: it does not wait for
 /// the device and can be captured (DeviceGraph), if `losses` can; then a step is prepare(), the replay and finish(). Thread safety: none.
 class TrainStep {
@@ -67,6 +69,7 @@ class TrainStep {
 
  private:
   void accumulate(const MicroBatchLosses& losses);
+  void accumulate_side_by_side(const MicroBatchLosses& losses);
   double sum_losses();
   void end_phase(double& phase_ms);
 

@@ -21,8 +21,8 @@ struct ChartOptions {
   int height = 260;
 };
 
-/// Draws curves as one <svg> element, later ones above earlier ones: axes with round tick values, a legend when there are several curves. Colours come
-/// from CSS classes (curve-0 ...), so that a page can have a dark form. Points that are not finite are left out; a curve of
+/// Draws curves as one <svg> element, later ones above earlier ones: axes with round tick values, a legend when there are several curves.
+/// Colours come from CSS classes (curve-0 ...), so that a page can have a dark form. Points that are not finite are left out; a curve of
 /// more than 2,000 points is thinned to the lowest and highest of each pixel column. Thread safety: pure.
 std::string render_line_chart(const std::vector<ChartSeries>& series, const ChartOptions& options);
 

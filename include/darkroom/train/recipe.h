@@ -92,6 +92,7 @@ struct Recipe {
   struct Runtime {
     int64_t seed = 2024;                ///< Of every random draw of the run.
     int64_t threads = 1;                ///< Intra-op threads of the step; part of the bits.
+    int64_t workers = 1;                ///< Micro-batches computed side by side, in `threads` threads each; no bit. 0: one a core.
     std::string precision = "float32";  ///< Compute precision: "float32".
     int64_t lanes = 8;                  ///< Lanes of the canonical order.
     int64_t log_every = 1;              ///< Steps between lines of metrics.jsonl.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "darkroom/core/check.h"
 #include "toy_network.h"
 
 namespace darkroom {
@@ -71,6 +72,37 @@ TEST(train_step, the_split_into_micro_batches_keeps_loss_and_gradient) {
               64 * std::numeric_limits<float>::epsilon() * largest)
         << micro_batch;
   }
+}
+
+TEST(train_step, the_number_of_workers_changes_no_bit) {
+  const DiffusionBatch batch = toy_batch(kSevenKeys);
+  const TrainStepOptions options{.micro_batch = 2, .schedule = {.peak = 1e-2, .warmup_steps = 0}};
+  Trainer alone(options);
+  std::vector<StepReport> want = {alone.run(0, batch).value(), alone.run(1, batch).value()};
+  for (const int64_t workers : {2, 3, 4, 9}) {
+    TrainStepOptions side_by_side = options;
+    side_by_side.workers = workers;
+    Trainer trainer(side_by_side);
+    for (int64_t step = 0; step < 2; ++step) {
+      const StepReport got = trainer.run(step, batch).value();
+      EXPECT_EQ(got.loss, want[static_cast<size_t>(step)].loss) << workers;
+      EXPECT_EQ(got.grad_norm, want[static_cast<size_t>(step)].grad_norm) << workers;
+    }
+    EXPECT_TRUE(at::equal(trainer.flat.gradients(), alone.flat.gradients())) << workers;
+    EXPECT_TRUE(at::equal(trainer.flat.values(), alone.flat.values())) << workers;
+    EXPECT_TRUE(at::equal(trainer.ema.weights(), alone.ema.weights())) << workers;
+  }
+}
+
+TEST(train_step, a_failure_in_one_worker_is_the_steps_failure) {
+  Trainer trainer({.micro_batch = 1, .workers = 3, .schedule = {.peak = 1e-2, .warmup_steps = 0}});
+  const torch::Tensor before = trainer.flat.values().clone();
+  const auto losses = [&](int64_t first, int64_t) -> torch::Tensor {
+    DARKROOM_CHECK(first != 1, "the second sample is broken");
+    return trainer.objective.losses(trainer.network.denoiser(), trainer.objective.prepare(toy_batch({static_cast<int>(first)})));
+  };
+  EXPECT_THROW(trainer.step.run(0, 7, losses), CheckFailure);
+  EXPECT_TRUE(at::equal(trainer.flat.values(), before));
 }
 
 TEST(train_step, the_same_steps_have_the_same_bits) {

@@ -171,6 +171,7 @@ TEST(train_step, works_without_ema_and_reports_its_rate) {
 
 TEST(train_step, bad_options_are_refused) {
   EXPECT_EQ((TrainStepOptions{.micro_batch = 0, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ((TrainStepOptions{.workers = 0, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ((TrainStepOptions{.max_grad_norm = -1.0, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ((TrainStepOptions{.schedule = {.peak = -1.0}}).validate().code(), StatusCode::kInvalidArgument);
 }

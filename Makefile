@@ -10,27 +10,27 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: ## install Debian packages and the Python environment (hash-pinned)
-	@tools/setup.sh build
+	@tools/build/setup.sh build
 
 build: setup ## compile; the program is build/darkroom
-	@tools/build.sh release darkroom
+	@tools/build/build.sh release darkroom
 
 demo: build ## the whole chain on this machine: URL list -> pictures, in demo-run/
 	@build/darkroom demo demo-run
 
 test: setup ## unit, golden, integration, structure and sanitizer tests
-	@tools/run_tests.sh
+	@tools/check/run_tests.sh
 
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
-	@tools/setup.sh parity
+	@tools/build/setup.sh parity
 	@tools/parity/run.sh
 
 bench: build ## ours and the peers side by side
-	@tools/bench.sh
+	@benchmarks/bench.sh
 
 lint: setup ## formatting and structure checks
-	@tools/check_structure.py
-	@tools/check_format.sh
+	@tools/check/check_structure.py
+	@tools/check/check_format.sh
 
 format: setup ## format all C++ sources
 	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -12,7 +12,7 @@
 #include "darkroom/image/transform.h"
 #include "stopwatch_server.h"
 
-// Times the image module on pictures held in memory, for tools/bench_images.py:
+// Times the image module on pictures held in memory, for benchmarks/bench_images.py:
 //   image_bench RESOLUTION RESULTS_FOLDER JPEG...
 // Tasks: transform, decode (ours), libjpeg (nothing but libjpeg-turbo), resize:FILTER (the shorter side to RESOLUTION, the
 // whole picture). One run of a task takes all pictures once. At the start the results go to RESULTS_FOLDER, to be checked.

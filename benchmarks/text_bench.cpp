@@ -6,7 +6,7 @@
 #include "darkroom/text/clip_tokenizer.h"
 #include "stopwatch_server.h"
 
-// Times the tokenizer on captions held in memory, for tools/bench_tokens.py:
+// Times the tokenizer on captions held in memory, for benchmarks/bench_tokens.py:
 //   text_bench TOKENIZER_FOLDER CAPTIONS_FILE RESULTS_FOLDER
 // Tasks: hf and open_clip. One run encodes every caption (one a line) once. At the start the ids go to RESULTS_FOLDER as
 // int32, to be checked.

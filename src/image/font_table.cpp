@@ -1,4 +1,4 @@
-// Made by tools/make_font_table.py from DejaVu Sans Mono; do not edit. Licence of the font: font_table_license.txt.
+// Made by tools/tables/make_font_table.py from DejaVu Sans Mono; do not edit. Licence of the font: font_table_license.txt.
 // One line a glyph: coverage of 0 to 15 as a hexadecimal digit a pixel, rows from the top.
 #include "font_table.h"
 

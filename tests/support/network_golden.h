@@ -13,8 +13,8 @@
 
 namespace darkroom {
 
-/// What the reference packages made of a small network: tensors, and the network's config. tools/make_nn_goldens.py and
-/// tools/make_training_goldens.py make the files and say what is in them.
+/// What the reference packages made of a small network: tensors, and the network's config. tools/goldens/make_nn_goldens.py and
+/// tools/goldens/make_training_goldens.py make the files and say what is in them.
 struct NetworkGolden {
   std::shared_ptr<SafetensorsFile> file;
   nlohmann::json config;
@@ -28,7 +28,7 @@ struct NetworkGolden {
   torch::Tensor tensor(const std::string& name) const { return file->tensor(name).value(); }
 };
 
-/// Draws every parameter as tools/nn_reference.py does.
+/// Draws every parameter as tools/goldens/nn_reference.py does.
 inline void fill_parameters(torch::nn::Module& module) {
   constexpr uint64_t kSeed = 1;
   constexpr double kScale = 0.2;

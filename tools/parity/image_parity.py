@@ -3,7 +3,7 @@
 
   image_parity.py --darkroom build/darkroom [--photographs 400] [--images FOLDER]
 
-Pictures: the photographs of scikit-image and scikit-learn re-encoded (tools/photographs.py), and those in FOLDER. Each goes
+Pictures: the photographs of scikit-image and scikit-learn re-encoded (tools/corpus/photographs.py), and those in FOLDER. Each goes
 through the published setting (256, bilinear, floor of the centre) and, by turns, through one of 30 others: every filter
 with every crop and orientation, at five resolutions. Pillow is the judge: a picture that Pillow reads must come out with equal
 bits, one that it refuses must be refused. torchvision's CenterCrop judges `--crop center_round`. Exits 1 on a difference.
@@ -24,8 +24,9 @@ import PIL
 from PIL import Image, ImageOps
 from torchvision.transforms.v2.functional import center_crop
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "goldens"))
 from counter_random import CROP, draws  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "corpus"))
 from photographs import write_photographs  # noqa: E402
 
 FILTERS = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos", "hamming", "box")}

@@ -21,14 +21,14 @@ compare() {
   fi
 }
 
-.venv/bin/python tools/make_corpus.py "$corpus" --trouble-rate 0 >/dev/null || exit 1
+.venv/bin/python tools/corpus/make_corpus.py "$corpus" --trouble-rate 0 >/dev/null || exit 1
 model=models/tiny
-tools/build.sh release resize_stream >/dev/null || exit 1
+tools/build/build.sh release resize_stream >/dev/null || exit 1
 compare "resize against Pillow" tools/parity/resize_parity.py --program build/release/resize_stream
 compare "transform against Pillow" tools/parity/image_parity.py --darkroom build/darkroom --images "$corpus/pictures"
 compare "tokens against transformers and open_clip" tools/parity/token_parity.py --darkroom build/darkroom
 compare "networks against diffusers and transformers" tools/parity/nn_parity.py
-tools/build.sh release sampler_runs || exit 1
+tools/build/build.sh release sampler_runs || exit 1
 compare "samplers against diffusers" tools/parity/schedule_parity.py
 compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$model"
 compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"

@@ -22,7 +22,7 @@ import diffusers
 import torch
 from safetensors.torch import load_file, save_file
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "goldens"))
 from scheduler_reference import CLASSES, SD2  # noqa: E402
 
 BOUND = 1e-5

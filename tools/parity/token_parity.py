@@ -21,7 +21,7 @@ from pathlib import Path
 import ftfy
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "goldens"))
 import make_text_goldens as goldens  # noqa: E402
 
 TOKENIZER = goldens.ROOT / "models/tiny/tokenizer"

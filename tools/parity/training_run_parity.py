@@ -23,7 +23,7 @@ from diffusers import DDPMScheduler, UNet2DConditionModel
 from safetensors import safe_open
 from training_step_parity import run, with_prediction, write_pictures
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "goldens"))
 import training_reference as reference  # noqa: E402
 
 LEARNING_RATE = 1e-4

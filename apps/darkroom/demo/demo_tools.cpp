@@ -10,7 +10,7 @@
 namespace darkroom {
 namespace {
 
-constexpr const char* kCorpusTool = "tools/make_corpus.py";
+constexpr const char* kCorpusTool = "tools/corpus/make_corpus.py";
 constexpr int kLevels = 3;  // build/darkroom or build/release/darkroom.
 
 Result<std::string> find_source_folder() {
@@ -28,7 +28,7 @@ Result<std::string> find_source_folder() {
     }
   }
   return Status::not_found(
-      "the demo needs the source folder with tools/make_corpus.py above the program; run build/darkroom as `make build` "
+      "the demo needs the source folder with tools/corpus/make_corpus.py above the program; run build/darkroom as `make build` "
       "left it (program):",
       program);
 }

@@ -10,7 +10,7 @@
 
 namespace darkroom {
 
-/// tests/golden/diffusion/diffusers.json, made by tools/make_diffusion_goldens.py.
+/// tests/golden/diffusion/diffusers.json, made by tools/goldens/make_diffusion_goldens.py.
 inline nlohmann::json read_diffusion_goldens() {
   std::ifstream file(source_path("tests/golden/diffusion/diffusers.json"));
   return nlohmann::json::parse(file);

@@ -27,7 +27,7 @@ using Change = std::function<void(std::vector<NamedTensor>&)>;
 void leave_as_it_is(std::vector<NamedTensor>& /*tensors*/) {}
 
 // original_names.json lists, as diffusers' converters read them, the stored tensors of both versions and the parameters whose rows
-// each holds (tools/make_nn_goldens.py).
+// each holds (tools/goldens/make_nn_goldens.py).
 class OriginalCheckpointTest : public testing::TestWithParam<const char*> {
  protected:
   OriginalCheckpointTest() : names_(read_names()[GetParam()]) {

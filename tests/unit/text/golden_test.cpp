@@ -9,7 +9,7 @@
 #include "darkroom/core/sha256.h"
 #include "tiny_tokenizer.h"
 
-// Recorded by tools/make_text_goldens.py from transformers 5.23.0, open_clip_torch 3.3.0 and ftfy 6.3.1.
+// Recorded by tools/goldens/make_text_goldens.py from transformers 5.23.0, open_clip_torch 3.3.0 and ftfy 6.3.1.
 namespace darkroom {
 namespace {
 

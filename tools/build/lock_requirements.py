@@ -20,7 +20,7 @@ def main() -> None:
         digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
         lines.append(f"{name}=={version} --hash=sha256:{digest}\n")
     with open(lock_path, "w", encoding="utf-8") as file:
-        file.write("# Made by tools/lock_requirements.py for CPython 3.11 on x86-64 Linux. Do not edit by hand.\n")
+        file.write("# Made by tools/build/lock_requirements.py for CPython 3.11 on x86-64 Linux. Do not edit by hand.\n")
         file.writelines(sorted(lines))
 
 

@@ -18,7 +18,7 @@ from PIL import __version__ as pillow_version
 
 from counter_random import draws, hash_key
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests/golden/image"
+FOLDER = Path(__file__).resolve().parent.parent.parent / "tests/golden/image"
 FILTERS = {name: Image.Resampling[name.upper()] for name in ("bilinear", "bicubic", "lanczos", "hamming", "box")}
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
@@ -190,7 +190,7 @@ def describe(name: str, data: bytes, number: int) -> dict:
 
 def write_json(path: Path, key: str, entries: list[dict]) -> None:
     versions = {name: features.version(name) for name in ("libjpeg_turbo", "webp", "zlib")}
-    head = {"made_by": "tools/make_image_goldens.py", "pillow": pillow_version, "numpy": np.__version__} | versions
+    head = {"made_by": "tools/goldens/make_image_goldens.py", "pillow": pillow_version, "numpy": np.__version__} | versions
     lines = ",\n".join("  " + json.dumps(entry) for entry in entries)
     path.write_text(json.dumps(head)[:-1] + f', "{key}": [\n{lines}\n]}}\n', encoding="utf-8")
 

@@ -2,7 +2,7 @@
 # The whole test run: structure, format, unit and golden tests, integration tests on the program, sanitizers, CUDA plugin.
 # Prints a line a step and, last, the counts of tests. Exits 1 when anything failed; every skip prints its reason.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 passed=0
 failed=0
@@ -37,7 +37,7 @@ gtest() {
     grep -vE '^\[ (RUN|      OK) ' "$log" | tail -n 60
   fi
   local counts
-  if counts=$(python3 tools/count_tests.py "$report" 2>/dev/null); then
+  if counts=$(python3 tools/check/count_tests.py "$report" 2>/dev/null); then
     read -r ran bad without <<<"$counts"
     passed=$((passed + ran - bad - without))
     failed=$((failed + bad))
@@ -60,15 +60,15 @@ run_unit_tests() {
   done
 }
 
-check "structure" tools/check_structure.py
-check "format" tools/check_format.sh
+check "structure" tools/check/check_structure.py
+check "format" tools/check/check_format.sh
 step "building release (program, tests)"
-tools/build.sh release all || exit 1
-check "every test is built" tools/check_structure.py build/release
-check "every public header compiles alone" tools/check_headers.py build/release
+tools/build/build.sh release all || exit 1
+check "every test is built" tools/check/check_structure.py build/release
+check "every public header compiles alone" tools/check/check_headers.py build/release
 
 # The tests keep about half of the cores busy; the others compile the next preset meanwhile. What it says is said again below.
-JOBS=$((($(nproc) + 1) / 2)) nice tools/build.sh asan-ubsan all >/dev/null 2>&1 &
+JOBS=$((($(nproc) + 1) / 2)) nice tools/build/build.sh asan-ubsan all >/dev/null 2>&1 &
 
 run_unit_tests build/release
 
@@ -79,7 +79,7 @@ done
 
 wait
 for preset in asan-ubsan tsan; do
-  if tools/build.sh "$preset" all; then
+  if tools/build/build.sh "$preset" all; then
     run_unit_tests "build/$preset"
   else
     failed=$((failed + 1))
@@ -88,7 +88,7 @@ for preset in asan-ubsan tsan; do
 done
 
 if command -v nvcc >/dev/null && nvcc --version | grep -q 'release 13'; then
-  check "CUDA plugin compiles and links" tools/build.sh cuda libdarkroom_cuda.so plugin_test
+  check "CUDA plugin compiles and links" tools/build/build.sh cuda libdarkroom_cuda.so plugin_test
   if without=$(build/cuda/plugin_test | grep "^skip"); then
     head -n 1 <<<"$without"
     skipped=$((skipped + 1))

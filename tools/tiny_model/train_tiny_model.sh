@@ -3,7 +3,7 @@
 # exports fp16 files. Two cores: about 95 minutes. usage: train_tiny_model.sh WORK_FOLDER OUT_MODEL_FOLDER
 # A second run of the same command goes on where the first stopped.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 work=$1
 out=$2
 darkroom=build/darkroom
@@ -16,7 +16,7 @@ newest_checkpoint() { ls -d "$1"/checkpoints/step-* | tail -n 1; }
 if [ ! -e "$work/images/_summary.json" ]; then
   say "corpus"
   port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  "$python" tools/make_corpus.py "$work/corpus" --trouble-rate 0 --base-url "http://127.0.0.1:$port"
+  "$python" tools/corpus/make_corpus.py "$work/corpus" --trouble-rate 0 --base-url "http://127.0.0.1:$port"
   "$python" -m http.server "$port" --bind 127.0.0.1 --directory "$work/corpus" >/dev/null 2>&1 &
   server=$!
   trap 'kill "$server" 2>/dev/null || true' EXIT
@@ -40,7 +40,7 @@ if [ ! -d "$work/with-vae" ]; then
   cp -r "$work/start/unet" "$work/with-vae/unet"
   say "scaling factor: 1 / standard deviation of the latents"
   "$darkroom" process "$work/images" "$work/unscaled" --model "$work/with-vae" --resolution 64 --latents moments --text tokens
-  "$python" tools/set_scaling_factor.py "$work/unscaled" "$work/with-vae/vae/config.json"
+  "$python" tools/tiny_model/set_scaling_factor.py "$work/unscaled" "$work/with-vae/vae/config.json"
 fi
 say "process"
 "$darkroom" process "$work/images" "$work/latents" --model "$work/with-vae" --resolution 64

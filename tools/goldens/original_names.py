@@ -1,6 +1,6 @@
 """The names of an original Stable Diffusion checkpoint, built up as its published training code builds its networks.
 
-Shared by tools/make_nn_goldens.py and tools/parity/nn_parity.py. `original_tensors` gives each stored tensor with the parameters
+Shared by tools/goldens/make_nn_goldens.py and tools/parity/nn_parity.py. `original_tensors` gives each stored tensor with the parameters
 (diffusers' and transformers' names) of which it consists; `check_against_diffusers` has diffusers' own converters read it back.
 """
 

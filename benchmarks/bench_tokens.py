@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the tokenizer against transformers, Hugging Face's tokenizers and open_clip on ASCII captions of 77 characters, one core.
 
-  taskset -c 0 .venv-parity/bin/python tools/bench_tokens.py --program build/release/text_bench [--rounds 9]
+  taskset -c 0 .venv-parity/bin/python benchmarks/bench_tokens.py --program build/release/text_bench [--rounds 9]
 
 Checks every id first. The peers are called as users call them: transformers' CLIPTokenizer in batches of 1000, tokenizers'
 encode_batch, open_clip's tokenizer on a list. Prints min, median and max of each rate and ratio, taken round by round.

@@ -2,7 +2,7 @@
 
 Run in an environment that has diffusers 0.42.1 and torch 2.11 (docs/diffusion.md says how):
 
-    python tools/make_diffusion_goldens.py tests/golden/diffusion/diffusers.json
+    python tools/goldens/make_diffusion_goldens.py tests/golden/diffusion/diffusers.json
 
 The network of every run is the one of diffusers' own scheduler tests: model(x, t) = x * t / (t + 1), started from
 arange(768) / 768 viewed as (3, 8, 8, 4) and moved to (4, 3, 8, 8).
@@ -105,7 +105,7 @@ def main() -> None:
     schedules = ",\n".join(json.dumps(schedule(config)) for config in (SD2, {}, SD2 | {"rescale_betas_zero_snr": True}))
     runs = ",\n".join(json.dumps(run) for run in all_runs())
     with open(sys.argv[1], "w", encoding="utf-8") as file:
-        file.write('{"made_by": "tools/make_diffusion_goldens.py",\n')
+        file.write('{"made_by": "tools/goldens/make_diffusion_goldens.py",\n')
         file.write(f'"versions": {json.dumps(versions)},\n"schedules": [\n{schedules}],\n"runs": [\n{runs}],\n')
         trailing = {name: trailing_timesteps(name) for name in ("ddim", "pndm", "euler", "dpmpp_2m", "unipc")}
         file.write(f'"trailing_61": {json.dumps(trailing)}}}\n')

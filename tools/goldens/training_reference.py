@@ -1,6 +1,6 @@
 """The training step that darkroom is compared with: diffusers' U-Net and schedule, torch's AdamW and clipping.
 
-Shared by tools/make_training_goldens.py and tools/parity/training_run_parity.py.
+Shared by tools/goldens/make_training_goldens.py and tools/parity/training_run_parity.py.
 """
 
 import torch

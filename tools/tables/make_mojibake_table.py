@@ -14,8 +14,8 @@ import ftfy.bad_codecs  # noqa: F401  (registers the sloppy encodings)
 from ftfy.badness import MOJIBAKE_CATEGORIES
 from ftfy.chardata import CHARMAP_ENCODINGS, UTF8_CLUES
 
-OUT = pathlib.Path(__file__).parent.parent / "src/text"
-HEADER = "// Made by tools/make_mojibake_table.py from ftfy 6.3.1 (Apache-2.0). Do not edit by hand.\n"
+OUT = pathlib.Path(__file__).parent.parent.parent / "src/text"
+HEADER = "// Made by tools/tables/make_mojibake_table.py from ftfy 6.3.1 (Apache-2.0). Do not edit by hand.\n"
 FIRST_OF_2, FIRST_OF_3, FIRST_OF_4, CONTINUATION = range(4)
 CLUES = ("utf8_first_of_2", "utf8_first_of_3", "utf8_first_of_4", "utf8_continuation")
 

@@ -18,8 +18,8 @@ def main():
             lines.append(line)
             line = ""
         line += (" " if line else "") + entry
-    header = "// Written by tools/make_html_entities.py; {name, UTF-8 text} in byte order of the names.\n"
-    out = pathlib.Path(__file__).parent.parent / "src/text/html_entity_table.inc"
+    header = "// Written by tools/tables/make_html_entities.py; {name, UTF-8 text} in byte order of the names.\n"
+    out = pathlib.Path(__file__).parent.parent.parent / "src/text/html_entity_table.inc"
     out.write_text(header + "\n".join([*lines, line]) + "\n")
 
 

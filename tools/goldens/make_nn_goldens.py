@@ -2,7 +2,7 @@
 """Records tests/golden/nn/*.safetensors: outputs and gradients of small networks by diffusers and transformers; and
 original_names.json: the tensors of original checkpoints of Stable Diffusion 1 and 2, as diffusers' converters read them.
 
-Needs torch 2.11.0, diffusers 0.42.1, transformers 5.23.0. Usage: tools/make_nn_goldens.py [OUT=tests/golden/nn]
+Needs torch 2.11.0, diffusers 0.42.1, transformers 5.23.0. Usage: tools/goldens/make_nn_goldens.py [OUT=tests/golden/nn]
 Weights are not stored: the test draws them as nn_reference.fill_parameters does. Of gradients with more than 32 elements
 every sixteenth is stored.
 """
@@ -118,7 +118,7 @@ def record_original_names(folder):
 
 def main():
     torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden/nn")
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/nn")
     folder.mkdir(parents=True, exist_ok=True)
     record(folder, "unet_linear", "unet", UNET_LINEAR)
     record(folder, "unet_conv", "unet", UNET_CONV)

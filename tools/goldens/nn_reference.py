@@ -1,6 +1,6 @@
 """The reference networks (diffusers, transformers) behind the face of `darkroom models forward`.
 
-Shared by tools/make_nn_goldens.py and tools/parity/nn_parity.py: builds a network from its config, fills it with the
+Shared by tools/goldens/make_nn_goldens.py and tools/parity/nn_parity.py: builds a network from its config, fills it with the
 counter-based draws of docs/formats/randomness.md, and runs it forwards and backwards.
 """
 

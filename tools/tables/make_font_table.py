@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 PIXELS = 12
 CODE_POINTS = [*range(0x20, 0x7F), *range(0xA0, 0x100)]
 
-HEAD = '''// Made by tools/make_font_table.py from DejaVu Sans Mono; do not edit. Licence of the font: font_table_license.txt.
+HEAD = '''// Made by tools/tables/make_font_table.py from DejaVu Sans Mono; do not edit. Licence of the font: font_table_license.txt.
 // One line a glyph: coverage of 0 to 15 as a hexadecimal digit a pixel, rows from the top.
 #include "font_table.h"
 

@@ -13,7 +13,7 @@
 # GPU_CHECK_BUILD names another build folder than build/gpu-core.
 # With --device cpu --preset tiny the stages parity, bench-* and curves run anywhere.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 readonly limit_seconds=540
 readonly threads_on_gpu_boxes=8  # For weights and inputs, which the CPU draws.
@@ -274,7 +274,7 @@ for stage in "${stages[@]}"; do
   start=$SECONDS
   printf 'gpu_check: %s\n' "$stage" >&2
   if { printf '\n## %s\n%s; %s; preset %s, device %s\n\n' "$stage" "$(date -u +%Y-%m-%d)" "$(hardware)" "$preset" "$device" &&
-    GPU_CHECK_STAGE=inner timeout "$limit_seconds" bash tools/gpu_check.sh "$stage" --device "$device" --preset "$preset" --out "$out"; } |
+    GPU_CHECK_STAGE=inner timeout "$limit_seconds" bash tools/gpu/gpu_check.sh "$stage" --device "$device" --preset "$preset" --out "$out"; } |
     tee "$out/$stage.md"; then
     printf 'gpu_check: %s took %d s\n' "$stage" $((SECONDS - start)) >&2
   else

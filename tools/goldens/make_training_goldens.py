@@ -2,7 +2,7 @@
 """Records tests/golden/optim/training_run.safetensors: a few training steps of a small U-Net by diffusers and PyTorch, for epsilon
 without weights and for v with min-SNR weights: losses, gradient norms, and the weights and their moving average after the last step.
 
-Needs torch 2.11.0 and diffusers 0.42.1. Usage: tools/make_training_goldens.py [OUT=tests/golden/optim]
+Needs torch 2.11.0 and diffusers 0.42.1. Usage: tools/goldens/make_training_goldens.py [OUT=tests/golden/optim]
 First weights are not stored: the test draws them as nn_reference.fill_parameters does. Of tensors with more than 32 elements every
 sixteenth is stored.
 """
@@ -61,7 +61,7 @@ def record(prediction, gamma):
 
 def main():
     torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden/optim")
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/optim")
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"step.{step}.{name}": values for step, batch in enumerate(batches()) for name, values in batch.items()}
     for prediction, gamma in OBJECTIVES.items():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Configures (once) and builds targets of a preset. usage: build.sh PRESET TARGET...
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 preset=$1
 shift
 folder=build/$preset

@@ -20,7 +20,7 @@ import unicodedata
 import ftfy
 from transformers import CLIPTokenizer
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 OUT = ROOT / "tests/golden/text"
 NAMES = "/usr/share/unicode/emoji/emoji-test.txt"
 BLOCKS = [*range(0x340), 0xE00, 0xE01, 0xF00, 0x1000]

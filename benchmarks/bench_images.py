@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the transform and the resize against Pillow, torchvision, OpenCV and a bare libjpeg-turbo decode, in memory, one core.
 
-  taskset -c 0 .venv-parity/bin/python tools/bench_images.py --program build/release/image_bench [--rounds 15]
+  taskset -c 0 .venv-parity/bin/python benchmarks/bench_images.py --program build/release/image_bench [--rounds 15]
 
 Checks every answer of ours against Pillow first. torchvision and OpenCV do not compute the same pixels: their lines are
 for orientation. Prints min, median and max of each time and of each ratio, which is taken round by round.
@@ -21,7 +21,8 @@ from PIL import Image
 from torchvision.transforms.v2 import functional
 
 from alternating_times import TimedProgram, measure, print_ratio, print_times, python_task
-from photographs import originals
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools/corpus"))
+from photographs import originals  # noqa: E402
 
 RESOLUTION = 256
 SIZE = (600, 825)

@@ -2,7 +2,7 @@
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
 # usage: setup.sh build|parity      Idempotent: a second run does nothing.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 kind=${1:-build}
 
 say() { printf 'setup: %s\n' "$*"; }

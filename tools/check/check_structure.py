@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the tree keeps its structure: module order, who shows which third-party header, file names, tests in the build.
+"""Checks that the tree keeps its structure: module order, who shows which third-party header, file names, wrapped prose, tests in the build.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it also checks that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -14,6 +14,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
 SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "python")
+PROSE_COLUMNS = 120
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -76,6 +77,17 @@ def check_names(findings: list[str]) -> None:
                 findings.append(f"{path.relative_to(ROOT)}: name what it holds; '{path.stem}' says nothing")
 
 
+def check_prose(findings: list[str]) -> None:
+    """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are."""
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        in_code = False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if line.lstrip().startswith("```"):
+                in_code = not in_code
+            elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "    ")):
+                findings.append(f"{path.relative_to(ROOT)}:{number}: a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}")
+
+
 def compiled_sources(build: pathlib.Path) -> set[pathlib.Path]:
     """What the build compiles, one by one or in batches (a batch is a generated source that includes others)."""
     compiled = set()
@@ -97,6 +109,7 @@ def main() -> None:
     findings: list[str] = []
     check_includes(findings)
     check_names(findings)
+    check_prose(findings)
     if len(sys.argv) > 1:
         check_tests(pathlib.Path(sys.argv[1]), findings)
     for finding in findings:

@@ -33,6 +33,6 @@ std::string check_message(std::string_view what, const Values&... values) {
 #define DARKROOM_CHECK(condition, ...)                                                                          \
   do {                                                                                                          \
     if (!(condition)) [[unlikely]] {                                                                            \
-      ::darkroom::fail_check(__FILE__, __LINE__, #condition, ::darkroom::internal::check_message(__VA_ARGS__)); \
+      ::darkroom::fail_check(__FILE_NAME__, __LINE__, #condition, ::darkroom::internal::check_message(__VA_ARGS__)); \
     }                                                                                                           \
   } while (false)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the tree keeps its structure: module order, who shows which third-party header, file names, wrapped prose, tests in the build.
+"""Checks that the tree keeps its structure: module order, who shows which third-party header, file names, wrapped prose, quoted messages, tests in the build.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it also checks that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -84,8 +84,19 @@ def check_prose(findings: list[str]) -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if line.lstrip().startswith("```"):
                 in_code = not in_code
-            elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "    ")):
+            elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "#", "    ")):
                 findings.append(f"{path.relative_to(ROOT)}:{number}: a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}")
+
+
+def check_quoted_messages(findings: list[str]) -> None:
+    """Every message that docs/troubleshooting.md quotes in a heading stands in a source or script."""
+    page = ROOT / "docs" / "troubleshooting.md"
+    sources = [path for folder in ("src", "apps", "tools", "python") for path in (ROOT / folder).rglob("*")]
+    # C++ literals are joined, as the compiler does, where a line's length broke them.
+    text = "".join(re.sub(r'"\s*\n\s*"', "", path.read_text(encoding="utf-8")) for path in sources if path.suffix in (".cpp", ".h", ".sh", ".py"))
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith('### "') and line[5:-1] not in text:
+            findings.append(f"docs/troubleshooting.md:{number}: no source says {line[4:]}")
 
 
 def compiled_sources(build: pathlib.Path) -> set[pathlib.Path]:
@@ -110,6 +121,7 @@ def main() -> None:
     check_includes(findings)
     check_names(findings)
     check_prose(findings)
+    check_quoted_messages(findings)
     if len(sys.argv) > 1:
         check_tests(pathlib.Path(sys.argv[1]), findings)
     for finding in findings:

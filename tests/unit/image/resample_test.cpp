@@ -4,6 +4,9 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
@@ -12,6 +15,29 @@
 
 namespace darkroom {
 namespace {
+
+// What tests have set; 0: what the processor has.
+int64_t mocked_targets = 0;
+
+void hold_to(int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+  mocked_targets = targets;
+}
+
+// DARKROOM_VECTOR_UNIT=AVX2 holds the whole program to that unit: tools/check/every_processor.py runs it on each.
+class AskedVectorUnit : public testing::Environment {
+ public:
+  void SetUp() override {
+    const char* asked = std::getenv("DARKROOM_VECTOR_UNIT");
+    for (int64_t rest = asked == nullptr ? 0 : hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
+      if (hwy::TargetName(rest & -rest) == std::string(asked)) {
+        hold_to(rest & -rest);
+      }
+    }
+    ASSERT_TRUE(asked == nullptr || mocked_targets != 0) << "this processor has no vector unit " << asked;
+  }
+};
+[[maybe_unused]] const auto* const kAskedVectorUnit = testing::AddGlobalTestEnvironment(new AskedVectorUnit);
 
 Image noise(uint64_t seed, int width, int height, int num_channels, bool extremes = false) {
   const CounterRandom random(seed, Purpose::kSelect, 0, "resize");
@@ -56,14 +82,31 @@ std::vector<int> top_left(const Image& image, int columns, int rows) {
 
 TEST(Resample, equals_pillow_on_400_random_cases) { expect_goldens(); }
 
+// From every byte, in plain C.
+void expect_normalised_planes() {
+  const Image image = noise(11, 1031, 1, 3);
+  std::vector<float> planes(3 * 1031);
+  normalise_chw(image, planes);
+  for (size_t i = 0; i < planes.size(); ++i) {
+    const float value = image.pixels[i % 1031 * 3 + i / 1031];
+    ASSERT_EQ(planes[i], (value / 255.0F - 0.5F) / 0.5F) << i;
+  }
+}
+
 TEST(Resample, gives_the_same_bits_on_every_vector_unit) {
+  const int64_t before = mocked_targets;
+  std::string units;
   for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
     const int64_t target = rest & -rest;
     SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+    hold_to(target);
+    ASSERT_FALSE(hwy::GetChosenTarget().IsInitialized()) << "the unit would stay the one chosen first";
     expect_goldens();
-    hwy::SetSupportedTargetsForTest(0);
+    expect_normalised_planes();
+    units += std::string(hwy::TargetName(target)) + " ";
   }
+  RecordProperty("vector_units", units);
+  hold_to(before);
 }
 
 TEST(Resample, equals_the_vectors_of_pillows_tests) {

@@ -11,6 +11,7 @@ add_library(darkroom_cuda MODULE ${plugin_sources})
 set_target_properties(darkroom_cuda PROPERTIES
   CUDA_STANDARD 17
   CUDA_ARCHITECTURES "${DARKROOM_CUDA_ARCHITECTURES}"
+  BUILD_WITH_INSTALL_RPATH OFF
   BUILD_RPATH "${DARKROOM_TORCH_ROOT}/lib;${nvidia_libraries}"
   LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 target_include_directories(darkroom_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

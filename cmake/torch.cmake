@@ -25,3 +25,20 @@ target_link_libraries(darkroom_torch INTERFACE "-Wl,--no-as-needed" darkroom_imp
 if(nvidia_libraries)
   target_link_options(darkroom_torch INTERFACE "LINKER:-rpath-link,${nvidia_libraries}")
 endif()
+
+# Programs find the wheels by paths relative to themselves, so that a checkout can be moved with what it built: one
+# entry a folder that programs are put into. Outside the source tree the wheels' own place is the better name.
+foreach(folder "${CMAKE_BINARY_DIR}" "${CMAKE_BINARY_DIR}/tests")
+  foreach(libraries torch/lib pyarrow)
+    set(path "${DARKROOM_TORCH_ROOT}/../${libraries}")
+    cmake_path(NORMAL_PATH path)
+    cmake_path(IS_PREFIX CMAKE_SOURCE_DIR "${path}" is_inside)
+    if(is_inside)
+      cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${folder}")
+      set(path "$ORIGIN/${path}")
+    endif()
+    list(APPEND CMAKE_INSTALL_RPATH "${path}")
+  endforeach()
+endforeach()
+list(REMOVE_DUPLICATES CMAKE_INSTALL_RPATH)
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)

@@ -8,13 +8,13 @@ namespace darkroom {
 
 /// What the demo needs beside the program itself.
 struct DemoTools {
-  std::string python;       ///< $DARKROOM_PYTHON, else the interpreter of the source folder's .venv.
-  std::string corpus_tool;  ///< tools/corpus/make_corpus.py
-  std::string recipe;       ///< recipes/tiny.toml
-  std::string model;        ///< The model folder given, else models/tiny.
+  std::string python = {};       ///< Of find_python() in resources.h.
+  std::string corpus_tool = {};  ///< tools/corpus/make_corpus.py
+  std::string recipe = {};       ///< recipes/tiny.toml
+  std::string model = {};        ///< The model folder given, else models/tiny.
 };
 
-/// Finds them in the source folder: the first folder above the program that has tools/corpus/make_corpus.py.
+/// Finds them as resources.h does: in an installed tree or in the source tree.
 /// Errors: kNotFound naming what is missing and how to get it.
 Result<DemoTools> find_demo_tools(const std::string& model);
 

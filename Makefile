@@ -19,7 +19,7 @@ demo: build ## the whole chain on this machine: URL list -> pictures, in demo-ru
 	@build/darkroom demo demo-run
 
 test: setup ## unit, golden, integration, structure and sanitizer tests
-	@tools/check/run_tests.sh
+	@tools/check/run_tests.py
 
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
 	@tools/build/setup.sh parity

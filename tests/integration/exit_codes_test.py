@@ -79,11 +79,9 @@ def sigterm_ends_with_143() -> None:
 def a_second_signal_stops_at_once() -> None:
     with Workbench(20) as bench, LoopbackWeb(bench.path("corpus"), delay=15) as web:
         job = subprocess.Popen([str(PROGRAM), *download_arguments(bench, web, "images")], stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        while "rows of" not in job.stderr.readline():
-            pass
+        require(any("rows of" in line for line in job.stderr), "the job ended before it said how far it is")
         job.send_signal(signal.SIGTERM)
-        while "second signal" not in job.stderr.readline():
-            pass
+        require(any("second signal" in line for line in job.stderr), "the job ended without a word about a second signal")
         job.send_signal(signal.SIGINT)
         require(job.wait(timeout=30) in (130, 143), "exit code", job.returncode)
 

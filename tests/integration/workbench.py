@@ -18,6 +18,8 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cases import Skipped, main, require  # noqa: F401: the scripts take their whole vocabulary from here.
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "darkroom"
 
@@ -28,7 +30,7 @@ class Workbench:
     def __init__(self, num_pictures: int, seed: int = 1):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
         self.seed = seed
-        corpus_maker = [sys.executable, ROOT / "tools" / "make_corpus.py", self.folder / "corpus", "--limit", str(num_pictures), "--trouble-rate", "0"]
+        corpus_maker = [sys.executable, ROOT / "tools" / "corpus" / "make_corpus.py", self.folder / "corpus", "--limit", str(num_pictures), "--trouble-rate", "0"]
         subprocess.run(corpus_maker, check=True, stdout=subprocess.DEVNULL)
         self.model = self.path("tiny")  # Random weights: these tests are about bytes, not about pictures.
         run("models", "init", "--preset", "tiny", self.model, "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
@@ -141,28 +143,8 @@ def digests(folder: str, pattern: str) -> dict[str, str]:
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(root.glob(pattern)) if path.is_file()}
 
 
-def require(condition: bool, what: str, *values) -> None:
-    if not condition:
-        raise AssertionError(" ".join([what, *map(str, values)]))
-
-
 def read_losses(run_folder: str) -> list[tuple[int, str]]:
     """(step, loss as written) of metrics.jsonl; the text is compared, so bits are."""
     lines = (pathlib.Path(run_folder) / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line, parse_float=str) for line in lines]
     return [(record["step"], record["loss"]) for record in records if "loss" in record]
-
-
-def main(tests: list) -> None:
-    """Runs test functions, prints a line for each and the closing counts; exits 1 when one failed."""
-    failed = 0
-    for test in tests:
-        start = time.monotonic()
-        try:
-            test()
-            print(f"ok      {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
-        except Exception as error:  # Each test is a boundary: the next one runs whatever happened.
-            failed += 1
-            print(f"FAILED  {test.__name__}: {error}", flush=True)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)

@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Fails when a C++ source is not formatted as .clang-format says; `make format` mends it.
+# Fails when a C++ source, tracked or not, is not formatted as .clang-format says; `make format` mends it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | grep -v '/generated/')
-clang-format --dry-run --Werror "${files[@]}" || {
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' | sort -u)
+present=()
+for file in "${files[@]}"; do
+  [ ! -f "$file" ] || present+=("$file")
+done
+if [ ${#present[@]} -eq 0 ]; then
+  echo "format: no source was found, so nothing was checked" >&2
+  exit 1
+fi
+clang-format --dry-run --Werror "${present[@]}" || {
   echo "format: run 'make format'" >&2
   exit 1
 }
-echo "format: ${#files[@]} files are formatted"
+echo "format: ${#present[@]} files are formatted"

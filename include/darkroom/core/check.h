@@ -30,9 +30,9 @@ std::string check_message(std::string_view what, const Values&... values) {
 }  // namespace darkroom
 
 /// DARKROOM_CHECK(condition, "what is wrong (name):", value...): throws CheckFailure when `condition` is false.
-#define DARKROOM_CHECK(condition, ...)                                                                          \
-  do {                                                                                                          \
-    if (!(condition)) [[unlikely]] {                                                                            \
+#define DARKROOM_CHECK(condition, ...)                                                                               \
+  do {                                                                                                               \
+    if (!(condition)) [[unlikely]] {                                                                                 \
       ::darkroom::fail_check(__FILE_NAME__, __LINE__, #condition, ::darkroom::internal::check_message(__VA_ARGS__)); \
-    }                                                                                                           \
+    }                                                                                                                \
   } while (false)

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Plants small faults in our sources, one at a time, and counts how many the unit tests notice.
+
+usage: mutants.py [--seed N] [--count N] [--modules a,b] [--retry-survivors] [--list]
+Works on a copy of the sources in build/mutants/tree and rebuilds only what a fault touches. What was found is kept in build/mutants/seed-N.jsonl:
+a run that was cut goes on there, and a fault is planted anew only when its file or the tests that missed it have changed. Exits 1 below the target share.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+
+import fault_sites
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HOME = ROOT / "build" / "mutants"
+TREE = HOME / "tree"
+BUILD = TREE / "build" / "release"  # As deep as a real one, so that what is not mutated comes from the compiler's cache.
+KNOWN_SURVIVORS = ROOT / "tests" / "gate" / "mutant_survivors.toml"
+TARGET_SHARE = 0.85
+MEMORY_BYTES = 16 << 30
+FILE_BYTES = 1 << 30  # No fault may fill the disk.
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    share: int  # Of 160 faults.
+    also: tuple[str, ...] = ()  # Modules whose tests are asked when its own notice nothing; they need only be linked anew.
+    headers: bool = False  # Its mechanism is in templates.
+
+
+# The one place that says what is mutated. Modules that include torch compile slowly, so they get fewer faults a line.
+MODULES = {
+    "core": Module(14, also=("files", "stream", "text", "io")),
+    "files": Module(24, also=("io", "text")),
+    "stream": Module(14, headers=True),
+    "io": Module(36),
+    "image": Module(30),
+    "text": Module(22),
+    "diffusion": Module(12),
+    "optim": Module(8),
+}
+DATA_FILES = {"src/image/font_table.cpp"}  # Tables that a script writes and a test compares.
+
+
+def run_quietly(command: list, seconds: float, **options) -> tuple[int, str, float]:
+    """Exit status (negative: a signal; None when it took longer than `seconds`), output and duration."""
+    start = time.monotonic()
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", process_group=0, **options)
+    try:
+        output = process.communicate(timeout=seconds)[0]
+        return process.returncode, output, time.monotonic() - start
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return None, "", time.monotonic() - start
+
+
+def sandbox() -> list[str]:
+    """A prefix that leaves a faulty program nothing to harm but a /tmp of its own; empty where this machine lets us make none."""
+    script = 'mount --make-rprivate / && mount -o remount,bind,ro / && mount -t tmpfs -o size=4g tmpfs /tmp && exec "$@"'
+    flags = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    prefix = ["unshare", *flags, "sh", "-c", script, "sh"]
+    if shutil.which("unshare") and run_quietly([*prefix, "true"], 20)[0] == 0:
+        return prefix
+    print("mutants: no right to make namespaces: faulty programs run unconfined", flush=True)
+    return []
+
+
+def copy_tree() -> None:
+    """Brings TREE up to date; a file that did not change keeps its time, so nothing is rebuilt for it."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    wanted = {path for path in listed if path and (ROOT / path).is_file()}
+    for path in wanted:
+        source, target = ROOT / path, TREE / path
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    for folder in ("src", "include", "tests"):
+        for old in (TREE / folder).rglob("*"):
+            if old.is_file() and str(old.relative_to(TREE)) not in wanted:
+                old.unlink()
+
+
+class Bench:
+    """Builds and runs test programs of the copied tree."""
+
+    def __init__(self, modules: list[str], jobs: int):
+        self.jobs = jobs
+        self.confined = sandbox()
+        self.clean_seconds: dict[str, float] = {}
+        self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
+        command = ["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DDARKROOM_VENV={ROOT / '.venv'}",
+                   f"-DDARKROOM_MUTATED={';'.join(modules)}"]
+        status, output, _ = run_quietly(command, 600)
+        if status != 0:
+            sys.exit(f"mutants: the copy cannot be configured\n{output[-3000:]}")
+
+    def build(self, target: str) -> tuple[bool, str]:
+        status, output, _ = run_quietly(["ninja", "-C", BUILD, "-j", str(self.jobs), target], 3600, env=self.environment)
+        return status == 0, output
+
+    def test(self, module: str, seconds: float) -> tuple[int | None, str, float]:
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        return run_quietly([*self.confined, BUILD / "tests" / f"{module}_test"], seconds, env=self.environment, cwd=TREE, preexec_fn=limit)
+
+    def prepare(self, module: str) -> None:
+        """Builds a module's test program and measures it without a fault."""
+        if module in self.clean_seconds:
+            return
+        print(f"mutants: building {module}_test", flush=True)
+        built, output = self.build(f"{module}_test")
+        status, said, seconds = self.test(module, 1200) if built else (1, output, 0.0)
+        if status != 0:
+            sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
+        self.clean_seconds[module] = seconds
+
+    def seconds_allowed(self, module: str) -> float:
+        return 10 * self.clean_seconds[module] + 60  # Only a hang takes so long, on a busy machine, too.
+
+
+def object_digests(module: str) -> dict[str, str]:
+    """What the module's compiled sources are; equal before and after means that the fault changes no code."""
+    folders = [BUILD / "src" / "CMakeFiles" / f"darkroom_{module}.dir", BUILD / "tests" / "CMakeFiles" / f"{module}_test.dir"]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for folder in folders for path in folder.rglob("*.o")}
+
+
+def noticing_test(bench: Bench, module: str) -> tuple[str, str]:
+    """Which test program notices what is planted now, and how; two empty texts when none does."""
+    for name in (module, *MODULES[module].also):
+        built, output = bench.build(f"{name}_test")
+        if not built:
+            return f"{name}_test", "does not link: " + output[-300:]
+        status, said, seconds = bench.test(name, bench.seconds_allowed(name))
+        if status is None:
+            return f"{name}_test", f"hangs ({seconds:.0f} s)"
+        if status != 0:
+            failed = [line for line in said.splitlines() if line.startswith("[  FAILED  ]")]
+            return f"{name}_test", failed[0][13:].split(" (")[0].split(",")[0] if failed else f"exit status {status}"
+    return "", ""
+
+
+def outcome_of(bench: Bench, fault: fault_sites.Fault, module: str) -> tuple[str, str, str]:
+    """(verdict, test program, how); the verdict is noticed, survived, same code or not compiled."""
+    target = TREE / fault.path
+    original = target.read_text(encoding="utf-8")
+    before = object_digests(module)
+    try:
+        target.write_text(fault.planted_in(original), encoding="utf-8")
+        if not bench.build(f"{module}_test")[0]:
+            return "not compiled", "", ""
+        if object_digests(module) == before:
+            return "same code", "", ""
+        program, how = noticing_test(bench, module)
+        return ("noticed" if program else "survived"), program, how
+    finally:
+        target.write_text(original, encoding="utf-8")
+
+
+def digest_of(paths: list[pathlib.Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def ground_of(fault: fault_sites.Fault, module: str) -> str:
+    """Changes when a survivor is worth another look: its file or the tests that missed it are others."""
+    tests = [path for name in (module, *MODULES[module].also) for path in (ROOT / "tests" / "unit" / name).glob("*")]
+    return digest_of([ROOT / fault.path, *tests])
+
+
+class Record:
+    """What earlier runs found, a JSON line a fault; the newest line of a key holds."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.by_key = {entry["key"]: entry for entry in map(json.loads, lines)}
+
+    def known(self, fault: fault_sites.Fault, ground: str, retry: bool) -> dict | None:
+        entry = self.by_key.get(fault.key)
+        if entry is None or (entry["verdict"] == "survived" and (retry or entry["ground"] != ground)):
+            return None
+        return entry
+
+    def add(self, entry: dict) -> None:
+        self.by_key[entry["key"]] = entry
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def candidates(module: str, seed: int) -> list[fault_sites.Fault]:
+    paths = list((ROOT / "src" / module).glob("*.cpp"))
+    if MODULES[module].headers:
+        paths += (ROOT / "include" / "darkroom" / module).glob("*.h")
+    names = sorted(str(path.relative_to(ROOT)) for path in paths)
+    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(ROOT, name)], seed)
+
+
+def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, retry: bool) -> list[dict]:
+    """Plants faults of a module until `quota` of them changed its code. Returns what became of those."""
+    counted: list[dict] = []
+    for fault in candidates(module, seed):
+        if len(counted) == quota:
+            break
+        ground = ground_of(fault, module)
+        entry = record.known(fault, ground, retry)
+        if entry is None:
+            for name in (module, *MODULES[module].also):
+                bench.prepare(name)
+            start = time.monotonic()
+            verdict, program, how = outcome_of(bench, fault, module)
+            entry = {"key": fault.key, "module": module, "fault": str(fault), "path": fault.path, "kind": fault.kind, "line": fault.line, "old": fault.old,
+                     "new": fault.new, "verdict": verdict, "program": program, "how": how, "ground": ground}
+            record.add(entry)
+            print(f"{verdict:12} {fault} ({how + ', ' if how else ''}{time.monotonic() - start:.1f} s)", flush=True)
+        if entry["verdict"] in ("noticed", "survived"):
+            counted.append({**entry, "fault": str(fault)})
+    return counted
+
+
+def reasons() -> dict[tuple[str, str, str], str]:
+    """Why a survivor cannot be noticed, or need not be, by path, line and kind."""
+    if not KNOWN_SURVIVORS.exists():
+        return {}
+    table = tomllib.loads(KNOWN_SURVIVORS.read_text(encoding="utf-8"))
+    return {(entry["path"], entry["line"], entry["old"]): entry["reason"] for entry in table.get("survivor", [])}
+
+
+def report(found: dict[str, list[dict]]) -> bool:
+    """Prints the share that was noticed, a module and in all, and every survivor. True when the share is reached."""
+    why = reasons()
+    survivors = [entry for entries in found.values() for entry in entries if entry["verdict"] == "survived"]
+    for entry in survivors:
+        print(f"survivor: {entry['fault']}\n          {why.get((entry['path'], entry['line'], entry['old']), 'no reason is given: a test is missing')}")
+    total = sum(len(entries) for entries in found.values())
+    for module, entries in found.items():
+        noticed = sum(entry["verdict"] == "noticed" for entry in entries)
+        hangs = sum(entry["how"].startswith("hangs") for entry in entries)
+        print(f"mutants: {module:10} {noticed:3} of {len(entries):3} noticed{f', {hangs} of them by a hang' if hangs else ''}")
+    share = (total - len(survivors)) / total if total else 0.0
+    print(f"mutants: {total - len(survivors)} of {total} noticed ({100 * share:.1f} %; target {100 * TARGET_SHARE:.0f} %), {len(survivors)} survived")
+    return share >= TARGET_SHARE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=160, help="faults in all, shared out over the modules (default 160)")
+    parser.add_argument("--modules", default=",".join(MODULES), help="only these")
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", os.cpu_count() or 1)))
+    parser.add_argument("--retry-survivors", action="store_true", help="plant them again, even where nothing changed")
+    parser.add_argument("--list", action="store_true", help="print what the seed picks, plant nothing")
+    options = parser.parse_args()
+    chosen = options.modules.split(",")
+    unknown = [module for module in chosen if module not in MODULES]
+    if unknown:
+        parser.error(f"not a mutated module: {', '.join(unknown)}; there are: {', '.join(MODULES)}")
+    whole = sum(module.share for module in MODULES.values())
+    quotas = {module: -(-MODULES[module].share * options.count // whole) for module in chosen}
+    if options.list:
+        for module, quota in quotas.items():
+            for fault in candidates(module, options.seed)[:quota]:
+                print(fault)
+        return
+    HOME.mkdir(parents=True, exist_ok=True)
+    copy_tree()
+    bench = Bench(list(MODULES), options.jobs)
+    record = Record(HOME / f"seed-{options.seed}.jsonl")
+    found = {module: mutate(bench, module, quota, options.seed, record, options.retry_survivors) for module, quota in quotas.items()}
+    sys.exit(0 if report(found) else 1)
+
+
+if __name__ == "__main__":
+    main()

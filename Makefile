@@ -1,9 +1,7 @@
-# darkroom: every target installs what it needs and says one line a step.
-BUILD ?= build/release
-JOBS ?= $(shell nproc)
-CTEST_FLAGS ?=
+# darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
+PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test parity bench lint format clean asan tsan
+.PHONY: help setup build demo test parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +19,12 @@ demo: build ## the whole chain on this machine: URL list -> pictures, in demo-ru
 test: setup ## unit, golden, integration, structure and sanitizer tests
 	@tools/check/run_tests.py
 
+install: build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
+	@tools/build/installed_tree.py install "$(PREFIX)"
+
+wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
+	@tools/build/installed_tree.py wheel dist
+
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
 	@tools/build/setup.sh parity
 	@tools/parity/run.sh
@@ -33,7 +37,7 @@ lint: setup ## formatting and structure checks
 	@tools/check/check_format.sh
 
 format: setup ## format all C++ sources
-	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
+	@find apps benchmarks include src tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs .venv/bin/clang-format -i
 
 clean: ## remove build folders and the demo's output (keeps .venv)
-	@rm -rf build demo-run
+	@rm -rf build dist demo-run

@@ -3,7 +3,10 @@
 # usage: setup.sh build|parity      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tools/build/progress.sh
+trap 'printf "setup: %s ended at line %d: %s\n" "$0" "$LINENO" "$BASH_COMMAND" >&2' ERR
 kind=${1:-build}
+logs=build/setup
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() {
@@ -11,52 +14,118 @@ fail() {
   exit 1
 }
 
-install_apt_packages() {
-  command -v dpkg-query >/dev/null || fail "this is no Debian: install by hand what requirements/apt.txt lists"
-  local missing=()
+# What the build asks of a machine that is no Debian 12 or 13.
+missing_by_hand() {
+  local tool module
+  for tool in g++ cmake ninja pkg-config python3; do
+    command -v "$tool" >/dev/null || printf '%s ' "$tool"
+  done
+  for module in fmt nlohmann_json libcurl libjpeg libpng libwebp libwebpdemux libhwy icu-uc icu-i18n CLI11 tomlplusplus gtest gmock; do
+    pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
+  done
+}
+
+check_machine() {
+  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
+    fail "the wheels of torch and pyarrow are pinned for Linux on x86-64, and only that is tested; this machine: $(uname -s) on $(uname -m)"
+  local release missing
+  # shellcheck disable=SC1090,SC1091
+  release=$(. "${OS_RELEASE:-/etc/os-release}" 2>/dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}") || release=unknown
+  case $release in
+    'debian 12' | 'debian 13') is_known_debian=yes ;;
+    *)
+      is_known_debian=
+      missing=$(missing_by_hand)
+      [ -z "$missing" ] ||
+        fail "packages are known for Debian 12 and 13 only; this is $release. Install these by hand (NAME.pc: the library's headers) and run" \
+          "this again: $missing"
+      say "this is $release, which nobody tests; all that Debian's packages would bring is there"
+      ;;
+  esac
+}
+
+missing_packages() {
+  local package
   while read -r package; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || printf '%s\n' "$package"
   done <requirements/apt.txt
+}
+
+install_apt_packages() {
+  local missing as_root=() sizes
+  mapfile -t missing < <(missing_packages)
   if [ ${#missing[@]} -eq 0 ]; then
     say "Debian packages are there"
     return
   fi
-  local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || fail "missing: ${missing[*]}. As root: apt-get install ${missing[*]}"
     as_root=(sudo)
   fi
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  if [ ${#as_root[@]} -gt 0 ]; then
+    sudo -v || fail "sudo is needed for apt-get install ${missing[*]}"
+  fi
   "${as_root[@]}" apt-get update -qq || fail "apt-get update failed: check the package sources"
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  sizes=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
+    grep -E '^(Need to get|After this operation)' | tr '\n' ' ') || true
+  say "with what they need: ${sizes:-no sizes known}"
+  follow "setup: Debian packages" last_line "$logs/apt.log" \
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" || {
+    tail -n 20 "$logs/apt.log" >&2
     fail "apt-get install failed; by hand: apt-get install ${missing[*]}"
+  }
 }
 
-# One environment per lock; the stamp is the lock's own digest, so a changed lock is installed anew.
+# The first Python among the versions that the locks hold wheels for.
+find_python() {
+  local candidate
+  for candidate in python3 python3.13 python3.12 python3.11 /usr/bin/python3; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# A lock's sizes: megabytes to download, megabytes on disk.
+sizes_of() {
+  case $1 in
+    requirements/build.txt) printf '620 1500\n' ;;
+    *) printf '3100 7500\n' ;;
+  esac
+}
+
+# One environment per lock; the stamp is the lock's own digest. A changed lock makes the environment anew: installed over the
+# old one, packages that it no longer names would stay.
 install_environment() {
-  local folder=$1 lock=$2 stamp
+  local folder=$1 lock=$2 stamp python download disk free
   stamp=$(sha256sum "$lock" | cut -d' ' -f1)
-  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ]; then
+  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ] && "$folder/bin/python" -c '' 2>/dev/null; then
     say "$folder is up to date"
     return
   fi
-  say "installing $lock into $folder"
-  local python=python3
-  for candidate in python3.11 /usr/bin/python3.11; do
-    if command -v "$candidate" >/dev/null; then
-      python=$candidate
-      break
-    fi
-  done
-  "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
-    fail "the wheels are pinned for Python 3.11, found $("$python" --version): install python3.11"
-  "$python" -m venv "$folder" || fail "cannot make $folder: apt-get install python3-venv"
-  "$folder/bin/python" -m pip install --quiet --no-deps --require-hashes --disable-pip-version-check -r "$lock" ||
-    fail "pip could not install $lock: is the package index reachable?"
+  python=$(find_python) || fail "the wheels are pinned for Python 3.11, 3.12 and 3.13; found: $(python3 --version 2>&1 || echo none)"
+  read -r download disk < <(sizes_of "$lock")
+  free=$(df --output=avail -m . | tail -n 1)
+  say "installing $lock into $folder with $("$python" --version): $download MB to download (torch alone 530), $disk MB on disk"
+  [ "$free" -ge "$disk" ] || fail "$folder needs $disk MB, and only $free MB are free on this disk"
+  rm -rf "$folder.before"
+  [ ! -e "$folder" ] || mv "$folder" "$folder.before"
+  "$python" -m venv "$folder" >"$logs/venv.log" 2>&1 || fail "cannot make $folder; apt-get install python3-venv? $(tail -n 3 "$logs/venv.log")"
+  follow "setup: $folder" last_line "$logs/pip.log" "$folder/bin/python" -m pip install --no-deps --require-hashes --no-cache-dir \
+    --disable-pip-version-check --progress-bar off -r "$lock" || {
+    tail -n 5 "$logs/pip.log" >&2
+    fail "pip could not install $lock, the whole log is $logs/pip.log: is the package index reachable?"
+  }
   printf '%s' "$stamp" >"$folder/.lock-stamp"
+  rm -rf "$folder.before"
 }
 
-install_apt_packages
+mkdir -p "$logs"
+check_machine
+[ -z "$is_known_debian" ] || install_apt_packages
 install_environment .venv requirements/build.txt
 if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt

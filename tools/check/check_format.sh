@@ -11,7 +11,10 @@ if [ ${#present[@]} -eq 0 ]; then
   echo "format: no source was found, so nothing was checked" >&2
   exit 1
 fi
-clang-format --dry-run --Werror "${present[@]}" || {
+# The pinned one of `make setup` first: another version formats otherwise.
+formatter=.venv/bin/clang-format
+[ -x "$formatter" ] || formatter=clang-format
+"$formatter" --dry-run --Werror "${present[@]}" || {
   echo "format: run 'make format'" >&2
   exit 1
 }

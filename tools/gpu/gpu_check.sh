@@ -122,7 +122,8 @@ stage_build() {
   }
   cmake --build "$build_folder" --parallel "${JOBS:-$(nproc)}" --target darkroom_cuda gpu_bench gpu_parity plugin_test \
     >"$out/compile.log" 2>&1 || {
-    grep -E 'error|undefined' -A5 "$out/compile.log" | head -60 >&2
+    # A compiler that was killed says neither.
+    { grep -E 'error|undefined' -A5 "$out/compile.log" || tail -n 20 "$out/compile.log"; } | head -60 >&2 || true
     die "compiling failed, the whole log is $out/compile.log"
   }
   printf '| built | with |\n|---|---|\n| gpu-core | %s, %s, torch %s |\n' \

@@ -1,0 +1,3 @@
+from darkroom.launcher import main
+
+main()

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""tools/build's scripts on machines that are not there: other processors, distributions, memories, tools that fail.
+
+Each test runs the scripts in a folder of its own, with stand-ins for the commands that ask the machine.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DEBIAN_12 = "ID=debian\nVERSION_ID=12\n"
+
+
+class Machine:
+    """A checkout with only what the scripts read, and commands that answer as told."""
+
+    def __init__(self, folder: str) -> None:
+        self.root = pathlib.Path(folder)
+        self.checkout = self.root / "checkout"
+        self.bin = self.root / "bin"
+        self.bin.mkdir()
+        shutil.copytree(ROOT / "tools/build", self.checkout / "tools/build")
+        shutil.copytree(ROOT / "requirements", self.checkout / "requirements")
+        (self.root / "os-release").write_text(DEBIAN_12)
+        (self.root / "meminfo").write_text("MemTotal: 32000000 kB\nMemAvailable:   16000000 kB\n")
+        self.environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "OS_RELEASE": str(self.root / "os-release"),
+                            "PROC_MEMINFO": str(self.root / "meminfo"), "CGROUP": str(self.root / "cgroup")}
+        self.environment.pop("JOBS", None)
+        self.command("dpkg-query", "echo install ok installed")
+        self.command("nproc", "echo 8")
+
+    def command(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/bash\n{body}\n")
+        path.chmod(0o755)
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(words, cwd=self.checkout, env={**self.environment, **environment}, capture_output=True, text=True, check=False)
+
+    def setup(self) -> subprocess.CompletedProcess:
+        return self.run("tools/build/setup.sh", "build")
+
+    def jobs(self, **environment: str) -> str:
+        return self.run("bash", "-c", ". tools/build/progress.sh; count_jobs", **environment).stdout
+
+
+class MachineTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.machine = Machine(folder.name)
+
+
+class SetupTest(MachineTest):
+    def stand_in_python(self, pip: str) -> None:
+        """A Python 3.12 whose venv is a folder and whose pip is the given shell code."""
+        self.machine.command("python3", f"""case "$*" in
+  *sys.version_info*) exit 0 ;;
+  --version) echo Python 3.12.1 ;;
+  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+  "-m pip install"*) {pip} ;;
+esac""")
+
+    def test_another_processor_is_refused_by_name(self) -> None:
+        self.machine.command("uname", '[ "$1" = -m ] && echo aarch64 || echo Linux')
+        done = self.machine.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("aarch64", done.stderr)
+
+    def test_another_distribution_is_told_what_is_missing(self) -> None:
+        (self.machine.root / "os-release").write_text("ID=ubuntu\nVERSION_ID=24.04\n")
+        self.machine.command("pkg-config", '[ "$2" != tomlplusplus ] && [ "$2" != libhwy ]')
+        done = self.machine.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ubuntu 24.04", done.stderr)
+        self.assertIn("libhwy.pc tomlplusplus.pc", done.stderr)
+        self.assertNotIn("libpng.pc", done.stderr)
+
+    def test_another_distribution_with_everything_goes_on(self) -> None:
+        (self.machine.root / "os-release").write_text("ID=arch\n")
+        self.machine.command("pkg-config", "exit 0")
+        self.stand_in_python("exit 0")
+        done = self.machine.setup()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("nobody tests", done.stdout)
+
+    def test_sizes_are_said_before_anything_is_downloaded(self) -> None:
+        self.stand_in_python('echo "pip runs" >>"$HOME/said"; exit 0')
+        done = self.machine.run("tools/build/setup.sh", "build", HOME=str(self.machine.root))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"\d+ MB to download .*\d+ MB on disk")
+
+    def test_a_changed_lock_makes_the_environment_anew(self) -> None:
+        self.stand_in_python("exit 0")
+        self.assertEqual(self.machine.setup().returncode, 0)
+        leftover = self.machine.checkout / ".venv/of_the_old_lock"
+        leftover.touch()
+        self.assertIn("up to date", self.machine.setup().stdout)
+        self.assertTrue(leftover.exists())
+        with open(self.machine.checkout / "requirements/build.txt", "a", encoding="utf-8") as lock:
+            lock.write("# changed\n")
+        self.assertEqual(self.machine.setup().returncode, 0)
+        self.assertFalse(leftover.exists())
+
+    def test_a_failed_download_says_so_and_is_tried_again(self) -> None:
+        self.stand_in_python('echo "no route to the index"; exit 1')
+        done = self.machine.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no route to the index", done.stderr)
+        self.stand_in_python("exit 0")
+        self.assertNotIn("up to date", self.machine.setup().stdout)
+
+    def test_packages_are_installed_without_questions_through_sudo(self) -> None:
+        self.machine.command("id", "echo 1000")
+        self.machine.command("dpkg-query", "exit 1")
+        self.machine.command("sudo", '[ "$1" = -v ] || exec env -u DEBIAN_FRONTEND "$@"')  # sudo strips the variable.
+        self.machine.command("apt-get", f'[ "$1" != install ] || echo "frontend=$DEBIAN_FRONTEND" >>{self.machine.root}/said')
+        self.stand_in_python("exit 0")
+        done = self.machine.setup()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("frontend=noninteractive", (self.machine.root / "said").read_text())
+
+    def test_a_long_step_says_that_it_lives(self) -> None:
+        done = self.machine.run("bash", "-c", ". tools/build/progress.sh; plain() { echo 3 of 9; }; follow step plain log sleep 1.2",
+                                PLAIN_LINE_EVERY_SECONDS="1")
+        self.assertIn("step: 3 of 9, 1 s", done.stdout)
+
+
+class JobsTest(MachineTest):
+    def test_every_core_where_memory_allows(self) -> None:
+        self.assertEqual(self.machine.jobs(), "8")
+
+    def test_no_more_than_memory_allows(self) -> None:
+        (self.machine.root / "meminfo").write_text("MemAvailable:    6100000 kB\n")
+        self.assertEqual(self.machine.jobs(), "3")
+
+    def test_one_on_the_smallest_machine(self) -> None:
+        (self.machine.root / "meminfo").write_text("MemAvailable:     500000 kB\n")
+        self.assertEqual(self.machine.jobs(), "1")
+
+    def test_a_containers_limit_counts(self) -> None:
+        cgroup = self.machine.root / "cgroup"
+        cgroup.mkdir()
+        (cgroup / "memory.max").write_text(f"{5_000_000 * 1024}\n")
+        (cgroup / "memory.current").write_text(f"{900_000 * 1024}\n")
+        self.assertEqual(self.machine.jobs(), "2")
+        (cgroup / "memory.max").write_text("max\n")
+        self.assertEqual(self.machine.jobs(), "8")
+
+    def test_the_users_word_wins(self) -> None:
+        self.assertEqual(self.machine.jobs(JOBS="5"), "5")
+
+
+class BuildTest(MachineTest):
+    def configure(self, ninja: str) -> None:
+        self.machine.command("cmake", "mkdir -p build/release; touch build/release/build.ninja build/release/CMakeCache.txt; echo run >>cmake.log")
+        self.machine.command("ninja", ninja)
+
+    def build(self) -> subprocess.CompletedProcess:
+        return self.machine.run("tools/build/build.sh", "release", "darkroom")
+
+    def test_a_compiler_that_dies_without_a_word_is_reported(self) -> None:
+        self.configure("echo '[1/9] Building'; exit 1")
+        done = self.build()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("build/release/compile.log", done.stderr)
+
+    def test_a_moved_checkout_is_configured_anew(self) -> None:
+        self.configure("exit 0")
+        self.assertEqual(self.build().returncode, 0)
+        self.assertEqual(self.build().returncode, 0)
+        self.assertEqual((self.machine.checkout / "cmake.log").read_text(), "run\n")
+        moved = self.machine.checkout.rename(self.machine.root / "moved")
+        self.machine.checkout = moved
+        self.assertEqual(self.build().returncode, 0)
+        self.assertEqual((moved / "cmake.log").read_text(), "run\nrun\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Lays out what an installed darkroom consists of; `make install` and `make wheel` call it.
+
+    installed_tree.py install PREFIX       bin/, lib/darkroom/, share/: can be moved, needs no checkout and no -dev package
+    installed_tree.py wheel FOLDER         dist/darkroom-VERSION-py3-none-PLATFORM.whl and its pinned requirements
+
+Both copy build/release/darkroom, its files (models, recipes, the corpus tool) and every shared library that the program opens at
+its start, except those of NEVER_COPIED, which belong to the machine. The wheel leaves torch, pyarrow and the rest of Python to pip.
+"""
+
+import argparse
+import base64
+import gzip
+import hashlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from shared_libraries import needed_by, set_rpath
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = ROOT / "build/release/darkroom"
+VENV = ROOT / ".venv"
+FONTS = [ROOT / "tools/corpus/NotoColorEmoji.ttf", pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")]
+NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
+PYTHON_PACKAGES = ["fontTools", "PIL", "pillow.libs", "pyarrow"]
+# Of pyarrow and fontTools: headers, tests, Flight and Gandiva, which the corpus tool does not open.
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "tests", "include", "*.pxd", "*.pyx", "*.h", "*flight*", "*gandiva*", "*.lib")
+COMPLETIONS = {"bash": "bash-completion/completions/darkroom", "zsh": "zsh/site-functions/_darkroom",
+               "fish": "fish/vendor_completions.d/darkroom.fish"}
+
+
+def fail(sentence: str) -> None:
+    sys.exit(f"installed_tree: {sentence}")
+
+
+def version() -> str:
+    header = (ROOT / "include/darkroom/core/version.h").read_text(encoding="utf-8")
+    return re.search(r'kVersion = "([^"]+)"', header).group(1)
+
+
+def site_packages() -> pathlib.Path:
+    found = sorted(VENV.glob("lib/python3.*/site-packages"))
+    if not found:
+        fail(f"{VENV} holds no Python environment: run `make setup`")
+    return found[0]
+
+
+def copy(source: pathlib.Path, target: pathlib.Path) -> None:
+    """A file or a folder; what was there is replaced."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target)
+
+
+def copy_program(target: pathlib.Path, rpath: str) -> None:
+    copy(PROGRAM, target)
+    subprocess.run(["strip", target], check=True)
+    set_rpath(target, rpath)
+
+
+def copy_shared_files(share: pathlib.Path) -> None:
+    """What find_resource() finds, under the names of the source tree, and the licences of all that is copied."""
+    for name in ("models/tiny", "recipes", "tools/corpus/make_corpus.py", "LICENSE", "THIRD_PARTY_NOTICES.md"):
+        copy(ROOT / name, share / name)
+    font = next((path for path in FONTS if path.exists()), None)
+    if font is None or not NAMES.exists():
+        fail(f"the demo's pictures need {FONTS[1]} and {NAMES}: apt-get install fonts-noto-color-emoji unicode-data")
+    copy(font, share / "tools/corpus/NotoColorEmoji.ttf")
+    copy(NAMES, share / "tools/corpus/emoji-test.txt")
+    for package in ("fonts-noto-color-emoji", "unicode-data"):
+        copy_licence(package, share / "licences")
+
+
+def copy_licence(package: str, folder: pathlib.Path) -> None:
+    licence = pathlib.Path("/usr/share/doc", package, "copyright")
+    if licence.exists():
+        copy(licence, folder / f"{package}.txt")
+
+
+def package_of(library: pathlib.Path) -> str | None:
+    """The Debian package that a library belongs to; None for another system's."""
+    for path in (library, pathlib.Path("/usr" + str(library))):
+        done = subprocess.run(["dpkg-query", "-S", path.resolve()], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.split(":")[0]
+    return None
+
+
+def copy_libraries(folder: pathlib.Path, licences: pathlib.Path, with_wheels: bool) -> None:
+    """Every library that the program opens, under the name that it is asked for."""
+    for name, path in sorted(needed_by(PROGRAM).items()):
+        is_of_wheel = "site-packages" in path.parts
+        if is_of_wheel and not with_wheels:
+            continue
+        target = folder / name
+        if is_of_wheel and path.parent.name == "pyarrow":
+            # Python's pyarrow needs them at its own place; one copy serves both.
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.symlink_to(python_packages(pathlib.Path()) / "pyarrow" / name)
+            continue
+        copy(path, target)
+        if not is_of_wheel and (package := package_of(path)):
+            copy_licence(package, licences)
+
+
+def python_packages(prefix: pathlib.Path) -> pathlib.Path:
+    """Below lib/darkroom: where the packages of the corpus tool lie."""
+    return prefix / "python" / site_packages().relative_to(VENV)
+
+
+def copy_python(folder: pathlib.Path, licences: pathlib.Path) -> None:
+    """A Python environment of the corpus tool's packages. The interpreter stays the machine's own: a link."""
+    python = folder / "python"
+    (python / "bin").mkdir(parents=True)
+    interpreter = (VENV / "bin/python").resolve()
+    (python / "bin/python").symlink_to(interpreter)
+    (python / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\ninclude-system-site-packages = false\n", encoding="utf-8")
+    for name in PYTHON_PACKAGES:
+        shutil.copytree(site_packages() / name, python_packages(folder) / name, ignore=LEFT_OUT)
+    for name in ("torch", "pyarrow", "pillow", "fonttools", "nvidia_cuda_runtime", "nvidia_cuda_cupti"):
+        for licence in sorted(site_packages().glob(f"{name}-*.dist-info/**/*")):
+            if licence.is_file() and re.match(r"(?i)(licen|notice|copying)", licence.name):
+                copy(licence, licences / name / licence.name)
+
+
+def write_generated_files(share: pathlib.Path, program: pathlib.Path) -> list[str]:
+    """Completion and man page, from the program itself. Returns what it does not print."""
+    missing = []
+    for shell, place in COMPLETIONS.items():
+        done = subprocess.run([program, "completion", shell], capture_output=True, check=False)
+        if done.returncode == 0:
+            (share / place).parent.mkdir(parents=True, exist_ok=True)
+            (share / place).write_bytes(done.stdout)
+        else:
+            missing.append(f"completion {shell}")
+    done = subprocess.run([program, "man"], capture_output=True, check=False)
+    if done.returncode == 0:
+        (share / "man/man1").mkdir(parents=True, exist_ok=True)
+        (share / "man/man1/darkroom.1.gz").write_bytes(gzip.compress(done.stdout, mtime=0))
+    else:
+        missing.append("man")
+    return missing
+
+
+def megabytes(folder: pathlib.Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) // 1_000_000
+
+
+def install(prefix: pathlib.Path) -> None:
+    libraries, share = prefix / "lib/darkroom", prefix / "share/darkroom"
+    for folder in (libraries, share):  # They are ours alone: nothing of an older version stays.
+        shutil.rmtree(folder, ignore_errors=True)
+    copy_shared_files(share)
+    copy_python(libraries, share / "licences")
+    copy_libraries(libraries, share / "licences", with_wheels=True)
+    copy_program(prefix / "bin/darkroom", "$ORIGIN/../lib/darkroom")
+    missing = write_generated_files(prefix / "share", prefix / "bin/darkroom")
+    size = megabytes(libraries) + megabytes(share) + (prefix / "bin/darkroom").stat().st_size // 1_000_000
+    print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens")
+    for verb in missing:
+        print(f"install: not installed, because the program has no verb for it: darkroom {verb}")
+
+
+# -- the wheel --------------------------------------------------------------------------------------------------------
+
+
+def pinned(names: list[str]) -> list[str]:
+    """The lines of requirements/build.txt for these packages."""
+    lines = (ROOT / "requirements/build.txt").read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if line.split("==")[0] in names]
+    if len(found) != len(names):
+        fail(f"requirements/build.txt lacks one of {', '.join(names)}")
+    return found
+
+
+def metadata() -> str:
+    dependencies = [line.split()[0] for line in pinned(["torch", "pyarrow", "fonttools", "pillow"])]
+    fields = ["Metadata-Version: 2.1", "Name: darkroom", f"Version: {version()}",
+              "Summary: Pre-trains Stable Diffusion from a list of URLs", "License: Apache-2.0", "Requires-Python: >=3.11,<3.14",
+              *(f"Requires-Dist: {dependency}" for dependency in dependencies), "Description-Content-Type: text/markdown"]
+    return "\n".join(fields) + "\n\n" + (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def platform_tag() -> str:
+    """manylinux of the C library that the program was linked with: older ones may lack what it asks for."""
+    libc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=True).stdout.split()[1]
+    return f"manylinux_{libc.replace('.', '_')}_x86_64"
+
+
+class WheelFile:
+    """A zip file that records what it holds, with the same bytes for the same content."""
+
+    def __init__(self, path: pathlib.Path, info: str) -> None:
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self.info = info
+        self.record: list[str] = []
+
+    def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
+        entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = (0o100000 | mode) << 16
+        self.zip.writestr(entry, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self) -> None:
+        self.record.append(f"{self.info}/RECORD,,")
+        entry = zipfile.ZipInfo(f"{self.info}/RECORD", date_time=(1980, 1, 1, 0, 0, 0))
+        self.zip.writestr(entry, "\n".join(self.record) + "\n")
+        self.zip.close()
+
+
+def lay_out_wheel(package: pathlib.Path) -> None:
+    """The folder site-packages/darkroom."""
+    for source in sorted((ROOT / "python/darkroom").glob("*.py")):
+        copy(source, package / source.name)
+    copy_shared_files(package / "share/darkroom")
+    copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False)
+    copy_program(package / "bin/darkroom", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
+    write_generated_files(package / "share", PROGRAM)
+
+
+def wheel(folder: pathlib.Path) -> None:
+    staging = ROOT / "build/wheel"
+    shutil.rmtree(staging, ignore_errors=True)
+    lay_out_wheel(staging / "darkroom")
+    folder.mkdir(parents=True, exist_ok=True)
+    tag = f"py3-none-{platform_tag()}"
+    info = f"darkroom-{version()}.dist-info"
+    path = folder / f"darkroom-{version()}-{tag}.whl"
+    archive = WheelFile(path, info)
+    for file in sorted(staging.rglob("*")):
+        if file.is_file():
+            archive.add(str(file.relative_to(staging)), file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
+    archive.add(f"{info}/METADATA", metadata().encode())
+    archive.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: darkroom\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
+    archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\n")
+    archive.close()
+    cpu = folder / f"darkroom-{version()}-cpu.txt"
+    names = ["torch", "pyarrow", "fonttools", "pillow", "nvidia-cuda-cupti", "nvidia-cuda-runtime"]
+    cpu.write_text("\n".join(["# For a machine without a GPU: pip install --no-deps -r this file, then --no-deps the wheel.",
+                              *pinned(names)]) + "\n", encoding="utf-8")
+    print(f"wheel: {path} ({path.stat().st_size // 1_000_000} MB), {cpu.name} lists what a CPU machine needs of its dependencies")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["install", "wheel"])
+    parser.add_argument("folder", type=pathlib.Path)
+    options = parser.parse_args()
+    if not PROGRAM.exists():
+        fail(f"{PROGRAM} is missing: run `make build`")
+    folder = pathlib.Path.cwd() / options.folder
+    if options.what == "install":
+        install(folder)
+    else:
+        wheel(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,15 @@
 # Flags of every target of ours. No contraction into fused multiply-adds: the same source gives the same bits everywhere.
 # -Wno-restrict: g++ 12 warns falsely about "literal" + std::string (GCC bug 105329).
-add_library(darkroom_flags INTERFACE)
-target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-restrict;-ffp-contract=off>)
 # A warning stops the build with the compilers of Debian 12 and 13, which show none; another one's must not stop a user.
 set(is_known_compiler OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^(12|14)\\.")
   set(is_known_compiler ON)
 endif()
 option(DARKROOM_WERROR "Warnings stop the build; default: with the compilers of Debian 12 and 13" "${is_known_compiler}")
-if(DARKROOM_WERROR)
-  target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
-endif()
+set(werror "$<$<BOOL:${DARKROOM_WERROR}>:-Werror>")
+add_library(darkroom_flags INTERFACE)
+target_compile_options(darkroom_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${werror};-Wno-restrict;-ffp-contract=off>)
 if(DARKROOM_BATCHES)
   # The warning is about types of a header's anonymous namespace; in a batch every source is an included file.
   target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/bench.h"
+#include "data_bench/data_benches.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -15,16 +17,22 @@ struct BenchFlags {
   BenchOptions options;
 };
 
+std::vector<Bench> all_benches() {
+  std::vector<Bench> all(benches().begin(), benches().end());
+  all.insert(all.end(), data_benches().begin(), data_benches().end());
+  return all;
+}
+
 std::string list_of_benches() {
   std::string list;
-  for (const Bench& bench : benches()) {
+  for (const Bench& bench : all_benches()) {
     list += fmt::format("{}{} ({})", list.empty() ? "" : "; ", bench.name, bench.what);
   }
   return list;
 }
 
 Result<int> run_verb(const BenchFlags& flags, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(flags.name));
+  DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(all_benches(), flags.name));
   DARKROOM_ASSIGN_OR_RETURN(context.summary, bench.run(flags.options));
   fmt::print("{}", flags.json ? context.summary.dump() + "\n" : bench_text(context.summary));
   return 0;

@@ -39,7 +39,7 @@ Result<nlohmann::json> run(int argc, char** argv) {
   if (flags.names().size() != 1) {
     return Status::invalid_argument("usage: gpu_bench NAME [--flag VALUE]...; names given:", flags.names().size());
   }
-  DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(flags.names()[0]));
+  DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(benches(), flags.names()[0]));
   DARKROOM_ASSIGN_OR_RETURN(const BenchOptions options, read_options(flags));
   return bench.run(options);
 }

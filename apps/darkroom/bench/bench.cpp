@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 namespace darkroom {
@@ -31,13 +30,12 @@ Status BenchOptions::validate() const {
 
 std::span<const Bench> benches() { return kBenches; }
 
-Result<Bench> find_bench(const std::string& name) {
-  const auto found = std::find_if(kBenches.begin(), kBenches.end(), [&](const Bench& bench) { return bench.name == name; });
-  if (found != kBenches.end()) {
-    return *found;
-  }
+Result<Bench> find_bench(std::span<const Bench> all, const std::string& name) {
   std::string names;
-  for (const Bench& bench : kBenches) {
+  for (const Bench& bench : all) {
+    if (bench.name == name) {
+      return bench;
+    }
     names += (names.empty() ? "" : ", ") + std::string(bench.name);
   }
   return Status::invalid_argument(fmt::format("the benchmarks are {}; there is no:", names), name);
@@ -46,7 +44,19 @@ Result<Bench> find_bench(const std::string& name) {
 std::string bench_text(const nlohmann::json& figures) {
   std::string text;
   for (const auto& [key, value] : figures.items()) {
-    text += fmt::format("{:<18} {}\n", key, value.is_number_float() ? fmt::format("{:.5g}", value.get<double>()) : value.dump());
+    if (key == "peers") {
+      for (const auto& [peer, theirs] : value.items()) {
+        const auto& ratio = theirs["ratio"];
+        text += fmt::format("{:<18} {:.2f} times the speed of {} {} (from {:.2f} to {:.2f})\n", "ours is", ratio["median"].get<double>(),
+                            peer, theirs["version"].get<std::string>(), ratio["min"].get<double>(), ratio["max"].get<double>());
+      }
+    } else if (key == "missing") {
+      for (const auto& [peer, reason] : value.items()) {
+        text += fmt::format("{:<18} {}: {}\n", "not compared", peer, reason.get<std::string>());
+      }
+    } else {
+      text += fmt::format("{:<18} {}\n", key, value.is_number_float() ? fmt::format("{:.5g}", value.get<double>()) : value.dump());
+    }
   }
   return text;
 }

@@ -36,10 +36,11 @@ struct Bench {
   Result<nlohmann::json> (*run)(const BenchOptions& options);
 };
 
+/// The benchmarks of the networks.
 std::span<const Bench> benches();
-/// Errors: kInvalidArgument naming the benchmarks.
-Result<Bench> find_bench(const std::string& name);
-/// A line a figure.
+/// One of `all` by its name. Errors: kInvalidArgument naming them all.
+Result<Bench> find_bench(std::span<const Bench> all, const std::string& name);
+/// A line a figure, and a line a peer.
 std::string bench_text(const nlohmann::json& figures);
 
 Result<nlohmann::json> bench_train_step(const BenchOptions& options);

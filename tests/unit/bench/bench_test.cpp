@@ -31,7 +31,7 @@ TEST(bench, a_training_step_in_bfloat16_has_phases) {
 }
 
 TEST(bench, an_unknown_name_is_refused_with_the_names_that_there_are) {
-  const auto found = find_bench("train");
+  const auto found = find_bench(benches(), "train");
   ASSERT_EQ(found.status().code(), StatusCode::kInvalidArgument);
   EXPECT_NE(found.status().message().find("train-step"), std::string::npos);
 }

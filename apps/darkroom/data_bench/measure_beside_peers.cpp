@@ -1,0 +1,134 @@
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data_benches.h"
+#include "peer_process.h"
+#include "resources.h"
+
+namespace darkroom {
+namespace {
+
+using nlohmann::json;
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double time_one_run(const DataTask& task) {
+  const clockid_t clock = task.is_on_the_wall_clock ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID;
+  const double began = seconds_of(clock);
+  task.run();
+  return seconds_of(clock) - began;
+}
+
+json spread_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  const double median = values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+  return {{"min", values.front()}, {"median", median}, {"max", values.back()}};
+}
+
+/// The peers' program, or nothing with the reason in `missing`.
+std::unique_ptr<PeerProcess> start_peers(const Result<std::vector<std::string>>& command, json& missing) {
+  if (!command.is_ok()) {
+    missing["peers"] = command.status().message();
+    return nullptr;
+  }
+  auto peers = PeerProcess::start(*command);
+  if (!peers.is_ok()) {
+    missing["peers"] = peers.status().message();
+    return nullptr;
+  }
+  for (const auto& [package, reason] : (*peers)->missing()) {
+    missing[package] = reason;
+  }
+  return *std::move(peers);
+}
+
+struct Rounds {
+  std::vector<double> ours;                 ///< Seconds, a round each.
+  std::vector<std::vector<double>> theirs;  ///< [peer][round].
+};
+
+/// One round that warms up and is not counted, then options.repeats; every result is compared.
+Result<Rounds> take_turns(const DataTask& task, PeerProcess* peers, const BenchOptions& options) {
+  const size_t num_peers = peers == nullptr ? 0 : peers->peers().size();
+  Rounds rounds{.theirs = std::vector<std::vector<double>>(num_peers)};
+  for (int64_t round = 0; round <= options.repeats; ++round) {
+    const double ours = time_one_run(task);
+    if (round > 0) {
+      rounds.ours.push_back(ours);
+    }
+    const std::string digest = num_peers > 0 ? task.digest() : "";
+    for (size_t index = 0; index < num_peers; ++index) {
+      DARKROOM_ASSIGN_OR_RETURN(const PeerProcess::Run run, peers->run(index));
+      if (run.digest != digest) {
+        return Status::internal("a peer's result differs from ours, so their times are not comparable (benchmark, peer, theirs, ours):",
+                                task.name, peers->peers()[index].name, run.digest, digest);
+      }
+      if (round > 0) {
+        rounds.theirs[index].push_back(run.seconds);
+      }
+    }
+  }
+  return rounds;
+}
+
+json milliseconds(const std::vector<double>& seconds) {
+  std::vector<double> values;
+  for (const double value : seconds) {
+    values.push_back(value * 1e3);
+  }
+  return spread_of(std::move(values));
+}
+
+json figures_of_peer(const PeerProcess::Peer& peer, const std::vector<double>& theirs, const std::vector<double>& ours, double units) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < ours.size(); ++round) {
+    ratios.push_back(theirs[round] / ours[round]);
+  }
+  const double median = spread_of(theirs)["median"].get<double>();
+  return {{"version", peer.version}, {"per_second", units / median}, {"ratio", spread_of(std::move(ratios))}};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> peers_command(const std::string& name, const std::string& folder, const BenchOptions& options) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string script, find_resource("benchmarks/peers.py"));
+  const auto python = find_python();
+  return std::vector<std::string>{python.is_ok() ? *python : "python3", script, name, folder, std::to_string(options.resolution)};
+}
+
+Result<json> measure_beside_peers(const DataTask& task, const Result<std::vector<std::string>>& command, const BenchOptions& options) {
+  json missing = json::object();
+  const auto peers = start_peers(command, missing);
+  DARKROOM_ASSIGN_OR_RETURN(const Rounds rounds, take_turns(task, peers.get(), options));
+  json figures = {{"unit", task.unit},
+                  {"per_second", task.units / spread_of(rounds.ours)["median"].get<double>()},
+                  {"ms", milliseconds(rounds.ours)},
+                  {"clock", task.is_on_the_wall_clock ? "wall" : "cpu"},
+                  {"device", "cpu"},
+                  {"threads", 1},
+                  {"peers", json::object()},
+                  {"missing", missing}};
+  for (size_t index = 0; index < rounds.theirs.size(); ++index) {
+    const PeerProcess::Peer& peer = peers->peers()[index];
+    figures["peers"][peer.name] = figures_of_peer(peer, rounds.theirs[index], rounds.ours, task.units);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  figures["peak_memory_bytes"] = int64_t{usage.ru_maxrss} * 1024;
+  return figures;
+}
+
+}  // namespace darkroom

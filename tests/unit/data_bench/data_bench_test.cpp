@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "data_bench/data_benches.h"
+#include "data_bench/peer_process.h"
+
+namespace darkroom {
+namespace {
+
+using Command = std::vector<std::string>;
+
+// A peer whose every run takes `seconds` and gives `digest`.
+Command peer_that_answers(const std::string& seconds, const std::string& digest) {
+  return {
+      "sh", "-c",
+      R"(echo '{"peers": [{"name": "shell", "version": "1"}], "missing": {"wasp": "no module named wasp"}}'; while read -r _; do echo '{"seconds": )" +
+          seconds + R"(, "digest": ")" + digest + R"("}'; done)"};
+}
+
+DataTask counting_task(int& num_runs) {
+  return {.name = "count", .unit = "runs", .units = 2, .run = [&num_runs] { ++num_runs; }, .digest = [] { return "same"; }};
+}
+
+TEST(data_bench, ours_and_the_peer_take_turns_and_the_first_round_does_not_count) {
+  int num_runs = 0;
+  const auto figures = measure_beside_peers(counting_task(num_runs), peer_that_answers("0.5", "same"), {.repeats = 3});
+  ASSERT_TRUE(figures.is_ok()) << figures.status().message();
+  EXPECT_EQ(num_runs, 4);
+  const auto& peer = (*figures)["peers"]["shell"];
+  EXPECT_EQ(peer["version"], "1");
+  EXPECT_EQ(peer["per_second"], 4.0) << "two units in half a second";
+  EXPECT_GT(peer["ratio"]["median"].get<double>(), 1.0);
+  EXPECT_EQ((*figures)["missing"]["wasp"], "no module named wasp");
+  EXPECT_NE(bench_text(*figures).find("times the speed of shell 1"), std::string::npos);
+  EXPECT_NE(bench_text(*figures).find("wasp: no module named wasp"), std::string::npos);
+}
+
+TEST(data_bench, a_peer_with_another_result_is_an_error_and_not_a_ratio) {
+  int num_runs = 0;
+  const auto figures = measure_beside_peers(counting_task(num_runs), peer_that_answers("0.5", "other"), {.repeats = 3});
+  ASSERT_EQ(figures.status().code(), StatusCode::kInternal);
+  EXPECT_NE(figures.status().message().find("shell"), std::string::npos);
+  EXPECT_NE(figures.status().message().find("other"), std::string::npos);
+}
+
+TEST(data_bench, without_a_peer_ours_is_measured_alone_and_the_reason_is_given) {
+  int num_runs = 0;
+  for (const Result<Command>& command :
+       {Result<Command>(Status::not_found("no such script")), Result<Command>(Command{"/nonexistent/python"}),
+        Result<Command>(Command{"true"}), Result<Command>(Command{"echo", "hello"})}) {
+    const auto figures = measure_beside_peers(counting_task(num_runs), command, {.repeats = 1});
+    ASSERT_TRUE(figures.is_ok()) << figures.status().message();
+    EXPECT_TRUE((*figures)["peers"].empty());
+    EXPECT_FALSE((*figures)["missing"]["peers"].get<std::string>().empty());
+  }
+}
+
+TEST(data_bench, a_peer_that_breaks_off_is_an_error) {
+  int num_runs = 0;
+  const Command dies = {"sh", "-c", R"(echo '{"peers": [{"name": "shell", "version": "1"}]}'; read -r _; exit 3)"};
+  EXPECT_EQ(measure_beside_peers(counting_task(num_runs), dies, {.repeats = 1}).status().code(), StatusCode::kUnavailable);
+}
+
+// The peer of fetch is Python's own urllib; Pillow's and transformers' are compared where they are installed, and bench says so if not.
+TEST(data_bench, every_benchmark_runs_and_gives_its_figures) {
+  for (const Bench& bench : data_benches()) {
+    const auto figures = bench.run({.resolution = 64, .repeats = 1});
+    ASSERT_TRUE(figures.is_ok()) << bench.name << ": " << figures.status().message();
+    EXPECT_GT((*figures)["per_second"].get<double>(), 0.0) << bench.name;
+    EXPECT_EQ((*figures)["peers"].size() + (*figures)["missing"].size(), 1U) << bench.name << ": " << figures->dump();
+  }
+}
+
+TEST(data_bench, options_of_networks_are_refused) {
+  for (const Bench& bench : data_benches()) {
+    EXPECT_EQ(bench.run({.device = "cuda"}).status().code(), StatusCode::kInvalidArgument) << bench.name;
+    EXPECT_EQ(bench.run({.dtype = "bfloat16"}).status().code(), StatusCode::kInvalidArgument) << bench.name;
+    EXPECT_EQ(bench.run({.threads = 2}).status().code(), StatusCode::kInvalidArgument) << bench.name;
+    EXPECT_EQ(bench.run({.repeats = 0}).status().code(), StatusCode::kInvalidArgument) << bench.name;
+  }
+}
+
+}  // namespace
+}  // namespace darkroom

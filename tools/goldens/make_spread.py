@@ -5,7 +5,8 @@ numbers are computed with other instructions, or laid out otherwise in memory.
 Needs what make_nn_goldens.py needs (requirements/parity.txt). Usage: tools/goldens/make_spread.py [GOLDENS=tests/golden]
 
 The three recordings (make_nn_goldens.py, make_training_goldens.py, make_diffusion_goldens.py) run again, unchanged, in a process for each
-level of ATen, oneDNN and MKL in processor_levels.py, and once with convolutions in channels-last and matrices in columns. A tensor's
+level of ATen, oneDNN and MKL in processor_levels.py, and once with convolutions in channels-last and matrices in columns. The processes are
+forks made before the first computation, which is when the libraries look at these variables. A tensor's
 spread is the largest distance of any of its elements from the recorded value in any of these runs; what is not listed has none. A level
 that this processor lacks is named in the file and was not run. Of training runs the file keeps the relative spread of losses and norms and
 the distance of the weights, sqrt(sum of squares), as the test measures them; of sampler runs the spread of values, of their absolute
@@ -15,11 +16,19 @@ sum and of the timesteps.
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+import torch
+from safetensors.torch import load_file
+
+import make_diffusion_goldens
+import make_nn_goldens
+import make_training_goldens
+import nn_reference
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "check"))
 import processor_levels  # noqa: E402
@@ -29,8 +38,6 @@ OTHER_FORMAT = "channels-last convolutions, matrices in columns"
 
 
 def lay_out_otherwise(model):
-    import torch
-
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 4:
@@ -40,14 +47,9 @@ def lay_out_otherwise(model):
     return model
 
 
-def write_everything(folder, other_format):
-    """The recordings of this process's level."""
-    import make_diffusion_goldens
-    import make_nn_goldens
-    import make_training_goldens
-    import nn_reference
-    import torch
-
+def write_everything(folder, environment, other_format):
+    """The recordings under a level, in this process."""
+    os.environ.update(environment)
     torch.set_num_threads(1)
     if other_format:
         build = nn_reference.build
@@ -57,11 +59,17 @@ def write_everything(folder, other_format):
     make_nn_goldens.record_networks(folder / "nn")
     make_training_goldens.write(folder / "optim")
     make_diffusion_goldens.write(folder / "diffusion" / "diffusers.json")
+    want = environment.get("ATEN_CPU_CAPABILITY", "").upper()
+    got = torch.backends.cpu.get_cpu_capability()
+    assert want in ("", got), f"ATen runs at {got} instead of {want}"
 
 
 def run_level(folder, environment, other_format=False):
-    command = [sys.executable, __file__, "--write", str(folder)] + (["--other-format"] if other_format else [])
-    subprocess.run(command, env=os.environ | environment, check=True)
+    child = multiprocessing.get_context("fork").Process(target=write_everything, args=(folder, environment, other_format))
+    child.start()
+    child.join()
+    if child.exitcode != 0:
+        sys.exit(f"the reference failed under {environment}")
 
 
 def upwards(value):
@@ -83,8 +91,6 @@ def distance(left, right):
 
 
 def compare_networks(recorded, other, spread):
-    from safetensors.torch import load_file
-
     for path in sorted(recorded.glob("*.safetensors")):
         want, got = load_file(path), load_file(other / path.name)
         assert want.keys() == got.keys(), path
@@ -93,8 +99,6 @@ def compare_networks(recorded, other, spread):
 
 
 def compare_training(recorded, other, spread):
-    from safetensors.torch import load_file
-
     want, got = (load_file(folder / "training_run.safetensors") for folder in (recorded, other))
     for prediction in ("epsilon", "v_prediction"):
         for name in ("losses", "grad_norms"):
@@ -126,22 +130,19 @@ def compare_samplers(recorded, other, spread):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("goldens", nargs="?", type=pathlib.Path, default=ROOT / "tests/golden")
-    parser.add_argument("--write", type=pathlib.Path, help=argparse.SUPPRESS)
-    parser.add_argument("--other-format", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
-    if flags.write:
-        write_everything(flags.write, flags.other_format)
-        return
     spreads = {"nn": {}, "optim": {}, "diffusion": {}}
     compare = {"nn": compare_networks, "optim": compare_training, "diffusion": compare_samplers}
     levels = processor_levels.torch_levels()
     runs = [(level.name, level.environment, False) for level in levels if not level.lacks] + [(OTHER_FORMAT, {}, True)]
-    for number, (name, environment, other_format) in enumerate(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            run_level(pathlib.Path(folder), environment, other_format)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, environment, other_format) in enumerate(runs):
+            run_level(pathlib.Path(folder) / str(number), environment, other_format)
+            print(f"{number + 1} of {len(runs)}: {name}", flush=True)
+        # From here on this process computes, too, so no level can be forked from it.
+        for number in range(len(runs)):
             for part, spread in spreads.items():
-                compare[part](flags.goldens / part, pathlib.Path(folder) / part, spread)
-        print(f"{number + 1} of {len(runs)}: {name}", flush=True)
+                compare[part](flags.goldens / part, pathlib.Path(folder) / str(number) / part, spread)
     for part, spread in spreads.items():
         record = {
             "made_by": "tools/goldens/make_spread.py", "processor": processor_levels.processor_name(), "levels": [name for name, _, _ in runs],

@@ -3,7 +3,7 @@ BUILD ?= build/release
 JOBS ?= $(shell nproc)
 CTEST_FLAGS ?=
 
-.PHONY: help setup build demo test parity bench lint format clean asan tsan
+.PHONY: help setup build demo test mutants parity bench lint format clean asan tsan
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,6 +20,9 @@ demo: build ## the whole chain on this machine: URL list -> pictures, in demo-ru
 
 test: setup ## unit, golden, integration, structure and sanitizer tests
 	@tools/check/run_tests.py
+
+mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)
+	@tools/check/mutants.py
 
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
 	@tools/build/setup.sh parity

@@ -14,6 +14,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -59,9 +60,11 @@ def run_quietly(command: list, seconds: float, **options) -> tuple[int, str, flo
     try:
         output = process.communicate(timeout=seconds)[0]
         return process.returncode, output, time.monotonic() - start
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+    except BaseException as stopped:
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if not isinstance(stopped, subprocess.TimeoutExpired):
+            raise
         return None, "", time.monotonic() - start
 
 
@@ -97,7 +100,7 @@ class Bench:
     def __init__(self, modules: list[str], jobs: int):
         self.jobs = jobs
         self.confined = sandbox()
-        self.clean_seconds: dict[str, float] = {}
+        self.clean: dict[str, tuple[float, float]] = {}  # Seconds on the clock and of a processor that a test program needs without a fault.
         self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
         command = ["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DDARKROOM_VENV={ROOT / '.venv'}",
                    f"-DDARKROOM_MUTATED={';'.join(modules)}"]
@@ -109,27 +112,34 @@ class Bench:
         status, output, _ = run_quietly(["ninja", "-C", BUILD, "-j", str(self.jobs), target], 3600, env=self.environment)
         return status == 0, output
 
-    def test(self, module: str, seconds: float) -> tuple[int | None, str, float]:
+    def test(self, module: str) -> tuple[int | None, str, float]:
+        """Runs a test program; with far more time than it needs, so that only a fault that hangs runs out of it."""
+        clock_seconds, cpu_seconds = self.clean.get(module, (300.0, 300.0))
+        allowed_cpu = int(5 * cpu_seconds + 10)
+
         def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (allowed_cpu, allowed_cpu))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
             resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-        return run_quietly([*self.confined, BUILD / "tests" / f"{module}_test"], seconds, env=self.environment, cwd=TREE, preexec_fn=limit)
+        program = BUILD / "tests" / f"{module}_test"
+        status, output, seconds = run_quietly([*self.confined, program], 5 * clock_seconds + 60, env=self.environment, cwd=TREE, preexec_fn=limit)
+        is_out_of_time = status is None or status in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+        return None if is_out_of_time else status, output, seconds
 
     def prepare(self, module: str) -> None:
         """Builds a module's test program and measures it without a fault."""
-        if module in self.clean_seconds:
+        if module in self.clean:
             return
         print(f"mutants: building {module}_test", flush=True)
         built, output = self.build(f"{module}_test")
-        status, said, seconds = self.test(module, 1200) if built else (1, output, 0.0)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        status, said, seconds = self.test(module) if built else (1, output, 0.0)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
             sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
-        self.clean_seconds[module] = seconds
-
-    def seconds_allowed(self, module: str) -> float:
-        return 10 * self.clean_seconds[module] + 60  # Only a hang takes so long, on a busy machine, too.
+        self.clean[module] = (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def object_digests(module: str) -> dict[str, str]:
@@ -144,7 +154,7 @@ def noticing_test(bench: Bench, module: str) -> tuple[str, str]:
         built, output = bench.build(f"{name}_test")
         if not built:
             return f"{name}_test", "does not link: " + output[-300:]
-        status, said, seconds = bench.test(name, bench.seconds_allowed(name))
+        status, said, seconds = bench.test(name)
         if status is None:
             return f"{name}_test", f"hangs ({seconds:.0f} s)"
         if status != 0:
@@ -179,8 +189,8 @@ def digest_of(paths: list[pathlib.Path]) -> str:
 
 def ground_of(fault: fault_sites.Fault, module: str) -> str:
     """Changes when a survivor is worth another look: its file or the tests that missed it are others."""
-    tests = [path for name in (module, *MODULES[module].also) for path in (ROOT / "tests" / "unit" / name).glob("*")]
-    return digest_of([ROOT / fault.path, *tests])
+    tests = [path for name in (module, *MODULES[module].also) for path in (TREE / "tests" / "unit" / name).glob("*")]
+    return digest_of([TREE / fault.path, *tests])
 
 
 class Record:
@@ -203,18 +213,18 @@ class Record:
             file.write(json.dumps(entry) + "\n")
 
 
-def candidates(module: str, seed: int) -> list[fault_sites.Fault]:
-    paths = list((ROOT / "src" / module).glob("*.cpp"))
+def candidates(root: pathlib.Path, module: str, seed: int) -> list[fault_sites.Fault]:
+    paths = list((root / "src" / module).glob("*.cpp"))
     if MODULES[module].headers:
-        paths += (ROOT / "include" / "darkroom" / module).glob("*.h")
-    names = sorted(str(path.relative_to(ROOT)) for path in paths)
-    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(ROOT, name)], seed)
+        paths += (root / "include" / "darkroom" / module).glob("*.h")
+    names = sorted(str(path.relative_to(root)) for path in paths)
+    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(root, name)], seed)
 
 
 def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, retry: bool) -> list[dict]:
     """Plants faults of a module until `quota` of them changed its code. Returns what became of those."""
     counted: list[dict] = []
-    for fault in candidates(module, seed):
+    for fault in candidates(TREE, module, seed):
         if len(counted) == quota:
             break
         ground = ground_of(fault, module)
@@ -274,7 +284,7 @@ def main() -> None:
     quotas = {module: -(-MODULES[module].share * options.count // whole) for module in chosen}
     if options.list:
         for module, quota in quotas.items():
-            for fault in candidates(module, options.seed)[:quota]:
+            for fault in candidates(ROOT, module, options.seed)[:quota]:
                 print(fault)
         return
     HOME.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the demo corpus: 1,870 captioned pictures as a small web with the troubles of the real one (docs/corpus.md).
+"""Writes the demo corpus: 3,360 captioned pictures as a small web with the troubles of the real one (docs/corpus.md).
 
-    make_corpus.py OUT [--seed S] [--limit N] [--trouble-rate R] [--base-url URL]
+    make_corpus.py OUT [--only PART] [--seed S] [--limit N] [--trouble-rate R] [--base-url URL] [--font F] [--names F]
 
 OUT/pictures/*      JPEG, PNG and WebP files of mixed sizes: a colour emoji of Debian's fonts-noto-color-emoji on white
 OUT/urls.parquet    the rows in LAION's columns; row number = the 12-digit key that `darkroom download` gives
 OUT/web.json        what the web server answers to each path, troubles included
 OUT/expected.json   what a download must report: good rows, rows by error code, retries, redirects
+OUT/held_out.json   captions of the pictures that no training may see: persons and skin tones that are known only apart
 """
 
 import argparse
+import hashlib
 import io
 import json
 import pathlib
@@ -17,6 +19,7 @@ import random
 import shutil
 import struct
 import sys
+import typing
 import zlib
 
 import pyarrow
@@ -24,9 +27,17 @@ import pyarrow.parquet
 from fontTools.ttLib import TTFont
 from PIL import Image
 
-FONT = "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf"
-NAMES = "/usr/share/unicode/emoji/emoji-test.txt"
-NUM_PICTURES = 1870
+INSTALLED_FONT = pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")
+FETCHED_FONT = pathlib.Path(__file__).resolve().parent / "NotoColorEmoji.ttf"  # fetch_font.sh puts it there.
+FONT_SHA256 = "e5899ed38b8ed83e08bd3ac5de09791e9d19d288333a796de1d35ad17396f1ec"  # Version 2.042, as in Debian 12.
+NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
+NUM_PICTURES = 3360
+NEWEST_EMOJI = (15, 0)  # Emoji that came later are left out, so that every version of unicode-data gives the same names.
+RENAMED = {"flag: Türkiye": "flag: Turkey"}  # Newer names of Unicode 15.0's.
+PARTS = ["all", "training", "held-out", "untoned"]
+NUM_HELD_OUT = 200
+TONELESS = {"snowboarder"}  # One bitmap for all its tones: training sees a held-out one under another name.
+HELD_OUT_SEED = 0  # Not --seed: the shipped weights were trained without these pictures.
 EMOJI_SHARE = 0.84  # Of the centre square's side, for the larger side of the bitmap.
 SHORT_SIDE = (72, 400)
 MAX_ASPECT = 2.0
@@ -56,22 +67,50 @@ def draws(seed, purpose):
 # -- the font ---------------------------------------------------------------------------------------------------------
 
 
-def read_names():
-    """(code points, English name) of every fully-qualified emoji without a skin tone, in the file's order."""
-    emoji = []
-    for line in open(NAMES, encoding="utf-8"):
+class Emoji(typing.NamedTuple):
+    name: str
+    person: str | None  # The name without its skin tone; None for an emoji without one.
+    tone: str | None
+    bitmap: bytes = b""  # A PNG of 136x128 pixels.
+
+
+def is_tone(code):
+    return 0x1F3FB <= code <= 0x1F3FF
+
+
+def split_tone(name):
+    """(person, tone): "man: dark skin tone, beard" is "man: beard" and "dark skin tone"."""
+    person, attributes = name.split(": ", 1)
+    attributes = attributes.split(", ")
+    tone = next(attribute for attribute in attributes if attribute.endswith("skin tone"))
+    attributes.remove(tone)
+    return f"{person}: {', '.join(attributes)}" if attributes else person, tone
+
+
+def read_names(path):
+    """{code points: emoji without its bitmap} of every fully-qualified emoji of Unicode 15.0 with at most one skin tone.
+
+    In the order of the code points, because the file's own order differs from version to version.
+    """
+    emoji = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
         if "; fully-qualified" not in line:
             continue
-        codes = [int(code, 16) for code in line.split(";")[0].split()]
-        if not any(0x1F3FB <= code <= 0x1F3FF for code in codes):
-            comment = line.split("#", 1)[1].split()  # the emoji, its version as E1.0, the name
-            emoji.append((codes, " ".join(comment[2:])))
-    return emoji
+        codes = tuple(int(code, 16) for code in line.split(";")[0].split())
+        comment = line.split("#", 1)[1].split()  # the emoji, its version as E1.0, the name
+        version = tuple(int(part) for part in comment[1].removeprefix("E").split("."))
+        num_tones = sum(map(is_tone, codes))
+        if version > NEWEST_EMOJI or num_tones > 1:
+            continue
+        name = " ".join(comment[2:])
+        name = RENAMED.get(name, name)
+        emoji[codes] = Emoji(name, *(split_tone(name) if num_tones else (None, None)))
+    return dict(sorted(emoji.items()))
 
 
-def read_emoji():
-    """[(name, PNG bytes of its 136x128 colour bitmap)] for all pictures of the corpus."""
-    font = TTFont(FONT)
+def read_emoji(font_path, names_path):
+    """All emoji of the corpus with their bitmaps."""
+    font = TTFont(font_path)
     glyph_of_code = font.getBestCmap()
     bitmaps = font["CBDT"].strikeData[0]
     ligatures = {}
@@ -79,14 +118,35 @@ def read_emoji():
         for first, candidates in table.ligatures.items():
             ligatures.update({(first, *each.Component): each.LigGlyph for each in candidates})
     emoji = []
-    for codes, name in read_names():
+    for codes, named in read_names(names_path).items():
         # The font's ligatures are written without the emoji variation selector.
         glyphs = tuple(glyph_of_code[code] for code in codes if code != 0xFE0F)
         glyph = glyphs[0] if len(glyphs) == 1 else ligatures[glyphs]
-        emoji.append((name, bitmaps[glyph].imageData))
+        emoji.append(named._replace(bitmap=bitmaps[glyph].imageData))
     if len(emoji) != NUM_PICTURES:
-        sys.exit(f"make_corpus: reading {NAMES} and {FONT}: want {NUM_PICTURES} emoji (Unicode 15.0), got {len(emoji)}")
+        sys.exit(f"make_corpus: {names_path} names {len(emoji)} emoji up to version 15.0, want {NUM_PICTURES}: is it complete?")
     return emoji
+
+
+def held_out_names(emoji):
+    """Names of the pictures that no training may see; neither --seed nor the font's version changes them.
+
+    Drawn from the emoji with a skin tone, at most one of a person: its other tones and the tone's other persons stay.
+    """
+    uniform = draws(HELD_OUT_SEED, "held out").random
+    order = sorted((each for each in emoji if each.tone), key=lambda _: uniform())
+    chosen = {}
+    for each in order:
+        if len(chosen) < NUM_HELD_OUT and each.person not in TONELESS:
+            chosen.setdefault(each.person, each.name)
+    return set(chosen.values())
+
+
+def choose_part(emoji, held_out, part):
+    """The emoji of one part of the corpus, in their order."""
+    belongs = {"all": lambda each: True, "training": lambda each: each.name not in held_out,
+               "held-out": lambda each: each.name in held_out, "untoned": lambda each: each.tone is None}[part]
+    return [each for each in emoji if belongs(each)]
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
@@ -252,10 +312,11 @@ def fill_web(web, emoji, seed, trouble_rate):
     goods = iter(enumerate(emoji))
     for place in range(len(emoji) + num_extra):
         if place in extra_places:
-            add_trouble_row(web, next(kinds), *emoji[int(uniform() * len(emoji))], seed)
+            drawn = emoji[int(uniform() * len(emoji))]
+            add_trouble_row(web, next(kinds), drawn.name, drawn.bitmap, seed)
         else:
-            index, (name, bitmap) = next(goods)
-            add_good_row(web, index, name, bitmap, seed, temporary_period)
+            index, good = next(goods)
+            add_good_row(web, index, good.name, good.bitmap, seed, temporary_period)
 
 
 def murmur3_word(data):
@@ -292,13 +353,14 @@ def murmur3_word(data):
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def write_tables(web, seed):
+def write_tables(web, seed, held_out):
     schema = pyarrow.schema([
         ("URL", pyarrow.string()), ("TEXT", pyarrow.string()), ("WIDTH", pyarrow.float64()), ("HEIGHT", pyarrow.float64()),
         ("similarity", pyarrow.float64()), ("LICENSE", pyarrow.string()), ("punsafe", pyarrow.float32()),
         ("pwatermark", pyarrow.float32()), ("hash", pyarrow.int64())])
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(web.rows, schema=schema), web.folder / "urls.parquet")
     (web.folder / "web.json").write_text(json.dumps({"seed": seed, "routes": web.routes}, indent=0) + "\n")
+    (web.folder / "held_out.json").write_text(json.dumps({"captions": held_out}, indent=1, ensure_ascii=False) + "\n", "utf-8")
     codes = {}
     for kind, count in web.planted.items():
         codes[ERROR_CODES[kind]] = codes.get(ERROR_CODES[kind], 0) + count
@@ -323,24 +385,34 @@ def prepare_folder(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--only", choices=PARTS, default="all", help="which pictures (docs/corpus.md)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, default=NUM_PICTURES, help="pictures, taken evenly from the whole list")
+    parser.add_argument("--limit", type=int, help="pictures, taken evenly from the whole list (default: all)")
     parser.add_argument("--trouble-rate", type=float, default=0.12, help="share of rows with a lasting trouble, below 0.9")
     parser.add_argument("--base-url", default="http://127.0.0.1:8765")
+    parser.add_argument("--font", type=pathlib.Path, help="NotoColorEmoji.ttf (default: fetch_font.sh's, else the installed one)")
+    parser.add_argument("--names", type=pathlib.Path, default=NAMES, help="emoji-test.txt")
     options = parser.parse_args()
-    if not 1 <= options.limit <= NUM_PICTURES:
-        parser.error(f"--limit must be 1..{NUM_PICTURES}: {options.limit}")
     if not 0 <= options.trouble_rate < 0.9:
         parser.error(f"--trouble-rate must be in [0, 0.9): {options.trouble_rate}")
-    for path, package in ((FONT, "fonts-noto-color-emoji"), (NAMES, "unicode-data")):
-        if not pathlib.Path(path).exists():
+    font = options.font or (FETCHED_FONT if FETCHED_FONT.exists() else INSTALLED_FONT)
+    for path, package in ((font, "fonts-noto-color-emoji"), (options.names, "unicode-data")):
+        if not path.exists():
             sys.exit(f"make_corpus: {path} is missing: apt-get install {package}")
+    if hashlib.sha256(font.read_bytes()).hexdigest() != FONT_SHA256:
+        print(f"make_corpus: {font} is not version 2.042: the pictures differ from those that models/tiny was trained on; "
+              "tools/corpus/fetch_font.sh brings that version", file=sys.stderr)
+    emoji = read_emoji(font, options.names)
+    held_out = held_out_names(emoji)
+    emoji = choose_part(emoji, held_out, options.only)
+    limit = len(emoji) if options.limit is None else options.limit
+    if not 1 <= limit <= len(emoji):
+        parser.error(f"--limit must be 1..{len(emoji)}: {limit}")
     prepare_folder(options.out)
-    emoji = read_emoji()
-    emoji = [emoji[i * NUM_PICTURES // options.limit] for i in range(options.limit)]
+    emoji = [emoji[i * len(emoji) // limit] for i in range(limit)]
     web = Web(options.out, options.base_url)
     fill_web(web, emoji, options.seed, options.trouble_rate)
-    expected = write_tables(web, options.seed)
+    expected = write_tables(web, options.seed, [each.name for each in emoji if each.name in held_out])
     print(f"corpus: {expected['good_rows']} pictures and {sum(expected['rows_by_error'].values())} troubled rows in {options.out}")
 
 

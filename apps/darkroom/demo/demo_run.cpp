@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "corpus_pictures.h"
+#include "corpus_split.h"
 #include "corpus_web.h"
 #include "darkroom/core/log.h"
 #include "darkroom/data/download_job.h"
@@ -36,11 +38,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr std::chrono::seconds kFetchTimeout{6};  // Each slow drip of the corpus costs all of it; they overlap.
+// Each slow drip of the corpus costs the whole deadline; they overlap. The later deadlines are for a machine that is so slow
+// or so busy that good pictures miss the earlier one, too.
+constexpr std::chrono::seconds kFetchDeadlines[] = {std::chrono::seconds(6), std::chrono::seconds(60)};
 constexpr size_t kSubsetRows = 512;
 constexpr size_t kMeasuredCaptions = 200;
 constexpr uint64_t kMeasureSeed = 1;  // Draws the captions; picture i is painted from seed 1 + i.
 constexpr size_t kPreviewPrompts = 8;
+constexpr size_t kSheetColumns = 8;
 constexpr int64_t kTrainingBatch = 32;  // In a few minutes more steps teach more than larger batches.
 constexpr int kPaintingThreads = 2;     // A constant, because it is part of the bits.
 
@@ -51,6 +56,11 @@ Result<std::unique_ptr<Painter>> open_weights(const std::string& model_or_checkp
   source.model = model_or_checkpoint;
   return open_painter(source);
 }
+
+struct SheetPainter {
+  std::string title;
+  Painter* painter;
+};
 
 /// One demo. The stages run in order, each leaves what the next ones need in the members.
 class Demo {
@@ -80,8 +90,11 @@ class Demo {
   Status finish();
 
   Status choose_subset();
+  Status download_within(std::chrono::seconds deadline);
+  Result<std::vector<Image>> paint(Painter& painter, std::span<const std::string> captions, const std::string& what);
   Result<RetrievalShares> measure(Painter& painter, const std::string& name, std::span<const size_t> rows);
-  Result<std::vector<Image>> paint_sheet_row(Painter& painter, const std::string& what);
+  Result<SheetBand> make_band(std::string heading, std::span<const std::string> prompts, std::span<const SheetPainter> painters);
+  double corpus_size() const { return static_cast<double>(corpus_.size()); }
   int resolution() const { return static_cast<int>(recipe_.data.resolution); }
 
   const DemoOptions& options_;
@@ -94,9 +107,12 @@ class Demo {
   std::unique_ptr<FileLock> lock_;  // Null where the file system knows no locks.
   Recipe recipe_;
   std::unique_ptr<TroubledWeb> web_;  // From corpus to download.
+  uint16_t web_port_ = 0;
   PlantedTroubles planted_;
   CorpusPictures corpus_;
-  std::vector<size_t> subset_rows_;  // Of the corpus, in its order.
+  CorpusSplit split_;
+  std::vector<ReducedPicture> reduced_;  // The corpus's pictures as retrieval compares them.
+  std::vector<size_t> subset_rows_;      // Of the corpus, in its order.
   TrainSummary training_;
   std::unique_ptr<Painter> shipped_;
   std::unique_ptr<Painter> trained_;
@@ -122,6 +138,7 @@ Status Demo::prepare() {
 Status Demo::make_corpus() {
   const auto start = Clock::now();
   DARKROOM_ASSIGN_OR_RETURN(web_, make_corpus_web(tools_, folder_.corpus(), static_cast<uint64_t>(options_.seed), stop_));
+  web_port_ = web_->port();
   DARKROOM_ASSIGN_OR_RETURN(const std::string expected, read_file(files_, join_path(folder_.corpus(), "expected.json")));
   DARKROOM_ASSIGN_OR_RETURN(planted_, PlantedTroubles::parse(expected));
   const double seconds = seconds_since(start);
@@ -137,18 +154,30 @@ Status Demo::make_corpus() {
 }
 
 Status Demo::download() {
+  return download_in_time(kFetchDeadlines, [this](std::chrono::seconds deadline) -> Status {
+    if (web_ == nullptr) {  // The one before has given its passing troubles already.
+      DARKROOM_ASSIGN_OR_RETURN(web_, TroubledWeb::start(folder_.corpus(), web_port_));
+    }
+    const Status downloaded = download_within(deadline);
+    web_.reset();
+    return downloaded;
+  });
+}
+
+// One download of the whole corpus, in which every row must end within `deadline`.
+Status Demo::download_within(std::chrono::seconds deadline) {
+  DARKROOM_RETURN_IF_ERROR(files_.remove_tree(folder_.images()));
   DownloadOptions download{.output = folder_.images(), .metadata = {join_path(folder_.corpus(), "urls.parquet")}};
-  download.fetch.timeout = kFetchTimeout;
-  DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork web, AllowedNetwork::parse(fmt::format("127.0.0.1/32:{}", web_->port())));
+  download.fetch.timeout = deadline;
+  DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork web, AllowedNetwork::parse(fmt::format("127.0.0.1/32:{}", web_port_)));
   download.fetch.allow_private.push_back(web);
   DARKROOM_ASSIGN_OR_RETURN(const StageSummary result, run_download(files_, download, stop_));
-  web_.reset();
   const int num_retries = download.fetch.num_retries;
   const Status verdict = check_download(planted_, result, num_retries);
   summary_["download"] = result.to_json();
   summary_["download"]["expected"] = planted_.to_json(num_retries);
   summary_["download"]["as_planted"] = verdict.is_ok();
-  DARKROOM_RETURN_IF_ERROR(verdict);
+  DARKROOM_RETURN_IF_ERROR(verdict.with_context(fmt::format("with a deadline of {} s for each URL", deadline.count())));
   log_info("demo 2/5 download: {} pictures in {:.1f} s; {} URLs failed and {} were tried again, exactly as planted", result.rows_out,
            result.seconds, result.rows_failed(), result.retries);
   return Status::ok();
@@ -164,24 +193,20 @@ Status Demo::process() {
     return Status::internal("the corpus lost pictures on the way to latents (rows in, rows out):", result.rows_in, result.rows_out);
   }
   DARKROOM_ASSIGN_OR_RETURN(corpus_, read_corpus_pictures(files_, folder_.images(), process.transform, stop_));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string held_out, read_file(files_, join_path(folder_.corpus(), "held_out.json")));
+  DARKROOM_ASSIGN_OR_RETURN(const std::set<std::string> held_out_captions, parse_held_out(held_out));
+  DARKROOM_ASSIGN_OR_RETURN(split_, split_corpus(corpus_, held_out_captions));
+  for (const Image& picture : corpus_.pictures) {
+    reduced_.push_back(reduce_picture(picture));
+  }
   log_info("demo 3/5 process: latents and text states of {} pictures at {} px in {:.1f} s", result.rows_out, resolution(), result.seconds);
   return Status::ok();
 }
 
-// The sheet's prompts and rows drawn by the seed: few enough that minutes suffice to learn them.
+// The sheet's prompts and training rows drawn by the seed: few enough that minutes suffice to learn them.
 Status Demo::choose_subset() {
-  std::set<size_t> chosen;
-  for (const std::string& prompt : sheet_prompts()) {
-    DARKROOM_ASSIGN_OR_RETURN(const size_t row, corpus_.find_caption(prompt));
-    chosen.insert(row);
-  }
-  for (const size_t row : draw_rows(static_cast<uint64_t>(options_.seed), "demo/subset", corpus_.size(), corpus_.size())) {
-    if (chosen.size() == kSubsetRows) {
-      break;
-    }
-    chosen.insert(row);
-  }
-  subset_rows_.assign(chosen.begin(), chosen.end());
+  DARKROOM_ASSIGN_OR_RETURN(subset_rows_,
+                            choose_subset_rows(corpus_, split_, sheet_prompts(), static_cast<uint64_t>(options_.seed), kSubsetRows));
   std::set<std::string> keys;
   for (const size_t row : subset_rows_) {
     keys.insert(corpus_.keys[row]);
@@ -209,21 +234,21 @@ Status Demo::train() {
   return Status::ok();
 }
 
+Result<std::vector<Image>> Demo::paint(Painter& painter, std::span<const std::string> captions, const std::string& what) {
+  const auto start = Clock::now();
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> images, paint_captions(painter, captions, kMeasureSeed, resolution(), what, stop_));
+  painting_seconds_ += seconds_since(start);
+  num_painted_ += images.size();
+  return images;
+}
+
 Result<RetrievalShares> Demo::measure(Painter& painter, const std::string& name, std::span<const size_t> rows) {
   std::vector<std::string> captions;
   for (const size_t row : rows) {
     captions.push_back(corpus_.captions[row]);
   }
-  const auto start = Clock::now();
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Image> painted,
-                            paint_captions(painter, captions, kMeasureSeed, resolution(), "with the " + name + " weights", stop_));
-  painting_seconds_ += seconds_since(start);
-  num_painted_ += painted.size();
-  std::vector<ReducedPicture> reduced;
-  for (const Image& picture : corpus_.pictures) {
-    reduced.push_back(reduce_picture(picture));
-  }
-  return rank_paintings(painted, rows, reduced);
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Image> painted, paint(painter, captions, "measure " + name));
+  return rank_paintings(painted, rows, reduced_);
 }
 
 Status Demo::sample() {
@@ -234,50 +259,66 @@ Status Demo::sample() {
   }
   DARKROOM_ASSIGN_OR_RETURN(shipped_, open_weights(tools_.model));
   DARKROOM_ASSIGN_OR_RETURN(trained_, open_weights(checkpoints.back().path));
-  const std::vector<size_t> drawn = draw_rows(kMeasureSeed, "demo/shipped", corpus_.size(), std::min(kMeasuredCaptions, corpus_.size()));
-  std::vector<size_t> drawn_of_subset;
-  for (const size_t i : draw_rows(kMeasureSeed, "demo/trained", subset_rows_.size(), std::min(kMeasuredCaptions, subset_rows_.size()))) {
-    drawn_of_subset.push_back(subset_rows_[i]);
+  const auto known = draw_from(split_.training, kMeasureSeed, "demo/shipped", kMeasuredCaptions);
+  const auto held_out = draw_from(split_.held_out, kMeasureSeed, "demo/held-out", kMeasuredCaptions);
+  const auto learnt = draw_from(subset_rows_, kMeasureSeed, "demo/trained", kMeasuredCaptions);
+  const std::tuple<const char*, Painter&, std::span<const size_t>> measured[] = {
+      {"shipped", *shipped_, known}, {"heldout_shipped", *shipped_, held_out}, {"trained", *trained_, learnt}};
+  json& retrieval = summary_["retrieval"];
+  retrieval = {{"pictures", corpus_.size()}, {"chance_top1", 1.0 / corpus_size()}, {"chance_top5", 5.0 / corpus_size()}};
+  for (const auto& [name, painter, rows] : measured) {
+    DARKROOM_ASSIGN_OR_RETURN(const RetrievalShares shares, measure(painter, name, rows));
+    retrieval[fmt::format("{}_captions", name)] = rows.size();
+    retrieval[fmt::format("{}_top1", name)] = shares.top1;
+    retrieval[fmt::format("{}_top5", name)] = shares.top5;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const RetrievalShares shipped, measure(*shipped_, "shipped", drawn));
-  DARKROOM_ASSIGN_OR_RETURN(const RetrievalShares trained, measure(*trained_, "new", drawn_of_subset));
-  summary_["retrieval"] = {
-      {"shipped_top1", shipped.top1}, {"shipped_top5", shipped.top5}, {"trained_top1", trained.top1}, {"trained_top5", trained.top5}};
   DARKROOM_ASSIGN_OR_RETURN(const AutoencoderKL vae, load_vae(join_path(tools_.model, "vae")));
-  DARKROOM_ASSIGN_OR_RETURN(const double psnr_db, mean_reconstruction_psnr_db(vae, corpus_.pictures, stop_));
-  summary_["reconstruction_psnr_db"] = psnr_db;
+  DARKROOM_ASSIGN_OR_RETURN(summary_["reconstruction_psnr_db"], mean_reconstruction_psnr_db(vae, corpus_.pictures, known, stop_));
+  DARKROOM_ASSIGN_OR_RETURN(summary_["heldout_reconstruction_psnr_db"],
+                            mean_reconstruction_psnr_db(vae, corpus_.pictures, held_out, stop_));
   log_info("demo 5/5 sample: {} pictures painted in {:.1f} s and each compared with all {}", num_painted_, painting_seconds_,
            corpus_.size());
   return Status::ok();
 }
 
-Result<std::vector<Image>> Demo::paint_sheet_row(Painter& painter, const std::string& what) {
-  const auto start = Clock::now();
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> images, paint_captions(painter, sheet_prompts(), kMeasureSeed, resolution(), what, stop_));
-  painting_seconds_ += seconds_since(start);
-  num_painted_ += images.size();
-  return images;
-}
-
-Status Demo::draw_sheet() {
+// A row for each of: the corpus's pictures, their decoded latents, what the painters make of the prompts.
+Result<SheetBand> Demo::make_band(std::string heading, std::span<const std::string> prompts, std::span<const SheetPainter> painters) {
+  SheetBand band{std::move(heading), {prompts.begin(), prompts.end()}, {}};
   SheetRow originals{"corpus picture", {}};
   std::vector<std::string> keys;
-  for (const std::string& prompt : sheet_prompts()) {
+  for (const std::string& prompt : prompts) {
     DARKROOM_ASSIGN_OR_RETURN(const size_t row, corpus_.find_caption(prompt));
     originals.pictures.push_back(corpus_.pictures[row]);
     keys.push_back(corpus_.keys[row]);
   }
+  band.rows.push_back(std::move(originals));
   DARKROOM_ASSIGN_OR_RETURN(const torch::Tensor latents, read_latents_of(files_, folder_.latents(), resolution(), keys));
-  SheetRow decoded{"decoded latents", shipped_->decode(latents)};
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> trained, paint_sheet_row(*trained_, "the sheet with the new weights"));
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> shipped, paint_sheet_row(*shipped_, "the sheet with the shipped weights"));
+  band.rows.push_back({"decoded latents", shipped_->decode(latents)});
+  for (const auto& [title, painter] : painters) {
+    DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> painted, paint(*painter, prompts, fmt::format("the sheet: {}", title)));
+    band.rows.push_back({title, std::move(painted)});
+  }
+  return band;
+}
+
+Status Demo::draw_sheet() {
+  const SheetPainter both[] = {{"trained now", trained_.get()}, {"shipped weights", shipped_.get()}};
+  const auto prompts = sheet_prompts();
+  std::vector<SheetBand> bands;
+  for (size_t first = 0; first < prompts.size(); first += kSheetColumns) {
+    const char* heading = first == 0 ? "training pictures, painted from memory:" : "more training pictures:";
+    DARKROOM_ASSIGN_OR_RETURN(SheetBand band, make_band(heading, prompts.subspan(first, kSheetColumns), both));
+    bands.push_back(std::move(band));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(SheetBand held_out,
+                            make_band("held-out pictures: training saw each person and each skin tone, but never these two together:",
+                                      held_out_sheet_prompts(), {both + 1, 1}));
+  bands.push_back(std::move(held_out));
   const std::string heading[] = {
       "darkroom demo: pictures painted from their captions alone, at " + fmt::format("{0} x {0} pixels", resolution()),
       fmt::format("trained now: {} steps in {:.1f} minutes on this machine, from random weights. shipped weights: the model folder {}.",
                   training_.steps, training_.seconds / 60.0, file_name(tools_.model))};
-  const SheetRow rows[] = {
-      std::move(originals), std::move(decoded), {"trained now", std::move(trained)}, {"shipped weights", std::move(shipped)}};
-  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.sheet(), encode_png(draw_demo_sheet(heading, rows))));
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.sheet(), encode_png(draw_demo_sheet(heading, bands))));
   summary_["sample"] = {{"rows_in", num_painted_},         {"rows_out", num_painted_},
                         {"rows_by_error", json::object()}, {"retries", 0},
                         {"seconds", painting_seconds_},    {"rows_per_second", static_cast<double>(num_painted_) / painting_seconds_}};
@@ -290,11 +331,14 @@ Status Demo::finish() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, folder_.summary(), summary_.dump(2) + "\n"));
   const json& retrieval = summary_["retrieval"];
   const auto percent = [&](const char* name) { return 100.0 * retrieval[name].get<double>(); };
-  log_info(
-      "demo done in {:.0f} s. Of 200 painted captions each, the own picture is the nearest of {} for {:.1f} % and among the nearest 5 for "
-      "{:.1f} % (shipped weights), for {:.1f} % and {:.1f} % (trained now); the VAE reconstructs with {:.1f} dB",
-      seconds, corpus_.size(), percent("shipped_top1"), percent("shipped_top5"), percent("trained_top1"), percent("trained_top5"),
-      summary_["reconstruction_psnr_db"].get<double>());
+  log_info("demo done in {:.0f} s. The own picture of a painted caption is the nearest of {} (among the nearest 5):", seconds,
+           corpus_.size());
+  log_info("  shipped weights: {:.1f} % ({:.1f} %) of held-out captions, whose pictures no training saw; chance is {:.2f} % ({:.2f} %)",
+           percent("heldout_shipped_top1"), percent("heldout_shipped_top5"), percent("chance_top1"), percent("chance_top5"));
+  log_info("  memorised training pictures: {:.1f} % ({:.1f} %) by the shipped weights, {:.1f} % ({:.1f} %) of {} trained now",
+           percent("shipped_top1"), percent("shipped_top5"), percent("trained_top1"), percent("trained_top5"), subset_rows_.size());
+  log_info("  the VAE reconstructs held-out pictures with {:.1f} dB, training pictures with {:.1f} dB",
+           summary_["heldout_reconstruction_psnr_db"].get<double>(), summary_["reconstruction_psnr_db"].get<double>());
   log_info("look at {}, then {} and {}", folder_.sheet(), join_path(folder_.run(), kRunReportFile), folder_.summary());
   return Status::ok();
 }

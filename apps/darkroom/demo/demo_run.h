@@ -21,7 +21,8 @@ struct DemoOptions {
 
 /// The whole chain on the demo corpus, afresh (docs/demo.md). `summary` fills up stage by stage, so a failed demo still tells
 /// how far it came. Errors: those of its stages with the stage's name before them; kFailedPrecondition (another folder's
-/// contents), kNotFound (something to be installed), kInternal (a trouble was lost or miscounted).
+/// contents), kNotFound (something to be installed), kUnavailable (too slow a machine for the
+/// planted web), kInternal (a trouble was lost or miscounted).
 Status run_demo(const DemoOptions& options, nlohmann::json& summary, const std::stop_token& stop);
 
 }  // namespace darkroom

@@ -9,26 +9,35 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kColumns = 8;
 constexpr int kCellSide = 128;  // Twice the pictures' size.
 constexpr int kMargin = 8;
 constexpr Rgb kBackground = {242, 244, 247};
 constexpr Rgb kText = {32, 36, 44};
 
-Image draw_band(std::span<const SheetRow> rows, size_t first, size_t count) {
+int line_height() { return text_line_height() + 2; }
+
+Image draw_band(const SheetBand& band) {
   ContactSheetOptions options{.cell_width = kCellSide, .cell_height = kCellSide, .background = kBackground, .text_colour = kText};
-  for (const std::string& prompt : sheet_prompts().subspan(first, count)) {
-    options.column_titles.push_back(prompt);
-  }
   std::vector<std::vector<ContactSheetCell>> cells;
-  for (const SheetRow& row : rows) {
+  for (const SheetRow& row : band.rows) {
+    DARKROOM_CHECK(row.pictures.size() == band.prompts.size(), "a row of the sheet lacks pictures (row, pictures):", row.title,
+                   row.pictures.size());
     options.row_titles.push_back(row.title);
+    const bool is_first = cells.empty();
     cells.emplace_back();
-    for (size_t i = first; i < first + count; ++i) {
-      cells.back().push_back({row.pictures[i], ""});
+    for (size_t i = 0; i < row.pictures.size(); ++i) {
+      cells.back().push_back({row.pictures[i], is_first ? band.prompts[i] : ""});
     }
   }
   return render_contact_sheet(cells, options);
+}
+
+int draw_lines(Image& sheet, std::span<const std::string> lines, int top) {
+  for (const std::string& line : lines) {
+    draw_text(sheet, kMargin, top, line, kText);
+    top += line_height();
+  }
+  return top;
 }
 
 void paste(Image& sheet, const Image& band, int top) {
@@ -46,34 +55,31 @@ std::span<const std::string> sheet_prompts() {
   return kPrompts;
 }
 
-Image draw_demo_sheet(std::span<const std::string> heading, std::span<const SheetRow> rows) {
-  const size_t num_prompts = sheet_prompts().size();
-  std::vector<Image> bands;
+std::span<const std::string> held_out_sheet_prompts() {
+  static const std::array<std::string, 8> kPrompts = {
+      "thumbs up: dark skin tone", "raised hand: medium skin tone", "foot: medium-dark skin tone", "astronaut: light skin tone",
+      "ninja: medium skin tone",   "old woman: dark skin tone",     "farmer: medium skin tone",    "Santa Claus: dark skin tone"};
+  return kPrompts;
+}
+
+Image draw_demo_sheet(std::span<const std::string> heading, std::span<const SheetBand> bands) {
+  std::vector<Image> drawn;
   int width = 0;
-  int height = kMargin + static_cast<int>(heading.size()) * (text_line_height() + 2) + kMargin;
-  const int first_top = height;
-  for (const SheetRow& row : rows) {
-    DARKROOM_CHECK(row.pictures.size() == num_prompts, "a row of the sheet lacks pictures (row, pictures):", row.title,
-                   row.pictures.size());
-  }
-  for (size_t first = 0; first < num_prompts; first += kColumns) {
-    bands.push_back(draw_band(rows, first, std::min(kColumns, num_prompts - first)));
-    width = std::max(width, bands.back().width);
-    height += bands.back().height;
+  int height = kMargin + static_cast<int>(heading.size()) * line_height();
+  for (const SheetBand& band : bands) {
+    drawn.push_back(draw_band(band));
+    width = std::max(width, drawn.back().width);
+    height += kMargin + line_height() + drawn.back().height;
   }
   Image sheet = Image::filled(width, height, 3);
   for (size_t i = 0; i < sheet.pixels.size(); ++i) {
     sheet.pixels[i] = kBackground[i % 3];
   }
-  int line_top = kMargin;
-  for (const std::string& line : heading) {
-    draw_text(sheet, kMargin, line_top, line, kText);
-    line_top += text_line_height() + 2;
-  }
-  int top = first_top;
-  for (const Image& band : bands) {
-    paste(sheet, band, top);
-    top += band.height;
+  int top = draw_lines(sheet, heading, kMargin);
+  for (size_t i = 0; i < bands.size(); ++i) {
+    top = draw_lines(sheet, {&bands[i].heading, 1}, top + kMargin);
+    paste(sheet, drawn[i], top);
+    top += drawn[i].height;
   }
   return sheet;
 }

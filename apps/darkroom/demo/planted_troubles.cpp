@@ -4,7 +4,19 @@
 
 #include <set>
 
+#include "darkroom/core/log.h"
+
 namespace darkroom {
+namespace {
+
+constexpr const char* kTimeout = "timeout";
+
+int64_t count_of(const RowsByError& rows, const std::string& code) {
+  const auto found = rows.find(code);
+  return found == rows.end() ? 0 : found->second;
+}
+
+}  // namespace
 
 Result<PlantedTroubles> PlantedTroubles::parse(std::string_view expected_json) {
   try {
@@ -27,14 +39,12 @@ nlohmann::json PlantedTroubles::to_json(int64_t num_retries) const {
 
 Status check_download(const PlantedTroubles& planted, const StageSummary& download, int64_t num_retries) {
   std::string differences;
-  const auto compare = [&differences](const std::string& name, int64_t want, int64_t got) {
+  bool only_slow = true;  // Rows that ran out of time lack under every other count, and nothing else is wrong.
+  const auto compare = [&](const std::string& name, int64_t want, int64_t got) {
     if (want != got) {
       differences += fmt::format("{}{} {} {}", differences.empty() ? "" : ", ", name, want, got);
+      only_slow = only_slow && name != "rows_in" && (name == kTimeout ? got > want : got < want);
     }
-  };
-  const auto count = [](const RowsByError& rows, const std::string& code) {
-    const auto found = rows.find(code);
-    return found == rows.end() ? int64_t{0} : found->second;
   };
   compare("rows_in", planted.rows, download.rows_in);
   compare("rows_out", planted.good_rows, download.rows_out);
@@ -46,11 +56,28 @@ Status check_download(const PlantedTroubles& planted, const StageSummary& downlo
     }
   }
   for (const std::string& code : codes) {
-    compare(code, count(planted.rows_by_error, code), count(download.rows_by_error, code));
+    compare(code, count_of(planted.rows_by_error, code), count_of(download.rows_by_error, code));
   }
-  return differences.empty()
-             ? Status::ok()
-             : Status::internal("the download does not report the troubles that were planted (what, planted, reported):", differences);
+  if (differences.empty()) {
+    return Status::ok();
+  }
+  if (only_slow && count_of(download.rows_by_error, kTimeout) > count_of(planted.rows_by_error, kTimeout)) {
+    return Status::unavailable("this machine was too slow or too busy: good rows ran out of time (what, planted, reported):", differences);
+  }
+  return Status::internal("the download does not report the troubles that were planted (what, planted, reported):", differences);
+}
+
+Status download_in_time(std::span<const std::chrono::seconds> deadlines, const std::function<Status(std::chrono::seconds)>& download) {
+  Status verdict;
+  for (const std::chrono::seconds deadline : deadlines) {
+    verdict = download(deadline);
+    if (verdict.code() != StatusCode::kUnavailable) {
+      return verdict;
+    }
+    const bool is_last = deadline == deadlines.back();
+    log_warning("{}{}", verdict.message(), is_last ? "" : "; downloading again with a later deadline");
+  }
+  return verdict;
 }
 
 }  // namespace darkroom

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,7 +30,12 @@ struct PlantedTroubles {
   nlohmann::json to_json(int64_t num_retries) const;
 };
 
-/// Whether a download met exactly what was planted. Errors: kInternal naming every count that differs.
+/// Whether a download met exactly what was planted. Errors, both naming every count that differs: kUnavailable when nothing
+/// but more rows that ran out of time explains it, as happens on a machine that is busy or slow; kInternal otherwise.
 Status check_download(const PlantedTroubles& planted, const StageSummary& download, int64_t num_retries);
+
+/// Downloads with one deadline per URL after the other until `download` ends otherwise than with kUnavailable; says in the log
+/// why it begins again. Returns the last one's status.
+Status download_in_time(std::span<const std::chrono::seconds> deadlines, const std::function<Status(std::chrono::seconds)>& download);
 
 }  // namespace darkroom

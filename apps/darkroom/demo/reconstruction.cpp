@@ -37,20 +37,25 @@ double psnr_db(const Image& a, const Image& b) {
   return sum == 0 ? kEqualDb : std::min(kEqualDb, 10.0 * std::log10(255.0 * 255.0 / mean));
 }
 
-Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, const std::stop_token& stop) {
+Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, std::span<const size_t> rows,
+                                           const std::stop_token& stop) {
   const torch::NoGradGuard no_grad;
   double sum = 0;
-  for (size_t first = 0; first < pictures.size(); first += kPicturesACall) {
+  for (size_t first = 0; first < rows.size(); first += kPicturesACall) {
     if (stop.stop_requested()) {
       return Status::cancelled("stopped on request while measuring the VAE");
     }
-    const auto batch = pictures.subspan(first, std::min(kPicturesACall, pictures.size() - first));
+    const auto batch_rows = rows.subspan(first, std::min(kPicturesACall, rows.size() - first));
+    std::vector<Image> batch;
+    for (const size_t row : batch_rows) {
+      batch.push_back(pictures[row]);
+    }
     const std::vector<Image> reconstructed = to_images(vae->decode(vae->encode(as_tensor(batch)).mean));
     for (size_t i = 0; i < batch.size(); ++i) {
       sum += psnr_db(batch[i], reconstructed[i]);
     }
   }
-  return pictures.empty() ? 0.0 : sum / static_cast<double>(pictures.size());
+  return rows.empty() ? 0.0 : sum / static_cast<double>(rows.size());
 }
 
 }  // namespace darkroom

@@ -13,8 +13,9 @@ namespace darkroom {
 /// as 100 dB.
 double psnr_db(const Image& a, const Image& b);
 
-/// Mean over the pictures of psnr_db between a picture and what the VAE makes of its posterior's mean, both 8-bit RGB.
-/// REQUIRES: pictures of one size that the VAE takes. Errors: kCancelled.
-Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, const std::stop_token& stop);
+/// Mean over these rows of `pictures` of psnr_db between a picture and what the VAE makes of its posterior's mean, both 8-bit
+/// RGB; 0 without rows. REQUIRES: rows below pictures.size(); pictures of one size that the VAE takes. Errors: kCancelled.
+Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, std::span<const size_t> rows,
+                                           const std::stop_token& stop);
 
 }  // namespace darkroom

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "darkroom/core/check.h"
@@ -41,23 +42,35 @@ TEST(DemoOptions, name_the_first_bad_field) {
   EXPECT_EQ(DemoOptions{.seed = -1}.validate().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(DemoSheet, shows_every_prompt_in_every_row) {
-  std::vector<SheetRow> rows = {{"first", {}}, {"second", {}}};
-  for (SheetRow& row : rows) {
-    row.pictures.assign(sheet_prompts().size(), Image::filled(64, 64, 3, 7));
+SheetBand band_of(std::vector<std::string> prompts, size_t num_rows, uint8_t value) {
+  SheetBand band{"a band", std::move(prompts), {}};
+  for (size_t row = 0; row < num_rows; ++row) {
+    band.rows.push_back({"row", std::vector<Image>(band.prompts.size(), Image::filled(64, 64, 3, value))});
   }
+  return band;
+}
+
+int64_t samples_of(const Image& sheet, uint8_t value) { return std::count(sheet.pixels.begin(), sheet.pixels.end(), value); }
+
+TEST(DemoSheet, shows_every_picture_of_every_band) {
+  const SheetBand bands[] = {band_of({"one", "two", "three"}, 2, 7), band_of({"four"}, 3, 9)};
   const std::vector<std::string> heading = {"a heading"};
-  const Image sheet = draw_demo_sheet(heading, rows);
-  int64_t num_dark = 0;  // Samples of the pictures' own value, which neither text nor background has.
-  for (const uint8_t sample : sheet.pixels) {
-    num_dark += sample == 7 ? 1 : 0;
-  }
-  EXPECT_EQ(num_dark, static_cast<int64_t>(rows.size() * sheet_prompts().size()) * 128 * 128 * 3);
+  const Image sheet = draw_demo_sheet(heading, bands);
+  // Neither text nor background has the pictures' values.
+  EXPECT_EQ(samples_of(sheet, 7), 2 * 3 * 128 * 128 * 3);
+  EXPECT_EQ(samples_of(sheet, 9), 3 * 128 * 128 * 3);
+}
+
+TEST(DemoSheet, writes_a_long_prompt_whole_on_several_lines) {
+  const SheetBand short_prompt[] = {band_of({"foot"}, 1, 7)};
+  const SheetBand long_prompt[] = {band_of({"foot: medium-dark skin tone"}, 1, 7)};
+  EXPECT_GT(draw_demo_sheet({}, long_prompt).height, draw_demo_sheet({}, short_prompt).height);
 }
 
 TEST(DemoSheet, refuses_a_row_that_lacks_pictures) {
-  const std::vector<SheetRow> rows = {{"first", {Image::filled(64, 64, 3)}}};
-  EXPECT_THROW(draw_demo_sheet({}, rows), CheckFailure);
+  SheetBand bands[] = {band_of({"one", "two"}, 1, 7)};
+  bands[0].rows[0].pictures.pop_back();
+  EXPECT_THROW(draw_demo_sheet({}, bands), CheckFailure);
 }
 
 }  // namespace

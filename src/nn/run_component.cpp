@@ -181,7 +181,7 @@ Status run_component(const ComponentRun& run) {
   }
   at::set_num_threads(run.threads);
   DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(run));
-  return replace_safetensors(local_files(), run.output, results);
+  return write_safetensors_atomic(local_files(), run.output, results);
 }
 
 }  // namespace darkroom

@@ -1,5 +1,9 @@
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,6 +14,16 @@
 
 namespace darkroom {
 namespace {
+
+// Columns of the terminal that the report goes to; 0 (every cell whole) for a file or a pipe, and where none are known.
+int64_t terminal_width() {
+  constexpr int64_t kLeast = 40;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return 0;
+  }
+  return std::max<int64_t>(kLeast, size.ws_col);
+}
 
 std::string damage_text(const InspectReport& report) {
   std::string text = fmt::format("\ndamage: {}\n", report.num_damages);
@@ -23,7 +37,7 @@ std::string damage_text(const InspectReport& report) {
 Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const InspectReport report, inspect(local_files(), options, context.stop));
   context.summary = report.summary;
-  DARKROOM_RETURN_IF_ERROR(print_text(report.to_text() + (options.verify ? damage_text(report) : "")));
+  DARKROOM_RETURN_IF_ERROR(print_text(report.to_text(terminal_width()) + (options.verify ? damage_text(report) : "")));
   if (report.num_damages > 0) {
     return Status::corrupt_data("found damage: " + report.damage.front() + "; findings:", report.num_damages);
   }
@@ -41,6 +55,10 @@ void add_inspect_verb(CommandLine& line) {
             "contact sheet of these rows: pictures, or latent channels as heat maps");
   verb.flag("--html", value::path(options->html_path, "PATH", "none"), "report and sheet as one page without network");
   verb.flag("--model", value::folder(options->model, "DIR", "none"), "model folder whose vae decodes the latents of the sheet");
+  verb.flag("--compare", value::folder(options->compare, "RUN", "none"),
+            "another run folder: both beside each other, their curves in one page");
+  verb.flag("--max-pixels", value::count(options->max_pixels).least(1).unit("pixels"), "a larger picture is not decoded for the sheet");
+  verb.flag("--max-bytes", value::bytes(options->max_bytes).least(1), "nor is an encoded picture of more bytes");
   verb.flag("--verify", value::toggle(options->verify), "read everything: checksums, duplicate keys, NaN, images; exits 1 on damage");
   verb.example("darkroom inspect latents --rows 12 --sheet sheet.png --model models/tiny", "twelve samples as pictures");
   verb.example("darkroom inspect latents --verify", "is every byte still good?");

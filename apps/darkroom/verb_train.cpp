@@ -70,9 +70,8 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   const Status status = run_training(options, context.stop, summary);
   context.summary["train"] = summary.to_json();
   if (status.is_ok() || status.code() == StatusCode::kCancelled) {
-    const auto& data = options.recipe.data;
     DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
-    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder, data.path.empty() ? data.raw_path : data.path));
+    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder));
   }
   DARKROOM_RETURN_IF_ERROR(status);
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 steps), {:.0f} img/s; the run is in {}", summary.steps,

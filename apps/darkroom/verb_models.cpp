@@ -12,9 +12,9 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
+#include "darkroom/nn/run_component.h"
 #include "darkroom/text/clip_tokenizer.h"
 #include "darkroom/train/checkpoint.h"
-#include "models_forward.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -316,7 +316,7 @@ void add_export(CommandLine& line) {
 }
 
 void add_forward(CommandLine& line) {
-  const auto flags = std::make_shared<ForwardFlags>();
+  const auto flags = std::make_shared<ComponentRun>();
   VerbDefinition& verb = line.add_verb("models forward", "run one component on given tensors");
   verb.positional("DIR", value::path(flags->model, "DIR"), "model folder, single file, or the component's own folder").required();
   verb.flag("--component", value::choice(flags->component, {"unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2"}),
@@ -329,7 +329,7 @@ void add_forward(CommandLine& line) {
   verb.example("darkroom models forward models/tiny --component unet --inputs in.safetensors --output out.safetensors",
                "the U-Net on given tensors, to compare with another implementation");
   verb.run([flags](VerbContext&) -> Result<int> {
-    DARKROOM_RETURN_IF_ERROR(run_forward(*flags));
+    DARKROOM_RETURN_IF_ERROR(run_component(*flags));
     return 0;
   });
 }

@@ -1,7 +1,7 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test parity bench lint format install wheel clean
+.PHONY: help setup build demo test mutants parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ install: build ## the program and all that it opens into PREFIX (/usr/local); do
 
 wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
 	@tools/build/installed_tree.py wheel dist
+
+mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)
+	@tools/check/mutants.py
 
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
 	@tools/build/setup.sh parity

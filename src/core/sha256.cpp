@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "darkroom/core/sha256_blocks.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -23,7 +25,7 @@ uint32_t load_big_endian(const uint8_t* bytes) {
   return static_cast<uint32_t>(bytes[0]) << 24 | static_cast<uint32_t>(bytes[1]) << 16 | static_cast<uint32_t>(bytes[2]) << 8 | bytes[3];
 }
 
-void absorb_portable(std::array<uint32_t, 8>& state, const uint8_t* block) {
+void absorb_block(Sha256State& state, const uint8_t* block) {
   std::array<uint32_t, 64> w{};
   for (size_t t = 0; t < 16; ++t) {
     w[t] = load_big_endian(block + 4 * t);
@@ -56,7 +58,7 @@ void absorb_portable(std::array<uint32_t, 8>& state, const uint8_t* block) {
 
 #if defined(__x86_64__)
 // The message schedule and two rounds an instruction, as in Intel's SHA extensions white paper (2013).
-__attribute__((target("sha,sse4.1,ssse3"))) void absorb_sha_ni(std::array<uint32_t, 8>& state, const uint8_t* blocks, size_t num_blocks) {
+__attribute__((target("sha,sse4.1,ssse3"))) void absorb_sha_ni(Sha256State& state, const uint8_t* blocks, size_t num_blocks) {
   const __m128i byte_order = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   const __m128i dcba = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state.data()));
   const __m128i hgfe = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state.data() + 4));
@@ -91,7 +93,17 @@ __attribute__((target("sha,sse4.1,ssse3"))) void absorb_sha_ni(std::array<uint32
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), _mm_blend_epi16(feba, dchg, 0xF0));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
+#endif
 
+}  // namespace
+
+void absorb_portable(Sha256State& state, const uint8_t* blocks, size_t num_blocks) {
+  for (; num_blocks > 0; --num_blocks, blocks += 64) {
+    absorb_block(state, blocks);
+  }
+}
+
+#if defined(__x86_64__)
 bool has_sha_instructions() {
   // CPUID leaf 7, EBX bit 29; gcc 12's __builtin_cpu_supports does not know "sha".
   uint32_t eax = 7;
@@ -101,23 +113,19 @@ bool has_sha_instructions() {
   __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
   return (ebx >> 29 & 1U) != 0 && __builtin_cpu_supports("sse4.1") != 0;
 }
-#endif
 
-}  // namespace
+void absorb_with_instructions(Sha256State& state, const uint8_t* blocks, size_t num_blocks) { absorb_sha_ni(state, blocks, num_blocks); }
+#else
+bool has_sha_instructions() { return false; }
+
+void absorb_with_instructions(Sha256State& state, const uint8_t* blocks, size_t num_blocks) { absorb_portable(state, blocks, num_blocks); }
+#endif
 
 Sha256::Sha256() : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
 
 void Sha256::absorb(const uint8_t* blocks, size_t num_blocks) {
-#if defined(__x86_64__)
-  static const bool use_sha_instructions = has_sha_instructions();
-  if (use_sha_instructions) {
-    absorb_sha_ni(state_, blocks, num_blocks);
-    return;
-  }
-#endif
-  for (; num_blocks > 0; --num_blocks, blocks += 64) {
-    absorb_portable(state_, blocks);
-  }
+  static const bool use_instructions = has_sha_instructions();
+  (use_instructions ? absorb_with_instructions : absorb_portable)(state_, blocks, num_blocks);
 }
 
 void Sha256::update(std::span<const std::byte> bytes) {

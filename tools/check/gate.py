@@ -80,9 +80,11 @@ def run_program(command: list, log: pathlib.Path, environment: dict[str, str], c
                                    process_group=0)
         try:
             status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        except BaseException as stopped:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if not isinstance(stopped, subprocess.TimeoutExpired):
+                raise
             status = None
     return Ended(status, log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - start)
 

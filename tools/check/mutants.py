@@ -14,6 +14,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -59,9 +60,11 @@ def run_quietly(command: list, seconds: float, **options) -> tuple[int, str, flo
     try:
         output = process.communicate(timeout=seconds)[0]
         return process.returncode, output, time.monotonic() - start
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+    except BaseException as stopped:
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if not isinstance(stopped, subprocess.TimeoutExpired):
+            raise
         return None, "", time.monotonic() - start
 
 
@@ -179,8 +182,8 @@ def digest_of(paths: list[pathlib.Path]) -> str:
 
 def ground_of(fault: fault_sites.Fault, module: str) -> str:
     """Changes when a survivor is worth another look: its file or the tests that missed it are others."""
-    tests = [path for name in (module, *MODULES[module].also) for path in (ROOT / "tests" / "unit" / name).glob("*")]
-    return digest_of([ROOT / fault.path, *tests])
+    tests = [path for name in (module, *MODULES[module].also) for path in (TREE / "tests" / "unit" / name).glob("*")]
+    return digest_of([TREE / fault.path, *tests])
 
 
 class Record:
@@ -203,18 +206,18 @@ class Record:
             file.write(json.dumps(entry) + "\n")
 
 
-def candidates(module: str, seed: int) -> list[fault_sites.Fault]:
-    paths = list((ROOT / "src" / module).glob("*.cpp"))
+def candidates(root: pathlib.Path, module: str, seed: int) -> list[fault_sites.Fault]:
+    paths = list((root / "src" / module).glob("*.cpp"))
     if MODULES[module].headers:
-        paths += (ROOT / "include" / "darkroom" / module).glob("*.h")
-    names = sorted(str(path.relative_to(ROOT)) for path in paths)
-    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(ROOT, name)], seed)
+        paths += (root / "include" / "darkroom" / module).glob("*.h")
+    names = sorted(str(path.relative_to(root)) for path in paths)
+    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(root, name)], seed)
 
 
 def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, retry: bool) -> list[dict]:
     """Plants faults of a module until `quota` of them changed its code. Returns what became of those."""
     counted: list[dict] = []
-    for fault in candidates(module, seed):
+    for fault in candidates(TREE, module, seed):
         if len(counted) == quota:
             break
         ground = ground_of(fault, module)
@@ -274,7 +277,7 @@ def main() -> None:
     quotas = {module: -(-MODULES[module].share * options.count // whole) for module in chosen}
     if options.list:
         for module, quota in quotas.items():
-            for fault in candidates(module, options.seed)[:quota]:
+            for fault in candidates(ROOT, module, options.seed)[:quota]:
                 print(fault)
         return
     HOME.mkdir(parents=True, exist_ok=True)

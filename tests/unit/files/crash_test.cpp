@@ -132,6 +132,23 @@ TEST(Faults, no_disk_fault_publishes_a_bad_file_or_leaves_a_temporary) { fail_ev
 
 TEST(Faults, no_disk_fault_replaces_a_file_by_a_bad_one) { fail_everywhere(replace_file, "out/job.json"); }
 
+TEST(Faults, the_call_with_the_given_number_fails_and_no_other) {
+  for (const int64_t number : {0, 1, 2}) {
+    MemoryFileSystem memory;
+    FaultInjectingFileSystem files(memory);
+    ASSERT_TRUE(files.create_folders("before").is_ok());
+    files.fail_call(number, Fault::kNoSpace);
+    for (int64_t call = 0; call < 4; ++call) {
+      EXPECT_EQ(files.num_calls(), call);
+      const StatusCode want = call == number ? StatusCode::kResourceExhausted : StatusCode::kOk;
+      EXPECT_EQ(files.create_folders(fmt::format("folder-{}", call)).code(), want) << number;
+    }
+    files.heal();
+    EXPECT_EQ(files.num_calls(), 0);
+    EXPECT_TRUE(files.create_folders("after").is_ok());
+  }
+}
+
 TEST(Faults, a_file_whose_sync_failed_is_never_synced_again) {
   MemoryFileSystem memory;
   FaultInjectingFileSystem files(memory);
@@ -156,6 +173,21 @@ TEST(MemoryFiles, a_power_loss_takes_unsynced_bytes_and_names) {
   files.crash(0);
   EXPECT_EQ(read_file(files, "synced").value(), "safe");
   EXPECT_FALSE(files.exists("nameless").value());
+}
+
+TEST(MemoryFiles, what_one_power_loss_left_survives_the_next) {
+  for (uint64_t seed = 0; seed < kNumSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    MemoryFileSystem files;
+    auto file = files.create("log").value();
+    ASSERT_TRUE(file->write_text(kBlock).is_ok());
+    ASSERT_TRUE(file->close().is_ok());
+    ASSERT_TRUE(files.sync_folder("").is_ok());
+    files.crash(seed);
+    const std::string left = read_file(files, "log").value();
+    files.crash(0);
+    EXPECT_EQ(read_file(files, "log").value(), left);
+  }
 }
 
 }  // namespace

@@ -137,6 +137,18 @@ TEST_P(AnyFileSystem, removes_trees) {
   EXPECT_FALSE(files().exists(at("d")).value());
 }
 
+TEST_P(AnyFileSystem, lists_trees_of_64_folders_and_refuses_deeper_ones) {
+  std::string folder;
+  for (int depth = 0; depth < 64; ++depth) {
+    folder += "d/";
+  }
+  ASSERT_TRUE(files().create_folders(at(folder)).is_ok());
+  put(folder + "file", "x");
+  EXPECT_THAT(names(files().list_tree(root_)), ElementsAre(folder + "file:1"));
+  ASSERT_TRUE(files().create_folders(at(folder + "d")).is_ok());
+  EXPECT_EQ(files().list_tree(root_).status().code(), StatusCode::kFailedPrecondition);
+}
+
 TEST_P(AnyFileSystem, a_lock_is_held_once_and_follows_a_rename) {
   put("a", "");
   auto lock = files().try_lock(at("a"));

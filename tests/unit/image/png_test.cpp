@@ -45,6 +45,52 @@ TEST(Png, text_comes_back_in_order) {
   EXPECT_TRUE(read_png_text(as_bytes(golden_bytes("files/png_rgb_8.png"))).value().empty());
 }
 
+TEST(Png, a_keyword_may_hold_every_printable_character_and_no_other) {
+  for (int code = 1; code < 256; ++code) {
+    const std::string keyword = std::string("a") + static_cast<char>(code) + "b";
+    if (code >= 0x20 && code <= 0x7E) {
+      EXPECT_EQ(read_png_text(as_bytes(encode_png(gradient(1, 1, 3), {{keyword, "x"}}))).value(), (std::vector<PngText>{{keyword, "x"}}));
+    } else {
+      EXPECT_THROW((void)encode_png(gradient(1, 1, 3), {{keyword, "x"}}), CheckFailure) << code;
+    }
+  }
+}
+
+std::string big_endian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    bytes += static_cast<char>(value >> shift);
+  }
+  return bytes;
+}
+
+/// The picture with one more chunk behind its header.
+std::string with_chunk(const std::string& png, const std::string& name, const std::string& body) {
+  uint32_t crc = ~0U;
+  for (const char byte : name + body) {
+    crc ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = crc >> 1 ^ (crc & 1U) * 0xEDB88320U;
+    }
+  }
+  std::string result = png;
+  return result.insert(33, big_endian(static_cast<uint32_t>(body.size())) + name + body + big_endian(~crc));
+}
+
+TEST(Png, international_text_is_read_behind_its_language_and_translation) {
+  using namespace std::string_literals;
+  const std::string png = encode_png(gradient(3, 3, 3), {});
+  const auto text_of = [&](const std::string& body) { return read_png_text(as_bytes(with_chunk(png, "iTXt", body))).value(); };
+  const std::vector<PngText> want = {{"Title", "a caf\xC3\xA9"}};
+  EXPECT_EQ(text_of("Title\0\0\0en\0Titel\0a caf\xC3\xA9"s), want);
+  EXPECT_EQ(text_of("Title\0\0\0\0\0a caf\xC3\xA9"s), want);
+  EXPECT_TRUE(text_of("Title\0\1\0en\0Titel\0packed"s).empty());
+  for (const std::string& cut : {"Title"s, "Title\0"s, "Title\0\0"s, "Title\0\0\0en"s, "Title\0\0\0en\0Titel"s}) {
+    EXPECT_TRUE(text_of(cut).empty()) << cut.size();
+  }
+  EXPECT_EQ(read_png_text(as_bytes(with_chunk(png, "tEXt", "Title\0a caf\xE9"s))).value(), want);
+}
+
 TEST(Png, long_text_survives) {
   const std::vector<PngText> text = {{"recipe", std::string(300000, 'x')}};
   EXPECT_EQ(read_png_text(as_bytes(encode_png(gradient(3, 3, 3), text))).value(), text);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "golden_files.h"
@@ -60,6 +61,29 @@ TEST(Probe, calls_every_cut_header_truncated_and_never_changes_its_mind) {
       }
     }
     EXPECT_TRUE(was_ok);
+  }
+}
+
+// One byte less and the size is not known yet; signature, chunk heads and the fields that hold the size are all it takes.
+TEST(Probe, needs_no_byte_behind_the_size) {
+  const std::vector<std::pair<const char*, size_t>> cases = {
+      {"png_rgb_8.png", 33}, {"webp_lossy.webp", 30}, {"webp_lossless.webp", 25}, {"webp_animated.webp", 30}};
+  for (const auto& [name, size] : cases) {
+    const std::string whole = golden_bytes("files/"s + name);
+    EXPECT_EQ(probe_error(whole.substr(0, size)), "ok") << name;
+    EXPECT_EQ(probe_error(whole.substr(0, size - 1)), "truncated") << name;
+  }
+}
+
+// Table 11.1 of the PNG standard.
+TEST(Probe, knows_the_pixel_formats_of_the_png_standard) {
+  const std::map<int, std::set<int>> depths_of = {{0, {1, 2, 4, 8, 16}}, {2, {8, 16}}, {3, {1, 2, 4, 8}}, {4, {8, 16}}, {6, {8, 16}}};
+  for (int colour_type = 0; colour_type < 9; ++colour_type) {
+    for (int depth = 0; depth < 34; ++depth) {
+      const auto depths = depths_of.find(colour_type);
+      const bool is_known = depths != depths_of.end() && depths->second.contains(depth);
+      EXPECT_EQ(probe_error(png_header(64, 64, depth, colour_type)), is_known ? "ok" : "not_an_image") << colour_type << " " << depth;
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/reorder_buffer.h"
@@ -195,6 +196,74 @@ TEST(Pipeline, the_door_bounds_what_a_reorder_buffer_can_hold_behind_a_slow_head
   ASSERT_TRUE(pipeline.run().is_ok());
   EXPECT_EQ(num_seen, 200);
   EXPECT_LE(budget.peak_bytes(), kLimit);
+}
+
+TEST(StageStats, a_snapshot_holds_what_was_counted) {
+  StageStats stats("encode", 3);
+  const StageSnapshot untouched = stats.snapshot();
+  EXPECT_EQ(untouched.num_rows, 0);
+  EXPECT_EQ(untouched.num_bytes, 0);
+  EXPECT_EQ(untouched.busy_seconds, 0.0);
+  EXPECT_EQ(untouched.queue_depth, 0u);
+  EXPECT_EQ(untouched.queue_capacity, 0u);
+  stats.watch_queue([] { return size_t{4}; }, 9);
+  stats.count(2, 30);
+  stats.count(1, 5);
+  stats.add_busy(std::chrono::seconds(2));
+  stats.add_busy(std::chrono::milliseconds(500));
+  const StageSnapshot snapshot = stats.snapshot();
+  EXPECT_EQ(snapshot.name, "encode");
+  EXPECT_EQ(snapshot.num_workers, 3);
+  EXPECT_EQ(snapshot.num_rows, 3);
+  EXPECT_EQ(snapshot.num_bytes, 35);
+  EXPECT_NEAR(snapshot.busy_seconds, 2.5, 1e-12);
+  EXPECT_EQ(snapshot.queue_depth, 4u);
+  EXPECT_EQ(snapshot.queue_capacity, 9u);
+}
+
+TEST(StageStats, a_snapshot_that_nothing_filled_is_zero) {
+  const StageSnapshot empty;
+  EXPECT_EQ(empty.num_workers, 0);
+  EXPECT_EQ(empty.num_rows, 0);
+  EXPECT_EQ(empty.num_bytes, 0);
+  EXPECT_EQ(empty.queue_depth, 0u);
+}
+
+// Works for 20 ms a piece; the source waits outside for as long.
+TEST(Pipeline, time_at_work_is_counted_without_time_spent_waiting) {
+  using std::chrono::milliseconds;
+  constexpr int kPieces = 5;
+  BoundedQueue<Piece> queue(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>(
+      "wait", 1,
+      [](int, Emitter<Piece>& out) -> Status {
+        for (int64_t i = 0; i < kPieces; ++i) {
+          out.waiting([] {
+            std::this_thread::sleep_for(milliseconds(20));
+            return true;
+          });
+          std::this_thread::sleep_for(milliseconds(2));
+          DARKROOM_RETURN_IF_ERROR(out.emit({.position = i, .value = i}));
+        }
+        return {};
+      },
+      queue);
+  pipeline.add_sink<Piece>(
+      "work",
+      [](const Piece&, StageStats&) -> Status {
+        std::this_thread::sleep_for(milliseconds(20));
+        return {};
+      },
+      queue);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(pipeline.run().is_ok());
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto snapshots = pipeline.snapshots();
+  EXPECT_GE(snapshots[0].busy_seconds, kPieces * 0.002);
+  EXPECT_LE(snapshots[0].busy_seconds, elapsed - kPieces * 0.020);  // A sleep may be longer, never shorter.
+  EXPECT_GE(snapshots[1].busy_seconds, kPieces * 0.020);
+  EXPECT_LE(snapshots[1].busy_seconds, elapsed);
 }
 
 TEST(ReorderBuffer, refuses_a_position_that_came_before) {

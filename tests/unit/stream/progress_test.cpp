@@ -1,6 +1,12 @@
 #include "darkroom/stream/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/said_by_child.h"
 
 namespace darkroom {
 namespace {
@@ -25,7 +31,27 @@ TEST(Progress, no_time_and_no_rows_divide_nothing_by_zero) {
 }
 
 TEST(Progress, a_reporter_ends_at_once) {
-  const ProgressReporter reporter("x", [] { return ProgressState(); });
+  const auto start_and_end = [] { const ProgressReporter reporter("x", [] { return ProgressState(); }); };
+  EXPECT_EQ(said_by_child(ChildStderr::kPipe, start_and_end), "");
+}
+
+// What stderr is, a process asks only once: whoever starts a reporter here does it in a child.
+
+// Reports until `state` was asked twice, so what was said first is out.
+void report_twice() {
+  std::atomic<int> num_asked = 0;
+  const ProgressReporter reporter("work", [&] {
+    ++num_asked;
+    num_asked.notify_one();
+    return ProgressState{.rows_done = 5};
+  });
+  num_asked.wait(0);
+  num_asked.wait(1);
+}
+
+TEST(Progress, a_terminal_shows_one_line_that_is_removed_at_the_end) {
+  const std::string said = said_by_child(ChildStderr::kTerminal, report_twice);
+  EXPECT_THAT(said, ::testing::MatchesRegex("(\r\x1b\\[2Kwork 5 rows[^\r\n]*)+\r\x1b\\[2K"));
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ class Bench:
     def __init__(self, modules: list[str], jobs: int):
         self.jobs = jobs
         self.confined = sandbox()
-        self.clean_seconds: dict[str, float] = {}
+        self.clean: dict[str, tuple[float, float]] = {}  # Seconds on the clock and of a processor that a test program needs without a fault.
         self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
         command = ["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DDARKROOM_VENV={ROOT / '.venv'}",
                    f"-DDARKROOM_MUTATED={';'.join(modules)}"]
@@ -112,27 +112,34 @@ class Bench:
         status, output, _ = run_quietly(["ninja", "-C", BUILD, "-j", str(self.jobs), target], 3600, env=self.environment)
         return status == 0, output
 
-    def test(self, module: str, seconds: float) -> tuple[int | None, str, float]:
+    def test(self, module: str) -> tuple[int | None, str, float]:
+        """Runs a test program; with far more time than it needs, so that only a fault that hangs runs out of it."""
+        clock_seconds, cpu_seconds = self.clean.get(module, (300.0, 300.0))
+        allowed_cpu = int(5 * cpu_seconds + 10)
+
         def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (allowed_cpu, allowed_cpu))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
             resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-        return run_quietly([*self.confined, BUILD / "tests" / f"{module}_test"], seconds, env=self.environment, cwd=TREE, preexec_fn=limit)
+        program = BUILD / "tests" / f"{module}_test"
+        status, output, seconds = run_quietly([*self.confined, program], 5 * clock_seconds + 60, env=self.environment, cwd=TREE, preexec_fn=limit)
+        is_out_of_time = status is None or status in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+        return None if is_out_of_time else status, output, seconds
 
     def prepare(self, module: str) -> None:
         """Builds a module's test program and measures it without a fault."""
-        if module in self.clean_seconds:
+        if module in self.clean:
             return
         print(f"mutants: building {module}_test", flush=True)
         built, output = self.build(f"{module}_test")
-        status, said, seconds = self.test(module, 1200) if built else (1, output, 0.0)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        status, said, seconds = self.test(module) if built else (1, output, 0.0)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
             sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
-        self.clean_seconds[module] = seconds
-
-    def seconds_allowed(self, module: str) -> float:
-        return 10 * self.clean_seconds[module] + 60  # Only a hang takes so long, on a busy machine, too.
+        self.clean[module] = (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def object_digests(module: str) -> dict[str, str]:
@@ -147,7 +154,7 @@ def noticing_test(bench: Bench, module: str) -> tuple[str, str]:
         built, output = bench.build(f"{name}_test")
         if not built:
             return f"{name}_test", "does not link: " + output[-300:]
-        status, said, seconds = bench.test(name, bench.seconds_allowed(name))
+        status, said, seconds = bench.test(name)
         if status is None:
             return f"{name}_test", f"hangs ({seconds:.0f} s)"
         if status != 0:

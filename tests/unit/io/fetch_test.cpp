@@ -281,6 +281,7 @@ TEST(fetch, reuses_connections) {
   EXPECT_EQ(web.web().num_connections(), 1);
   EXPECT_EQ(fetcher->stats().num_connections, 1);
   EXPECT_EQ(fetcher->stats().num_attempts, 40);
+  EXPECT_GE(fetcher->stats().num_bytes, 20 * static_cast<int64_t>(FetchWeb::kPictureBytes));
 }
 
 TEST(fetch, fetches_many_urls_by_several_threads_each_once) {

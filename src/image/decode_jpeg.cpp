@@ -55,23 +55,26 @@ class JpegReader {
   int height() const { return static_cast<int>(jpeg_.image_height); }
   int num_components() const { return jpeg_.num_components; }
 
-  /// Decodes all rows as RGB or CMYK, each to `row_at(y)`, which may not throw; `use_row(y)` follows when it is there.
+  /// Decodes the wanted rows as RGB or CMYK, each to `row_at(y)`, which may not throw; `use_row(y)` follows when it is there. Of the
+  /// others only the bits are parsed, to notice where the data end too early; `unwanted_row` takes one of them.
   template <typename RowAt, typename UseRow>
-  Outcome read_rows(J_COLOR_SPACE colours, const RowAt& row_at, const UseRow& use_row) {
+  Outcome read_rows(J_COLOR_SPACE colours, RowRange wanted, JSAMPROW unwanted_row, const RowAt& row_at, const UseRow& use_row) {
     return guarded([&] {
       jpeg_.out_color_space = colours;
       jpeg_.dct_method = JDCT_ISLOW;
       jpeg_.do_fancy_upsampling = TRUE;
-      if (jpeg_start_decompress(&jpeg_) == FALSE) {
+      if (jpeg_start_decompress(&jpeg_) == FALSE || !skip_to(wanted.first)) {
         return Outcome::kStarved;
       }
-      while (jpeg_.output_scanline < jpeg_.output_height) {
-        const auto y = static_cast<int>(jpeg_.output_scanline);
-        JSAMPROW target = row_at(y);
-        if (jpeg_read_scanlines(&jpeg_, &target, 1) != 1) {
+      for (int y = wanted.first; y < wanted.end; ++y) {
+        if (!read_row(row_at(y))) {
           return Outcome::kStarved;
         }
         use_row(y);
+      }
+      // libjpeg takes a skip of the last row for the wish to look at no more bytes.
+      if (wanted.end < height() && !(skip_to(height() - 1) && read_row(unwanted_row))) {
+        return Outcome::kStarved;
       }
       return jpeg_finish_decompress(&jpeg_) == FALSE ? Outcome::kStarved : Outcome::kDone;
     });
@@ -96,6 +99,17 @@ class JpegReader {
   [[noreturn]] void leave(Outcome outcome) {
     left_with_ = outcome;
     longjmp(jump_, 1);
+  }
+
+  bool read_row(JSAMPROW row) { return jpeg_read_scanlines(&jpeg_, &row, 1) == 1; }
+
+  // False where the data end before row y. REQUIRES: y < height().
+  bool skip_to(int y) {
+    const auto target = static_cast<JDIMENSION>(y);
+    if (jpeg_.output_scanline < target) {
+      jpeg_skip_scanlines(&jpeg_, target - jpeg_.output_scanline);
+    }
+    return jpeg_.output_scanline == target;
   }
 
   void check_scans() {
@@ -165,31 +179,20 @@ std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const
   if (reader.width() != header.width || reader.height() != header.height) {
     return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a JPEG of two different frame sizes"};
   }
+  std::vector<uint8_t> row(static_cast<size_t>(header.width) * 4);  // For CMYK and for what is not wanted.
   JpegReader::Outcome outcome;
   if (reader.num_components() == 4) {
-    std::vector<uint8_t> cmyk(static_cast<size_t>(header.width) * 4);
     outcome = reader.read_rows(
-        JCS_CMYK, [&](int) { return cmyk.data(); }, [&](int y) { adobe_cmyk_to_rgb(cmyk.data(), header.width, sink.row_at(y)); });
+        JCS_CMYK, sink.wanted_rows(), row.data(), [&](int) { return row.data(); },
+        [&](int y) { adobe_cmyk_to_rgb(row.data(), header.width, sink.row_at(y)); });
   } else {
     outcome = reader.read_rows(
-        JCS_RGB, [&](int y) { return sink.row_at(y); }, [](int) {});
+        JCS_RGB, sink.wanted_rows(), row.data(), [&](int y) { return sink.row_at(y); }, [](int) {});
   }
   if (outcome != JpegReader::Outcome::kDone) {
     return jpeg_error(reader, outcome);
   }
   return std::nullopt;
-}
-
-RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header) {
-  struct WholeImage : RowSink {
-    Image image;
-    uint8_t* row_at(int y) override { return image.row(y); }
-  } whole;
-  whole.image = Image::filled(header.width, header.height, 3);
-  if (auto error = decode_jpeg_rows(bytes, header, whole)) {
-    return *std::move(error);
-  }
-  return std::move(whole.image);
 }
 
 }  // namespace darkroom

@@ -7,6 +7,7 @@
 
 #include <png.h>
 
+#include "darkroom/image/image.h"
 #include "decoders.h"
 
 namespace darkroom {
@@ -42,6 +43,7 @@ class PngReader {
   }
   int width() const { return static_cast<int>(png_get_image_width(png_, info_)); }
   int height() const { return static_cast<int>(png_get_image_height(png_, info_)); }
+  bool is_interlaced() const { return png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE; }
   bool is_grey16() const { return png_get_bit_depth(png_, info_) == 16 && png_get_color_type(png_, info_) == PNG_COLOR_TYPE_GRAY; }
 
   /// Asks for RGB of 8 bits, or for the plain samples of 16-bit grey, in rows of `row_bytes`.
@@ -59,6 +61,10 @@ class PngReader {
         png_error(png_, "rows of an unexpected length");
       }
     });
+  }
+  /// The next row. REQUIRES: not interlaced.
+  bool read_row(uint8_t* row) {
+    return guarded([&] { png_read_row(png_, row, nullptr); });
   }
   bool read_rows(uint8_t** rows) {
     return guarded([&] { png_read_image(png_, rows); });
@@ -122,16 +128,8 @@ void clip_grey16(const std::vector<uint8_t>& big_endian, Image& image) {
   }
 }
 
-}  // namespace
-
-RowResult<Image> decode_png(std::span<const std::byte> bytes, const ImageHeader& header) {
-  PngReader reader(bytes);
-  if (!reader.read_header()) {
-    return reader.error();
-  }
-  if (reader.width() != header.width || reader.height() != header.height) {
-    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a PNG of two different sizes"};
-  }
+// Interlaced pictures come in seven passes, and grey of 16 bits is clipped: both as a whole.
+RowResult<Image> read_whole(PngReader& reader, const ImageHeader& header) {
   Image image = Image::filled(header.width, header.height, 3);
   std::vector<uint8_t> grey16(reader.is_grey16() ? image.pixels.size() / 3 * 2 : 0);
   uint8_t* samples = reader.is_grey16() ? grey16.data() : image.pixels.data();
@@ -142,6 +140,42 @@ RowResult<Image> decode_png(std::span<const std::byte> bytes, const ImageHeader&
   }
   clip_grey16(grey16, image);
   return image;
+}
+
+std::optional<RowError> hand_out_whole(PngReader& reader, const ImageHeader& header, RowSink& sink) {
+  const RowResult<Image> image = read_whole(reader, header);
+  if (!image.is_ok()) {
+    return image.error();
+  }
+  const RowRange wanted = sink.wanted_rows();
+  for (int y = wanted.first; y < wanted.end; ++y) {
+    std::memcpy(sink.row_at(y), image->row(y), image->row_bytes());
+  }
+  return std::nullopt;
+}
+
+// Rows that nobody wants are read, too: they may be damaged, and each predicts the next one.
+std::optional<RowError> hand_out_rows(PngReader& reader, const ImageHeader& header, RowSink& sink) {
+  const RowRange wanted = sink.wanted_rows();
+  std::vector<uint8_t> unwanted_row(static_cast<size_t>(header.width) * 3);
+  bool is_good = reader.start(unwanted_row.size());
+  for (int y = 0; is_good && y < header.height; ++y) {
+    is_good = reader.read_row(y >= wanted.first && y < wanted.end ? sink.row_at(y) : unwanted_row.data());
+  }
+  return is_good ? std::nullopt : std::optional(reader.error());
+}
+
+}  // namespace
+
+std::optional<RowError> decode_png_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink) {
+  PngReader reader(bytes);
+  if (!reader.read_header()) {
+    return reader.error();
+  }
+  if (reader.width() != header.width || reader.height() != header.height) {
+    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a PNG of two different sizes"};
+  }
+  return reader.is_interlaced() || reader.is_grey16() ? hand_out_whole(reader, header, sink) : hand_out_rows(reader, header, sink);
 }
 
 }  // namespace darkroom

@@ -6,25 +6,33 @@
 #include <span>
 
 #include "darkroom/core/row_error.h"
-#include "darkroom/image/image.h"
 #include "darkroom/image/probe.h"
 
 namespace darkroom {
 
-/// Where a decoder puts its rows, from the top to the bottom.
+/// Rows first, first + 1, ..., end - 1 of a picture.
+struct RowRange {
+  int first = 0;
+  int end = 0;
+};
+
+/// Where a decoder puts the rows that somebody wants, from the top to the bottom.
 class RowSink {
  public:
   virtual ~RowSink() = default;
-  /// Memory for row y: width RGB pixels. Asked once a row; the rows before y are complete then. May not throw.
+  /// Within the picture, and not empty.
+  virtual RowRange wanted_rows() const = 0;
+  /// Memory for row y: width RGB pixels. Asked once a wanted row; the rows before y are complete then. May not throw.
   virtual uint8_t* row_at(int y) = 0;
 };
 
-/// Decoders of one format each. `header` is what probe_image found in the same bytes; its size is within the limits.
-RowResult<Image> decode_jpeg(std::span<const std::byte> bytes, const ImageHeader& header);
-RowResult<Image> decode_png(std::span<const std::byte> bytes, const ImageHeader& header);
-RowResult<Image> decode_webp(std::span<const std::byte> bytes, const ImageHeader& header);
-
-/// decode_jpeg without memory for the picture. On an error the rows that came are worth nothing.
+/// Decoders of one format each, without memory for the whole picture where the format allows that. `header` is what probe_image found in
+/// the same bytes; its size is within the limits. A row that is not wanted costs as little as noticing damage in it allows: errors
+/// never depend on what is wanted. On an error the rows that came are worth nothing.
 std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
+std::optional<RowError> decode_png_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
+std::optional<RowError> decode_webp_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
+/// That of the header's format.
+std::optional<RowError> decode_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
 
 }  // namespace darkroom

@@ -24,13 +24,10 @@ StreamedResize::StreamedResize(int from_width, int from_height, int width, int h
       vertical_(vertical_weights(from_height, height, filter, window)),
       pass_(horizontal_, kChannels, vertical_.num_inputs),
       row_bytes_(static_cast<size_t>(from_width) * kChannels),
-      rows_(row_bytes_ * (kBandRows + 1)) {}
+      rows_(row_bytes_ * kBandRows) {}
 
 uint8_t* StreamedResize::row_at(int y) {
-  if (y < first_row() || y >= end_row()) {
-    return rows_.data() + kBandRows * row_bytes_;
-  }
-  const int place = y - first_row() - num_flushed_;
+  const int place = y - wanted_rows().first - num_flushed_;
   if (place < kBandRows) {
     return rows_.data() + static_cast<size_t>(place) * row_bytes_;
   }

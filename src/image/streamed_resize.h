@@ -20,12 +20,10 @@ class StreamedResize : public RowSink {
   StreamedResize(const StreamedResize&) = delete;
   StreamedResize& operator=(const StreamedResize&) = delete;
 
-  /// The rows that the window depends on; others may be left out.
-  int first_row() const { return vertical_.first_input; }
-  int end_row() const { return vertical_.first_input + vertical_.num_inputs; }
-
+  /// The rows that the window depends on.
+  RowRange wanted_rows() const override { return {vertical_.first_input, vertical_.first_input + vertical_.num_inputs}; }
   uint8_t* row_at(int y) override;
-  /// REQUIRES: every row was asked for and written.
+  /// REQUIRES: every wanted row was asked for and written.
   Image finish() &&;
 
  private:
@@ -35,7 +33,7 @@ class StreamedResize : public RowSink {
   QuadWeights vertical_;
   ColumnsPass pass_;
   size_t row_bytes_;
-  std::vector<uint8_t> rows_;  // A band, and one more row for those that are not wanted.
+  std::vector<uint8_t> rows_;  // A band.
   int num_flushed_ = 0;
 };
 

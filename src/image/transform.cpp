@@ -71,15 +71,14 @@ Placement place(int width, int height, const TransformOptions& options, const Cr
   return result;
 }
 
-// The resized and cropped picture. A JPEG is resized while it is decoded where that gives the same bits.
+// The resized and cropped picture, resized while it is decoded where that gives the same bits.
 RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHeader& header, const TransformOptions& options,
                                  const ImageLimits& limits, const CropDraw& draw) {
   const Placement placement = place(header.width, header.height, options, draw);
   const bool is_upright = options.orientation == Orientation::kIgnore || read_orientation(bytes) == 1;
-  if (header.format == ImageFormat::kJpeg && is_upright &&
-      StreamedResize::is_possible(header.width, header.height, placement.width, placement.height)) {
+  if (is_upright && StreamedResize::is_possible(header.width, header.height, placement.width, placement.height)) {
     StreamedResize resize(header.width, header.height, placement.width, placement.height, options.filter, placement.window);
-    if (auto error = decode_jpeg_rows(bytes, header, resize)) {
+    if (auto error = decode_rows(bytes, header, resize)) {
       return *std::move(error);
     }
     return std::move(resize).finish();

@@ -19,7 +19,7 @@ import gate  # noqa: E402
 from cases import main, require  # noqa: E402
 
 HOUSE = ROOT / "build" / "gate-test"  # Always the same place, so that the compiler's cache knows it.
-REAL_PARTS = ("tools/check", "cmake", "tests/CMakeLists.txt", "CMakePresets.json", "tools/build/build.sh", ".clang-format", "tests/integration/cases.py")
+REAL_PARTS = ("tools/check", "cmake", "tests/CMakeLists.txt", "CMakePresets.json", "tools/build", ".clang-format", "tests/integration/cases.py")
 STEPS = ("structure", "format", "release", "integration", "asan-ubsan", "tsan")
 PRESETS = ("release", "asan-ubsan", "tsan")
 NUM_TESTS = 8 * len(PRESETS) + 3  # Of the two test programs in each preset, and of the script.

@@ -101,6 +101,7 @@ class Bench:
         self.jobs = jobs
         self.confined = sandbox()
         self.clean: dict[str, tuple[float, float]] = {}  # Seconds on the clock and of a processor that a test program needs without a fault.
+        self.clean_objects: dict[str, dict[str, str]] = {}
         self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
         command = ["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DDARKROOM_VENV={ROOT / '.venv'}",
                    f"-DDARKROOM_MUTATED={';'.join(modules)}"]
@@ -139,6 +140,7 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
             sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
+        self.clean_objects[module] = object_digests(module)
         self.clean[module] = (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
@@ -167,12 +169,11 @@ def outcome_of(bench: Bench, fault: fault_sites.Fault, module: str) -> tuple[str
     """(verdict, test program, how); the verdict is noticed, survived, same code or not compiled."""
     target = TREE / fault.path
     original = target.read_text(encoding="utf-8")
-    before = object_digests(module)
     try:
         target.write_text(fault.planted_in(original), encoding="utf-8")
         if not bench.build(f"{module}_test")[0]:
             return "not compiled", "", ""
-        if object_digests(module) == before:
+        if object_digests(module) == bench.clean_objects[module]:
             return "same code", "", ""
         program, how = noticing_test(bench, module)
         return ("noticed" if program else "survived"), program, how

@@ -214,5 +214,16 @@ TEST(VerifyShard, refuses_what_is_no_shard_of_ours) {
   EXPECT_EQ(verify_shard(files, "none.parquet").code(), StatusCode::kNotFound);
 }
 
+TEST(ShardOptions, are_refused_one_past_their_limits) {
+  for (const int level : {1, 3, 22}) {
+    EXPECT_TRUE((ShardOptions{.zstd_level = level}).validate().is_ok()) << level;
+  }
+  for (const int level : {-1, 0, 23}) {
+    EXPECT_EQ((ShardOptions{.zstd_level = level}).validate().code(), StatusCode::kInvalidArgument) << level;
+  }
+  EXPECT_TRUE(ShardOptions{.row_group_bytes = 1}.validate().is_ok());
+  EXPECT_EQ(ShardOptions{.row_group_bytes = 0}.validate().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace darkroom

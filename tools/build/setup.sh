@@ -114,7 +114,7 @@ install_environment() {
   rm -rf "$folder.before"
   [ ! -e "$folder" ] || mv "$folder" "$folder.before"
   "$python" -m venv "$folder" >"$logs/venv.log" 2>&1 || fail "cannot make $folder; apt-get install python3-venv? $(tail -n 3 "$logs/venv.log")"
-  follow "setup: $folder" last_line "$logs/pip.log" "$folder/bin/python" -m pip install --no-deps --require-hashes --no-cache-dir \
+  follow "setup: $folder" last_line "$logs/pip.log" "$folder/bin/python" -m pip install --no-deps --require-hashes --no-cache-dir --no-compile \
     --disable-pip-version-check --progress-bar off -r "$lock" || {
     tail -n 5 "$logs/pip.log" >&2
     fail "pip could not install $lock, the whole log is $logs/pip.log: is the package index reachable?"

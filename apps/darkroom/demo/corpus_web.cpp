@@ -14,12 +14,18 @@ namespace darkroom {
 namespace {
 
 constexpr int kAttempts = 3;  // Another program may take the port between its release and the server's start.
+// Where it is free: URLs are part of images/, so demos on the same port write the same bytes.
+constexpr uint16_t kUsualPort = 8765;
+constexpr uint16_t kAnyPort = 0;
 
-/// Keeps a free port of 127.0.0.1 from others without listening on it.
+/// Keeps a port of 127.0.0.1 from others without listening on it.
 class ReservedPort {
  public:
-  ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit ReservedPort(uint16_t wanted) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;  // Connections of an earlier demo may still linger on the port.
+    setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_in address{};
+    address.sin_port = htons(wanted);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
@@ -32,7 +38,7 @@ class ReservedPort {
   ReservedPort(const ReservedPort&) = delete;
   ReservedPort& operator=(const ReservedPort&) = delete;
 
-  /// 0 when there is none; errno says why.
+  /// 0 when it is not to be had; errno says why.
   uint16_t port() const { return port_; }
 
  private:
@@ -52,8 +58,12 @@ Status run_tool(const DemoTools& tools, const std::string& folder, uint64_t seed
 }
 
 // The port stays taken while the corpus that names it is written.
-Result<uint16_t> make_corpus(const DemoTools& tools, const std::string& folder, uint64_t seed, const std::stop_token& stop) {
-  const ReservedPort reserved;
+Result<uint16_t> make_corpus(const DemoTools& tools, const std::string& folder, uint64_t seed, uint16_t wanted_port,
+                             const std::stop_token& stop) {
+  const ReservedPort reserved(wanted_port);
+  if (reserved.port() == 0 && wanted_port != kAnyPort) {
+    return make_corpus(tools, folder, seed, kAnyPort, stop);
+  }
   if (reserved.port() == 0) {
     return Status::unavailable("no free port on 127.0.0.1:", std::strerror(errno));
   }
@@ -66,7 +76,7 @@ Result<uint16_t> make_corpus(const DemoTools& tools, const std::string& folder, 
 Result<std::unique_ptr<TroubledWeb>> make_corpus_web(const DemoTools& tools, const std::string& folder, uint64_t seed,
                                                      const std::stop_token& stop) {
   for (int attempt = 1;; ++attempt) {
-    DARKROOM_ASSIGN_OR_RETURN(const uint16_t port, make_corpus(tools, folder, seed, stop));
+    DARKROOM_ASSIGN_OR_RETURN(const uint16_t port, make_corpus(tools, folder, seed, attempt == 1 ? kUsualPort : kAnyPort, stop));
     auto web = TroubledWeb::start(folder, port);
     if (web.is_ok() || web.status().code() != StatusCode::kUnavailable || attempt == kAttempts) {
       return web;

@@ -11,7 +11,8 @@
 
 namespace darkroom {
 
-/// Writes the corpus into `folder` (docs/corpus.md) and serves it on a free port of 127.0.0.1, which its URLs name.
+/// Writes the corpus into `folder` (docs/corpus.md) and serves it on 127.0.0.1, on port 8765 or another that is free;
+/// its URLs name the port.
 /// Errors: kFailedPrecondition with what the tool said, kUnavailable (no port), kCancelled.
 Result<std::unique_ptr<TroubledWeb>> make_corpus_web(const DemoTools& tools, const std::string& folder, uint64_t seed,
                                                      const std::stop_token& stop);

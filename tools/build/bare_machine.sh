@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# The README's commands, `make install` and `make wheel` on machines that have nothing: empty Debian 12 and 13 roots made with
+# debootstrap. usage, as root: bare_machine.sh bookworm|trixie root|user STAGE...   or: bare_machine.sh compare
+#   bootstrap  the root, with this machine's package sources for that release, CA certificates and pip configuration
+#   sources    this checkout as a tarball without .git; nothing is kept of an earlier one but what was built
+#   build      `make build` (packages, Python environment, program)
+#   demo       `make demo`
+#   test       `make test`
+#   installed  `make install`; then with the tree moved and the checkout hidden: doctor, sample, demo, completion, man page
+#   wheel      `make wheel`; then the same in a new Python environment, its dependencies installed as docs/installing.md says
+#   all        these in this order
+# compare: the demo's image and latents shards of every root that ran the stage demo are the same bytes.
+# As `user` the commands run as one with sudo rights and no password, as `root` without sudo.
+# A stage that is done is not run again, so the script goes on where it was cut; remove ROOT/stages/STAGE to run it again. Each
+# prints its time and the root's size. Roots lie in BARE_MACHINE_ROOTS (default /var/tmp/darkroom-roots), 8 GB each at most.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly roots=${BARE_MACHINE_ROOTS:-/var/tmp/darkroom-roots}
+readonly demo_minutes=1 # Of the installed program's demo; `make demo` has its own length.
+
+die() {
+  printf 'bare_machine: %s\n' "$*" >&2
+  exit 1
+}
+
+# This machine's Debian archives: URI and suite, of the other release.
+package_sources() {
+  local uri suite codename
+  # shellcheck disable=SC1091
+  codename=$(. /etc/os-release && printf '%s' "$VERSION_CODENAME")
+  # shellcheck disable=SC2016
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(ORIGIN)' 'Created-By: Packages' | sort -u |
+    while read -r uri suite origin; do
+      [ "$origin" != Debian ] || printf '%s %s\n' "$uri" "${suite/$codename/$release}"
+    done
+}
+
+inside() { # inside COMMAND: as the stage's user, in the checkout.
+  mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+  mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
+  mountpoint -q "$root/dev/shm" || mount --bind /dev/shm "$root/dev/shm"
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb ${JOBS:+JOBS=$JOBS} \
+    chroot "$root" su "$account" -c "cd $home && { [ ! -d darkroom ] || cd darkroom; }; $1"
+}
+
+stage_bootstrap() {
+  local uri suite
+  command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"
+  read -r uri suite < <(package_sources | grep " $release\$") || die "this machine has no Debian package source to take $release from"
+  rm -rf "$root/debootstrap"
+  debootstrap --variant=minbase --include=ca-certificates,sudo "$release" "$root" "$uri"
+  package_sources | while read -r uri suite; do printf 'deb %s %s main\n' "$uri" "$suite"; done >"$root/etc/apt/sources.list"
+  mkdir -p "$root/usr/local/share/ca-certificates"
+  cp /usr/local/share/ca-certificates/*.crt "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
+  [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
+  chroot "$root" update-ca-certificates >/dev/null
+  if [ "$account" != root ]; then
+    chroot "$root" useradd --create-home --shell /bin/bash "$account"
+    printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$account" >"$root/etc/sudoers.d/$account"
+  fi
+  # The README's first line.
+  chroot "$root" sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends make git'
+}
+
+stage_sources() {
+  mkdir -p "$root$home/darkroom"
+  git archive HEAD | tar -x -C "$root$home/darkroom"
+  git rev-parse HEAD >"$root/stages.commit"
+  chroot "$root" chown -R "$account:" "$home/darkroom"
+}
+
+stage_build() { inside "make build"; }
+stage_demo() { inside "make demo"; }
+stage_test() { inside "make test"; }
+
+# What a user of an installed program does, away from any checkout. $1: the program; $2: where its completions and man page lie.
+use_program() {
+  inside "cd $home && mkdir -p away && cd away && set -ex
+    $1 --version
+    $1 doctor
+    $1 models init --preset tiny fresh && test -e fresh/tokenizer/merges.txt && rm -rf fresh
+    $1 sample --model $2/darkroom/models/tiny --prompt 'red heart' --output heart.png --steps 2 && test -s heart.png && rm heart.png
+    test -s $2/bash-completion/completions/darkroom && bash -n $2/bash-completion/completions/darkroom
+    test -s $2/zsh/site-functions/_darkroom && test -s $2/fish/vendor_completions.d/darkroom.fish
+    zcat $2/man/man1/darkroom.1.gz | grep -q '^.TH'
+    $1 demo --minutes $demo_minutes && rm -rf demo-run"
+}
+
+# Runs a command while the checkout cannot be seen; it comes back whatever happens.
+without_checkout() {
+  local status=0
+  mv "$root$home/darkroom" "$root$home/.hidden"
+  "$@" || status=$?
+  mv "$root$home/.hidden" "$root$home/darkroom"
+  return "$status"
+}
+
+stage_installed() {
+  inside "make install PREFIX=$home/first && rm -rf $home/moved && mv $home/first $home/moved"
+  inside "tools/build/shared_libraries.py $home/moved/bin/darkroom --within $home/moved"
+  without_checkout use_program "$home/moved/bin/darkroom" "$home/moved/share"
+}
+
+stage_wheel() {
+  inside "make wheel && rm -rf $home/env && python3 -m venv $home/env && cp -r dist $home/"
+  without_checkout inside "cd $home && env/bin/pip install --quiet --no-deps --require-hashes -r dist/darkroom-*-cpu.txt &&
+    env/bin/pip install --quiet --no-deps dist/darkroom-*.whl"
+  package=$(inside "cd $home && env/bin/python -c 'import darkroom, pathlib; print(pathlib.Path(darkroom.__file__).parent)'")
+  inside "tools/build/shared_libraries.py $package/bin/darkroom --within $home/env"
+  without_checkout use_program "$home/env/bin/darkroom" "$package/share"
+}
+
+# The commit whose sources the root has makes a stage done; bootstrap holds for all.
+is_done() {
+  [ -e "$root/stages/$1" ] || return 1
+  [ "$1" = bootstrap ] || [ "$(sed -n 1p "$root/stages/$1")" = "$(git rev-parse HEAD)" ]
+}
+
+run_stage() {
+  local started=$SECONDS size
+  if is_done "$1"; then
+    printf 'bare_machine: %s-%s %s is done\n' "$release" "$account" "$1"
+    return
+  fi
+  printf 'bare_machine: %s-%s %s\n' "$release" "$account" "$1"
+  mkdir -p "$root/stages"
+  "stage_$1"
+  size=$(du -sxm "$root" | cut -f1)
+  printf '%s\n%d s, %d MB\n' "$(git rev-parse HEAD)" "$((SECONDS - started))" "$size" >"$root/stages/$1"
+  printf 'bare_machine: %s-%s %s took %d s, the root has %d MB\n' "$release" "$account" "$1" "$((SECONDS - started))" "$size"
+}
+
+# The shards' digests of one root.
+shards() { (cd "$1" && find images latents -name '*.parquet' -print0 | sort -z | xargs -0 sha256sum); }
+
+compare() {
+  local folder first='' count=0
+  for folder in "$roots"/*/root/darkroom/demo-run "$roots"/*/home/*/darkroom/demo-run; do
+    [ -d "$folder/latents" ] || continue
+    count=$((count + 1))
+    if [ -z "$first" ]; then
+      first=$folder
+    elif ! diff <(shards "$first") <(shards "$folder"); then
+      die "the shards of $first and $folder differ"
+    fi
+  done
+  [ "$count" -ge 2 ] || die "only $count roots ran the stage demo, nothing to compare"
+  printf 'bare_machine: the image and latents shards of %d demos are the same bytes: %s\n' "$count" \
+    "$(shards "$first" | sha256sum | cut -c1-16)"
+}
+
+[ "$(id -u)" -eq 0 ] || die "only root can make and enter a root"
+if [ "${1:-}" = compare ]; then
+  compare
+  exit
+fi
+[ $# -ge 3 ] || die "usage: bare_machine.sh bookworm|trixie root|user STAGE..."
+release=$1
+case $2 in
+  root) account=root home=/root ;;
+  user) account=painter home=/home/painter ;;
+  *) die "want root or user, got: $2" ;;
+esac
+root=$roots/$release-$account
+shift 2
+[ "$1" != all ] || set -- bootstrap sources build demo test installed wheel
+mkdir -p "$root"
+for stage in "$@"; do
+  declare -F "stage_$stage" >/dev/null || die "no such stage: $stage"
+  run_stage "$stage"
+done

@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -9,13 +11,16 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "command_line.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
+#include "self_description.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -23,9 +28,6 @@ namespace {
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-
-// Verbs and flags of the design that a later release brings; naming one says so instead of "unknown".
-constexpr std::array<std::string_view, 3> kLaterVerbs = {"serve", "tune", "plan"};
 
 /// Turns SIGINT and SIGTERM into a stop request; a second signal ends the process at once.
 /// The signals are blocked in every thread and read by one thread, so no code runs inside a signal handler.
@@ -82,16 +84,34 @@ class SignalWatch {
   std::jthread thread_;
 };
 
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') {
-    text.pop_back();
+// The verbs in the order of the help.
+std::unique_ptr<CommandLine> make_command_line() {
+  auto line = std::make_unique<CommandLine>("darkroom", "pre-trains Stable Diffusion from a list of URLs", std::string(kVersion));
+  line->group("From URLs to pictures");
+  add_download_verb(*line);
+  add_process_verb(*line);
+  add_train_verb(*line);
+  add_sample_verb(*line);
+  line->group("Looking and preparing");
+  add_inspect_verb(*line);
+  add_models_verbs(*line);
+  line->group("This machine");
+  add_demo_verb(*line);
+  add_bench_verb(*line);
+  line->group("Small tools");
+  add_tokenize_verb(*line);
+  add_transform_verb(*line);
+  line->group("Shell");
+  add_self_description(*line, make_command_line);
+  for (const char* name : {"serve", "compare", "tune", "plan", "top"}) {
+    line->add_later_verb(name);
   }
-  return text;
+  return line;
 }
 
-Result<int> run_action(const Verb& verb, VerbContext& context) {
+Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
   try {
-    return verb.action(context);
+    return verb.action()(context);
   } catch (const std::bad_alloc&) {
     return Status::resource_exhausted("out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
   } catch (const std::exception& exception) {
@@ -109,82 +129,77 @@ int exit_code_of(const Result<int>& result, const SignalWatch& signals) {
   return result.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
+// Paths and messages may hold bytes that are no UTF-8: JSON gets a replacement for them.
 bool write_summary(const std::string& path, const nlohmann::json& summary) {
   std::ofstream file(path);
-  file << summary.dump(2) << '\n';
+  file << summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   file.close();
   if (file.fail()) {
-    log_error("--json-summary: cannot write the summary (path): {}", path);
+    log_error("--json-summary: cannot write {}", path);
     return false;
   }
   return true;
 }
 
-int report_parse_error(const CLI::App& program, const CLI::ParseError& error, int argc, char** argv) {
-  if (error.get_exit_code() == 0) {
-    return program.exit(error);  // --help, --version
-  }
-  if (argc > 1) {
-    for (const std::string_view verb : kLaterVerbs) {
-      if (verb == argv[1]) {
-        fmt::print(stderr, "error: `darkroom {}` is not built yet; `darkroom --help` lists what is\n", verb);
-        return kExitUsage;
-      }
-    }
-  }
-  fmt::print(stderr, "error: {}\nrun `darkroom {}--help` for the flags\n", one_line(error.what()),
-             program.get_subcommands().empty() ? "" : program.get_subcommands().front()->get_name() + " ");
+int refuse(const Refusal& refusal) {
+  fmt::print(stderr, "{}{}\n{}\n", may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ", refusal.message, refusal.hint);
   return kExitUsage;
 }
 
-int run_program(int argc, char** argv) {
+int print_and_end(const std::string& text) {
+  const Status status = print_text(text);
+  if (!status.is_ok()) {
+    fmt::print(stderr, "error: {}\n", status.message());
+  }
+  return status.is_ok() ? 0 : kExitFailed;
+}
+
+// A closed standard stream would lend its number to the next file that is opened, and a log line would land in a shard.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) {
+      // Opened the other way round, so that using it fails as it would have.
+      static_cast<void>(open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_WRONLY));
+    }
+  }
+}
+
+int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
+  set_verbosity(line.shared().quiet ? Verbosity::kQuiet : line.shared().verbose ? Verbosity::kVerbose : Verbosity::kNormal);
+  log_detail("{} {}", line.program(), line.version());
+  for (const std::string& setting : call.settings) {
+    log_detail("{}: {}", call.verb->name(), setting);
+  }
+  VerbContext context{.stop = signals.token()};
+  const Result<int> result = run_action(*call.verb, context);
+  show_progress("");
+  int exit_code = exit_code_of(result, signals);
+  if (!result.is_ok()) {
+    log_error("{}: {}", call.verb->name(), result.status().message());
+    context.summary["error"] = result.status().message();
+  }
+  const std::string& path = line.shared().summary_path;
+  if (!path.empty() && !write_summary(path, context.summary) && exit_code == 0) {
+    exit_code = kExitFailed;
+  }
+  return exit_code;
+}
+
+int run_program(const std::vector<std::string>& arguments) {
+  open_standard_streams();
   SignalWatch signals;
-  CLI::App program("darkroom pre-trains Stable Diffusion from a list of URLs", "darkroom");
-  program.set_version_flag("--version", std::string(kVersion));
-  program.require_subcommand(1);
-  program.option_defaults()->always_capture_default();
-
-  std::vector<Verb> verbs;
-  for (const auto add : {add_download_verb, add_process_verb, add_train_verb, add_sample_verb, add_inspect_verb, add_models_verb,
-                         add_demo_verb, add_bench_verb, add_tokenize_verb, add_transform_verb}) {
-    verbs.push_back(add(program));
+  const auto line = make_command_line();
+  Call call;
+  if (const auto refusal = line->read(arguments, call)) {
+    return refuse(*refusal);
   }
-  std::string summary_path;
-  for (const Verb& verb : verbs) {
-    verb.command
-        ->add_option("--json-summary", summary_path,
-                     "write the closing summary as JSON; a job that failed or was stopped has an `error` in it")
-        ->type_name("PATH");
-    verb.command->set_config("--config", "", "flags as TOML: one `flag = value` a line; flags on the command line win")
-        ->type_name("FILE.toml");
-  }
-
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return report_parse_error(program, error, argc, argv);
-  }
-  for (const Verb& verb : verbs) {
-    if (!verb.command->parsed()) {
-      continue;
-    }
-    VerbContext context{.stop = signals.token()};
-    const Result<int> result = run_action(verb, context);
-    show_progress("");
-    int exit_code = exit_code_of(result, signals);
-    if (!result.is_ok()) {
-      log_error("{} {}", verb.command->get_name(), result.status().message());
-      context.summary["error"] = result.status().message();
-    }
-    if (!summary_path.empty() && !write_summary(summary_path, context.summary) && exit_code == 0) {
-      exit_code = kExitFailed;
-    }
-    return exit_code;
-  }
-  return kExitUsage;
+  return call.verb == nullptr ? print_and_end(call.text) : run_call(*line, call, signals);
 }
 
 }  // namespace
 }  // namespace darkroom
 
-int main(int argc, char** argv) { return darkroom::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  // Without arguments at all, not even the program's name, there is no verb either.
+  return darkroom::run_program(argc > 0 ? std::vector<std::string>(argv + 1, argv + argc) : std::vector<std::string>());
+}

@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/bench.h"
+#include "self_description.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -23,31 +25,43 @@ std::string list_of_benches() {
   return list;
 }
 
+std::vector<std::string> bench_names() {
+  std::vector<std::string> names;
+  for (const Bench& bench : benches()) {
+    names.emplace_back(bench.name);
+  }
+  return names;
+}
+
 Result<int> run_verb(const BenchFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(flags.name));
   DARKROOM_ASSIGN_OR_RETURN(context.summary, bench.run(flags.options));
-  fmt::print("{}", flags.json ? context.summary.dump() + "\n" : bench_text(context.summary));
+  DARKROOM_RETURN_IF_ERROR(print_text(flags.json ? context.summary.dump() + "\n" : bench_text(context.summary)));
   return 0;
 }
 
 }  // namespace
 
-Verb add_bench_verb(CLI::App& program) {
-  auto flags = std::make_shared<BenchFlags>();  // Shared by CLI11's bindings and the action.
+void add_bench_verb(CommandLine& line) {
+  const auto flags = std::make_shared<BenchFlags>();  // Shared by the definitions and the action.
   BenchOptions& options = flags->options;
-  CLI::App* command = program.add_subcommand("bench", "how fast this machine runs a part; `make bench` compares with peers");
-  command->add_option("NAME", flags->name, list_of_benches())->required();
-  command->add_flag("--json", flags->json, "print the figures as JSON");
-  command->add_option("--preset", options.preset, "networks, as in models init")->type_name("NAME");
-  command->add_option("--resolution", options.resolution, "side of the pictures in pixels; 0: the preset's")->type_name("PIXELS");
-  command->add_option("--batch-size", options.batch_size, "samples at a time")->type_name("N");
-  command->add_option("--repeats", options.repeats, "measured runs")->type_name("N");
-  command->add_option("--threads", options.threads, "threads of one operation")->type_name("N");
-  command->add_option("--seed", options.seed, "of weights and inputs")->type_name("S");
-  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->type_name("DEVICE");
-  command->add_option("--dtype", options.dtype, "what the network computes in: float32 or bfloat16")->type_name("TYPE");
-  command->add_flag("--graph,!--no-graph", options.graph, "on a GPU: record a run once and replay it");
-  return {command, [flags](VerbContext& context) { return run_verb(*flags, context); }};
+  VerbDefinition& verb = line.add_verb("bench", "how fast this machine runs a part; `make bench` compares with peers");
+  verb.positional("NAME", value::choice(flags->name, bench_names()), list_of_benches()).required();
+  verb.flag("--json", value::toggle(flags->json), "print the figures as JSON");
+  verb.group("What is measured");
+  verb.flag("--preset", value::text(options.preset, "NAME"), "networks, as in models init");
+  verb.flag("--resolution", value::count(options.resolution).least(1).also("auto", 0).unit("pixels"),
+            "side of the pictures; auto: the preset's");
+  verb.flag("--batch-size", value::count(options.batch_size).least(1), "samples at a time");
+  verb.flag("--dtype", value::choice(options.dtype, {"float32", "bfloat16"}), "what the network computes in");
+  verb.flag("--seed", value::count(options.seed).shown("S"), "of weights and inputs");
+  verb.group("How it is measured");
+  verb.flag("--repeats", value::count(options.repeats).least(1), "measured runs");
+  verb.flag("--threads", value::count(options.threads).least(1), "threads of one operation");
+  verb.flag("--device", value::device(options.device, false), "where it runs");
+  verb.flag("--no-graph", value::toggle_off(options.graph), "on a GPU: do not record a run once and replay it");
+  verb.example("darkroom bench train-step --batch-size 16 --threads 2", "a training step of the tiny networks");
+  verb.run([flags](VerbContext& context) { return run_verb(*flags, context); });
 }
 
 }  // namespace darkroom

@@ -5,17 +5,18 @@
 
 namespace darkroom {
 
-Verb add_demo_verb(CLI::App& program) {
-  const auto options = std::make_shared<DemoOptions>();  // Shared by CLI11's bindings and the action.
-  CLI::App* command = program.add_subcommand("demo", "the whole chain on a real captioned picture set, on this machine");
-  command->add_option("OUT", options->output, "folder to write; an older demo in it is replaced");
-  command->add_option("--minutes", options->minutes, "training time")->type_name("M");
-  command->add_option("--seed", options->seed, "of the corpus, the encoding, the rows trained on and the training")->type_name("S");
-  command->add_option("--model", options->model, "complete model folder; default: models/tiny of the source folder")->type_name("DIR");
-  return {command, [options](VerbContext& context) -> Result<int> {
-            DARKROOM_RETURN_IF_ERROR(run_demo(*options, context.summary, context.stop));
-            return 0;
-          }};
+void add_demo_verb(CommandLine& line) {
+  const auto options = std::make_shared<DemoOptions>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("demo", "the whole chain on a real captioned picture set, on this machine");
+  verb.positional("OUT", value::path(options->output, "OUT"), "folder to write; an older demo in it is replaced");
+  verb.flag("--minutes", value::minutes(options->minutes).above(0), "training time");
+  verb.flag("--seed", value::count(options->seed).shown("S"), "of the corpus, the encoding, the rows trained on and the training");
+  verb.flag("--model", value::folder(options->model, "DIR", "models/tiny of the source folder"), "complete model folder");
+  verb.example("darkroom demo --minutes 2", "a short one, in demo-run/");
+  verb.run([options](VerbContext& context) -> Result<int> {
+    DARKROOM_RETURN_IF_ERROR(run_demo(*options, context.summary, context.stop));
+    return 0;
+  });
 }
 
 }  // namespace darkroom

@@ -1,20 +1,15 @@
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/inspect.h"
+#include "self_description.h"
 #include "verb.h"
 
 namespace darkroom {
 namespace {
-
-Status print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return Status::unavailable("writing the report to the standard output failed; bytes:", text.size());
-  }
-  return Status::ok();
-}
 
 std::string damage_text(const InspectReport& report) {
   std::string text = fmt::format("\ndamage: {}\n", report.num_damages);
@@ -28,7 +23,7 @@ std::string damage_text(const InspectReport& report) {
 Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const InspectReport report, inspect(local_files(), options, context.stop));
   context.summary = report.summary;
-  DARKROOM_RETURN_IF_ERROR(print(report.to_text() + (options.verify ? damage_text(report) : "")));
+  DARKROOM_RETURN_IF_ERROR(print_text(report.to_text() + (options.verify ? damage_text(report) : "")));
   if (report.num_damages > 0) {
     return Status::corrupt_data("found damage: " + report.damage.front() + "; findings:", report.num_damages);
   }
@@ -37,17 +32,19 @@ Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
 
 }  // namespace
 
-Verb add_inspect_verb(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("inspect", "look at any dataset, checkpoint, run folder or model folder");
-  auto options = std::make_shared<InspectOptions>();  // Shared by the flags and the action.
-  command->add_option("URI", options->uri, "what to look at: a file, a folder or a pattern")->required();
-  command->add_option("--rows", options->num_rows, "first rows of a dataset that are shown")->type_name("N");
-  command->add_option("--sheet", options->sheet_path, "contact sheet of these rows: pictures, or latent channels as heat maps")
-      ->type_name("PATH.png");
-  command->add_option("--html", options->html_path, "report and sheet as one page without network")->type_name("PATH");
-  command->add_option("--model", options->model, "model folder whose vae decodes the latents of the sheet")->type_name("DIR");
-  command->add_flag("--verify", options->verify, "read everything: checksums, duplicate keys, NaN, images; exits 1 on damage");
-  return {command, [options](VerbContext& context) { return run_inspect(*options, context); }};
+void add_inspect_verb(CommandLine& line) {
+  const auto options = std::make_shared<InspectOptions>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("inspect", "look at any dataset, checkpoint, run folder or model folder");
+  verb.positional("URI", value::uri(options->uri, "URI"), "what to look at: a file, a folder or a pattern").required();
+  verb.flag("--rows", value::count(options->num_rows), "first rows of a dataset that are shown");
+  verb.flag("--sheet", value::path(options->sheet_path, "PATH.png", "none"),
+            "contact sheet of these rows: pictures, or latent channels as heat maps");
+  verb.flag("--html", value::path(options->html_path, "PATH", "none"), "report and sheet as one page without network");
+  verb.flag("--model", value::folder(options->model, "DIR", "none"), "model folder whose vae decodes the latents of the sheet");
+  verb.flag("--verify", value::toggle(options->verify), "read everything: checksums, duplicate keys, NaN, images; exits 1 on damage");
+  verb.example("darkroom inspect latents --rows 12 --sheet sheet.png --model models/tiny", "twelve samples as pictures");
+  verb.example("darkroom inspect latents --verify", "is every byte still good?");
+  verb.run([options](VerbContext& context) { return run_inspect(*options, context); });
 }
 
 }  // namespace darkroom

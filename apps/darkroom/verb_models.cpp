@@ -281,80 +281,68 @@ Result<int> run_export(const ExportFlags& flags) {
   return 0;
 }
 
-CLI::App* add_init(CLI::App& models, InitFlags& flags) {
-  CLI::App* command = models.add_subcommand("init", "a model folder with random weights");
-  command->add_option("OUT", flags.output, "folder to write; must not exist")->required();
-  command->add_option("--preset", flags.preset, "architecture")->required()->check(CLI::IsMember(preset_names()));
-  command->add_option("--seed", flags.seed, "of the weights");
-  command->add_option("--tokenizer", flags.tokenizer, "tokenizer folder to copy; default: the shipped one where it is found")
-      ->type_name("DIR");
-  command->add_option("--dtype", flags.dtype, "how weights are stored")->check(CLI::IsMember({"float32", "float16"}));
-  return command;
+void add_init(CommandLine& line) {
+  const auto flags = std::make_shared<InitFlags>();  // Shared by the definitions and the action, as below.
+  VerbDefinition& verb = line.add_verb("models init", "a model folder with random weights");
+  verb.positional("OUT", value::path(flags->output, "OUT"), "folder to write; must not exist").required();
+  verb.flag("--preset", value::choice(flags->preset, preset_names()), "architecture").required();
+  verb.flag("--seed", value::count(flags->seed).shown("S"), "of the weights");
+  verb.flag("--tokenizer", value::folder(flags->tokenizer, "DIR", "the shipped one"), "tokenizer folder to copy");
+  verb.flag("--dtype", value::choice(flags->dtype, {"float32", "float16"}), "how weights are stored");
+  verb.example("darkroom models init --preset tiny my-model --seed 1", "small networks to train from the beginning");
+  verb.run([flags](VerbContext&) { return run_init(*flags); });
 }
 
-CLI::App* add_check(CLI::App& models, CheckFlags& flags) {
-  CLI::App* command = models.add_subcommand("check", "load every part of a model folder or single file and print sizes and fingerprints");
-  command->add_option("DIR", flags.model, "model folder, or an original checkpoint as one safetensors file")->required();
-  return command;
+void add_check(CommandLine& line) {
+  const auto flags = std::make_shared<CheckFlags>();
+  VerbDefinition& verb = line.add_verb("models check", "load every part of a model folder or single file and print sizes and fingerprints");
+  verb.positional("DIR", value::path(flags->model, "DIR"), "model folder, or an original checkpoint as one safetensors file").required();
+  verb.example("darkroom models check models/tiny", "the model that comes with the program");
+  verb.run([flags](VerbContext& context) { return run_check(*flags, context); });
 }
 
-CLI::App* add_export(CLI::App& models, ExportFlags& flags) {
-  CLI::App* command = models.add_subcommand("export", "a checkpoint and its frozen parts as a model folder");
-  command->add_option("CHECKPOINT", flags.checkpoint, "checkpoint folder")->required();
-  command->add_option("OUT", flags.output, "folder (with --single-file: file) to write; must not exist")->required();
-  command->add_flag("--ema", flags.ema, "the averaged weights instead of the last ones");
-  command->add_flag("--single-file", flags.single_file, "one safetensors file in the layout of the original SD1 and SD2 checkpoints");
-  command->add_option("--frozen", flags.frozen, "model folder of the frozen parts; default: the checkpoint's")->type_name("DIR");
-  command->add_option("--dtype", flags.dtype, "how weights are stored")->check(CLI::IsMember({"float32", "float16"}));
-  return command;
+void add_export(CommandLine& line) {
+  const auto flags = std::make_shared<ExportFlags>();
+  VerbDefinition& verb = line.add_verb("models export", "a checkpoint and its frozen parts as a model folder");
+  verb.positional("CHECKPOINT", value::path(flags->checkpoint, "CHECKPOINT"), "checkpoint folder").required();
+  verb.positional("OUT", value::path(flags->output, "OUT"), "folder (with --single-file: file) to write; must not exist").required();
+  verb.flag("--ema", value::toggle(flags->ema), "the averaged weights instead of the last ones");
+  verb.flag("--single-file", value::toggle(flags->single_file),
+            "one safetensors file in the layout of the original SD1 and SD2 checkpoints");
+  verb.flag("--frozen", value::folder(flags->frozen, "DIR", "the checkpoint's"), "model folder of the frozen parts");
+  verb.flag("--dtype", value::choice(flags->dtype, {"float32", "float16"}), "how weights are stored");
+  verb.example("darkroom models export run/checkpoints/step-00002000 my-model --ema", "the averaged weights for diffusers");
+  verb.run([flags](VerbContext&) { return run_export(*flags); });
 }
 
-CLI::App* add_forward(CLI::App& models, ForwardFlags& flags) {
-  CLI::App* command = models.add_subcommand("forward", "run one component on given tensors");
-  command->add_option("DIR", flags.model, "model folder, single file, or the component's own folder")->required();
-  command->add_option("--component", flags.component, "which one")
-      ->required()
-      ->check(CLI::IsMember({"unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2"}));
-  command->add_option("--inputs", flags.inputs, "tensors to read")->required()->type_name("IN.safetensors");
-  command->add_option("--output", flags.output, "tensors to write")->required()->type_name("OUT.safetensors");
-  command->add_flag("--gradients", flags.gradients, "also every gradient, from the inputs' cotangents");
-  command->add_option("--threads", flags.threads, "intra-op threads")->check(CLI::PositiveNumber);
-  return command;
+void add_forward(CommandLine& line) {
+  const auto flags = std::make_shared<ForwardFlags>();
+  VerbDefinition& verb = line.add_verb("models forward", "run one component on given tensors");
+  verb.positional("DIR", value::path(flags->model, "DIR"), "model folder, single file, or the component's own folder").required();
+  verb.flag("--component", value::choice(flags->component, {"unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2"}),
+            "which one")
+      .required();
+  verb.flag("--inputs", value::path(flags->inputs, "IN.safetensors"), "tensors to read").required();
+  verb.flag("--output", value::path(flags->output, "OUT.safetensors"), "tensors to write").required();
+  verb.flag("--gradients", value::toggle(flags->gradients), "also every gradient, from the inputs' cotangents");
+  verb.flag("--threads", value::count(flags->threads).least(1), "intra-op threads");
+  verb.example("darkroom models forward models/tiny --component unet --inputs in.safetensors --output out.safetensors",
+               "the U-Net on given tensors, to compare with another implementation");
+  verb.run([flags](VerbContext&) -> Result<int> {
+    DARKROOM_RETURN_IF_ERROR(run_forward(*flags));
+    return 0;
+  });
 }
 
 }  // namespace
 
-Verb add_models_verb(CLI::App& program) {
-  struct Flags {
-    InitFlags init;
-    CheckFlags check;
-    ExportFlags to_export;
-    ForwardFlags forward;
-  };
-  const auto flags = std::make_shared<Flags>();  // Shared by the parser's bindings and the action.
-  CLI::App* models = program.add_subcommand("models", "init, check, export and run model folders in the diffusers layout");
-  models->require_subcommand(1);
-  const CLI::App* init = add_init(*models, flags->init);
-  const CLI::App* check = add_check(*models, flags->check);
-  const CLI::App* to_export = add_export(*models, flags->to_export);
-  add_forward(*models, flags->forward);
-  for (CLI::App* command : models->get_subcommands({})) {
-    command->fallthrough();  // The flags that every verb has may stand at the end.
-  }
-  const auto action = [=](VerbContext& context) -> Result<int> {
-    if (init->parsed()) {
-      return run_init(flags->init);
-    }
-    if (check->parsed()) {
-      return run_check(flags->check, context);
-    }
-    if (to_export->parsed()) {
-      return run_export(flags->to_export);
-    }
-    DARKROOM_RETURN_IF_ERROR(run_forward(flags->forward));
-    return 0;
-  };
-  return {models, action};
+void add_models_verbs(CommandLine& line) {
+  line.describe("models", "init, check, export and run model folders in the diffusers layout");
+  add_init(line);
+  add_check(line);
+  add_export(line);
+  add_forward(line);
+  line.add_later_verb("models fetch");
 }
 
 }  // namespace darkroom

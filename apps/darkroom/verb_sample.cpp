@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -32,26 +31,12 @@ struct SampleFlags {
   PaintRequest request;
   uint64_t seed = 0;
   int images_per_prompt = 1;
-  std::string size;
   bool grid = false;
   std::string latents_in;
   std::string latents_out;
   std::string init_image;
   int threads = 1;
 };
-
-Status parse_size(const std::string& text, PaintRequest& request) {
-  const size_t cross = text.find('x');
-  const auto parse = [](std::string_view digits, int& value) {
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() && value > 0;
-  };
-  const std::string_view view = text;
-  if (cross == std::string::npos || !parse(view.substr(0, cross), request.width) || !parse(view.substr(cross + 1), request.height)) {
-    return Status::invalid_argument("--size must be WIDTHxHEIGHT in pixels, such as 512x512, got:", text);
-  }
-  return Status::ok();
-}
 
 // One prompt a line; an empty line is an empty prompt.
 Status read_prompts_file(const std::string& path, std::vector<std::string>& prompts) {
@@ -76,9 +61,6 @@ Status fill_pictures(const SampleFlags& flags, PaintRequest& request) {
   }
   if (prompts.empty()) {
     return Status::invalid_argument("there is nothing to paint; give --prompt or --prompts-file");
-  }
-  if (flags.images_per_prompt < 1) {
-    return Status::invalid_argument("--images must be at least 1, got:", flags.images_per_prompt);
   }
   for (const std::string& prompt : prompts) {
     for (int j = 0; j < flags.images_per_prompt; ++j) {
@@ -200,12 +182,6 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
   PaintRequest request = flags.request;
-  if (flags.threads < 1) {
-    return Status::invalid_argument("--threads must be at least 1, got:", flags.threads);
-  }
-  if (!flags.size.empty()) {
-    DARKROOM_RETURN_IF_ERROR(parse_size(flags.size, request));
-  }
   DARKROOM_RETURN_IF_ERROR(fill_pictures(flags, request));
   if (!flags.init_image.empty()) {
     DARKROOM_RETURN_IF_ERROR(read_init_image(flags.init_image, request));
@@ -216,7 +192,7 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   if (!flags.latents_in.empty()) {
     DARKROOM_RETURN_IF_ERROR(read_latents(flags.latents_in, request));
-    if (flags.size.empty()) {
+    if (request.width == 0) {
       request.height = static_cast<int>(request.unit_noise_nchw.size(2)) * painter->latent_factor();
       request.width = static_cast<int>(request.unit_noise_nchw.size(3)) * painter->latent_factor();
     }
@@ -239,55 +215,76 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   return 0;
 }
 
-void add_setting_flags(CLI::App& command, SampleFlags& flags) {
-  command
-      .add_option("--sampler", flags.request.sampler.name,
-                  fmt::format("{}; default: the model's scheduler", fmt::join(sampler_names(), ", ")))
-      ->type_name("NAME");
-  command.add_option("--steps", flags.request.sampler.num_steps, "sampling steps")->type_name("N");
-  command.add_option("--guidance", flags.request.guidance, "classifier-free guidance scale; at most 1: off")->type_name("S");
-  command
-      .add_option("--guidance-rescale", flags.request.guidance_rescale, "share of the guided output's deviation that is corrected, 0 to 1")
-      ->type_name("R");
-  command.add_option("--eta", flags.request.sampler.eta, "noise that ddim adds, 0 to 1")->type_name("E");
-  command.add_option("--seed", flags.seed, "image j of every prompt uses seed + j")->type_name("N");
-  command.add_option("--images", flags.images_per_prompt, "pictures a prompt")->type_name("N");
-  command.add_option("--size", flags.size, "in pixels; default: the model's")->type_name("WxH");
-  command.add_option("--batch-size", flags.request.batch_size, "pictures painted at a time")->type_name("N");
-  command.add_option("--threads", flags.threads, "threads inside an operation; they change the last bits of a picture")->type_name("N");
+std::vector<std::string> sampler_choices() {
+  std::vector<std::string> names;
+  for (const std::string_view name : sampler_names()) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+ValueDefinition sampler_value(std::string& target) {
+  ValueDefinition definition = value::choice(target, sampler_choices());
+  definition.shown = "NAME";
+  definition.default_text = "the model's scheduler";
+  return definition;
+}
+
+void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
+  verb.group("What to paint");
+  verb.flag("--prompt", value::free_texts(flags.prompts, "TEXT"), "what to paint; several texts give several pictures");
+  verb.flag("--prompts-file", value::path(flags.prompts_file, "PATH", "none"), "one prompt a line");
+  verb.flag("--negative", value::free_text(flags.request.negative, "TEXT"), "what guidance leads away from");
+  verb.flag("--init-image", value::path(flags.init_image, "PATH", "none"),
+            "start from this picture (image to image) instead of noise alone; JPEG, PNG or WebP");
+  verb.flag("--strength", value::number(flags.request.strength).above(0).most(1).shown("S"), "with --init-image: share of the steps taken");
+  verb.flag("--seed", value::count(flags.seed), "image j of every prompt uses seed + j");
+  verb.flag("--images", value::count(flags.images_per_prompt).least(1), "pictures per prompt");
+  verb.flag("--size", value::picture_size(flags.request.width, flags.request.height), "of the pictures");
+  verb.later_except("--prompt-syntax", "plain");
+  verb.later({"--jobs"});
+}
+
+void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
+  verb.group("How to paint");
+  verb.flag("--sampler", sampler_value(flags.request.sampler.name), fmt::format("{}", fmt::join(sampler_names(), ", ")));
+  verb.flag("--steps", value::count(flags.request.sampler.num_steps).least(1), "sampling steps");
+  verb.flag("--guidance", value::number(flags.request.guidance).shown("S"), "classifier-free guidance scale; at most 1: off");
+  verb.flag("--guidance-rescale", value::number(flags.request.guidance_rescale).least(0).most(1).shown("R"),
+            "share of the guided output's deviation that is corrected");
+  verb.flag("--eta", value::number(flags.request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
+  verb.flag("--batch-size", value::count(flags.request.batch_size).least(1), "pictures painted at a time");
+  verb.flag("--threads", value::count(flags.threads).least(1), "threads inside an operation; they change the last bits of a picture");
+}
+
+void add_output_flags(VerbDefinition& verb, SampleFlags& flags) {
+  verb.group("What is written");
+  verb.flag("--output", value::path(flags.output, "PATH.png"), "picture; several pictures become PATH-00000.png, PATH-00001.png, ...")
+      .required();
+  verb.flag("--grid", value::toggle(flags.grid), "write one sheet with captions to PATH.png, besides numbered single files");
+  verb.flag("--save-latents", value::path(flags.latents_out, "PATH.safetensors", "none"), "tensor `latents`, float32 [N, C, h, w], scaled");
+  verb.flag("--latents", value::path(flags.latents_in, "PATH.safetensors", "none"),
+            "start noise of variance 1 instead of the seeds': tensor `latents`, float32 [N, C, h, w]");
 }
 
 }  // namespace
 
-Verb add_sample_verb(CLI::App& program) {
-  // Shared by the flags' bindings and the action.
-  const auto flags = std::make_shared<SampleFlags>();
-  CLI::App* command = program.add_subcommand("sample", "checkpoint or model folder + prompts -> pictures");
-  command->add_option("--model", flags->source.model, "model folder or checkpoint")->type_name("DIR")->required();
-  command->add_option("--prompt", flags->prompts, "what to paint; several texts give several pictures")->type_name("TEXT");
-  command->add_option("--prompts-file", flags->prompts_file, "one prompt a line")->type_name("PATH");
-  command->add_option("--negative", flags->request.negative, "what guidance leads away from")->type_name("TEXT");
-  command->add_option("--output", flags->output, "picture; several pictures become PATH-00000.png, PATH-00001.png, ...")
-      ->type_name("PATH.png")
-      ->required();
-  add_setting_flags(*command, *flags);
-  command->add_flag("--grid", flags->grid, "write one sheet with captions to PATH.png, besides numbered single files");
-  command->add_option("--weights", flags->source.weights, "of a checkpoint: ema or unet")->type_name("NAME");
-  command->add_option("--frozen", flags->source.frozen, "model folder of a checkpoint's frozen parts; default: the one it names")
-      ->type_name("DIR");
-  command->add_option("--tokenizer-dialect", flags->source.tokenizer_dialect, "hf or open_clip; default: the checkpoint's, else hf")
-      ->type_name("NAME");
-  command->add_option("--save-latents", flags->latents_out, "tensor `latents`, float32 [N, C, h, w], scaled")
-      ->type_name("PATH.safetensors");
-  command
-      ->add_option("--latents", flags->latents_in,
-                   "start noise of variance 1 instead of the seeds': tensor `latents`, float32 [N, C, h, w]")
-      ->type_name("PATH.safetensors");
-  command
-      ->add_option("--init-image", flags->init_image, "start from this picture (image to image) instead of noise alone; JPEG, PNG or WebP")
-      ->type_name("PATH");
-  command->add_option("--strength", flags->request.strength, "with --init-image: share of the steps taken, above 0 to 1")->type_name("S");
-  return {command, [flags](VerbContext& context) { return run_sample(*flags, context); }};
+void add_sample_verb(CommandLine& line) {
+  const auto flags = std::make_shared<SampleFlags>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("sample", "checkpoint or model folder + prompts -> pictures");
+  verb.group("Model");
+  verb.flag("--model", value::path(flags->source.model, "DIR_or_CHECKPOINT"), "model folder or checkpoint").required();
+  verb.flag("--weights", value::choice(flags->source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
+  verb.flag("--frozen", value::folder(flags->source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
+  verb.flag("--tokenizer-dialect", value::text(flags->source.tokenizer_dialect, "hf|open_clip", "auto"),
+            "cleaning and padding; auto: the checkpoint's, else hf");
+  add_prompt_flags(verb, *flags);
+  add_sampler_flags(verb, *flags);
+  add_output_flags(verb, *flags);
+  verb.example("darkroom sample --model models/tiny --prompt 'a red apple' --output apple.png", "one picture");
+  verb.example("darkroom sample --model run/checkpoints/step-00002000 --prompts-file prompts.txt --images 4 --grid --output sheet.png",
+               "four pictures per line of a file, from a checkpoint, and a sheet of them");
+  verb.run([flags](VerbContext& context) { return run_sample(*flags, context); });
 }
 
 }  // namespace darkroom

@@ -77,16 +77,15 @@ Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context)
 
 }  // namespace
 
-Verb add_tokenize_verb(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("tokenize", "one caption a line on stdin -> its 77 token ids a line on stdout");
-  auto options = std::make_shared<TokenizeOptions>();  // Shared by the flags and the action.
-  command->add_option("--tokenizer", options->tokenizer, "folder with vocab.json + merges.txt or tokenizer.json")->required();
-  command->add_option("--tokenizer-dialect", options->dialect, "cleaning and padding: hf or open_clip")->capture_default_str();
-  command
-      ->add_option("--unported", options->unported,
-                   "write line number and kind of captions that open_clip would clean otherwise (docs/text.md)")
-      ->type_name("FILE");
-  return {command, [options](VerbContext& context) { return tokenize_lines(*options, context); }};
+void add_tokenize_verb(CommandLine& line) {
+  const auto options = std::make_shared<TokenizeOptions>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("tokenize", "one caption a line on stdin -> its 77 token ids a line on stdout");
+  verb.flag("--tokenizer", value::folder(options->tokenizer, "DIR"), "folder with vocab.json + merges.txt or tokenizer.json").required();
+  verb.flag("--tokenizer-dialect", value::choice(options->dialect, {"hf", "open_clip"}), "cleaning and padding");
+  verb.flag("--unported", value::path(options->unported, "FILE", "none"),
+            "write line number and kind of captions that open_clip would clean otherwise (docs/text.md)");
+  verb.example("echo 'a red apple' | darkroom tokenize --tokenizer models/tiny/tokenizer", "the ids of a caption");
+  verb.run([options](VerbContext& context) { return tokenize_lines(*options, context); });
 }
 
 }  // namespace darkroom

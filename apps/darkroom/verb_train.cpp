@@ -24,7 +24,7 @@ struct TrainFlags {
   int64_t max_steps = 0;  // 0: the recipe's.
   int64_t global_batch = 0;
   int64_t micro_batch = 0;
-  int64_t num_processes = 1;
+  std::string device = "auto";
 };
 
 /// The recipe with --set and then the flags on top.
@@ -61,9 +61,6 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
 }
 
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
-  if (flags.num_processes != 1) {
-    return Status::invalid_argument("training runs in one process only as yet, use --nproc 1; got:", flags.num_processes);
-  }
   if (const char* world_size = std::getenv("WORLD_SIZE"); world_size != nullptr && std::string(world_size) != "1") {
     return Status::invalid_argument("training has one rank only as yet, unset WORLD_SIZE; it is:", world_size);
   }
@@ -82,34 +79,47 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
+void add_data_flags(VerbDefinition& verb, TrainFlags& flags) {
+  verb.group("What to train on");
+  verb.flag("--data", value::uri(flags.data, "URI", "the recipe's"), "latents dataset (offline)");
+  verb.flag("--raw-data", value::uri(flags.raw_data, "URI", "none"), "image dataset: encode in the same job (online)");
+  verb.flag("--model", value::folder(flags.model, "DIR", "the recipe's"),
+            "model folder: frozen parts, config and weights of the trained part");
+  verb.flag("--validation", value::uri(flags.validation, "URI", "none"), "held-out dataset, scored every validation.every_steps");
+  verb.later({"--num-readers"});
+}
+
+void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
+  TrainOptions& options = flags.options;
+  verb.group("The run");
+  verb.flag("--output", value::uri(options.output, "URI"), "run folder: checkpoints, samples, metrics, events").required();
+  verb.flag("--set", value::repeated_texts(flags.settings, "section.key=value"), "a field of the recipe; repeatable");
+  verb.flag("--resume", value::path(options.resume, "auto|none|PATH"),
+            "the newest valid checkpoint of the run folder, none, or a checkpoint");
+  verb.flag("--init-from", value::path(options.init_from, "PATH", "none"), "checkpoint or model folder: weights only, step 0");
+  verb.flag("--max-steps", value::count(flags.max_steps).least(1).also("recipe", 0), "steps of the run");
+  verb.flag("--global-batch", value::count(flags.global_batch).least(1).also("recipe", 0), "samples per step");
+  verb.flag("--micro-batch", value::count(flags.micro_batch).least(1).also("recipe", 0), "samples per forward pass");
+  verb.flag("--deterministic", value::toggle(options.deterministic), "bit-identical runs: refuse operations that are not reproducible");
+  verb.flag("--device", value::device(flags.device, true), "where the step runs");
+  verb.flag("--trace", value::path(options.trace_path, "PATH.safetensors", "none"), "record the first steps for checking");
+  verb.flag("--trace-steps", value::count(options.trace_steps).least(1).shown("K"), "steps to record");
+  verb.later_except("--nproc", "1");
+  verb.later({"--max-restarts", "--dry-run", "--metrics-port"});
+}
+
 }  // namespace
 
-Verb add_train_verb(CLI::App& program) {
-  // Shared by the flags' bindings and the action.
-  const auto flags = std::make_shared<TrainFlags>();
-  CLI::App* command = program.add_subcommand("train", "latents (offline) or raw images (online) -> checkpoints, samples, metrics");
-  TrainOptions& options = flags->options;
-  command->add_option("recipe", flags->recipe_path, "what to train and how: recipes/*.toml")->type_name("RECIPE.toml")->required();
-  command->add_option("--set", flags->settings, "a field of the recipe; repeatable")
-      ->type_name("section.key=value")
-      ->allow_extra_args(false);
-  command->add_option("--data", flags->data, "latents dataset (offline); default: the recipe's")->type_name("URI");
-  command->add_option("--raw-data", flags->raw_data, "image dataset: encode in the same job (online)")->type_name("URI");
-  command->add_option("--model", flags->model, "model folder: frozen parts, config and weights of the trained part; default: the recipe's")
-      ->type_name("DIR");
-  command->add_option("--output", options.output, "run folder: checkpoints, samples, metrics, events")->type_name("URI")->required();
-  command->add_option("--resume", options.resume, "auto: the newest valid checkpoint of the run folder; none; or a checkpoint")
-      ->type_name("auto|none|PATH");
-  command->add_option("--init-from", options.init_from, "checkpoint or model folder: weights only, step 0")->type_name("PATH");
-  command->add_option("--max-steps", flags->max_steps, "steps of the run; 0: the recipe's")->type_name("N");
-  command->add_option("--global-batch", flags->global_batch, "samples a step; 0: the recipe's")->type_name("N");
-  command->add_option("--micro-batch", flags->micro_batch, "samples a forward pass; 0: the recipe's")->type_name("N");
-  command->add_option("--validation", flags->validation, "held-out dataset, scored every validation.every_steps")->type_name("URI");
-  command->add_flag("--deterministic", options.deterministic, "bit-identical runs: refuse operations that are not reproducible");
-  command->add_option("--trace", options.trace_path, "record the first steps for checking")->type_name("PATH.safetensors");
-  command->add_option("--trace-steps", options.trace_steps, "steps to record")->type_name("K");
-  command->add_option("--nproc", flags->num_processes)->group("");  // Not built yet: absent from --help.
-  return {command, [flags](VerbContext& context) { return run_train(*flags, context); }};
+void add_train_verb(CommandLine& line) {
+  const auto flags = std::make_shared<TrainFlags>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("train", "latents (offline) or raw images (online) -> checkpoints, samples, metrics");
+  verb.positional("RECIPE.toml", value::path(flags->recipe_path, "RECIPE.toml"), "what to train and how: recipes/*.toml").required();
+  add_data_flags(verb, *flags);
+  add_run_flags(verb, *flags);
+  verb.example("darkroom train recipes/tiny.toml --data latents --model models/tiny --output run", "from stored latents");
+  verb.example("darkroom train recipes/tiny.toml --raw-data images --model models/tiny --output run --set optimizer.lr=1e-4 --max-steps 2k",
+               "from pictures, with changes to the recipe");
+  verb.run([flags](VerbContext& context) { return run_train(*flags, context); });
 }
 
 }  // namespace darkroom

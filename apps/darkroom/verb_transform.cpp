@@ -17,22 +17,9 @@ namespace {
 struct TransformFlags {
   std::vector<std::string> images;
   std::string output;
-  int resolution = 512;
-  std::string resize = "bilinear";
-  std::string crop = "center";
-  std::string orientation = "ignore";
+  TransformOptions options;
   uint64_t seed = 0;
 };
-
-Result<TransformOptions> options_of(const TransformFlags& flags) {
-  TransformOptions options;
-  options.resolution = flags.resolution;
-  DARKROOM_ASSIGN_OR_RETURN(options.filter, parse_filter(flags.resize));
-  DARKROOM_ASSIGN_OR_RETURN(options.crop, parse_crop(flags.crop));
-  DARKROOM_ASSIGN_OR_RETURN(options.orientation, parse_orientation(flags.orientation));
-  DARKROOM_RETURN_IF_ERROR(options.validate());
-  return options;
-}
 
 std::string base_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
@@ -66,7 +53,8 @@ Status write_output(const std::string& path, const std::vector<NamedTensor>& ten
 }
 
 Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const TransformOptions options, options_of(flags));
+  const TransformOptions& options = flags.options;
+  DARKROOM_RETURN_IF_ERROR(options.validate());
   DARKROOM_RETURN_IF_ERROR(check_names(flags.images));
   std::vector<NamedTensor> tensors;
   Status first_failure;
@@ -96,17 +84,30 @@ Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
 
 }  // namespace
 
-Verb add_transform_verb(CLI::App& program) {
-  auto flags = std::make_shared<TransformFlags>();  // Shared by CLI11's bindings and the action.
-  CLI::App* command = program.add_subcommand("transform", "pictures as the autoencoder sees them, in one safetensors file");
-  command->add_option("IMAGE", flags->images, "JPEG, PNG or WebP files; each becomes a tensor [3, N, N] under its base name")->required();
-  command->add_option("--resolution", flags->resolution, "target square in pixels")->required()->type_name("N");
-  command->add_option("--output", flags->output, "file to write; replaced when it exists")->required()->type_name("OUT.safetensors");
-  command->add_option("--resize", flags->resize, "filter: bilinear|bicubic|lanczos|hamming|box")->type_name("FILTER");
-  command->add_option("--crop", flags->crop, "center|center_round|random")->type_name("CROP");
-  command->add_option("--orientation", flags->orientation, "EXIF orientation: ignore|apply")->type_name("HOW");
-  command->add_option("--seed", flags->seed, "of the random crop; the draw depends on the base name, too")->type_name("S");
-  return {command, [flags](VerbContext& context) { return run_transform(*flags, context); }};
+void add_transform_verb(CommandLine& line) {
+  const auto flags = std::make_shared<TransformFlags>();  // Shared by the definitions and the action.
+  TransformOptions& options = flags->options;
+  VerbDefinition& verb = line.add_verb("transform", "pictures as the autoencoder sees them, in one safetensors file");
+  verb.positional("IMAGE", value::uris(flags->images, "IMAGE"),
+                  "JPEG, PNG or WebP files; each becomes a tensor [3, N, N] under its base name")
+      .required();
+  verb.flag("--resolution", value::count(options.resolution).least(1).unit("pixels"), "target square").required();
+  verb.flag("--output", value::path(flags->output, "OUT.safetensors"), "file to write; replaced when it exists").required();
+  verb.flag("--resize",
+            value::choice(options.filter, {{"bilinear", Filter::kBilinear},
+                                           {"bicubic", Filter::kBicubic},
+                                           {"lanczos", Filter::kLanczos},
+                                           {"hamming", Filter::kHamming},
+                                           {"box", Filter::kBox}}),
+            "filter");
+  verb.flag("--crop",
+            value::choice(options.crop, {{"center", Crop::kCenter}, {"center_round", Crop::kCenterRound}, {"random", Crop::kRandom}}),
+            "which part of the resized picture");
+  verb.flag("--orientation", value::choice(options.orientation, {{"ignore", Orientation::kIgnore}, {"apply", Orientation::kApply}}),
+            "what to do with the EXIF orientation");
+  verb.flag("--seed", value::count(flags->seed).shown("S"), "of the random crop; the draw depends on the base name, too");
+  verb.example("darkroom transform --resolution 512 --output pixels.safetensors a.jpg b.png", "two pictures, resized and cropped");
+  verb.run([flags](VerbContext& context) { return run_transform(*flags, context); });
 }
 
 }  // namespace darkroom

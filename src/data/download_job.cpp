@@ -242,7 +242,7 @@ Status DownloadOptions::validate() const {
   return fetch.validate();
 }
 
-Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop) {
+Status run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> inputs, pin_inputs(files, options.metadata, options.output));
   JobRecord record = make_record(options, std::move(inputs));
@@ -250,12 +250,18 @@ Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& opti
   DARKROOM_ASSIGN_OR_RETURN(const auto run, JobRun::open(files, options.output, std::move(record), options.limit));
   log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", run->num_rows(),
            run->record().inputs.size(), options.rows_per_file, run->num_rows_before(), run->pending().size());
+  summary = run->summary();
   if (options.dry_run) {
-    return run->summary();
+    return Status::ok();
   }
-  StageSummary summary = run->summary();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, std::move(stop), summary), options.output));
   log_info("{}", summary.to_text("download"));
+  return Status::ok();
+}
+
+Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop) {
+  StageSummary summary;
+  DARKROOM_RETURN_IF_ERROR(run_download(files, options, std::move(stop), summary));
   return summary;
 }
 

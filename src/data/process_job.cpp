@@ -324,7 +324,7 @@ Status ProcessOptions::validate() const {
   return transform.validate();
 }
 
-Result<StageSummary> run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop) {
+Status run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> inputs, pin_inputs(files, {options.input}, options.output));
   DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(files, options.model, options.tokenizer_dialect));
@@ -334,9 +334,15 @@ Result<StageSummary> run_process(FileSystem& files, const ProcessOptions& option
   DARKROOM_ASSIGN_OR_RETURN(const auto run, JobRun::open(files, options.output, std::move(record), options.limit));
   log_info("process: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", run->num_rows(),
            run->record().inputs.size(), options.rows_per_file, run->num_rows_before(), run->pending().size());
-  StageSummary summary = run->summary();
+  summary = run->summary();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, *encoder, std::move(stop), summary), options.output));
   log_info("{}", summary.to_text("process"));
+  return Status::ok();
+}
+
+Result<StageSummary> run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop) {
+  StageSummary summary;
+  DARKROOM_RETURN_IF_ERROR(run_process(files, options, std::move(stop), summary));
   return summary;
 }
 

@@ -40,7 +40,8 @@ struct DownloadOptions {
 /// the inputs, the flags that belong to the job and what the servers answered, on nothing else. Errors: kInvalidArgument (options);
 /// kNotFound (inputs, columns), kFailedPrecondition (another job's folder, read-only output), kCorruptData (a damaged table or part),
 /// kResourceExhausted (disk full), kCancelled (after committing what was complete). A row's failure is never an error: it is counted under
-/// its code.
+/// its code. `summary` gets the counts, those of a job that failed or was stopped, too.
+Status run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop, StageSummary& summary);
 Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop);
 
 }  // namespace darkroom

@@ -45,6 +45,8 @@ int default_batch_size(int resolution);
 /// Turns an image dataset into a latents dataset (docs/data_jobs.md), going on where an earlier run of the same job stopped.
 /// The bytes depend on the inputs, the models and the flags that belong to the job, not on worker counts or timing.
 /// Errors: as run_download, and load_frozen_models'. A row's failure is never an error: it is counted under its code.
+/// `summary` gets the counts, those of a job that failed or was stopped, too.
+Status run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop, StageSummary& summary);
 Result<StageSummary> run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop);
 
 }  // namespace darkroom

@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "darkroom/files/file_system.h"
+#include "given_flags.h"
+#include "nearest_name.h"
+
+namespace darkroom {
+namespace {
+
+std::string_view type_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::string:
+      return "a text in quotes";
+    case toml::node_type::integer:
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    default:
+      return "a date or time";
+  }
+}
+
+std::string text_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) {
+    return text->get();
+  }
+  if (const auto* integer = node.as_integer()) {
+    return fmt::format("{}", integer->get());
+  }
+  if (const auto* number = node.as_floating_point()) {
+    return fmt::format("{}", number->get());
+  }
+  return node.as_boolean()->get() ? "true" : "false";
+}
+
+bool is_numeric(const ValueDefinition& value) {
+  constexpr std::string_view kNumeric[] = {"integer", "number", "bytes", "seconds", "minutes", "percent"};
+  return std::find(std::begin(kNumeric), std::end(kNumeric), value.kind) != std::end(kNumeric);
+}
+
+// What TOML type a value of this kind has, for messages.
+std::string_view wanted_type(const ValueDefinition& value) {
+  return value.max_values == 0 ? "true or false" : is_numeric(value) ? "a number, or a text with a unit" : "a text in quotes";
+}
+
+bool fits(const ValueDefinition& value, const toml::node& node) {
+  if (value.max_values == 0) {
+    return node.is_boolean();
+  }
+  return node.is_string() || (is_numeric(value) && node.is_number());
+}
+
+/// Reads the keys of one table into `given`.
+class TableReader {
+ public:
+  TableReader(const std::string& path, const std::string& verb, const std::vector<const FlagDefinition*>& flags)
+      : path_(path), verb_(verb), flags_(flags) {}
+
+  Status read(const toml::table& table, GivenFlags& given) const {
+    for (const auto& [key, node] : table) {
+      if (!node.is_table()) {
+        DARKROOM_RETURN_IF_ERROR(read_key(std::string(key.str()), node, given));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status unknown_key(const std::string& key, const toml::node& node) const {
+    std::vector<std::string> keys;
+    for (const FlagDefinition* flag : flags_) {
+      if (!flag->is_positional && !flag->is_later && flag->name != "--config") {
+        keys.push_back(flag->key());
+      }
+    }
+    return failure(node, fmt::format("{} has no setting {}{}", verb_, quote_value(key), suggestion(key, keys)));
+  }
+
+ private:
+  Status failure(const toml::node& node, const std::string& what) const {
+    return Status::invalid_argument(fmt::format("{}, line {}: {}", path_, node.source().begin.line, what));
+  }
+
+  Status read_key(const std::string& key, const toml::node& node, GivenFlags& given) const {
+    const auto found = std::find_if(flags_.begin(), flags_.end(), [&](const FlagDefinition* flag) { return flag->key() == key; });
+    if (found == flags_.end()) {
+      return unknown_key(key, node);
+    }
+    const FlagDefinition& flag = **found;
+    if (flag.is_positional || flag.name == "--config") {
+      return failure(node, fmt::format("{} is given on the command line, not in a configuration file", key));
+    }
+    std::vector<std::string> values;
+    const bool is_list = node.is_array();
+    if (is_list && flag.value.max_values < 2 && !flag.value.is_repeatable) {
+      return failure(node, fmt::format("{} must be {}, not a list", key, wanted_type(flag.value)));
+    }
+    const auto take = [&](const toml::node& item) {
+      // A pair such as number and path holds both types.
+      const bool is_good = flag.is_later || flag.value.kind == "number_and_path" ? item.is_value() : fits(flag.value, item);
+      if (!is_good || !(item.is_string() || item.is_number() || item.is_boolean())) {
+        return failure(item, fmt::format("{} must be {}, not {}", key, wanted_type(flag.value), type_name(item)));
+      }
+      values.push_back(text_of(item));
+      return Status::ok();
+    };
+    if (is_list) {
+      for (const toml::node& item : *node.as_array()) {
+        DARKROOM_RETURN_IF_ERROR(take(item));
+      }
+    } else {
+      DARKROOM_RETURN_IF_ERROR(take(node));
+    }
+    if (!flag.is_later && static_cast<int>(values.size()) < flag.value.min_values) {
+      return failure(node, fmt::format("{} needs {} values", key, flag.value.min_values));
+    }
+    given[&flag] = std::move(values);
+    return Status::ok();
+  }
+
+  const std::string& path_;
+  const std::string& verb_;
+  const std::vector<const FlagDefinition*>& flags_;
+};
+
+// The table of a verb: [download], or [models.init].
+const toml::table* table_of(const toml::table& root, const std::string& verb) {
+  const size_t space = verb.find(' ');
+  const toml::table* table = root[verb.substr(0, space)].as_table();
+  return space == std::string::npos || table == nullptr ? table : (*table)[verb.substr(space + 1)].as_table();
+}
+
+bool names_a_verb(const std::vector<std::string>& verbs, std::string_view name) {
+  return std::any_of(verbs.begin(), verbs.end(), [&](const std::string& verb) { return verb.substr(0, verb.find(' ')) == name; });
+}
+
+}  // namespace
+
+Result<GivenFlags> read_config_file(const std::string& path, const std::string& verb, const std::vector<std::string>& verbs,
+                                    const std::vector<const FlagDefinition*>& flags) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string content, read_file(local_files(), path));
+  toml::table root;
+  try {
+    root = toml::parse(content);
+  } catch (const toml::parse_error& error) {
+    return Status::invalid_argument(
+        fmt::format("{}, line {}: this is no TOML: {}", path, error.source().begin.line, std::string(error.description())));
+  }
+  GivenFlags given;
+  const TableReader reader(path, verb, flags);
+  for (const auto& [key, node] : root) {
+    if (node.is_table() && !names_a_verb(verbs, key.str())) {
+      return reader.unknown_key(std::string(key.str()), node);
+    }
+  }
+  DARKROOM_RETURN_IF_ERROR(reader.read(root, given));
+  if (const toml::table* table = table_of(root, verb)) {
+    DARKROOM_RETURN_IF_ERROR(reader.read(*table, given));  // The verb's own table wins over the keys at the top.
+  }
+  return given;
+}
+
+}  // namespace darkroom

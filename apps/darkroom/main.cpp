@@ -96,6 +96,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_inspect_verb(*line);
   add_models_verbs(*line);
   line->group("This machine");
+  add_doctor_verb(*line);
   add_demo_verb(*line);
   add_bench_verb(*line);
   line->group("Small tools");

@@ -15,5 +15,6 @@ void add_tokenize_verb(CommandLine& line);
 void add_transform_verb(CommandLine& line);
 void add_demo_verb(CommandLine& line);
 void add_bench_verb(CommandLine& line);
+void add_doctor_verb(CommandLine& line);
 
 }  // namespace darkroom

@@ -89,10 +89,10 @@ void add_limit_flags(VerbDefinition& verb, DownloadOptions& options) {
 void add_network_flags(VerbDefinition& verb, DownloadFlags& flags) {
   FetchOptions& fetch = flags.options.fetch;
   verb.group("How to fetch");
-  verb.flag("--concurrency", value::count(fetch.num_concurrent).least(1), "requests in flight");
-  verb.flag("--timeout", value::seconds(flags.timeout_seconds).above(0).most(1e6),
+  verb.flag("--concurrency", value::count(fetch.num_concurrent).least(1).most(100000), "requests in flight");
+  verb.flag("--timeout", value::seconds(flags.timeout_seconds).least(0.001).most(86400),
             "total deadline of one URL, redirects and retries included");
-  verb.flag("--retries", value::count(fetch.num_retries), "further attempts after failures that may pass");
+  verb.flag("--retries", value::count(fetch.num_retries).most(100), "further attempts after failures that may pass");
   verb.flag("--contact", value::text(flags.contact, "TEXT", "none"), "how to reach you, put into the User-Agent");
   verb.flag("--allow-private", value::texts(flags.allow_private, "CIDR[:PORT]"),
             "networks that are allowed although they are not public; none by default");

@@ -1,5 +1,8 @@
 #include "errno_status.h"
 
+#include <fmt/format.h>
+
+#include <cctype>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -40,6 +43,33 @@ StatusCode code_of_errno(int error) {
   }
 }
 
+// The system's words are made to stand alone ("Is a directory"); ours go on after a colon.
+std::string reason(int error) {
+  switch (error) {
+    case ENOENT:
+      return "no such file or folder";
+    case EISDIR:
+      return "it is a folder";
+    case ENOTDIR:
+      return "a part of the path is no folder";
+    case EEXIST:
+      return "the name is taken";
+    case ENOTEMPTY:
+      return "the folder is not empty";
+    case EROFS:
+      return "the file system is read-only";
+    case ENOSPC:
+      return "no space left on the disk";
+    default: {
+      std::string text = std::generic_category().message(error);
+      if (text.size() > 1 && text[1] >= 'a' && text[1] <= 'z') {
+        text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+      }
+      return text;
+    }
+  }
+}
+
 std::string_view advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -61,8 +91,8 @@ std::string_view advice(int error) {
 }  // namespace
 
 Status status_of_errno(int error, std::string_view doing, std::string_view path) {
-  const std::string reason = std::generic_category().message(error);
-  return Status::make(code_of_errno(error), std::string(doing) + " failed: " + reason + std::string(advice(error)) + " (path):", path);
+  return Status::make(code_of_errno(error),
+                      fmt::format("cannot {} {}: {}{}", doing, path.empty() ? "''" : path, reason(error), advice(error)));
 }
 
 }  // namespace darkroom

@@ -6,8 +6,8 @@
 
 namespace darkroom {
 
-/// The Status of a failed system call: `doing` says what was being done ("writing the file"), and what to do about it
-/// is added where the user can do something.
+/// The Status of a failed system call as a sentence, "cannot open urls.parquet: no such file or folder": `doing` is the verb ("open"),
+/// and what to do about it is added where the user can do something.
 Status status_of_errno(int error, std::string_view doing, std::string_view path);
 
 }  // namespace darkroom

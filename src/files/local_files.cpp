@@ -66,7 +66,7 @@ class LocalInputFile final : public InputFile {
         continue;
       }
       if (step < 0) {
-        return status_of_errno(errno, "reading the file", path_);
+        return status_of_errno(errno, "read", path_);
       }
       if (step == 0) {
         break;
@@ -96,7 +96,7 @@ class LocalOutputFile final : public OutputFile {
         continue;
       }
       if (step < 0) {
-        return spoil(status_of_errno(errno, "writing the file", path_));
+        return spoil(status_of_errno(errno, "write", path_));
       }
       bytes = bytes.subspan(static_cast<size_t>(step));
     }
@@ -105,7 +105,7 @@ class LocalOutputFile final : public OutputFile {
 
   Status sync() override {
     DARKROOM_RETURN_IF_ERROR(check_usable());
-    return ::fsync(descriptor_.number()) == 0 ? Status::ok() : spoil(status_of_errno(errno, "syncing the file to disk", path_));
+    return ::fsync(descriptor_.number()) == 0 ? Status::ok() : spoil(status_of_errno(errno, "sync to disk", path_));
   }
 
   Status close() override {
@@ -113,7 +113,7 @@ class LocalOutputFile final : public OutputFile {
       return failure_;
     }
     const int error = descriptor_.close();
-    return error == 0 ? Status::ok() : spoil(status_of_errno(error, "closing the file", path_));
+    return error == 0 ? Status::ok() : spoil(status_of_errno(error, "close", path_));
   }
 
  private:
@@ -154,19 +154,19 @@ Status sync_path(const std::string& path, int flags, std::string_view doing) {
 Status rename_by_link(const std::string& from, const std::string& to) {
   struct stat status {};
   if (::lstat(from.c_str(), &status) != 0) {
-    return status_of_errno(errno, "renaming", from);
+    return status_of_errno(errno, "rename", from);
   }
   if (S_ISDIR(status.st_mode)) {
     if (::rename(from.c_str(), to.c_str()) == 0) {
       return Status::ok();
     }
     const bool taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
-    return status_of_errno(taken ? EEXIST : errno, "renaming to", to);
+    return status_of_errno(taken ? EEXIST : errno, "rename to", to);
   }
   if (::link(from.c_str(), to.c_str()) != 0) {
-    return status_of_errno(errno, "renaming to", to);
+    return status_of_errno(errno, "rename to", to);
   }
-  return ::unlink(from.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "removing the old name", from);
+  return ::unlink(from.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "remove the old name", from);
 }
 
 class LocalFileSystem final : public FileSystem {
@@ -175,25 +175,23 @@ class LocalFileSystem final : public FileSystem {
     Descriptor descriptor = open_descriptor(path, O_RDONLY);
     struct stat status {};
     if (!descriptor.is_open() || ::fstat(descriptor.number(), &status) != 0) {
-      return status_of_errno(errno, "opening the file", path);
+      return status_of_errno(errno, "open", path);
     }
     if (S_ISDIR(status.st_mode)) {
-      return status_of_errno(EISDIR, "opening the file", path);
+      return status_of_errno(EISDIR, "open", path);
     }
     return std::unique_ptr<InputFile>(std::make_unique<LocalInputFile>(path, std::move(descriptor), status.st_size));
   }
 
-  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
-    return open_output(path, O_CREAT | O_EXCL, "creating the file");
-  }
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override { return open_output(path, O_CREAT | O_EXCL, "create"); }
   Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override {
-    return open_output(path, O_CREAT | O_APPEND, "opening the file to append");
+    return open_output(path, O_CREAT | O_APPEND, "open for appending");
   }
 
   Result<FileInfo> stat(const std::string& path) override {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
-      return status_of_errno(errno, "looking at", path);
+      return status_of_errno(errno, "open", path);
     }
     return info_of(path, status);
   }
@@ -208,21 +206,21 @@ class LocalFileSystem final : public FileSystem {
     if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
       return rename_by_link(from, to);
     }
-    return status_of_errno(errno, "renaming " + from + " to", to);
+    return status_of_errno(errno, "rename " + from + " to", to);
   }
   Status rename_replace(const std::string& from, const std::string& to) override {
-    return ::rename(from.c_str(), to.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "renaming " + from + " to", to);
+    return ::rename(from.c_str(), to.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "rename " + from + " to", to);
   }
   Status remove_file(const std::string& path) override {
-    return ::unlink(path.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "removing the file", path);
+    return ::unlink(path.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "remove", path);
   }
   Status remove_tree(const std::string& path) override {
     std::error_code error;
     std::filesystem::remove_all(path, error);
-    return error ? status_of_errno(error.value(), "removing", path) : Status::ok();
+    return error ? status_of_errno(error.value(), "remove", path) : Status::ok();
   }
-  Status sync_file(const std::string& path) override { return sync_path(path, O_RDONLY, "syncing the file to disk"); }
-  Status sync_folder(const std::string& folder) override { return sync_path(folder, O_RDONLY | O_DIRECTORY, "syncing the folder to disk"); }
+  Status sync_file(const std::string& path) override { return sync_path(path, O_RDONLY, "sync to disk"); }
+  Status sync_folder(const std::string& folder) override { return sync_path(folder, O_RDONLY | O_DIRECTORY, "sync to disk"); }
   Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override;
 
  private:
@@ -238,14 +236,14 @@ class LocalFileSystem final : public FileSystem {
 Result<std::vector<FileInfo>> LocalFileSystem::list(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(::opendir(folder.c_str()), ::closedir);
   if (open_folder == nullptr) {
-    return status_of_errno(errno, "listing the folder", folder);
+    return status_of_errno(errno, "list", folder);
   }
   std::vector<FileInfo> entries;
   while (true) {
     errno = 0;
     const dirent* entry = ::readdir(open_folder.get());
     if (entry == nullptr && errno != 0) {
-      return status_of_errno(errno, "listing the folder", folder);
+      return status_of_errno(errno, "list", folder);
     }
     if (entry == nullptr) {
       break;
@@ -260,7 +258,7 @@ Result<std::vector<FileInfo>> LocalFileSystem::list(const std::string& folder) {
     if (::stat(path.c_str(), &status) == 0 || (errno == ENOENT && ::lstat(path.c_str(), &status) == 0)) {
       entries.push_back(info_of(std::move(path), status));
     } else if (errno != ENOENT) {  // Removed meanwhile: it is not there.
-      return status_of_errno(errno, "looking at", path);
+      return status_of_errno(errno, "open", path);
     }
   }
   std::sort(entries.begin(), entries.end(), [](const FileInfo& a, const FileInfo& b) { return a.path < b.path; });
@@ -278,30 +276,30 @@ Status LocalFileSystem::create_folders(const std::string& folder) {
   const int error = errno;
   struct stat status {};
   if (error == EEXIST && ::stat(folder.c_str(), &status) == 0) {
-    return S_ISDIR(status.st_mode) ? Status::ok() : status_of_errno(ENOTDIR, "creating the folder", folder);
+    return S_ISDIR(status.st_mode) ? Status::ok() : status_of_errno(ENOTDIR, "create the folder", folder);
   }
-  return status_of_errno(error, "creating the folder", folder);
+  return status_of_errno(error, "create the folder", folder);
 }
 
 Result<std::unique_ptr<FileLock>> LocalFileSystem::try_lock(const std::string& path) {
   Descriptor descriptor = open_descriptor(path, O_RDONLY);
   if (!descriptor.is_open()) {
-    return status_of_errno(errno, "opening to lock", path);
+    return status_of_errno(errno, "lock", path);
   }
   if (::flock(descriptor.number(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
       return std::unique_ptr<FileLock>();
     }
-    return status_of_errno(errno, "locking", path);
+    return status_of_errno(errno, "lock", path);
   }
   // Between open and flock the name may have gone to another file: then this lock protects nothing.
   struct stat locked {};
   struct stat named {};
   if (::fstat(descriptor.number(), &locked) != 0 || ::stat(path.c_str(), &named) != 0) {
-    return status_of_errno(errno, "locking", path);
+    return status_of_errno(errno, "lock", path);
   }
   if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino) {
-    return status_of_errno(ENOENT, "locking", path);
+    return status_of_errno(ENOENT, "lock", path);
   }
   return std::unique_ptr<FileLock>(std::make_unique<LocalLock>(std::move(descriptor)));
 }

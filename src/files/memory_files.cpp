@@ -1,5 +1,7 @@
 #include "darkroom/files/memory_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -39,8 +41,10 @@ std::vector<std::string> names_of(const std::string& path) {
   return names;
 }
 
-Status not_found(const std::string& path) { return Status::not_found("no such file or folder (path):", path); }
-Status no_folder(const std::string& path) { return Status::failed_precondition("not a folder (path):", path); }
+Status not_found(const std::string& path) { return Status::not_found(fmt::format("cannot open {}: no such file or folder", path)); }
+Status no_folder(const std::string& path) {
+  return Status::failed_precondition(fmt::format("cannot open {}: a part of the path is no folder", path));
+}
 
 class MemoryInputFile final : public InputFile {
  public:
@@ -208,7 +212,7 @@ Result<std::unique_ptr<InputFile>> MemoryFileSystem::open_input(const std::strin
     return not_found(path);
   }
   if (node->is_folder) {
-    return Status::failed_precondition("opening a file: it is a folder (path):", path);
+    return Status::failed_precondition(fmt::format("cannot open {}: it is a folder", path));
   }
   return std::unique_ptr<InputFile>(std::make_unique<MemoryInputFile>(path, node, mutex_));
 }
@@ -218,7 +222,7 @@ Result<std::unique_ptr<OutputFile>> MemoryFileSystem::create(const std::string& 
   DARKROOM_ASSIGN_OR_RETURN(const std::shared_ptr<Node> folder, find_folder(parent_folder(path)));
   const auto [entry, made] = folder->children.try_emplace(file_name(path), nullptr);
   if (!made) {
-    return Status::already_exists("creating the file: the name is taken (path):", path);
+    return Status::already_exists(fmt::format("cannot create {}: the name is taken", path));
   }
   entry->second = std::make_shared<Node>();
   return std::unique_ptr<OutputFile>(std::make_unique<MemoryOutputFile>(path, entry->second, mutex_));
@@ -229,7 +233,7 @@ Result<std::unique_ptr<OutputFile>> MemoryFileSystem::open_append(const std::str
     const std::lock_guard hold(mutex_);
     if (const std::shared_ptr<Node> node = find(path)) {
       if (node->is_folder) {
-        return Status::failed_precondition("opening a file: it is a folder (path):", path);
+        return Status::failed_precondition(fmt::format("cannot open {}: it is a folder", path));
       }
       return std::unique_ptr<OutputFile>(std::make_unique<MemoryOutputFile>(path, node, mutex_));
     }
@@ -290,7 +294,7 @@ Status MemoryFileSystem::move(const std::string& from, const std::string& to) {
 Status MemoryFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
   const std::lock_guard hold(mutex_);
   if (find(from) != nullptr && find(to) != nullptr) {
-    return Status::already_exists("renaming: the name is taken (path):", to);
+    return Status::already_exists(fmt::format("cannot rename to {}: the name is taken", to));
   }
   return move(from, to);
 }
@@ -299,7 +303,7 @@ Status MemoryFileSystem::rename_replace(const std::string& from, const std::stri
   const std::lock_guard hold(mutex_);
   const std::shared_ptr<Node> target = find(to);
   if (target != nullptr && target->is_folder) {
-    return Status::failed_precondition("renaming a file: a folder has that name (path):", to);
+    return Status::failed_precondition(fmt::format("cannot rename to {}: it is a folder", to));
   }
   return move(from, to);
 }
@@ -311,7 +315,7 @@ Status MemoryFileSystem::remove_file(const std::string& path) {
     return not_found(path);
   }
   if (node->is_folder) {
-    return Status::failed_precondition("removing a file: it is a folder (path):", path);
+    return Status::failed_precondition(fmt::format("cannot remove {}: it is a folder", path));
   }
   find(parent_folder(path))->children.erase(file_name(path));
   return Status::ok();

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 
 namespace darkroom {
 namespace {
@@ -43,9 +45,36 @@ std::string format_progress(const std::string& name, const ProgressState& state,
   text += fmt::format(", {:.1f} rows/s, {:.1f} MB/s, queue {}", rows_per_second, static_cast<double>(state.num_bytes) / seconds * 1e-6,
                       state.queue_depth);
   if (state.rows_total > 0 && rows_here > 0) {
-    text += fmt::format(", ETA {:.0f} s", static_cast<double>(state.rows_total - state.rows_done) / rows_per_second);
+    text += ", ETA " + clock_text(static_cast<double>(state.rows_total - state.rows_done) / rows_per_second);
   }
   return state.rows_by_error.empty() ? text : text + format_errors(state.rows_by_error);
+}
+
+std::string clock_text(double seconds) {
+  constexpr double kLongest = 1e9;  // Thirty years; a rate next to nothing gives more.
+  const auto whole = static_cast<int64_t>(std::ceil(std::clamp(seconds, 0.0, kLongest)));
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string draw_bar(double share, int width) {
+  const auto filled = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * width);
+  return "[" + std::string(filled, '#') + std::string(static_cast<size_t>(width) - filled, '-') + "]";
+}
+
+int bar_width(int columns) {
+  constexpr int kLineColumns = 90;  // What the line itself takes without errors.
+  return columns >= kLineColumns + 30 ? 25 : columns >= kLineColumns + 12 ? 10 : 0;
+}
+
+std::string format_progress_bar(const std::string& name, const ProgressState& state, std::chrono::duration<double> elapsed, int columns) {
+  const std::string line = format_progress(name, state, elapsed);
+  const int width = bar_width(columns);
+  if (width == 0 || state.rows_total <= 0) {
+    return line;
+  }
+  const double share = static_cast<double>(state.rows_done) / static_cast<double>(state.rows_total);
+  return name + " " + draw_bar(share, width) + line.substr(name.size());
 }
 
 ProgressReporter::ProgressReporter(std::string name, std::function<ProgressState()> state)
@@ -63,11 +92,11 @@ void ProgressReporter::report(const std::stop_token& stop) {
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
   while (!wake.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) {
-    const std::string text = format_progress(name_, state_(), std::chrono::steady_clock::now() - start_);
+    const auto elapsed = std::chrono::steady_clock::now() - start_;
     if (terminal) {
-      show_progress(text);
+      show_progress(format_progress_bar(name_, state_(), elapsed, terminal_columns()));
     } else {
-      log_info("{}", text);
+      log_info("{}", format_progress(name_, state_(), elapsed));
     }
   }
   show_progress("");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
+#include "darkroom/stream/progress.h"
 
 namespace darkroom {
 namespace {
@@ -10,12 +12,6 @@ namespace {
 constexpr double kMeanShare = 0.05;
 constexpr auto kTerminalInterval = std::chrono::milliseconds(200);
 constexpr auto kLogInterval = std::chrono::seconds(10);
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
-                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
 
 }  // namespace
 
@@ -32,18 +28,20 @@ void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
   }
   last_shown_ = now;
   if (on_terminal) {
-    show_progress(text(steps_done, times));
+    const int width = bar_width(terminal_columns());
+    const double share = static_cast<double>(steps_done) / static_cast<double>(max_steps_);
+    show_progress("train " + (width > 0 ? draw_bar(share, width) + " " : "") + text(steps_done, times));
   } else {
-    log_info("{}", text(steps_done, times));
+    log_info("train {}", text(steps_done, times));
   }
 }
 
 std::string ProgressLine::text(int64_t steps_done, const StepTimes& times) const {
   const StepReport& report = times.report;
   return fmt::format(
-      "train step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {:.0f} img/s  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}  ETA {}",
-      steps_done, max_steps_, mean_loss_, report.grad_norm, report.learning_rate, 1000.0 * static_cast<double>(batch_size_) / mean_ms_,
-      times.data_ms, report.forward_ms, report.backward_ms, report.update_ms,
+      "step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {:.0f} img/s  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}  ETA {}", steps_done,
+      max_steps_, mean_loss_, report.grad_norm, report.learning_rate, 1000.0 * static_cast<double>(batch_size_) / mean_ms_, times.data_ms,
+      report.forward_ms, report.backward_ms, report.update_ms,
       clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
 }
 

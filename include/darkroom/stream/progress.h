@@ -19,8 +19,19 @@ struct ProgressState {
   std::map<std::string, int64_t> rows_by_error = {};  ///< Of this run.
 };
 
-/// "download 1200/4000 rows (30.0%), 310.5 rows/s, 12.1 MB/s, queue 12, ETA 9 s, errors: http_404 3, timeout 1".
+/// "download 1200/4000 rows (30.0%), 310.5 rows/s, 12.1 MB/s, queue 12, ETA 0:09, errors: http_404 3, timeout 1".
 std::string format_progress(const std::string& name, const ProgressState& state, std::chrono::duration<double> elapsed);
+
+/// The same with a bar behind the name, for a terminal of so many columns; narrow ones get no bar.
+std::string format_progress_bar(const std::string& name, const ProgressState& state, std::chrono::duration<double> elapsed, int columns);
+
+/// "[#####-----]", `width` characters between the brackets; `share` from 0 to 1.
+std::string draw_bar(double share, int width);
+/// Characters of the bar that a terminal of so many columns has room for; 0: none.
+int bar_width(int columns);
+
+/// A time to go or gone as every stage writes it: "0:09", "12:34", "3:07:05"; whole seconds, rounded up.
+std::string clock_text(double seconds);
 
 /// Shows a job's state while it lives: a line that renews itself on a terminal, otherwise a log line every ten seconds.
 /// `state` is called from the reporter's own thread.

@@ -19,7 +19,7 @@ TEST(Progress, a_line_names_rows_rates_queue_eta_and_errors_by_frequency) {
                             .queue_depth = 7,
                             .rows_by_error = {{"http_404", 2}, {"timeout", 5}}};
   EXPECT_EQ(format_progress("download", state, std::chrono::seconds(2)),
-            "download 300/1000 rows (30.0%), 100.0 rows/s, 20.0 MB/s, queue 7, ETA 7 s, errors: timeout 5, http_404 2");
+            "download 300/1000 rows (30.0%), 100.0 rows/s, 20.0 MB/s, queue 7, ETA 0:07, errors: timeout 5, http_404 2");
 }
 
 TEST(Progress, an_unknown_total_gives_no_share_and_no_eta) {
@@ -28,6 +28,27 @@ TEST(Progress, an_unknown_total_gives_no_share_and_no_eta) {
 
 TEST(Progress, no_time_and_no_rows_divide_nothing_by_zero) {
   EXPECT_EQ(format_progress("read", {.rows_total = 10}, std::chrono::seconds(0)), "read 0/10 rows (0.0%), 0.0 rows/s, 0.0 MB/s, queue 0");
+}
+
+TEST(Progress, times_are_written_alike_everywhere) {
+  EXPECT_EQ(clock_text(0), "0:00");
+  EXPECT_EQ(clock_text(8.2), "0:09");
+  EXPECT_EQ(clock_text(754), "12:34");
+  EXPECT_EQ(clock_text(3600), "1:00:00");
+  EXPECT_EQ(clock_text(11225), "3:07:05");
+  EXPECT_EQ(clock_text(-1), "0:00");
+  EXPECT_EQ(clock_text(1e300), clock_text(1e9));
+}
+
+TEST(Progress, a_wide_terminal_gets_a_bar_and_a_narrow_one_none) {
+  const ProgressState state{.rows_done = 300, .rows_total = 1000};
+  EXPECT_EQ(format_progress_bar("x", state, std::chrono::seconds(1), 110).substr(0, 19), "x [###-------] 300/");
+  EXPECT_EQ(format_progress_bar("x", state, std::chrono::seconds(1), 20), format_progress("x", state, std::chrono::seconds(1)));
+  EXPECT_EQ(format_progress_bar("x", {.rows_done = 3}, std::chrono::seconds(1), 200),
+            format_progress("x", {.rows_done = 3}, std::chrono::seconds(1)));
+  EXPECT_EQ(draw_bar(0, 4), "[----]");
+  EXPECT_EQ(draw_bar(1.5, 4), "[####]");
+  EXPECT_EQ(bar_width(1), 0);
 }
 
 TEST(Progress, a_reporter_ends_at_once) {

@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""The command line keeps its word: every verb x every flag x {good, bad, unknown, repeated, from --config}, held against cli_contract.toml.
+
+The program's definitions come from `darkroom help --json`, so a verb joins this test by being defined. The many command lines are put
+through `darkroom help --parse`, which reads each with the code that reads the program's own; some of them are run as programs, too,
+and must end as it said.
+"""
+
+import functools
+import json
+import pathlib
+import random
+import re
+import subprocess
+import tempfile
+import tomllib
+
+from workbench import PROGRAM, ROOT, main, require
+
+CONTRACT = tomllib.loads((pathlib.Path(__file__).parent / "cli_contract.toml").read_text())
+SEED = 10
+# What a message must never hold: names of CLI11 and toml++, C++ types, what the parsers say themselves.
+INTERNALS = re.compile(r"CLI::|toml::|std::|Validation|\[b, kb|terminate called|what\(\)|required but received|not expected|SIZE|Error:|\bvector\b|char\[")
+TEMPLATES = {  # A good and bad values of each kind, for flags that the contract does not list.
+    "integer": (["1"], ["x", "1.5"]), "bytes": (["1MB"], ["x", "1XB"]), "number": (["0.5"], ["x", "nan"]), "percent": (["50%"], ["x", "101"]),
+    "seconds": (["1s"], ["x"]), "minutes": (["1"], ["x"]), "text": (["words"], []), "path": (["some/path"], [""]), "folder": (["some/folder"], [""]),
+    "uri": (["some/uri"], [""]), "size": (["64x64"], ["64"]), "device": (["cpu"], ["tpu"]), "number_and_path": ([["3", "x.png"]], [["x", "x.png"]]),
+}
+
+
+@functools.cache
+def definitions() -> dict:
+    done = subprocess.run([PROGRAM, "help", "--json"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def parse(command_lines: list[list[str]]) -> list[dict]:
+    """What the program says about each command line."""
+    stdin = "".join(json.dumps(line) + "\n" for line in command_lines)
+    done = subprocess.run([PROGRAM, "help", "--parse"], input=stdin, capture_output=True, text=True, check=True, cwd=ROOT)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    require(len(answers) == len(command_lines), "answers", len(answers), len(command_lines))
+    return answers
+
+
+def flags_of(verb: str) -> dict[str, dict]:
+    return {flag["name"]: flag for flag in definitions()["verbs"][verb]["flags"]}
+
+
+def contract_of(verb: str) -> dict[str, dict]:
+    listed = CONTRACT.get(verb, {"flags": []})["flags"] + CONTRACT["shared"]["flags"]
+    return {flag["name"]: flag for flag in listed}
+
+
+def values_of(verb: str, flag: dict) -> tuple[list, list]:
+    """Good and bad values, each a list of words."""
+    listed = contract_of(verb).get(flag["name"])
+    if listed is not None and "good" in listed:
+        good, bad = listed["good"], listed["bad"]
+    elif flag["kind"] == "choice":
+        good, bad = flag["words"], ["no-such-choice"]
+    else:
+        good, bad = TEMPLATES[flag["kind"]]
+    words = lambda values: [value if isinstance(value, list) else [value] for value in values]
+    return words(good), words(bad)
+
+
+def base_line(verb: str, without: str = "") -> list[str]:
+    """The shortest good command line of a verb, as words, without one flag or positional."""
+    line = verb.split()
+    for flag in definitions()["verbs"][verb]["flags"]:
+        if flag["required"] and flag["name"] != without:
+            good, _ = values_of(verb, flag)
+            line += good[0] if flag["positional"] else [flag["name"], *good[0]]
+    return line
+
+
+def check_refusal(line: list[str], answer: dict, *words: str) -> None:
+    require(answer["exit_code"] == 2, "want exit code 2:", line, answer)
+    for word in words:
+        require(word in answer["message"], f"the message lacks {word!r}:", line, answer)
+    require("--help" in answer["hint"], "the hint leads nowhere:", line, answer)
+    require(INTERNALS.search(answer["message"]) is None, "the message shows the parser's inside:", line, answer)
+    require("\n" not in answer["message"] and len(answer["message"]) < 2000, "the message is no sentence:", line, answer)
+
+
+def check_cases(cases: list[tuple[list[str], tuple[str, ...] | None]]) -> int:
+    """Cases are command lines with None (good) or the words of their refusal."""
+    for (line, words), answer in zip(cases, parse([line for line, _ in cases]), strict=True):
+        if words is None:
+            require(answer["exit_code"] == 0, "want a good call:", line, answer)
+        else:
+            check_refusal(line, answer, *words)
+    return len(cases)
+
+
+def real_flags(verb: str) -> list[dict]:
+    return [flag for flag in definitions()["verbs"][verb]["flags"] if not flag["positional"] and not flag["later"]]
+
+
+def the_program_has_every_verb_and_flag_of_the_contract() -> None:
+    known = definitions()
+    require(sorted(known["later_verbs"]) == sorted(CONTRACT["verbs_later"]), "later verbs", known["later_verbs"])
+    for verb in CONTRACT:
+        if verb in ("verbs_later", "shared"):
+            continue
+        require(verb in known["verbs"], "there is no verb", verb)
+        flags = flags_of(verb)
+        positionals = [name for name, flag in flags.items() if flag["positional"]]
+        require(positionals == CONTRACT[verb]["positionals"], "positionals of", verb, positionals)
+        required = sorted(name for name, flag in flags.items() if flag["required"])
+        require(required == sorted(CONTRACT[verb]["required"]), "required flags of", verb, required)
+        for name, want in contract_of(verb).items():
+            require(name in flags, "there is no flag", verb, name)
+            got = flags[name]
+            require(got["later"] == want.get("later", False), "is it built?", verb, name)
+            if got["later"]:
+                require(got["accepted"] == want.get("accepted", ""), "accepted value of", verb, name, got["accepted"])
+                continue
+            require(got["kind"] == want["kind"], "kind of", verb, name, got["kind"])
+            require("unit" not in want or got["unit"] == want["unit"], "unit of", verb, name, got["unit"])
+            require("default" not in want or got["default"] == want["default"], "default of", verb, name, got["default"])
+            require(got["repeatable"] == want.get("many", False) or got["max_values"] == 0, "repeats", verb, name, got["repeatable"])
+
+
+def every_flag_with_good_and_bad_values() -> None:
+    cases = []
+    for verb in definitions()["verbs"]:
+        for flag in real_flags(verb):
+            name = flag["name"]
+            if flag["max_values"] == 0:
+                cases.append((base_line(verb) + [name], None))
+                cases.append((base_line(verb) + [name + "=maybe"], (name, "maybe")))
+                continue
+            if name == "--config":
+                continue  # Its own test.
+            base = base_line(verb, without=name)
+            good, bad = values_of(verb, flag)
+            for words in good:
+                cases.append((base + [name, *words], None))
+                if len(words) == 1:
+                    cases.append((base + [f"{name}={words[0]}"], None))
+            for words in bad:
+                named = next((word for word in words if word), "")
+                cases.append((base + [name, *words], (name,) if "" in words else (name, named)))
+            cases.append((base + [name], (name, "needs")))
+            cases.append((base + [name, "--json-summary"], (name, "--json-summary")))
+            if good and not flag["repeatable"]:
+                cases.append((base + [name, *good[0], name, *good[0]], (name, "more than once")))
+    print(f"        {check_cases(cases)} command lines")
+
+
+def every_unknown_flag_gets_a_suggestion() -> None:
+    cases = []
+    for verb in definitions()["verbs"]:
+        names = [flag["name"] for flag in real_flags(verb)]
+        for name in names:
+            swapped = name[:3] + name[4] + name[3] + name[5:] if len(name) > 5 else name + "x"
+            if swapped in names or swapped == name:
+                swapped = name + "e"
+            cases.append((base_line(verb) + [swapped, "1"], (swapped, "did you mean")))
+            cases.append((base_line(verb) + [f"{swapped}=1"], (swapped, "did you mean")))
+        cases.append((base_line(verb) + ["--zzzzzzzzzz"], (verb, "--zzzzzzzzzz")))
+    print(f"        {check_cases(cases)} command lines")
+
+
+def every_missing_or_superfluous_word_is_named() -> None:
+    cases = []
+    for verb in definitions()["verbs"]:
+        required = [flag for flag in definitions()["verbs"][verb]["flags"] if flag["required"]]
+        for flag in required:
+            if flag["positional"] and len([other for other in required if other["positional"]]) > 1:
+                continue  # Without one of two words the second is the missing one; below.
+            cases.append((base_line(verb, without=flag["name"]), (verb, flag["name"])))
+        cases.append((verb.split(), (verb,)) if required else (verb.split(), None))
+        positionals = [flag for flag in definitions()["verbs"][verb]["flags"] if flag["positional"]]
+        if all(flag["max_values"] == 1 for flag in positionals):
+            line = base_line(verb) + ["words"] * (len(positionals) - sum(flag["positional"] for flag in required))
+            cases.append((line + ["too-many"], (verb, "too-many")))
+    check_cases(cases)
+
+
+def what_is_not_built_yet_says_so() -> None:
+    cases = []
+    for verb in CONTRACT["verbs_later"]:
+        cases.append((verb.split(), ("not built yet",)))
+        cases.append((verb.split() + ["x", "--port", "1"], ("not built yet",)))
+    for verb in definitions()["verbs"]:
+        for name, flag in flags_of(verb).items():
+            if flag["later"]:
+                cases += [(base_line(verb) + [name, *value], (name, "not built yet")) for value in ([], ["x"], ["a", "b"])]
+                if flag["accepted"]:
+                    cases.append((base_line(verb) + [name, flag["accepted"]], None))
+    print(f"        {check_cases(cases)} command lines")
+
+
+def verbs_get_suggestions() -> None:
+    check_cases([
+        (["downlaod"], ("downlaod", "did you mean download")),
+        (["proces", "a", "b"], ("did you mean process",)),
+        (["models", "chek", "x"], ("did you mean check",)),
+        (["models"], ("init",)),
+        (["sample", "--model", "m", "--output", "o", "--promt", "x"], ("--promt", "did you mean --prompt")),
+        (["frobnicate"], ("frobnicate",)),
+        (["--quiet", "download"], ("the verb comes first",)),
+        ([], ("needs a verb",)),
+        ([""], ("''",)),
+    ])
+
+
+def toml_value(flag: dict, words: list[str]) -> str:
+    texts = [json.dumps(word) for word in words]
+    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+
+def every_flag_from_a_configuration_file() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        cases = []
+        num_files = 0
+
+        def config(text: str) -> list[str]:
+            nonlocal num_files
+            num_files += 1
+            path = pathlib.Path(folder) / f"{num_files}.toml"
+            path.write_text(text)
+            return ["--config", str(path)]
+
+        for verb in definitions()["verbs"]:
+            for flag in real_flags(verb):
+                name, key = flag["name"], flag["name"][2:]
+                if name == "--config":
+                    continue
+                base = base_line(verb, without=name)
+                if flag["max_values"] == 0:
+                    cases.append((base + config(f"{key} = true\n"), None))
+                    cases.append((base + config(f"{key} = 1\n"), (key, "true or false", "line 1")))
+                    cases.append((base + config(f'{key} = "true"\n'), (key, "true or false")))
+                    continue
+                good, bad = values_of(verb, flag)
+                for words in good:
+                    cases.append((base + config(f"{key} = {toml_value(flag, words)}\n"), None))
+                    cases.append((base + config("\n".join(f"[{table}]" if i == 0 else "" for i, table in enumerate([verb.replace(" ", ".")])) + f"\n{key} = {toml_value(flag, words)}\n"), None))
+                for words in bad:
+                    cases.append((base + config(f"{key} = {toml_value(flag, words)}\n"), (key,)))
+                cases.append((base + config(f"{key} = {{ a = 1 }}\n"), (key,)))
+                cases.append((base + config(f"{key} = 2020-01-01\n"), (key, "date")))
+                cases.append((base + config(f"{key} = true\n"), (key, "true or false")))
+                cases.append((base + config(f"\n{key}x = 1\n"), (f"{key}x", "line 2")))
+                if not flag["repeatable"] and flag["max_values"] == 1:
+                    cases.append((base + config(f'{key} = ["a", "b"]\n'), (key, "list")))
+                if good and bad:  # The command line wins: the file's bad value is not even looked at.
+                    cases.append((base + [name, *good[0]] + config(f"{key} = {toml_value(flag, bad[0])}\n"), None))
+            base = base_line(verb)
+            cases.append((base + ["--config", folder + "/no-such-file.toml"], ("no-such-file.toml",)))
+            cases.append((base + ["--config", folder], (folder,)))
+            cases.append((base + config("a = = b\n"), ("line 1", "TOML")))
+            cases.append((base + config("[no-such-verb]\nx = 1\n"), ("no-such-verb",)))
+            cases.append((base + config('config = "x"\n'), ("config",)))
+        print(f"        {check_cases(cases)} command lines")
+
+
+def values_come_from_flags_then_file_then_defaults() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        path = pathlib.Path(folder) / "flags.toml"
+        path.write_text('limit = 10\nrows-per-file = 20\nmax-bytes = "64KiB"\n[download]\nrows-per-file = 30\n[process]\nlimit = 5\n')
+        answer = parse([["download", "out", "--metadata", "x", "--limit", "7", "--config", str(path)]])[0]
+        settings = answer["settings"]
+        require("--limit 7 (command line)" in settings and not any(text.startswith("--limit 10") for text in settings), "settings", settings)
+        require(f"--rows-per-file 30 ({path})" in settings and f"--max-bytes 64KiB ({path})" in settings, "settings", settings)
+
+
+def help_shows_every_flag_with_type_default_and_unit() -> None:
+    verbs = list(definitions()["verbs"])
+    for verb, answer in zip(verbs, parse([verb.split() + ["--help"] for verb in verbs]), strict=True):
+        text = re.sub(r"\s+", " ", answer["text"])
+        require("usage: darkroom " + verb in text, "usage of", verb, text[:200])
+        for name, flag in flags_of(verb).items():
+            if flag["later"]:
+                require(not re.search(rf"{name}\b(?!-)", answer["text"]), "not built, but in the help:", verb, name)
+                continue
+            head = name if flag["positional"] or not flag["shown"] else f"{name} {flag['shown']}"
+            require(head in text, "the help lacks", verb, head)
+            require(flag["help"] in text, "the help lacks the meaning of", verb, name)
+            if flag["default"] and flag["max_values"] > 0 and not flag["required"]:
+                require(f"default {flag['default']}" in text, "the help lacks the default of", verb, name)
+            require(flag["unit"] in text, "the help lacks the unit of", verb, name)
+        if not definitions()["verbs"][verb]["hidden"]:
+            require("Examples:" in answer["text"], "no examples:", verb)
+    program = parse([["--help"]])[0]["text"]
+    for verb, definition in definitions()["verbs"].items():
+        require(definition["hidden"] or verb in program, "the help lacks the verb", verb)
+
+
+def examples_of_the_help_are_good_command_lines() -> None:
+    import shlex
+
+    cases = []
+    for definition in definitions()["verbs"].values():
+        for example in definition["examples"]:
+            words = shlex.split(example["command"], comments=True)
+            words = words[words.index("darkroom") + 1 :]
+            stop = next((i for i, word in enumerate(words) if word in ("|", ">")), len(words))
+            cases.append((words[:stop], None))
+    check_cases(cases)
+
+
+def programs_end_as_the_parser_said() -> None:
+    """Command lines that are refused, run as programs: the same exit code, the same message, the hint, nothing on stdout."""
+    lines = [["downlaod"], [], ["serve"], ["models", "fetch", "x", "y"], ["download", "x", "--metadata", "y", "--promt"], ["sample", "--model", "m"]]
+    generator = random.Random(SEED)
+    for verb in definitions()["verbs"]:
+        flags = [flag for flag in real_flags(verb) if flag["max_values"] > 0 and values_of(verb, flag)[1]]
+        flag = generator.choice(flags)
+        lines.append(base_line(verb, without=flag["name"]) + [flag["name"], *values_of(verb, flag)[1][0]])
+    for line, answer in zip(lines, parse(lines), strict=True):
+        done = subprocess.run([PROGRAM, *line], capture_output=True, text=True, cwd=ROOT, timeout=120)
+        require(done.returncode == 2 == answer["exit_code"], "exit code", line, done.returncode, answer)
+        require(done.stdout == "" and done.stderr == f"error: {answer['message']}\n{answer['hint']}\n", "message", line, done.stderr, answer)
+
+
+def completion_and_manual_are_made_of_the_definitions() -> None:
+    shells = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-execute"]}
+    texts = {}
+    for shell in shells:
+        texts[shell] = subprocess.run([PROGRAM, "completion", shell], capture_output=True, text=True, check=True).stdout
+    texts["man"] = subprocess.run([PROGRAM, "man"], capture_output=True, text=True, check=True).stdout.replace("\\-", "-")
+    for kind, text in texts.items():
+        for verb, definition in definitions()["verbs"].items():
+            require(definition["hidden"] or verb.split()[-1] in text, f"{kind} lacks", verb)
+            for name, flag in flags_of(verb).items():
+                if not flag["positional"] and not flag["later"] and not definition["hidden"]:
+                    require(name[2:] in text, f"{kind} lacks", verb, name)
+    import shutil
+
+    for shell, check in shells.items():
+        if shutil.which(check[0]) is None:
+            print(f"skipped: the syntax of {shell}'s completion, because there is no {shell} here", flush=True)
+            continue
+        done = subprocess.run(check, input=texts[shell], capture_output=True, text=True)
+        require(done.returncode == 0, f"{shell} refuses its completion:", done.stderr[:500])
+    complete = 'source /dev/stdin; COMP_WORDS=(darkroom "$@"); COMP_CWORD=$(($# )); _darkroom; printf "%s\\n" "${COMPREPLY[@]}"'
+    for words, want in ((["downl"], "download"), (["models", "ex"], "export"), (["sample", "--pro"], "--prompt"), (["process", "--latents", "mo"], "moments")):
+        done = subprocess.run(["bash", "-c", complete, "bash", *words], input=texts["bash"], capture_output=True, text=True)
+        require(want in done.stdout.splitlines(), "bash completes", words, done.stdout, done.stderr)
+
+
+if __name__ == "__main__":
+    main([
+        the_program_has_every_verb_and_flag_of_the_contract,
+        every_flag_with_good_and_bad_values,
+        every_unknown_flag_gets_a_suggestion,
+        every_missing_or_superfluous_word_is_named,
+        what_is_not_built_yet_says_so,
+        verbs_get_suggestions,
+        every_flag_from_a_configuration_file,
+        values_come_from_flags_then_file_then_defaults,
+        help_shows_every_flag_with_type_default_and_unit,
+        examples_of_the_help_are_good_command_lines,
+        programs_end_as_the_parser_said,
+        completion_and_manual_are_made_of_the_definitions,
+    ])

@@ -1,0 +1,92 @@
+#include "examination.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using Verdict = Finding::Verdict;
+
+const Finding& named(const std::vector<Finding>& findings, const std::string& name) {
+  for (const Finding& finding : findings) {
+    if (finding.name == name) {
+      return finding;
+    }
+  }
+  throw std::out_of_range("no finding " + name);
+}
+
+TEST(Doctor, tells_instruction_sets_that_are_there_and_those_that_are_not) {
+  const auto findings = examine_processor("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse4_2 avx avx2 fma\n");
+  EXPECT_EQ(named(findings, "name").text, "Some CPU @ 2 GHz");
+  EXPECT_EQ(named(findings, "has").text, "sse4_2 avx fma avx2");
+  EXPECT_EQ(named(findings, "lacks").text, "f16c avx512f avx512_vnni avx512_bf16 amx_bf16");
+  EXPECT_EQ(named(findings, "lacks").verdict, Verdict::kGood);
+  EXPECT_EQ(named(examine_processor("flags : sse4_2\n"), "lacks").verdict, Verdict::kRemark);
+  EXPECT_EQ(named(examine_processor(""), "name").text, "not told by the system");
+}
+
+TEST(Doctor, tells_the_libraries_of_the_process_by_their_files) {
+  const auto findings = examine_libraries(
+      "7f0 r-xp 00 08:01 1 /usr/lib/libjpeg.so.62.3.0\n7f1 r-xp 00 08:01 1 /usr/lib/libjpeg.so.62.3.0\n7f2 r--p 0 0 0 [heap]\n"
+      "7f3 r-xp 00 08:01 2 /opt/my libs/libcurl.so.4.8.0\n7f4 r-xp 00 08:01 2 /usr/lib/libunknown.so.1\n");
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(named(findings, "libjpeg").text, "libjpeg.so.62.3.0");
+  EXPECT_EQ(named(findings, "libcurl").text, "libcurl.so.4.8.0");
+}
+
+TEST(Doctor, remarks_on_little_memory) {
+  const auto findings = examine_memory("MemTotal:       16000000 kB\nMemAvailable:    1000000 kB\n", "max\n");
+  EXPECT_EQ(named(findings, "machine").text, "16.4 GB");
+  EXPECT_EQ(named(findings, "available").verdict, Verdict::kRemark);
+  EXPECT_EQ(findings.size(), 3u);
+  EXPECT_EQ(named(examine_memory("MemAvailable: 9000000 kB\n", "4000000000\n"), "limit of the control group").text, "4.0 GB");
+}
+
+TEST(Doctor, names_the_room_of_folders) {
+  const auto findings = examine_disk({"/", "/no-such-folder"});
+  EXPECT_NE(named(findings, "/").text.find("free of"), std::string::npos);
+  EXPECT_EQ(named(findings, "/no-such-folder").verdict, Verdict::kRemark);
+}
+
+TEST(Doctor, too_few_open_files_are_a_problem) {
+  EXPECT_EQ(count_problems(examine_open_files(1024, 4096)), 0);
+  const auto findings = examine_open_files(256, 4096);
+  EXPECT_EQ(count_problems(findings), 1);
+  EXPECT_NE(findings[0].advice.find("ulimit -n"), std::string::npos);
+}
+
+TEST(Doctor, looks_at_local_stores) {
+  const TemporaryFolder folder;
+  const auto found = examine_stores({folder.path(), folder.path() + "/new", folder.path() + "/no/such/place"}, {}, {});
+  ASSERT_TRUE(found.is_ok());
+  EXPECT_EQ((*found)[0].text, "can be read and written");
+  EXPECT_EQ((*found)[1].text, "is not there yet, and can be made");
+  EXPECT_EQ((*found)[2].verdict, Verdict::kProblem);
+}
+
+TEST(Doctor, stores_that_are_not_built_yet_or_refused_are_problems) {
+  const auto found = examine_stores({"s3://bucket/path", "hf://datasets/a/b", "http://127.0.0.1:1/"}, {}, {});
+  ASSERT_TRUE(found.is_ok());
+  EXPECT_EQ(count_problems(*found), 3);
+  EXPECT_NE((*found)[0].text.find("not built yet"), std::string::npos) << (*found)[0].text;
+  EXPECT_NE((*found)[2].text.find("blocked_host"), std::string::npos) << (*found)[2].text;
+}
+
+TEST(Doctor, findings_for_people_and_for_programs) {
+  const std::vector<Finding> findings = {{"disk", ".", "1 GB free", Verdict::kRemark, "free some"},
+                                         {"stores", "x", "cannot be read", Verdict::kProblem, "change its permissions"}};
+  const std::string text = findings_text(findings);
+  EXPECT_NE(text.find("! .  1 GB free"), std::string::npos) << text;
+  EXPECT_NE(text.find("X x  cannot be read"), std::string::npos) << text;
+  const auto json = findings_json(findings);
+  EXPECT_EQ(json["disk"]["."], "1 GB free");
+  EXPECT_EQ(json["problems"].size(), 1u);
+}
+
+}  // namespace
+}  // namespace darkroom

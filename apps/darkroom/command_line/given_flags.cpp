@@ -75,14 +75,18 @@ Result<Words> split_words(const std::vector<const FlagDefinition*>& flags, const
 }
 
 CLI::Option* add_to_parser(CLI::App& parser, const FlagDefinition& flag) {
+  constexpr auto kTakeAll = CLI::MultiOptionPolicy::TakeAll;  // Too many are told by us.
   if (flag.is_later) {
-    return parser.add_option(flag.name)->expected(0, kManyValues)->allow_extra_args(false);
+    return parser.add_option(flag.name)->multi_option_policy(kTakeAll)->expected(0, kManyValues)->allow_extra_args(false);
   }
   if (flag.value.max_values == 0) {
-    return parser.add_flag(flag.name);
+    return parser.add_flag(flag.name)->multi_option_policy(kTakeAll);
   }
   // Without extra arguments CLI11 leaves a value in brackets alone, and a finite maximum still takes several values.
-  return parser.add_option(flag.name)->expected(flag.value.min_values, flag.value.max_values)->allow_extra_args(false);
+  return parser.add_option(flag.name)
+      ->multi_option_policy(kTakeAll)
+      ->expected(flag.value.min_values, flag.value.max_values)
+      ->allow_extra_args(false);
 }
 
 /// Hands words to the positionals in their order.

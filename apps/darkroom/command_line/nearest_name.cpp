@@ -40,7 +40,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
     // Half of a longer name is near, too: --negative-prompt for --negative.
     const bool begins_alike = name.size() >= 4 && (candidate.starts_with(name) || (candidate.size() >= 5 && name.starts_with(candidate)));
     const size_t mistakes = begins_alike ? 1 : typing_mistakes(name, candidate);
-    if (mistakes <= std::max<size_t>(1, std::max(name.size(), candidate.size()) / 3) && mistakes < least) {
+    if (mistakes <= std::max<size_t>(1, (std::max(name.size(), candidate.size()) + 1) / 3) && mistakes < least) {
       least = mistakes;
       nearest = candidate;
     }

@@ -50,7 +50,7 @@ struct Bench {
     fetch.flag("--mode", value::choice(mode, {"header", "full"}, {"deep"}), "how");
     fetch.flag("--column", value::text(column, "NAME", "auto"), "which");
     fetch.flag("--keep", value::toggle(keep), "keep it");
-    fetch.later({"--where"});
+    fetch.later({"--zeta"});
     fetch.later_except("--dialect", "plain");
     fetch.example("prog fetch out --limit 10", "a few");
     fetch.run([](VerbContext&) { return 0; });
@@ -95,9 +95,11 @@ TEST(CommandLine, reads_positionals_flags_and_switches_in_any_order) {
 
 TEST(CommandLine, keeps_texts_exactly_as_they_are) {
   Bench bench;
-  ASSERT_EQ(bench.refusal({"paint", "--prompt", "[a, b]", "", "x=y", "paint", "--prompt=", "--prompt=--keep", "--set", "a.b=[1,2]"}), "");
+  ASSERT_EQ(bench.refusal(
+                {"paint", "--prompt", "[a, b]", "", "x=y", "paint", "--prompt=", "--prompt=--keep", "--set", "a.b=[1,2]", "--set", "c=3"}),
+            "");
   EXPECT_EQ(bench.prompts, (std::vector<std::string>{"[a, b]", "", "x=y", "paint", "", "--keep"}));
-  EXPECT_EQ(bench.settings, (std::vector<std::string>{"a.b=[1,2]"}));
+  EXPECT_EQ(bench.settings, (std::vector<std::string>{"a.b=[1,2]", "c=3"}));
 }
 
 TEST(CommandLine, a_list_takes_words_up_to_the_next_flag_and_leaves_required_positionals_theirs) {
@@ -132,6 +134,12 @@ TEST(CommandLine, wrong_values_are_named_with_flag_and_value) {
             "--seed must be from 0 to 18446744073709551615, got: 18446744073709551616");
 }
 
+TEST(CommandLine, switches_may_come_again) {
+  Bench bench;
+  ASSERT_EQ(bench.refusal({"fetch", "out", "--keep", "--keep"}), "");
+  EXPECT_TRUE(bench.keep);
+}
+
 TEST(CommandLine, missing_and_superfluous_words_are_named) {
   EXPECT_EQ(refusal({"fetch"}), "fetch needs OUT: where it goes");
   EXPECT_EQ(refusal({"paint"}), "paint needs --prompt TEXT: what");
@@ -160,12 +168,12 @@ TEST(CommandLine, what_is_not_built_yet_says_so_and_is_absent_from_help) {
   EXPECT_EQ(refusal({"serve"}), "`prog serve` is not built yet");
   EXPECT_EQ(refusal({"serve", "--port", "1"}), "`prog serve` is not built yet");
   EXPECT_EQ(refusal({"models", "fetch", "x"}), "`prog models fetch` is not built yet");
-  EXPECT_EQ(refusal({"fetch", "out", "--where", "a > 1"}), "--where is not built yet");
-  EXPECT_EQ(refusal({"fetch", "out", "--where"}), "--where is not built yet");
+  EXPECT_EQ(refusal({"fetch", "out", "--zeta", "a > 1"}), "--zeta is not built yet");
+  EXPECT_EQ(refusal({"fetch", "out", "--zeta"}), "--zeta is not built yet");
   EXPECT_EQ(refusal({"fetch", "out", "--dialect", "plain"}), "");
   EXPECT_EQ(refusal({"fetch", "out", "--dialect", "fancy"}), "--dialect is not built yet, only its default plain is taken");
   Bench bench;
-  EXPECT_EQ(verb_help(bench.line, *bench.line.find_verb("fetch")).find("--where"), std::string::npos);
+  EXPECT_EQ(verb_help(bench.line, *bench.line.find_verb("fetch")).find("--zeta"), std::string::npos);
 }
 
 TEST(CommandLine, help_shows_groups_types_defaults_units_and_examples) {
@@ -248,7 +256,7 @@ TEST(Config, what_is_wrong_in_it_is_named_with_its_line) {
   EXPECT_EQ(config_refusal("limit = 1979-05-27\n"),
             "--config: FILE, line 1: limit must be a number, or a text with a unit, not a date or time");
   EXPECT_EQ(config_refusal("limit = -5\n"), "--config FILE: --limit must be at least 0 or none, got: -5");
-  EXPECT_EQ(config_refusal("where = \"x\"\n"), "--config FILE: --where is not built yet");
+  EXPECT_EQ(config_refusal("zeta = \"x\"\n"), "--config FILE: --zeta is not built yet");
   EXPECT_EQ(config_refusal("OUT = \"x\"\n"), "--config: FILE, line 1: OUT is given on the command line, not in a configuration file");
   EXPECT_EQ(config_refusal("show = [1]\nprompt = \"a\"\n", {"paint"}), "--config: FILE, line 1: show needs 2 values");
   EXPECT_NE(config_refusal("limit = = 3\n").find("--config: FILE, line 1: this is no TOML: "), std::string::npos);
@@ -262,7 +270,7 @@ TEST(Completion, names_every_verb_flag_and_choice_but_nothing_that_is_not_built)
     for (const char* part : {"fetch", "paint", "init", "limit", "max-bytes", "header full", "json-summary"}) {
       EXPECT_NE(script.find(part), std::string::npos) << shell << ": " << part;
     }
-    EXPECT_EQ(script.find("where"), std::string::npos) << shell;
+    EXPECT_EQ(script.find("zeta"), std::string::npos) << shell;
   }
 }
 
@@ -273,7 +281,7 @@ TEST(ManPage, has_every_verb_and_flag) {
        {".TH prog 1", ".SS fetch", ".SS models init", "\\-\\-limit", "\\-\\-json\\-summary", "prog fetch out", ".SH EXIT STATUS"}) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   }
-  EXPECT_EQ(page.find("where"), page.find("where it goes"));
+  EXPECT_EQ(page.find("zeta"), std::string::npos);
 }
 
 }  // namespace

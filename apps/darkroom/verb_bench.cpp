@@ -35,7 +35,12 @@ std::vector<std::string> bench_names() {
 
 Result<int> run_verb(const BenchFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const Bench bench, find_bench(flags.name));
-  DARKROOM_ASSIGN_OR_RETURN(context.summary, bench.run(flags.options));
+  BenchOptions options = flags.options;
+  options.stop = context.stop;
+  DARKROOM_ASSIGN_OR_RETURN(context.summary, bench.run(options));
+  if (context.stop.stop_requested()) {
+    return Status::cancelled("stopped; the figures of the runs so far are in the summary");
+  }
   DARKROOM_RETURN_IF_ERROR(print_text(flags.json ? context.summary.dump() + "\n" : bench_text(context.summary)));
   return 0;
 }

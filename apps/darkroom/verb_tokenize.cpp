@@ -4,12 +4,12 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "darkroom/text/clip_tokenizer.h"
+#include "standard_input.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -25,23 +25,27 @@ struct TokenizeOptions {
 class UnportedList {
  public:
   Status open(const std::string& path) {
-    if (path.empty())
+    if (path.empty()) {
       return Status::ok();
+    }
     file_.open(path, std::ios::trunc);
-    return file_ ? Status::ok() : Status::unavailable("the list of unported captions cannot be written:", path);
+    return file_ ? Status::ok() : Status::unavailable("cannot write the list of unported captions:", path);
   }
   void add(int64_t line, Unported unported) {
-    if (unported == Unported::kNothing)
+    if (unported == Unported::kNothing) {
       return;
+    }
     ++counts_[std::string(unported_name(unported))];
-    if (file_.is_open())
+    if (file_.is_open()) {
       file_ << line << '\t' << unported_name(unported) << '\n';
+    }
   }
   Status close() {
-    if (!file_.is_open())
+    if (!file_.is_open()) {
       return Status::ok();
+    }
     file_.close();
-    return file_ ? Status::ok() : Status::unavailable("the list of unported captions could not be written to its end");
+    return file_ ? Status::ok() : Status::unavailable("cannot write the list of unported captions to its end");
   }
   const std::map<std::string, int64_t>& counts() const { return counts_; }
 
@@ -55,22 +59,30 @@ Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context)
   DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer, ClipTokenizer::load(local_files(), options.tokenizer, dialect));
   UnportedList unported;
   DARKROOM_RETURN_IF_ERROR(unported.open(options.unported));
+  context.summary["captions"] = 0;
   int64_t num_captions = 0;
+  StandardInput input(context.stop);
   std::array<int32_t, ClipTokenizer::kContextLength> ids;
-  std::string out;
-  for (std::string line; std::getline(std::cin, line); ++num_captions) {
-    if (context.stop.stop_requested())
-      return Status::cancelled("tokenize was stopped after captions:", num_captions);
+  for (std::string line;; ++num_captions) {
+    context.summary["captions"] = num_captions;
+    // Who writes a caption and waits for its ids shall get them.
+    if (!input.has_line() && std::fflush(stdout) != 0) {
+      return Status::unavailable("cannot write to the standard output; captions:", num_captions);
+    }
+    const Result<bool> is_line = input.next_line(line);
+    if (!is_line.is_ok()) {
+      return is_line.status().with_context(fmt::format("after {} captions", num_captions));
+    }
+    if (!*is_line) {
+      break;
+    }
     unported.add(num_captions + 1, tokenizer->encode(line, ids));
-    out = fmt::format("{}\n", fmt::join(ids, " "));
+    const std::string out = fmt::format("{}\n", fmt::join(ids, " "));
     if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size()) {
-      return Status::unavailable("tokenize: writing to the standard output failed after captions:", num_captions);
+      return Status::unavailable("cannot write to the standard output; captions:", num_captions);
     }
   }
-  if (std::fflush(stdout) != 0)
-    return Status::unavailable("tokenize: writing to the standard output failed after captions:", num_captions);
   DARKROOM_RETURN_IF_ERROR(unported.close());
-  context.summary["captions"] = num_captions;
   context.summary["unported"] = unported.counts();
   return 0;
 }

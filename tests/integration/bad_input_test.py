@@ -147,7 +147,7 @@ def process_counts_rows_of_a_broken_model() -> None:
         summary = bench.path("summary.json")
         arguments = ["process", images, bench.path("latents"), "--model", model, "--resolution", "64", "--json-summary", summary]
         run(*arguments, expect=3)
-        stage = json.loads(pathlib.Path(summary).read_text())
+        stage = json.loads(pathlib.Path(summary).read_text())["process"]
         require(stage["rows_by_error"] == {"nan_latents": 12} and stage["rows_out"] == 0, "counts", stage)
 
 
@@ -156,7 +156,7 @@ def poison_rows_cost_only_themselves() -> None:
         images = bench.write_image_dataset("images", 24, bad_rows={3: None, 5: b"\xff\xd8\xff\xe0 no picture", 9: b"", 20: b"GIF89a" + bytes(60)})
         summary = bench.path("summary.json")
         run(*process_arguments(bench, images, "latents"), "--json-summary", summary)
-        stage = json.loads(pathlib.Path(summary).read_text())
+        stage = json.loads(pathlib.Path(summary).read_text())["process"]
         require(stage["rows_in"] == 24 and stage["rows_out"] == 20, "rows", stage)
         require(sum(stage["rows_by_error"].values()) == 4, "errors", stage)
 

@@ -23,13 +23,13 @@ def a_finished_job_ends_with_0_and_its_counts() -> None:
     with Workbench(20) as bench, LoopbackWeb(bench.path("corpus")) as web:
         run(*download_arguments(bench, web, "images"))
         summary = read_summary(bench)
-        require("error" not in summary and summary["rows_out"] == 20, "summary", summary)
+        require("error" not in summary and summary["download"]["rows_out"] == 20, "summary", summary)
 
 
 def a_failed_job_ends_with_1_and_its_message() -> None:
     with Workbench(1) as bench:
         run("download", bench.path("images"), "--metadata", bench.path("missing.parquet"), "--json-summary", bench.path("summary.json"), expect=1)
-        require("missing.parquet" in read_summary(bench)["error"], "summary", read_summary(bench))
+        require("cannot open" in read_summary(bench)["error"] and "missing.parquet: no such file or folder" in read_summary(bench)["error"], "summary", read_summary(bench))
 
 
 def a_wrong_flag_ends_with_2() -> None:
@@ -43,7 +43,7 @@ def a_job_over_its_error_budget_ends_with_3_and_keeps_what_is_good() -> None:
         for picture in pictures[:5]:
             picture.unlink()
         run(*download_arguments(bench, web, "images"), "--error-budget", "20", expect=3)
-        counts = read_summary(bench)
+        counts = read_summary(bench)["download"]
         require(counts["rows_out"] == 15 and counts["rows_by_error"] == {"http_404": 5}, "counts", counts)
         run(*download_arguments(bench, web, "images"), "--error-budget", "25", expect=0)
 
@@ -61,6 +61,8 @@ def stopped_by(number: signal.Signals) -> None:
         message = job.communicate()[1]
         require(job.returncode == 128 + number, "exit code", job.returncode, message[-1000:])
         require("run the same command again" in message and "error" in read_summary(bench), "message", message[-1000:])
+        counts = read_summary(bench)["download"]
+        require(counts["rows_out"] == 10 * counts["parts"] > 0 and counts["rows_this_run"] > 0, "counts of a stopped job", counts)
         parts = digests(bench.path("images"), "part-*.parquet")
         want = digests(bench.path("reference"), "part-*.parquet")
         require(0 < len(parts) < len(want) and all(want[name] == digest for name, digest in parts.items()), "parts after the signal", len(parts))

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ struct BenchOptions {
   std::string device = "cpu";     ///< auto, cpu, cuda or cuda:N.
   std::string dtype = "float32";  ///< What the network computes in: float32 or bfloat16. A GPU's float32 is not TF32 here.
   bool graph = true;              ///< On a GPU: record what a run asks of it once and replay that.
+  std::stop_token stop = {};      ///< A request ends the measuring after the run at hand; the figures are of the runs so far.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

@@ -17,14 +17,14 @@ constexpr uint64_t kGemmSeed = 7;
 
 }  // namespace
 
-std::vector<double> time_runs(int64_t repeats, const torch::Device& device, const std::function<void()>& run) {
+std::vector<double> time_runs(int64_t repeats, const torch::Device& device, const std::stop_token& stop, const std::function<void()>& run) {
   const int num_warm_up = device.is_cpu() ? kWarmUpRuns : kWarmUpRunsOnAGpu;
-  for (int i = 0; i < num_warm_up; ++i) {
+  for (int i = 0; i < num_warm_up && !stop.stop_requested(); ++i) {
     run();
   }
   synchronize(device);
   std::vector<double> runs_ms;
-  for (int64_t i = 0; i < repeats; ++i) {
+  for (int64_t i = 0; i < repeats && (i == 0 || !stop.stop_requested()); ++i) {
     const auto start = std::chrono::steady_clock::now();
     run();
     synchronize(device);
@@ -46,7 +46,7 @@ double gemm_tflops(const BenchPlace& place) {
   const auto a = random_normal({side, side}, kGemmSeed, place).to(place.type),
              b = random_normal({side, side}, kGemmSeed + 1, place).to(place.type);
   torch::Tensor out = torch::empty_like(a);
-  const auto runs_ms = time_runs(kGemmRepeats, place.device, [&] { at::mm_out(out, a, b); });
+  const auto runs_ms = time_runs(kGemmRepeats, place.device, {}, [&] { at::mm_out(out, a, b); });
   return 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) /
          (*std::min_element(runs_ms.begin(), runs_ms.end()) * 1e9);
 }

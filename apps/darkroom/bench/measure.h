@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,8 @@
 namespace darkroom {
 
 /// Milliseconds of each of `repeats` runs, after some that are not counted (kWarmUpRuns, in which a graph is recorded). A run is over when
-/// `device` is done with it.
-std::vector<double> time_runs(int64_t repeats, const torch::Device& device, const std::function<void()>& run);
+/// `device` is done with it. A stop request ends it after the run at hand; one is measured at least.
+std::vector<double> time_runs(int64_t repeats, const torch::Device& device, const std::stop_token& stop, const std::function<void()>& run);
 inline constexpr int kWarmUpRuns = 2;
 inline constexpr int kWarmUpRunsOnAGpu = 5;
 

@@ -49,7 +49,7 @@ Result<nlohmann::json> bench_train_step(const BenchOptions& options) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json phases, time_phases(training));
   Status failure;
   double loss = 0.0;
-  const auto runs_ms = time_runs(options.repeats, place.device, [&] {
+  const auto runs_ms = time_runs(options.repeats, place.device, options.stop, [&] {
     const auto report = training.step();
     if (!report.is_ok()) {
       failure = report.status();

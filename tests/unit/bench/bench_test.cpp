@@ -59,8 +59,16 @@ TEST(bench, figures_follow_from_times_and_counts) {
 
 TEST(bench, runs_are_counted_after_the_warm_up) {
   int runs = 0;
-  EXPECT_EQ(time_runs(3, torch::kCPU, [&] { ++runs; }).size(), 3U);
+  EXPECT_EQ(time_runs(3, torch::kCPU, {}, [&] { ++runs; }).size(), 3U);
   EXPECT_EQ(runs, 5);
+}
+
+TEST(Bench, a_stop_request_ends_the_measuring_after_one_run) {
+  std::stop_source stop;
+  stop.request_stop();
+  int runs = 0;
+  EXPECT_EQ(time_runs(3, torch::kCPU, stop.get_token(), [&] { ++runs; }).size(), 1U);
+  EXPECT_EQ(runs, 1);
 }
 
 }  // namespace

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""200 seeded hostile invocations: paths that are no UTF-8, full devices, links, closed streams, homes that are missing or read-only,
+arguments of a million characters, terminals of any size, the locale C. Nothing aborts, no device or link is replaced, codes are right.
+"""
+
+import collections
+import fcntl
+import os
+import pathlib
+import pty
+import random
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+import termios
+import threading
+import zlib
+
+from workbench import PROGRAM, ROOT, main, require
+
+SEED = 7
+NUM_CASES = 200
+ARGUMENT_LIMIT = 125_000  # Linux takes 128 KiB an argument; a million characters are eight of them.
+ABORTED = re.compile(rb"terminate called|this is a bug of darkroom|Segmentation|Aborted|core dumped|AddressSanitizer|CLI::|toml::")
+HOSTILE_NAMES = [b"\xff", b"\xc3\x28", b"a\nb", b"\x1b[31mred", b" ", b"-", b"--", b"-x", b"'\"", b"a" * 200, "naïve-日本".encode(), b"%s%n", b"{}", b"[a,b]", b"~", b"$HOME"]
+
+Case = collections.namedtuple("Case", "arguments expect options")
+
+
+class Place:
+    """A temporary folder with a model, a table, a picture, devices and links."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+        self.model = str(self.folder / "tiny")
+        subprocess.run([PROGRAM, "models", "init", "--preset", "tiny", self.model, "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], check=True, capture_output=True)
+        self.table = self.folder / "urls.csv"
+        self.table.write_text("URL,TEXT\nhttp://127.0.0.1:1/a.png,a red apple\n")
+        self.picture = self.folder / "a.png"
+        self.picture.write_bytes(png(40, 40))
+        self.full = self.make_device("full", 7)
+        self.null = self.make_device("null", 3)
+        self.target = self.folder / "target.txt"
+        self.target.write_text("before")
+        self.link = self.folder / "link"
+        self.link.symlink_to("target.txt")
+        self.broken = self.folder / "broken"
+        self.broken.symlink_to("nowhere/at/all")
+        self.loop = self.folder / "loop"
+        self.loop.symlink_to("loop")
+        self.sealed = self.folder / "sealed"
+        self.sealed.mkdir()
+        self.sealed.chmod(0o500)
+
+    def make_device(self, name: str, minor: int) -> pathlib.Path:
+        """A copy of a device of /dev to be hostile with, where this user may make one; else a link to it."""
+        path = self.folder / name
+        try:
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+            with open(path, "rb"):
+                return path
+        except OSError:
+            path.unlink(missing_ok=True)
+            path.symlink_to(f"/dev/{name}")
+            return path
+
+    def state(self) -> list:
+        """What must not change: the kind of devices and links, and where these lead."""
+        kinds = [(str(path), stat.S_IFMT(path.lstat().st_mode), path.lstat().st_rdev) for path in (self.full, self.null, self.link, self.broken, self.loop)]
+        return kinds + [os.readlink(path) for path in (self.link, self.broken, self.loop)] + [stat.S_IFMT(os.stat(f"/dev/{name}").st_mode) for name in ("full", "null", "zero")]
+
+    def hostile_path(self, generator: random.Random) -> bytes:
+        return os.fsencode(self.folder) + b"/" + generator.choice(HOSTILE_NAMES)
+
+    def remove(self) -> None:
+        self.sealed.chmod(0o700)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    rows = b"".join(b"\0" + bytes(width * 3) for _ in range(height))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def hostile_environment(generator: random.Random, place: Place) -> dict[str, str]:
+    environment = dict(os.environ)
+    changes = generator.choice([
+        {"HOME": None}, {"HOME": ""}, {"HOME": "/no/such/home"}, {"HOME": str(place.sealed)}, {"LC_ALL": "C"}, {"LC_ALL": "no_SUCH.locale"}, {"LANG": "C", "LC_ALL": "POSIX"},
+        {"TERM": None}, {"TERM": "dumb"}, {"TERM": "no-such-terminal"}, {"NO_COLOR": "1"}, {"TMPDIR": "/no/such/folder"}, {"PATH": None}, {"COLUMNS": "-1"}, {"TZ": "no/such/zone"},
+        {"MALLOC_ARENA_MAX": "1"},
+    ])
+    for key, value in changes.items():
+        environment.pop(key, None)
+        if value is not None:
+            environment[key] = value
+    return environment
+
+
+# Each maker gives the arguments, the exit codes that are right, and how to run it.
+
+def missing_paths(generator: random.Random, place: Place) -> Case:
+    path = place.hostile_path(generator) + b"-missing"
+    line = generator.choice([
+        ["inspect", path], ["models", "check", path], ["process", path, b"out", "--model", place.model], ["train", path, "--output", b"run"],
+        ["sample", "--model", path, "--prompt", "x", "--output", b"x.png"], ["tokenize", "--tokenizer", path], ["download", b"out", "--metadata", path],
+        ["transform", path, "--resolution", "8", "--output", b"x.safetensors"], ["models", "export", path, b"out"],
+        ["models", "forward", place.model, "--component", "unet", "--inputs", path, "--output", b"x"],
+    ])
+    return Case([*line, "--json-summary", "summary.json"], {1}, {"env": hostile_environment(generator, place)})
+
+
+def hostile_tables(generator: random.Random, place: Place) -> Case:
+    path = place.hostile_path(generator) + b".csv"
+    shutil.copy(place.table, path)
+    return Case(["inspect", path, "--json-summary", path + b".json"], {0}, {"env": hostile_environment(generator, place)})
+
+
+def hostile_summaries(generator: random.Random, place: Place) -> Case:
+    path, good = generator.choice([(place.full, 1), (place.null, 0), (place.link, 0), (place.broken, 1), (place.loop, 1), (place.folder, 1), (b"/no/such/folder/x.json", 1), (place.hostile_path(generator) + b".json", 0)])
+    return Case(["inspect", place.table, "--json-summary", path], {good}, {})
+
+
+def hostile_outputs(generator: random.Random, place: Place) -> Case:
+    path, codes = generator.choice([(place.full, {0, 1}), (place.null, {0, 1}), (place.link, {0, 1}), (place.broken, {0, 1}), (place.loop, {1}), (place.folder, {1}), (place.hostile_path(generator) + b".safetensors", {0})])
+    return Case(["transform", place.picture, "--resolution", "8", "--output", path], codes, {})
+
+
+def closed_streams(generator: random.Random, place: Place) -> Case:
+    line = generator.choice([["help"], ["--help"], ["--version"], ["completion", "bash"], ["man"], ["inspect", place.table], ["models", "check", place.model], ["doctor"], ["help", "--json"]])
+    stream, codes = generator.choice([("stdout", {1}), ("stdout-full", {1}), ("stderr", {0}), ("stdin", {0})])
+    return Case(line, codes, {"closed": stream})
+
+
+def streams_that_break(generator: random.Random, place: Place) -> Case:
+    captions = b"a red apple\n" * 3000
+    return generator.choice([
+        Case(["tokenize", "--tokenizer", place.model + "/tokenizer"], {1}, {"closed": "stdout-pipe", "stdin": captions}),
+        Case(["tokenize", "--tokenizer", place.model + "/tokenizer"], {1}, {"closed": "stdin"}),
+        Case(["tokenize", "--tokenizer", place.model + "/tokenizer"], {0}, {"stdin": b"\xff\xfe\x00\n\x00" * 50 + b"\n" + b"x" * 300_000}),
+        Case(["help", "--parse"], {0}, {"stdin": b"not json\n[1]\n[\"\\ud800\"]\n\xff\n[]\n{}\n"}),
+    ])
+
+
+def long_arguments(generator: random.Random, place: Place) -> Case:
+    long = generator.choice(["a", "é", "-", "[", "9", "../"]) * (ARGUMENT_LIMIT // 3)
+    many = [long] * 8
+    return generator.choice([
+        Case([long], {2}, {}), Case(["inspect", long], {1}, {}), Case(["inspect", "x", "--rows", "9" * ARGUMENT_LIMIT], {2}, {}),
+        Case(["download", "out", "--metadata", *many], {1, 2}, {}), Case(["sample", "--model", "no-such-model", "--output", "x.png", "--prompt", *many], {1, 2}, {}),
+        Case(["train", "no-such.toml", "--output", "run", *(word for text in many for word in ("--set", text))], {1, 2}, {}),
+        Case(["inspect", "x", "--" + "a" * ARGUMENT_LIMIT], {2}, {}), Case(["inspect", "x", "--config", long], {2}, {}), Case(["doctor", *many], {1}, {}),
+        Case(["process", *many], {2}, {}),
+    ])
+
+
+def hostile_configurations(generator: random.Random, place: Place) -> Case:
+    path = place.hostile_path(generator) + b".toml"
+    body, codes = generator.choice([
+        (b"\xff\xfe", {2}), (b"rows = " + b"9" * 100_000, {2}), (b"[" * 50_000, {2}), (b"rows = 3\n" * 2, {2}), (b"rows = \"\\u0000\"", {2}), (b"rows = nan", {2}), (b"", {0}), (b"rows = 1e1\n", {0}),
+        (b"x" * 1_000_000, {2}), (b"\"\" = 1", {2}), (b"[inspect]\nrows = 2\n[train]\nnothing = 1\n", {0}), (b"a.b.c.d = 1", {2}), (b"rows = [[[[[[]]]]]]", {2}), (b"json-summary = \"\"", {2}),
+    ])
+    pathlib.Path(os.fsdecode(path)).write_bytes(body)
+    return Case(["inspect", place.table, "--config", path], codes, {})
+
+
+def terminals(generator: random.Random, place: Place) -> Case:
+    size = generator.choice([(0, 0), (1, 1), (2, 2), (3, 500), (24, 80), (500, 3), (65_535, 65_535)])
+    line, codes = generator.choice([
+        (["download", place.folder / f"images-{generator.random()}", "--metadata", place.table, "--error-budget", "100"], {0}), (["inspect", place.table], {0}), (["downlaod"], {2}), (["--help"], {0}),
+        (["models", "check", place.model], {0}), (["transform", "missing", "--resolution", "8", "--output", "x"], {1}),
+    ])
+    return Case(line, codes, {"terminal": size, "env": hostile_environment(generator, place)})
+
+
+def sealed_places(generator: random.Random, place: Place) -> Case:
+    """As root nothing is sealed; then the right code is 0, else 1."""
+    is_root = os.geteuid() == 0
+    line = generator.choice([
+        ["transform", place.picture, "--resolution", "8", "--output", place.sealed / "x.safetensors"],
+        ["models", "init", "--preset", "tiny", place.sealed / f"model-{generator.random()}"],
+        ["inspect", place.table, "--json-summary", place.sealed / "summary.json"],
+    ])
+    return Case(line, {0} if is_root else {1}, {"env": {**os.environ, "HOME": str(place.sealed)}})
+
+
+def garbage(generator: random.Random, place: Place) -> Case:
+    verbs = ["download", "process", "train", "sample", "inspect", "models", "tokenize", "transform", "demo", "bench", "doctor", "completion", "", "-"]
+    words = [b"-", b"=", b"--=", b"--limit", b"--limit=", b"--output", b"--json-summary=", b"--config", b"--prompt", b"--visualize", b"-h=", b"\xff=\xff", b"--\xff", b"[", b"[]", b"[a", b"{}", b"''", b"\x01\x02", b"--seed=-1", b"--no-graph=x", b"-rf", b"--metadata"]
+    arguments = [generator.choice(verbs), *generator.choices(words, k=generator.randint(1, 8)), b"--zzz", b"--zzz=1"]  # Of two unknown flags no list can take both.
+    return Case(arguments, {2}, {})
+
+
+MAKERS = [missing_paths, hostile_tables, hostile_summaries, hostile_outputs, closed_streams, streams_that_break, long_arguments, hostile_configurations, terminals, sealed_places, garbage]
+
+
+def run_on_terminal(command: list, options: dict, folder: pathlib.Path) -> tuple[int, bytes]:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *options["terminal"], 0, 0))
+    job = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=options.get("env"), close_fds=True)
+    os.close(slave)
+    output = []
+
+    def drain() -> None:
+        try:
+            while piece := os.read(master, 65_536):
+                output.append(piece)
+        except OSError:
+            pass  # The last holder of the other end is gone.
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    code = job.wait(timeout=120)
+    reader.join(timeout=30)
+    os.close(master)
+    return code, b"".join(output)
+
+
+def run_case(case: Case, folder: pathlib.Path) -> tuple[int, bytes]:
+    command = [str(PROGRAM), *(word if isinstance(word, bytes) else os.fsencode(str(word)) for word in case.arguments)]
+    if "terminal" in case.options:
+        return run_on_terminal(command, case.options, folder)
+    closed = case.options.get("closed", "")
+    if closed in ("stdout", "stderr", "stdin"):
+        shell = {"stdout": '"$@" >&-', "stderr": '"$@" 2>&-', "stdin": '"$@" <&-'}[closed]
+        command = ["bash", "-c", shell, "bash", *command]
+    if closed == "stdout-full":
+        command = ["bash", "-c", '"$@" >/dev/full', "bash", *command]
+    if closed == "stdout-pipe":
+        command = ["bash", "-c", 'set -o pipefail; "$@" | head -c 10 >/dev/null', "bash", *command]
+    done = subprocess.run(command, input=case.options.get("stdin", b""), capture_output=True, timeout=120, cwd=folder, env=case.options.get("env"))
+    return done.returncode, done.stderr
+
+
+def hostile_invocations_end_with_the_right_code() -> None:
+    generator = random.Random(SEED)
+    place = Place()
+    before = place.state()
+    failures = []
+    counts = collections.Counter()
+    try:
+        for number in range(NUM_CASES):
+            maker = MAKERS[number % len(MAKERS)]
+            case = maker(generator, place)
+            code, output = run_case(case, place.folder)
+            counts[code] += 1
+            shown = " ".join(repr(word)[:60] for word in case.arguments)[:300]
+            if code not in case.expect or ABORTED.search(output):
+                failures.append(f"{number} {maker.__name__}: {shown} {case.options.get('closed', '')}: exit code {code}, want {case.expect}: {output[-300:]!r}")
+            if place.state() != before:
+                failures.append(f"{number} {maker.__name__}: {shown}: a device or a link was replaced")
+                break
+    finally:
+        place.remove()
+    print(f"        exit codes: {dict(sorted(counts.items()))}")
+    require(not failures, f"{len(failures)} of {NUM_CASES} went wrong:\n" + "\n".join(failures[:40]))
+
+
+if __name__ == "__main__":
+    main([hostile_invocations_end_with_the_right_code])

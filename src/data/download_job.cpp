@@ -255,6 +255,7 @@ Status run_download(FileSystem& files, const DownloadOptions& options, std::stop
     return Status::ok();
   }
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, std::move(stop), summary), options.output));
+  log_stages("download", summary);
   log_info("{}", summary.to_text("download"));
   return Status::ok();
 }

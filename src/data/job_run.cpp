@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "job_json.h"
 
@@ -123,6 +124,13 @@ StageSummary JobRun::summary() const {
 Status JobRun::write_summary() const {
   std::lock_guard lock(mutex_);
   return write_job_summary(files_, output_, record_, parts_);
+}
+
+void log_stages(const std::string& name, const StageSummary& summary) {
+  for (const StageSnapshot& stage : summary.stages) {
+    log_detail("{}: stage {}: {} workers, {} rows, {:.1f} MB, {:.1f} s busy", name, stage.name, stage.num_workers, stage.num_rows,
+               static_cast<double>(stage.num_bytes) * 1e-6, stage.busy_seconds);
+  }
 }
 
 Status with_resume_advice(const Status& status, const std::string& output) {

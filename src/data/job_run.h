@@ -77,6 +77,9 @@ class JobRun {
   RowsByError errors_;
 };
 
+/// What each stage of the pipeline did, for --verbose.
+void log_stages(const std::string& name, const StageSummary& summary);
+
 /// A failure with what is safe and how to go on; ok stays ok.
 Status with_resume_advice(const Status& status, const std::string& output);
 

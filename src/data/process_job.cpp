@@ -336,6 +336,7 @@ Status run_process(FileSystem& files, const ProcessOptions& options, std::stop_t
            run->record().inputs.size(), options.rows_per_file, run->num_rows_before(), run->pending().size());
   summary = run->summary();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, *encoder, std::move(stop), summary), options.output));
+  log_stages("process", summary);
   log_info("{}", summary.to_text("process"));
   return Status::ok();
 }

@@ -66,14 +66,15 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
-  const auto result = run_training(options, context.stop);
-  if (result.is_ok() || result.status().code() == StatusCode::kCancelled) {
+  TrainSummary summary;
+  const Status status = run_training(options, context.stop, summary);
+  context.summary["train"] = summary.to_json();
+  if (status.is_ok() || status.code() == StatusCode::kCancelled) {
     const auto& data = options.recipe.data;
     DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
     DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder, data.path.empty() ? data.raw_path : data.path));
   }
-  DARKROOM_ASSIGN_OR_RETURN(const TrainSummary summary, result);
-  context.summary["train"] = summary.to_json();
+  DARKROOM_RETURN_IF_ERROR(status);
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 steps), {:.0f} img/s; the run is in {}", summary.steps,
            summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);
   return 0;

@@ -28,9 +28,17 @@ nlohmann::json TrainSummary::to_json() const {
           {"seconds", seconds}};
 }
 
-Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop) {
+Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), options));
-  return run->run(stop);
+  const Status status = run->run(std::move(stop));
+  const Status summed_up = run->sum_up(summary);
+  return status.is_ok() ? summed_up : status;
+}
+
+Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop) {
+  TrainSummary summary;
+  DARKROOM_RETURN_IF_ERROR(run_training(options, std::move(stop), summary));
+  return summary;
 }
 
 }  // namespace darkroom

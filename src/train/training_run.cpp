@@ -53,6 +53,14 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
   return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
 }
 
+// A run that did not begin (a dataset that is not there) leaves nothing behind; the first failure is the one to report.
+void remove_if_empty(FileSystem& files, const std::string& folder) {
+  const auto left = files.list_tree(folder);
+  if (left.is_ok() && left->empty()) {
+    static_cast<void>(files.remove_tree(folder));
+  }
+}
+
 }  // namespace
 
 std::string TrainingRun::in_folder(const char* name) const { return join_path(folder_, name); }
@@ -61,21 +69,34 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, cons
   DARKROOM_RETURN_IF_ERROR(options.validate());
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
+  DARKROOM_ASSIGN_OR_RETURN(const bool was_there, files.exists(folder));
   std::unique_ptr<TrainingRun> run(new TrainingRun(files, options));
-  DARKROOM_RETURN_IF_ERROR(run->open_folder());
-  const bool is_diffusion = run->recipe().objective.kind == "diffusion";
+  const Status status = run->set_up();
+  if (!status.is_ok()) {
+    run.reset();
+    if (!was_there) {
+      remove_if_empty(files, folder);
+    }
+    return status;
+  }
+  return run;
+}
+
+Status TrainingRun::set_up() {
+  DARKROOM_RETURN_IF_ERROR(open_folder());
+  const bool is_diffusion = recipe().objective.kind == "diffusion";
   const std::string component = is_diffusion ? "unet" : "vae";
   std::string weights;
-  if (run->resumed_.has_value()) {
-    weights = join_path(run->resumed_->place.path, component);
+  if (resumed_.has_value()) {
+    weights = join_path(resumed_->place.path, component);
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(weights, find_initial_weights(files, options.init_from, component));
+    DARKROOM_ASSIGN_OR_RETURN(weights, find_initial_weights(files_, options_.init_from, component));
   }
-  DARKROOM_RETURN_IF_ERROR(is_diffusion ? run->open_diffusion(weights) : run->open_autoencoder(weights));
-  DARKROOM_RETURN_IF_ERROR(run->open_optimizer());
-  DARKROOM_RETURN_IF_ERROR(run->restore_or_begin());
-  DARKROOM_RETURN_IF_ERROR(run->open_outputs());
-  return run;
+  DARKROOM_RETURN_IF_ERROR(is_diffusion ? open_diffusion(weights) : open_autoencoder(weights));
+  DARKROOM_RETURN_IF_ERROR(open_optimizer());
+  DARKROOM_RETURN_IF_ERROR(restore_or_begin());
+  return open_outputs();
 }
 
 Status TrainingRun::open_folder() {
@@ -327,7 +348,7 @@ Status TrainingRun::save() {
   return prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
 }
 
-Result<TrainSummary> TrainingRun::run(std::stop_token stop) {
+Status TrainingRun::run(const std::stop_token& stop) {
   const auto start = Clock::now();
   while (steps_done_ < max_steps()) {
     if (stop.stop_requested()) {
@@ -336,26 +357,27 @@ Result<TrainSummary> TrainingRun::run(std::stop_token stop) {
     }
     DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step());
     DARKROOM_RETURN_IF_ERROR(after_step(times));
+    seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (trace_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(trace_->finish());
   }
   DARKROOM_RETURN_IF_ERROR(save());
   DARKROOM_RETURN_IF_ERROR(metrics_->sync());
-  return summary(std::chrono::duration<double>(Clock::now() - start).count());
+  seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
+  return {};
 }
 
-Result<TrainSummary> TrainingRun::summary(double seconds) const {
-  TrainSummary summary;
+Status TrainingRun::sum_up(TrainSummary& summary) const {
   summary.parameters = parameters_->size();
   summary.steps = steps_done_;
   summary.samples = steps_done_ * recipe().batch.global;
   summary.rows = data_.index.num_rows();
-  summary.seconds = seconds;
+  summary.seconds = seconds_here_;
   summary.images_per_second = steps_here_ == 0 ? 0 : 1000.0 * static_cast<double>(steps_here_ * recipe().batch.global) / step_ms_here_;
   DARKROOM_ASSIGN_OR_RETURN(const std::string metrics, read_file(files_, in_folder(kRunMetricsFile)));
   std::tie(summary.loss_first, summary.loss_last) = first_and_last_loss(metrics);
-  return summary;
+  return {};
 }
 
 }  // namespace darkroom

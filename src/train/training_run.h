@@ -31,11 +31,14 @@ class TrainingRun {
   /// Sets everything up; the run folder holds recipe.toml and index.json afterwards. Errors: as run_training.
   static Result<std::unique_ptr<TrainingRun>> create(FileSystem& files, const TrainOptions& options);
 
-  Result<TrainSummary> run(std::stop_token stop);
+  Status run(const std::stop_token& stop);
+  /// The figures so far, also after a failure. Errors: those of reading the metrics.
+  Status sum_up(TrainSummary& summary) const;
 
  private:
   TrainingRun(FileSystem& files, TrainOptions options) : files_(files), options_(std::move(options)) {}
 
+  Status set_up();
   // Setting up, in this order.
   Status open_folder();
   Status open_diffusion(const std::string& weights_folder);
@@ -50,7 +53,6 @@ class TrainingRun {
   Status after_step(const StepTimes& times);
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
   Status save();
-  Result<TrainSummary> summary(double seconds) const;
 
   const Recipe& recipe() const { return options_.recipe; }
   int64_t max_steps() const { return recipe().schedule.max_steps; }
@@ -85,6 +87,7 @@ class TrainingRun {
   int64_t saved_step_ = -1;
   int64_t steps_here_ = 0;  // Of this start.
   double step_ms_here_ = 0;
+  double seconds_here_ = 0;  // Of the loop.
 };
 
 }  // namespace darkroom

@@ -88,8 +88,65 @@ def a_second_signal_stops_at_once() -> None:
         require(job.wait(timeout=30) in (130, 143), "exit code", job.returncode)
 
 
+def a_path_that_is_no_utf8_does_not_abort() -> None:
+    with Workbench(1) as bench:
+        summary = pathlib.Path(bench.path("summary.json"))
+        done = subprocess.run([PROGRAM, "inspect", b"/nowhere/\xff.parquet", "--json-summary", summary], capture_output=True, cwd=ROOT)
+        require(done.returncode == 1 and "/nowhere/\ufffd.parquet" in json.loads(summary.read_text())["error"], "exit code", done.returncode, done.stderr[-500:])
+
+
+def train_without_its_dataset_leaves_no_run_folder() -> None:
+    with Workbench(1) as bench:
+        arguments = ["train", "recipes/tiny.toml", "--model", bench.model, "--output", bench.path("run")]
+        done = run(*arguments, "--data", bench.path("missing"), "--json-summary", bench.path("summary.json"), expect=1)
+        require("missing" in done.stderr and not pathlib.Path(bench.path("run")).exists(), "a run folder was left behind", done.stderr[-500:])
+        require(read_summary(bench)["train"]["steps"] == 0 and "missing" in read_summary(bench)["error"], "summary", read_summary(bench))
+        kept = pathlib.Path(bench.path("run"))
+        kept.mkdir()
+        run(*arguments, "--data", bench.path("missing"), expect=1)
+        require(kept.exists(), "the user's own folder was removed")
+
+
+def a_stopped_run_keeps_its_counts() -> None:
+    with Workbench(32) as bench:
+        run("process", bench.write_image_dataset("images", 32), bench.path("latents"), "--model", bench.model, "--resolution", "64")
+        arguments = ["train", "recipes/tiny.toml", "--data", bench.path("latents"), "--model", bench.model, "--output", bench.path("run"), "--set", "batch.global=16"]
+        job = subprocess.Popen([str(PROGRAM), *arguments, "--json-summary", bench.path("summary.json")], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        metrics = pathlib.Path(bench.path("run")) / "metrics.jsonl"
+        deadline = time.monotonic() + 120
+        while (not metrics.exists() or "loss" not in metrics.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        job.send_signal(signal.SIGINT)
+        message = job.communicate()[1]
+        require(job.returncode == 130, "exit code", job.returncode, message[-1000:])
+        counts = read_summary(bench)["train"]
+        require(counts["steps"] > 0 and counts["loss_first"] > 0 and "error" in read_summary(bench), "summary", read_summary(bench))
+
+
+def tokenize_obeys_the_first_signal_while_it_waits() -> None:
+    job = subprocess.Popen([PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    job.stdin.write(b"a red apple\n")
+    job.stdin.flush()
+    require(len(job.stdout.readline().split()) == 77, "the ids of a line come before the next line is there")
+    job.send_signal(signal.SIGINT)
+    require(job.wait(timeout=60) == 130, "exit code", job.returncode)
+    require(b"after 1 captions" in job.stderr.read(), "message")
+
+
+def bench_obeys_the_first_signal() -> None:
+    job = subprocess.Popen([PROGRAM, "bench", "encode-text", "--repeats", "1e9"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    time.sleep(3)  # Until it measures; a signal before that ends it likewise.
+    job.send_signal(signal.SIGTERM)
+    require(job.wait(timeout=120) == 143, "exit code", job.returncode, job.stderr.read()[-500:])
+
+
 if __name__ == "__main__":
     main([
+        a_path_that_is_no_utf8_does_not_abort,
+        train_without_its_dataset_leaves_no_run_folder,
+        a_stopped_run_keeps_its_counts,
+        tokenize_obeys_the_first_signal_while_it_waits,
+        bench_obeys_the_first_signal,
         a_finished_job_ends_with_0_and_its_counts,
         a_failed_job_ends_with_1_and_its_message,
         a_wrong_flag_ends_with_2,

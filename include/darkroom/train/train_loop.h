@@ -42,7 +42,9 @@ struct TrainSummary {
 /// hand with a checkpoint and kCancelled; the same call then goes on exactly there.
 /// Errors: kInvalidArgument (options); kFailedPrecondition (the run folder, the checkpoint, the model and the dataset do not
 /// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
-/// writes. Earlier checkpoints stay as they were. Thread safety: one run a process: intra-op threads are process-wide.
+/// writes. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary` gets the figures, those of
+/// a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
+Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary);
 Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop);
 
 }  // namespace darkroom

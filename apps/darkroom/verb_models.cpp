@@ -12,9 +12,9 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
+#include "darkroom/nn/run_component.h"
 #include "darkroom/text/clip_tokenizer.h"
 #include "darkroom/train/checkpoint.h"
-#include "models_forward.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -1,4 +1,4 @@
-#include "models_forward.h"
+#include "darkroom/nn/run_component.h"
 
 #include <torch/torch.h>
 

@@ -115,15 +115,6 @@ Status read_init_image(const std::string& path, PaintRequest& request) {
   return Status::ok();
 }
 
-Status write_latents(const std::string& path, const torch::Tensor& latents) {
-  FileSystem& files = local_files();
-  const std::string temporary = path + ".partial";
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(path)));
-  DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
-  DARKROOM_RETURN_IF_ERROR(write_safetensors(files, temporary, {{"latents", latents}}));
-  return files.rename_replace(temporary, path);
-}
-
 // PATH.png -> PATH-00007.png.
 std::string numbered_path(const std::string& path, size_t index) {
   const std::string name = file_name(path);
@@ -184,7 +175,8 @@ Status write_pictures(const SampleFlags& flags, const PaintRequest& request, con
   if (flags.grid) {
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(local_files(), flags.output, encode_png(draw_grid(flags, request, painting.images))));
   }
-  return flags.latents_out.empty() ? Status::ok() : write_latents(flags.latents_out, painting.latents_nchw);
+  return flags.latents_out.empty() ? Status::ok()
+                                   : write_safetensors_atomic(local_files(), flags.latents_out, {{"latents", painting.latents_nchw}});
 }
 
 // Trailing spacing has a timestep -1 for some numbers of steps, as in diffusers. To ddim and pndm that means the table's noisiest

@@ -57,14 +57,6 @@ Result<torch::Tensor> transform_file(const std::string& path, const TransformOpt
   return torch::tensor(image->chw, torch::kFloat32).reshape({3, options.resolution, options.resolution});
 }
 
-// Replaces an output of an earlier run, and never leaves half a file under its name.
-Status write_output(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  const std::string temporary = path + ".tmp";
-  DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(temporary));
-  DARKROOM_RETURN_IF_ERROR(write_safetensors(local_files(), temporary, tensors));
-  return local_files().rename_replace(temporary, path);
-}
-
 Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const TransformOptions options, options_of(flags));
   DARKROOM_RETURN_IF_ERROR(check_names(flags.images));
@@ -86,7 +78,7 @@ Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
   if (tensors.empty()) {
     return first_failure.with_context("no picture could be transformed, nothing was written; the first");
   }
-  DARKROOM_RETURN_IF_ERROR(write_output(flags.output, tensors));
+  DARKROOM_RETURN_IF_ERROR(write_safetensors_atomic(local_files(), flags.output, tensors));
   if (!first_failure.is_ok()) {
     return first_failure.with_context(
         fmt::format("{} of {} pictures are in the output, the others failed; the first", tensors.size(), flags.images.size()));

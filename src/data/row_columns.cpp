@@ -82,27 +82,6 @@ std::string_view bytes_at(const arrow::Array& array, int64_t row) {
 
 Status arrow_failure(const arrow::Status& status, std::string_view what) { return Status::resource_exhausted(what, status.ToString()); }
 
-/// Length of the valid UTF-8 sequence at the start of `text`, or 0 with the length of what must be replaced in `num_bad`.
-size_t sequence_length(std::string_view text, size_t& num_bad) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  num_bad = 1;
-  if (lead < 0x80) {
-    return 1;
-  }
-  const size_t length = lead >= 0xC2 && lead <= 0xDF ? 2 : lead >= 0xE0 && lead <= 0xEF ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
-  // The second byte's range excludes over-long forms, surrogates and what lies past U+10FFFF (Unicode, table 3-7).
-  const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (size_t i = 1; i < length; ++i) {
-    if (i >= text.size() || byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xBF)) {
-      num_bad = i;
-      return 0;
-    }
-  }
-  return length;
-}
-
 }  // namespace
 
 Result<UrlColumns> find_url_columns(const arrow::Schema& schema, const std::string& path, const std::string& url_column,
@@ -176,24 +155,6 @@ Result<BytesColumn> open_image_column(const std::string& path, const std::string
 }
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
-
-std::pair<std::string, bool> replace_invalid_utf8(std::string_view text) {
-  std::string valid;
-  bool replaced = false;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    size_t num_bad = 0;
-    const size_t length = sequence_length(text, num_bad);
-    if (length > 0) {
-      valid.append(text.substr(0, length));
-    } else {
-      valid.append("\xEF\xBF\xBD");
-      replaced = true;
-    }
-    text.remove_prefix(length > 0 ? length : num_bad);
-  }
-  return {std::move(valid), replaced};
-}
 
 Result<ValueCopier> ValueCopier::create(const std::string& name, const std::shared_ptr<arrow::DataType>& type) {
   std::shared_ptr<arrow::DataType> value_type = type;

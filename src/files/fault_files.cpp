@@ -145,6 +145,11 @@ Status FaultInjectingFileSystem::sync_folder(const std::string& folder) {
   return fault ? status_of_fault(*fault, folder) : files_.sync_folder(folder);
 }
 
+Result<WriteTarget> FaultInjectingFileSystem::find_write_target(const std::string& path) {
+  DARKROOM_RETURN_IF_ERROR(check_alive());
+  return files_.find_write_target(path);
+}
+
 Result<std::unique_ptr<FileLock>> FaultInjectingFileSystem::try_lock(const std::string& path) {
   DARKROOM_RETURN_IF_ERROR(check_alive());
   return files_.try_lock(path);

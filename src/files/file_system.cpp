@@ -25,6 +25,8 @@ Status collect_files(FileSystem& files, const std::string& folder, int depth, st
 
 }  // namespace
 
+Result<WriteTarget> FileSystem::find_write_target(const std::string& path) { return WriteTarget{.path = path, .is_stream = false}; }
+
 Result<bool> FileSystem::exists(const std::string& path) {
   Result<FileInfo> info = stat(path);
   if (!info.is_ok() && info.status().code() != StatusCode::kNotFound) {

@@ -1,8 +1,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -187,7 +189,10 @@ class LocalFileSystem final : public FileSystem {
     return open_output(path, O_CREAT | O_EXCL, "creating the file");
   }
   Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override {
-    return open_output(path, O_CREAT | O_APPEND, "opening the file to append");
+    // What is there is opened as it is: the kernel may refuse O_CREAT for a pipe in a folder that all may write to.
+    Result<std::unique_ptr<OutputFile>> opened = open_output(path, O_APPEND, "opening the file to append");
+    const bool is_new = !opened.is_ok() && opened.status().code() == StatusCode::kNotFound;
+    return is_new ? open_output(path, O_CREAT | O_APPEND, "opening the file to append") : std::move(opened);
   }
 
   Result<FileInfo> stat(const std::string& path) override {
@@ -198,6 +203,7 @@ class LocalFileSystem final : public FileSystem {
     return info_of(path, status);
   }
 
+  Result<WriteTarget> find_write_target(const std::string& path) override;
   Result<std::vector<FileInfo>> list(const std::string& folder) override;
   Status create_folders(const std::string& folder) override;
 
@@ -234,6 +240,39 @@ class LocalFileSystem final : public FileSystem {
     return std::unique_ptr<OutputFile>(std::make_unique<LocalOutputFile>(path, std::move(descriptor)));
   }
 };
+
+// A link in /proc stands for something open, whatever name its text holds.
+bool is_in_proc(const std::string& path) {
+  struct statfs status {};
+  return ::statfs(parent_folder(path).c_str(), &status) == 0 && status.f_type == PROC_SUPER_MAGIC;
+}
+
+Result<std::string> read_link(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path text = std::filesystem::read_symlink(path, error);
+  if (error) {
+    return status_of_errno(error.value(), "reading the link", path);
+  }
+  return text.is_absolute() ? text.string() : join_path(parent_folder(path), text.string());
+}
+
+Result<WriteTarget> LocalFileSystem::find_write_target(const std::string& path) {
+  constexpr int kMaxLinks = 40;  // As many as the kernel follows.
+  WriteTarget target{.path = path, .is_stream = false};
+  for (int num_links = 0; num_links <= kMaxLinks; ++num_links) {
+    struct stat status {};
+    if (::lstat(target.path.c_str(), &status) != 0) {
+      return errno == ENOENT ? Result<WriteTarget>(target) : status_of_errno(errno, "looking at", target.path);
+    }
+    const bool is_link = S_ISLNK(status.st_mode);
+    if (!is_link || is_in_proc(target.path)) {
+      target.is_stream = is_link || !(S_ISREG(status.st_mode) || S_ISDIR(status.st_mode));
+      return target;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(target.path, read_link(target.path));
+  }
+  return status_of_errno(ELOOP, "following the links from", path);
+}
 
 Result<std::vector<FileInfo>> LocalFileSystem::list(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open_folder(::opendir(folder.c_str()), ::closedir);

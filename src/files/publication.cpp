@@ -13,7 +13,7 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kTemporaryFolder = "_tmp";
-constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of write_file_atomic's temporaries, beside their targets.
+constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of replace_file_atomic's temporaries, beside their targets.
 constexpr int kMaxAttempts = 16;                        // A sweep may take a fresh temporary before it is locked.
 
 /// NAME.UNIQUE, unlike any other process's on any machine. Decides no byte that is published.
@@ -183,10 +183,25 @@ Status sweep_unpublished(FileSystem& files, const std::string& output_folder) {
   return Status::ok();
 }
 
-Status write_file_atomic(FileSystem& files, const std::string& path, std::string_view bytes) {
-  const std::string folder = parent_folder(path);
-  DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, folder, std::string(kTemporaryPrefix) + file_name(path)));
-  Status written = made.file->write_text(bytes);
+namespace {
+
+// What cannot be replaced takes the bytes as they come; most of it cannot be synced.
+Status write_to_stream(FileSystem& files, const std::string& path, const std::function<Status(OutputFile&)>& fill) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> stream, files.open_append(path));
+  DARKROOM_RETURN_IF_ERROR(fill(*stream));
+  return stream->close();
+}
+
+}  // namespace
+
+Status replace_file_atomic(FileSystem& files, const std::string& path, const std::function<Status(OutputFile&)>& fill) {
+  DARKROOM_ASSIGN_OR_RETURN(const WriteTarget target, files.find_write_target(path));
+  if (target.is_stream) {
+    return write_to_stream(files, target.path, fill);
+  }
+  const std::string folder = parent_folder(target.path);
+  DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, folder, std::string(kTemporaryPrefix) + file_name(target.path)));
+  Status written = fill(*made.file);
   if (written.is_ok()) {
     written = made.file->sync();
   }
@@ -194,7 +209,7 @@ Status write_file_atomic(FileSystem& files, const std::string& path, std::string
     written = made.file->close();
   }
   if (written.is_ok()) {
-    written = files.rename_replace(made.path, path);
+    written = files.rename_replace(made.path, target.path);
   }
   if (!written.is_ok()) {
     made.file.reset();
@@ -202,6 +217,10 @@ Status write_file_atomic(FileSystem& files, const std::string& path, std::string
     return written;
   }
   return files.sync_folder(folder);
+}
+
+Status write_file_atomic(FileSystem& files, const std::string& path, std::string_view bytes) {
+  return replace_file_atomic(files, path, [&](OutputFile& file) { return file.write_text(bytes); });
 }
 
 }  // namespace darkroom

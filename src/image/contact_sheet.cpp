@@ -27,11 +27,11 @@ struct SheetLayout {
 size_t columns_of(int width) { return static_cast<size_t>(std::max(width / kGlyphWidth, 1)); }
 
 Lines caption_of(const ContactSheetCell& cell, const ContactSheetOptions& options) {
-  return wrap_text(decode_utf8(cell.caption), columns_of(options.cell_width), static_cast<size_t>(options.num_caption_lines));
+  return wrap_text(printable_characters(cell.caption), columns_of(options.cell_width), static_cast<size_t>(options.num_caption_lines));
 }
 
 std::u32string title_of(const std::string& title, size_t columns) {
-  const Lines lines = wrap_text(decode_utf8(title), columns, 1);
+  const Lines lines = wrap_text(printable_characters(title), columns, 1);
   return lines.empty() ? std::u32string() : lines.front();
 }
 

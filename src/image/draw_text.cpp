@@ -60,10 +60,10 @@ void draw_code_points(Image& image, int left, int top, std::u32string_view text,
 }
 
 void draw_text(Image& image, int left, int top, std::string_view text, Rgb colour) {
-  draw_code_points(image, left, top, decode_utf8(text), colour);
+  draw_code_points(image, left, top, printable_characters(text), colour);
 }
 
-int text_width(std::string_view text) { return static_cast<int>(decode_utf8(text).size()) * kGlyphWidth; }
+int text_width(std::string_view text) { return static_cast<int>(printable_characters(text).size()) * kGlyphWidth; }
 
 int text_line_height() { return kGlyphHeight; }
 

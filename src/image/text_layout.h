@@ -6,8 +6,8 @@
 
 namespace darkroom {
 
-/// The code points of UTF-8 text; control characters become spaces, each malformed byte U+FFFD.
-std::u32string decode_utf8(std::string_view text);
+/// The code points of UTF-8 text; control characters become spaces.
+std::u32string printable_characters(std::string_view text);
 
 /// Breaks text into lines of at most `columns` characters, at spaces where it can. What does not fit into `max_lines` is
 /// dropped and the last line ends in "..." then. REQUIRES: columns >= 1, max_lines >= 0.

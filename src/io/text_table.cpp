@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "darkroom/io/arrow_files.h"
+#include "ordered_json.h"
 #include "row_splitter.h"
 #include "table_columns.h"
 
@@ -55,8 +55,8 @@ class DelimitedParser final : public RowParser {
   std::vector<std::string> fields_;
 };
 
-std::string text_of(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string text_of(const OrderedJson& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 class JsonParser final : public RowParser {
@@ -68,7 +68,7 @@ class JsonParser final : public RowParser {
   }
 
   bool parse(std::string_view row, Values& values) override {
-    const auto object = nlohmann::ordered_json::parse(row, nullptr, /*allow_exceptions=*/false);
+    const auto object = OrderedJson::parse(row, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) {
       return false;
     }
@@ -222,7 +222,7 @@ class TextTable final : public TableReader {
       if (!more) {
         break;
       }
-      const auto object = nlohmann::ordered_json::parse(row, nullptr, /*allow_exceptions=*/false);
+      const auto object = OrderedJson::parse(row, nullptr, /*allow_exceptions=*/false);
       if (!object.is_object()) {
         continue;
       }

@@ -171,10 +171,7 @@ Result<std::vector<NamedTensor>> compute_guarded(const ForwardFlags& flags) {
 Status run_forward(const ForwardFlags& flags) {
   at::set_num_threads(flags.threads);
   DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(flags));
-  const std::string temporary = flags.output + ".tmp";
-  DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(temporary));
-  DARKROOM_RETURN_IF_ERROR(write_safetensors(local_files(), temporary, results));
-  return local_files().rename_replace(temporary, flags.output);
+  return write_safetensors_atomic(local_files(), flags.output, results);
 }
 
 }  // namespace darkroom

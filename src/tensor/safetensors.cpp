@@ -67,9 +67,7 @@ Status write_all(OutputFile& output, const std::vector<NamedTensor>& tensors, co
   for (const auto& spec : writer->order()) {
     DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, *by_name.at(spec.name)));
   }
-  DARKROOM_RETURN_IF_ERROR(writer->finish());
-  DARKROOM_RETURN_IF_ERROR(output.sync());
-  return output.close();
+  return writer->finish();
 }
 
 }  // namespace
@@ -218,12 +216,23 @@ Status SafetensorsWriter::finish() const {
 Status write_safetensors(FileSystem& files, const std::string& path, const std::vector<NamedTensor>& tensors,
                          const SafetensorsMetadata& metadata) {
   DARKROOM_ASSIGN_OR_RETURN(const auto output, files.create(path));
-  const Status status = write_all(*output, tensors, metadata);
+  Status status = write_all(*output, tensors, metadata);
+  if (status.is_ok()) {
+    status = output->sync();
+  }
+  if (status.is_ok()) {
+    status = output->close();
+  }
   if (!status.is_ok()) {
     static_cast<void>(output->close());
     static_cast<void>(files.remove_file(path));  // The first failure is the one to report.
   }
   return status;
+}
+
+Status write_safetensors_atomic(FileSystem& files, const std::string& path, const std::vector<NamedTensor>& tensors,
+                                const SafetensorsMetadata& metadata) {
+  return replace_file_atomic(files, path, [&](OutputFile& output) { return write_all(output, tensors, metadata); });
 }
 
 }  // namespace darkroom

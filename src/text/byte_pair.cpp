@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "darkroom/core/check.h"
 
 namespace darkroom {
 namespace {
+
+constexpr size_t kShortBytes = 32;
+constexpr int32_t kNoRank = std::numeric_limits<int32_t>::max();
 
 uint64_t pair_key(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -34,16 +38,18 @@ BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary, int32_t unknown_i
   }
   slots_.resize(std::bit_ceil(std::max<size_t>(2 * vocabulary.merge_ids().size(), 2)));
   int32_t rank = 0;
-  for (const Vocabulary::Merge& merge : vocabulary.merge_ids())
+  for (const Vocabulary::Merge& merge : vocabulary.merge_ids()) {
     insert(merge, rank++);
+  }
 }
 
 void BytePairEncoder::insert(const Vocabulary::Merge& merge, int32_t rank) {
   const size_t mask = slots_.size() - 1;
   const uint64_t pair = pair_key(merge.left, merge.right);
   size_t at = slot_of(pair, mask);
-  while (slots_[at].pair != kEmpty && slots_[at].pair != pair)
+  while (slots_[at].pair != kEmpty && slots_[at].pair != pair) {
     at = (at + 1) & mask;
+  }
   slots_[at] = {pair, rank, merge.merged};
 }
 
@@ -51,8 +57,9 @@ const BytePairEncoder::Slot* BytePairEncoder::find(int32_t left, int32_t right) 
   const size_t mask = slots_.size() - 1;
   const uint64_t pair = pair_key(left, right);
   for (size_t at = slot_of(pair, mask); slots_[at].pair != kEmpty; at = (at + 1) & mask) {
-    if (slots_[at].pair == pair)
+    if (slots_[at].pair == pair) {
       return &slots_[at];
+    }
   }
   return nullptr;
 }
@@ -60,8 +67,9 @@ const BytePairEncoder::Slot* BytePairEncoder::find(int32_t left, int32_t right) 
 // Adds the merge of the symbol at `position` with the next one, if there is such a merge.
 void BytePairEncoder::offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const {
   const Workspace::Symbol& left = workspace.symbols[position];
-  if (left.next < 0)
+  if (left.next < 0) {
     return;
+  }
   if (const Slot* slot = find(left.id, workspace.symbols[left.next].id)) {
     candidates.push_back({slot->rank, position, slot->merged});
   }
@@ -71,34 +79,125 @@ void BytePairEncoder::offer(int32_t position, std::vector<Workspace::Candidate>&
 void BytePairEncoder::merge(const Workspace::Candidate& candidate, Workspace& workspace) const {
   auto& symbols = workspace.symbols;
   Workspace::Symbol& left = symbols[candidate.position];
-  if (!left.is_alive || left.next < 0)
+  if (!left.is_alive || left.next < 0) {
     return;
+  }
   Workspace::Symbol& right = symbols[left.next];
   const Slot* slot = find(left.id, right.id);
-  if (!slot || slot->merged != candidate.merged)
+  if (!slot || slot->merged != candidate.merged) {
     return;
+  }
   left.id = candidate.merged;
   right.is_alive = false;
   left.next = right.next;
-  if (left.next >= 0)
+  if (left.next >= 0) {
     symbols[left.next].previous = candidate.position;
-  if (left.previous >= 0)
+  }
+  if (left.previous >= 0) {
     offer(left.previous, workspace.found, workspace);
+  }
   offer(candidate.position, workspace.found, workspace);
 }
 
 void BytePairEncoder::encode(std::string_view word, Workspace& workspace) const {
   DARKROOM_CHECK(!word.empty(), "an empty word was to be split into tokens");
+  if (word.size() <= kShortBytes) {
+    encode_short(word, workspace.ids);
+  } else {
+    encode_long(word, workspace);
+  }
+}
+
+int32_t BytePairEncoder::first_id(std::string_view word, size_t at) const {
+  const auto byte = static_cast<unsigned char>(word[at]);
+  return at + 1 < word.size() ? inner_ids_[byte] : last_ids_[byte];
+}
+
+// Short words: the symbols and the ranks of their pairs in two rows, which are searched and moved; no heap is worth it.
+struct BytePairEncoder::ShortWord {
+  size_t size = 0;
+  std::array<int32_t, kShortBytes> ids;
+  std::array<Pair, kShortBytes> pairs;  // pairs[i]: of ids[i] with ids[i + 1]; the last one never merges.
+};
+
+BytePairEncoder::Pair BytePairEncoder::pair_of(int32_t left, int32_t right) const {
+  const Slot* slot = find(left, right);
+  return slot != nullptr ? Pair{slot->rank, slot->merged} : Pair{kNoRank, 0};
+}
+
+void BytePairEncoder::encode_short(std::string_view word, std::vector<int32_t>& ids) const {
+  ShortWord symbols;
+  symbols.size = word.size();
+  for (size_t i = 0; i < word.size(); ++i) {
+    symbols.ids[i] = first_id(word, i);
+  }
+  for (size_t i = 0; i + 1 < word.size(); ++i) {
+    symbols.pairs[i] = pair_of(symbols.ids[i], symbols.ids[i + 1]);
+  }
+  symbols.pairs[word.size() - 1] = {kNoRank, 0};
+  while (true) {
+    const auto end = symbols.pairs.begin() + static_cast<std::ptrdiff_t>(symbols.size);
+    const auto best = std::ranges::min_element(symbols.pairs.begin(), end, {}, &Pair::rank);  // The leftmost of the lowest.
+    if (best->rank == kNoRank) {
+      break;
+    }
+    if (order_ == MergeOrder::kOneAtATime) {
+      merge_one(symbols, static_cast<size_t>(best - symbols.pairs.begin()));
+    } else {
+      merge_all(symbols, best->rank);
+    }
+  }
+  ids.assign(symbols.ids.begin(), symbols.ids.begin() + static_cast<std::ptrdiff_t>(symbols.size));
+}
+
+void BytePairEncoder::merge_one(ShortWord& word, size_t at) const {
+  word.ids[at] = word.pairs[at].merged;
+  --word.size;
+  for (size_t i = at + 1; i < word.size; ++i) {
+    word.ids[i] = word.ids[i + 1];
+    word.pairs[i] = word.pairs[i + 1];
+  }
+  const bool is_last = at + 1 == word.size;
+  word.pairs[at] = is_last ? Pair{kNoRank, 0} : pair_of(word.ids[at], word.ids[at + 1]);
+  if (at > 0) {
+    word.pairs[at - 1] = pair_of(word.ids[at - 1], word.ids[at]);
+  }
+}
+
+void BytePairEncoder::merge_all(ShortWord& word, int32_t rank) const {
+  // A rank belongs to one pair of tokens; a symbol that was merged is not there for the next pair.
+  std::array<bool, kShortBytes> is_new{};
+  size_t written = 0;
+  for (size_t i = 0; i < word.size; ++i, ++written) {
+    is_new[written] = word.pairs[i].rank == rank;
+    if (is_new[written]) {
+      word.ids[written] = word.pairs[i].merged;
+      ++i;
+    } else {
+      word.ids[written] = word.ids[i];
+    }
+    word.pairs[written] = word.pairs[i];
+  }
+  word.size = written;
+  for (size_t i = 0; i + 1 < word.size; ++i) {
+    if (is_new[i] || is_new[i + 1]) {
+      word.pairs[i] = pair_of(word.ids[i], word.ids[i + 1]);
+    }
+  }
+  word.pairs[word.size - 1] = {kNoRank, 0};
+}
+
+void BytePairEncoder::encode_long(std::string_view word, Workspace& workspace) const {
   const auto size = static_cast<int32_t>(word.size());
   auto& [symbols, heap, found, ids] = workspace;
   symbols.clear();
   heap.clear();
   for (int32_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(word[i]);
-    symbols.push_back({i + 1 < size ? inner_ids_[byte] : last_ids_[byte], i - 1, i + 1 < size ? i + 1 : -1, true});
+    symbols.push_back({first_id(word, static_cast<size_t>(i)), i - 1, i + 1 < size ? i + 1 : -1, true});
   }
-  for (int32_t i = 0; i < size; ++i)
+  for (int32_t i = 0; i < size; ++i) {
     offer(i, heap, workspace);
+  }
   std::ranges::make_heap(heap, comes_later);
   while (!heap.empty()) {
     const int32_t rank = heap.front().rank;
@@ -109,12 +208,14 @@ void BytePairEncoder::encode(std::string_view word, Workspace& workspace) const 
       heap.pop_back();
       merge(candidate, workspace);
     } while (order_ == MergeOrder::kAllOccurrences && !heap.empty() && heap.front().rank == rank);
-    for (const Workspace::Candidate& candidate : found)
+    for (const Workspace::Candidate& candidate : found) {
       push(heap, candidate);
+    }
   }
   ids.clear();
-  for (int32_t i = 0; i >= 0; i = symbols[i].next)
+  for (int32_t i = 0; i >= 0; i = symbols[i].next) {
     ids.push_back(symbols[i].id);
+  }
 }
 
 }  // namespace darkroom

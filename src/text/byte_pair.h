@@ -51,6 +51,20 @@ class BytePairEncoder {
   };
   static constexpr uint64_t kEmpty = ~uint64_t{0};
 
+  /// Where a pair of neighbours stands in the order of merges.
+  struct Pair {
+    int32_t rank;
+    int32_t merged;
+  };
+  struct ShortWord;
+
+  void encode_short(std::string_view word, std::vector<int32_t>& ids) const;
+  void encode_long(std::string_view word, Workspace& workspace) const;
+  int32_t first_id(std::string_view word, size_t at) const;
+  void merge_one(ShortWord& word, size_t at) const;
+  void merge_all(ShortWord& word, int32_t rank) const;
+  Pair pair_of(int32_t left, int32_t right) const;
+
   void insert(const Vocabulary::Merge& merge, int32_t rank);
   const Slot* find(int32_t left, int32_t right) const;
   void offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const;

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,6 +15,7 @@
 #include "darkroom/core/sha256.h"
 #include "tokenizer_folder.h"
 #include "whole_words.h"
+#include "word_cache.h"
 #include "word_splitter.h"
 
 namespace darkroom {
@@ -35,16 +40,19 @@ class SpecialFinder {
   // The leftmost, then longest one in `text`: its place and itself; text.size() and null when there is none.
   std::pair<size_t, const SpecialToken*> find(std::string_view text) const {
     for (size_t at = 0; !tokens_.empty() && at < text.size(); ++at) {
-      if (!may_start_[static_cast<unsigned char>(text[at])])
+      if (!may_start_[static_cast<unsigned char>(text[at])]) {
         continue;
+      }
       const SpecialToken* longest = nullptr;
       for (const SpecialToken& token : tokens_) {
         const bool is_here = text.substr(at).starts_with(token.content);
-        if (is_here && (!longest || token.content.size() > longest->content.size()))
+        if (is_here && (!longest || token.content.size() > longest->content.size())) {
           longest = &token;
+        }
       }
-      if (longest)
+      if (longest) {
         return {at, longest};
+      }
     }
     return {text.size(), nullptr};
   }
@@ -60,8 +68,9 @@ class IdWriter {
   explicit IdWriter(std::span<int32_t> ids) : ids_(ids) {}
   bool is_full() const { return num_written_ + 1 >= ids_.size(); }
   void add(int32_t id) {
-    if (!is_full())
+    if (!is_full()) {
       ids_[num_written_++] = id;
+    }
   }
   void finish(int32_t end_id, int32_t pad_id) {
     ids_[num_written_++] = end_id;
@@ -77,11 +86,17 @@ class IdWriter {
 struct Scratch {
   std::string clean;
   BytePairEncoder::Workspace workspace;
+  WordCache words;
 };
 
 Scratch& thread_scratch() {
   thread_local Scratch scratch;
   return scratch;
+}
+
+uint32_t next_tokenizer_number() {
+  static std::atomic<uint32_t> count{0};
+  return ++count;
 }
 
 std::string compute_fingerprint(const TokenizerFolder& folder, TokenizerDialect dialect) {
@@ -92,15 +107,19 @@ std::string compute_fingerprint(const TokenizerFolder& folder, TokenizerDialect 
   };
   add("darkroom.text " + std::to_string(kAlgorithmVersion));
   add(tokenizer_dialect_name(dialect));
-  for (const std::string& token : folder.vocabulary.tokens())
+  for (const std::string& token : folder.vocabulary.tokens()) {
     add(token);
+  }
   add("merges");
-  for (const std::string& merge : folder.vocabulary.merges())
+  for (const std::string& merge : folder.vocabulary.merges()) {
     add(merge);
-  for (const int32_t id : {folder.start_id, folder.end_id, folder.pad_id, folder.unknown_id})
+  }
+  for (const int32_t id : {folder.start_id, folder.end_id, folder.pad_id, folder.unknown_id}) {
     add(std::to_string(id));
-  for (const SpecialToken& token : folder.special_tokens)
+  }
+  for (const SpecialToken& token : folder.special_tokens) {
     add(token.content + (token.is_normalized ? " clean" : " raw"));
+  }
   return hash.finish_hex();
 }
 
@@ -110,8 +129,9 @@ std::string_view tokenizer_dialect_name(TokenizerDialect dialect) { return diale
 
 Result<TokenizerDialect> parse_tokenizer_dialect(std::string_view name) {
   for (const auto dialect : {TokenizerDialect::kHuggingFace, TokenizerDialect::kOpenClip}) {
-    if (name == tokenizer_dialect_name(dialect))
+    if (name == tokenizer_dialect_name(dialect)) {
       return dialect;
+    }
   }
   return Status::invalid_argument("the tokenizer dialect must be hf or open_clip:", name);
 }
@@ -136,24 +156,33 @@ struct ClipTokenizer::State {
                 dialect == TokenizerDialect::kHuggingFace ? MergeOrder::kOneAtATime : MergeOrder::kAllOccurrences),
         whole_words(folder.vocabulary, encoder),
         fingerprint(compute_fingerprint(folder, dialect)) {
-    for (const SpecialToken& token : folder.special_tokens)
+    for (const SpecialToken& token : folder.special_tokens) {
       (token.is_normalized ? clean_specials : raw_specials).add(token);
+    }
   }
 
   void encode_word(std::string_view word, IdWriter& out) const {
-    if (const int32_t id = whole_words.find(word); id >= 0) {
+    const WordHash hash = hash_word(word);
+    if (const int32_t id = whole_words.find(word, hash); id >= 0) {
       out.add(id);
       return;
     }
-    BytePairEncoder::Workspace& workspace = thread_scratch().workspace;
-    encoder.encode(word, workspace);
-    for (const int32_t id : workspace.ids)
+    Scratch& scratch = thread_scratch();
+    std::span<const int32_t> ids = scratch.words.find(number, word, hash.hash);
+    if (ids.empty()) {
+      encoder.encode(word, scratch.workspace);
+      ids = scratch.workspace.ids;
+      scratch.words.store(number, word, hash.hash, ids);
+    }
+    for (const int32_t id : ids) {
       out.add(id);
+    }
   }
 
   void encode_words(std::string_view text, IdWriter& out) const {
-    for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text))
+    for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text)) {
       encode_word(take_word(text), out);
+    }
   }
 
   // Special tokens first in the caption as it came, then in each cleaned piece, as the package tokenizers does.
@@ -165,12 +194,14 @@ struct ClipTokenizer::State {
       for (std::string_view text = clean; !text.empty() && !out.is_full();) {
         const auto [at, special] = clean_specials.find(text);
         encode_words(text.substr(0, at), out);
-        if (special)
+        if (special) {
           out.add(special->id);
+        }
         text.remove_prefix(at + (special ? special->content.size() : 0));
       }
-      if (raw_special)
+      if (raw_special) {
         out.add(raw_special->id);
+      }
       caption.remove_prefix(raw_at + (raw_special ? raw_special->content.size() : 0));
     }
   }
@@ -211,6 +242,7 @@ struct ClipTokenizer::State {
   SpecialFinder raw_specials;
   SpecialFinder clean_specials;
   std::string fingerprint;
+  uint32_t number = next_tokenizer_number();  // Unlike any other's of this process: whose words are whose in a thread's cache.
 };
 
 ClipTokenizer::ClipTokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -233,6 +265,40 @@ Unported ClipTokenizer::encode(std::string_view caption, std::span<int32_t> ids)
   }
   out.finish(state_->folder.end_id, pad_id());
   return unported;
+}
+
+void ClipTokenizer::encode_batch(std::span<const std::string_view> captions, int num_threads, std::span<int32_t> ids,
+                                 std::span<Unported> unported) const {
+  DARKROOM_CHECK(ids.size() == captions.size() * kContextLength && unported.size() == captions.size() && num_threads >= 1,
+                 "encode_batch needs room for every caption (captions, ids, unported, threads):", captions.size(), ids.size(),
+                 unported.size(), num_threads);
+  constexpr size_t kStep = 64;
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;  // The first one; guarded by mutex.
+  const auto work = [&] {
+    try {
+      for (size_t begin = next.fetch_add(kStep); begin < captions.size(); begin = next.fetch_add(kStep)) {
+        for (size_t i = begin; i < std::min(begin + kStep, captions.size()); ++i) {
+          unported[i] = encode(captions[i], ids.subspan(i * kContextLength, kContextLength));
+        }
+      }
+    } catch (...) {
+      const std::lock_guard hold(mutex);
+      failure = failure ? failure : std::current_exception();
+    }
+  };
+  {
+    const size_t useful = std::min<size_t>(static_cast<size_t>(num_threads), (captions.size() + kStep - 1) / kStep);
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < useful; ++i) {
+      others.emplace_back(work);
+    }
+    work();
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
 }
 
 TokenizerDialect ClipTokenizer::dialect() const { return state_->dialect; }

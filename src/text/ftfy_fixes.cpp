@@ -1,22 +1,16 @@
 #include "ftfy_fixes.h"
 
-#include <unicode/uchar.h>
-
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "html_entities.h"
 #include "mojibake.h"
-#include "utf32.h"
+#include "normal_form.h"
+#include "unicode_classes.h"
+#include "windows_1252.h"
 
 namespace darkroom {
 namespace {
-
-// Windows-1252 for U+0080..U+009F; where it has no character the control stays.
-constexpr char32_t kWindows1252[] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
-                                     0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
-                                     0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
 
 struct Ligature {
   char32_t ligature;
@@ -31,8 +25,9 @@ constexpr Ligature kLigatures[] = {
 
 std::u32string fix_c1_controls(std::u32string text) {
   for (char32_t& c : text) {
-    if (c >= 0x80 && c <= 0x9F)
-      c = kWindows1252[c - 0x80];
+    if (is_c1_control(c)) {
+      c = windows_1252_of_c1(c);
+    }
   }
   return text;
 }
@@ -57,8 +52,8 @@ std::u32string fix_character_width(const std::u32string& text) {
   for (const char32_t c : text) {
     if (c == 0x3000) {
       out += U' ';
-    } else if (c >= 0xFF01 && c < 0xFFF0) {
-      out += to_nfkc(c);
+    } else if (is_wide_form(c)) {
+      append_plain_form(c, out);
     } else {
       out += c;
     }
@@ -68,10 +63,12 @@ std::u32string fix_character_width(const std::u32string& text) {
 
 std::u32string uncurl_quotes(std::u32string text) {
   for (char32_t& c : text) {
-    if (c >= 0x201C && c <= 0x201F)
+    if (c >= 0x201C && c <= 0x201F) {
       c = U'"';
-    if (c == 0x2BC || (c >= 0x2018 && c <= 0x201B))
+    }
+    if (c == 0x2BC || (c >= 0x2018 && c <= 0x201B)) {
       c = U'\'';
+    }
   }
   return text;
 }
@@ -81,8 +78,9 @@ std::u32string fix_line_breaks(const std::u32string& text) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
     const char32_t c = text[i];
-    if (c == U'\r' && i + 1 < text.size() && text[i + 1] == U'\n')
+    if (c == U'\r' && i + 1 < text.size() && text[i + 1] == U'\n') {
       continue;
+    }
     out += c == U'\r' || c == 0x2028 || c == 0x2029 || c == 0x85 ? U'\n' : c;
   }
   return out;
@@ -97,8 +95,9 @@ std::u32string remove_terminal_escapes(const std::u32string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == U'\x1B' && i + 1 < text.size() && text[i + 1] == U'[') {
       size_t end = i + 2;
-      while (end < text.size() && (text[end] == U';' || u_isdigit(static_cast<UChar32>(text[end]))))
+      while (end < text.size() && (text[end] == U';' || is_decimal_digit(text[end]))) {
         ++end;
+      }
       if (end < text.size() && is_ascii_letter(text[end])) {
         i = end;
         continue;
@@ -119,15 +118,43 @@ std::u32string remove_control_chars(std::u32string text) {
   return text;
 }
 
-std::u32string fix_line(std::u32string line, bool unescape, bool& has_mojibake) {
-  while (true) {
-    std::u32string fixed = unescape ? unescape_plain_entities(line) : line;
-    has_mojibake = has_mojibake || looks_like_mojibake(fixed);
-    fixed = fix_latin_ligatures(fix_c1_controls(std::move(fixed)));
-    fixed = fix_line_breaks(uncurl_quotes(fix_character_width(fixed)));
-    fixed = to_nfc(remove_control_chars(remove_terminal_escapes(fixed)));
-    if (fixed == line)
+// Everything but the references and the look for mojibake.
+std::u32string fix_characters(std::u32string text) {
+  text = fix_latin_ligatures(fix_c1_controls(std::move(text)));
+  text = fix_line_breaks(uncurl_quotes(fix_character_width(text)));
+  return normalize_nfc(remove_control_chars(remove_terminal_escapes(text)));
+}
+
+bool holds_non_ascii(std::u32string_view text) {
+  return std::ranges::any_of(text, [](char32_t c) { return c >= 0x80; });
+}
+
+// All references at once, for lines in which they are nested deeper than ftfy's passes are followed one by one.
+std::u32string unescape_deeply(const std::u32string& line, bool& has_mojibake) {
+  bool saw_non_ascii = holds_non_ascii(line);
+  std::u32string settled = unescape_nested_entities(line, [&](std::u32string resolved) {
+    saw_non_ascii = saw_non_ascii || holds_non_ascii(resolved);
+    return fix_characters(std::move(resolved));
+  });
+  // ftfy looks for mojibake between the passes that were skipped.
+  has_mojibake = has_mojibake || (saw_non_ascii && settled != line);
+  return settled;
+}
+
+// ftfy repeats its passes until nothing changes. Each takes one level off nested references ("&amp;amp;amp;"), of which a
+// line may hold thousands; so after a few passes the rest is taken off at once, and the whole takes linear time.
+std::u32string fix_line(std::u32string line, bool unescape, FixedText& out) {
+  constexpr int kSinglePasses = 8;
+  for (int pass = 0;; ++pass) {
+    out.num_characters_read += line.size();
+    std::u32string fixed = !unescape              ? line
+                           : pass < kSinglePasses ? unescape_plain_entities(line)
+                                                  : unescape_deeply(line, out.has_mojibake);
+    out.has_mojibake = out.has_mojibake || looks_like_mojibake(fixed);
+    fixed = fix_characters(std::move(fixed));
+    if (fixed == line) {
       return line;
+    }
     line = std::move(fixed);
   }
 }
@@ -135,16 +162,19 @@ std::u32string fix_line(std::u32string line, bool unescape, bool& has_mojibake) 
 }  // namespace
 
 FixedText fix_text(const std::u32string& text) {
+  constexpr size_t kLongestLine = 1'000'000;  // ftfy's max_decode_length.
   FixedText out;
   bool unescape = true;
   for (size_t at = 0; at < text.size();) {
     const size_t newline = text.find(U'\n', at);
-    const size_t end = newline == std::u32string::npos ? text.size() : newline + 1;
+    const size_t line_end = newline == std::u32string::npos ? text.size() : newline + 1;
+    const size_t end = std::min(line_end, at + kLongestLine);
     const std::u32string line = text.substr(at, end - at);
     // A literal "<" means real HTML: from this line on references are left alone.
-    if (line.find(U'<') != std::u32string::npos)
+    if (line.find(U'<') != std::u32string::npos) {
       unescape = false;
-    out.text += fix_line(line, unescape, out.has_mojibake);
+    }
+    out.text += fix_line(line, unescape, out);
     at = end;
   }
   return out;

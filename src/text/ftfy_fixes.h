@@ -6,7 +6,8 @@ namespace darkroom {
 
 struct FixedText {
   std::u32string text;
-  bool has_mojibake = false;  ///< ftfy would have tried to repair the encoding of a line.
+  bool has_mojibake = false;       ///< ftfy would have tried to repair the encoding of a line.
+  size_t num_characters_read = 0;  ///< Over all passes: the work done, linear in the text.
 };
 
 /// ftfy 6.3.1's fix_text without its repair of mojibake (fix_encoding). Ported are: unescape_html ("auto": until a line

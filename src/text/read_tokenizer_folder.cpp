@@ -13,12 +13,14 @@ using Json = nlohmann::json;
 
 Result<std::optional<Json>> read_optional_json(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(path));
-  if (!is_there)
+  if (!is_there) {
     return std::optional<Json>();
+  }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
+  if (!json.is_object()) {
     return Status::corrupt_data("reading a tokenizer: the file is not a JSON object:", path);
+  }
   return std::optional<Json>(std::move(json));
 }
 
@@ -56,10 +58,12 @@ Result<Vocabulary> read_vocabulary_and_merges(FileSystem& files, const std::stri
   for (size_t at = 0; at < text.size();) {
     const size_t newline = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, newline - at);
-    if (line.ends_with('\r'))
+    if (line.ends_with('\r')) {
       line.pop_back();
-    if (!line.empty() && !line.starts_with("#version"))
+    }
+    if (!line.empty() && !line.starts_with("#version")) {
       merges.push_back(std::move(line));
+    }
     at = newline + 1;
   }
   return Vocabulary::create(std::move(tokens), std::move(merges));
@@ -89,26 +93,31 @@ Result<Vocabulary> read_model(const Json& tokenizer, const std::string& path) {
 class SpecialTokens {
  public:
   Status read(const std::optional<Json>& config, const std::optional<Json>& map, const std::optional<Json>& tokenizer) {
-    if (config)
+    if (config) {
       DARKROOM_RETURN_IF_ERROR(read_named(*config, /*default_normalized=*/true));
+    }
     if (config && config->contains("added_tokens_decoder")) {
-      for (const Json& token : (*config)["added_tokens_decoder"])
+      for (const Json& token : (*config)["added_tokens_decoder"]) {
         DARKROOM_RETURN_IF_ERROR(add(token, !token.value("special", false)));
+      }
       return Status::ok();
     }
-    if (map)
+    if (map) {
       DARKROOM_RETURN_IF_ERROR(read_named(*map, /*default_normalized=*/false));
+    }
     if (tokenizer) {
-      for (const Json& token : tokenizer->value("added_tokens", Json::array()))
+      for (const Json& token : tokenizer->value("added_tokens", Json::array())) {
         DARKROOM_RETURN_IF_ERROR(add(token, false));
+      }
     }
     return Status::ok();
   }
 
   // Looks every token up and names the four that have a role.
   Status resolve(TokenizerFolder& folder) {
-    for (const auto& [name, content] : named_)
+    for (const auto& [name, content] : named_) {
       added_.emplace(content, named_normalized_[content]);
+    }
     for (const auto& [content, is_normalized] : added_) {
       const auto id = folder.vocabulary.find(content);
       if (!id || content.empty()) {
@@ -128,8 +137,9 @@ class SpecialTokens {
   Status read_named(const Json& json, bool default_normalized) {
     for (auto& [name, content] : named_) {
       const Json value = json.value(name, Json());
-      if (value.is_null())
+      if (value.is_null()) {
         continue;
+      }
       if (value.is_string()) {
         content = value;
         named_normalized_[content] = false;
@@ -178,8 +188,9 @@ class SpecialTokens {
 
 Status check_class(const Json& config, const std::string& path) {
   const std::string name = config.value("tokenizer_class", "CLIPTokenizer");
-  if (name == "CLIPTokenizer" || name == "CLIPTokenizerFast")
+  if (name == "CLIPTokenizer" || name == "CLIPTokenizerFast") {
     return Status::ok();
+  }
   return Status::failed_precondition("reading a tokenizer: want the class CLIPTokenizer (file, class):", path, name);
 }
 
@@ -189,8 +200,9 @@ Result<TokenizerFolder> read_tokenizer_folder(FileSystem& files, const std::stri
   const std::string config_path = join_path(folder, "tokenizer_config.json");
   const std::string tokenizer_path = join_path(folder, "tokenizer.json");
   DARKROOM_ASSIGN_OR_RETURN(const auto config, read_optional_json(files, config_path));
-  if (config)
+  if (config) {
     DARKROOM_RETURN_IF_ERROR(check_class(*config, config_path));
+  }
   DARKROOM_ASSIGN_OR_RETURN(const auto map, read_optional_json(files, join_path(folder, "special_tokens_map.json")));
   DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer, read_optional_json(files, tokenizer_path));
   TokenizerFolder contents;

@@ -8,7 +8,7 @@ namespace darkroom {
 /// What CLIP's splitting expression tells apart: \s, \p{L}, \p{N} and the rest.
 enum class CharacterClass : uint8_t { kSpace, kLetter, kNumber, kOther };
 
-/// By Unicode 16: ICU's tables (15.0 on Debian 12) and the letters and numbers that came after them.
+/// By Unicode 16, as the package tokenizers has it (src/text/unicode_table.inc; no system library is asked).
 CharacterClass find_character_class(char32_t code_point);
 
 inline constexpr std::array<CharacterClass, 128> kAsciiClasses = [] {
@@ -29,8 +29,11 @@ inline CharacterClass character_class(char32_t code_point) {
   return code_point < kAsciiClasses.size() ? kAsciiClasses[code_point] : find_character_class(code_point);
 }
 
-/// Rust's char::to_lowercase of one character (Unicode 17) as far as it is a single one. U+0130, the only character
-/// with two, is the caller's.
-char32_t lower_case(char32_t code_point);
+/// A decimal digit of any script (category Nd).
+bool is_decimal_digit(char32_t code_point);
+
+/// A letter, number or mark newer than Unicode 14, or one that Unicode 15 does not know either: versions of Unicode
+/// treat these differently. Newer symbols, such as emoji, are symbols everywhere and not among them.
+bool is_new_character(char32_t code_point);
 
 }  // namespace darkroom

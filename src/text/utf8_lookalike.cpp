@@ -25,8 +25,9 @@ Lookalike find(char32_t c) {
   const auto found = std::ranges::lower_bound(kLookalikes, c, {}, &Lookalike::code_point);
   Lookalike result = found != std::end(kLookalikes) && found->code_point == c ? *found : Lookalike{c, 0, 0, 0, 0};
   const bool is_lost_or_control = c == U' ' || c == U'?' || c == 0x1A || c == 0xFFFD || (c >= 0x80 && c < 0xA0);
-  if (is_lost_or_control)
+  if (is_lost_or_control) {
     result.continuation = kEveryEncoding;
+  }
   return result;
 }
 
@@ -39,8 +40,9 @@ bool holds_utf8_lookalike(std::u32string_view line) {
   Encodings missing_3 = 0;
   for (const char32_t c : line) {
     const Lookalike here = find(c);
-    if ((missing_1 & here.continuation) != 0 || c == 0x1A)
+    if ((missing_1 & here.continuation) != 0 || c == 0x1A) {
       return true;
+    }
     missing_1 = here.first_of_2 | (missing_2 & here.continuation);
     missing_2 = here.first_of_3 | (missing_3 & here.continuation);
     missing_3 = here.first_of_4;

@@ -1,6 +1,6 @@
 #include "vocabulary.h"
 
-#include "utf32.h"
+#include "darkroom/core/utf8.h"
 
 namespace darkroom {
 
@@ -32,8 +32,9 @@ Result<Vocabulary> Vocabulary::create(std::vector<std::string> tokens, std::vect
 
 std::optional<int32_t> Vocabulary::find(std::string_view token) const {
   const auto found = ids_.find(token);
-  if (found == ids_.end())
+  if (found == ids_.end()) {
     return std::nullopt;
+  }
   return found->second;
 }
 
@@ -43,7 +44,7 @@ const std::array<std::string, 256>& byte_characters() {
     char32_t next = 256;
     for (char32_t byte = 0; byte < table.size(); ++byte) {
       const bool prints = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
-      table[byte] = to_utf8(std::u32string(1, prints ? byte : next++));
+      append_utf8(table[byte], prints ? byte : next++);
     }
     return table;
   }();
@@ -51,17 +52,19 @@ const std::array<std::string, 256>& byte_characters() {
 }
 
 std::optional<std::string> token_bytes(std::string_view token) {
-  static const std::unordered_map<std::string, char> bytes = [] {
-    std::unordered_map<std::string, char> table;
-    for (size_t byte = 0; byte < 256; ++byte)
-      table.emplace(byte_characters()[byte], static_cast<char>(byte));
+  static const std::unordered_map<char32_t, char> bytes = [] {
+    std::unordered_map<char32_t, char> table;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      table.emplace(first_character(byte_characters()[byte]).code_point, static_cast<char>(byte));
+    }
     return table;
   }();
   std::string out;
-  for (const char32_t c : to_utf32(token)) {
-    const auto found = bytes.find(to_utf8(std::u32string(1, c)));
-    if (found == bytes.end())
+  for (const char32_t c : decode_utf8(token)) {
+    const auto found = bytes.find(c);
+    if (found == bytes.end()) {
       return std::nullopt;
+    }
     out += found->second;
   }
   return out;

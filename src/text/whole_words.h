@@ -9,6 +9,14 @@
 
 namespace darkroom {
 
+/// A word's first bytes and a hash over its size and both its ends.
+struct WordHash {
+  uint64_t key;  // Words of one size up to 8 bytes have one key if and only if they are equal.
+  size_t hash;
+};
+/// REQUIRES: not empty.
+WordHash hash_word(std::string_view word);
+
 /// The words that are one token: a table made once, so that common words cost one look-up and no lock.
 /// Thread safety: immutable.
 class WholeWords {
@@ -16,8 +24,8 @@ class WholeWords {
   /// Takes every token with an end-of-word mark that `encoder` gives back for its own bytes.
   WholeWords(const Vocabulary& vocabulary, const BytePairEncoder& encoder);
 
-  /// The token of `word` (not empty), or -1.
-  int32_t find(std::string_view word) const;
+  /// The token of `word`, or -1. REQUIRES: `hash` is the word's.
+  int32_t find(std::string_view word, const WordHash& hash) const;
 
  private:
   struct Slot {

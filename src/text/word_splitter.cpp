@@ -1,35 +1,29 @@
 #include "word_splitter.h"
 
-#include <unicode/utf8.h>
-
 #include <cstdint>
 #include <string>
 
+#include "darkroom/core/utf8.h"
 #include "unicode_classes.h"
 
 namespace darkroom {
 namespace {
 
-// Reads the character at the start of `text`; REQUIRES: well-formed, not empty.
+// The class and the size of the character at the start of `text`. REQUIRES: not empty.
 CharacterClass first_class(std::string_view text, size_t& size) {
-  const auto first = static_cast<unsigned char>(text.front());
-  if (first < 0x80) {
-    size = 1;
-    return character_class(first);
-  }
-  int32_t end = 0;
-  UChar32 c;
-  U8_NEXT_UNSAFE(text.data(), end, c);
-  size = static_cast<size_t>(end);
-  return character_class(static_cast<char32_t>(c));
+  const Utf8Character character = first_character(text);
+  size = character.num_bytes;
+  return character_class(character.code_point);
 }
 
 size_t contraction_size(std::string_view text) {
-  if (text.size() < 2 || text[0] != '\'')
+  if (text.size() < 2 || text[0] != '\'') {
     return 0;
+  }
   for (const std::string_view ending : {"s", "t", "re", "ve", "m", "ll", "d"}) {
-    if (text.substr(1).starts_with(ending))
+    if (text.substr(1).starts_with(ending)) {
       return 1 + ending.size();
+    }
   }
   return 0;
 }
@@ -39,8 +33,9 @@ size_t contraction_size(std::string_view text) {
 void skip_spaces(std::string_view& text) {
   while (!text.empty()) {
     size_t size = 0;
-    if (first_class(text, size) != CharacterClass::kSpace)
+    if (first_class(text, size) != CharacterClass::kSpace) {
       return;
+    }
     text.remove_prefix(size);
   }
 }
@@ -51,8 +46,9 @@ std::string_view take_word(std::string_view& text) {
     const CharacterClass kind = first_class(text, end);
     while (kind != CharacterClass::kNumber && end < text.size()) {
       size_t size = 0;
-      if (first_class(text.substr(end), size) != kind)
+      if (first_class(text.substr(end), size) != kind) {
         break;
+      }
       end += size;
     }
   }

@@ -29,8 +29,9 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
 
 std::string merges_text(const Vocabulary& vocabulary) {
   std::string text = "#version: 0.2\n";
-  for (const std::string& merge : vocabulary.merges())
+  for (const std::string& merge : vocabulary.merges()) {
     text += merge + "\n";
+  }
   return text;
 }
 

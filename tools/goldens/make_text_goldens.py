@@ -5,7 +5,8 @@
 
 captions.jsonl     {"caption", "repeat", "hf", "open_clip"}: the ids between start and end, at most 75; repeat > 1 means the
                    caption so many times; open_clip is absent when it equals hf, and "excluded" names why it is not compared
-code_points.json   for each block of 256 code points a hash over the ids of every character's probe (see probe())
+code_points.json   for each block of 256 code points a hash over the ids of every character's probe (see probe()); "unassigned":
+                   ranges of code points that Unicode 14 does not know, whose open_clip ids are not in the hash
 """
 
 import hashlib
@@ -88,6 +89,21 @@ def is_noncharacter(code_point):
     return 0xFDD0 <= code_point <= 0xFDEF or code_point & 0xFFFE == 0xFFFE
 
 
+def is_unassigned(code_point):
+    return unicodedata.category(chr(code_point)) == "Cn" and not is_noncharacter(code_point)
+
+
+def unassigned_ranges():
+    """As texts "first-last"."""
+    found = []
+    for code_point in filter(is_unassigned, range(0x110000)):
+        if found and found[-1][1] == code_point - 1:
+            found[-1][1] = code_point
+        else:
+            found.append([code_point, code_point])
+    return [f"{first:X}-{last:X}" for first, last in found]
+
+
 def probe(char):
     return f"a{char}1{char}'{char}'S{char}B"
 
@@ -108,7 +124,7 @@ class References:
         """Why the open_clip dialect is not compared on this caption; None where it is."""
         if ftfy.fix_text(text) != ftfy.fix_text(text, fix_encoding=False):
             return "mojibake"
-        if any(unicodedata.category(char) == "Cn" and not is_noncharacter(ord(char)) for char in text):
+        if any(is_unassigned(ord(char)) for char in text):
             return "unassigned in Unicode 14"
         return None
 
@@ -142,7 +158,7 @@ def code_point_hashes(references):
             elif not reason.startswith("unassigned"):
                 excluded[f"{ord(char):04X}"] = reason
         blocks[f"{block:X}"] = [hf.hexdigest()[:12], open_clip.hexdigest()[:12]]
-    return {"blocks": blocks, "excluded": excluded}
+    return {"blocks": blocks, "excluded": excluded, "unassigned": unassigned_ranges()}
 
 
 def main():

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/core/utf8.h"
 
 namespace darkroom {
 
@@ -57,9 +58,6 @@ class BytesColumn {
 
 /// The bytes of an image column's rows; a struct {bytes, path} is seen through.
 Result<BytesColumn> open_image_column(const std::string& path, const std::string& name, const std::shared_ptr<arrow::Array>& array);
-
-/// Text with every invalid UTF-8 sequence (its maximal valid beginning) replaced by U+FFFD, and whether any was.
-std::pair<std::string, bool> replace_invalid_utf8(std::string_view text);
 
 /// Whether there is nothing but ASCII white space: an empty caption.
 bool is_blank(std::string_view text);

@@ -34,6 +34,7 @@ class FaultInjectingFileSystem final : public FileSystem {
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
   Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override;
   Result<FileInfo> stat(const std::string& path) override;
+  Result<WriteTarget> find_write_target(const std::string& path) override;
   Result<std::vector<FileInfo>> list(const std::string& folder) override;
   Status create_folders(const std::string& folder) override;
   Status rename_no_replace(const std::string& from, const std::string& to) override;

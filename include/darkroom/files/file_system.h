@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,12 @@ struct FileInfo {
   bool is_folder = false;
 
   bool operator==(const FileInfo&) const = default;
+};
+
+/// Where the bytes for a path have to go.
+struct WriteTarget {
+  std::string path = {};   ///< What stands at the end of the path's links; it need not exist.
+  bool is_stream = false;  ///< A device, pipe, socket or open descriptor: takes bytes as they come and is never replaced.
 };
 
 /// A file open for reading at any place. Thread safety: every method may be called from any thread at any time.
@@ -69,6 +76,8 @@ class FileSystem {
   virtual Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) = 0;
 
   virtual Result<FileInfo> stat(const std::string& path) = 0;
+  /// Follows the links at `path`, also one to nothing. Errors: also kFailedPrecondition for a loop of links.
+  virtual Result<WriteTarget> find_write_target(const std::string& path);
   /// The folder's entries (not those of its subfolders), in byte order of their paths, which start with `folder`.
   virtual Result<std::vector<FileInfo>> list(const std::string& folder) = 0;
 
@@ -103,8 +112,13 @@ FileSystem& local_files();
 /// The whole file. REQUIRES: it fits in memory.
 Result<std::string> read_file(FileSystem& files, const std::string& path);
 
-/// Replaces a small file in one atomic step: whatever the instant of a crash, `path` holds the old bytes or the new
-/// ones, and the new ones once this returns ok. Makes the missing folders above it.
+/// Replaces a file by what `fill` writes, in one atomic step: whatever the instant of a crash, `path` holds the old bytes or
+/// the new ones, and the new ones once this returns ok. Makes the missing folders above it. A link stays: what it leads to
+/// is replaced, where that lies. A device, a pipe or an open descriptor (/dev/stdout) is written to as it is.
+/// `fill` leaves syncing and closing to this function.
+Status replace_file_atomic(FileSystem& files, const std::string& path, const std::function<Status(OutputFile&)>& fill);
+
+/// The same with bytes that are in memory.
 Status write_file_atomic(FileSystem& files, const std::string& path, std::string_view bytes);
 
 }  // namespace darkroom

@@ -117,4 +117,8 @@ class SafetensorsWriter {
 Status write_safetensors(FileSystem& files, const std::string& path, const std::vector<NamedTensor>& tensors,
                          const SafetensorsMetadata& metadata = {});
 
+/// The same, but replaces what is at `path` as replace_file_atomic does: never half a file under its name.
+Status write_safetensors_atomic(FileSystem& files, const std::string& path, const std::vector<NamedTensor>& tensors,
+                                const SafetensorsMetadata& metadata = {});
+
 }  // namespace darkroom

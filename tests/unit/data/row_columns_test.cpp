@@ -97,28 +97,6 @@ TEST(BytesColumn, sees_through_dictionaries) {
   EXPECT_EQ(BytesColumn::open("t", "c", *numbers.Finish()).status().code(), StatusCode::kFailedPrecondition);
 }
 
-TEST(ReplaceInvalidUtf8, keeps_valid_text_and_replaces_maximal_subparts) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", ""},
-      {"plain", "plain"},
-      {"caf\xC3\xA9 \xF0\x9F\x98\x80", "caf\xC3\xA9 \xF0\x9F\x98\x80"},
-      {"\xFF", "\xEF\xBF\xBD"},
-      {"a\xC3", "a\xEF\xBF\xBD"},
-      {"\xF0\x9F\x98", "\xEF\xBF\xBD"},
-      {"\xF0\x9F\x98x", "\xEF\xBF\xBDx"},
-      {"\xC0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD"},
-      {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
-      {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
-      {"\xE2\x82", "\xEF\xBF\xBD"},
-      {"\xE2\x28\xA1", "\xEF\xBF\xBD(\xEF\xBF\xBD"},
-  };
-  for (const auto& [input, expected] : cases) {
-    const auto [valid, replaced] = replace_invalid_utf8(input);
-    EXPECT_EQ(valid, expected);
-    EXPECT_EQ(replaced, input != expected);
-  }
-}
-
 TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
   arrow::StringDictionaryBuilder dictionary;
   ASSERT_TRUE(dictionary.Append("bad \xFF").ok());

@@ -33,8 +33,9 @@ TEST(ClipTokenizer, an_empty_caption_is_start_end_and_padding) {
 TEST(ClipTokenizer, cuts_a_long_caption_so_that_end_is_the_last_id) {
   for (const int num_words : {74, 75, 76, 1000}) {
     std::string caption;
-    for (int i = 0; i < num_words; ++i)
+    for (int i = 0; i < num_words; ++i) {
       caption += "a ";
+    }
     const std::vector<int32_t> ids = encode(hf(), caption);
     EXPECT_EQ(ids[std::min(num_words, 75) + 1], 49407) << num_words;
     EXPECT_EQ(ids[75], num_words < 75 ? 49407 : 320) << num_words;
@@ -72,19 +73,66 @@ TEST(ClipTokenizer, a_megabyte_without_spaces_ends_in_time) {
 TEST(ClipTokenizer, threads_share_one_tokenizer) {
   const std::vector<std::string> captions = {"grinning face", "flag: France", "zqx 1234 caf\u00e9 don't", "!! \U0001F600"};
   std::vector<std::vector<int32_t>> want;
-  for (const std::string& caption : captions)
+  for (const std::string& caption : captions) {
     want.push_back(encode(hf(), caption));
+  }
   std::vector<int> num_wrong(4);
   {
     std::vector<std::jthread> threads;
     for (int& wrong : num_wrong) {
       threads.emplace_back([&] {
-        for (int i = 0; i < 2000; ++i)
+        for (int i = 0; i < 2000; ++i) {
           wrong += encode(hf(), captions[i % 4]) != want[i % 4];
+        }
       });
     }
   }
   EXPECT_EQ(num_wrong, std::vector<int>(4));
+}
+
+TEST(ClipTokenizer, a_batch_gives_the_same_for_any_number_of_threads) {
+  std::vector<std::string> captions;
+  for (int i = 0; i < 1000; ++i) {
+    captions.push_back(i % 7 == 0 ? "schÃ¶n" : fmt::format("zqx{} caf\u00e9 {}", i % 50, std::string(static_cast<size_t>(i % 40), 'q')));
+  }
+  const std::vector<std::string_view> views(captions.begin(), captions.end());
+  std::vector<int32_t> want;
+  for (const std::string& caption : captions) {
+    const std::vector<int32_t> ids = encode(open_clip(), caption);
+    want.insert(want.end(), ids.begin(), ids.end());
+  }
+  for (const int num_threads : {1, 2, 5, 100}) {
+    std::vector<int32_t> ids(want.size());
+    std::vector<Unported> unported(captions.size());
+    open_clip().encode_batch(views, num_threads, ids, unported);
+    EXPECT_EQ(ids, want) << num_threads;
+    for (size_t i = 0; i < captions.size(); ++i) {
+      EXPECT_EQ(unported[i], i % 7 == 0 ? Unported::kMojibake : Unported::kNothing) << i;
+    }
+  }
+  open_clip().encode_batch({}, 3, {}, {});
+  std::vector<Unported> too_few(captions.size() - 1);
+  EXPECT_THROW(open_clip().encode_batch(views, 1, want, too_few), CheckFailure);
+}
+
+// Both merge "aaa" otherwise, and one thread keeps the words of both.
+TEST(ClipTokenizer, tokenizers_of_one_thread_do_not_mix_their_words) {
+  std::vector<std::string> words;
+  for (int length = 1; length <= 60; ++length) {
+    for (const char* part : {"a", "z", "zq", "1x", "\u00e9", "!"}) {
+      std::string word;
+      while (word.size() < static_cast<size_t>(length)) {
+        word += part;
+      }
+      words.push_back(word);
+    }
+  }
+  for (const std::string& word : words) {
+    const std::vector<int32_t> first = encode(hf(), word);
+    const std::vector<int32_t> second = encode(open_clip(), word);
+    EXPECT_EQ(encode(hf(), word), first) << word;
+    EXPECT_EQ(encode(open_clip(), word), second) << word;
+  }
 }
 
 TEST(ClipTokenizer, wants_room_for_the_whole_context) {

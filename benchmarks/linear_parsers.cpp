@@ -1,0 +1,193 @@
+#include <time.h>
+
+#include <arrow/type.h>
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/check.h"
+#include "darkroom/files/memory_files.h"
+#include "darkroom/io/table_reader.h"
+#include "darkroom/io/uri.h"
+#include "darkroom/text/clip_tokenizer.h"
+
+// Times the parsers of foreign text on inputs that are as bad as they can be, for tools/check/linear_parsers.py:
+//   linear_parsers TOKENIZER_FOLDER
+// Prints one line a measurement: PARSER INPUT BYTES SECONDS, the CPU time of one pass. A new parser is one more entry of
+// all_parsers().
+namespace darkroom {
+namespace {
+
+constexpr size_t kLeastBytes = 16 << 10;
+constexpr size_t kMostBytes = 1 << 20;
+constexpr int kNumRounds = 5;
+
+/// A text of about `num_bytes`.
+using MakeInput = std::function<std::string(size_t num_bytes)>;
+
+struct Input {
+  const char* name;
+  MakeInput make;
+};
+
+struct Parser {
+  const char* name;
+  std::function<void(const std::string& text)> parse;
+  std::vector<Input> inputs;
+};
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// The least of a few rounds, each as many passes as the smallest input needs to be seen by the clock.
+double time_one_pass(const std::function<void()>& pass, size_t num_passes) {
+  double least = 1e9;
+  for (int round = 0; round < kNumRounds; ++round) {
+    const double begin = cpu_seconds();
+    for (size_t i = 0; i < num_passes; ++i) {
+      pass();
+    }
+    least = std::min(least, (cpu_seconds() - begin) / static_cast<double>(num_passes));
+  }
+  return least;
+}
+
+MakeInput repeat(std::string first, std::string part, std::string last = "") {
+  return [=](size_t num_bytes) {
+    std::string text = first;
+    while (text.size() + part.size() + last.size() <= num_bytes) {
+      text += part;
+    }
+    return text + last;
+  };
+}
+
+// `opening` and `closing` are repeated equally often.
+MakeInput nest(std::string opening, std::string closing) {
+  return [=](size_t num_bytes) {
+    const size_t depth = num_bytes / (opening.size() + closing.size());
+    std::string text;
+    for (size_t i = 0; i < depth; ++i) {
+      text += opening;
+    }
+    for (size_t i = 0; i < depth; ++i) {
+      text += closing;
+    }
+    return text;
+  };
+}
+
+MakeInput json_with_many_keys(const std::string& begin, const std::string& end) {
+  return [=](size_t num_bytes) {
+    std::string text = begin + "{\"url\":1";
+    for (int i = 0; text.size() < num_bytes; ++i) {
+      text += ",\"" + std::to_string(i) + "\":0";
+    }
+    return text + "}" + end + "\n";
+  };
+}
+
+std::vector<Input> captions() {
+  return {
+      {"words", repeat("", "red house, ")},
+      {"one long word", repeat("", "q")},
+      {"one long word of many merges", repeat("", "international")},
+      {"digits", repeat("", "7")},
+      {"apostrophes", repeat("", "'s")},
+      {"references in references", repeat("&", "amp;")},
+      {"references in references, by number", repeat("&", "#38;")},
+      {"references that close each other", repeat("", "&semi", ";")},
+      {"references through a full-width form", repeat("&", "#xFF06;")},
+      {"ampersands", repeat("", "&")},
+      {"references without an end", repeat("", "&aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")},
+      {"terminal escapes in each other", nest("\x1b[", "m")},
+      {"terminal escapes without an end", repeat("", "\x1b[1;2;3")},
+      {"combining marks in the wrong order", repeat("e", "\u0301\u0323\u0334")},
+      {"letters with marks", repeat("", "e\u0301")},
+      {"Hangul in parts", repeat("", "\u1100\u1161\u11A8")},
+      {"capital sigmas", repeat("", "\u03A3")},
+      {"sigmas between characters without case", repeat("A", "\u03A3........")},
+      {"mojibake", repeat("", "Ã©â€™")},
+      {"almost mojibake", repeat("", "ГўВЂ ")},
+      {"special tokens", repeat("", "<|endoftext|>")},
+      {"beginnings of special tokens", repeat("", "<|endoftext")},
+      {"emoji", repeat("", "\U0001F469\U0001F3FD\u200D\U0001F680")},
+      {"bytes that are no UTF-8", repeat("", "\xF0\x9F\x98")},
+      {"line breaks", repeat("", "a\r\n")},
+  };
+}
+
+void encode_caption(const ClipTokenizer& tokenizer, const std::string& caption) {
+  std::vector<int32_t> ids(ClipTokenizer::kContextLength);
+  tokenizer.encode(caption, ids);
+}
+
+void read_table(const std::string& name, const std::string& text) {
+  MemoryFileSystem files;
+  DARKROOM_CHECK(write_file_atomic(files, name, text).is_ok(), "a file in memory was not written");
+  const auto table = open_table(files, name);
+  if (!table.is_ok()) {
+    return;
+  }
+  const std::string column = (*table)->schema()->field(0)->name();
+  const auto rows = (*table)->read_rows(0, (*table)->num_rows().value(), {column}).value();
+  while (rows->next().value() != nullptr) {
+  }
+}
+
+std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTokenizer& open_clip) {
+  return {
+      {"captions hf", [&](const std::string& text) { encode_caption(hugging_face, text); }, captions()},
+      {"captions open_clip", [&](const std::string& text) { encode_caption(open_clip, text); }, captions()},
+      {"JSON lines",
+       [](const std::string& text) { read_table("t.jsonl", text); },
+       {{"one row of many keys", json_with_many_keys("", "")},
+        {"one row with an object of many keys", json_with_many_keys("{\"url\":", "}")},
+        {"one key many times", repeat("{", "\"url\":1,", "\"url\":2}\n")},
+        {"lists in lists", nest("[", "]")},
+        {"objects in objects", nest("{\"url\":", "}")},
+        {"one long text", repeat("{\"url\":\"", "\\u00e9", "\"}\n")},
+        {"many rows", repeat("", "{\"url\":\"a\"}\n")},
+        {"empty lines", repeat("{\"url\":1}\n", "\n")},
+        {"no JSON", repeat("{\"url\":1}\n", "{\n")}}},
+      {"CSV",
+       [](const std::string& text) { read_table("t.csv", text); },
+       {{"many rows", repeat("url\n", "a\n")},
+        {"many columns", repeat("url", ",a", "\n1\n")},
+        {"doubled quotation marks", repeat("url\n\"", "\"\"", "\"\n")},
+        {"an open quotation mark", repeat("url\n\"", "a\n")},
+        {"carriage returns", repeat("url\n", "\r")}}},
+      {"URLs",
+       [](const std::string& text) { (void)local_path(text).is_ok(); },
+       {{"escapes", repeat("file:///", "%41")}, {"slashes", repeat("file://", "/")}, {"no scheme", repeat("", ":/")}}},
+  };
+}
+
+int run(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: linear_parsers TOKENIZER_FOLDER\n";
+    return 2;
+  }
+  const auto hugging_face = ClipTokenizer::load(local_files(), argv[1], TokenizerDialect::kHuggingFace).value();
+  const auto open_clip = ClipTokenizer::load(local_files(), argv[1], TokenizerDialect::kOpenClip).value();
+  for (const Parser& parser : all_parsers(*hugging_face, *open_clip)) {
+    for (const Input& input : parser.inputs) {
+      for (size_t num_bytes = kLeastBytes; num_bytes <= kMostBytes; num_bytes *= 2) {
+        const std::string text = input.make(num_bytes);
+        const double seconds = time_one_pass([&] { parser.parse(text); }, kMostBytes / num_bytes);
+        std::cout << parser.name << '\t' << input.name << '\t' << text.size() << '\t' << seconds << std::endl;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace darkroom
+
+int main(int argc, char** argv) { return darkroom::run(argc, argv); }

@@ -31,6 +31,12 @@ RowResult<ImageHeader> make_header(ImageFormat format, uint32_t width, uint32_t 
   return ImageHeader{format, static_cast<int>(width), static_cast<int>(height)};
 }
 
+// Baseline, extended and progressive frames, Huffman or arithmetic. Lossless and hierarchical ones are left out although newer
+// releases of libjpeg-turbo decode some of them: what becomes of a row must not depend on the release.
+constexpr bool is_decodable_frame(uint32_t marker) {
+  return marker == 0xC0 || marker == 0xC1 || marker == 0xC2 || marker == 0xC9 || marker == 0xCA;
+}
+
 RowResult<ImageHeader> probe_jpeg(ByteView bytes) {
   JpegSegments segments(bytes);
   while (true) {
@@ -45,6 +51,9 @@ RowResult<ImageHeader> probe_jpeg(ByteView bytes) {
     }
     if (!is_start_of_frame(segments.marker())) {
       continue;
+    }
+    if (!is_decodable_frame(segments.marker())) {
+      return unsupported(fmt::format("JPEG with a frame of the kind SOF{}", segments.marker() - 0xC0));
     }
     const size_t body = segments.body_offset();
     if (segments.body_bytes() < 6) {

@@ -99,6 +99,17 @@ TEST(Probe, knows_pictures_that_it_cannot_decode) {
   EXPECT_EQ(probe_error(jpeg_header(64, 64, 3, 12)), "unsupported_format");
 }
 
+// Some releases of libjpeg-turbo decode lossless frames, others do not.
+TEST(Probe, takes_the_kinds_of_jpeg_frames_that_every_release_decodes) {
+  for (int marker = 0xC0; marker <= 0xCF; ++marker) {
+    if (marker == 0xC4 || marker == 0xC8 || marker == 0xCC) {
+      continue;  // Tables and extensions, no frames.
+    }
+    const bool is_taken = marker <= 0xC2 || marker == 0xC9 || marker == 0xCA;
+    EXPECT_EQ(probe_error(jpeg_header(64, 64, 3, 8, static_cast<char>(marker))), is_taken ? "ok" : "unsupported_format") << marker;
+  }
+}
+
 TEST(Probe, calls_other_bytes_no_image) {
   EXPECT_EQ(probe_error(""), "not_an_image");
   EXPECT_EQ(probe_error("<!DOCTYPE html><html></html>"), "not_an_image");

@@ -35,7 +35,6 @@ std::vector<Nest> nested_references(size_t depth) {
       {repeat(U"&#x37E", depth) + U";", U";"},   // The Greek question mark, which NFC makes a semicolon.
       {U"&" + repeat(U"#xFF06;", depth), U"&"},  // A full-width ampersand.
       {U"&" + repeat(U"#xFF06;", depth) + U"x", U"&x"},
-      {repeat(U"&#38", depth) + repeat(U";#120;", depth), repeat(U"x", depth)},
   };
 }
 

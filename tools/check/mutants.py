@@ -181,6 +181,13 @@ def outcome_of(bench: Bench, fault: fault_sites.Fault, module: str) -> tuple[str
         target.write_text(original, encoding="utf-8")
 
 
+def require_sound_build(bench: Bench, module: str) -> None:
+    """A build that fails without a fault, too (a full disk, a compiler that is gone) says nothing about faults."""
+    built, output = bench.build(f"{module}_test")
+    if not built:
+        sys.exit(f"mutants: {module}_test no longer builds, without any fault\n{output[-3000:]}")
+
+
 def digest_of(paths: list[pathlib.Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
@@ -235,6 +242,8 @@ def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, ret
                 bench.prepare(name)
             start = time.monotonic()
             verdict, program, how = outcome_of(bench, fault, module)
+            if verdict == "not compiled" or how.startswith("does not link"):
+                require_sound_build(bench, module)
             entry = {"key": fault.key, "module": module, "fault": str(fault), "path": fault.path, "kind": fault.kind, "line": fault.line, "old": fault.old,
                      "new": fault.new, "verdict": verdict, "program": program, "how": how, "ground": ground}
             record.add(entry)

@@ -179,6 +179,12 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
     log_error("{}: {}", call.verb->name(), result.status().message());
     context.summary["error"] = result.status().message();
   }
+  // What was printed may still wait in the buffer; a full disk or a closed stream shows only now.
+  if (const Status printed = print_text(""); !printed.is_ok() && exit_code == 0) {
+    log_error("{}: {}", call.verb->name(), printed.message());
+    context.summary["error"] = printed.message();
+    exit_code = kExitFailed;
+  }
   const std::string& path = line.shared().summary_path;
   if (!path.empty() && !write_summary(path, context.summary) && exit_code == 0) {
     exit_code = kExitFailed;

@@ -175,8 +175,10 @@ def every_missing_or_superfluous_word_is_named() -> None:
         cases.append((verb.split(), (verb,)) if required else (verb.split(), None))
         positionals = [flag for flag in definitions()["verbs"][verb]["flags"] if flag["positional"]]
         if all(flag["max_values"] == 1 for flag in positionals):
-            line = base_line(verb) + ["words"] * (len(positionals) - sum(flag["positional"] for flag in required))
-            cases.append((line + ["too-many"], (verb, "too-many")))
+            # Before the flags: behind them a flag that takes a list would take the word.
+            num_words = 1 + len(positionals) - sum(flag["positional"] for flag in required)
+            words = verb.split()
+            cases.append((words + ["superfluous"] * num_words + base_line(verb)[len(words) :], (verb, "takes")))
     check_cases(cases)
 
 

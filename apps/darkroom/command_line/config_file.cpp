@@ -68,13 +68,14 @@ class TableReader {
 
   Status read(const toml::table& table, GivenFlags& given) const {
     for (const auto& [key, node] : table) {
-      if (!node.is_table()) {
-        DARKROOM_RETURN_IF_ERROR(read_key(std::string(key.str()), node, given));
-      }
+      DARKROOM_RETURN_IF_ERROR(read_key(std::string(key.str()), node, given));
     }
     return Status::ok();
   }
 
+  Status read_key(const std::string& key, const toml::node& node, GivenFlags& given) const;
+
+ private:
   Status unknown_key(const std::string& key, const toml::node& node) const {
     std::vector<std::string> keys;
     for (const FlagDefinition* flag : flags_) {
@@ -85,52 +86,54 @@ class TableReader {
     return failure(node, fmt::format("{} has no setting {}{}", verb_, quote_value(key), suggestion(key, keys)));
   }
 
- private:
   Status failure(const toml::node& node, const std::string& what) const {
     return Status::invalid_argument(fmt::format("{}, line {}: {}", path_, node.source().begin.line, what));
-  }
-
-  Status read_key(const std::string& key, const toml::node& node, GivenFlags& given) const {
-    const auto found = std::find_if(flags_.begin(), flags_.end(), [&](const FlagDefinition* flag) { return flag->key() == key; });
-    if (found == flags_.end()) {
-      return unknown_key(key, node);
-    }
-    const FlagDefinition& flag = **found;
-    if (flag.is_positional || flag.name == "--config") {
-      return failure(node, fmt::format("{} is given on the command line, not in a configuration file", key));
-    }
-    std::vector<std::string> values;
-    const bool is_list = node.is_array();
-    if (is_list && flag.value.max_values < 2 && !flag.value.is_repeatable) {
-      return failure(node, fmt::format("{} must be {}, not a list", key, wanted_type(flag.value)));
-    }
-    const auto take = [&](const toml::node& item) {
-      // A pair such as number and path holds both types.
-      const bool is_good = flag.is_later || flag.value.kind == "number_and_path" ? item.is_value() : fits(flag.value, item);
-      if (!is_good || !(item.is_string() || item.is_number() || item.is_boolean())) {
-        return failure(item, fmt::format("{} must be {}, not {}", key, wanted_type(flag.value), type_name(item)));
-      }
-      values.push_back(text_of(item));
-      return Status::ok();
-    };
-    if (is_list) {
-      for (const toml::node& item : *node.as_array()) {
-        DARKROOM_RETURN_IF_ERROR(take(item));
-      }
-    } else {
-      DARKROOM_RETURN_IF_ERROR(take(node));
-    }
-    if (!flag.is_later && static_cast<int>(values.size()) < flag.value.min_values) {
-      return failure(node, fmt::format("{} needs {} values", key, flag.value.min_values));
-    }
-    given[&flag] = std::move(values);
-    return Status::ok();
   }
 
   const std::string& path_;
   const std::string& verb_;
   const std::vector<const FlagDefinition*>& flags_;
 };
+
+Status TableReader::read_key(const std::string& key, const toml::node& node, GivenFlags& given) const {
+  const auto found = std::find_if(flags_.begin(), flags_.end(), [&](const FlagDefinition* flag) { return flag->key() == key; });
+  if (found == flags_.end()) {
+    return unknown_key(key, node);
+  }
+  const FlagDefinition& flag = **found;
+  if (flag.is_positional || flag.name == "--config") {
+    return failure(node, fmt::format("{} is given on the command line, not in a configuration file", key));
+  }
+  std::vector<std::string> values;
+  const bool is_list = node.is_array();
+  if (is_list && flag.value.max_values < 2 && !flag.value.is_repeatable) {
+    return failure(node, fmt::format("{} must be {}, not a list", key, wanted_type(flag.value)));
+  }
+  const auto take = [&](const toml::node& item) {
+    // A pair such as number and path holds both types.
+    const bool is_text_or_number = item.is_string() || item.is_number();
+    const bool is_good = flag.is_later                          ? is_text_or_number || item.is_boolean()
+                         : flag.value.kind == "number_and_path" ? is_text_or_number
+                                                                : fits(flag.value, item);
+    if (!is_good) {
+      return failure(item, fmt::format("{} must be {}, not {}", key, wanted_type(flag.value), type_name(item)));
+    }
+    values.push_back(text_of(item));
+    return Status::ok();
+  };
+  if (is_list) {
+    for (const toml::node& item : *node.as_array()) {
+      DARKROOM_RETURN_IF_ERROR(take(item));
+    }
+  } else {
+    DARKROOM_RETURN_IF_ERROR(take(node));
+  }
+  if (!flag.is_later && static_cast<int>(values.size()) < flag.value.min_values) {
+    return failure(node, fmt::format("{} needs {} values", key, flag.value.min_values));
+  }
+  given[&flag] = std::move(values);
+  return Status::ok();
+}
 
 // The table of a verb: [download], or [models.init].
 const toml::table* table_of(const toml::table& root, const std::string& verb) {
@@ -157,12 +160,11 @@ Result<GivenFlags> read_config_file(const std::string& path, const std::string& 
   }
   GivenFlags given;
   const TableReader reader(path, verb, flags);
-  for (const auto& [key, node] : root) {
-    if (node.is_table() && !names_a_verb(verbs, key.str())) {
-      return reader.unknown_key(std::string(key.str()), node);
+  for (const auto& [key, node] : root) {  // Tables of verbs are for those verbs.
+    if (!(node.is_table() && names_a_verb(verbs, key.str()))) {
+      DARKROOM_RETURN_IF_ERROR(reader.read_key(std::string(key.str()), node, given));
     }
   }
-  DARKROOM_RETURN_IF_ERROR(reader.read(root, given));
   if (const toml::table* table = table_of(root, verb)) {
     DARKROOM_RETURN_IF_ERROR(reader.read(*table, given));  // The verb's own table wins over the keys at the top.
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -20,8 +21,8 @@ struct HelpFlags {
 
 nlohmann::json parse_line(const CommandLineMaker& make, const std::string& text) {
   const auto arguments = nlohmann::json::parse(text, nullptr, false);
-  if (!arguments.is_array()) {
-    return {{"exit_code", 2}, {"message", "not a JSON list"}};
+  if (!arguments.is_array() || !std::all_of(arguments.begin(), arguments.end(), [](const auto& word) { return word.is_string(); })) {
+    return {{"exit_code", 2}, {"message", "not a JSON list of texts"}, {"hint", "give one list a line: [\"inspect\", \"--help\"]"}};
   }
   const auto line = make();
   Call call;
@@ -57,8 +58,8 @@ Result<int> run_help(const CommandLine& line, const CommandLineMaker& make, cons
 }  // namespace
 
 Status print_text(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return Status::unavailable("cannot write to the standard output; bytes:", text.size());
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Status::unavailable("cannot write to the standard output");
   }
   return Status::ok();
 }

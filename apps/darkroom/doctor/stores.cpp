@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <system_error>
 
 #include "darkroom/files/paths.h"
 #include "darkroom/io/fetch.h"
@@ -25,13 +27,16 @@ Finding examine_local(const std::string& uri) {
     return problem(uri, path.status().message(), "name a local path, or http(s)://");
   }
   const bool exists = access(path->c_str(), F_OK) == 0;
+  if (!exists && errno != ENOENT) {
+    return problem(uri, fmt::format("cannot be looked at: {}", std::generic_category().message(errno)), "name another path");
+  }
   const bool is_readable = access(path->c_str(), R_OK) == 0;
   const bool is_writable = access(path->c_str(), W_OK) == 0;
   if (exists) {
     return is_readable ? Finding{"stores", uri, is_writable ? "can be read and written" : "can be read, not written"}
                        : problem(uri, "cannot be read", "change its permissions");
   }
-  const std::string parent = parent_folder(*path);
+  const std::string parent = parent_folder(*path).empty() ? "." : parent_folder(*path);
   if (access(parent.c_str(), W_OK) == 0) {
     return {"stores", uri, "is not there yet, and can be made"};
   }

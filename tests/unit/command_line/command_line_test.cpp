@@ -255,6 +255,11 @@ TEST(Config, what_is_wrong_in_it_is_named_with_its_line) {
   EXPECT_EQ(config_refusal("limit = [1, 2]\n"), "--config: FILE, line 1: limit must be a number, or a text with a unit, not a list");
   EXPECT_EQ(config_refusal("limit = 1979-05-27\n"),
             "--config: FILE, line 1: limit must be a number, or a text with a unit, not a date or time");
+  EXPECT_EQ(config_refusal("limit = { a = 1 }\n"), "--config: FILE, line 1: limit must be a number, or a text with a unit, not a table");
+  EXPECT_EQ(config_refusal("[fetch]\nlimit = { a = 1 }\n"),
+            "--config: FILE, line 2: limit must be a number, or a text with a unit, not a table");
+  EXPECT_EQ(config_refusal("show = [true, \"x\"]\nprompt = \"a\"\n", {"paint"}),
+            "--config: FILE, line 1: show must be a text in quotes, not true or false");
   EXPECT_EQ(config_refusal("limit = -5\n"), "--config FILE: --limit must be at least 0 or none, got: -5");
   EXPECT_EQ(config_refusal("zeta = \"x\"\n"), "--config FILE: --zeta is not built yet");
   EXPECT_EQ(config_refusal("OUT = \"x\"\n"), "--config: FILE, line 1: OUT is given on the command line, not in a configuration file");

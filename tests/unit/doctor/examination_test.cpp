@@ -62,11 +62,13 @@ TEST(Doctor, too_few_open_files_are_a_problem) {
 
 TEST(Doctor, looks_at_local_stores) {
   const TemporaryFolder folder;
-  const auto found = examine_stores({folder.path(), folder.path() + "/new", folder.path() + "/no/such/place"}, {}, {});
+  const auto found =
+      examine_stores({folder.path(), folder.path() + "/new", folder.path() + "/no/such/place", std::string(10'000, 'a')}, {}, {});
   ASSERT_TRUE(found.is_ok());
   EXPECT_EQ((*found)[0].text, "can be read and written");
   EXPECT_EQ((*found)[1].text, "is not there yet, and can be made");
   EXPECT_EQ((*found)[2].verdict, Verdict::kProblem);
+  EXPECT_EQ((*found)[3].verdict, Verdict::kProblem);
 }
 
 TEST(Doctor, stores_that_are_not_built_yet_or_refused_are_problems) {

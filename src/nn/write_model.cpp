@@ -114,7 +114,7 @@ Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDty
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
     DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(parts.vae));
     DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(parts.text_encoder));
-    return save_single_file(files, unet, vae, text_encoder, temporary, dtype, parts.scheduler);
+    return save_single_file(files, unet, vae, text_encoder, temporary, dtype);
   });
 }
 

@@ -20,7 +20,7 @@ missing_by_hand() {
   for tool in g++ cmake ninja pkg-config python3; do
     command -v "$tool" >/dev/null || printf '%s ' "$tool"
   done
-  for module in fmt nlohmann_json libcurl libjpeg libpng libwebp libwebpdemux libhwy icu-uc icu-i18n CLI11 tomlplusplus gtest gmock; do
+  for module in fmt nlohmann_json libcurl libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
 }

@@ -249,7 +249,7 @@ Result<std::string> read_link(const std::string& path) {
   std::error_code error;
   const std::filesystem::path text = std::filesystem::read_symlink(path, error);
   if (error) {
-    return status_of_errno(error.value(), "reading the link", path);
+    return status_of_errno(error.value(), "read the link", path);
   }
   return text.is_absolute() ? text.string() : join_path(parent_folder(path), text.string());
 }
@@ -260,7 +260,7 @@ Result<WriteTarget> LocalFileSystem::find_write_target(const std::string& path) 
   for (int num_links = 0; num_links <= kMaxLinks; ++num_links) {
     struct stat status {};
     if (::lstat(target.path.c_str(), &status) != 0) {
-      return errno == ENOENT ? Result<WriteTarget>(target) : status_of_errno(errno, "looking at", target.path);
+      return errno == ENOENT ? Result<WriteTarget>(target) : status_of_errno(errno, "look at", target.path);
     }
     const bool is_link = S_ISLNK(status.st_mode);
     if (!is_link || is_in_proc(target.path)) {
@@ -269,7 +269,7 @@ Result<WriteTarget> LocalFileSystem::find_write_target(const std::string& path) 
     }
     DARKROOM_ASSIGN_OR_RETURN(target.path, read_link(target.path));
   }
-  return status_of_errno(ELOOP, "following the links from", path);
+  return status_of_errno(ELOOP, "follow the links from", path);
 }
 
 Result<std::vector<FileInfo>> LocalFileSystem::list(const std::string& folder) {

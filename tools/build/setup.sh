@@ -125,7 +125,10 @@ install_environment() {
 
 mkdir -p "$logs"
 check_machine
-[ -z "$is_known_debian" ] || install_apt_packages
+if [ -n "$is_known_debian" ]; then
+  install_apt_packages
+  tools/corpus/fetch_font.sh || say "the demo's pictures will be those of the installed font (docs/corpus.md)"
+fi
 install_environment .venv requirements/build.txt
 if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt

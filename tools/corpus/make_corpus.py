@@ -27,10 +27,12 @@ import pyarrow.parquet
 from fontTools.ttLib import TTFont
 from PIL import Image
 
+FOLDER = pathlib.Path(__file__).resolve().parent
+FETCHED_FONT = FOLDER / "NotoColorEmoji.ttf"  # fetch_font.sh puts it there, as does an installed darkroom.
 INSTALLED_FONT = pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")
-FETCHED_FONT = pathlib.Path(__file__).resolve().parent / "NotoColorEmoji.ttf"  # fetch_font.sh puts it there.
 FONT_SHA256 = "e5899ed38b8ed83e08bd3ac5de09791e9d19d288333a796de1d35ad17396f1ec"  # Version 2.042, as in Debian 12.
-NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
+SHIPPED_NAMES = FOLDER / "emoji-test.txt"  # Of an installed darkroom.
+NAMES = SHIPPED_NAMES if SHIPPED_NAMES.exists() else pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
 NUM_PICTURES = 3360
 NEWEST_EMOJI = (15, 0)  # Emoji that came later are left out, so that every version of unicode-data gives the same names.
 RENAMED = {"flag: Türkiye": "flag: Turkey"}  # Newer names of Unicode 15.0's.

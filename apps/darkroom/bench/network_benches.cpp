@@ -29,7 +29,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   const int64_t multiply_adds = forward_multiply_adds(setup);
   torch::Tensor output;
   DeviceGraph graph(
-      place.device, options.stop, [&] { output = setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); }, place.replays);
+      place.device, [&] { output = setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); }, place.replays);
   const auto runs_ms = time_runs(options.repeats, place.device, options.stop, [&] { graph.run(); });
   DARKROOM_RETURN_IF_ERROR(check_rows_alone(
       output, setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1))));
@@ -53,7 +53,7 @@ Result<json> bench_sample(const BenchOptions& options) {
   const torch::Tensor timesteps_n = torch::empty({options.batch_size}, torch::dtype(torch::kFloat64).device(place.device));
   torch::Tensor output;
   DeviceGraph graph(
-      place.device, options.stop, [&] { output = denoiser(noisy, timesteps_n); }, place.replays);
+      place.device, [&] { output = denoiser(noisy, timesteps_n); }, place.replays);
   const int64_t num_warm_up = place.device.is_cpu() ? kWarmUpRuns : kWarmUpRunsOnAGpu;
   size_t index = 0;
   const auto runs_ms = time_runs(std::min<int64_t>(options.repeats, kSamplerSteps - num_warm_up), place.device, options.stop, [&] {
@@ -82,7 +82,7 @@ Result<json> bench_encode_images(const BenchOptions& options) {
   Moments moments;
   const int64_t multiply_adds = count_multiply_adds([&] { moments = vae->encode(images); });
   DeviceGraph graph(
-      place.device, options.stop, [&] { moments = vae->encode(images); }, place.replays);
+      place.device, [&] { moments = vae->encode(images); }, place.replays);
   const auto runs_ms = time_runs(options.repeats, place.device, options.stop, [&] { graph.run(); });
   DARKROOM_RETURN_IF_ERROR(check_rows_alone(moments.mean, vae->encode(images.slice(0, 0, 1)).mean));
   json figures = figures_of("images", runs_ms, static_cast<double>(options.batch_size), multiply_adds, place);
@@ -102,7 +102,7 @@ Result<json> bench_encode_captions(const BenchOptions& options) {
   torch::Tensor states;
   const int64_t multiply_adds = count_multiply_adds([&] { states = text_encoder(ids); });
   DeviceGraph graph(
-      place.device, options.stop, [&] { states = text_encoder(ids); }, place.replays);
+      place.device, [&] { states = text_encoder(ids); }, place.replays);
   const auto runs_ms = time_runs(options.repeats, place.device, options.stop, [&] { graph.run(); });
   DARKROOM_RETURN_IF_ERROR(check_rows_alone(states, text_encoder(ids.slice(0, 0, 1))));
   json figures = figures_of("captions", runs_ms, static_cast<double>(options.batch_size), multiply_adds, place);

@@ -63,7 +63,7 @@ struct Rounds {
 /// One round that warms up and is not counted, then options.repeats, fewer when a stop is requested; every result is compared.
 Result<Rounds> take_turns(const DataTask& task, PeerProcess* peers, const BenchOptions& options) {
   const size_t num_peers = peers == nullptr ? 0 : peers->peers().size();
-  Rounds rounds{.theirs = std::vector<std::vector<double>>(num_peers)};
+  Rounds rounds{.ours = {}, .theirs = std::vector<std::vector<double>>(num_peers)};
   for (int64_t round = 0; round <= options.repeats && !(round > 1 && options.stop.stop_requested()); ++round) {
     const double ours = time_one_run(task);
     if (round > 0) {

@@ -30,10 +30,10 @@ TEST(PlantedTroubles, accepts_a_download_that_met_all_of_them) {
 
 TEST(PlantedTroubles, names_a_code_that_was_miscounted_and_one_that_was_never_planted) {
   StageSummary download = download_as_planted();
-  download.rows_by_error = {{"http_404", 1}, {"timeout", 1}, {"truncated", 1}};
+  download.rows_by_error = {{"http_403", 1}, {"http_404", 1}, {"truncated", 1}};
   const Status status = check_download(*PlantedTroubles::parse(kExpected), download, 2);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_THAT(status.message(), HasSubstr("http_404 2 1, timeout 0 1"));
+  EXPECT_THAT(status.message(), HasSubstr("http_403 0 1, http_404 2 1"));
 }
 
 TEST(PlantedTroubles, names_a_code_that_was_lost) {

@@ -2,9 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -138,14 +140,14 @@ Result<std::vector<NamedTensor>> collect_gradients(const SafetensorsFile& file, 
   return gradients;
 }
 
-Result<std::vector<NamedTensor>> compute(const ForwardFlags& flags) {
-  DARKROOM_ASSIGN_OR_RETURN(const Component component, open_component(flags.model, flags.component));
-  DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(flags.inputs));
-  DARKROOM_ASSIGN_OR_RETURN(const Tensors inputs, read_inputs(*file, component, flags.gradients));
-  const torch::AutoGradMode grad_mode(flags.gradients);
+Result<std::vector<NamedTensor>> compute(const ComponentRun& run) {
+  DARKROOM_ASSIGN_OR_RETURN(const Component component, open_component(run.model, run.component));
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(run.inputs));
+  DARKROOM_ASSIGN_OR_RETURN(const Tensors inputs, read_inputs(*file, component, run.gradients));
+  const torch::AutoGradMode grad_mode(run.gradients);
   const Tensors outputs = component.forward(inputs);
   std::vector<NamedTensor> results;
-  if (flags.gradients) {
+  if (run.gradients) {
     DARKROOM_ASSIGN_OR_RETURN(results, collect_gradients(*file, component, inputs, outputs));
   }
   for (const auto& [name, output] : outputs) {
@@ -155,26 +157,34 @@ Result<std::vector<NamedTensor>> compute(const ForwardFlags& flags) {
 }
 
 // Shapes and ids come from the user's file, so what torch and our own checks throw about them is no bug of ours.
-Result<std::vector<NamedTensor>> compute_guarded(const ForwardFlags& flags) {
-  constexpr const char* kMisfit = "models forward: the inputs do not fit the component (component, inputs, reason):";
+Result<std::vector<NamedTensor>> compute_guarded(const ComponentRun& run) {
+  constexpr const char* kMisfit = "run a component: the inputs do not fit it (component, inputs, reason):";
   try {
-    return compute(flags);
+    return compute(run);
   } catch (const c10::Error& error) {
-    return Status::failed_precondition(kMisfit, flags.component, flags.inputs, error.what_without_backtrace());
+    return Status::failed_precondition(kMisfit, run.component, run.inputs, error.what_without_backtrace());
   } catch (const CheckFailure& error) {
-    return Status::failed_precondition(kMisfit, flags.component, flags.inputs, error.what());
+    return Status::failed_precondition(kMisfit, run.component, run.inputs, error.what());
   }
 }
 
 }  // namespace
 
-Status run_forward(const ForwardFlags& flags) {
-  at::set_num_threads(flags.threads);
-  DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(flags));
-  const std::string temporary = flags.output + ".tmp";
+const std::vector<std::string>& component_names() {
+  static const std::vector<std::string> names = {"unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2"};
+  return names;
+}
+
+Status run_component(const ComponentRun& run) {
+  if (std::ranges::find(component_names(), run.component) == component_names().end()) {
+    return Status::invalid_argument("unknown component; there are " + nlohmann::json(component_names()).dump() + " (got):", run.component);
+  }
+  at::set_num_threads(run.threads);
+  DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(run));
+  const std::string temporary = run.output + ".tmp";
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(temporary));
   DARKROOM_RETURN_IF_ERROR(write_safetensors(local_files(), temporary, results));
-  return local_files().rename_replace(temporary, flags.output);
+  return local_files().rename_replace(temporary, run.output);
 }
 
 }  // namespace darkroom

@@ -1,24 +1,28 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "darkroom/core/status.h"
 
 namespace darkroom {
 
-/// Flags of `models forward`.
-struct ForwardFlags {
-  std::string model;
-  std::string component;
-  std::string inputs;
-  std::string output;
-  bool gradients = false;
-  int threads = 1;
+/// One component of a model and the tensors to run it on.
+struct ComponentRun {
+  std::string model;       ///< Model folder, single file, or the component's own folder.
+  std::string component;   ///< One of component_names().
+  std::string inputs;      ///< safetensors file to read.
+  std::string output;      ///< safetensors file to write; replaced when it is there.
+  bool gradients = false;  ///< Also every gradient, from the cotangents among the inputs.
+  int threads = 1;         ///< Inside an operation.
 };
 
-/// Runs one component of a model folder on given tensors and writes its outputs, with --gradients also every gradient
-/// (names: docs/nn.md). Replaces an output of an earlier run. Errors: kNotFound (folder, file or tensor), kFailedPrecondition
-/// (tensors that do not fit the model), those of the files.
-Status run_forward(const ForwardFlags& flags);
+/// "unet", "vae_encoder", "vae_decoder", "text_encoder", "text_encoder_2".
+const std::vector<std::string>& component_names();
+
+/// Runs one component on given tensors and writes its outputs and, when asked, every gradient (names: docs/nn.md).
+/// Errors: kInvalidArgument (no such component), kNotFound (folder, file or tensor), kFailedPrecondition (tensors that do not fit
+/// the model), those of the files.
+Status run_component(const ComponentRun& run);
 
 }  // namespace darkroom

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "darkroom/core/status.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+
+namespace darkroom {
+
+// Whole models as new folders or files. Each appears under its name only when it is complete; what is there already is never
+// replaced (kAlreadyExists).
+
+/// Where the parts of a model are read, each a component folder as load_unet takes it; empty: the model has none.
+struct ModelParts {
+  std::string unet;
+  std::string vae;
+  std::string text_encoder;
+  nlohmann::json scheduler;  ///< scheduler_config.json; null or empty where nothing tells.
+};
+
+/// The parts of a folder or single file.
+ModelParts parts_of(const ModelFolder& model);
+
+/// Writes the tokenizer of a model into a folder that is not there yet. No function: the model gets none. (Tokenizers are the business
+/// of the module text, which networks do not know.)
+using TokenizerWriter = std::function<Status(const std::string& folder)>;
+
+/// Writes a model folder with random weights (init.h). One network is in memory at a time.
+Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,
+                          const TokenizerWriter& write_tokenizer, const std::string& folder);
+
+/// Writes a model folder of those parts that there are: the same tensors, where float32 is asked for and stored. A model without a
+/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), those of loading.
+Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
+                           const std::string& folder);
+
+/// Writes one file of all three networks (save_single_file). Errors: kFailedPrecondition (a part is missing, or a reader could not tell
+/// its architecture), those of loading.
+Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path);
+
+}  // namespace darkroom

@@ -1,0 +1,121 @@
+#include "darkroom/nn/write_model.h"
+
+#include <utility>
+
+#include "darkroom/files/paths.h"
+#include "darkroom/nn/init.h"
+
+namespace darkroom {
+namespace {
+
+std::string without_trailing_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
+// `write` makes the folder or file whose path it is given.
+Status write_new(FileSystem& files, const std::string& output, const std::function<Status(const std::string&)>& write) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, files.exists(output));
+  if (is_taken) {
+    return Status::already_exists("the output is there already; remove it or name another (path):", output);
+  }
+  const std::string temporary = output + ".partial";
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(output)));
+  Status status = write(temporary);
+  if (status.is_ok()) {
+    status = files.rename_no_replace(temporary, output);
+  }
+  if (!status.is_ok()) {
+    static_cast<void>(files.remove_tree(temporary));  // The first failure is the one to report.
+    return status;
+  }
+  return files.sync_folder(parent_folder(output));
+}
+
+template <typename Model>
+Model initialized(Model model, uint64_t seed) {
+  initialize_parameters(model, seed);
+  return model;
+}
+
+Status write_side_parts(FileSystem& files, const TokenizerWriter& write_tokenizer, const nlohmann::json& scheduler,
+                        const std::string& folder) {
+  if (write_tokenizer) {
+    DARKROOM_RETURN_IF_ERROR(write_tokenizer(join_path(folder, "tokenizer")));
+  }
+  return save_model_index(files, folder, scheduler);
+}
+
+Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& folder) {
+  if (!parts.unet.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
+    DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
+  }
+  if (!parts.vae.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(parts.vae));
+    DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
+  }
+  if (!parts.text_encoder.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(parts.text_encoder));
+    DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
+  }
+  return Status::ok();
+}
+
+bool has_scheduler(const ModelParts& parts) { return parts.scheduler.is_object() && !parts.scheduler.empty(); }
+
+}  // namespace
+
+ModelParts parts_of(const ModelFolder& model) {
+  return {.unet = model.has_unet ? model.unet_folder() : std::string(),
+          .vae = model.has_vae ? model.vae_folder() : std::string(),
+          .text_encoder = model.has_text_encoder ? model.text_encoder_folder() : std::string(),
+          .scheduler = model.scheduler_config};
+}
+
+Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,
+                          const TokenizerWriter& write_tokenizer, const std::string& folder) {
+  return write_new(files, without_trailing_slash(folder), [&](const std::string& path) {
+    DARKROOM_RETURN_IF_ERROR(save_unet(files, initialized(UNet2DConditionModel(preset.unet), seed), join_path(path, "unet"), dtype));
+    DARKROOM_RETURN_IF_ERROR(save_vae(files, initialized(AutoencoderKL(preset.vae), seed), join_path(path, "vae"), dtype));
+    DARKROOM_RETURN_IF_ERROR(
+        save_text_encoder(files, initialized(ClipTextModel(preset.text_encoder), seed), join_path(path, "text_encoder"), dtype));
+    return write_side_parts(files, write_tokenizer, preset.scheduler, path);
+  });
+}
+
+Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
+                           const std::string& folder) {
+  if (parts.unet.empty() && parts.vae.empty() && parts.text_encoder.empty()) {
+    return Status::not_found("export a model: it has neither U-Net nor VAE nor text encoder, nothing to write to:", folder);
+  }
+  return write_new(files, without_trailing_slash(folder), [&](const std::string& path) {
+    DARKROOM_RETURN_IF_ERROR(copy_networks(files, parts, dtype, path));
+    if (has_scheduler(parts)) {
+      return write_side_parts(files, write_tokenizer, parts.scheduler, path);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset("sd2-base"));
+    return write_side_parts(files, write_tokenizer, preset.scheduler, path);
+  });
+}
+
+Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path) {
+  for (const auto& [place, name] :
+       {std::pair(&parts.unet, "unet"), std::pair(&parts.vae, "vae"), std::pair(&parts.text_encoder, "text_encoder")}) {
+    if (place->empty()) {
+      return Status::failed_precondition("a single file holds U-Net, VAE and text encoder, but the model lacks one (part, file):", name,
+                                         path);
+    }
+  }
+  return write_new(files, without_trailing_slash(path), [&](const std::string& temporary) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(parts.vae));
+    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(parts.text_encoder));
+    return save_single_file(files, unet, vae, text_encoder, temporary, dtype);
+  });
+}
+
+}  // namespace darkroom

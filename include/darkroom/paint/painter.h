@@ -46,7 +46,7 @@ struct Painting {
 /// StableDiffusionImg2ImgPipeline step for step: one CPU generator of torch a picture, which draws the posterior of an initial
 /// picture first, then the start noise, then what a stochastic sampler asks for; float32; text states encoded once.
 /// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands).
-/// Thread safety: one thread at a time.
+/// Thread safety: several threads may paint(); otherwise one at a time.
 class Painter {
  public:
   /// The networks and the tokenizer must be of one model. Errors: kFailedPrecondition when the widths of text states, the

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/image/image.h"
+#include "darkroom/paint/painter.h"
+
+namespace darkroom {
+
+/// A run of `sample`: what to paint and the files that it reads and writes. Empty paths: not asked for.
+struct SampleJob {
+  std::vector<std::string> prompts;
+  std::string prompts_file;   ///< More of them, one a line.
+  uint64_t seed = 0;          ///< Picture j of every prompt has seed + j.
+  int images_per_prompt = 1;  ///< At least 1.
+  /// The settings. The job fills in prompts, seeds, start noise and initial pictures. A picture's bits depend on the batch that it is
+  /// painted in, so each has its own unless the caller wants otherwise.
+  PaintRequest request = [] {
+    PaintRequest settings;
+    settings.batch_size = 1;
+    return settings;
+  }();
+  int workers = 0;             ///< Batches painted side by side, which changes no bit; 0: see paint_side_by_side.
+  std::string start_latents;   ///< Start noise of variance 1: tensor `latents`, float32 [N, C, h, w].
+  std::string init_image;      ///< Picture to start from.
+  std::string output;          ///< One picture; several become numbered_path() of it.
+  bool grid = false;           ///< Write a sheet of all to `output`, and single pictures under numbers.
+  std::string latents_output;  ///< The final latents: tensor `latents`, float32 [N, C, h, w], scaled.
+  std::string model;           ///< Named in the pictures' text chunks, as `weights`.
+  std::string weights;
+};
+
+struct SampleReport {
+  int64_t num_pictures = 0;
+  std::string sampler;  ///< The one that was used.
+};
+
+using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
+
+/// Paints a job and writes its files, the pictures with their settings as PNG text. Files are read before the model is opened.
+/// Errors: kInvalidArgument (nothing to paint; a setting that does not fit), kFailedPrecondition (latents or a picture that do not
+/// fit), kCancelled, those of opening the model and of the files. Nothing is written before everything is painted.
+Result<SampleReport> run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop = {});
+
+/// The batches of a request, `workers` at a time, each with the caller's number of threads inside an operation. The same bits as
+/// painter.paint() for every number of workers. 0: one for each processor, and no more than half of the machine's memory holds, where
+/// a pixel is taken for 8 kB (eight tensors of 256 channels, as in the decoder of Stable Diffusion).
+/// Errors: the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
+Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {});
+
+/// The lines of a text file; an empty line is an empty prompt, and a line may end as on Windows.
+Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path);
+
+/// PATH.png, 7 -> PATH-00007.png.
+std::string numbered_path(const std::string& path, size_t index);
+
+/// A sheet of captioned pictures: rows of `images_per_prompt`, or with one each a square. REQUIRES: images not empty, as many captions.
+Image draw_sample_sheet(const std::vector<Image>& images, const std::vector<std::string>& captions, int images_per_prompt);
+
+}  // namespace darkroom

@@ -1,0 +1,92 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "darkroom/paint/sample_job.h"
+
+namespace darkroom {
+namespace {
+
+// The part of a request that shows pictures first, first + 1, ..., first + count - 1.
+PaintRequest part_of(const PaintRequest& request, int64_t first, int64_t count) {
+  const auto cut = [&](const auto& values) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::decay_t<decltype(values)>(begin, begin + static_cast<std::ptrdiff_t>(count));
+  };
+  PaintRequest part = request;
+  part.prompts = cut(request.prompts);
+  part.seeds = request.seeds.empty() ? request.seeds : cut(request.seeds);
+  part.init_images = request.init_images.size() == request.prompts.size() ? cut(request.init_images) : request.init_images;
+  if (request.unit_noise_nchw.defined()) {
+    part.unit_noise_nchw = request.unit_noise_nchw.narrow(0, first, count);
+  }
+  return part;
+}
+
+// Only where every list has one entry a picture can a request be cut; painter.paint() says what is wrong with another one.
+bool can_be_cut(const PaintRequest& request) {
+  const size_t count = request.prompts.size();
+  return request.batch_size >= 1 && (request.seeds.empty() || request.seeds.size() == count) &&
+         (request.init_images.size() <= 1 || request.init_images.size() == count) &&
+         (!request.unit_noise_nchw.defined() ||
+          (request.unit_noise_nchw.dim() == 4 && request.unit_noise_nchw.size(0) == static_cast<int64_t>(count)));
+}
+
+constexpr int64_t kBytesAPixel = 8 * 256 * 4;  // Eight tensors of 256 channels in float32.
+
+int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
+  const auto side = [&](int asked) { return int64_t{asked > 0 ? asked : painter.native_size()}; };
+  const int64_t batch_bytes = side(request.width) * side(request.height) * request.batch_size * kBytesAPixel;
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::clamp<int64_t>(memory / 2 / std::max<int64_t>(1, batch_bytes), 1, std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop) {
+  const auto num_pictures = static_cast<int64_t>(request.prompts.size());
+  const int64_t num_batches = can_be_cut(request) ? (num_pictures + request.batch_size - 1) / request.batch_size : 1;
+  const int64_t num_workers = std::min<int64_t>(workers > 0 ? workers : workers_that_fit(painter, request), num_batches);
+  if (num_workers <= 1) {
+    return painter.paint(request, stop);
+  }
+  std::vector<std::optional<Result<Painting>>> batches(static_cast<size_t>(num_batches));
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> has_failed{false};
+  const int threads = at::get_num_threads();
+  const auto work = [&] {
+    at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
+    for (int64_t batch = next++; batch < num_batches && !has_failed; batch = next++) {
+      const int64_t first = batch * request.batch_size;
+      auto painting = painter.paint(part_of(request, first, std::min(request.batch_size, num_pictures - first)), stop);
+      has_failed = has_failed || !painting.is_ok();
+      batches[static_cast<size_t>(batch)] = std::move(painting);
+    }
+  };
+  std::vector<std::future<void>> running;
+  for (int64_t i = 0; i < num_workers; ++i) {
+    running.push_back(std::async(std::launch::async, work));
+  }
+  for (auto& worker : running) {
+    worker.wait();  // All of them, before the first that threw lets go of what they use.
+  }
+  for (auto& worker : running) {
+    worker.get();
+  }
+  Painting whole;
+  std::vector<torch::Tensor> latents;
+  for (auto& batch : batches) {  // They were taken in this order: one that was not painted lies behind one that failed.
+    DARKROOM_ASSIGN_OR_RETURN(Painting painting, *std::move(batch));
+    std::move(painting.images.begin(), painting.images.end(), std::back_inserter(whole.images));
+    latents.push_back(std::move(painting.latents_nchw));
+  }
+  whole.latents_nchw = torch::cat(latents);
+  return whole;
+}
+
+}  // namespace darkroom

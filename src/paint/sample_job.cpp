@@ -1,0 +1,202 @@
+#include "darkroom/paint/sample_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "darkroom/core/log.h"
+#include "darkroom/core/version.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/image/contact_sheet.h"
+#include "darkroom/image/decode.h"
+#include "darkroom/image/png.h"
+#include "darkroom/tensor/safetensors.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kSmallestCell = 128;  // Pixels of a sheet's cell.
+constexpr int kLargestCell = 512;
+
+Status fill_prompts(FileSystem& files, const SampleJob& job, PaintRequest& request) {
+  std::vector<std::string> prompts = job.prompts;
+  if (!job.prompts_file.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<std::string> lines, read_prompts(files, job.prompts_file));
+    prompts.insert(prompts.end(), lines.begin(), lines.end());
+  }
+  if (prompts.empty()) {
+    return Status::invalid_argument("there is nothing to paint; give --prompt or --prompts-file");
+  }
+  if (job.images_per_prompt < 1) {
+    return Status::invalid_argument("--images must be at least 1, got:", job.images_per_prompt);
+  }
+  for (const std::string& prompt : prompts) {
+    for (int j = 0; j < job.images_per_prompt; ++j) {
+      request.prompts.push_back(prompt);
+      request.seeds.push_back(job.seed + static_cast<uint64_t>(j));
+    }
+  }
+  return Status::ok();
+}
+
+Status read_init_image(FileSystem& files, const std::string& path, PaintRequest& request) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(files, path));
+  RowResult<Image> image = decode_image(std::as_bytes(std::span(bytes)), kAnySize);
+  if (!image.is_ok()) {
+    return Status::failed_precondition("--init-image: the picture cannot be read (path, error, detail):", path, image.error().name(),
+                                       image.error().detail);
+  }
+  request.init_images.push_back(std::move(image).value());
+  return Status::ok();
+}
+
+Status read_start_latents(const std::string& path, PaintRequest& request) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(path));
+  DARKROOM_ASSIGN_OR_RETURN(const torch::Tensor latents, file->tensor("latents"));
+  if (latents.dim() != 4 || latents.scalar_type() != torch::kFloat32) {
+    return Status::failed_precondition("--latents: the tensor `latents` must be float32 [N, C, h, w] (path, shape, type):", path,
+                                       c10::str(latents.sizes()), c10::toString(latents.scalar_type()));
+  }
+  if (latents.size(0) != static_cast<int64_t>(request.prompts.size())) {
+    return Status::failed_precondition("--latents holds another number of pictures than asked for (path, latents, pictures):", path,
+                                       latents.size(0), request.prompts.size());
+  }
+  request.unit_noise_nchw = latents;
+  return Status::ok();
+}
+
+Result<PaintRequest> fill_request(FileSystem& files, const SampleJob& job) {
+  PaintRequest request = job.request;
+  DARKROOM_RETURN_IF_ERROR(fill_prompts(files, job, request));
+  if (!job.init_image.empty()) {
+    DARKROOM_RETURN_IF_ERROR(read_init_image(files, job.init_image, request));
+  }
+  if (!job.start_latents.empty()) {
+    DARKROOM_RETURN_IF_ERROR(read_start_latents(job.start_latents, request));
+  }
+  return request;
+}
+
+// Start noise tells the size of the pictures where nothing else does.
+void take_size_of_noise(const Painter& painter, PaintRequest& request) {
+  if (request.unit_noise_nchw.defined() && request.width == 0 && request.height == 0) {
+    request.height = static_cast<int>(request.unit_noise_nchw.size(2)) * painter.latent_factor();
+    request.width = static_cast<int>(request.unit_noise_nchw.size(3)) * painter.latent_factor();
+  }
+}
+
+std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& request, const std::string& sampler, size_t index,
+                                   const Image& image) {
+  std::vector<PngText> text = {{"prompt", request.prompts[index]},
+                               {"negative_prompt", request.negative},
+                               {"seed", fmt::format("{}", request.seeds[index])},
+                               {"sampler", sampler},
+                               {"steps", fmt::format("{}", request.sampler.num_steps)},
+                               {"guidance", fmt::format("{}", request.guidance)},
+                               {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
+                               {"eta", fmt::format("{}", request.sampler.eta)},
+                               {"size", fmt::format("{}x{}", image.width, image.height)},
+                               {"model", job.model},
+                               {"weights", job.weights},
+                               {"Software", "darkroom " + std::string(kVersion)}};
+  if (request.unit_noise_nchw.defined()) {
+    text.emplace_back("latents", job.start_latents);
+  }
+  if (!request.init_images.empty()) {
+    text.emplace_back("init_image", job.init_image);
+    text.emplace_back("strength", fmt::format("{}", request.strength));
+  }
+  return text;
+}
+
+Status write_latents(FileSystem& files, const std::string& path, const torch::Tensor& latents) {
+  const std::string temporary = path + ".partial";
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(path)));
+  DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
+  DARKROOM_RETURN_IF_ERROR(write_safetensors(files, temporary, {{"latents", latents}}));
+  return files.rename_replace(temporary, path);
+}
+
+Status write_painting(FileSystem& files, const SampleJob& job, const PaintRequest& request, const std::string& sampler,
+                      const Painting& painting) {
+  const bool numbered = painting.images.size() > 1 || job.grid;
+  for (size_t i = 0; i < painting.images.size(); ++i) {
+    const std::string png = encode_png(painting.images[i], settings_text(job, request, sampler, i, painting.images[i]));
+    DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, numbered ? numbered_path(job.output, i) : job.output, png));
+  }
+  if (job.grid) {
+    const Image sheet = draw_sample_sheet(painting.images, request.prompts, job.images_per_prompt);
+    DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, job.output, encode_png(sheet)));
+  }
+  return job.latents_output.empty() ? Status::ok() : write_latents(files, job.latents_output, painting.latents_nchw);
+}
+
+// Trailing spacing has a timestep -1 for some numbers of steps, as in diffusers. To ddim and pndm that means the table's noisiest
+// entry, so the step spoils the picture.
+void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, const SchedulerConfig& scheduler) {
+  const auto sampler = make_sampler(spec, scheduler);
+  if ((name == "ddim" || name == "pndm") && sampler.is_ok() && (*sampler)->timesteps().back() < 0) {
+    log_warning("trailing timesteps of {} steps end at -1, as in diffusers, which spoils the picture; take another number of steps",
+                spec.num_steps);
+  }
+}
+
+}  // namespace
+
+Result<SampleReport> run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(PaintRequest request, fill_request(files, job));
+  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(job.output)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto painter, open_painter());
+  SampleReport report;
+  DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
+  take_size_of_noise(*painter, request);
+  warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());
+  DARKROOM_ASSIGN_OR_RETURN(const Painting painting, paint_side_by_side(*painter, request, job.workers, stop));
+  DARKROOM_RETURN_IF_ERROR(write_painting(files, job, request, report.sampler, painting));
+  report.num_pictures = static_cast<int64_t>(painting.images.size());
+  return report;
+}
+
+Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
+  std::vector<std::string> prompts;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (!line.empty() && line.back() == '\r') {
+      line.pop_back();
+    }
+    prompts.push_back(std::move(line));
+    begin = end + 1;
+  }
+  return prompts;
+}
+
+std::string numbered_path(const std::string& path, size_t index) {
+  const std::string name = file_name(path);
+  const size_t dot = name.rfind('.');
+  const std::string stem = dot == std::string::npos || dot == 0 ? path : path.substr(0, path.size() - (name.size() - dot));
+  return fmt::format("{}-{:05}{}", stem, index, path.substr(stem.size()));
+}
+
+Image draw_sample_sheet(const std::vector<Image>& images, const std::vector<std::string>& captions, int images_per_prompt) {
+  auto num_columns = static_cast<size_t>(images_per_prompt);
+  if (num_columns == 1) {
+    while (num_columns * num_columns < images.size()) {
+      ++num_columns;
+    }
+  }
+  std::vector<std::vector<ContactSheetCell>> rows;
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (i % num_columns == 0) {
+      rows.emplace_back();
+    }
+    rows.back().push_back({images[i], captions[i]});
+  }
+  const int cell = std::clamp(std::max(images[0].width, images[0].height), kSmallestCell, kLargestCell);
+  return render_contact_sheet(rows, {.cell_width = cell, .cell_height = cell});
+}
+
+}  // namespace darkroom

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes models/tiny anew from the corpus and nothing else; the pictures of held_out.json (docs/corpus.md) are never seen.
 # First VAE and U-Net learn the 1,870 pictures without a skin tone, then both go on with all 3,160 training pictures.
-# Two cores: about three hours. usage: train_tiny_model.sh WORK_FOLDER OUT_MODEL_FOLDER
+# Two quiet cores: about three hours (reckoned from img/s, not yet measured whole). usage: train_tiny_model.sh WORK_FOLDER OUT_MODEL_FOLDER
 # A second run of the same command goes on where the first stopped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

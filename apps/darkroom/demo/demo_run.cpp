@@ -310,9 +310,9 @@ Status Demo::draw_sheet() {
     DARKROOM_ASSIGN_OR_RETURN(SheetBand band, make_band(heading, prompts.subspan(first, kSheetColumns), both));
     bands.push_back(std::move(band));
   }
-  DARKROOM_ASSIGN_OR_RETURN(SheetBand held_out,
-                            make_band("held-out pictures: training saw each person and each skin tone, but never these two together:",
-                                      held_out_sheet_prompts(), {both + 1, 1}));
+  DARKROOM_ASSIGN_OR_RETURN(
+      SheetBand held_out,
+      make_band("held-out pictures: persons and skin tones that no training saw together:", held_out_sheet_prompts(), {both + 1, 1}));
   bands.push_back(std::move(held_out));
   const std::string heading[] = {
       "darkroom demo: pictures painted from their captions alone, at " + fmt::format("{0} x {0} pixels", resolution()),

@@ -5,6 +5,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/config_file.h"
 
 namespace darkroom {
 namespace {
@@ -55,12 +56,17 @@ Status choose_prediction_type(const std::string& type, nlohmann::json& scheduler
   return Status::ok();
 }
 
-// Without its settings a vocabulary has CLIP's own special tokens, among which the end token pads.
+// The tokenizer of a folder, but padding with its end token, as version 1's does.
 Result<std::unique_ptr<ClipTokenizer>> load_padding_with_end(const std::string& folder, TokenizerDialect dialect) {
   MemoryFileSystem files;
   for (const char* name : {"vocab.json", "merges.txt"}) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), join_path(folder, name)));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, join_path("tokenizer", name), bytes));
+  }
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    DARKROOM_ASSIGN_OR_RETURN(nlohmann::json settings, read_config_file(local_files(), join_path(folder, name)));
+    settings["pad_token"] = settings.value("eos_token", nlohmann::json("<|endoftext|>"));
+    DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, join_path("tokenizer", name), settings.dump()));
   }
   return ClipTokenizer::load(files, "tokenizer", dialect);
 }

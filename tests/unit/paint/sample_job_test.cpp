@@ -21,8 +21,8 @@ using testing::HasSubstr;
 
 Result<std::vector<std::string>> prompts_in(const std::string& text) {
   MemoryFileSystem files;
-  EXPECT_TRUE(write_file_atomic(files, "prompts.txt", text).is_ok());
-  return read_prompts(files, "prompts.txt");
+  EXPECT_TRUE(write_file_atomic(files, "in/prompts.txt", text).is_ok());
+  return read_prompts(files, "in/prompts.txt");
 }
 
 TEST(SamplePrompts, are_the_lines_of_a_file) {

@@ -4,6 +4,8 @@
 
 namespace darkroom {
 
+inline constexpr int kExitOverErrorBudget = 3;  ///< A job finished, but more of its rows failed than is bearable.
+
 // One function a verb, each in its own file verb_NAME.cpp: defines its flags and its action.
 void add_download_verb(CommandLine& line);
 void add_process_verb(CommandLine& line);

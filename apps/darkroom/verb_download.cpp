@@ -15,8 +15,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int kExitOverErrorBudget = 3;
-
 // Words of --respect.
 constexpr const char* kNoAi = "noai";
 

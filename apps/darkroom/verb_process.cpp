@@ -9,8 +9,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int kExitOverErrorBudget = 3;
-
 struct ProcessFlags {
   ProcessOptions options;
   std::string compute_dtype = "auto";

@@ -125,7 +125,9 @@ TEST_F(TextTables, every_range_holds_its_own_rows) {
 TEST_F(TextTables, a_range_far_behind_the_end_is_empty_at_once) {
   auto table = open("a.csv", "url\nu1\nu2\n");
   for (const int64_t first : {int64_t{2}, int64_t{3}, int64_t{1} << 50}) {
-    EXPECT_EQ(read_range(*table, first, 5).value()->num_rows(), 0) << first;
+    const auto rows = read_range(*table, first, 5);
+    ASSERT_TRUE(rows.is_ok()) << first << ": " << rows.status().message();
+    EXPECT_TRUE(*rows == nullptr || (*rows)->num_rows() == 0) << first;
   }
 }
 

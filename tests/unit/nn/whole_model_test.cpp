@@ -75,7 +75,8 @@ TEST_P(WholeModelTest, a_random_model_is_complete_and_follows_its_seed) {
 TEST_P(WholeModelTest, a_folder_exported_as_a_folder_has_the_same_bytes) {
   const std::string copy = folder_.path("copy");
   ASSERT_TRUE(export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, marked_tokenizer("a"), copy).is_ok());
-  for (const FileInfo& file : local_files().list_tree(model_).value()) {
+  const auto files = local_files().list_tree(model_).value();
+  for (const FileInfo& file : files) {
     const std::string name = file.path.substr(model_.size());
     EXPECT_EQ(bytes_of(copy + name), bytes_of(file.path)) << name;
   }

@@ -11,8 +11,6 @@
 namespace darkroom {
 namespace {
 
-double largest_difference(const torch::Tensor& left, const torch::Tensor& right) { return (left - right).abs().max().item<double>(); }
-
 TEST(painter, paints_one_picture_a_prompt_at_the_models_size) {
   const Painting painting = painter().paint(request_of({"a red apple", ""}, {0, 1})).value();
   ASSERT_EQ(painting.images.size(), 2U);

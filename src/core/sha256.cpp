@@ -7,6 +7,7 @@
 #include "darkroom/core/sha256_blocks.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -105,13 +106,9 @@ void absorb_portable(Sha256State& state, const uint8_t* blocks, size_t num_block
 
 #if defined(__x86_64__)
 bool has_sha_instructions() {
-  // CPUID leaf 7, EBX bit 29; gcc 12's __builtin_cpu_supports does not know "sha".
-  uint32_t eax = 7;
-  uint32_t ebx = 0;
-  uint32_t ecx = 0;
-  uint32_t edx = 0;
-  __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  return (ebx >> 29 & 1U) != 0 && __builtin_cpu_supports("sse4.1") != 0;
+  // gcc 12's __builtin_cpu_supports does not know "sha". Processors too old for leaf 7 would answer with another leaf's bits.
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_SHA) != 0 && __builtin_cpu_supports("sse4.1") != 0;
 }
 
 void absorb_with_instructions(Sha256State& state, const uint8_t* blocks, size_t num_blocks) { absorb_sha_ni(state, blocks, num_blocks); }

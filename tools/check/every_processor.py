@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs the test programs as if on other processors, and says how near their errors come to their bounds.
+
+Usage: tools/check/every_processor.py [--build build/release] [--jobs 1] [--only WORD] [--programs NAME ...] [--markdown FILE]
+
+- Every program that links torch, under each of ATen's levels crossed with each of oneDNN's, then under each of MKL's levels with the other two
+  at their best (processor_levels.py).
+- image_test on every vector unit that Highway finds, and with libjpeg-turbo held to SSE2 and to plain C.
+- core_test and image_test with a C library whose mathematics use no fused multiply-adds.
+
+A level that this processor lacks is named and not run. A test that compares numbers hands in the largest ratio of its errors to their
+bounds (tests/support/error_bound.h). Prints a line a level, then the largest ratio of each program. Exits 1 if a test fails, a program is
+missing or ends badly, or a ratio is above 0.5.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import processor_levels
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LARGEST_RATIO = 0.5
+TORCH_PROGRAMS = ("tensor", "ops", "nn", "diffusion", "optim", "paint", "data", "train", "show", "demo", "bench")
+JPEG_LEVELS = {"SSE2": {"JSIMD_FORCESSE2": "1"}, "plain C": {"JSIMD_FORCENONE": "1"}}
+PLAIN_MATHEMATICS = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512F,-FMA,-FMA4"}
+TIMEOUT_SECONDS = 3600
+
+
+@dataclasses.dataclass
+class Outcome:
+    num_tests: int = 0
+    num_skipped: int = 0
+    failures: list = dataclasses.field(default_factory=list)
+    ratios: dict = dataclasses.field(default_factory=dict)  # Test -> its largest ratio of error to bound.
+    properties: dict = dataclasses.field(default_factory=dict)
+
+    def add(self, other):
+        self.num_tests += other.num_tests
+        self.num_skipped += other.num_skipped
+        self.failures += other.failures
+        for test, ratio in other.ratios.items():
+            self.ratios[test] = max(self.ratios.get(test, 0.0), ratio)
+
+    def worst(self):
+        return max(self.ratios.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def read_report(report, program):
+    """What a test program's report says. A ratio that is not a number counts as infinite."""
+    outcome = Outcome()
+    for suite in report["testsuites"]:
+        for test in suite["testsuite"]:
+            name = f"{program}: {suite['name']}.{test['name']}"
+            if test["status"] != "RUN":
+                continue
+            outcome.num_tests += 1
+            outcome.num_skipped += test["result"] == "SKIPPED"
+            if test.get("failures"):
+                outcome.failures.append(name)
+            if "error_to_bound" in test:
+                ratio = float(test["error_to_bound"])
+                outcome.ratios[name] = math.inf if math.isnan(ratio) else ratio
+            outcome.properties |= {key: test[key] for key in ("vector_units",) if key in test}
+    return outcome
+
+
+def run_program(build, program, environment):
+    path = build / "tests" / program
+    if not path.exists():
+        return Outcome(failures=[f"{program} is missing"])
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        environment = os.environ | {"DARKROOM_SOURCE_DIR": str(ROOT), "GTEST_OUTPUT": f"json:{report}", "TMPDIR": folder} | environment
+        try:
+            code = subprocess.run([path], env=environment, cwd=ROOT, timeout=TIMEOUT_SECONDS, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL).returncode
+        except subprocess.TimeoutExpired:
+            return Outcome(failures=[f"{program} took more than {TIMEOUT_SECONDS} s"])
+        if not report.exists():
+            return Outcome(failures=[f"{program} ended without a report, exit {code}"])
+        outcome = read_report(json.loads(report.read_text()), program)
+    if outcome.num_tests == 0:
+        outcome.failures.append(f"{program} ran no test")
+    if code != 0 and not outcome.failures:
+        outcome.failures.append(f"{program} passed its tests and ended with exit {code}")
+    return outcome
+
+
+def levels_of_torch(programs):
+    return [(level, programs) for level in processor_levels.torch_levels()]
+
+
+def image_levels(build):
+    """image_test itself knows the vector units."""
+    units = run_program(build, "image_test", {}).properties.get("vector_units", "").split()
+    if not units:
+        sys.exit("image_test does not name its vector units")
+    levels = [(f"vector unit {unit}", {"DARKROOM_VECTOR_UNIT": unit}) for unit in units]
+    levels += [(f"libjpeg-turbo {name}", environment) for name, environment in JPEG_LEVELS.items()]
+    return [(processor_levels.Level(name, environment, ""), ["image_test"]) for name, environment in levels]
+
+
+def mathematics_levels():
+    return [(processor_levels.Level("C library without fused multiply-adds", PLAIN_MATHEMATICS, ""), ["core_test", "image_test"])]
+
+
+def run_level(pool, build, level, programs):
+    outcome = Outcome()
+    runs = {program: pool.submit(run_program, build, program, level.environment) for program in programs}
+    by_program = {program: run.result() for program, run in runs.items()}
+    for part in by_program.values():
+        outcome.add(part)
+    test, ratio = outcome.worst()
+    print(f"{level.name}: {outcome.num_tests} tests, {len(outcome.failures)} failed, {outcome.num_skipped} skipped; worst ratio {ratio:.3f} {test}",
+          flush=True)
+    for failure in outcome.failures:
+        print(f"  failed: {failure}", flush=True)
+    return by_program, outcome
+
+
+def markdown(rows, worst):
+    lines = ["| level | tests | failed | worst ratio | of test |", "|---|---|---|---|---|"]
+    for name, outcome in rows:
+        test, ratio = outcome.worst()
+        lines.append(f"| {name} | {outcome.num_tests} | {len(outcome.failures)} | {ratio:.2f} | {test} |")
+    lines += ["", "| program | bounded tests | worst ratio | of test |", "|---|---|---|---|"]
+    for program, outcome in worst.items():
+        test, ratio = outcome.worst()
+        lines.append(f"| {program} | {len(outcome.ratios)} | {ratio:.2f} | {test.removeprefix(program + ': ')} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--jobs", type=int, default=1, help="programs side by side")
+    parser.add_argument("--only", default="", help="levels whose name has this word")
+    parser.add_argument("--programs", nargs="*", default=list(TORCH_PROGRAMS), help="of those that link torch")
+    parser.add_argument("--markdown", type=pathlib.Path, help="where the two tables go")
+    flags = parser.parse_args()
+    torch_programs = [f"{program.removesuffix('_test')}_test" for program in flags.programs]
+    levels = levels_of_torch(torch_programs) + image_levels(flags.build) + mathematics_levels()
+    rows, worst, whole = [], {}, Outcome()
+    print(processor_levels.processor_name())
+    with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:
+        for level, programs in levels:
+            if flags.only not in level.name:
+                continue
+            if level.lacks:
+                print(f"{level.name}: not run, {level.lacks}", flush=True)
+                continue
+            by_program, outcome = run_level(pool, flags.build, level, programs)
+            rows.append((level.name, outcome))
+            whole.add(outcome)
+            for program, part in by_program.items():
+                worst.setdefault(program, Outcome()).add(part)
+    if flags.markdown:
+        flags.markdown.write_text(markdown(rows, worst))
+    for program, outcome in worst.items():
+        test, ratio = outcome.worst()
+        print(f"{program}: worst ratio {ratio:.3f} {test.removeprefix(program + ': ')}")
+    tight = {test: ratio for test, ratio in whole.ratios.items() if not ratio <= LARGEST_RATIO}
+    for test, ratio in sorted(tight.items(), key=lambda item: -item[1]):
+        print(f"above {LARGEST_RATIO}: {ratio:.3f} {test}")
+    print(f"{len(rows)} levels, {whole.num_tests} tests, {len(whole.failures)} failed, {len(tight)} bounds with too little room")
+    return 0 if rows and not whole.failures and not tight else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,8 @@ Run in an environment that has diffusers 0.42.1 and torch 2.11 (docs/diffusion.m
     python tools/goldens/make_diffusion_goldens.py tests/golden/diffusion/diffusers.json
 
 The network of every run is the one of diffusers' own scheduler tests: model(x, t) = x * t / (t + 1), started from
-arange(768) / 768 viewed as (3, 8, 8, 4) and moved to (4, 3, 8, 8).
+arange(768) / 768 viewed as (3, 8, 8, 4) and moved to (4, 3, 8, 8). make_spread.py adds how far the reference strays from these values on
+other processors.
 """
 
 import json
@@ -36,15 +37,18 @@ def run(name: str, config: dict, num_steps: int, eta: float = 0.0) -> dict:
     if name == "ddim":
         extra["eta"] = eta
     sample = start_sample() * scheduler.init_noise_sigma
+    largest = float(sample.abs().max())
     for timestep in scheduler.timesteps:
         output = scheduler.scale_model_input(sample, timestep) * timestep / (timestep + 1)
         sample = scheduler.step(output, timestep, sample, **extra).prev_sample
+        largest = max(largest, float(sample.abs().max()))
     return {
         "sampler": name,
         "config": config,
         "num_steps": num_steps,
         "eta": eta,
         "timesteps": scheduler.timesteps.tolist(),
+        "largest": largest,
         "sum_abs": float(sample.double().abs().sum()),
         "values": some_values(sample),
     }
@@ -99,16 +103,20 @@ def schedule(config: dict) -> dict:
     }
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def write(path) -> None:
     versions = {"diffusers": diffusers.__version__, "torch": torch.__version__, "numpy": numpy.__version__}
     schedules = ",\n".join(json.dumps(schedule(config)) for config in (SD2, {}, SD2 | {"rescale_betas_zero_snr": True}))
     runs = ",\n".join(json.dumps(run) for run in all_runs())
-    with open(sys.argv[1], "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write('{"made_by": "tools/goldens/make_diffusion_goldens.py",\n')
         file.write(f'"versions": {json.dumps(versions)},\n"schedules": [\n{schedules}],\n"runs": [\n{runs}],\n')
         trailing = {name: trailing_timesteps(name) for name in ("ddim", "pndm", "euler", "dpmpp_2m", "unipc")}
         file.write(f'"trailing_61": {json.dumps(trailing)}}}\n')
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    write(sys.argv[1])
 
 
 if __name__ == "__main__":

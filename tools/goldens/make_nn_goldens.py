@@ -4,7 +4,7 @@ original_names.json: the tensors of original checkpoints of Stable Diffusion 1 a
 
 Needs torch 2.11.0, diffusers 0.42.1, transformers 5.23.0. Usage: tools/goldens/make_nn_goldens.py [OUT=tests/golden/nn]
 Weights are not stored: the test draws them as nn_reference.fill_parameters does. Of gradients with more than 32 elements
-every sixteenth is stored.
+every sixteenth is stored. make_spread.py adds how far the reference strays from these values on other processors.
 """
 
 import json
@@ -116,10 +116,7 @@ def record_original_names(folder):
     (folder / "original_names.json").write_text(json.dumps(table, separators=(",", ":")) + "\n")
 
 
-def main():
-    torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/nn")
-    folder.mkdir(parents=True, exist_ok=True)
+def record_networks(folder):
     record(folder, "unet_linear", "unet", UNET_LINEAR)
     record(folder, "unet_conv", "unet", UNET_CONV)
     record(folder, "vae_encoder", "vae_encoder", VAE)
@@ -128,6 +125,13 @@ def main():
     record(folder, "text_projection", "text_encoder_2", dict(TEXT, hidden_act="gelu", projection_dim=10))
     record(folder, "text_gelu", "text_encoder", dict(TEXT, hidden_act="gelu"))
     record(folder, "text_quick_gelu", "text_encoder", dict(TEXT, hidden_act="quick_gelu"))
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/nn")
+    folder.mkdir(parents=True, exist_ok=True)
+    record_networks(folder)
     record_original_names(folder)
     for path in sorted(folder.iterdir()):
         print(path.name, path.stat().st_size)

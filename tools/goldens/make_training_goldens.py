@@ -4,7 +4,7 @@ without weights and for v with min-SNR weights: losses, gradient norms, and the 
 
 Needs torch 2.11.0 and diffusers 0.42.1. Usage: tools/goldens/make_training_goldens.py [OUT=tests/golden/optim]
 First weights are not stored: the test draws them as nn_reference.fill_parameters does. Of tensors with more than 32 elements every
-sixteenth is stored.
+sixteenth is stored. make_spread.py adds how far the reference strays from these values on other processors.
 """
 
 import json
@@ -59,15 +59,19 @@ def record(prediction, gamma):
     return {f"{prediction}.{name}": values for name, values in tensors.items()}
 
 
-def main():
-    torch.set_num_threads(1)
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/optim")
-    folder.mkdir(parents=True, exist_ok=True)
+def write(folder):
     tensors = {f"step.{step}.{name}": values for step, batch in enumerate(batches()) for name, values in batch.items()}
     for prediction, gamma in OBJECTIVES.items():
         tensors |= record(prediction, gamma)
     made_by = f"make_training_goldens.py, torch {torch.__version__}, diffusers {diffusers.__version__}"
     save_file(tensors, folder / "training_run.safetensors", {"config": json.dumps(UNET_LINEAR), "made_by": made_by})
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/optim")
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@
 #include "darkroom/nn/unet.h"
 #include "darkroom/optim/objective.h"
 #include "darkroom/optim/train_step.h"
+#include "support/error_bound.h"
 #include "support/network_golden.h"
+#include "support/reference_spread.h"
 #include "support/source_path.h"
 
 namespace darkroom {
@@ -28,6 +30,7 @@ class TrainingGoldenTest : public testing::TestWithParam<Case> {
  protected:
   TrainingGoldenTest()
       : golden_(NetworkGolden::open(source_path("tests/golden/optim/training_run.safetensors")).value()),
+        spreads_(read_spread("optim")),
         network_(UNetConfig::from_json(golden_.config).value()),
         objective_(NoiseSchedule({.prediction_type = GetParam().prediction}),
                    {.caption_drop = 0, .min_snr_gamma = GetParam().min_snr_gamma}, {}) {
@@ -48,9 +51,10 @@ class TrainingGoldenTest : public testing::TestWithParam<Case> {
     return inputs;
   }
 
-  torch::Tensor want(const std::string& name) const {
-    return golden_.tensor(std::string(prediction_type_name(GetParam().prediction)) + "." + name);
-  }
+  static std::string name_of(const std::string& what) { return std::string(prediction_type_name(GetParam().prediction)) + "." + what; }
+  torch::Tensor want(const std::string& name) const { return golden_.tensor(name_of(name)); }
+  /// Room for what PyTorch itself makes of this on another processor.
+  double spread(const std::string& name) const { return kSpreadSafety * spreads_.value(name_of(name), 0.0); }
 
   // ||w - w_ref|| <= 1e-3 * ||w_ref - w_0||: one by one, Adam amplifies what is zero but for rounding.
   void expect_near_the_reference(const std::string& prefix, const std::map<std::string, torch::Tensor>& first,
@@ -62,10 +66,11 @@ class TrainingGoldenTest : public testing::TestWithParam<Case> {
       moved += (reference - first.at(name)).square().sum().item<double>();
     }
     EXPECT_GT(moved, 0.0);
-    EXPECT_LE(std::sqrt(apart), 1e-3 * std::sqrt(moved)) << prefix;
+    EXPECT_TRUE(error_within(std::sqrt(apart), 1e-3 * std::sqrt(moved) + spread(prefix))) << prefix;
   }
 
   NetworkGolden golden_;
+  nlohmann::json spreads_;
   UNet2DConditionModel network_;
   DiffusionObjective objective_;
 };
@@ -88,8 +93,8 @@ TEST_P(TrainingGoldenTest, five_steps_equal_pytorch) {
         train_step.run(step, batch.timesteps_n.numel(), [&](int64_t, int64_t) { return objective_.losses(denoise, batch); });
     ASSERT_TRUE(report.is_ok()) << report.status().to_string();
     const double loss = want("losses")[step].item<double>(), norm = want("grad_norms")[step].item<double>();
-    EXPECT_NEAR(report->loss, loss, 1e-6 * loss) << step;
-    EXPECT_NEAR(report->grad_norm, norm, 1e-5 * norm) << step;
+    EXPECT_TRUE(is_near(report->loss, loss, (1e-6 + spread("losses")) * loss)) << step;
+    EXPECT_TRUE(is_near(report->grad_norm, norm, (1e-5 + spread("grad_norms")) * norm)) << step;
   }
   expect_near_the_reference("weights.", first, flat.named_views(flat.values()));
   expect_near_the_reference("ema.", first, flat.named_views(ema.weights()));

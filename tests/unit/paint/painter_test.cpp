@@ -7,6 +7,7 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/paint/pictures.h"
+#include "support/tensor_error.h"
 #include "unit/text/tiny_tokenizer.h"
 
 namespace darkroom {
@@ -51,8 +52,6 @@ PaintRequest request_of(std::vector<std::string> prompts, std::vector<uint64_t> 
   return request;
 }
 
-double largest_difference(const torch::Tensor& left, const torch::Tensor& right) { return (left - right).abs().max().item<double>(); }
-
 TEST(painter, paints_one_picture_a_prompt_at_the_models_size) {
   const Painting painting = painter().paint(request_of({"a red apple", ""}, {0, 1})).value();
   ASSERT_EQ(painting.images.size(), 2U);
@@ -73,7 +72,7 @@ TEST(painter, a_picture_does_not_depend_on_its_batch) {
   const torch::Tensor whole = painter().paint(request)->latents_nchw;
   for (const int64_t batch_size : {1, 2, 4}) {
     request.batch_size = batch_size;
-    EXPECT_LE(largest_difference(painter().paint(request)->latents_nchw, whole), 1e-4 * whole.abs().max().item<double>()) << batch_size;
+    EXPECT_TRUE(is_near(painter().paint(request)->latents_nchw, whole, 1e-4 * largest(whole))) << batch_size;
   }
 }
 
@@ -159,7 +158,7 @@ TEST(painter, eta_draws_from_the_pictures_own_generator) {
   const torch::Tensor both = painter().paint(request)->latents_nchw;
   PaintRequest second = request_of({"b"}, {4});
   second.sampler.eta = 1.0;
-  EXPECT_LE(largest_difference(painter().paint(second)->latents_nchw[0], both[1]), 1e-4 * both.abs().max().item<double>());
+  EXPECT_TRUE(is_near(painter().paint(second)->latents_nchw[0], both[1], 1e-4 * largest(both)));
   request.unit_noise_nchw = torch::zeros({2, 4, 8, 8});
   request.seeds.clear();
   EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
@@ -236,7 +235,7 @@ TEST(painter, image_to_image_follows_the_documented_order_of_draws) {
   const std::vector<std::string> texts = {"a"};
   const torch::Tensor timestep = torch::full({1}, sampler->timesteps()[3], torch::kInt64);
   const torch::Tensor want = sampler->step(3, model.unet->forward(start, timestep, painter().encode_texts(texts)), start, {});
-  EXPECT_LE(largest_difference(got, want), 1e-5 * want.abs().max().item<double>());
+  EXPECT_TRUE(is_near(got, want, 1e-5 * largest(want)));
 }
 
 TEST(painter, refuses_initial_pictures_that_do_not_fit) {

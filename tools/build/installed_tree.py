@@ -119,7 +119,9 @@ def copy_python(folder: pathlib.Path, licences: pathlib.Path) -> None:
     """A Python environment of the corpus tool's packages. The interpreter stays the machine's own: a link."""
     python = folder / "python"
     (python / "bin").mkdir(parents=True)
-    interpreter = (VENV / "bin/python").resolve()
+    # Debian's own where there is one: another machine has it at the same place.
+    debians = pathlib.Path("/usr/bin", site_packages().parent.name)
+    interpreter = debians if debians.exists() else (VENV / "bin/python").resolve()
     (python / "bin/python").symlink_to(interpreter)
     (python / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\ninclude-system-site-packages = false\n", encoding="utf-8")
     for name in PYTHON_PACKAGES:

@@ -31,7 +31,7 @@ def run(*command) -> str:
 def all_libraries(program: pathlib.Path) -> dict[str, pathlib.Path | None]:
     """{name: where the loader finds it, None when it does not} of every library that is opened at the start."""
     found: dict[str, pathlib.Path | None] = {}
-    for line in run("ldd", program).splitlines():
+    for line in run("ldd", program.resolve()).splitlines():  # ldd takes $ORIGIN from the name, the kernel from the file.
         name, _, place = line.strip().partition(" => ")
         if place.startswith("not found"):
             found[name] = None

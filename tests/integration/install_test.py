@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The installed tree and the wheel: moved, from another folder, they find all that they open beside themselves."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from cases import main, require
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LISTING = ROOT / "tools/build/shared_libraries.py"
+LIBRARIES_OF_PIP = ("torch", "pyarrow", "nvidia")
+
+
+@contextlib.contextmanager
+def temporary_folder():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def lay_out(what: str, folder: pathlib.Path) -> None:
+    done = subprocess.run([ROOT / "tools/build/installed_tree.py", what, folder], capture_output=True, text=True, check=False)
+    require(done.returncode == 0, f"installed_tree.py {what}", done.stdout, done.stderr)
+
+
+def run(*command, cwd: pathlib.Path) -> str:
+    """The output of a command in a folder that has nothing to do with the checkout."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DARKROOM_") and name != "LD_LIBRARY_PATH"}
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    require(done.returncode == 0, f"{' '.join(map(str, command))} ended with {done.returncode}:", done.stdout, done.stderr)
+    return done.stdout
+
+
+def the_program_works(program: pathlib.Path, folder: pathlib.Path) -> None:
+    """It starts, and finds the shipped tokenizer without being told where."""
+    run(program, "--version", cwd=folder)
+    run(program, "models", "init", "--preset", "tiny", folder / "model", cwd=folder)
+    require((folder / "model/tokenizer/merges.txt").exists(), "models init wrote no tokenizer")
+
+
+def a_moved_tree_opens_nothing_of_the_checkout() -> None:
+    with temporary_folder() as folder:
+        lay_out("install", folder / "first")
+        (folder / "first").rename(folder / "moved")
+        program = folder / "moved/bin/darkroom"
+        run(LISTING, program, "--within", folder / "moved", cwd=folder)
+        require(str(ROOT) not in run("readelf", "-d", program, cwd=folder), "the program names the checkout")
+        outside = [path for path in (folder / "moved").rglob("*") if path.is_symlink() and ROOT in path.resolve().parents]
+        require(not outside, "links into the checkout:", *outside)
+        the_program_works(program, folder)
+
+
+def an_installed_corpus_tool_needs_no_checkout() -> None:
+    with temporary_folder() as folder:
+        lay_out("install", folder / "tree")
+        python, tool = folder / "tree/lib/darkroom/python/bin/python", folder / "tree/share/darkroom/tools/corpus/make_corpus.py"
+        run(python, tool, folder / "corpus", "--limit", "3", "--trouble-rate", "0", cwd=folder)
+        require(len(list((folder / "corpus/pictures").iterdir())) == 3, "pictures")
+
+
+def a_wheel_finds_the_libraries_of_its_environment() -> None:
+    with temporary_folder() as folder:
+        lay_out("wheel", folder / "dist")
+        packages = folder / "environment/site-packages"
+        with zipfile.ZipFile(next((folder / "dist").glob("*.whl"))) as wheel:
+            wheel.extractall(packages)
+        program = packages / "darkroom/bin/darkroom"
+        program.chmod(0o755)  # zipfile forgets it, pip does not.
+        theirs = next((ROOT / ".venv").glob("lib/python3.*/site-packages"))
+        for name in LIBRARIES_OF_PIP:
+            (packages / name).symlink_to(theirs / name)
+        run(LISTING, program, "--within", packages, *(word for name in LIBRARIES_OF_PIP for word in ("--within", theirs / name)), cwd=folder)
+        run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packages)!r}); sys.argv[1:] = ['--version']; import darkroom.__main__",
+            cwd=folder)
+        the_program_works(program, folder)
+
+
+def the_listing_finds_a_library_from_elsewhere() -> None:
+    with temporary_folder() as folder:
+        done = subprocess.run([LISTING, ROOT / "build/darkroom", "--within", folder], capture_output=True, text=True, check=False)
+        require(done.returncode == 1, "exit code", done.returncode)
+        require("libtorch_cpu.so: outside" in done.stdout, "findings", done.stdout)
+
+
+if __name__ == "__main__":
+    main([
+        a_moved_tree_opens_nothing_of_the_checkout,
+        an_installed_corpus_tool_needs_no_checkout,
+        a_wheel_finds_the_libraries_of_its_environment,
+        the_listing_finds_a_library_from_elsewhere,
+    ])

@@ -68,7 +68,8 @@ TEST_F(TrainedRunReport, needs_no_network_and_shows_values_by_its_own_script) {
   const size_t begin = html.find("data-chart=\"") + 12;
   std::string data = html.substr(begin, html.find('"', begin) - begin);
   for (size_t at = 0; (at = data.find("&quot;", at)) != std::string::npos;) {
-    data.replace(at, 6, "\"");
+    data.erase(at, 5);
+    data[at] = '"';
   }
   const auto chart = nlohmann::json::parse(data);
   EXPECT_EQ(chart["curves"][0]["x"], nlohmann::json::parse("[1,2,3,4,5,6]"));

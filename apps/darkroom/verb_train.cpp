@@ -71,9 +71,8 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   const auto result = run_training(options, context.stop);
   if (result.is_ok() || result.status().code() == StatusCode::kCancelled) {
-    const auto& data = options.recipe.data;
     DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
-    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder, data.path.empty() ? data.raw_path : data.path));
+    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder));
   }
   DARKROOM_ASSIGN_OR_RETURN(const TrainSummary summary, result);
   context.summary["train"] = summary.to_json();

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/data/stored_latents.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/png.h"
@@ -81,20 +82,7 @@ std::span<const float> floats_of(const torch::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
-Image decode_latents(const RowEncoder& encoder, const torch::Tensor& stored_chw) {
-  const torch::NoGradGuard no_gradients;
-  AutoencoderKL vae = encoder.models().vae;
-  torch::Tensor latents_chw = stored_chw;
-  if (encoder.options().latents == LatentsKind::kMoments) {
-    latents_chw = stored_chw.slice(0, 0, vae->config().latent_channels);
-  } else {
-    latents_chw = stored_chw / vae->config().scaling_factor;
-  }
-  const torch::Tensor image_nchw = vae->decode(latents_chw.unsqueeze(0)).contiguous();
-  return denormalise_chw(floats_of(image_nchw), static_cast<int>(image_nchw.size(3)), static_cast<int>(image_nchw.size(2)), 3);
-}
-
-std::vector<ContactSheetCell> draw_row(const RowEncoder& encoder, const Sample& sample, const Image& input) {
+Result<std::vector<ContactSheetCell>> draw_row(AutoencoderKL vae, const Sample& sample, const Image& input) {
   std::vector<ContactSheetCell> cells = {{input, sample.caption}};
   for (int64_t channel = 0; channel < sample.latents_chw.size(0); ++channel) {
     const torch::Tensor plane_hw = sample.latents_chw[channel].contiguous();
@@ -106,7 +94,8 @@ std::vector<ContactSheetCell> draw_row(const RowEncoder& encoder, const Sample& 
     cells.push_back({draw_heat_map(floats_of(states_tw), static_cast<int>(states_tw.size(0)), static_cast<int>(states_tw.size(1))),
                      fmt::format("{:.2f} to {:.2f}", states_tw.min().item<float>(), states_tw.max().item<float>())});
   }
-  cells.push_back({decode_latents(encoder, sample.latents_chw), sample.key});
+  DARKROOM_ASSIGN_OR_RETURN(Image decoded, decode_stored_latents(vae, sample.latents_chw));
+  cells.push_back({std::move(decoded), sample.key});
   return cells;
 }
 
@@ -142,7 +131,7 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
   }
   std::vector<std::vector<ContactSheetCell>> rows;
   for (const Sample& sample : samples) {
-    rows.push_back(draw_row(encoder, sample, inputs[sample.key]));
+    DARKROOM_ASSIGN_OR_RETURN(rows.emplace_back(), draw_row(encoder.models().vae, sample, inputs[sample.key]));
   }
   const int side = std::max(128, encoder.options().transform.resolution);
   const Image sheet = render_contact_sheet(rows, {.cell_width = side, .cell_height = side, .column_titles = column_titles(layout)});

@@ -55,7 +55,7 @@ class PngReader {
         png_set_gray_to_rgb(png_);
         png_set_strip_alpha(png_);
       }
-      png_set_interlace_handling(png_);
+      num_passes_ = png_set_interlace_handling(png_);
       png_read_update_info(png_, info_);
       if (png_get_rowbytes(png_, info_) != row_bytes) {
         png_error(png_, "rows of an unexpected length");
@@ -66,8 +66,16 @@ class PngReader {
   bool read_row(uint8_t* row) {
     return guarded([&] { png_read_row(png_, row, nullptr); });
   }
-  bool read_rows(uint8_t** rows) {
-    return guarded([&] { png_read_image(png_, rows); });
+  /// As png_read_image, without its table of a pointer a row: eight bytes a row are most of a narrow picture's memory.
+  bool read_rows(uint8_t* pixels, size_t row_bytes) {
+    return guarded([&] {
+      const auto num_rows = static_cast<size_t>(height());
+      for (int pass = 0; pass < num_passes_; ++pass) {
+        for (size_t y = 0; y < num_rows; ++y) {
+          png_read_row(png_, pixels + y * row_bytes, nullptr);
+        }
+      }
+    });
   }
 
   RowError error() const {
@@ -108,17 +116,10 @@ class PngReader {
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::jmp_buf jump_{};
+  int num_passes_ = 1;  // More than one of an interlaced picture.
   std::array<char, 128> message_{};
   bool is_starved_ = false;
 };
-
-std::vector<uint8_t*> row_pointers(uint8_t* pixels, size_t row_bytes, int height) {
-  std::vector<uint8_t*> rows(static_cast<size_t>(height));
-  for (size_t y = 0; y < rows.size(); ++y) {
-    rows[y] = pixels + y * row_bytes;
-  }
-  return rows;
-}
 
 // Pillow keeps 16-bit grey as integers and clips them at 255: such pictures come out nearly white.
 void clip_grey16(const std::vector<uint8_t>& big_endian, Image& image) {
@@ -134,8 +135,7 @@ RowResult<Image> read_whole(PngReader& reader, const ImageHeader& header) {
   std::vector<uint8_t> grey16(reader.is_grey16() ? image.pixels.size() / 3 * 2 : 0);
   uint8_t* samples = reader.is_grey16() ? grey16.data() : image.pixels.data();
   const size_t row_bytes = reader.is_grey16() ? image.row_bytes() / 3 * 2 : image.row_bytes();
-  std::vector<uint8_t*> rows = row_pointers(samples, row_bytes, header.height);
-  if (!reader.start(row_bytes) || !reader.read_rows(rows.data())) {
+  if (!reader.start(row_bytes) || !reader.read_rows(samples, row_bytes)) {
     return reader.error();
   }
   clip_grey16(grey16, image);

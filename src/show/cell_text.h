@@ -22,6 +22,16 @@ std::string shape_text(const std::vector<int64_t>& shape);
 /// Characters of valid UTF-8.
 int64_t count_characters(std::string_view text);
 
+/// Columns that valid UTF-8 takes on a terminal: two for East Asian scripts and emoji, none for combining marks.
+int64_t terminal_columns(std::string_view text);
+
+/// Valid UTF-8 of at most `max_columns` on a terminal; what does not fit ends in "...". REQUIRES: max_columns >= 4.
+std::string fitted_text(std::string_view text, int64_t max_columns);
+
+/// Valid UTF-8 in pieces of at most `max_columns` on a terminal, cut at blanks where there are some; at least one piece.
+/// REQUIRES: max_columns >= 2.
+std::vector<std::string> wrapped_text(std::string_view text, int64_t max_columns);
+
 /// One line of at most `max_characters`: invalid UTF-8 and control characters replaced, what does not fit ends in "...".
 std::string clipped_text(std::string_view text, int64_t max_characters);
 

@@ -8,9 +8,9 @@
 #include "cell_text.h"
 #include "column_study.h"
 #include "darkroom/data/row_columns.h"
+#include "darkroom/data/stored_latents.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/resample.h"
-#include "darkroom/image/transform.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/model_folder.h"
 
@@ -93,7 +93,32 @@ Status add_cells(const arrow::RecordBatch& batch, int column, const TableKind& k
   return Status::ok();
 }
 
-Image shrunk(const Image& image) {
+// Means over blocks of `step_x` x `step_y` pixels; what is left at the right and at the bottom is left out.
+Image block_means(const Image& image, int step_x, int step_y) {
+  Image means = Image::filled(image.width / step_x, image.height / step_y, image.num_channels);
+  const auto num_channels = static_cast<size_t>(image.num_channels);
+  for (int y = 0; y < means.height; ++y) {
+    for (int x = 0; x < means.width; ++x) {
+      for (size_t channel = 0; channel < num_channels; ++channel) {
+        uint64_t sum = 0;
+        for (int row = y * step_y; row < (y + 1) * step_y; ++row) {
+          for (int column = x * step_x; column < (x + 1) * step_x; ++column) {
+            sum += image.row(row)[static_cast<size_t>(column) * num_channels + channel];
+          }
+        }
+        const uint64_t count = static_cast<uint64_t>(step_x) * static_cast<uint64_t>(step_y);
+        means.row(y)[static_cast<size_t>(x) * num_channels + channel] = static_cast<uint8_t>((sum + count / 2) / count);
+      }
+    }
+  }
+  return means;
+}
+
+// A picture for a cell. Far longer sides are averaged first: the weights of a resize grow with the side that it reads.
+Image shrunk(const Image& large) {
+  constexpr int kResizedSide = 16 * kCellPixels;
+  const int step_x = std::max(1, large.width / kResizedSide), step_y = std::max(1, large.height / kResizedSide);
+  const Image image = step_x == 1 && step_y == 1 ? large : block_means(large, step_x, step_y);
   const double scale = std::min({1.0, static_cast<double>(kCellPixels) / image.width, static_cast<double>(kCellPixels) / image.height});
   return resize(image, std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)),
                 Filter::kBilinear);
@@ -101,42 +126,32 @@ Image shrunk(const Image& image) {
 
 using SheetRows = std::vector<std::vector<ContactSheetCell>>;
 
-Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
+// A picture and its caption; a picture that is refused leaves its place free and its caption says why.
+ContactSheetCell picture_cell(std::string_view bytes, std::string caption, const InspectOptions& options) {
+  const auto refused = [&](const std::string& why) { return ContactSheetCell{{}, fmt::format("[{}] {}", why, caption)}; };
+  if (static_cast<int64_t>(bytes.size()) > options.max_bytes) {
+    return refused(RowError{.code = RowErrorCode::kTooLarge}.name());
+  }
+  const auto image = decode_image(std::as_bytes(std::span(bytes)), {.min_size = 1, .max_pixels = options.max_pixels});
+  return image.is_ok() ? ContactSheetCell{shrunk(*image), std::move(caption)} : refused(image.error().name());
+}
+
+Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
                                 const std::stop_token& stop) {
   SheetRows rows;
   const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
     DARKROOM_ASSIGN_OR_RETURN(const auto images, open_image_column(place.part.path, kind.image, batch.column(0)));
     DARKROOM_ASSIGN_OR_RETURN(const auto captions, BytesColumn::open(place.part.path, kind.caption, batch.column(1)));
     for (int64_t row = 0; row < batch.num_rows(); ++row) {
-      ContactSheetCell cell{{}, replace_invalid_utf8(captions.at(row).value_or("")).first};
-      const auto image = decode_image(std::as_bytes(std::span(images.at(row).value_or(""))), kAnySize);
-      if (image.is_ok()) {
-        cell.picture = shrunk(*image);
-      } else {
-        cell.caption = fmt::format("[{}] {}", image.error().name(), cell.caption);
-      }
       if (rows.empty() || rows.back().size() == kPicturesPerRow) {
         rows.emplace_back();
       }
-      rows.back().push_back(std::move(cell));
+      rows.back().push_back(picture_cell(images.at(row).value_or(""), replace_invalid_utf8(captions.at(row).value_or("")).first, options));
     }
     return Status::ok();
   };
-  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, {kind.image, kind.caption}, stop, visit));
+  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, options.num_rows, {kind.image, kind.caption}, stop, visit));
   return rows;
-}
-
-// The picture that a stored latent stands for.
-Result<Image> decode_latent(AutoencoderKL& vae, std::span<const float> values, const std::vector<int64_t>& shape) {
-  if (shape.size() != 3 || shape[0] != vae->config().latent_channels) {
-    return Status::failed_precondition("the model's vae does not fit the latents (want channels, latents):", vae->config().latent_channels,
-                                       shape_text(shape));
-  }
-  const torch::InferenceMode inference;
-  const auto latents_nchw = torch::tensor(at::ArrayRef<float>(values.data(), values.size())).reshape({1, shape[0], shape[1], shape[2]});
-  const auto image = vae->decode(latents_nchw / vae->config().scaling_factor).contiguous();
-  return denormalise_chw({image.const_data_ptr<float>(), static_cast<size_t>(image.numel())}, static_cast<int>(image.size(3)),
-                         static_cast<int>(image.size(2)), static_cast<int>(image.size(1)));
 }
 
 Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
@@ -169,7 +184,8 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
                          fmt::format("channel {}", c)});
       }
       if (vae) {
-        DARKROOM_ASSIGN_OR_RETURN(const Image image, decode_latent(*vae, values, shape));
+        const auto stored_chw = torch::from_blob(values.data(), shape, torch::kFloat32);
+        DARKROOM_ASSIGN_OR_RETURN(const Image image, decode_stored_latents(*vae, stored_chw));
         cells.push_back({shrunk(image), "decoded"});
       }
       cells.front().caption = captions ? replace_invalid_utf8(captions->at(row).value_or("")).first : cells.front().caption;
@@ -205,7 +221,7 @@ Result<Image> first_rows_sheet(FileSystem& files, const TableParts& parts, const
                                const std::stop_token& stop) {
   SheetRows rows;
   if (!kind.image.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(rows, picture_cells(files, parts, kind, options.num_rows, stop));
+    DARKROOM_ASSIGN_OR_RETURN(rows, picture_cells(files, parts, kind, options, stop));
   } else {
     std::optional<AutoencoderKL> vae;
     if (!options.model.empty()) {

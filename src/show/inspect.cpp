@@ -76,11 +76,14 @@ Status describe(FileSystem& files, const InspectOptions& options, const std::sto
   if (kind != Kind::kTables && !options.sheet_path.empty()) {
     return Status::failed_precondition("--sheet needs a dataset of images or latents, this is none:", options.uri);
   }
+  if (kind != Kind::kRunFolder && !options.compare.empty()) {
+    return Status::failed_precondition("--compare sets two run folders beside each other; this is none:", options.uri);
+  }
   switch (kind) {
     case Kind::kCheckpoint:
       return inspect_checkpoint(files, path, stop, report, damage);
     case Kind::kRunFolder:
-      return inspect_run_folder(files, path, stop, report, damage);
+      return inspect_run_folder(files, path, options, stop, report, damage);
     case Kind::kModelFolder:
       return inspect_model_folder(files, path, stop, report, damage);
     case Kind::kComponent:
@@ -104,6 +107,12 @@ Status InspectOptions::validate() const {
   }
   if (num_rows == 0 && !sheet_path.empty()) {
     return Status::invalid_argument("--sheet shows the first --rows rows, so --rows must be at least 1, got:", num_rows);
+  }
+  if (max_pixels < 1) {
+    return Status::invalid_argument("--max-pixels must be at least 1, got:", max_pixels);
+  }
+  if (max_bytes < 1) {
+    return Status::invalid_argument("--max-bytes must be at least 1, got:", max_bytes);
   }
   if (!model.empty() && sheet_path.empty() && html_path.empty()) {
     return Status::invalid_argument("--model decodes the latents of a sheet: give --sheet or --html too; --model is:", model);

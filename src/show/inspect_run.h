@@ -16,7 +16,7 @@ Status inspect_checkpoint(FileSystem& files, const std::string& path, const std:
 
 /// Describes a run folder (docs/formats/run_folder.md): its checkpoints, metrics and samples. With --verify every
 /// checkpoint is verified. Errors: as inspect().
-Status inspect_run_folder(FileSystem& files, const std::string& path, const std::stop_token& stop, InspectReport& report,
-                          DamageLog& damage);
+Status inspect_run_folder(FileSystem& files, const std::string& path, const InspectOptions& options, const std::stop_token& stop,
+                          InspectReport& report, DamageLog& damage);
 
 }  // namespace darkroom

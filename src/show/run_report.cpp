@@ -2,74 +2,79 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
 
-#include "darkroom/core/result.h"
-#include "darkroom/data/row_columns.h"
+#include "cell_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/uri.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/show/line_chart.h"
-#include "metrics_lines.h"
+#include "report_table.h"
+#include "run_charts.h"
+#include "run_folder.h"
+#include "run_samples.h"
 
 namespace darkroom {
 namespace {
 
-constexpr size_t kMaxSheets = 6;
+using Json = nlohmann::json;
 
-using Record = nlohmann::json;
-
-ChartSeries series_of(const std::vector<Record>& records, const std::string& field, const std::string& name) {
-  ChartSeries series{.name = name, .points = {}};
-  for (const Record& record : records) {
-    if (const auto value = record.find(field); value != record.end() && value->is_number()) {
-      series.points.emplace_back(record["step"].get<double>(), value->get<double>());
-    }
-  }
-  return series;
+std::string tile(const std::string& label, const std::string& value, const std::string& note) {
+  return fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><span>{}</span></div>", escape_html(label), escape_html(value),
+                     escape_html(note));
 }
 
-// Mean over a window of about 2 % of the run: a diffusion loss is mostly the luck of the timesteps.
-ChartSeries smoothed(const ChartSeries& series, const std::string& name) {
-  ChartSeries result{.name = name, .points = {}};
-  const size_t window = std::max<size_t>(1, series.points.size() / 50);
-  double sum = 0;
-  for (size_t i = 0; i < series.points.size(); ++i) {
-    sum += series.points[i].second;
-    if (i >= window) {
-      sum -= series.points[i - window].second;
-    }
-    result.points.emplace_back(series.points[i].first, sum / static_cast<double>(std::min(i + 1, window)));
+std::string tiles_html(const RunFigures& figures) {
+  std::string html = "<div class=\"tiles\">";
+  html += tile("steps", grouped_digits(figures.step), figures.max_steps ? "of " + grouped_digits(*figures.max_steps) : "done");
+  if (figures.loss_last) {
+    html += tile("loss, last 50 lines", number_text(*figures.loss_last), "first 50 lines: " + number_text(*figures.loss_first));
   }
-  return result;
-}
-
-std::string charts_html(const std::vector<Record>& records) {
-  ChartSeries loss = series_of(records, "loss", "every step");
-  loss.is_faint = true;
-  std::vector<ChartSeries> losses = {loss, smoothed(loss, "mean over 2 % of the run")};
-  if (ChartSeries validation = series_of(records, "validation_loss", "validation"); !validation.points.empty()) {
-    losses.push_back(std::move(validation));
+  if (figures.validation_loss) {
+    html += tile("validation loss", number_text(*figures.validation_loss), "the last one");
   }
-  std::string html = "<div class=\"charts\">";
-  html += render_line_chart(losses, {.title = "loss", .x_label = "step", .log_y = true});
-  html += render_line_chart({series_of(records, "grad_norm", "gradient norm")},
-                            {.title = "gradient norm before clipping", .x_label = "step", .log_y = true});
-  html += render_line_chart({series_of(records, "lr", "lr")}, {.title = "learning rate", .x_label = "step"});
-  html += render_line_chart({smoothed(series_of(records, "images_per_second", "img/s"), "img/s")},
-                            {.title = "pictures a second", .x_label = "step"});
+  if (figures.samples) {
+    const bool has_epochs = figures.rows && *figures.rows > 0;
+    html += tile("pictures seen", grouped_digits(*figures.samples),
+                 has_epochs ? fmt::format("{} epochs of {}",
+                                          number_text(static_cast<double>(*figures.samples) / static_cast<double>(*figures.rows), 3),
+                                          grouped_digits(*figures.rows))
+                            : "");
+  }
+  if (figures.images_per_second) {
+    html += tile("throughput", number_text(*figures.images_per_second, 3), "pictures/s, the median");
+  }
+  if (figures.seconds) {
+    html += tile("wall time", duration_text(*figures.seconds),
+                 figures.num_starts > 1 ? fmt::format("in {} starts", figures.num_starts) : "in one start");
+  }
+  if (figures.parameters) {
+    html += tile("parameters", count_text(*figures.parameters), figures.component);
+  }
   return html + "</div>";
 }
 
+// What was trained, how and where, in a sentence or two below the heading.
+std::string subtitle_html(const RunFolder& run, const RunFigures& figures) {
+  std::string text;
+  for (const auto& [name, value] : run_facts_rows(run)) {
+    if (name == "trained part" || name == "recipe") {
+      text += (text.empty() ? "" : " &middot; ") + escape_html(value);
+    }
+  }
+  for (const std::string& machine : figures.machines) {
+    text += "<br>" + escape_html(machine);
+  }
+  return "<p class=\"dim\">" + (text.empty() ? "a training run" : text) + "</p>";
+}
+
 // Mean milliseconds a step of each phase and its share.
-std::string phases_html(const std::vector<Record>& records) {
+std::string phases_html(const RunFolder& run) {
   std::map<std::string, double> sums;
   double count = 0;
-  for (const Record& record : records) {
-    if (const auto phases = record.find("ms"); phases != record.end() && phases->is_object()) {
+  for (const Json& line : run.metrics) {
+    if (const auto phases = line.find("ms"); phases != line.end() && phases->is_object()) {
       count += 1;
       for (const auto& [name, value] : phases->items()) {
         sums[name] += value.is_number() ? value.get<double>() : 0;
@@ -83,101 +88,129 @@ std::string phases_html(const std::vector<Record>& records) {
   if (total <= 0) {
     return {};
   }
-  std::string html = "<h2>Where a step's time goes</h2><table><tr><th>phase</th><th>ms a step</th><th>share</th></tr>";
+  std::string html =
+      "<h2>Where a step's time goes</h2><table><tr><th>phase</th><th class=\"n\">ms a step</th><th class=\"n\">share</th><th></th></tr>";
   for (const auto& [name, sum] : sums) {
-    html += fmt::format("<tr><td>{}</td><td>{:.1f}</td><td>{:.1f} %</td></tr>", escape_html(name), sum / count, 100 * sum / total);
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td><td><i class=\"bar\" style=\"width: "
+        "{:.1f}rem\"></i></td></tr>",
+        escape_html(name), sum / count, 100 * sum / total, 12 * sum / total);
   }
   return html + "</table>";
 }
 
-Result<std::string> samples_html(FileSystem& files, const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_samples, files.exists(folder));
-  if (!has_samples) {
-    return std::string();
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> steps, files.list(folder));
-  std::string html;
-  size_t num_sheets = 0;
-  for (size_t index = steps.size(); index-- > 0 && num_sheets < kMaxSheets;) {
-    const std::string sheet = steps[index].path + "/sheet.png";
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_sheet, files.exists(sheet));
-    if (!has_sheet) {
-      continue;
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const std::string png, read_file(files, sheet));
-    const std::string name = file_name(steps[index].path);
-    html += fmt::format("<figure><img alt=\"samples of {0}\" src=\"{1}\"><figcaption class=\"dim\">{0}</figcaption></figure>",
-                        escape_html(name), png_data_url(png));
-    ++num_sheets;
-  }
-  return html.empty() ? html : "<h2>Samples, newest first</h2><div class=\"sheets\">" + html + "</div>";
-}
-
-double number_of(const Record& object, const char* name) {
-  const auto value = object.find(name);
-  return value != object.end() && value->is_number() ? value->get<double>() : 0;
-}
-
-std::string stage_row(const std::string& name, const Record& stage) {
-  std::string errors;
-  const Record rows_by_error = stage.value("rows_by_error", Record::object());  // Named: items() keeps a reference.
-  for (const auto& [code, count] : rows_by_error.items()) {
-    errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", code, count.dump());
-  }
-  return fmt::format("<tr><td>{}</td><td>{:.0f}</td><td>{:.0f}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td></tr>", escape_html(name),
-                     number_of(stage, "rows_in"), number_of(stage, "rows_out"), escape_html(errors.empty() ? "none" : errors),
-                     number_of(stage, "seconds"), number_of(stage, "rows_per_second"));
-}
-
-// The summary that the job which made the dataset left beside its shards.
-Result<std::string> dataset_html(FileSystem& files, const std::string& data_uri) {
+// The summary that the job which made the dataset left in its folder; null without one.
+Result<Json> read_job_summary(FileSystem& files, const std::string& data_uri) {
   if (data_uri.empty()) {
-    return std::string();
+    return Json();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(data_uri));
   const std::string path = join_path(folder, "_summary.json");
   const auto has_summary = files.exists(path);
   if (!has_summary.is_ok() || !*has_summary) {
-    return std::string();  // A file or a pattern has none beside it, nor has a folder that another program wrote.
+    return Json();  // A file or a pattern has none beside it, nor has a folder that another program wrote.
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  const Record summary = Record::parse(text, nullptr, false);
+  Json summary = Json::parse(text, nullptr, false);
   if (!summary.is_object()) {
     return Status::corrupt_data("the summary is no JSON object; delete it, the next run of the job writes it anew:", path);
   }
-  return "<h2>Dataset</h2><table><tr><th>folder</th><th>rows in</th><th>rows out</th><th>rows by "
-         "error</th><th>seconds</th><th>rows/s</th></tr>" +
-         stage_row(folder, summary) + "</table>";
+  return summary;
 }
 
-Result<std::string> recipe_html(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_recipe, files.exists(path));
-  if (!has_recipe) {
-    return std::string();
+std::string errors_text(const Json& summary) {
+  const Json rows_by_error = summary.value("rows_by_error", Json::object());  // Named: items() keeps a reference.
+  std::string errors;
+  for (const auto& [code, count] : rows_by_error.items()) {
+    errors += fmt::format("{}{} {}", errors.empty() ? "" : ", ", clipped_text(code, 60),
+                          count.is_number_integer() ? grouped_digits(count.get<int64_t>()) : count.dump());
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string recipe, read_file(files, path));
-  return "<h2>Recipe</h2><pre>" + escape_html(replace_invalid_utf8(recipe).first) + "</pre>";
+  return errors.empty() ? "none" : errors;
 }
 
-std::string headline(const std::vector<Record>& records) {
-  if (records.empty()) {
-    return "<p class=\"dim\">no step was logged yet</p>";
+Result<std::string> dataset_html(FileSystem& files, const RunFolder& run) {
+  ReportTable table{.title = "Dataset", .head = {}, .rows = {}};
+  if (const std::string uri = run.dataset(); !uri.empty()) {
+    table.rows.push_back({"folder", clipped_text(uri, 400)});
   }
-  const Record& last = records.back();
-  return fmt::format("<p class=\"dim\">step {} &middot; {:.0f} samples &middot; {} logged lines</p>", last["step"].dump(),
-                     number_of(last, "samples"), records.size());
+  if (run.index) {
+    table.rows.push_back({"rows trained on", grouped_digits(run.index->num_rows())});
+    table.rows.push_back({"parts", grouped_digits(static_cast<int64_t>(run.index->parts().size()))});
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Json summary, read_job_summary(files, run.dataset()));
+  for (const auto& [name, key] : {std::pair("rows that its job read", "rows_in"), std::pair("rows that it wrote", "rows_out")}) {
+    if (summary.is_object() && summary.contains(key) && summary[key].is_number_integer()) {
+      table.rows.push_back({name, grouped_digits(summary[key].get<int64_t>())});
+    }
+  }
+  if (summary.is_object()) {
+    table.rows.push_back({"rows by error", errors_text(summary)});
+  }
+  return table.rows.empty() ? std::string() : table_html(table);
+}
+
+std::string starts_html(const RunFolder& run) {
+  if (!run.facts.is_object() || !run.facts.contains("starts") || !run.facts["starts"].is_array()) {
+    return {};
+  }
+  ReportTable table{
+      .title = "Starts", .head = {"from step", "time (UTC)", "darkroom", "device", "processor", "cores", "threads", "workers"}, .rows = {}};
+  const char* const fields[] = {"step", "started", "darkroom", "device", "processor", "cores", "threads", "workers"};
+  for (const Json& start : run.facts["starts"]) {
+    auto& row = table.rows.emplace_back();
+    for (const char* field : fields) {
+      const Json value = start.is_object() ? start.value(field, Json()) : Json();
+      row.push_back(value.is_number_integer() ? grouped_digits(value.get<int64_t>())
+                    : value.is_string()       ? clipped_text(value.get<std::string>(), 80)
+                                              : "-");
+    }
+  }
+  return table_html(table);
+}
+
+std::string recipe_html(const RunFolder& run) {
+  return run.recipe_toml.empty() ? std::string()
+                                 : "<h2>Recipe</h2><details><summary>every field, as recipe.toml</summary><pre>" +
+                                       escape_html(run.recipe_toml) + "</pre></details>";
+}
+
+// `other` is null for a run alone.
+Result<std::string> render(FileSystem& files, const RunFolder& run, const RunFolder* other) {
+  const RunFigures figures = figures_of(run);
+  std::string body = subtitle_html(run, figures) + tiles_html(figures);
+  body += run.metrics.empty() ? "<p class=\"dim\">No step was logged yet.</p>" : "";
+  body += run_charts_html(run, other);
+  if (other != nullptr) {
+    ReportTable comparison = comparison_table(run, *other);
+    comparison.title = "Comparison";
+    body += table_html(comparison);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string samples, run_samples_html(files, run));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string dataset, dataset_html(files, run));
+  body += samples + phases_html(run) + dataset + starts_html(run) + recipe_html(run);
+  std::string title = run.name;
+  if (other != nullptr) {
+    const auto [name, other_name] = run_names(run, *other);
+    title = name + " beside " + other_name;
+  }
+  return render_html_page(title, body, chart_script());
 }
 
 }  // namespace
 
-Status write_run_report(FileSystem& files, const std::string& run_folder, const std::string& data_uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<Record> records, read_metrics_lines(files, run_folder + "/metrics.jsonl"));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string samples, samples_html(files, run_folder + "/samples"));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string dataset, dataset_html(files, data_uri));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string recipe, recipe_html(files, run_folder + "/recipe.toml"));
-  const std::string page =
-      render_html_page(file_name(run_folder), headline(records) + charts_html(records) + samples + phases_html(records) + dataset + recipe);
-  return write_file_atomic(files, run_folder + "/report.html", page);
+Result<std::string> render_run_report(FileSystem& files, const std::string& run_folder, const std::string& compare_with) {
+  DARKROOM_ASSIGN_OR_RETURN(const RunFolder run, read_run_folder(files, run_folder));
+  if (compare_with.empty()) {
+    return render(files, run, nullptr);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const RunFolder other, read_run_folder(files, compare_with));
+  return render(files, run, &other);
+}
+
+Status write_run_report(FileSystem& files, const std::string& run_folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const RunFolder run, read_run_folder(files, run_folder));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string page, render(files, run, nullptr));
+  return write_file_atomic(files, join_path(run.path, "report.html"), page);
 }
 
 }  // namespace darkroom

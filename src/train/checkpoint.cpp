@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "checkpoint_record.h"
 #include "darkroom/core/log.h"
-#include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/tensor/safetensors.h"
@@ -14,7 +12,6 @@
 namespace darkroom {
 namespace {
 
-constexpr std::string_view kNamePrefix = "step-";
 constexpr std::string_view kDamagedPrefix = "damaged-";
 constexpr std::string_view kEmaFolder = "ema";
 constexpr std::string_view kOptimizerFile = "optimizer-00000-of-00001.safetensors";
@@ -22,28 +19,13 @@ constexpr const char* kFirstMoment = "first_moment";
 constexpr const char* kSecondMoment = "second_moment";
 constexpr const char* kWeightsFile = "diffusion_pytorch_model.safetensors";
 
-Result<FileDigest> digest_file(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
-  std::vector<std::byte> buffer(size_t{4} << 20);
-  Sha256 hash;
-  int64_t offset = 0;
-  while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(offset, buffer));
-    hash.update(std::span(buffer.data(), num_read));
-    offset += static_cast<int64_t>(num_read);
-    if (num_read < buffer.size()) {
-      return FileDigest{offset, hash.finish_hex()};
-    }
-  }
-}
-
 // Every file of a checkpoint folder but state.json, by its path within the folder.
 Result<FileDigests> digest_folder(FileSystem& files, const std::string& folder) {
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list_tree(folder));
   FileDigests digests;
   for (const auto& entry : entries) {
     const std::string name = entry.path.substr(folder.size() + 1);
-    if (name != kStateFileName) {
+    if (name != kCheckpointRecordFile) {
       DARKROOM_ASSIGN_OR_RETURN(digests[name], digest_file(files, entry.path));
     }
   }
@@ -52,8 +34,8 @@ Result<FileDigests> digest_folder(FileSystem& files, const std::string& folder) 
 
 Status write_state_file(FileSystem& files, const std::string& folder, const CheckpointRecord& record) {
   DARKROOM_ASSIGN_OR_RETURN(const auto digests, digest_folder(files, folder));
-  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.create(join_path(folder, kStateFileName)));
-  DARKROOM_RETURN_IF_ERROR(file->write_text(print_record(record, digests)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.create(join_path(folder, kCheckpointRecordFile)));
+  DARKROOM_RETURN_IF_ERROR(file->write_text(print_checkpoint_record(record, digests)));
   DARKROOM_RETURN_IF_ERROR(file->sync());
   return file->close();
 }
@@ -78,21 +60,6 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
-// The step that a folder's name says; -1 when it is no checkpoint's name.
-int64_t step_of_name(std::string_view name) {
-  if (!name.starts_with(kNamePrefix) || name.size() < kNamePrefix.size() + 8 || name.size() > kNamePrefix.size() + 18) {
-    return -1;
-  }
-  int64_t step = 0;
-  for (const char digit : name.substr(kNamePrefix.size())) {
-    if (digit < '0' || digit > '9') {
-      return -1;
-    }
-    step = step * 10 + (digit - '0');
-  }
-  return step;
-}
-
 Status copy_flat(const SafetensorsFile& file, const std::string& name, const torch::Tensor& target) {
   DARKROOM_ASSIGN_OR_RETURN(const auto source, file.tensor(name));
   if (source.scalar_type() != torch::kFloat32 || source.sizes() != target.sizes()) {
@@ -104,8 +71,6 @@ Status copy_flat(const SafetensorsFile& file, const std::string& name, const tor
 }
 
 }  // namespace
-
-std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kNamePrefix, step); }
 
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
   const std::string name = checkpoint_name(record.step);
@@ -126,28 +91,6 @@ Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
   return {};
 }
 
-Result<CheckpointRecord> read_checkpoint(FileSystem& files, const std::string& folder) {
-  auto text = read_file(files, join_path(folder, kStateFileName));
-  if (!text.is_ok()) {
-    return text.status().with_context("there is no checkpoint in " + folder);
-  }
-  auto parsed = parse_record(*text);
-  if (!parsed.is_ok()) {
-    return parsed.status().with_context("cannot use the checkpoint " + folder);
-  }
-  for (const auto& [name, want] : parsed->digests) {
-    const auto got = digest_file(files, join_path(folder, name));
-    if (!got.is_ok()) {
-      return Status::corrupt_data("a file of the checkpoint cannot be read (checkpoint, file, why):", folder, name, got.status().message());
-    }
-    if (got->size_bytes != want.size_bytes || got->sha256 != want.sha256) {
-      return Status::corrupt_data("a file of the checkpoint is damaged: its SHA-256 is not the recorded one (checkpoint, file, want, got):",
-                                  folder, name, want.sha256, got->sha256);
-    }
-  }
-  return std::move(parsed->record);
-}
-
 Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
   DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, kOptimizerFile)));
   DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kFirstMoment, state.optimizer.first_moment()));
@@ -158,27 +101,6 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
     DARKROOM_RETURN_IF_ERROR(copy_flat(*averages, name, view));
   }
   return {};
-}
-
-Result<std::vector<CheckpointPlace>> list_checkpoints(FileSystem& files, const std::string& checkpoints_folder) {
-  std::vector<CheckpointPlace> places;
-  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(checkpoints_folder));
-  if (!exists) {
-    return places;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(checkpoints_folder));
-  for (const auto& entry : entries) {
-    const int64_t step = entry.is_folder ? step_of_name(file_name(entry.path)) : -1;
-    if (step < 0) {
-      continue;
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const bool complete, files.exists(join_path(entry.path, kStateFileName)));
-    if (complete) {
-      places.push_back({entry.path, step});
-    }
-  }
-  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
-  return places;
 }
 
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder) {
@@ -216,7 +138,7 @@ Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folde
       continue;
     }
     // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
-    DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kStateFileName)));
+    DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kCheckpointRecordFile)));
     DARKROOM_RETURN_IF_ERROR(files.remove_tree(place.path));
   }
   return {};

@@ -34,19 +34,35 @@ std::string lines_up_to(std::string_view text, int64_t steps_done) {
   return kept;
 }
 
+// Lines of programs before 0.2 have none.
+double last_seconds(std::string_view whole_lines) {
+  while (!whole_lines.empty()) {
+    whole_lines.remove_suffix(1);
+    const size_t begin = whole_lines.rfind('\n') + 1;  // 0 where there is no line end.
+    const auto line = nlohmann::json::parse(whole_lines.substr(begin), nullptr, false);
+    if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number()) {
+      return seconds->get<double>();
+    }
+    whole_lines = whole_lines.substr(0, begin);
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const std::string& path, int64_t steps_done) {
   DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
+  double seconds_before = 0;
   if (exists) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
     const std::string kept = lines_up_to(text, steps_done);
     if (kept != text) {
       DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, path, kept));
     }
+    seconds_before = last_seconds(kept);
   }
   DARKROOM_ASSIGN_OR_RETURN(auto file, files.open_append(path));
-  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file)));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), seconds_before));
 }
 
 Status MetricsLog::append(const nlohmann::ordered_json& line) {

@@ -203,6 +203,15 @@ std::string recipe_to_toml(const Recipe& recipe) {
   return out;
 }
 
+nlohmann::ordered_json recipe_to_json(const Recipe& recipe) {
+  Recipe copy = recipe;
+  auto sections = nlohmann::ordered_json::object();
+  for (const auto& field : recipe_fields(copy)) {
+    std::visit([&](const auto* value) { sections[std::string(field.section)][std::string(field.key)] = *value; }, field.value);
+  }
+  return sections;
+}
+
 std::vector<std::string> conflicting_fields(const Recipe& now, const Recipe& before) {
   Recipe copies[] = {now, before};
   const auto is = recipe_fields(copies[0]);

@@ -55,6 +55,8 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
 
 }  // namespace
 
+double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
+
 std::string TrainingRun::in_folder(const char* name) const { return join_path(folder_, name); }
 
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, const TrainOptions& options) {
@@ -195,6 +197,8 @@ Status TrainingRun::open_outputs() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recipe())));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
   DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
+  const RunFacts facts{.component = part_->component(), .parameters = parameters_->size(), .recipe = recipe()};
+  DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
   DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
   if (!options_.trace_path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
@@ -301,6 +305,7 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
       {"grad_norm", report.grad_norm},
       {"lr", report.learning_rate},
       {"images_per_second", rate},
+      {"seconds", wall_seconds()},
       {"ms", {{"data", times.data_ms}, {"forward", report.forward_ms}, {"backward", report.backward_ms}, {"optimizer", report.update_ms}}}};
   line.update(scores);
   DARKROOM_RETURN_IF_ERROR(metrics_->append(line));
@@ -324,6 +329,7 @@ Status TrainingRun::save() {
   const std::string folder = in_folder(kRunCheckpointsFolder);
   DARKROOM_RETURN_IF_ERROR(save_checkpoint(files_, folder, record(), *state_));
   saved_step_ = steps_done_;
+  DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   return prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
 }
 

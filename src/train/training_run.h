@@ -19,6 +19,7 @@
 #include "previews.h"
 #include "progress_line.h"
 #include "run_data.h"
+#include "run_facts.h"
 #include "trace.h"
 #include "trained_part.h"
 #include "validation.h"
@@ -34,6 +35,8 @@ class TrainingRun {
   Result<TrainSummary> run(std::stop_token stop);
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   TrainingRun(FileSystem& files, TrainOptions options) : files_(files), options_(std::move(options)) {}
 
   // Setting up, in this order.
@@ -55,6 +58,8 @@ class TrainingRun {
   const Recipe& recipe() const { return options_.recipe; }
   int64_t max_steps() const { return recipe().schedule.max_steps; }
   std::string in_folder(const char* name) const;
+  // Wall time of the run, set-ups and hooks included; steps that a later start repeats count once.
+  double wall_seconds() const;
   CheckpointRecord record() const;
 
   FileSystem& files_;
@@ -78,9 +83,11 @@ class TrainingRun {
   std::unique_ptr<Previews> previews_;      // Null without.
   std::unique_ptr<TraceWriter> trace_;      // Null without.
   std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<RunFactsFile> facts_;
   std::unique_ptr<EventWriter> events_;
   std::unique_ptr<ProgressLine> progress_;
 
+  const Clock::time_point began_ = Clock::now();  // This start.
   int64_t steps_done_ = 0;
   int64_t saved_step_ = -1;
   int64_t steps_here_ = 0;  // Of this start.

@@ -201,7 +201,7 @@ Status Demo::train() {
   const auto prompts = sheet_prompts().first(kPreviewPrompts);
   training.recipe.samples.prompts.assign(prompts.begin(), prompts.end());
   DARKROOM_ASSIGN_OR_RETURN(training_, train_for_time(files_, training, stop_));
-  DARKROOM_RETURN_IF_ERROR(write_run_report(files_, folder_.run(), folder_.latents()));
+  DARKROOM_RETURN_IF_ERROR(write_run_report(files_, folder_.run()));
   summary_["train"] = training_.to_json();
   summary_["train"]["subset"] = {{"rows", subset_rows_.size()}, {"of", corpus_.size()}, {"seed", options_.seed}};
   log_info("demo 4/5 train: {} steps on {} pictures in {:.0f} s from random weights: loss {:.3f} -> {:.3f}, {:.0f} img/s", training_.steps,

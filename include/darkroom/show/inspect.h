@@ -13,12 +13,15 @@
 namespace darkroom {
 
 struct InspectOptions {
-  std::string uri = {};         ///< A dataset (file, folder, pattern), a checkpoint, a run folder, a model folder or one of its parts.
-  int64_t num_rows = 5;         ///< First rows of a dataset that are shown.
-  std::string sheet_path = {};  ///< Contact sheet of these rows as a PNG; empty: none.
-  std::string html_path = {};   ///< The report and the sheet as one page; empty: none.
-  std::string model = {};       ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
-  bool verify = false;          ///< Read everything and look for damage.
+  std::string uri = {};              ///< A dataset (file, folder, pattern), a checkpoint, a run folder, a model folder or one of its parts.
+  int64_t num_rows = 5;              ///< First rows of a dataset that are shown.
+  std::string sheet_path = {};       ///< Contact sheet of these rows as a PNG; empty: none.
+  std::string html_path = {};        ///< The report and the sheet as one page; empty: none.
+  std::string model = {};            ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
+  int64_t max_pixels = 100'000'000;  ///< A larger picture is not decoded for the sheet: 3 to 15 bytes of memory a pixel.
+  int64_t max_bytes = 50'000'000;    ///< Nor is an encoded picture of more bytes.
+  std::string compare = {};          ///< Another run folder, set beside the one that is looked at; empty: none.
+  bool verify = false;               ///< Read everything and look for damage.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
@@ -39,9 +42,10 @@ struct InspectReport {
   std::vector<std::string> damage;                    ///< The first 20 findings of --verify.
   int64_t num_damages = 0;                            ///< All of them.
   nlohmann::json summary = nlohmann::json::object();  ///< The same for programs (docs/show.md).
+  std::string page;                                   ///< Of a kind that has a page of its own, when one was asked for.
 
-  /// For a terminal.
-  std::string to_text() const;
+  /// For a terminal of `width` columns (tables that are wider are fitted, docs/show.md); 0: every cell whole.
+  std::string to_text(int64_t width = 0) const;
   /// A whole page (html_page.h).
   std::string to_html() const;
 };

@@ -2,15 +2,20 @@
 
 #include <string>
 
-#include "darkroom/core/status.h"
+#include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 
 namespace darkroom {
 
-/// Writes RUN/report.html: one file without scripts and without network, from what lies in the run folder: the curves of
-/// metrics.jsonl, the newest sample sheets, where the time went, the checkpoints, the recipe, and the stage table of the
-/// dataset's job when its folder has one (`data_uri`, may be empty). Replaces an older report in one atomic step.
-/// Errors: kNotFound (no metrics.jsonl), kCorruptData (a line that is no JSON, naming it), those of the file system.
-Status write_run_report(FileSystem& files, const std::string& run_folder, const std::string& data_uri);
+/// The report of a run as one page without network, from what lies in its folder: figures, the curves of metrics.jsonl whose
+/// values its inline script shows under the pointer, the newest sample sheets and whether their prompts were trained on,
+/// where the time went, the rows that the run trains on, the machines, the recipe. With `compare_with`, another run folder,
+/// its curves lie over the first one's and a table says where the two differ.
+/// Errors: kNotFound (no metrics.jsonl), kCorruptData naming the file, those of the file system. A dataset that is not where
+/// the recipe says is no error: the folder may have been moved.
+Result<std::string> render_run_report(FileSystem& files, const std::string& run_folder, const std::string& compare_with = {});
+
+/// Writes it as RUN/report.html in one atomic step. Errors: as above.
+Status write_run_report(FileSystem& files, const std::string& run_folder);
 
 }  // namespace darkroom

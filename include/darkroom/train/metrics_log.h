@@ -23,13 +23,16 @@ class MetricsLog {
 
   /// Appends one object, keys in the order given. REQUIRES: an object with an integer "step".
   Status append(const nlohmann::ordered_json& line);
+  /// Wall time of the run that the last kept line of earlier starts states; 0 without one.
+  double seconds_before() const { return seconds_before_; }
   /// What was appended survives a power loss once this returns ok.
   Status sync() { return file_->sync(); }
 
  private:
-  explicit MetricsLog(std::unique_ptr<OutputFile> file) : file_(std::move(file)) {}
+  MetricsLog(std::unique_ptr<OutputFile> file, double seconds_before) : file_(std::move(file)), seconds_before_(seconds_before) {}
 
   std::unique_ptr<OutputFile> file_;
+  double seconds_before_;
 };
 
 /// Mean loss of the first 50 and of the last 50 lines that have one; zeros when there is none.

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 
@@ -112,6 +114,8 @@ Result<Recipe> load_recipe(FileSystem& files, const std::string& path);
 Status set_recipe_field(Recipe& recipe, std::string_view assignment);
 /// The recipe as TOML with every field; parse_recipe gives the same recipe back.
 std::string recipe_to_toml(const Recipe& recipe);
+/// The recipe as an object of sections with every field.
+nlohmann::ordered_json recipe_to_json(const Recipe& recipe);
 /// Fields that are fixed for a run (the order of the data, the objective, the noise) and differ between two recipes, as
 /// "section.key (was X, is Y)" texts; a run goes on only if there are none. Lengths, rates, hooks, paths and memory sizes
 /// may change between starts.

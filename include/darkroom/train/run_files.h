@@ -5,6 +5,7 @@ namespace darkroom {
 // What lies in a run folder (docs/formats/run_folder.md), by path within it.
 
 inline constexpr const char* kRunRecipeFile = "recipe.toml";         ///< The resolved recipe of the last start.
+inline constexpr const char* kRunFactsFile = "run.json";             ///< What is trained, where, and for how long.
 inline constexpr const char* kRunIndexFile = "index.json";           ///< The dataset index.
 inline constexpr const char* kRunMetricsFile = "metrics.jsonl";      ///< One JSON object a logged step.
 inline constexpr const char* kRunSamplesFolder = "samples";          ///< step-NNNNNNNN/ with prompt-NNN.png, sheet.png, samples.json.

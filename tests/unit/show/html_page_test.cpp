@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "darkroom/core/check.h"
+
 namespace darkroom {
 namespace {
 
@@ -35,6 +37,14 @@ TEST(HtmlPage, needs_no_network_and_runs_nothing) {
   for (const char* reference : {"<script", "http:", "https:", "//", "@import", "url(", "<link"}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   }
+}
+
+TEST(HtmlPage, a_page_runs_its_own_script_only_when_it_has_one) {
+  EXPECT_THAT(render_html_page("t", ""), HasSubstr("content=\"default-src 'none'; style-src"));
+  const std::string page = render_html_page("t", "<p></p>", "run();");
+  EXPECT_THAT(page, HasSubstr("<p></p><script>run();</script></body>"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'; script-src 'unsafe-inline'; style-src"));
+  EXPECT_THROW(render_html_page("t", "", "\"</script>\""), CheckFailure);
 }
 
 }  // namespace

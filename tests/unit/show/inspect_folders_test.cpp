@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "darkroom/core/sha256.h"
+#include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
@@ -26,16 +26,22 @@ class InspectFolders : public ::testing::Test {
     ASSERT_TRUE(local_files().create_folders(folder_.path(name.substr(0, name.rfind('/')))).is_ok());
     ASSERT_TRUE(write_safetensors(local_files(), folder_.path(name), {{"weight", tensor}}).is_ok());
   }
-  /// A checkpoint as docs/formats/checkpoint.md describes it.
+  /// A checkpoint with the record that training writes.
   void put_checkpoint(const std::string& name, int64_t step, const torch::Tensor& weight) {
-    nlohmann::json state = {{"format_version", 1}, {"step", step}, {"samples", 4 * step}, {"component", "unet"}};
+    const CheckpointRecord record{.step = step,
+                                  .samples = 4 * step,
+                                  .batch_number = step,
+                                  .optimizer_updates = step,
+                                  .component = "unet",
+                                  .index_hash = "abc",
+                                  .recipe = "",
+                                  .frozen_path = "models/tiny"};
+    FileDigests digests;
     for (const char* file : {"unet/diffusion_pytorch_model.safetensors", "ema/diffusion_pytorch_model.safetensors"}) {
       put_tensor(name + "/" + file, weight);
-      const std::string bytes = read_file(local_files(), folder_.path(name + "/" + file)).value();
-      state["files"][file] = {{"size_bytes", bytes.size()}, {"sha256", sha256_hex(bytes)}};
+      digests[file] = digest_file(local_files(), folder_.path(name + "/" + file)).value();
     }
-    state["state_sha256"] = sha256_hex(state.dump(1) + "\n");
-    put(name + "/state.json", state.dump(1) + "\n");
+    put(name + "/state.json", print_checkpoint_record(record, digests));
   }
   void put_vae(const std::string& name) {
     AutoencoderKL vae(find_preset("tiny")->vae);
@@ -86,9 +92,10 @@ TEST_F(InspectFolders, verify_finds_a_changed_state_and_weights_that_are_no_numb
   std::string state = read_file(local_files(), folder_.path("c/state.json")).value();
   state.replace(state.find("\"step\": 1"), 9, "\"step\": 2");
   put("c/state.json", state);
-  EXPECT_THAT(look("c", true).damage[0], HasSubstr("state.json is damaged"));
+  EXPECT_THAT(look("c", true).damage, ElementsAre(AllOf(HasSubstr("/c: "), HasSubstr("state.json is damaged"))));
+  EXPECT_EQ(inspect(local_files(), {.uri = folder_.path("c")}, {}).status().code(), StatusCode::kCorruptData);
   put("c/state.json", "{\"files\":");
-  EXPECT_THAT(look("c", true).damage, ElementsAre(HasSubstr("c/state.json")));
+  EXPECT_THAT(look("c", true).damage, ElementsAre(HasSubstr("/c: state.json is damaged")));
   EXPECT_EQ(inspect(local_files(), {.uri = folder_.path("c")}, {}).status().code(), StatusCode::kCorruptData);
 }
 
@@ -98,6 +105,7 @@ TEST_F(InspectFolders, describes_and_verifies_a_run_folder) {
   put_checkpoint("run/checkpoints/step-00000002", 2, torch::ones({3}));
   put("run/checkpoints/step-00000003/half.txt", "no state yet");
   put("run/checkpoints/_tmp/x/state.json", "{}");
+  put("run/checkpoints/damaged-step-00000009/state.json", "{}");
   const InspectReport report = look("run/", true);
   EXPECT_EQ(report.kind, "run folder");
   EXPECT_THAT(report.summary["checkpoints"], SizeIs(2));

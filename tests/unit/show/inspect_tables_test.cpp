@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "darkroom/data/job_record.h"
+#include "darkroom/data/stored_latents.h"
 #include "darkroom/image/png.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/tensor_column.h"
@@ -297,6 +300,112 @@ TEST_F(InspectTables, draws_a_sheet_and_a_page_of_pictures) {
   for (const char* reference : {"<script", "http:", "https:", "@import", "url(", "<link"}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   }
+}
+
+TEST_F(InspectTables, a_picture_over_the_limits_of_the_sheet_costs_its_own_place_only) {
+  auto rows = image_rows(0, 3);
+  rows[1].image = png(40, 40);
+  write_images("part-000000.parquet", rows);
+  const auto sheet = [&](InspectOptions options) {
+    options.sheet_path = folder_.path("sheet.png");
+    return look("images", options).sheet;
+  };
+  const Image whole = sheet({});
+  EXPECT_NE(sheet({.max_pixels = 40 * 33}), whole) << "the larger picture is refused";
+  EXPECT_EQ(sheet({.max_pixels = 40 * 40}), whole);
+  const auto most_bytes = static_cast<int64_t>(std::max(rows[0].image.size(), rows[1].image.size()));
+  EXPECT_NE(sheet({.max_bytes = most_bytes - 1}), whole);
+  EXPECT_EQ(sheet({.max_bytes = most_bytes}), whole);
+  for (const InspectOptions& options : {InspectOptions{.max_pixels = 0}, InspectOptions{.max_bytes = 0}}) {
+    EXPECT_EQ(failure("images", options).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+/// A number of kB from /proc/self/status.
+int64_t process_kilobytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) {
+      return std::stoll(line.substr(field.size() + 1));
+    }
+  }
+  return -1;
+}
+
+TEST_F(InspectTables, a_sheet_takes_the_memory_of_the_pixels_whatever_their_shape) {
+  constexpr int kHeight = 8'000'000;
+  auto rows = image_rows(0, 1);
+  rows[0].image = png(1, kHeight);
+  write_images("part-000000.parquet", rows);
+  std::ofstream reset("/proc/self/clear_refs");
+  if (!(reset << "5" << std::flush)) {
+    GTEST_SKIP() << "the peak of memory cannot be reset: /proc/self/clear_refs is not writable";
+  }
+  const int64_t before = process_kilobytes("VmRSS:");
+  EXPECT_FALSE(look("images", {.sheet_path = folder_.path("sheet.png")}).sheet.pixels.empty());
+  // The picture itself, and as much again for all else.
+  EXPECT_LT(process_kilobytes("VmHWM:") - before, 2 * 3 * kHeight / 1024);
+}
+
+TEST_F(InspectTables, a_thin_picture_shows_the_mean_of_its_pixels) {
+  Image stripes = Image::filled(1, 100'000, 3);
+  for (int y = 0; y < stripes.height; y += 2) {
+    std::fill_n(stripes.row(y), 3, uint8_t{200});
+  }
+  auto rows = image_rows(0, 1);
+  rows[0].image = encode_png(stripes);
+  rows[0].caption = "";
+  write_images("part-000000.parquet", rows);
+  const Image sheet = look("images", {.sheet_path = folder_.path("sheet.png")}).sheet;
+  EXPECT_THAT(sheet.pixels, testing::Contains(100)) << "the mean of 200 and 0, enlarged";
+  EXPECT_THAT(sheet.pixels, Not(testing::Contains(200)));
+}
+
+TEST_F(InspectTables, wide_tables_are_fitted_to_a_terminal) {
+  auto rows = image_rows(0, 2);
+  rows[0].caption = std::string(100, 'x');
+  rows[1].caption = "\u65e5\u672c\u8a9e\u306e\u9577\u3044\u8aac\u660e\u6587\u3092\u66f8\u304f\u3068\u5e45\u306f\u4e8c\u500d\u3067\u3059";
+  write_images("part-000000.parquet", rows);
+  const InspectReport report = look("images");
+  const auto widest = [](const std::string& text) {
+    size_t columns = 0;
+    std::istringstream lines(text.substr(text.find('\n') + 1));  // After the line with the URI.
+    for (std::string line; std::getline(lines, line);) {
+      size_t width = 0;
+      for (const char c : line) {
+        const auto byte = static_cast<unsigned char>(c);
+        width += byte < 0x80 || byte >= 0xF0 ? 1
+                 : byte >= 0xE0              ? 2
+                 : byte >= 0xC0              ? 1
+                                             : 0;  // The test's own wide characters have three bytes.
+      }
+      columns = std::max(columns, width);
+    }
+    return columns;
+  };
+  EXPECT_GT(widest(report.to_text()), 100U) << "whole where no width is given: into a file or a pipe";
+  EXPECT_THAT(report.to_text(), HasSubstr(std::string(45, 'x') + "..."));
+  for (const int64_t width : {200, 100, 80, 60, 40}) {
+    EXPECT_LE(widest(report.to_text(width)), static_cast<size_t>(width)) << report.to_text(width);
+  }
+  EXPECT_THAT(report.to_text(40), HasSubstr("  row 2\n    key")) << "one column a line where cells would say nothing";
+  EXPECT_THAT(report.to_text(200), testing::Eq(report.to_text()));
+  EXPECT_THAT(report.to_text(80), HasSubstr("000000000001")) << "keys are whole";
+}
+
+TEST_F(InspectTables, decodes_moments_at_their_mean_as_process_shows_them) {
+  AutoencoderKL vae(find_preset("tiny")->vae);
+  initialize_parameters(vae, 3);
+  const torch::Tensor mean_chw = torch::randn({4, 4, 4});
+  const auto of_moments = decode_stored_latents(vae, torch::cat({mean_chw, torch::full({4, 4, 4}, 9.0)}));
+  const auto of_latents = decode_stored_latents(vae, mean_chw * vae->config().scaling_factor);
+  ASSERT_TRUE(of_moments.is_ok() && of_latents.is_ok());
+  ASSERT_EQ(of_moments->pixels.size(), of_latents->pixels.size());
+  for (size_t i = 0; i < of_moments->pixels.size(); ++i) {
+    ASSERT_NEAR(of_moments->pixels[i], of_latents->pixels[i], 1) << "scaled and divided again: the last bit of a level";
+  }
+  EXPECT_EQ(decode_stored_latents(vae, torch::zeros({3, 4, 4})).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(decode_stored_latents(vae, torch::zeros({4, 4})).status().code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(InspectTables, draws_latents_as_heat_maps_and_decodes_them_with_a_model) {

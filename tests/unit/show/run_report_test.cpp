@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/png.h"
+#include "darkroom/show/inspect.h"
+#include "trained_run.h"
 
 namespace darkroom {
 namespace {
@@ -13,6 +17,145 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+/// Reports of folders that training wrote.
+class TrainedRunReport : public ::testing::Test {
+ protected:
+  std::string report(const std::string& run) {
+    const Status status = write_run_report(local_files(), trained_.path(run));
+    EXPECT_TRUE(status.is_ok()) << status.to_string();
+    return trained_.read(run + "/report.html");
+  }
+  /// A sheet as docs/formats/run_folder.md describes it.
+  void put_samples(const std::string& run, const std::vector<std::string>& prompts) {
+    nlohmann::json about = {{"step", 6},       {"sampler", "ddim"}, {"steps", 50},
+                            {"guidance", 7.5}, {"weights", "ema"},  {"pictures", nlohmann::json::array()}};
+    for (const std::string& prompt : prompts) {
+      about["pictures"].push_back({{"file", "prompt-000.png"}, {"prompt", prompt}, {"seed", 0}});
+    }
+    trained_.write(run + "/samples/step-00000006/sheet.png", encode_png(Image::filled(2, 2, 3, 7)));
+    trained_.write(run + "/samples/step-00000006/samples.json", about.dump(1) + "\n");
+  }
+
+  TrainedRun trained_;
+};
+
+TEST_F(TrainedRunReport, states_what_was_trained_on_what_and_for_how_long) {
+  trained_.train("first", 6);
+  const std::string html = report("first");
+  EXPECT_THAT(html, HasSubstr("<h1>first</h1>"));
+  EXPECT_THAT(html, HasSubstr("<b>6</b><span>of 6</span>"));
+  EXPECT_THAT(html, HasSubstr("<b>36</b><span>0.9 epochs of 40</span>"));
+  EXPECT_THAT(html, HasSubstr("U-Net &middot; 16 px, v_prediction prediction, batch of 6, AdamW at 0.01, constant schedule, float32"));
+  EXPECT_THAT(html, HasSubstr(fmt::format("<span>parameters</span><b>{},{:03}</b><span>U-Net</span>", trained_.parameters() / 1000,
+                                          trained_.parameters() % 1000)));
+  EXPECT_THAT(html, HasSubstr("<span>in one start</span>"));
+  for (const char* part : {"<span>wall time</span>", "pictures/s, the median", "<td>rows trained on</td><td>40</td>",
+                           "<td>rows that its job read</td><td>43</td>", "<td>rows that it wrote</td><td>40</td>",
+                           "<td>rows by error</td><td>decode_failed 3</td>", "<td>forward</td>", "max_steps = 6"}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+  EXPECT_THAT(html, Not(HasSubstr("rows/s"))) << "no writer states how long the dataset's job took";
+}
+
+TEST_F(TrainedRunReport, needs_no_network_and_shows_values_by_its_own_script) {
+  trained_.train("first", 6);
+  const std::string html = report("first");
+  EXPECT_THAT(html, HasSubstr("Content-Security-Policy\" content=\"default-src 'none'"));
+  for (const char* reference : {"http:", "https:", "@import", "url(", "<link", "src=\"/", "<script src"}) {
+    EXPECT_THAT(html, Not(HasSubstr(reference))) << reference;
+  }
+  EXPECT_THAT(html, HasSubstr("pointermove"));
+  const size_t begin = html.find("data-chart=\"") + 12;
+  std::string data = html.substr(begin, html.find('"', begin) - begin);
+  for (size_t at = 0; (at = data.find("&quot;", at)) != std::string::npos;) {
+    data.replace(at, 6, "\"");
+  }
+  const auto chart = nlohmann::json::parse(data);
+  EXPECT_EQ(chart["curves"][0]["x"], nlohmann::json::parse("[1,2,3,4,5,6]"));
+  const auto first_line =
+      nlohmann::json::parse(trained_.read("first/metrics.jsonl").substr(0, trained_.read("first/metrics.jsonl").find('\n')));
+  EXPECT_NEAR(chart["curves"][0]["y"][0].get<double>(), first_line["loss"].get<double>(), 1e-5 * first_line["loss"].get<double>())
+      << "six significant digits";
+}
+
+TEST_F(TrainedRunReport, the_throughput_axis_begins_at_zero) {
+  trained_.train("first", 6);
+  const std::string html = report("first");
+  const size_t throughput = html.find("<b>Throughput</b>");
+  ASSERT_NE(throughput, std::string::npos);
+  EXPECT_THAT(html.substr(throughput, html.find("</figure>", throughput) - throughput), HasSubstr("&quot;y&quot;:[0.0,"));
+}
+
+TEST_F(TrainedRunReport, says_when_prompts_are_captions_that_were_trained_on) {
+  trained_.train("first", 6);
+  put_samples("first", {"picture 3", "picture 39"});
+  EXPECT_THAT(report("first"), HasSubstr("All 2 prompts are captions of pictures that this run trains on"));
+  EXPECT_THAT(report("first"), HasSubstr("step-00000006 &middot; ema weights &middot; ddim &middot; 50 steps &middot; guidance 7.5"));
+  put_samples("first", {"picture 3", "a horse on the moon"});
+  EXPECT_THAT(report("first"), HasSubstr("1 of the 2 prompts are captions of the 40 rows that this run trains on"));
+  put_samples("first", {"picture 40", "a horse on the moon"});
+  EXPECT_THAT(report("first"), HasSubstr("None of the 2 prompts is a caption of the 40 rows that this run trains on."));
+}
+
+TEST_F(TrainedRunReport, says_nothing_of_captions_where_the_dataset_is_gone) {
+  trained_.train("first", 6);
+  put_samples("first", {"picture 3"});
+  ASSERT_TRUE(local_files().remove_tree(trained_.path("latents")).is_ok());
+  EXPECT_THAT(report("first"), Not(HasSubstr("caption")));
+}
+
+TEST_F(TrainedRunReport, a_run_that_went_on_counts_its_starts) {
+  trained_.train("first", 3);
+  trained_.train("first", 6);
+  EXPECT_THAT(report("first"), HasSubstr("<span>in 2 starts</span>"));
+}
+
+TEST_F(TrainedRunReport, compares_two_runs_in_one_page_and_in_one_table) {
+  trained_.train("first", 6);
+  trained_.train("second", 4, /*lr=*/2e-2);
+  const auto report = inspect(
+      local_files(), {.uri = trained_.path("first"), .html_path = trained_.path("both.html"), .compare = trained_.path("second")}, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  const std::string html = trained_.read("both.html");
+  EXPECT_THAT(html, HasSubstr("<h1>first beside second</h1>"));
+  EXPECT_THAT(html, HasSubstr("first mean of 2 %"));
+  EXPECT_THAT(html, HasSubstr("second mean of 2 %"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>optimizer.lr</td><td class=\"n\">0.01</td><td class=\"n\">0.02</td></tr>"));
+  EXPECT_THAT(report->to_text(), HasSubstr("schedule.max_steps"));
+  EXPECT_THAT(report->to_text(), Not(HasSubstr("runtime.seed"))) << "the same in both";
+}
+
+TEST_F(TrainedRunReport, runs_of_other_batches_are_compared_by_the_pictures_seen) {
+  trained_.train("first", 3);
+  trained_.train("second", 3, 1e-2, /*batch=*/12);
+  const auto html = render_run_report(local_files(), trained_.path("first"), trained_.path("second"));
+  ASSERT_TRUE(html.is_ok()) << html.status().to_string();
+  EXPECT_THAT(*html, HasSubstr("&quot;label&quot;:&quot;pictures seen&quot;"));
+  EXPECT_THAT(*html, HasSubstr("&quot;x&quot;:[12,24,36]"));
+}
+
+TEST_F(TrainedRunReport, a_run_is_compared_with_runs_only) {
+  trained_.train("first", 3);
+  const auto against = [&](const std::string& uri, const std::string& other) {
+    return inspect(local_files(), {.uri = trained_.path(uri), .compare = trained_.path(other)}, {}).status();
+  };
+  EXPECT_EQ(against("first", "absent").code(), StatusCode::kNotFound);
+  EXPECT_THAT(against("first", "absent").message(), HasSubstr("absent"));
+  EXPECT_EQ(against("latents", "first").code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(against("latents", "first").message(), HasSubstr("--compare"));
+}
+
+TEST_F(TrainedRunReport, inspect_tells_the_run_as_the_page_does) {
+  trained_.train("first", 6);
+  const auto report = inspect(local_files(), {.uri = trained_.path("first"), .verify = true}, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->num_damages, 0) << report->damage.front();
+  EXPECT_EQ(report->summary["run"]["parameters"], trained_.parameters());
+  EXPECT_EQ(report->summary["checkpoints"][0]["step"], 6);
+  EXPECT_THAT(report->to_text(), HasSubstr("6 of 6"));
+}
+
+/// Reports of folders that are damaged, old or foreign.
 class RunReport : public ::testing::Test {
  protected:
   void put(const std::string& path, const std::string& text) { ASSERT_TRUE(write_file_atomic(files_, "runs/first/" + path, text).is_ok()); }
@@ -25,64 +168,77 @@ const std::string kMetrics =
     "{\"step\":1,\"samples\":4,\"loss\":1.5,\"lr\":1e-4,\"grad_norm\":2,\"images_per_second\":8,\"ms\":{\"forward\":30,\"<data>\":10}}\n"
     "{\"step\":2,\"samples\":8,\"loss\":null,\"validation_loss\":1.25,\"ms\":{\"forward\":50,\"<data>\":10}}\n";
 
-TEST_F(RunReport, shows_all_that_the_run_folder_holds_without_a_network) {
+TEST_F(RunReport, escapes_what_the_folder_holds) {
   put("metrics.jsonl", kMetrics);
   put("recipe.toml", "prompt = \"<b>a & b</b> \xff\"\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<td>forward</td><td class=\"n\">40.0</td><td class=\"n\">80.0 %</td>"));
+  EXPECT_THAT(page(), HasSubstr("&lt;data&gt;"));
+  EXPECT_THAT(page(), HasSubstr("&lt;b&gt;a &amp; b&lt;/b&gt;"));
+}
+
+TEST_F(RunReport, shows_the_newest_six_sheets) {
+  put("metrics.jsonl", kMetrics);
   for (int step = 1; step <= 8; ++step) {
     put(fmt::format("samples/step-{:08}/sheet.png", step), encode_png(Image::filled(2, 2, 3, 7)));
   }
   put("samples/step-00000009/prompt-000.png", "no sheet yet");
-  ASSERT_TRUE(
-      write_file_atomic(files_, "latents/_summary.json", R"({"rows_in":100,"rows_out":90,"rows_by_error":{"<dns>":10},"seconds":2.5})")
-          .is_ok());
-  ASSERT_TRUE(write_run_report(files_, "runs/first", "latents").is_ok());
-
-  const std::string html = page();
-  EXPECT_THAT(html, HasSubstr("<h1>first</h1>"));
-  EXPECT_THAT(html, HasSubstr("step 2 &middot; 8 samples &middot; 2 logged lines"));
-  EXPECT_THAT(html, HasSubstr("<td>forward</td><td>40.0</td><td>80.0 %</td>"));
-  EXPECT_THAT(html, HasSubstr("&lt;data&gt;"));
-  EXPECT_THAT(html, HasSubstr("&lt;b&gt;a &amp; b&lt;/b&gt;"));
-  EXPECT_THAT(html, HasSubstr("<td>100</td><td>90</td><td>&lt;dns&gt; 10</td><td>2.5</td>"));
-  EXPECT_THAT(html, HasSubstr("step-00000008"));
-  EXPECT_THAT(html, HasSubstr("step-00000003"));
-  EXPECT_THAT(html, Not(HasSubstr("step-00000002"))) << "only the newest six sheets";
-  for (const char* reference : {"<script", "http:", "https:", "@import", "url(", "<link"}) {
-    EXPECT_THAT(html, Not(HasSubstr(reference)));
-  }
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("step-00000008"));
+  EXPECT_THAT(page(), HasSubstr("step-00000003"));
+  EXPECT_THAT(page(), Not(HasSubstr("step-00000002")));
 }
 
 TEST_F(RunReport, the_metrics_alone_are_enough) {
   put("metrics.jsonl", kMetrics);
-  for (const char* data_uri : {"", "absent", "latents/part-*.parquet"}) {
-    EXPECT_TRUE(write_run_report(files_, "runs/first", data_uri).is_ok()) << data_uri;
-  }
+  EXPECT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<b>2</b><span>done</span>"));
   put("metrics.jsonl", "");
-  ASSERT_TRUE(write_run_report(files_, "runs/first", "").is_ok());
-  EXPECT_THAT(page(), HasSubstr("no step was logged yet"));
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("No step was logged yet"));
 }
 
 TEST_F(RunReport, a_torn_last_line_is_left_out) {
   put("metrics.jsonl", kMetrics + "{\"step\":3,\"lo");
-  ASSERT_TRUE(write_run_report(files_, "runs/first", "").is_ok());
-  EXPECT_THAT(page(), HasSubstr("step 2 "));
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<span>steps</span><b>2</b>"));
 }
 
 TEST_F(RunReport, says_which_line_of_the_metrics_is_damaged) {
   for (const char* bad : {"{\"step\":3,\"lo\n", "[]\n", "{\"loss\":1}\n", "{\"step\":\"3\"}\n", "\n"}) {
     put("metrics.jsonl", kMetrics + bad);
-    const Status status = write_run_report(files_, "runs/first", "");
+    const Status status = write_run_report(files_, "runs/first");
     EXPECT_EQ(status.code(), StatusCode::kCorruptData) << bad;
     EXPECT_THAT(status.message(), HasSubstr("runs/first/metrics.jsonl 3"));
   }
 }
 
-TEST_F(RunReport, needs_metrics) { EXPECT_EQ(write_run_report(files_, "runs/first", "").code(), StatusCode::kNotFound); }
+TEST_F(RunReport, names_what_else_is_damaged) {
+  put("metrics.jsonl", kMetrics);
+  put("samples/step-00000001/sheet.png", encode_png(Image::filled(2, 2, 3, 7)));
+  for (const char* name : {"run.json", "index.json", "samples/step-00000001/samples.json"}) {
+    put(name, "{\"torn");
+    const Status status = write_run_report(files_, "runs/first");
+    EXPECT_EQ(status.code(), StatusCode::kCorruptData) << name;
+    EXPECT_THAT(status.message(), HasSubstr(name));
+    ASSERT_TRUE(files_.remove_file(std::string("runs/first/") + name).is_ok());
+  }
+}
+
+TEST_F(RunReport, a_field_of_another_type_is_not_known) {
+  put("metrics.jsonl", kMetrics);
+  put("run.json", R"({"parameters":"many","seconds":null,"starts":7,"recipe":{"batch":3,"data":{"path":9}}})");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  put("run.json", R"({"starts":[7,{"step":"x","processor":3}],"recipe":[]})");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+}
+
+TEST_F(RunReport, needs_metrics) { EXPECT_EQ(write_run_report(files_, "runs/first").code(), StatusCode::kNotFound); }
 
 TEST_F(RunReport, replaces_an_older_report) {
   put("metrics.jsonl", kMetrics);
   put("report.html", "old");
-  ASSERT_TRUE(write_run_report(files_, "runs/first/", "").is_ok());
+  ASSERT_TRUE(write_run_report(files_, "runs/first/").is_ok());
   EXPECT_THAT(page(), HasSubstr("<h1>first</h1>"));
 }
 

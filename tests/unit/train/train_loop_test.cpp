@@ -197,6 +197,74 @@ TEST_F(TrainLoopTest, trains_to_the_last_step_and_writes_the_run_folder) {
   EXPECT_FALSE(file("run", "events.out.tfevents.0000000000.darkroom").empty());
 }
 
+TEST_F(TrainLoopTest, records_what_trains_where_and_for_how_long) {
+  const TrainSummary summary = train(options("run", 4));
+  const auto facts = nlohmann::json::parse(file("run", "run.json"));
+  EXPECT_EQ(facts["format_version"], 1);
+  EXPECT_EQ(facts["component"], "unet");
+  EXPECT_EQ(facts["parameters"], summary.parameters);
+  EXPECT_EQ(facts["step"], 4);
+  EXPECT_GE(facts["seconds"].get<double>(), summary.seconds);
+  EXPECT_EQ(facts["recipe"]["batch"]["global"], 6);
+  EXPECT_EQ(facts["recipe"]["schedule"]["kind"], "cosine");
+  ASSERT_EQ(facts["starts"].size(), 1U);
+  EXPECT_EQ(facts["starts"][0]["step"], 0);
+  EXPECT_EQ(facts["starts"][0]["device"], "cpu");
+  EXPECT_GE(facts["starts"][0]["cores"].get<int64_t>(), 1);
+  EXPECT_THAT(facts["starts"][0]["started"].get<std::string>(), testing::MatchesRegex("20..-..-..T..:..:..Z"));
+}
+
+TEST_F(TrainLoopTest, the_wall_time_goes_on_where_a_run_goes_on) {
+  constexpr double kEarlier = 5000;
+  const auto logged_seconds = [&](const std::string& run) {
+    std::vector<double> seconds;
+    std::istringstream lines(file(run, "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      seconds.push_back(nlohmann::json::parse(line)["seconds"].get<double>());
+    }
+    return seconds;
+  };
+  const auto longer = [&](int64_t max_steps) {
+    TrainOptions options = this->options("run", max_steps);
+    options.recipe.schedule.kind = "constant";
+    return options;
+  };
+  const auto rewrite = [&](int64_t step) {
+    auto facts = nlohmann::json::parse(file("run", "run.json"));
+    facts["seconds"] = kEarlier;
+    facts["step"] = step;
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("run/run.json"), facts.dump()).is_ok());
+  };
+  train(longer(4));
+  rewrite(4);
+  train(longer(6));
+  EXPECT_GT(logged_seconds("run")[4], kEarlier) << "from the last save";
+  EXPECT_LT(logged_seconds("run")[3], kEarlier);
+  EXPECT_EQ(nlohmann::json::parse(file("run", "run.json"))["starts"].size(), 2U);
+  // Killed between a checkpoint and its record: the metrics know.
+  rewrite(4);
+  const double logged = logged_seconds("run")[5];
+  train(longer(8));
+  EXPECT_GT(logged_seconds("run")[6], logged);
+  EXPECT_LT(logged_seconds("run")[7], 2 * kEarlier);
+  // Steps that are repeated count once, and the start that did them is forgotten.
+  std::filesystem::remove_all(folder_.path("run/checkpoints/step-00000008"));
+  train(longer(8));
+  const auto starts = nlohmann::json::parse(file("run", "run.json"))["starts"];
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(starts[2]["step"], 6);
+}
+
+TEST_F(TrainLoopTest, refuses_damaged_facts_of_the_run) {
+  train(options("run", 4));
+  for (const char* damaged : {"{\"step\":4", "[]", "{\"step\":4,\"seconds\":1}", "{\"step\":4,\"seconds\":\"1\",\"starts\":[]}"}) {
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("run/run.json"), damaged).is_ok());
+    const Status failure = failure_of(options("run", 4));
+    EXPECT_EQ(failure.code(), StatusCode::kCorruptData) << damaged;
+    EXPECT_THAT(failure.message(), HasSubstr("run/run.json"));
+  }
+}
+
 TEST_F(TrainLoopTest, the_same_run_again_has_the_same_bits) {
   train(options("one"));
   train(options("two"));

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace darkroom {
+
+/// The machine that the program runs on, for people to read: no byte that we write to a dataset may depend on it.
+struct MachineFacts {
+  std::string processor;     ///< "AMD EPYC 9R45", or the architecture where the system does not name the model.
+  int64_t num_cores = 0;     ///< That this process may use.
+  int64_t memory_bytes = 0;  ///< Of the machine; 0 where the system does not say.
+};
+
+MachineFacts read_machine_facts();
+
+/// The processor's name in the text of Linux's /proc/cpuinfo; empty when there is none.
+std::string processor_name(std::string_view cpuinfo);
+
+}  // namespace darkroom

@@ -1,0 +1,322 @@
+#include "run_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+
+#include "cell_text.h"
+#include "darkroom/data/row_columns.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/show/line_chart.h"
+
+namespace darkroom {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMeanLines = 50;  // As training's own summary.
+
+Result<std::string> read_if_there(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
+  return exists ? read_file(files, path) : Result<std::string>(std::string());
+}
+
+std::vector<double> values_of(const RunFolder& run, const char* field) {
+  std::vector<double> values;
+  for (const Json& line : run.metrics) {
+    if (const auto value = line.find(field); value != line.end() && value->is_number()) {
+      values.push_back(value->get<double>());
+    }
+  }
+  return values;
+}
+
+std::optional<double> mean_of(const std::vector<double>& values, size_t begin, size_t end) {
+  if (begin >= end) {
+    return std::nullopt;
+  }
+  double sum = 0;
+  for (size_t i = begin; i < end; ++i) {
+    sum += values[i];
+  }
+  return sum / static_cast<double>(end - begin);
+}
+
+std::optional<double> median_of(std::vector<double> values) {
+  if (values.empty()) {
+    return std::nullopt;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <typename T>
+std::optional<T> number_in(const Json& object, const char* key) {
+  if (!object.is_object()) {
+    return std::nullopt;
+  }
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number() ? std::optional(value->get<T>()) : std::nullopt;
+}
+
+std::string text_in(const Json& object, const char* key) {
+  const auto value = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && value != object.end() && value->is_string() ? value->get<std::string>() : "";
+}
+
+std::string machine_of(const Json& start) {
+  std::string text = text_in(start, "processor");
+  if (const auto cores = number_in<int64_t>(start, "cores")) {
+    text += fmt::format(", {} core{}", *cores, *cores == 1 ? "" : "s");
+  }
+  if (const auto bytes = number_in<int64_t>(start, "memory_bytes"); bytes && *bytes > 0) {
+    text += ", " + bytes_text(*bytes);
+  }
+  return clipped_text(text, 200);
+}
+
+void add_starts(const Json& facts, RunFigures& figures) {
+  const auto starts = facts.find("starts");
+  if (starts == facts.end() || !starts->is_array()) {
+    return;
+  }
+  figures.num_starts = static_cast<int64_t>(starts->size());
+  for (const Json& start : *starts) {
+    const std::string machine = machine_of(start);
+    if (!machine.empty() && std::find(figures.machines.begin(), figures.machines.end(), machine) == figures.machines.end()) {
+      figures.machines.push_back(machine);
+    }
+  }
+}
+
+std::string value_text(const Json& value) {
+  if (value.is_null()) {
+    return "-";
+  }
+  if (value.is_number_float()) {
+    return number_text(value.get<double>(), 6);
+  }
+  if (value.is_number_integer()) {
+    return grouped_digits(value.get<int64_t>());
+  }
+  return clipped_text(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace), 120);
+}
+
+std::string essentials(const RunFolder& run) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto field = [&](const char* section, const char* key) { return run.recipe_field(section, key); };
+  if (const Json value = field("data", "resolution"); !value.is_null()) {
+    add(value_text(value) + " px");
+  }
+  if (const Json value = field("objective", "kind"); value == "diffusion") {
+    add(value_text(field("objective", "prediction")) + " prediction");
+  }
+  if (const Json value = field("batch", "global"); !value.is_null()) {
+    add("batch of " + value_text(value));
+  }
+  if (const Json value = field("optimizer", "lr"); !value.is_null()) {
+    add("AdamW at " + value_text(value));
+  }
+  if (const Json value = field("schedule", "kind"); !value.is_null()) {
+    add(value_text(value) + " schedule");
+  }
+  if (const Json value = field("runtime", "precision"); !value.is_null()) {
+    add(value_text(value));
+  }
+  return text;
+}
+
+}  // namespace
+
+Json RunFolder::recipe_field(const char* section, const char* key) const {
+  const auto recipe = facts.is_object() ? facts.find("recipe") : facts.end();
+  if (!facts.is_object() || recipe == facts.end() || !recipe->is_object() || !recipe->contains(section) ||
+      !(*recipe)[section].is_object()) {
+    return {};
+  }
+  return (*recipe)[section].value(key, Json());
+}
+
+std::string RunFolder::dataset() const {
+  for (const char* key : {"path", "raw_path"}) {
+    if (const Json uri = recipe_field("data", key); uri.is_string() && !uri.get_ref<const std::string&>().empty()) {
+      return uri.get<std::string>();
+    }
+  }
+  return {};
+}
+
+Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
+  RunFolder run;
+  run.path = path;
+  while (run.path.size() > 1 && run.path.ends_with('/')) {
+    run.path.pop_back();
+  }
+  run.name = clipped_text(file_name(run.path), 120);
+  DARKROOM_ASSIGN_OR_RETURN(run.metrics, read_metrics_lines(files, join_path(run.path, "metrics.jsonl")));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string facts, read_if_there(files, join_path(run.path, "run.json")));
+  if (!facts.empty()) {
+    run.facts = Json::parse(facts, nullptr, /*allow_exceptions=*/false);
+    if (!run.facts.is_object()) {
+      return Status::corrupt_data("the facts of the run are no JSON object (path):", join_path(run.path, "run.json"));
+    }
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string index, read_if_there(files, join_path(run.path, "index.json")));
+  if (!index.empty()) {
+    auto parsed = DatasetIndex::from_json(index);
+    if (!parsed.is_ok()) {
+      return parsed.status().with_context(join_path(run.path, "index.json"));
+    }
+    run.index = std::move(parsed).value();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string recipe, read_if_there(files, join_path(run.path, "recipe.toml")));
+  run.recipe_toml = replace_invalid_utf8(recipe).first;
+  return run;
+}
+
+Result<std::vector<Json>> read_metrics_lines(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
+  std::vector<Json> lines;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
+                            /*allow_exceptions=*/false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number()) {
+      return Status::corrupt_data("metrics hold a line that is no object with a step (path, line):", path, lines.size() + 1);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+RunFigures figures_of(const RunFolder& run) {
+  RunFigures figures;
+  const Json last = run.metrics.empty() ? Json::object() : run.metrics.back();
+  figures.step = number_in<int64_t>(last, "step").value_or(0);
+  figures.samples = number_in<int64_t>(last, "samples");
+  figures.seconds = number_in<double>(last, "seconds");
+  if (const Json steps = run.recipe_field("schedule", "max_steps"); steps.is_number_integer()) {
+    figures.max_steps = steps.get<int64_t>();
+  }
+  if (run.index) {
+    figures.rows = run.index->num_rows();
+  }
+  const std::vector<double> losses = values_of(run, "loss");
+  const size_t num_lines = std::min(kMeanLines, losses.size());
+  figures.loss_first = mean_of(losses, 0, num_lines);
+  figures.loss_last = mean_of(losses, losses.size() - num_lines, losses.size());
+  if (const auto scores = values_of(run, "validation_loss"); !scores.empty()) {
+    figures.validation_loss = scores.back();
+  }
+  figures.images_per_second = median_of(values_of(run, "images_per_second"));
+  if (run.facts.is_object()) {
+    figures.parameters = number_in<int64_t>(run.facts, "parameters");
+    // Of the last save, which follows the last logged line: its previews and its checkpoint are in it.
+    figures.seconds = std::max(figures.seconds, number_in<double>(run.facts, "seconds"));
+    const std::string component = text_in(run.facts, "component");
+    figures.component = component == "unet" ? "U-Net" : component == "vae" ? "autoencoder" : clipped_text(component, 40);
+    add_starts(run.facts, figures);
+  }
+  return figures;
+}
+
+std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder& run) {
+  const RunFigures figures = figures_of(run);
+  std::vector<std::pair<std::string, std::string>> rows;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) {
+      rows.emplace_back(name, value);
+    }
+  };
+  const auto number = [](const auto& value) { return value ? number_text(static_cast<double>(*value)) : std::string(); };
+  add("trained part", figures.component);
+  add("parameters", figures.parameters ? grouped_digits(*figures.parameters) : "");
+  add("recipe", essentials(run));
+  add("steps", figures.max_steps ? fmt::format("{} of {}", grouped_digits(figures.step), grouped_digits(*figures.max_steps))
+                                 : grouped_digits(figures.step));
+  add("pictures seen", figures.samples ? grouped_digits(*figures.samples) : "");
+  add("rows trained on", figures.rows ? grouped_digits(*figures.rows) : "");
+  add("loss, first 50 lines", number(figures.loss_first));
+  add("loss, last 50 lines", number(figures.loss_last));
+  add("validation loss", number(figures.validation_loss));
+  add("pictures/s, median", number(figures.images_per_second));
+  add("wall time", figures.seconds ? duration_text(*figures.seconds) : "");
+  add("starts", figures.num_starts > 0 ? grouped_digits(figures.num_starts) : "");
+  for (const std::string& machine : figures.machines) {
+    add("machine", machine);
+  }
+  return rows;
+}
+
+ReportTable comparison_table(const RunFolder& run, const RunFolder& other) {
+  const auto [name, other_name] = run_names(run, other);
+  ReportTable table{.title = "comparison", .head = {"", name, other_name}, .rows = {}};
+  const auto add_rows = [&](std::vector<std::pair<std::string, std::string>> left, std::vector<std::pair<std::string, std::string>> right) {
+    for (const auto& [field, value] : left) {
+      const auto same = std::find_if(right.begin(), right.end(), [&](const auto& row) { return row.first == field; });
+      table.rows.push_back({field, value, same == right.end() ? "-" : same->second});
+      if (same != right.end()) {
+        right.erase(same);
+      }
+    }
+    for (const auto& [field, value] : right) {
+      table.rows.push_back({field, "-", value});
+    }
+  };
+  add_rows(run_facts_rows(run), run_facts_rows(other));
+  const auto recipe_of = [](const RunFolder& one) {
+    const Json recipe = one.facts.is_object() ? one.facts.value("recipe", Json()) : Json();
+    return recipe.is_object() ? recipe : Json::object();
+  };
+  const Json recipe = recipe_of(run), other_recipe = recipe_of(other);
+  const Json fields = recipe.flatten();
+  Json all = other_recipe.flatten();
+  all.update(fields);
+  for (const auto& [pointer, value] : all.items()) {
+    const Json::json_pointer place(pointer);
+    const Json left = recipe.contains(place) ? recipe[place] : Json();
+    const Json right = other_recipe.contains(place) ? other_recipe[place] : Json();
+    if (left != right) {
+      std::string field = pointer.substr(1);
+      std::replace(field.begin(), field.end(), '/', '.');
+      table.rows.push_back({field, value_text(left), value_text(right)});
+    }
+  }
+  return table;
+}
+
+std::pair<std::string, std::string> run_names(const RunFolder& run, const RunFolder& other) {
+  if (run.name != other.name) {
+    return {run.name, other.name};
+  }
+  return {clipped_text(run.path, 200), clipped_text(other.path, 200)};
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (seconds < 59.95) {
+    return fmt::format("{:.1f} s", seconds);
+  }
+  if (whole < 3600) {
+    return fmt::format("{} min {} s", whole / 60, whole % 60);
+  }
+  const int64_t minutes = (whole + 30) / 60;
+  return minutes < 48 * 60 ? fmt::format("{} h {} min", minutes / 60, minutes % 60)
+                           : fmt::format("{} days {} h", minutes / 1440, minutes / 60 % 24);
+}
+
+std::string count_text(int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (count >= 999'500'000) {
+    return fmt::format("{:.3g} billion", value / 1e9);
+  }
+  if (count >= 999'500) {
+    return fmt::format("{:.3g} million", value / 1e6);
+  }
+  return grouped_digits(count);
+}
+
+}  // namespace darkroom

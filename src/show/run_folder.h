@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/data/dataset_index.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/show/inspect.h"
+
+namespace darkroom {
+
+/// What a run folder says of its run (docs/formats/run_folder.md), checkpoints and samples aside.
+struct RunFolder {
+  std::string path;
+  std::string name;                     ///< Of the folder, for people.
+  std::vector<nlohmann::json> metrics;  ///< Lines of metrics.jsonl, each an object with a number "step".
+  nlohmann::json facts;                 ///< run.json; null in the folder of a program that wrote none.
+  std::optional<DatasetIndex> index;    ///< Rows that the run trains on; none without index.json.
+  std::string recipe_toml;              ///< Empty without recipe.toml.
+
+  /// A field of the recipe as run.json has it; null where it is not known.
+  nlohmann::json recipe_field(const char* section, const char* key) const;
+  /// The dataset's URI; empty where it is not known.
+  std::string dataset() const;
+};
+
+/// Reads it. Errors: kNotFound (no metrics.jsonl), kCorruptData (naming the file, and of the metrics the line), those of the
+/// file system.
+Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path);
+
+/// The lines of metrics.jsonl. A last line without its line end, which a killed run leaves, does not count.
+/// Errors: kNotFound, kCorruptData naming the line.
+Result<std::vector<nlohmann::json>> read_metrics_lines(FileSystem& files, const std::string& path);
+
+/// What a run amounts to. What is not known is empty.
+struct RunFigures {
+  int64_t step = 0;
+  std::optional<int64_t> max_steps;
+  std::optional<int64_t> samples;
+  std::optional<int64_t> rows;
+  std::optional<int64_t> parameters;
+  std::optional<double> loss_first;         ///< Mean over the first 50 logged steps.
+  std::optional<double> loss_last;          ///< Mean over the last 50.
+  std::optional<double> validation_loss;    ///< The last one.
+  std::optional<double> images_per_second;  ///< Median over the logged steps.
+  std::optional<double> seconds;            ///< Wall time of all starts.
+  std::string component;                    ///< "U-Net", "autoencoder" or "".
+  std::vector<std::string> machines;        ///< Each kind once, in the order of the starts.
+  int64_t num_starts = 0;
+};
+
+RunFigures figures_of(const RunFolder& run);
+
+/// The figures, and what the recipe essentially says, as rows of name and value; unknown ones left out.
+std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder& run);
+
+/// Two runs beside each other: their figures, then the fields of the recipe that differ.
+ReportTable comparison_table(const RunFolder& run, const RunFolder& other);
+
+/// Names to tell two runs apart: the folders' names, or the paths where these are the same.
+std::pair<std::string, std::string> run_names(const RunFolder& run, const RunFolder& other);
+
+/// "2 h 5 min", "5 min 32 s", "12.3 s".
+std::string duration_text(double seconds);
+
+/// "4.2 million", "866 million", "123 thousand", "512".
+std::string count_text(int64_t count);
+
+}  // namespace darkroom

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+
+/// What run.json says of a run besides its starts.
+struct RunFacts {
+  std::string component;   ///< What is trained: "unet" or "vae".
+  int64_t parameters = 0;  ///< Trained scalars.
+  Recipe recipe;           ///< As resolved at this start.
+};
+
+/// run.json of a run folder (docs/formats/run_folder.md): what is trained, with which recipe, on which machines, and the
+/// wall time that it took. For people and programs that look at a run; training itself reads back only the wall time.
+/// Thread safety: one object, one thread.
+class RunFactsFile {
+ public:
+  /// Takes over what earlier starts recorded: starts from step `steps_done` on are forgotten, because their steps are about
+  /// to be repeated. `logged_seconds`: the wall time that the metrics know of, for a run whose last save was not recorded.
+  /// Errors: kCorruptData (an unreadable run.json), those of the file system.
+  static Result<std::unique_ptr<RunFactsFile>> open(FileSystem& files, const std::string& path, const RunFacts& facts, int64_t steps_done,
+                                                    double logged_seconds);
+
+  /// Wall time of all starts before this one, as far as their steps count.
+  double seconds_before() const { return seconds_before_; }
+  /// Records that `steps_done` steps took `seconds` of wall time in all, in one atomic step.
+  Status write(int64_t steps_done, double seconds);
+
+ private:
+  RunFactsFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
+
+  FileSystem& files_;
+  std::string path_;
+  nlohmann::ordered_json content_;
+  double seconds_before_ = 0;
+};
+
+}  // namespace darkroom

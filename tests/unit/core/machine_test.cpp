@@ -1,0 +1,25 @@
+#include "darkroom/core/machine.h"
+
+#include <gtest/gtest.h>
+
+namespace darkroom {
+namespace {
+
+TEST(Machine, the_processor_is_named_as_the_system_names_it) {
+  EXPECT_EQ(processor_name("processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9R45 \nflags : fpu\nprocessor : 1\nmodel name : B\n"),
+            "AMD EPYC 9R45");
+  EXPECT_EQ(processor_name("model name:X"), "X") << "the last line without its end";
+  for (const char* nameless : {"", "\n", "processor : 0\nBogoMIPS : 50\n", "model name\t:\n", "model name\t: \t \n", "model name"}) {
+    EXPECT_EQ(processor_name(nameless), "") << nameless;
+  }
+}
+
+TEST(Machine, this_machine_has_a_processor_cores_and_memory) {
+  const MachineFacts facts = read_machine_facts();
+  EXPECT_FALSE(facts.processor.empty());
+  EXPECT_GE(facts.num_cores, 1);
+  EXPECT_GE(facts.memory_bytes, int64_t{1} << 24);
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -92,7 +92,7 @@ void add_starts(const Json& facts, RunFigures& figures) {
   }
 }
 
-std::string value_text(const Json& value) {
+std::string recipe_value_text(const Json& value) {
   if (value.is_null()) {
     return "-";
   }
@@ -110,22 +110,22 @@ std::string essentials(const RunFolder& run) {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   const auto field = [&](const char* section, const char* key) { return run.recipe_field(section, key); };
   if (const Json value = field("data", "resolution"); !value.is_null()) {
-    add(value_text(value) + " px");
+    add(recipe_value_text(value) + " px");
   }
   if (const Json value = field("objective", "kind"); value == "diffusion") {
-    add(value_text(field("objective", "prediction")) + " prediction");
+    add(recipe_value_text(field("objective", "prediction")) + " prediction");
   }
   if (const Json value = field("batch", "global"); !value.is_null()) {
-    add("batch of " + value_text(value));
+    add("batch of " + recipe_value_text(value));
   }
   if (const Json value = field("optimizer", "lr"); !value.is_null()) {
-    add("AdamW at " + value_text(value));
+    add("AdamW at " + recipe_value_text(value));
   }
   if (const Json value = field("schedule", "kind"); !value.is_null()) {
-    add(value_text(value) + " schedule");
+    add(recipe_value_text(value) + " schedule");
   }
   if (const Json value = field("runtime", "precision"); !value.is_null()) {
-    add(value_text(value));
+    add(recipe_value_text(value));
   }
   return text;
 }
@@ -282,7 +282,7 @@ ReportTable comparison_table(const RunFolder& run, const RunFolder& other) {
     if (left != right) {
       std::string field = pointer.substr(1);
       std::replace(field.begin(), field.end(), '/', '.');
-      table.rows.push_back({field, value_text(left), value_text(right)});
+      table.rows.push_back({field, recipe_value_text(left), recipe_value_text(right)});
     }
   }
   return table;

@@ -18,7 +18,7 @@ struct InspectOptions {
   std::string sheet_path = {};       ///< Contact sheet of these rows as a PNG; empty: none.
   std::string html_path = {};        ///< The report and the sheet as one page; empty: none.
   std::string model = {};            ///< Model folder whose vae decodes the latents of the sheet; empty: they are shown as heat maps only.
-  int64_t max_pixels = 100'000'000;  ///< A larger picture is not decoded for the sheet: 3 to 15 bytes of memory a pixel.
+  int64_t max_pixels = 100'000'000;  ///< A larger picture is not decoded for the sheet: 3 to 11 bytes of memory a pixel.
   int64_t max_bytes = 50'000'000;    ///< Nor is an encoded picture of more bytes.
   std::string compare = {};          ///< Another run folder, set beside the one that is looked at; empty: none.
   bool verify = false;               ///< Read everything and look for damage.

@@ -18,8 +18,8 @@ constexpr const char* kStyle = R"css(
 body { font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; color: var(--ink); background: var(--page); max-width: 1120px; margin: 2.5rem auto 4rem; padding: 0 1.25rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.75rem; line-height: 1.2; letter-spacing: -.015em; margin: 0 0 .35rem; } h2 { font-size: 1.15rem; letter-spacing: -.005em; margin: 2.75rem 0 .9rem; }
 p { margin: 0 0 .6rem; max-width: 46rem; } .dim { color: var(--dim); } .damage { border-left: 4px solid var(--c1); padding-left: .7rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(158px, 1fr)); gap: 1px; margin: 1.6rem 0 0; background: var(--line); border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
-.tile { background: var(--page); padding: .8rem 1rem .9rem; } .tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-weight: 600; letter-spacing: -.015em; font-variant-numeric: tabular-nums; } .tile span { display: block; font-size: 13px; line-height: 1.4; color: var(--dim); }
+.tiles { display: flex; flex-wrap: wrap; gap: 1px; margin: 1.6rem 0 0; background: var(--line); border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
+.tile { flex: 1 1 max(150px, 22%); background: var(--page); padding: .8rem 1rem .9rem; } .tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-weight: 600; letter-spacing: -.015em; font-variant-numeric: tabular-nums; } .tile span { display: block; font-size: 13px; line-height: 1.4; color: var(--dim); }
 .plots, .sheets { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 1.8rem 2.2rem; }
 figure { margin: 0; min-width: 0; } .plot { position: relative; } .plot figcaption { font-size: 14px; line-height: 1.6; margin-bottom: .25rem; } .plot figcaption b { font-weight: 600; }
 .legend { margin-left: .9rem; color: var(--dim); font-size: 13px; white-space: nowrap; } .key { display: inline-block; width: 14px; height: 0; margin-right: .4rem; vertical-align: middle; border-top: 2.5px solid; } .key.dashed { border-top-style: dotted; }
@@ -33,7 +33,7 @@ circle.colour-0 { fill: var(--c0); } circle.colour-1 { fill: var(--c1); } circle
 td:last-child, th:last-child { padding-right: 0; } .facts td:first-child { color: var(--dim); white-space: nowrap; } .bar { display: inline-block; height: .6em; background: var(--c0); border-radius: 2px; min-width: 1px; }
 img { display: block; max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; } .sheets figcaption { margin-top: .4rem; font-size: 13.5px; }
 summary { cursor: pointer; color: var(--dim); } pre { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; background: var(--panel); padding: .9rem 1rem; font-size: 13px; line-height: 1.5; overflow-wrap: normal; }
-@media (max-width: 560px) { body { margin-top: 1.4rem; } .chart text { font-size: 19px; } .tiles { grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); } .legend { margin: 0 .9rem 0 0; } .plot figcaption b { display: block; } }
+@media (max-width: 560px) { body { margin-top: 1.4rem; } .chart text { font-size: 19px; } .tile { flex-basis: 130px; } .tile b { font-size: 1.3rem; } .legend { margin: 0 .9rem 0 0; } .plot figcaption b { display: block; } }
 @media print { body { margin: 0; max-width: none; } details { display: none; } }
 )css";
 

@@ -224,7 +224,7 @@ for (const svg of document.querySelectorAll("svg.chart")) {
   const rule = shape("rule", "line"), dots = chart.curves.map(curve => shape("dot colour-" + curve.colour, "circle"));
   const note = document.createElement("div");
   note.className = "note"; note.hidden = true; svg.parentNode.append(note);
-  const show = number => Math.abs(number) >= 1e6 || (number !== 0 && Math.abs(number) < 1e-3) ? number.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e") : (+number.toPrecision(4)).toLocaleString("en");
+  const show = number => Math.abs(number) >= 1e6 || (number !== 0 && Math.abs(number) < 1e-4) ? number.toExponential(3).replace(/\.?0+e/, "e").replace("e+", "e") : (+number.toPrecision(4)).toLocaleString("en");
   const nearest = (xs, x) => { let low = 0, high = xs.length - 1; while (high - low > 1) { const middle = (low + high) >> 1; if (xs[middle] < x) low = middle; else high = middle; } return Math.abs(xs[low] - x) <= Math.abs(xs[high] - x) ? low : high; };
   const hide = () => { note.hidden = true; for (const one of [rule, ...dots]) one.style.display = "none"; };
   const place = event => {
@@ -287,7 +287,7 @@ std::string number_text(double value, int digits) {
   if (!(size <= kMaxMagnitude)) {
     return "-";
   }
-  if (value != 0 && (size < 1e-3 || size >= 1e7)) {
+  if (value != 0 && (size < 1e-4 || size >= 1e7)) {
     std::string text = fmt::format("{:.{}e}", value, digits - 1);
     const size_t exponent = text.find('e');
     std::string mantissa = text.substr(0, exponent);

@@ -61,7 +61,11 @@ std::string loss_chart(const std::vector<DrawnRun>& runs, const char* x_field, c
     }
   }
   noisy.insert(noisy.end(), clear.begin(), clear.end());
-  return render_line_chart(noisy, {.title = "Loss", .x_label = x_label, .log_y = true});
+  // An autoencoder's loss holds a logarithm and may be negative.
+  const bool is_positive = std::all_of(noisy.begin(), noisy.end(), [](const ChartSeries& one) {
+    return std::all_of(one.points.begin(), one.points.end(), [](const auto& point) { return point.second > 0; });
+  });
+  return render_line_chart(noisy, {.title = "Loss", .x_label = x_label, .log_y = is_positive});
 }
 
 std::string plain_chart(const std::vector<DrawnRun>& runs, const char* x_field, const char* y_field, const ChartOptions& options) {

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cell_text.h"
 #include "darkroom/files/paths.h"
@@ -69,19 +73,30 @@ std::string subtitle_html(const RunFolder& run, const RunFigures& figures) {
   return "<p class=\"dim\">" + (text.empty() ? "a training run" : text) + "</p>";
 }
 
-// Mean milliseconds a step of each phase and its share.
-std::string phases_html(const RunFolder& run) {
-  std::map<std::string, double> sums;
-  double count = 0;
+// Milliseconds of all logged steps by phase, in the order in which a step goes through them.
+std::vector<std::pair<std::string, double>> phase_sums(const RunFolder& run, double& count) {
+  std::vector<std::pair<std::string, double>> sums = {{"data", 0}, {"forward", 0}, {"backward", 0}, {"optimizer", 0}};
   for (const Json& line : run.metrics) {
-    if (const auto phases = line.find("ms"); phases != line.end() && phases->is_object()) {
-      count += 1;
-      for (const auto& [name, value] : phases->items()) {
-        sums[name] += value.is_number() ? value.get<double>() : 0;
+    const auto phases = line.find("ms");
+    if (phases == line.end() || !phases->is_object()) {
+      continue;
+    }
+    count += 1;
+    for (const auto& [name, value] : phases->items()) {
+      auto sum = std::find_if(sums.begin(), sums.end(), [&phase = name](const auto& one) { return one.first == phase; });
+      if (sum == sums.end()) {
+        sum = sums.emplace(sums.end(), name, 0);
       }
+      sum->second += value.is_number() ? value.get<double>() : 0;
     }
   }
-  double total = 0;
+  return sums;
+}
+
+// Mean milliseconds a step of each phase and its share.
+std::string phases_html(const RunFolder& run) {
+  double count = 0, total = 0;
+  const auto sums = phase_sums(run, count);
   for (const auto& [name, sum] : sums) {
     total += sum;
   }
@@ -89,7 +104,8 @@ std::string phases_html(const RunFolder& run) {
     return {};
   }
   std::string html =
-      "<h2>Where a step's time goes</h2><table><tr><th>phase</th><th class=\"n\">ms a step</th><th class=\"n\">share</th><th></th></tr>";
+      "<h2>Where a step's time goes</h2><table><tr><th>phase</th><th class=\"n\">ms a step</th><th "
+      "class=\"n\">share</th><th></th></tr>";
   for (const auto& [name, sum] : sums) {
     html += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f} %</td><td><i class=\"bar\" style=\"width: "
@@ -160,9 +176,11 @@ std::string starts_html(const RunFolder& run) {
     auto& row = table.rows.emplace_back();
     for (const char* field : fields) {
       const Json value = start.is_object() ? start.value(field, Json()) : Json();
-      row.push_back(value.is_number_integer() ? grouped_digits(value.get<int64_t>())
-                    : value.is_string()       ? clipped_text(value.get<std::string>(), 80)
-                                              : "-");
+      const bool is_automatic = std::string_view(field) == "workers" && value == 0;  // As in a recipe.
+      row.push_back(is_automatic                ? "one a core"
+                    : value.is_number_integer() ? grouped_digits(value.get<int64_t>())
+                    : value.is_string()         ? clipped_text(value.get<std::string>(), 80)
+                                                : "-");
     }
   }
   return table_html(table);

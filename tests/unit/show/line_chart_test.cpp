@@ -121,7 +121,7 @@ TEST(LineChart, numbers_read_as_people_write_them) {
   for (const auto& [value, text] : std::vector<std::pair<double, std::string>>{{0, "0"},
                                                                                {0.5, "0.5"},
                                                                                {0.012345, "0.01234"},
-                                                                               {1e-4, "1e-4"},
+                                                                               {1e-4, "0.0001"},
                                                                                {1.25e-5, "1.25e-5"},
                                                                                {999, "999"},
                                                                                {1000, "1,000"},

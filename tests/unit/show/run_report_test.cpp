@@ -177,6 +177,12 @@ TEST_F(RunReport, escapes_what_the_folder_holds) {
   EXPECT_THAT(page(), HasSubstr("&lt;b&gt;a &amp; b&lt;/b&gt;"));
 }
 
+TEST_F(RunReport, a_loss_below_zero_is_drawn_too) {
+  put("metrics.jsonl", "{\"step\":1,\"loss\":-0.5}\n{\"step\":2,\"loss\":0.25}\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("&quot;x&quot;:[1,2],&quot;y&quot;:[-0.5,0.25]"));
+}
+
 TEST_F(RunReport, shows_the_newest_six_sheets) {
   put("metrics.jsonl", kMetrics);
   for (int step = 1; step <= 8; ++step) {

@@ -24,7 +24,7 @@ p { margin: 0 0 .6rem; max-width: 46rem; } .dim { color: var(--dim); } .damage {
 figure { margin: 0; min-width: 0; } .plot { position: relative; } .plot figcaption { font-size: 14px; line-height: 1.6; margin-bottom: .25rem; } .plot figcaption b { font-weight: 600; }
 .legend { margin-left: .9rem; color: var(--dim); font-size: 13px; white-space: nowrap; } .key { display: inline-block; width: 14px; height: 0; margin-right: .4rem; vertical-align: middle; border-top: 2.5px solid; } .key.dashed { border-top-style: dotted; }
 .key.colour-0 { border-color: var(--c0); } .key.colour-1 { border-color: var(--c1); } .key.colour-2 { border-color: var(--c2); } .key.colour-3 { border-color: var(--c3); } .faint { opacity: .38; }
-svg.chart { display: block; width: 100%; height: auto; touch-action: pan-y; } .chart text { font-size: 12px; fill: var(--dim); font-variant-numeric: tabular-nums; }
+svg.chart { display: block; width: 100%; height: auto; overflow: visible; touch-action: pan-y; } .chart text { font-size: 12px; fill: var(--dim); font-variant-numeric: tabular-nums; }
 .chart .grid { stroke: var(--line); } .chart .axis { stroke: var(--dim); } .curve { fill: none; stroke-width: 1.75; stroke-linejoin: round; } .curve.faint { stroke-width: 1; } .curve.dashed { stroke-dasharray: 4 3; }
 .curve.colour-0 { stroke: var(--c0); } .curve.colour-1 { stroke: var(--c1); } .curve.colour-2 { stroke: var(--c2); } .curve.colour-3 { stroke: var(--c3); }
 circle.colour-0 { fill: var(--c0); } circle.colour-1 { fill: var(--c1); } circle.colour-2 { fill: var(--c2); } circle.colour-3 { fill: var(--c3); } .rule { stroke: var(--dim); stroke-dasharray: 2 2; } .rule, .dot { pointer-events: none; }
@@ -33,7 +33,7 @@ circle.colour-0 { fill: var(--c0); } circle.colour-1 { fill: var(--c1); } circle
 td:last-child, th:last-child { padding-right: 0; } .facts td:first-child { color: var(--dim); white-space: nowrap; } .bar { display: inline-block; height: .6em; background: var(--c0); border-radius: 2px; min-width: 1px; }
 img { display: block; max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; } .sheets figcaption { margin-top: .4rem; font-size: 13.5px; }
 summary { cursor: pointer; color: var(--dim); } pre { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; background: var(--panel); padding: .9rem 1rem; font-size: 13px; line-height: 1.5; overflow-wrap: normal; }
-@media (max-width: 560px) { body { margin-top: 1.4rem; } .chart text { font-size: 19px; } .tile { flex-basis: 130px; } .tile b { font-size: 1.3rem; } .legend { margin: 0 .9rem 0 0; } .plot figcaption b { display: block; } }
+@media (max-width: 560px) { body { margin-top: 1.4rem; } .chart text { font-size: 19px; } .tile { flex-basis: 130px; } .tile b { font-size: 1.3rem; } .legend, .plot figcaption .dim { margin: 0 .9rem 0 0; } .plot figcaption b { display: block; } }
 @media print { body { margin: 0; max-width: none; } details { display: none; } }
 )css";
 

@@ -103,9 +103,12 @@ class TrainedRun {
                                   {{"caption_embeddings", torch::zeros({77, kWidth})}})
                     .is_ok());
     const JobRecord job{.verb = "process", .fields = nlohmann::json::object(), .inputs = {}, .rows_per_file = 100};
-    const CommittedPart part{.path = folder_.path("latents/part-000000.parquet"),
-                             .tally = {.rows_in = kRowsIn, .rows_out = kRows, .rows_by_error = {{"decode_failed", kRowsIn - kRows}}},
-                             .content_hash = "1234"};
+    CommittedPart part;
+    part.path = folder_.path("latents/part-000000.parquet");
+    part.tally.rows_in = kRowsIn;
+    part.tally.rows_out = kRows;
+    part.tally.rows_by_error["decode_failed"] = kRowsIn - kRows;
+    part.content_hash = "1234";
     ASSERT_TRUE(write_job_summary(local_files(), folder_.path("latents"), job, {{0, part}}).is_ok());
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -191,7 +192,7 @@ nlohmann::json values_of(const std::vector<ChartSeries>& series, const std::vect
     for (const auto& point : curves[i]) {
       const bool is_whole = std::abs(point.first) < 1e15 && point.first == std::floor(point.first);
       x.push_back(is_whole ? nlohmann::json(static_cast<int64_t>(point.first)) : nlohmann::json(point.first));
-      y.push_back(std::stod(fmt::format("{:.6g}", log_y ? std::pow(10.0, point.second) : point.second)));
+      y.push_back(std::strtod(fmt::format("{:.6g}", log_y ? std::pow(10.0, point.second) : point.second).c_str(), nullptr));
     }
     values.push_back({{"name", series[i].name}, {"colour", series[i].colour % kNumColours}, {"x", x}, {"y", y}});
   }

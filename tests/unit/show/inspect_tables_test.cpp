@@ -388,7 +388,7 @@ TEST_F(InspectTables, wide_tables_are_fitted_to_a_terminal) {
   for (const int64_t width : {200, 100, 80, 60, 40}) {
     EXPECT_LE(widest(report.to_text(width)), static_cast<size_t>(width)) << report.to_text(width);
   }
-  EXPECT_THAT(report.to_text(40), HasSubstr("  row 2\n    key")) << "one column a line where cells would say nothing";
+  EXPECT_THAT(report.to_text(40), HasSubstr("  row 2\n  key")) << "one column a line where cells would say nothing";
   EXPECT_THAT(report.to_text(200), testing::Eq(report.to_text()));
   EXPECT_THAT(report.to_text(80), HasSubstr("000000000001")) << "keys are whole";
 }

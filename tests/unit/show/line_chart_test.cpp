@@ -120,7 +120,7 @@ TEST(LineChart, the_values_lie_beside_the_drawing) {
 TEST(LineChart, numbers_read_as_people_write_them) {
   for (const auto& [value, text] : std::vector<std::pair<double, std::string>>{{0, "0"},
                                                                                {0.5, "0.5"},
-                                                                               {0.012345, "0.01234"},
+                                                                               {0.01234567, "0.01235"},
                                                                                {1e-4, "0.0001"},
                                                                                {1.25e-5, "1.25e-5"},
                                                                                {999, "999"},

@@ -66,10 +66,12 @@ TEST_F(TrainedRunReport, needs_no_network_and_shows_values_by_its_own_script) {
   }
   EXPECT_THAT(html, HasSubstr("pointermove"));
   const size_t begin = html.find("data-chart=\"") + 12;
-  std::string data = html.substr(begin, html.find('"', begin) - begin);
-  for (size_t at = 0; (at = data.find("&quot;", at)) != std::string::npos;) {
-    data.erase(at, 5);
-    data[at] = '"';
+  const std::string escaped = html.substr(begin, html.find('"', begin) - begin);
+  std::string data;
+  for (size_t at = 0; at < escaped.size(); ++at) {
+    const bool is_quote = escaped.compare(at, 6, "&quot;") == 0;
+    data += is_quote ? '"' : escaped[at];
+    at += is_quote ? 5 : 0;
   }
   const auto chart = nlohmann::json::parse(data);
   EXPECT_EQ(chart["curves"][0]["x"], nlohmann::json::parse("[1,2,3,4,5,6]"));
@@ -102,7 +104,7 @@ TEST_F(TrainedRunReport, says_nothing_of_captions_where_the_dataset_is_gone) {
   trained_.train("first", 6);
   put_samples("first", {"picture 3"});
   ASSERT_TRUE(local_files().remove_tree(trained_.path("latents")).is_ok());
-  EXPECT_THAT(report("first"), Not(HasSubstr("caption")));
+  EXPECT_THAT(report("first"), Not(HasSubstr("captions of")));
 }
 
 TEST_F(TrainedRunReport, a_run_that_went_on_counts_its_starts) {
@@ -121,7 +123,7 @@ TEST_F(TrainedRunReport, compares_two_runs_in_one_page_and_in_one_table) {
   EXPECT_THAT(html, HasSubstr("<h1>first beside second</h1>"));
   EXPECT_THAT(html, HasSubstr("first mean of 2 %"));
   EXPECT_THAT(html, HasSubstr("second mean of 2 %"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>optimizer.lr</td><td class=\"n\">0.01</td><td class=\"n\">0.02</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>optimizer.lr</td><td>0.01</td><td>0.02</td></tr>"));
   EXPECT_THAT(report->to_text(), HasSubstr("schedule.max_steps"));
   EXPECT_THAT(report->to_text(), Not(HasSubstr("runtime.seed"))) << "the same in both";
 }

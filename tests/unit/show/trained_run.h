@@ -3,9 +3,7 @@
 #include <arrow/api.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "darkroom/data/job_record.h"
@@ -111,9 +109,7 @@ class TrainedRun {
     part.tally.rows_out = kRows;
     part.tally.rows_by_error["decode_failed"] = kRowsIn - kRows;
     part.content_hash = "1234";
-    std::map<int64_t, CommittedPart> parts;
-    parts.emplace(0, std::move(part));
-    ASSERT_TRUE(write_job_summary(local_files(), folder_.path("latents"), job, parts).is_ok());
+    ASSERT_TRUE(write_job_summary(local_files(), folder_.path("latents"), job, {{0, part}}).is_ok());
   }
 
   static constexpr int64_t kWidth = 8;

@@ -123,7 +123,7 @@ def hostile_tables(generator: random.Random, place: Place) -> Case:
 
 
 def hostile_summaries(generator: random.Random, place: Place) -> Case:
-    path, good = generator.choice([(place.full, 1), (place.null, 0), (place.link, 0), (place.broken, 1), (place.loop, 1), (place.folder, 1), (b"/no/such/folder/x.json", 1), (place.hostile_path(generator) + b".json", 0)])
+    path, good = generator.choice([(place.full, 1), (place.null, 0), (place.link, 0), (place.broken, 0), (place.loop, 1), (place.folder, 1), (b"/no/such/folder/x.json", 1), (place.hostile_path(generator) + b".json", 0)])
     return Case(["inspect", place.table, "--json-summary", path], {good}, {})
 
 

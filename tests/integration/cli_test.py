@@ -11,10 +11,12 @@ import json
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import tempfile
 import tomllib
 
+from cases import Skipped
 from workbench import PROGRAM, ROOT, main, require
 
 CONTRACT = tomllib.loads((pathlib.Path(__file__).parent / "cli_contract.toml").read_text())
@@ -322,11 +324,31 @@ def programs_end_as_the_parser_said() -> None:
         require(done.stdout == "" and done.stderr == f"error: {answer['message']}\n{answer['hint']}\n", "message", line, done.stderr, answer)
 
 
+def completion_of(shell: str) -> str:
+    return subprocess.run([PROGRAM, "completion", shell], capture_output=True, text=True, check=True).stdout
+
+
+def check_syntax(shell: str, *check: str) -> None:
+    if shutil.which(shell) is None:
+        raise Skipped(f"there is no {shell} here to read its completion")
+    done = subprocess.run([shell, *check], input=completion_of(shell), capture_output=True, text=True)
+    require(done.returncode == 0, f"{shell} refuses its completion:", done.stderr[:500])
+
+
+def bash_takes_its_completion() -> None:
+    check_syntax("bash", "-n")
+
+
+def zsh_takes_its_completion() -> None:
+    check_syntax("zsh", "-n")
+
+
+def fish_takes_its_completion() -> None:
+    check_syntax("fish", "--no-execute")
+
+
 def completion_and_manual_are_made_of_the_definitions() -> None:
-    shells = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-execute"]}
-    texts = {}
-    for shell in shells:
-        texts[shell] = subprocess.run([PROGRAM, "completion", shell], capture_output=True, text=True, check=True).stdout
+    texts = {shell: completion_of(shell) for shell in ("bash", "zsh", "fish")}
     texts["man"] = subprocess.run([PROGRAM, "man"], capture_output=True, text=True, check=True).stdout.replace("\\-", "-")
     for kind, text in texts.items():
         for verb, definition in definitions()["verbs"].items():
@@ -334,14 +356,6 @@ def completion_and_manual_are_made_of_the_definitions() -> None:
             for name, flag in flags_of(verb).items():
                 if not flag["positional"] and not flag["later"] and not definition["hidden"]:
                     require(name[2:] in text, f"{kind} lacks", verb, name)
-    import shutil
-
-    for shell, check in shells.items():
-        if shutil.which(check[0]) is None:
-            print(f"skipped: the syntax of {shell}'s completion, because there is no {shell} here", flush=True)
-            continue
-        done = subprocess.run(check, input=texts[shell], capture_output=True, text=True)
-        require(done.returncode == 0, f"{shell} refuses its completion:", done.stderr[:500])
     complete = 'source /dev/stdin; COMP_WORDS=(darkroom "$@"); COMP_CWORD=$(($# )); _darkroom; printf "%s\\n" "${COMPREPLY[@]}"'
     for words, want in ((["downl"], "download"), (["models", "ex"], "export"), (["sample", "--pro"], "--prompt"), (["process", "--latents", "mo"], "moments")):
         done = subprocess.run(["bash", "-c", complete, "bash", *words], input=texts["bash"], capture_output=True, text=True)
@@ -362,4 +376,7 @@ if __name__ == "__main__":
         examples_of_the_help_are_good_command_lines,
         programs_end_as_the_parser_said,
         completion_and_manual_are_made_of_the_definitions,
+        bash_takes_its_completion,
+        zsh_takes_its_completion,
+        fish_takes_its_completion,
     ])

@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import unittest
 
+from cases import main, require
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEBIAN_12 = "ID=debian\nVERSION_ID=12\n"
 
@@ -180,5 +182,18 @@ class BuildTest(MachineTest):
         self.assertEqual((moved / "cmake.log").read_text(), "run\nrun\n")
 
 
+def as_case(test: unittest.TestCase):
+    """A method as the function that the gate counts."""
+
+    def case() -> None:
+        result = unittest.TestResult()
+        test.run(result)
+        require(result.wasSuccessful(), "what failed:", *(text for _, text in result.failures + result.errors))
+
+    case.__name__ = test.id().rsplit(".test_", 1)[-1]
+    return case
+
+
 if __name__ == "__main__":
-    unittest.main()
+    loader = unittest.defaultTestLoader
+    main([as_case(test) for tests in (SetupTest, JobsTest, BuildTest) for test in loader.loadTestsFromTestCase(tests)])

@@ -18,19 +18,10 @@ uint64_t pair_key(int32_t left, int32_t right) {
 
 size_t slot_of(uint64_t pair, size_t mask) { return static_cast<size_t>((pair * 0x9E3779B97F4A7C15ULL) >> 32) & mask; }
 
-// Heap order: the lowest rank first, then the leftmost.
-bool comes_later(const BytePairEncoder::Workspace::Candidate& a, const BytePairEncoder::Workspace::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-}
-
-void push(std::vector<BytePairEncoder::Workspace::Candidate>& heap, const BytePairEncoder::Workspace::Candidate& candidate) {
-  heap.push_back(candidate);
-  std::ranges::push_heap(heap, comes_later);
-}
-
 }  // namespace
 
-BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary, int32_t unknown_id, MergeOrder order) : order_(order) {
+BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary, int32_t unknown_id, MergeOrder order)
+    : order_(order), num_ranks_(vocabulary.merge_ids().size()) {
   for (size_t byte = 0; byte < 256; ++byte) {
     const std::string& character = byte_characters()[byte];
     inner_ids_[byte] = vocabulary.find(character).value_or(unknown_id);
@@ -64,39 +55,39 @@ const BytePairEncoder::Slot* BytePairEncoder::find(int32_t left, int32_t right) 
   return nullptr;
 }
 
-// Adds the merge of the symbol at `position` with the next one, if there is such a merge.
-void BytePairEncoder::offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const {
-  const Workspace::Symbol& left = workspace.symbols[position];
-  if (left.next < 0) {
+// Queues the merge of the symbol at `position` with the next one, if there is such a merge.
+void BytePairEncoder::offer(int32_t position, Workspace& workspace) const {
+  const auto& symbols = workspace.symbols;
+  const auto next = static_cast<size_t>(position + symbols[position].num_bytes);
+  if (next == symbols.size()) {
     return;
   }
-  if (const Slot* slot = find(left.id, workspace.symbols[left.next].id)) {
-    candidates.push_back({slot->rank, position, slot->merged});
+  if (const Slot* slot = find(symbols[position].id, symbols[next].id)) {
+    workspace.queue.push(slot->rank, position);
   }
 }
 
-// Applies a candidate unless the symbols under it have changed since; the new pairs go to workspace.found.
-void BytePairEncoder::merge(const Workspace::Candidate& candidate, Workspace& workspace) const {
+// Applies a merge unless the symbols under it have changed since it was queued; queues those of the new pairs.
+void BytePairEncoder::merge(int32_t rank, int32_t position, Workspace& workspace) const {
   auto& symbols = workspace.symbols;
-  Workspace::Symbol& left = symbols[candidate.position];
-  if (!left.is_alive || left.next < 0) {
+  Workspace::Symbol& left = symbols[position];
+  const auto next = static_cast<size_t>(position + left.num_bytes);
+  if (left.id == Workspace::kInside || next == symbols.size()) {
     return;
   }
-  Workspace::Symbol& right = symbols[left.next];
+  Workspace::Symbol& right = symbols[next];
   const Slot* slot = find(left.id, right.id);
-  if (!slot || slot->merged != candidate.merged) {
+  if (!slot || slot->rank != rank) {
     return;
   }
-  left.id = candidate.merged;
-  right.is_alive = false;
-  left.next = right.next;
-  if (left.next >= 0) {
-    symbols[left.next].previous = candidate.position;
+  const int32_t num_bytes = left.num_bytes + right.num_bytes;
+  right.id = Workspace::kInside;
+  left = {slot->merged, num_bytes};
+  symbols[position + num_bytes - 1].num_bytes = num_bytes;
+  if (position > 0) {
+    offer(position - symbols[position - 1].num_bytes, workspace);
   }
-  if (left.previous >= 0) {
-    offer(left.previous, workspace.found, workspace);
-  }
-  offer(candidate.position, workspace.found, workspace);
+  offer(position, workspace);
 }
 
 void BytePairEncoder::encode(std::string_view word, Workspace& workspace) const {
@@ -113,7 +104,7 @@ int32_t BytePairEncoder::first_id(std::string_view word, size_t at) const {
   return at + 1 < word.size() ? inner_ids_[byte] : last_ids_[byte];
 }
 
-// Short words: the symbols and the ranks of their pairs in two rows, which are searched and moved; no heap is worth it.
+// Short words: the symbols and the ranks of their pairs in two rows, which are searched and moved; no queue is worth it.
 struct BytePairEncoder::ShortWord {
   size_t size = 0;
   std::array<int32_t, kShortBytes> ids;
@@ -188,32 +179,25 @@ void BytePairEncoder::merge_all(ShortWord& word, int32_t rank) const {
 }
 
 void BytePairEncoder::encode_long(std::string_view word, Workspace& workspace) const {
-  const auto size = static_cast<int32_t>(word.size());
-  auto& [symbols, heap, found, ids] = workspace;
+  auto& [symbols, queue, ids] = workspace;
   symbols.clear();
-  heap.clear();
-  for (int32_t i = 0; i < size; ++i) {
-    symbols.push_back({first_id(word, static_cast<size_t>(i)), i - 1, i + 1 < size ? i + 1 : -1, true});
+  for (size_t i = 0; i < word.size(); ++i) {
+    symbols.push_back({first_id(word, i), 1});
   }
+  queue.reset(num_ranks_);
+  const auto size = static_cast<int32_t>(word.size());
   for (int32_t i = 0; i < size; ++i) {
-    offer(i, heap, workspace);
+    offer(i, workspace);
   }
-  std::ranges::make_heap(heap, comes_later);
-  while (!heap.empty()) {
-    const int32_t rank = heap.front().rank;
-    found.clear();
+  while (!queue.is_empty()) {
+    const int32_t rank = queue.lowest_rank();
+    // A new pair holds a longer token than both of this rank's, so its rank is another one: the list only becomes shorter.
     do {
-      std::ranges::pop_heap(heap, comes_later);
-      const Workspace::Candidate candidate = heap.back();
-      heap.pop_back();
-      merge(candidate, workspace);
-    } while (order_ == MergeOrder::kAllOccurrences && !heap.empty() && heap.front().rank == rank);
-    for (const Workspace::Candidate& candidate : found) {
-      push(heap, candidate);
-    }
+      merge(rank, queue.pop(rank), workspace);
+    } while (order_ == MergeOrder::kAllOccurrences && queue.has(rank));
   }
   ids.clear();
-  for (int32_t i = 0; i >= 0; i = symbols[i].next) {
+  for (int32_t i = 0; i < size; i += symbols[i].num_bytes) {
     ids.push_back(symbols[i].id);
   }
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rank_queue.h"
 #include "vocabulary.h"
 
 namespace darkroom {
@@ -20,20 +21,13 @@ class BytePairEncoder {
  public:
   /// Memory that encode uses again and again.
   struct Workspace {
+    static constexpr int32_t kInside = -1;
     struct Symbol {
-      int32_t id;
-      int32_t previous;  // -1: the first one.
-      int32_t next;      // -1: the last one.
-      bool is_alive;
+      int32_t id;         // kInside: no symbol begins at this byte.
+      int32_t num_bytes;  // At the first and at the last byte of a symbol; at others nothing that counts.
     };
-    struct Candidate {
-      int32_t rank;
-      int32_t position;
-      int32_t merged;
-    };
-    std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
-    std::vector<Candidate> found;
+    std::vector<Symbol> symbols;  // One a byte of the word.
+    RankQueue queue;              // Pairs of neighbours that merge, by the position of the left one.
     std::vector<int32_t> ids;
   };
 
@@ -67,10 +61,11 @@ class BytePairEncoder {
 
   void insert(const Vocabulary::Merge& merge, int32_t rank);
   const Slot* find(int32_t left, int32_t right) const;
-  void offer(int32_t position, std::vector<Workspace::Candidate>& candidates, const Workspace& workspace) const;
-  void merge(const Workspace::Candidate& candidate, Workspace& workspace) const;
+  void offer(int32_t position, Workspace& workspace) const;
+  void merge(int32_t rank, int32_t position, Workspace& workspace) const;
 
   MergeOrder order_;
+  size_t num_ranks_;
   std::array<int32_t, 256> inner_ids_;  // A byte within a word.
   std::array<int32_t, 256> last_ids_;   // A byte that ends a word.
   std::vector<Slot> slots_;             // Open addressing, a power of two of them, at most half full.

@@ -1,0 +1,139 @@
+#include "text/byte_pair.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "text/rank_queue.h"
+
+namespace darkroom {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+// A vocabulary over the letters a, b and c. Its merges come in any order, so a token's own merge may have a higher rank than one
+// that takes the token, and a token can be made in several ways: nothing of this is in CLIP's vocabulary.
+Vocabulary random_vocabulary(std::mt19937& random, size_t num_merges) {
+  Tokens tokens = {"a", "b", "c", "a</w>", "b</w>", "c</w>"};
+  Tokens merges;
+  while (merges.size() < num_merges) {
+    const std::string& left = tokens[random() % tokens.size()];
+    const std::string& right = tokens[random() % tokens.size()];
+    const std::string merge = left + " " + right;
+    if (left.ends_with(kEndOfWord) || merge.size() > 20 || std::ranges::find(merges, merge) != merges.end()) {
+      continue;
+    }
+    merges.push_back(merge);
+    if (const std::string merged = left + right; std::ranges::find(tokens, merged) == tokens.end()) {
+      tokens.push_back(merged);
+    }
+  }
+  if (random() % 2 == 0) {
+    std::ranges::shuffle(merges, random);
+  }
+  return Vocabulary::create(tokens, merges).value();
+}
+
+// The definition: looks through the whole word again for each merge.
+Tokens encode_plainly(const std::string& word, const std::map<std::string, size_t>& ranks, MergeOrder order) {
+  Tokens tokens;
+  for (const char letter : word) {
+    tokens.emplace_back(1, letter);
+  }
+  tokens.back() += kEndOfWord;
+  const auto rank_at = [&](size_t i) {
+    const auto found = ranks.find(tokens[i] + " " + tokens[i + 1]);
+    return found != ranks.end() ? found->second : ranks.size();
+  };
+  while (true) {
+    size_t lowest = ranks.size();
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      lowest = std::min(lowest, rank_at(i));
+    }
+    if (lowest == ranks.size()) {
+      return tokens;
+    }
+    Tokens merged;
+    bool may_merge = true;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      merged.push_back(tokens[i]);
+      if (may_merge && i + 1 < tokens.size() && rank_at(i) == lowest) {
+        merged.back() += tokens[++i];
+        may_merge = order == MergeOrder::kAllOccurrences;
+      }
+    }
+    tokens = merged;
+  }
+}
+
+std::string random_word(std::mt19937& random, size_t max_size) {
+  const size_t num_letters = 1 + random() % 3;  // Of one letter, too: all pairs overlap.
+  std::string word(1 + random() % max_size, 'a');
+  for (char& letter : word) {
+    letter = static_cast<char>('a' + random() % num_letters);
+  }
+  return word;
+}
+
+TEST(BytePairEncoder, words_of_any_length_are_merged_as_defined) {
+  std::mt19937 random(1);
+  BytePairEncoder::Workspace workspace;  // One for all vocabularies, as in a thread.
+  for (int trial = 0; trial < 300; ++trial) {
+    const Vocabulary vocabulary = random_vocabulary(random, 1 + random() % 100);
+    std::map<std::string, size_t> ranks;
+    for (const std::string& merge : vocabulary.merges()) {
+      ranks.emplace(merge, ranks.size());
+    }
+    for (const MergeOrder order : {MergeOrder::kOneAtATime, MergeOrder::kAllOccurrences}) {
+      const BytePairEncoder encoder(vocabulary, 0, order);
+      for (const size_t max_size : {40u, 40u, 40u, 200u, 200u}) {
+        const std::string word = random_word(random, max_size);
+        encoder.encode(word, workspace);
+        Tokens got;
+        for (const int32_t id : workspace.ids) {
+          got.push_back(vocabulary.tokens()[static_cast<size_t>(id)]);
+        }
+        ASSERT_EQ(got, encode_plainly(word, ranks, order)) << word << ", trial " << trial;
+      }
+    }
+  }
+}
+
+TEST(RankQueue, gives_the_leftmost_of_the_lowest_rank) {
+  std::mt19937 random(2);
+  RankQueue queue;
+  for (const size_t num_ranks : {1u, 63u, 64u, 65u, 1000u, 3u}) {
+    queue.reset(num_ranks);
+    std::vector<std::pair<int32_t, int32_t>> want;  // Rank and position.
+    for (int step = 0; step < 3000; ++step) {
+      if (want.empty() || random() % 3 != 0) {
+        want.emplace_back(random() % num_ranks, random() % 500);
+        queue.push(want.back().first, want.back().second);
+      } else {
+        const auto least = std::ranges::min_element(want);
+        ASSERT_EQ(queue.lowest_rank(), least->first);
+        ASSERT_EQ(queue.pop(least->first), least->second);
+        want.erase(least);
+      }
+      ASSERT_EQ(queue.is_empty(), want.empty());
+    }
+  }
+}
+
+TEST(RankQueue, forgets_what_was_left_in_it) {
+  RankQueue queue;
+  queue.reset(100);
+  queue.push(70, 1);
+  queue.reset(100);
+  EXPECT_TRUE(queue.is_empty());
+  EXPECT_FALSE(queue.has(70));
+  queue.push(80, 2);
+  EXPECT_EQ(queue.lowest_rank(), 80);
+}
+
+}  // namespace
+}  // namespace darkroom

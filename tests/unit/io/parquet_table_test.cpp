@@ -15,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A Parquet file as others write it.
 std::string foreign_parquet(const std::shared_ptr<arrow::Table>& table, int64_t rows_per_group, bool checksums = false) {
@@ -123,6 +124,18 @@ TEST_F(ParquetTables, refuses_truncated_and_foreign_bytes) {
   }
   EXPECT_EQ(read_damaged("PAR1" + std::string("\xff\xff\xff\x7f", 4) + "PAR1").code(), StatusCode::kCorruptData);
   EXPECT_EQ(read_damaged("PAR1garbage" + std::string("\x07\0\0\0", 4) + "PAR1").code(), StatusCode::kCorruptData);
+}
+
+TEST_F(ParquetTables, a_footer_is_as_long_as_the_file_at_most) {
+  const std::string body(100, 'x');  // No Thrift, whichever part of it is read.
+  const auto read_with_length = [&](size_t thrift_bytes) {
+    const char length[] = {static_cast<char>(thrift_bytes), 0, 0, 0};
+    return read_damaged("PAR1" + body + std::string(length, sizeof length) + "PAR1").message();
+  };
+  EXPECT_THAT(read_with_length(body.size()), Not(HasSubstr("the footer's length is impossible")));
+  for (const size_t excess : {1, 4, 5, 8, 12, 20}) {
+    EXPECT_THAT(read_with_length(body.size() + excess), HasSubstr("the footer's length is impossible")) << excess;
+  }
 }
 
 TEST_F(ParquetTables, notices_every_flip_in_the_pages_of_our_shards) {

@@ -82,6 +82,19 @@ esac""")
         self.assertIn("libhwy.pc tomlplusplus.pc", done.stderr)
         self.assertNotIn("libpng.pc", done.stderr)
 
+    def test_another_distribution_is_told_of_data_tools_and_modules_too(self) -> None:
+        (self.machine.root / "os-release").write_text("ID=arch\n")
+        self.machine.command("pkg-config", "exit 0")
+        self.machine.command("python3", 'case "$*" in *ensurepip*) exit 1 ;; *version_info*) exit 0 ;; --version) echo Python 3.12.1 ;; esac')
+        for tool in pathlib.Path("/usr/bin").iterdir():  # A machine without make and git.
+            if tool.name not in ("make", "git") and not (self.machine.bin / tool.name).exists():
+                (self.machine.bin / tool.name).symlink_to(tool)
+        done = self.machine.run("tools/build/setup.sh", "build", PATH=str(self.machine.bin), SYSTEM_ROOT=str(self.machine.root / "empty"))
+        self.assertEqual(done.returncode, 1)
+        for missing in (" make ", " git ", " python3-venv ", " /usr/share/unicode/emoji/emoji-test.txt ", " /usr/share/fonts/truetype/noto/NotoColorEmoji.ttf "):
+            self.assertIn(missing, done.stderr + " ")
+        self.assertNotIn("g++", done.stderr)
+
     def test_another_distribution_with_everything_goes_on(self) -> None:
         (self.machine.root / "os-release").write_text("ID=arch\n")
         self.machine.command("pkg-config", "exit 0")
@@ -157,6 +170,53 @@ class JobsTest(MachineTest):
         self.assertEqual(self.machine.jobs(JOBS="5"), "5")
 
 
+class BareMachineTest(MachineTest):
+    """bare_machine.sh with stand-ins for what only root may do; `mounted` holds the places that are mounted now."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.mounted = self.machine.root / "mounted"
+        self.mounted.touch()
+        self.machine.command("id", "echo 0")
+        self.machine.command("git", "echo 1234567")
+        self.machine.command("mountpoint", f'grep -qxF "$2" {self.mounted}')
+        self.machine.command("mount", f'echo "${{@: -1}}" >>{self.mounted}')
+        self.machine.command("umount", f'[ "$1" = -l ] && grep -qxF "$2" {self.mounted} && sed -i "\\|^$2\\$|d" {self.mounted}')
+
+    def stage(self, chroot: str, **environment: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+        """Runs the stage `build`, whose commands are the given shell code; also the places that were mounted meanwhile."""
+        root = self.machine.root / "roots/trixie-root"
+        (root / "etc").mkdir(parents=True, exist_ok=True)
+        self.machine.command("chroot", f'cp {self.mounted} {self.machine.root}/during; printf "%s\\n" "$@" >{self.machine.root}/words; {chroot}')
+        done = self.machine.run("tools/build/bare_machine.sh", "trixie", "root", "build", BARE_MACHINE_ROOTS=str(root.parent), **environment)
+        places = [str(pathlib.Path(place).relative_to(root)) for place in (self.machine.root / "during").read_text().split()]
+        return done, places
+
+    def test_a_root_keeps_nothing_of_the_machine(self) -> None:
+        for chroot, status in (("exit 0", 0), ("exit 7", 7), ("kill -INT $PPID; sleep 1", None)):
+            done, places = self.stage(chroot)
+            self.assertEqual(places, ["proc", "dev", "dev/shm"])
+            self.assertEqual(self.mounted.read_text(), "", done.stderr)
+            if status is not None:
+                self.assertEqual(done.returncode, status, done.stderr)
+            (self.machine.root / "roots/trixie-root/stages/build").unlink(missing_ok=True)
+
+    def test_a_compiler_cache_is_named_wherever_the_stage_is(self) -> None:
+        bare, _ = self.stage("exit 0")
+        self.assertNotIn("not bare", bare.stdout)
+        self.assertNotIn("CCACHE", (self.machine.root / "words").read_text())
+        (self.machine.root / "roots/trixie-root/stages/build").unlink()
+        cache = self.machine.root / "cache"
+        for turn in ("built", "done already"):
+            done, places = self.stage("exit 0", BARE_MACHINE_CCACHE=str(cache))
+            for line in done.stdout.splitlines():
+                self.assertIn("not bare", line, turn)
+        self.assertEqual(places, ["proc", "dev", "dev/shm", "var/ccache"])
+        self.assertIn("CCACHE_DIR=/var/ccache\n", (self.machine.root / "words").read_text())
+        self.assertEqual(self.mounted.read_text(), "")
+        self.assertTrue(cache.is_dir())
+
+
 class BuildTest(MachineTest):
     def configure(self, ninja: str) -> None:
         self.machine.command("cmake", "mkdir -p build/release; touch build/release/build.ninja build/release/CMakeCache.txt; echo run >>cmake.log")
@@ -196,4 +256,4 @@ def as_case(test: unittest.TestCase):
 
 if __name__ == "__main__":
     loader = unittest.defaultTestLoader
-    main([as_case(test) for tests in (SetupTest, JobsTest, BuildTest) for test in loader.loadTestsFromTestCase(tests)])
+    main([as_case(test) for tests in (SetupTest, JobsTest, BareMachineTest, BuildTest) for test in loader.loadTestsFromTestCase(tests)])

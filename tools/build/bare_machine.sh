@@ -13,10 +13,15 @@
 # As `user` the commands run as one with sudo rights and no password, as `root` without sudo.
 # A stage that is done is not run again, so the script goes on where it was cut; remove ROOT/stages/STAGE to run it again. Each
 # prints its time and the root's size. Roots lie in BARE_MACHINE_ROOTS (default /var/tmp/darkroom-roots), 8 GB each at most.
+# BARE_MACHINE_CCACHE=FOLDER: compile through this compiler cache, so that four roots take a reasonable time. All may write to FOLDER
+# then, and the lines of the stages say that the builds were not bare.
+# While a stage runs, the root holds this machine's /proc, /dev and /dev/shm. They are taken away at the end, also after a failure or
+# Ctrl-C. After a SIGKILL look with `findmnt` before you remove a root: `rm -rf` would delete the devices of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 readonly roots=${BARE_MACHINE_ROOTS:-/var/tmp/darkroom-roots}
+readonly compiler_cache=${BARE_MACHINE_CCACHE:-}
 readonly demo_minutes=1 # Of the installed program's demo; `make demo` has its own length.
 
 die() {
@@ -36,13 +41,31 @@ package_sources() {
     done
 }
 
-inside() { # inside COMMAND: as the stage's user, in the checkout.
+# Mounts once; `leave` takes away whatever was mounted, by whichever run.
+enter() {
   mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
   mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
   mountpoint -q "$root/dev/shm" || mount --bind /dev/shm "$root/dev/shm"
+  if [ -n "$compiler_cache" ] && ! mountpoint -q "$root/var/ccache"; then
+    mkdir -p "$compiler_cache" "$root/var/ccache"
+    chmod -R a+rwX "$compiler_cache"
+    mount --bind "$compiler_cache" "$root/var/ccache"
+  fi
+}
+
+leave() {
+  local place
+  for place in var/ccache dev/shm dev proc; do
+    ! mountpoint -q "$root/$place" || umount -l "$root/$place"
+  done
+}
+
+inside() { # inside COMMAND: as the stage's user, in the checkout.
+  enter
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
-  env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb ${JOBS:+JOBS=$JOBS} \
-    chroot "$root" su "$account" -c "cd $home && { [ ! -d darkroom ] || cd darkroom; }; $1"
+  chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb ${JOBS:+JOBS=$JOBS} \
+    ${compiler_cache:+CCACHE_DIR=/var/ccache CCACHE_UMASK=000 CCACHE_NOHASHDIR=1} \
+    su "$account" -c "cd $home && { [ ! -d darkroom ] || cd darkroom; }; $1"
 }
 
 stage_bootstrap() {
@@ -119,17 +142,17 @@ is_done() {
 }
 
 run_stage() {
-  local started=$SECONDS size
+  local started=$SECONDS size title="$release-$account $1${compiler_cache:+ (not bare: compiled through a cache)}"
   if is_done "$1"; then
-    printf 'bare_machine: %s-%s %s is done\n' "$release" "$account" "$1"
+    printf 'bare_machine: %s-%s %s is done\n' "$release" "$account" "$1$(sed -n 3p "$root/stages/$1")"
     return
   fi
-  printf 'bare_machine: %s-%s %s\n' "$release" "$account" "$1"
+  printf 'bare_machine: %s\n' "$title"
   mkdir -p "$root/stages"
   "stage_$1"
   size=$(du -sxm "$root" | cut -f1)
-  printf '%s\n%d s, %d MB\n' "$(git rev-parse HEAD)" "$((SECONDS - started))" "$size" >"$root/stages/$1"
-  printf 'bare_machine: %s-%s %s took %d s, the root has %d MB\n' "$release" "$account" "$1" "$((SECONDS - started))" "$size"
+  printf '%s\n%d s, %d MB\n%s\n' "$(git rev-parse HEAD)" "$((SECONDS - started))" "$size" "${title#"$release-$account $1"}" >"$root/stages/$1"
+  printf 'bare_machine: %s took %d s, the root has %d MB\n' "$title" "$((SECONDS - started))" "$size"
 }
 
 # The shards' digests of one root.
@@ -167,6 +190,7 @@ root=$roots/$release-$account
 shift 2
 [ "$1" != all ] || set -- bootstrap sources build demo test installed wheel
 mkdir -p "$root"
+trap leave EXIT
 for stage in "$@"; do
   declare -F "stage_$stage" >/dev/null || die "no such stage: $stage"
   run_stage "$stage"

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 trap 'printf "setup: %s ended at line %d: %s\n" "$0" "$LINENO" "$BASH_COMMAND" >&2' ERR
 kind=${1:-build}
 logs=build/setup
+readonly system=${SYSTEM_ROOT:-} # Of the files that are looked for; tests name another one.
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() {
@@ -14,15 +15,21 @@ fail() {
   exit 1
 }
 
-# What the build asks of a machine that is no Debian 12 or 13.
+# What requirements/apt.txt would bring, asked of a machine that is no Debian 12 or 13. Not ccache, without which a build is only
+# slower, nor certificates, which lie elsewhere on each system: `darkroom doctor` asks for them.
 missing_by_hand() {
-  local tool module
-  for tool in g++ cmake ninja pkg-config python3; do
+  local tool module names=/usr/share/unicode/emoji/emoji-test.txt font=/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf
+  for tool in g++ cmake ninja make git pkg-config python3; do
     command -v "$tool" >/dev/null || printf '%s ' "$tool"
   done
+  # Without ensurepip, which some distributions package apart, an environment has no pip.
+  "$(find_python || printf python3)" -c 'import venv, ensurepip' 2>/dev/null || printf 'python3-venv '
   for module in fmt nlohmann_json libcurl libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
+  # Where the corpus tool looks for them.
+  [ -e "$system$names" ] || printf '%s ' "$names"
+  [ -e tools/corpus/NotoColorEmoji.ttf ] || [ -e "$system$font" ] || printf '%s ' "$font"
 }
 
 check_machine() {
@@ -37,9 +44,9 @@ check_machine() {
       is_known_debian=
       missing=$(missing_by_hand)
       [ -z "$missing" ] ||
-        fail "packages are known for Debian 12 and 13 only; this is $release. Install these by hand (NAME.pc: the library's headers) and run" \
+        fail "packages are known for Debian 12 and 13 only; this is $release. Install these by hand (NAME.pc: the library's headers; a path: a file that must lie there) and run" \
           "this again: $missing"
-      say "this is $release, which nobody tests; all that Debian's packages would bring is there"
+      say "this is $release, which nobody tests; everything that was looked for is there"
       ;;
   esac
 }

@@ -74,7 +74,7 @@ train_vae run-vae-3 training "$work/with-unet-2" "$work/with-vae-3" \
   --set model.start=weights --set optimizer.lr=1.5e-3 --set schedule.max_steps=6000 --set runtime.seed=2025
 say "5/5 the U-Net goes on with them"
 train_unet run-unet-3 training "$work/with-vae-3" "$work/with-unet-3" \
-  --set model.start=weights --set schedule.max_steps=6500 --set runtime.seed=2026
+  --set model.start=weights --set schedule.max_steps=6000 --set batch.micro=32 --set runtime.seed=2026
 rm -rf "$out.new"
 "$darkroom" models export "$(newest_checkpoint "$work/run-unet-3")" "$out.new" --ema --dtype float16
 say "done: $out.new (compare it with $out, then put it in its place)"

@@ -1,12 +1,25 @@
 #!/usr/bin/env bash
-# Fails when a C++ source, tracked or not, is not formatted as .clang-format says; `make format` mends it.
+# Fails when a C++ source is not formatted as .clang-format says; `make format` mends it. In a checkout it looks at what git knows or could
+# know (tracked or not, but not ignored), in an unpacked archive at what lies in the folders of sources.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' | sort -u)
+
+list_sources() {
+  if [ -e .git ]; then
+    git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh'
+    return
+  fi
+  local folder
+  for folder in apps benchmarks include src tests; do  # As in `make format`.
+    [ ! -d "$folder" ] || find "$folder" -type f '(' -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' ')'
+  done
+}
+
+sources=$(list_sources)  # Not read through a pipe, which would hide that git failed.
 present=()
-for file in "${files[@]}"; do
+while IFS= read -r file; do
   [ ! -f "$file" ] || present+=("$file")
-done
+done < <(sort -u <<<"$sources")
 if [ ${#present[@]} -eq 0 ]; then
   echo "format: no source was found, so nothing was checked" >&2
   exit 1

@@ -191,51 +191,55 @@ bench_header() {
   printf '|---|---|---|---|---|---|---|---|---|---|\n'
 }
 
-# Sizes of the full model on a GPU; small ones for a dry run on the CPU.
-stage_bench_256() {
+# bench_table: the table of those rows on the standard input that begin with cpu or gpu as the device does; the rest of a row is for bench.
+# Sizes are the full model's on a GPU, and small ones for a dry run on the CPU.
+bench_table() {
+  local kind=gpu rows row words
+  [ "$device" != cpu ] || kind=cpu
+  mapfile -t rows
   bench_header
-  if [ "$device" = cpu ]; then
-    bench train-step 0 4 2 float32 off
-    bench train-step 0 4 2 bfloat16 off
-    return
-  fi
-  bench train-step 256 128 20 bfloat16 off
-  bench train-step 256 128 20 bfloat16 on
-  bench train-step 256 256 20 bfloat16 on
+  for row in "${rows[@]}"; do
+    read -ra words <<<"$row"
+    [ "${words[0]}" != "$kind" ] || bench "${words[@]:1}"
+  done
+}
+
+stage_bench_256() {
+  bench_table <<'ROWS'
+cpu train-step 0 4 2 float32 off
+cpu train-step 0 4 2 bfloat16 off
+gpu train-step 256 128 20 bfloat16 off
+gpu train-step 256 128 20 bfloat16 on
+gpu train-step 256 256 20 bfloat16 on
+ROWS
 }
 
 stage_bench_512() {
-  bench_header
-  if [ "$device" = cpu ]; then
-    bench train-step 0 2 2 float32 off
-    return
-  fi
-  bench train-step 512 32 20 bfloat16 off
-  bench train-step 512 32 20 bfloat16 on
-  bench train-step 512 64 20 bfloat16 on
+  bench_table <<'ROWS'
+cpu train-step 0 2 2 float32 off
+gpu train-step 512 32 20 bfloat16 off
+gpu train-step 512 32 20 bfloat16 on
+gpu train-step 512 64 20 bfloat16 on
+ROWS
 }
 
 stage_bench_sample() {
-  bench_header
-  if [ "$device" = cpu ]; then
-    bench sample 0 1 4 float32 off
-    return
-  fi
-  bench sample 512 1 40 bfloat16 off
-  bench sample 512 1 40 bfloat16 on
-  bench sample 512 16 20 bfloat16 on
+  bench_table <<'ROWS'
+cpu sample 0 1 4 float32 off
+gpu sample 512 1 40 bfloat16 off
+gpu sample 512 1 40 bfloat16 on
+gpu sample 512 16 20 bfloat16 on
+ROWS
 }
 
 stage_bench_encode() {
-  bench_header
-  if [ "$device" = cpu ]; then
-    bench encode 0 2 2 float32 off
-    bench encode-text 0 2 2 float32 off
-    return
-  fi
-  bench encode 512 32 20 bfloat16 on
-  bench encode 256 128 20 bfloat16 on
-  bench encode-text 0 256 20 bfloat16 on
+  bench_table <<'ROWS'
+cpu encode 0 2 2 float32 off
+cpu encode-text 0 2 2 float32 off
+gpu encode 512 32 20 bfloat16 on
+gpu encode 256 128 20 bfloat16 on
+gpu encode-text 0 256 20 bfloat16 on
+ROWS
 }
 
 # The full model's curves would not fit the stage in float32; the preset quickstart is the same network at a quarter of the size.

@@ -129,6 +129,18 @@ esac""")
         self.stand_in_python("exit 0")
         self.assertNotIn("up to date", self.machine.setup().stdout)
 
+    def test_an_environment_outlives_the_failure_of_the_next(self) -> None:
+        self.stand_in_python("exit 0")
+        self.assertEqual(self.machine.setup().returncode, 0)
+        kept = self.machine.checkout / ".venv/of_the_old_lock"
+        kept.touch()
+        with open(self.machine.checkout / "requirements/build.txt", "a", encoding="utf-8") as lock:
+            lock.write("# changed\n")
+        self.stand_in_python("exit 1")
+        for _ in range(2):
+            self.assertEqual(self.machine.setup().returncode, 1)
+            self.assertTrue(kept.exists())
+
     def test_packages_are_installed_without_questions_through_sudo(self) -> None:
         self.machine.command("id", "echo 1000")
         self.machine.command("dpkg-query", "exit 1")

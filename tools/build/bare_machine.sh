@@ -89,6 +89,7 @@ stage_bootstrap() {
 
 stage_sources() {
   mkdir -p "$root$home/darkroom"
+  find "$root$home/darkroom" -mindepth 1 -maxdepth 1 ! -name build ! -name .venv ! -name .venv-parity -exec rm -rf {} +
   git archive HEAD | tar -x -C "$root$home/darkroom"
   git rev-parse HEAD >"$root/stages.commit"
   chroot "$root" chown -R "$account:" "$home/darkroom"
@@ -98,17 +99,28 @@ stage_build() { inside "make build"; }
 stage_demo() { inside "make demo"; }
 stage_test() { inside "make test"; }
 
+# A line a command: `set -e` does not see what fails on the left of `&&`.
 # What a user of an installed program does, away from any checkout. $1: the program; $2: where its completions and man page lie.
 use_program() {
-  inside "cd $home && mkdir -p away && cd away && set -ex
+  inside "set -ex
+    mkdir -p $home/away
+    cd $home/away
     $1 --version
     $1 doctor
-    $1 models init --preset tiny fresh && test -e fresh/tokenizer/merges.txt && rm -rf fresh
-    $1 sample --model $2/darkroom/models/tiny --prompt 'red heart' --output heart.png --steps 2 && test -s heart.png && rm heart.png
-    test -s $2/bash-completion/completions/darkroom && bash -n $2/bash-completion/completions/darkroom
-    test -s $2/zsh/site-functions/_darkroom && test -s $2/fish/vendor_completions.d/darkroom.fish
-    zcat $2/man/man1/darkroom.1.gz | grep -q '^.TH'
-    $1 demo --minutes $demo_minutes && rm -rf demo-run"
+    $1 models init --preset tiny fresh
+    test -e fresh/tokenizer/merges.txt
+    rm -rf fresh
+    $1 sample --model $2/darkroom/models/tiny --prompt 'red heart' --output heart.png --steps 2
+    test -s heart.png
+    rm heart.png
+    test -s $2/bash-completion/completions/darkroom
+    bash -n $2/bash-completion/completions/darkroom
+    test -s $2/zsh/site-functions/_darkroom
+    test -s $2/fish/vendor_completions.d/darkroom.fish
+    zcat $2/man/man1/darkroom.1.gz >page
+    grep -q '^.TH' page
+    $1 demo --minutes $demo_minutes
+    rm -rf demo-run"
 }
 
 # Runs a command while the checkout cannot be seen; it comes back whatever happens.
@@ -158,10 +170,14 @@ run_stage() {
 # The shards' digests of one root.
 shards() { (cd "$1" && find images latents -name '*.parquet' -print0 | sort -z | xargs -0 sha256sum); }
 
+# The root that a path under the roots lies in.
+root_of() { printf '%s/%s' "$roots" "$(cut -d/ -f1 <<<"${1#"$roots"/}")"; }
+
 compare() {
   local folder first='' count=0
   for folder in "$roots"/*/root/darkroom/demo-run "$roots"/*/home/*/darkroom/demo-run; do
     [ -d "$folder/latents" ] || continue
+    [ "$(sed -n 1p "$(root_of "$folder")/stages/demo" 2>/dev/null)" = "$(git rev-parse HEAD)" ] || continue
     count=$((count + 1))
     if [ -z "$first" ]; then
       first=$folder
@@ -169,7 +185,7 @@ compare() {
       die "the shards of $first and $folder differ"
     fi
   done
-  [ "$count" -ge 2 ] || die "only $count roots ran the stage demo, nothing to compare"
+  [ "$count" -ge 2 ] || die "only $count roots ran the stage demo of this commit, nothing to compare"
   printf 'bare_machine: the image and latents shards of %d demos are the same bytes: %s\n' "$count" \
     "$(shards "$first" | sha256sum | cut -c1-16)"
 }

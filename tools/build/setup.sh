@@ -104,6 +104,11 @@ sizes_of() {
   esac
 }
 
+put_back() { # put_back FOLDER: as it was before this run.
+  rm -rf "$1"
+  [ ! -e "$1.before" ] || mv "$1.before" "$1"
+}
+
 # One environment per lock; the stamp is the lock's own digest. A changed lock makes the environment anew: installed over the
 # old one, packages that it no longer names would stay.
 install_environment() {
@@ -118,12 +123,16 @@ install_environment() {
   free=$(df --output=avail -m . | tail -n 1)
   say "installing $lock into $folder with $("$python" --version): $download MB to download (torch alone 530), $disk MB on disk"
   [ "$free" -ge "$disk" ] || fail "$folder needs $disk MB, and only $free MB are free on this disk"
-  rm -rf "$folder.before"
-  [ ! -e "$folder" ] || mv "$folder" "$folder.before"
-  "$python" -m venv "$folder" >"$logs/venv.log" 2>&1 || fail "cannot make $folder; apt-get install python3-venv? $(tail -n 3 "$logs/venv.log")"
+  # The old environment comes back when the new one fails; one that a kill left aside is the old one still.
+  if [ -e "$folder.before" ]; then rm -rf "$folder"; elif [ -e "$folder" ]; then mv "$folder" "$folder.before"; fi
+  "$python" -m venv "$folder" >"$logs/venv.log" 2>&1 || {
+    put_back "$folder"
+    fail "cannot make $folder; apt-get install python3-venv? $(tail -n 3 "$logs/venv.log")"
+  }
   follow "setup: $folder" last_line "$logs/pip.log" "$folder/bin/python" -m pip install --no-deps --require-hashes --no-cache-dir --no-compile \
     --disable-pip-version-check --progress-bar off -r "$lock" || {
     tail -n 5 "$logs/pip.log" >&2
+    put_back "$folder"
     fail "pip could not install $lock, the whole log is $logs/pip.log: is the package index reachable?"
   }
   printf '%s' "$stamp" >"$folder/.lock-stamp"

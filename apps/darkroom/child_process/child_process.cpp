@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 extern char** environ;  // POSIX declares it nowhere.
 
@@ -19,13 +20,53 @@ namespace {
 constexpr size_t kKeptBytes = 8192;
 constexpr int kPollMilliseconds = 100;  // How late a stop request may be seen.
 
+// Both ends are closed with the object, but for those that were taken.
+class Pipe {
+ public:
+  static Result<Pipe> make(const std::string& program) {
+    Pipe pipe;
+    if (pipe2(pipe.ends_.data(), O_CLOEXEC) != 0) {
+      return Status::unavailable("cannot make a pipe to a program (program, reason):", program, std::strerror(errno));
+    }
+    return pipe;
+  }
+  Pipe() = default;
+  ~Pipe() {
+    for (const int end : ends_) {
+      if (end >= 0) {
+        close(end);
+      }
+    }
+  }
+  Pipe(Pipe&& other) noexcept : ends_(std::exchange(other.ends_, {-1, -1})) {}
+  Pipe& operator=(Pipe&& other) noexcept {
+    std::swap(ends_, other.ends_);
+    return *this;
+  }
+
+  int reader() const { return ends_[0]; }
+  int writer() const { return ends_[1]; }
+  int take_reader() { return std::exchange(ends_[0], -1); }
+  int take_writer() { return std::exchange(ends_[1], -1); }
+
+ private:
+  std::array<int, 2> ends_ = {-1, -1};
+};
+
 class SpawnSettings {
  public:
-  explicit SpawnSettings(int output) {
+  // `input` below 0: an empty stdin.
+  SpawnSettings(int input, int output, const ChildOptions& options) {
     posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (input >= 0) {
+      posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
+    } else {
+      posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    }
     posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
+    if (options.merges_errors) {
+      posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
+    }
     sigset_t none;
     sigemptyset(&none);
     sigset_t defaults;
@@ -35,7 +76,8 @@ class SpawnSettings {
     posix_spawnattr_setsigmask(&attributes_, &none);
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
     posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attributes_, static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                              (options.has_own_group ? POSIX_SPAWN_SETPGROUP : 0)));
   }
   ~SpawnSettings() {
     posix_spawn_file_actions_destroy(&actions_);
@@ -44,13 +86,13 @@ class SpawnSettings {
   SpawnSettings(const SpawnSettings&) = delete;
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
-  int spawn(std::vector<std::string> arguments, pid_t& child) {
+  int spawn(std::vector<std::string> command, pid_t& pid) {
     std::vector<char*> pointers;
-    for (std::string& argument : arguments) {
-      pointers.push_back(argument.data());
+    for (std::string& word : command) {
+      pointers.push_back(word.data());
     }
     pointers.push_back(nullptr);
-    return posix_spawn(&child, pointers[0], &actions_, &attributes_, pointers.data(), environ);
+    return posix_spawnp(&pid, pointers[0], &actions_, &attributes_, pointers.data(), environ);
   }
 
  private:
@@ -77,36 +119,42 @@ bool read_to_end(int input, std::string& text, const std::stop_token& stop) {
   return false;
 }
 
-int wait_for(pid_t child) {
+}  // namespace
+
+Result<Child> start_child(const std::vector<std::string>& command, const ChildOptions& options) {
+  Pipe input;
+  if (options.has_input) {
+    DARKROOM_ASSIGN_OR_RETURN(input, Pipe::make(command[0]));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(Pipe output, Pipe::make(command[0]));
+  Child child;
+  const int error = SpawnSettings(input.reader(), output.writer(), options).spawn(command, child.pid);
+  if (error != 0) {
+    return Status::not_found("cannot start a program (program, reason):", command[0], std::strerror(error));
+  }
+  child.input = input.take_writer();
+  child.output = output.take_reader();
+  return child;
+}
+
+int wait_for_child(pid_t pid) {
   int state = 0;
-  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
 
-}  // namespace
-
-Result<ChildOutput> run_child(const std::vector<std::string>& arguments, const std::stop_token& stop) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return Status::unavailable("cannot make a pipe to a program (program, reason):", arguments[0], std::strerror(errno));
-  }
-  pid_t child = 0;
-  const int error = SpawnSettings(ends[1]).spawn(arguments, child);
-  close(ends[1]);
-  if (error != 0) {
-    close(ends[0]);
-    return Status::not_found("cannot start a program (program, reason):", arguments[0], std::strerror(error));
-  }
+Result<ChildOutput> run_child(const std::vector<std::string>& command, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const Child child, start_child(command, {.merges_errors = true, .has_own_group = true}));
   ChildOutput output;
-  const bool has_ended = read_to_end(ends[0], output.text, stop);
-  close(ends[0]);
+  const bool has_ended = read_to_end(child.output, output.text, stop);
+  close(child.output);
   if (!has_ended) {
-    kill(-child, SIGKILL);
+    kill(-child.pid, SIGKILL);
   }
-  output.exit_code = wait_for(child);
+  output.exit_code = wait_for_child(child.pid);
   if (!has_ended) {
-    return Status::cancelled("stopped on request while this program ran:", arguments[0]);
+    return Status::cancelled("stopped on request while this program ran:", command[0]);
   }
   return output;
 }

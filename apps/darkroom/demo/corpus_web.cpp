@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "child_process.h"
+#include "child_process/child_process.h"
 
 namespace darkroom {
 namespace {

@@ -1,9 +1,12 @@
-#include "demo/child_process.h"
+#include "child_process/child_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <thread>
 
@@ -47,10 +50,33 @@ TEST(ChildProcess, a_stop_request_ends_it_at_once) {
   EXPECT_EQ(run_child({"/bin/sh", "-c", "sleep 600"}, source.get_token()).status().code(), StatusCode::kCancelled);
 }
 
+// What the shell does with a line of its stdin, as its exit code says; its stdin is a pipe from here.
+int run_with_input(const std::string& script, const std::string& line, std::string& answer) {
+  const auto child = start_child({"sh", "-c", script}, {.has_input = true});  // Found in PATH.
+  EXPECT_TRUE(child.is_ok()) << child.status().message();
+  EXPECT_EQ(write(child->input, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  close(child->input);
+  std::array<char, 100> buffer;
+  for (ssize_t count = 1; count > 0; answer.append(buffer.data(), static_cast<size_t>(count))) {
+    count = std::max<ssize_t>(0, read(child->output, buffer.data(), buffer.size()));
+  }
+  close(child->output);
+  return wait_for_child(child->pid);
+}
+
+TEST(ChildProcess, reads_what_is_written_to_its_input_and_sees_the_end_of_it) {
+  std::string answer;
+  EXPECT_EQ(run_with_input("while read -r line; do echo \"got $line\"; done; exit 5", "a b\n", answer), 5);
+  EXPECT_EQ(answer, "got a b\n");
+}
+
+TEST(ChildProcess, without_a_pipe_its_input_is_empty) { EXPECT_EQ(run_child({"sh", "-c", "read -r line; echo \"$?\""}, {})->text, "1\n"); }
+
 TEST(ChildProcess, says_which_program_is_missing) {
   const auto output = run_child({"/nowhere/python"}, {});
   EXPECT_EQ(output.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(output.status().message(), ::testing::HasSubstr("/nowhere/python"));
+  EXPECT_EQ(start_child({"no-such-program-anywhere"}, {.has_input = true}).status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "darkroom/core/random.h"
 #include "darkroom/image/transform.h"
 #include "golden_files.h"
+#include "vector_unit.h"
 
 namespace darkroom {
 namespace {
@@ -211,14 +212,13 @@ TEST(DecodeRows, normalises_all_256_values_alike_on_every_vector_unit) {
   for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
     const int64_t target = rest & -rest;
     SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+    const HeldVectorUnit held(target);
     std::vector<float> chw(image.pixels.size());
     normalise_chw(image, chw);
     for (size_t i = 0; i < image.pixels.size(); ++i) {
       const float want = (static_cast<float>(image.pixels[i]) / 255.0F - 0.5F) / 0.5F;
       ASSERT_EQ(chw[i % 3 * kNumPixels + i / 3], want) << static_cast<int>(image.pixels[i]);
     }
-    hwy::SetSupportedTargetsForTest(0);
   }
 }
 

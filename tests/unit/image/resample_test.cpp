@@ -12,17 +12,10 @@
 #include "darkroom/core/random.h"
 #include "darkroom/image/transform.h"
 #include "golden_files.h"
+#include "vector_unit.h"
 
 namespace darkroom {
 namespace {
-
-// What tests have set; 0: what the processor has.
-int64_t mocked_targets = 0;
-
-void hold_to(int64_t targets) {
-  hwy::SetSupportedTargetsForTest(targets);
-  mocked_targets = targets;
-}
 
 // DARKROOM_VECTOR_UNIT=AVX2 holds the whole program to that unit: tools/check/every_processor.py runs it on each.
 class AskedVectorUnit : public testing::Environment {
@@ -34,8 +27,14 @@ class AskedVectorUnit : public testing::Environment {
         hold_to(rest & -rest);
       }
     }
-    ASSERT_TRUE(asked == nullptr || mocked_targets != 0) << "this processor has no vector unit " << asked;
+    ASSERT_TRUE(asked == nullptr || held_vector_units != 0) << "this processor has no vector unit " << asked;
+    asked_ = hwy::SupportedTargets();
   }
+  // Whatever a test has set, it has put back: the later ones were to run on the unit that was asked for.
+  void TearDown() override { EXPECT_EQ(hwy::SupportedTargets(), asked_); }
+
+ private:
+  int64_t asked_ = 0;
 };
 [[maybe_unused]] const auto* const kAskedVectorUnit = testing::AddGlobalTestEnvironment(new AskedVectorUnit);
 
@@ -94,19 +93,17 @@ void expect_normalised_planes() {
 }
 
 TEST(Resample, gives_the_same_bits_on_every_vector_unit) {
-  const int64_t before = mocked_targets;
   std::string units;
   for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
     const int64_t target = rest & -rest;
     SCOPED_TRACE(hwy::TargetName(target));
-    hold_to(target);
+    const HeldVectorUnit held(target);
     ASSERT_FALSE(hwy::GetChosenTarget().IsInitialized()) << "the unit would stay the one chosen first";
     expect_goldens();
     expect_normalised_planes();
     units += std::string(hwy::TargetName(target)) + " ";
   }
   RecordProperty("vector_units", units);
-  hold_to(before);
 }
 
 TEST(Resample, equals_the_vectors_of_pillows_tests) {

@@ -8,9 +8,13 @@ Usage: tools/check/every_processor.py [--build build/release] [--jobs 1] [--only
 - image_test on every vector unit that Highway finds, and with libjpeg-turbo held to SSE2 and to plain C.
 - core_test and image_test with a C library whose mathematics use no fused multiply-adds.
 
-A level that this processor lacks is named and not run. A test that compares numbers hands in the largest ratio of its errors to their
-bounds (tests/support/error_bound.h). Prints a line a level, then the largest ratio of each program. Exits 1 if a test fails, a program is
-missing or ends badly, or a ratio is above 0.5.
+A level that this processor lacks is named and not run. That a level is the one that runs is looked at, too: ATen, oneDNN and MKL name
+theirs in a run of nn_test, image_test refuses a vector unit that it does not get, and the results of Python's mathematics must change with
+the C library's. libjpeg-turbo says nothing: looked at is only whether the library knows the variable.
+
+A test that compares numbers hands in the largest ratio of its errors to their bounds (tests/support/error_bound.h). Prints a line a level,
+then the largest ratio of each program. Exits 1 if a test fails, a program is missing or ends badly, a level does not take, or a ratio is
+above 0.5.
 """
 
 import argparse
@@ -20,6 +24,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +37,8 @@ TORCH_PROGRAMS = ("tensor", "ops", "nn", "diffusion", "optim", "paint", "data", 
 JPEG_LEVELS = {"SSE2": {"JSIMD_FORCESSE2": "1"}, "plain C": {"JSIMD_FORCENONE": "1"}}
 PLAIN_MATHEMATICS = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512F,-FMA,-FMA4"}
 TIMEOUT_SECONDS = 3600
+PROBE = ("--gtest_filter=VaeGoldenTest.encoder*:TextGoldenTest.*",)  # Of nn_test: a convolution for oneDNN, a product for MKL.
+MATHEMATICS = "import math; print([[f(0.37 * i + 0.1).hex() for f in (math.sin, math.log, math.atan, math.tan)] for i in range(2000)])"
 
 
 @dataclasses.dataclass
@@ -72,15 +79,45 @@ def read_report(report, program):
     return outcome
 
 
+def environment_of(report, folder, level):
+    return os.environ | {"DARKROOM_SOURCE_DIR": str(ROOT), "GTEST_OUTPUT": f"json:{report}", "TMPDIR": str(folder)} | level
+
+
+def does_not_take(build, level):
+    """The variables of a level of ATen, oneDNN and MKL that change nothing, as sentences."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        environment = environment_of(report, folder, level.environment) | {"ONEDNN_VERBOSE": "1", "MKL_VERBOSE": "1"}
+        try:
+            said = subprocess.run([build / "tests/nn_test", *PROBE], env=environment, cwd=ROOT, capture_output=True, text=True,
+                                  timeout=TIMEOUT_SECONDS).stdout
+            said += f"aten_level: {json.loads(report.read_text())['aten_level']}\n"
+        except (OSError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
+            return [f"nn_test does not say under which level it runs: {error}"]
+    return [f"{name}={value} does not take" for name, value in level.environment.items() if processor_levels.SAYS[name][value] not in said]
+
+
+def mathematics_does_not_take():
+    plain, fused = (subprocess.run([sys.executable, "-c", MATHEMATICS], env=os.environ | extra, capture_output=True, check=True).stdout
+                    for extra in (PLAIN_MATHEMATICS, {}))
+    return ["GLIBC_TUNABLES change no result of Python's functions"] if plain == fused else []
+
+
+def jpeg_does_not_take(build):
+    linked = subprocess.run(["ldd", build / "tests/image_test"], capture_output=True, text=True, check=False).stdout
+    library = re.search(r"libjpeg\S* => (\S+)", linked)
+    known = pathlib.Path(library.group(1)).read_bytes() if library else b""
+    return [f"libjpeg-turbo does not know {name}" for level in JPEG_LEVELS.values() for name in level if name.encode() not in known]
+
+
 def run_program(build, program, environment):
     path = build / "tests" / program
     if not path.exists():
         return Outcome(failures=[f"{program} is missing"])
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        environment = os.environ | {"DARKROOM_SOURCE_DIR": str(ROOT), "GTEST_OUTPUT": f"json:{report}", "TMPDIR": folder} | environment
         try:
-            code = subprocess.run([path], env=environment, cwd=ROOT, timeout=TIMEOUT_SECONDS, stdout=subprocess.DEVNULL,
+            code = subprocess.run([path], env=environment_of(report, folder, environment), cwd=ROOT, timeout=TIMEOUT_SECONDS, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL).returncode
         except subprocess.TimeoutExpired:
             return Outcome(failures=[f"{program} took more than {TIMEOUT_SECONDS} s"])
@@ -114,6 +151,12 @@ def mathematics_levels():
 
 def run_level(pool, build, level, programs):
     outcome = Outcome()
+    if set(level.environment) & set(processor_levels.SAYS):
+        outcome.failures += does_not_take(build, level)
+    elif level.environment == PLAIN_MATHEMATICS:
+        outcome.failures += mathematics_does_not_take()
+    elif level.environment in JPEG_LEVELS.values():
+        outcome.failures += jpeg_does_not_take(build)
     runs = {program: pool.submit(run_program, build, program, level.environment) for program in programs}
     by_program = {program: run.result() for program, run in runs.items()}
     for part in by_program.values():

@@ -16,6 +16,15 @@ ONEDNN = {
 # None: MKL chooses by itself.
 MKL = {"SSE4_2": ("sse4_2",), "AVX2": ("avx2",), None: ()}
 
+# How each names its level itself: at::get_cpu_capability, the heads of what oneDNN and MKL write with ONEDNN_VERBOSE=1 and MKL_VERBOSE=1.
+SAYS = {
+    "ATEN_CPU_CAPABILITY": {"default": "aten_level: DEFAULT\n", "avx2": "aten_level: AVX2\n", "avx512": "aten_level: AVX512\n"},
+    "ONEDNN_MAX_CPU_ISA": {
+        "SSE41": "cpu,isa:Intel SSE4.1\n", "AVX2": "cpu,isa:Intel AVX2\n",
+        "AVX512_CORE": "cpu,isa:Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions\n",
+        "AVX512_CORE_BF16": "cpu,isa:Intel AVX-512 with Intel DL Boost and bfloat16 support\n"},
+    "MKL_ENABLE_INSTRUCTIONS": {"SSE4_2": "(Intel(R) SSE4.2) enabled processors", "AVX2": "(Intel(R) AVX2) enabled processors"}}
+
 
 @dataclasses.dataclass(frozen=True)
 class Level:

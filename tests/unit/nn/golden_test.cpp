@@ -19,6 +19,13 @@ namespace {
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
+// In the head of the report, so that tools/check/every_processor.py sees that what it asked for is what runs.
+class UsedLevel : public testing::Environment {
+ public:
+  void SetUp() override { testing::Test::RecordProperty("aten_level", at::get_cpu_capability()); }
+};
+[[maybe_unused]] const auto* const kUsedLevel = testing::AddGlobalTestEnvironment(new UsedLevel);
+
 struct Golden : NetworkGolden {
   explicit Golden(const std::string& name)
       : NetworkGolden(NetworkGolden::open(source_path("tests/golden/nn/" + name + ".safetensors")).value()),

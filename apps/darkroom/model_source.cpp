@@ -37,6 +37,7 @@ Result<FoundModel> find_checkpoint(const ModelSource& source) {
   }
   const std::string trained = join_path(source.model, source.weights == "ema" ? "ema" : record.component);
   (record.component == "vae" ? found.parts.vae : found.parts.unet) = trained;
+  found.parts.frozen_fingerprints = record.frozen_fingerprints;
   found.checkpoint = std::move(record);
   return found;
 }

@@ -18,19 +18,6 @@ Status check_completeness(const FoundModel& model) {
   return Status::ok();
 }
 
-// The U-Net learned with exactly these parts; with others it would paint noise.
-Status check_fingerprint(const FoundModel& model, const std::string& part, const std::string& fingerprint) {
-  if (!model.checkpoint) {
-    return Status::ok();
-  }
-  const auto wanted = model.checkpoint->frozen_fingerprints.find(part);
-  if (wanted != model.checkpoint->frozen_fingerprints.end() && wanted->second != fingerprint) {
-    return Status::failed_precondition(
-        "the checkpoint was trained with another frozen part; name the right folder with --frozen (part, folder):", part, model.folder);
-  }
-  return Status::ok();
-}
-
 Result<TokenizerDialect> choose_dialect(const PainterSource& source, const FoundModel& model) {
   std::string name = source.tokenizer_dialect;
   if (name.empty() && model.checkpoint) {
@@ -54,9 +41,9 @@ Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<const ClipTokenizer> tokenizer, load_tokenizer(model, dialect));
   DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(model.parts.vae));
   DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(model.parts.text_encoder));
-  if (model.checkpoint) {
-    DARKROOM_RETURN_IF_ERROR(check_fingerprint(model, "vae", component_fingerprint(vae)));
-    DARKROOM_RETURN_IF_ERROR(check_fingerprint(model, "text_encoder", component_fingerprint(text_encoder)));
+  if (!model.parts.frozen_fingerprints.empty()) {
+    DARKROOM_RETURN_IF_ERROR(check_frozen_part(model.parts, "vae", component_fingerprint(vae)));
+    DARKROOM_RETURN_IF_ERROR(check_frozen_part(model.parts, "text_encoder", component_fingerprint(text_encoder)));
   }
   DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(model.parts.unet));
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));

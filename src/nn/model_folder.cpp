@@ -28,7 +28,7 @@ Status save_component(FileSystem& files, const Model& model, const std::string& 
     specs.push_back({item.key(), stored, item.value().sizes().vec()});
   }
   DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs),
-                                         [&](const std::string& name) { return parameters[name].detach().to(stored); }));
+                                         [&](const std::string& name) { return parameters[name].detach(); }));
   return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
 }
 

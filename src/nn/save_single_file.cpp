@@ -17,8 +17,8 @@ struct StoredTensor {
   std::vector<torch::Tensor> slices;
   bool is_1x1_convolution = false;
 
-  torch::Tensor joined(torch::Dtype dtype) const {
-    const torch::Tensor tensor = (slices.size() == 1 ? slices.front() : at::cat(slices)).to(dtype);
+  torch::Tensor joined() const {
+    const torch::Tensor tensor = slices.size() == 1 ? slices.front() : at::cat(slices);
     return is_1x1_convolution && tensor.dim() == 2 ? tensor.unsqueeze(-1).unsqueeze(-1) : tensor;
   }
   TensorSpec spec(const std::string& name, torch::Dtype dtype) const {
@@ -99,8 +99,7 @@ Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, con
   for (const auto& [name, tensor] : stored) {
     specs.push_back(tensor.spec(name, type));
   }
-  DARKROOM_RETURN_IF_ERROR(
-      write_weights(files, path, std::move(specs), [&](const std::string& name) { return stored.at(name).joined(type); }));
+  DARKROOM_RETURN_IF_ERROR(write_weights(files, path, std::move(specs), [&](const std::string& name) { return stored.at(name).joined(); }));
   Status status = require_readable(path, unet->config(), vae->config(), text_encoder->config());
   if (!status.is_ok()) {
     static_cast<void>(files.remove_file(path));  // The first failure is the one to report.

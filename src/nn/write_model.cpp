@@ -49,17 +49,29 @@ Status write_side_parts(FileSystem& files, const TokenizerWriter& write_tokenize
   return save_model_index(files, folder, scheduler);
 }
 
+Result<AutoencoderKL> load_frozen_vae(const ModelParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(parts.vae));
+  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "vae", component_fingerprint(vae)));
+  return vae;
+}
+
+Result<ClipTextModel> load_frozen_text_encoder(const ModelParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(parts.text_encoder));
+  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "text_encoder", component_fingerprint(text_encoder)));
+  return text_encoder;
+}
+
 Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& folder) {
   if (!parts.unet.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
     DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
   }
   if (!parts.vae.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(parts.vae));
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_frozen_vae(parts));
     DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
   }
   if (!parts.text_encoder.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(parts.text_encoder));
+    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_frozen_text_encoder(parts));
     DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
   }
   return Status::ok();
@@ -74,6 +86,16 @@ ModelParts parts_of(const ModelFolder& model) {
           .vae = model.has_vae ? model.vae_folder() : std::string(),
           .text_encoder = model.has_text_encoder ? model.text_encoder_folder() : std::string(),
           .scheduler = model.scheduler_config};
+}
+
+Status check_frozen_part(const ModelParts& parts, const std::string& part, const std::string& fingerprint) {
+  const auto wanted = parts.frozen_fingerprints.find(part);
+  if (wanted == parts.frozen_fingerprints.end() || wanted->second == fingerprint) {
+    return Status::ok();
+  }
+  return Status::failed_precondition(
+      "the checkpoint was trained with another frozen part; name the right model folder with --frozen (part, its folder):", part,
+      part == "vae" ? parts.vae : parts.text_encoder);
 }
 
 Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,
@@ -112,8 +134,8 @@ Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDty
   }
   return write_new(files, without_trailing_slash(path), [&](const std::string& temporary) {
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
-    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_vae(parts.vae));
-    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_text_encoder(parts.text_encoder));
+    DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_frozen_vae(parts));
+    DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_frozen_text_encoder(parts));
     return save_single_file(files, unet, vae, text_encoder, temporary, dtype);
   });
 }

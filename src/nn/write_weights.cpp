@@ -5,12 +5,22 @@
 namespace darkroom {
 namespace {
 
+Result<torch::Tensor> converted(const std::string& name, const torch::Tensor& tensor, torch::Dtype type) {
+  const torch::Tensor stored = tensor.to(type);
+  if (stored.scalar_type() != tensor.scalar_type() && at::logical_and(stored.isinf(), tensor.isfinite()).any().item<bool>()) {
+    return Status::failed_precondition("a weight is too large for float16, which ends at 65504; store float32 (tensor, largest value):",
+                                       name, tensor.abs().max().item<double>());
+  }
+  return stored;
+}
+
 Status write_tensors(OutputFile& output, std::vector<TensorSpec> specs,
                      const std::function<torch::Tensor(const std::string& name)>& tensor) {
   // transformers refuses a file whose metadata does not name its framework.
   DARKROOM_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::begin(output, std::move(specs), {{"format", "pt"}}));
   for (const auto& spec : writer->order()) {
-    DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, tensor(spec.name)));
+    DARKROOM_ASSIGN_OR_RETURN(const torch::Tensor stored, converted(spec.name, tensor(spec.name), spec.dtype));
+    DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, stored));
   }
   DARKROOM_RETURN_IF_ERROR(writer->finish());
   DARKROOM_RETURN_IF_ERROR(output.sync());

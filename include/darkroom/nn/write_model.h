@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -21,7 +22,12 @@ struct ModelParts {
   std::string vae;
   std::string text_encoder;
   nlohmann::json scheduler;  ///< scheduler_config.json; null or empty where nothing tells.
+  /// Of a checkpoint: "vae", "text_encoder" -> the fingerprint that its U-Net was trained with. With other parts it would paint noise.
+  std::map<std::string, std::string> frozen_fingerprints = {};
 };
+
+/// Errors: kFailedPrecondition where `parts` asks for another fingerprint of the part ("vae", "text_encoder").
+Status check_frozen_part(const ModelParts& parts, const std::string& part, const std::string& fingerprint);
 
 /// The parts of a folder or single file.
 ModelParts parts_of(const ModelFolder& model);
@@ -35,12 +41,13 @@ Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t
                           const TokenizerWriter& write_tokenizer, const std::string& folder);
 
 /// Writes a model folder of those parts that there are: the same tensors, where float32 is asked for and stored. A model without a
-/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), those of loading.
+/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), kFailedPrecondition (check_frozen_part; a weight that float16 does
+/// not hold), those of loading.
 Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
                            const std::string& folder);
 
 /// Writes one file of all three networks (save_single_file). Errors: kFailedPrecondition (a part is missing, or a reader could not tell
-/// its architecture), those of loading.
+/// its architecture; check_frozen_part; a weight that float16 does not hold), those of loading.
 Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path);
 
 }  // namespace darkroom

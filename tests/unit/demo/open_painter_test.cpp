@@ -148,6 +148,29 @@ TEST_P(SingleFilePainterTest, refuses_what_does_not_belong_to_it) {
   EXPECT_EQ(open_painter(source).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST_P(SingleFilePainterTest, a_checkpoint_is_neither_painted_nor_exported_with_another_frozen_part) {
+  const std::string checkpoint = temporary_.path("step-00000001");
+  ASSERT_TRUE(save_unet(local_files(), load_unet(folder_ + "/unet").value(), checkpoint + "/unet").is_ok());
+  const auto with_vae = [&](const std::string& fingerprint) {
+    CheckpointRecord record;
+    record.component = "unet";
+    record.frozen_path = folder_;
+    record.frozen_fingerprints = {{"vae", fingerprint}};
+    ASSERT_TRUE(write_file_atomic(local_files(), checkpoint + "/state.json", print_checkpoint_record(record, {})).is_ok());
+  };
+  PainterSource source = source_of(checkpoint);
+  source.weights = "unet";
+  with_vae(component_fingerprint(load_vae(folder_ + "/vae").value()));
+  EXPECT_TRUE(open_painter(source).is_ok());
+  with_vae("another");
+  const Status exported =
+      export_model_folder(local_files(), find_model(source).value().parts, WeightsDtype::kFloat32, {}, temporary_.path("out"));
+  for (const Status& status : {exported, open_painter(source).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("--frozen"), HasSubstr(folder_ + "/vae")));
+  }
+}
+
 TEST_P(SingleFilePainterTest, a_folder_can_be_told_to_predict_otherwise) {
   PainterSource source = source_of(folder_);
   source.prediction_type = GetParam().prediction_type == "v_prediction" ? "epsilon" : "v_prediction";

@@ -112,6 +112,18 @@ TEST_F(ModelFolderTest, fingerprint_changes_with_one_bit_and_with_the_config) {
   EXPECT_NE(component_fingerprint(vae_), before);
 }
 
+TEST_F(ModelFolderTest, a_weight_that_float16_does_not_hold_is_refused_by_name) {
+  torch::Tensor bias = vae_->named_parameters()["decoder.conv_out.bias"].detach();
+  bias[1] = -65519.0F;  // The largest that rounds to 65504.
+  EXPECT_TRUE(save_vae(local_files(), vae_, folder_.path("fits"), WeightsDtype::kFloat16).is_ok());
+  bias[1] = -65520.0F;
+  const Status status = save_vae(local_files(), vae_, folder_.path("vae"), WeightsDtype::kFloat16);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("decoder.conv_out.bias"), HasSubstr("65520")));
+  EXPECT_FALSE(std::filesystem::exists(vae_file()));
+  EXPECT_TRUE(save_vae(local_files(), vae_, folder_.path("vae")).is_ok()) << "float32 holds it";
+}
+
 TEST_F(ModelFolderTest, float16_files_load_as_their_float32_values) {
   ASSERT_TRUE(save_vae(local_files(), vae_, folder_.path("vae"), WeightsDtype::kFloat16).is_ok());
   EXPECT_EQ(SafetensorsFile::open(vae_file()).value()->spec("decoder.conv_out.bias").value().dtype, torch::kFloat16);

@@ -96,6 +96,23 @@ TEST_P(WholeModelTest, a_folder_exported_as_a_file_and_back_has_the_same_tensors
   EXPECT_EQ(bytes_of(again), bytes_of(file));
 }
 
+TEST_P(WholeModelTest, another_frozen_part_than_the_one_trained_with_is_not_exported) {
+  ModelParts checked = parts();
+  checked.frozen_fingerprints = fingerprints(model_);
+  EXPECT_TRUE(export_model_folder(local_files(), checked, WeightsDtype::kFloat32, {}, folder_.path("right")).is_ok());
+  EXPECT_TRUE(export_single_file(local_files(), checked, WeightsDtype::kFloat32, folder_.path("right.safetensors")).is_ok());
+  for (const char* part : {"vae", "text_encoder"}) {
+    ModelParts other = checked;
+    other.frozen_fingerprints[part] = "another";
+    for (const Status& status : {export_model_folder(local_files(), other, WeightsDtype::kFloat32, {}, folder_.path("wrong")),
+                                 export_single_file(local_files(), other, WeightsDtype::kFloat32, folder_.path("wrong"))}) {
+      EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+      EXPECT_THAT(status.message(), AllOf(HasSubstr("--frozen"), HasSubstr(model_ + "/" + part)));
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("wrong")) || std::filesystem::exists(folder_.path("wrong.partial")));
+  }
+}
+
 TEST_P(WholeModelTest, float16_halves_the_files) {
   const std::string half = folder_.path("half");
   ASSERT_TRUE(export_model_folder(local_files(), parts(), WeightsDtype::kFloat16, {}, half).is_ok());

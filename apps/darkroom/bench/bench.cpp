@@ -18,9 +18,12 @@ constexpr std::array kBenches = {
 }  // namespace
 
 Status BenchOptions::validate() const {
-  if (resolution < 0 || batch_size < 1 || repeats < 1 || threads < 1) {
-    return Status::invalid_argument("--resolution must be at least 0, --batch-size, --repeats and --threads at least 1, got:", resolution,
-                                    batch_size, repeats, threads);
+  constexpr int64_t kLargestSide = 16384;  // As of pictures everywhere.
+  if (resolution < 0 || resolution > kLargestSide) {
+    return Status::invalid_argument("--resolution must lie in 0..16384, got:", resolution);
+  }
+  if (batch_size < 1 || repeats < 1 || threads < 1) {
+    return Status::invalid_argument("--batch-size, --repeats and --threads must be at least 1, got:", batch_size, repeats, threads);
   }
   if (dtype != "float32" && dtype != "bfloat16") {
     return Status::invalid_argument("--dtype takes float32 or bfloat16, got:", dtype);

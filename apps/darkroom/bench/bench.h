@@ -14,7 +14,7 @@ namespace darkroom {
 /// What a benchmark runs on: a preset's networks with random weights and synthetic inputs.
 struct BenchOptions {
   std::string preset = "tiny";    ///< models init --preset.
-  int64_t resolution = 0;         ///< Pixels of a side; 0: the preset's.
+  int64_t resolution = 0;         ///< Pixels of a side, at most 16384; 0: the preset's.
   int64_t batch_size = 8;         ///< Samples at a time.
   int64_t repeats = 10;           ///< Measured runs, after warm-up ones.
   int threads = 1;                ///< Intra-op threads.

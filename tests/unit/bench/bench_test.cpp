@@ -38,6 +38,8 @@ TEST(bench, an_unknown_name_is_refused_with_the_names_that_there_are) {
 
 TEST(bench, bad_options_are_refused) {
   EXPECT_EQ(bench_forward({.batch_size = 0}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(bench_forward({.resolution = 16385}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(bench_forward({.resolution = -1}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(bench_forward({.repeats = 0}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(bench_forward({.preset = "none"}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(bench_forward({.device = "tpu"}).status().code(), StatusCode::kInvalidArgument);

@@ -16,13 +16,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tools" / "check")]
 
 import gate  # noqa: E402
+import mutants  # noqa: E402
 from cases import main, require  # noqa: E402
 
 HOUSE = ROOT / "build" / "gate-test"  # Always the same place, so that the compiler's cache knows it.
 REAL_PARTS = ("tools/check", "cmake", "tests/CMakeLists.txt", "CMakePresets.json", "tools/build", ".clang-format", "tests/integration/cases.py")
 STEPS = ("structure", "format", "release", "integration", "asan-ubsan", "tsan")
 PRESETS = ("release", "asan-ubsan", "tsan")
-NUM_TESTS = 8 * len(PRESETS) + 3  # Of the two test programs in each preset, and of the script.
+NUM_TESTS = 10 * len(PRESETS) + 4  # Of the two test programs in each preset, and of the script.
 NUM_CHECKS = 2 + 2 + len(PRESETS)  # Structure, format; every test built, every header alone; builds.
 
 
@@ -119,10 +120,46 @@ def an_end_with_status_0_before_the_report() -> None:
 
 
 def a_program_that_does_not_end() -> None:
-    log = HOUSE / "build" / "test-logs" / "endless.log"
-    ended = gate.run_program(["sleep", "60"], log, gate.clean_environment(), HOUSE, seconds=0.3)
-    kinds = [failure.kind for failure in gate.judge_test_program("endless", ended, None).failures]
-    require(kinds == ["hang"], "a program that sleeps:", kinds)
+    with Changed("tools/check/gate.py", lambda text: text.replace("PROGRAM_SECONDS = 1800", "PROGRAM_SECONDS = 15")):
+        require_red("hang", in_presets("core_test") | {"integration/script"}, "hang")
+
+
+def a_program_without_tests() -> None:
+    with Changed("tests/unit/files/counter_test.cpp", lambda text: text[: text.index("TEST(")] + text[text.index("}  // namespace\n") :]):
+        require_red("no tests", in_presets("files_test"))
+
+
+def a_script_without_tests() -> None:
+    require_red("no tests", {"integration/script"}, "no script tests")
+
+
+def a_misuse_of_threads() -> None:
+    require_red("misuse of threads", {"tsan/core_test"}, "misuse of threads")
+
+
+def only_a_plugin_test_that_ends_well_may_skip() -> None:
+    for status, output, want in ((0, "skip all: no GPU\n0 passed", (0, 0, 1)), (1, "skip all: no GPU\nFAILED", (0, 1, 0)), (0, "ok matrix\n1 passed", (1, 0, 0)),
+                                 (-6, "", (0, 1, 0)), (None, "skip one\n", (0, 1, 0))):
+        outcome = gate.judge_plugin_test("plugin", gate.Ended(status, output, 1.0))
+        got = (outcome.passed, len(outcome.failures), len(outcome.skips))
+        require(got == want, "status, output, got, want:", status, repr(output), got, want)
+
+
+def a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes() -> None:
+    record = mutants.Record(HOUSE / "build" / "record.jsonl")
+    fault = type("Fault", (), {"key": "a fault"})
+    entry = {"key": "a fault", "verdict": "noticed", "program": "core_test", "how": "planted.ends", "ground": "then"}
+    record.add(entry)
+    require(record.known(fault, "now", False, HOUSE) == entry, "an older record has no digest of its test, and is kept")
+    record.add({**entry, "witness": mutants.witness_of("core_test", "planted.ends", HOUSE)})
+    require(record.known(fault, "now", False, HOUSE) is not None, "nothing has changed")
+    with Changed("tests/unit/core/other_test.cpp", lambda _: "TEST(other, test) {}\n"):
+        require(record.known(fault, "now", False, HOUSE) is not None, "another file of the program changed")
+    with Changed("tests/unit/core/planted_test.cpp", lambda text: text.replace("hours(1)", "hours(2)")):
+        require(record.known(fault, "now", False, HOUSE) is None, "the test that noticed it changed")
+    record.add({**entry, "how": "exit status -6", "witness": mutants.witness_of("core_test", "exit status -6", HOUSE)})
+    with Changed("tests/unit/core/other_test.cpp", lambda _: "TEST(other, test) {}\n"):
+        require(record.known(fault, "now", False, HOUSE) is None, "which test noticed it is not known, so any may have")
 
 
 def a_missing_program() -> None:
@@ -207,6 +244,11 @@ if __name__ == "__main__":
         an_exit_status_after_the_report,
         an_end_with_status_0_before_the_report,
         a_program_that_does_not_end,
+        a_program_without_tests,
+        a_script_without_tests,
+        a_misuse_of_threads,
+        only_a_plugin_test_that_ends_well_may_skip,
+        a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes,
         a_silent_skip,
         a_skip_with_a_reason_is_counted_and_said,
         settings_of_the_callers_shell_leave_out_nothing,

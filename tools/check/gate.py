@@ -13,7 +13,8 @@ import signal
 import subprocess
 import time
 
-PROGRAM_SECONDS = 1800
+PROGRAM_SECONDS = 1800  # Of a test program or script.
+CHECK_SECONDS = 12 * 3600  # Of what compiles: a check as a whole, the gate's own test. One compiler on a slow machine works for hours.
 # What a sanitizer writes, and what we call its finding. The exit status alone decides that a run failed; this says why.
 SANITIZER_FINDINGS = [
     ("memory error", re.compile(r"(ERROR: AddressSanitizer: |WARNING: ThreadSanitizer: heap-use-after-free)[^\n]*")),
@@ -71,7 +72,7 @@ def clean_environment() -> dict[str, str]:
     return {**kept, **SANITIZER_OPTIONS}
 
 
-def run_program(command: list, log: pathlib.Path, environment: dict[str, str], cwd: pathlib.Path, seconds: float = PROGRAM_SECONDS) -> Ended:
+def run_program(command: list, log: pathlib.Path, environment: dict[str, str], cwd: pathlib.Path, seconds: float) -> Ended:
     """Runs a command and what it starts; its whole output is left in `log`."""
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,8 @@ def judge_test_program(program: str, ended: Ended, cases: list[dict] | None) -> 
 def judge_script(script: str, ended: Ended, report: dict | None) -> Outcome:
     """The same for a test script that tells its counts as tests/integration/cases.py does."""
     if report is None:
-        return Outcome(failures=[Finding("no report", script, f"{ended.sentence()} before its report was written")])
+        kind = "hang" if ended.status is None else "no report"
+        return Outcome(failures=[Finding(kind, script, f"{ended.sentence()} before its report was written")])
     outcome = Outcome(passed=len(report["passed"]))
     outcome.failures = [Finding("test", f"{script} {name}", reason.replace("\n", " ")[:300]) for name, reason in report["failed"]]
     for name, reason in report["skipped"]:
@@ -174,6 +176,15 @@ def judge_script(script: str, ended: Ended, report: dict | None) -> Outcome:
     return outcome
 
 
+def judge_plugin_test(name: str, ended: Ended) -> Outcome:
+    """What plugin_test came to, which writes no report: it ends with 0, and says "skip" first where there is no GPU."""
+    if ended.status != 0:
+        return Outcome(failures=[Finding("CUDA kernels", name, ended.sentence())])
+    if ended.output.startswith("skip"):
+        return Outcome(skips=[Finding("skip", name, ended.output.splitlines()[0])])
+    return Outcome(passed=1)
+
+
 class Gate:
     """Runs steps on a tree, prints a line for each, and keeps the sums and every log (build/test-logs)."""
 
@@ -186,7 +197,7 @@ class Gate:
     def check(self, kind: str, command: list, **environment: str) -> bool:
         """A command that passes or fails as a whole."""
         log = self.logs / (re.sub(r"\W+", "-", kind) + ".log")
-        ended = run_program(command, log, {**clean_environment(), **environment}, self.root)
+        ended = run_program(command, log, {**clean_environment(), **environment}, self.root, CHECK_SECONDS)
         failures = [] if ended.status == 0 else [Finding(kind, kind, ended.sentence())]
         self.add(kind, Outcome(passed=int(not failures), failures=failures), ended, log)
         return ended.status == 0
@@ -202,10 +213,10 @@ class Gate:
         report = log.with_suffix(".json")
         report.unlink(missing_ok=True)
         environment = {**clean_environment(), "DARKROOM_SOURCE_DIR": str(self.root), "GTEST_OUTPUT": f"json:{report}"}
-        ended = run_program([program], log, environment, self.root)
+        ended = run_program([program], log, environment, self.root, PROGRAM_SECONDS)
         self.add(title, judge_test_program(title, ended, read_report(report)), ended, log)
 
-    def test_script(self, python: pathlib.Path, script: pathlib.Path) -> None:
+    def test_script(self, python: pathlib.Path, script: pathlib.Path, seconds: float = PROGRAM_SECONDS) -> None:
         title = f"integration/{script.name.removesuffix('_test.py')}"
         if not script.is_file():
             self.fail("missing script", title, f"is in the repository's list, and is not there: {script.relative_to(self.root)}")
@@ -213,7 +224,7 @@ class Gate:
         log = self.logs / "integration" / f"{script.stem}.log"
         report = log.with_suffix(".json")
         report.unlink(missing_ok=True)
-        ended = run_program([python, script], log, {**clean_environment(), "DARKROOM_TEST_REPORT": str(report)}, self.root)
+        ended = run_program([python, script], log, {**clean_environment(), "DARKROOM_TEST_REPORT": str(report)}, self.root, seconds)
         counts = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
         self.add(title, judge_script(title, ended, counts), ended, log)
 

@@ -3,7 +3,8 @@
 
 usage: mutants.py [--seed N] [--count N] [--modules a,b] [--retry-survivors] [--list]
 Works on a copy of the sources in build/mutants/tree and rebuilds only what a fault touches. What was found is kept in build/mutants/seed-N.jsonl:
-a run that was cut goes on there, and a fault is planted anew only when its file or the tests that missed it have changed. Exits 1 below the target share.
+a run that was cut goes on there. A fault that survived is planted anew when its file or the tests that missed it have changed, one that was noticed
+when the file of the test that noticed it has. Exits 1 below the target share.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -201,6 +203,16 @@ def ground_of(fault: fault_sites.Fault, module: str) -> str:
     return digest_of([TREE / fault.path, *tests])
 
 
+def witness_of(program: str, how: str, tree: pathlib.Path) -> str:
+    """Changes when a noticed fault is worth another look: digest of the file of the test that noticed it, of all files of its program where a crash
+    or a hang left no name."""
+    files = [path for path in (tree / "tests" / "unit" / program.removesuffix("_test")).glob("*") if path.is_file()]
+    suite, _, name = how.partition(".")
+    suite, name = suite.split("/")[-1], name.split("/")[0]
+    defined = re.compile(rf"TEST\w*\(\s*{re.escape(suite)}\s*,\s*{re.escape(name)}\s*\)")
+    return digest_of([path for path in files if name and defined.search(path.read_text(encoding="utf-8"))] or files)
+
+
 class Record:
     """What earlier runs found, a JSON line a fault; the newest line of a key holds."""
 
@@ -209,9 +221,11 @@ class Record:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         self.by_key = {entry["key"]: entry for entry in map(json.loads, lines)}
 
-    def known(self, fault: fault_sites.Fault, ground: str, retry: bool) -> dict | None:
+    def known(self, fault: fault_sites.Fault, ground: str, retry: bool, tree: pathlib.Path) -> dict | None:
         entry = self.by_key.get(fault.key)
         if entry is None or (entry["verdict"] == "survived" and (retry or entry["ground"] != ground)):
+            return None
+        if entry["verdict"] == "noticed" and "witness" in entry and entry["witness"] != witness_of(entry["program"], entry["how"], tree):
             return None
         return entry
 
@@ -236,7 +250,7 @@ def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, ret
         if len(counted) == quota:
             break
         ground = ground_of(fault, module)
-        entry = record.known(fault, ground, retry)
+        entry = record.known(fault, ground, retry, TREE)
         if entry is None:
             for name in (module, *MODULES[module].also):
                 bench.prepare(name)
@@ -246,6 +260,8 @@ def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, ret
                 require_sound_build(bench, module)
             entry = {"key": fault.key, "module": module, "fault": str(fault), "path": fault.path, "kind": fault.kind, "line": fault.line, "old": fault.old,
                      "new": fault.new, "verdict": verdict, "program": program, "how": how, "ground": ground}
+            if verdict == "noticed":
+                entry["witness"] = witness_of(program, how, TREE)
             record.add(entry)
             print(f"{verdict:12} {fault} ({how + ', ' if how else ''}{time.monotonic() - start:.1f} s)", flush=True)
         if entry["verdict"] in ("noticed", "survived"):
@@ -268,6 +284,9 @@ def report(found: dict[str, list[dict]]) -> bool:
     for entry in survivors:
         print(f"survivor: {entry['fault']}\n          {why.get((entry['path'], entry['line'], entry['old']), 'no reason is given: a test is missing')}")
     total = sum(len(entries) for entries in found.values())
+    unwitnessed = sum(entry["verdict"] == "noticed" and "witness" not in entry for entries in found.values() for entry in entries)
+    if unwitnessed:
+        print(f"mutants: {unwitnessed} verdicts are of records without the digest of the test that noticed the fault: they hold whatever became of it")
     for module, entries in found.items():
         noticed = sum(entry["verdict"] == "noticed" for entry in entries)
         hangs = sum(entry["how"].startswith("hangs") for entry in entries)

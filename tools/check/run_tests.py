@@ -86,12 +86,9 @@ def run_cuda(run: gate.Gate) -> None:
         return
     if run.check("build cuda", [ROOT / "tools" / "build" / "build.sh", "cuda", "libdarkroom_cuda.so", "plugin_test"]):
         log = run.logs / "plugin_test.log"
-        ended = gate.run_program([ROOT / "build" / "cuda" / "plugin_test"], log, gate.clean_environment(), ROOT)
-        if ended.output.startswith("skip"):
-            run.skip("CUDA kernels against their references", ended.output.splitlines()[0])
-        else:
-            failures = [] if ended.status == 0 else [gate.Finding("CUDA kernels", "plugin_test", ended.sentence())]
-            run.add("CUDA kernels against their references", gate.Outcome(passed=int(not failures), failures=failures), ended, log)
+        ended = gate.run_program([ROOT / "build" / "cuda" / "plugin_test"], log, gate.clean_environment(), ROOT, gate.PROGRAM_SECONDS)
+        title = "CUDA kernels against their references"
+        run.add(title, gate.judge_plugin_test(title, ended), ended, log)
 
 
 def main() -> None:
@@ -112,7 +109,7 @@ def main() -> None:
         for script in expected_scripts():
             run.test_script(ROOT / ".venv" / "bin" / "python", script)
     if "gate" in chosen:
-        run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "gate" / "gate_test.py")
+        run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "gate" / "gate_test.py", gate.CHECK_SECONDS)
     if builds is not None:
         builds.wait()
     for preset in SANITIZERS:

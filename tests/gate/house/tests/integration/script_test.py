@@ -1,6 +1,7 @@
 """A test script of the fixture; DARKROOM_PLANTED says what it does wrong."""
 
 import os
+import time
 
 from cases import Skipped, main
 
@@ -16,10 +17,15 @@ def is_skipped() -> None:
         raise Skipped("this machine lacks a thing")
 
 
+def ends() -> None:
+    if PLANTED == "hang":
+        time.sleep(3600)
+
+
 def dies() -> None:
     if PLANTED == "script death":
         os._exit(0)
 
 
 if __name__ == "__main__":
-    main([fails, is_skipped, dies])
+    main([] if PLANTED == "no script tests" else [fails, is_skipped, ends, dies])

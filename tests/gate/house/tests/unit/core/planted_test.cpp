@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 namespace darkroom {
 namespace {
@@ -50,6 +53,21 @@ TEST(planted, memory_is_used_while_it_is_ours) {
 TEST(planted, dies_before_the_report) {
   if (is_planted("early death")) {
     std::_Exit(0);
+  }
+}
+
+TEST(planted, ends) {
+  if (is_planted("hang")) {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+}
+
+TEST(planted, takes_locks_in_one_order) {
+  std::mutex first;
+  std::mutex second;
+  for (const bool is_turned : {false, is_planted("misuse of threads")}) {
+    const std::lock_guard outer(is_turned ? second : first);
+    const std::lock_guard inner(is_turned ? first : second);
   }
 }
 

@@ -13,9 +13,6 @@
 namespace darkroom {
 namespace {
 
-// Each place may hold a connection and the pair of sockets of a name look-up; the rest is the program's own.
-int64_t descriptors_needed(int num_concurrent) { return 3 * int64_t{num_concurrent} + 64; }
-
 Status check_descriptors(int num_concurrent) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -42,6 +39,8 @@ Status find_certificate_authorities(FetchOptions& options) {
 }
 
 }  // namespace
+
+int64_t descriptors_needed(int num_concurrent) { return 3 * int64_t{num_concurrent} + 64; }
 
 Status FetchOptions::validate() const {
   const auto must_be = [](const char* rule, auto value) { return Status::invalid_argument(rule, value); };

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "darkroom/files/paths.h"
+#include "darkroom/io/fetch.h"
 #include "darkroom/stream/memory_budget.h"
 
 namespace darkroom {
@@ -147,11 +148,11 @@ std::vector<Finding> examine_disk(const std::vector<std::string>& folders) {
 }
 
 std::vector<Finding> examine_open_files(uint64_t soft_limit, uint64_t hard_limit) {
-  constexpr uint64_t kNeeded = 2 * 256 + 64;  // Connections of the default --concurrency and their look-ups, files beside them.
+  const auto needed = static_cast<uint64_t>(descriptors_needed(FetchOptions().num_concurrent));
   Finding finding{"open files", "limit", fmt::format("{} (at most {})", soft_limit, hard_limit)};
-  if (soft_limit < kNeeded) {
+  if (soft_limit < needed) {
     finding.verdict = Verdict::kProblem;
-    finding.advice = fmt::format("`download` opens up to {} by default: raise the limit (ulimit -n {}) or lower --concurrency", kNeeded,
+    finding.advice = fmt::format("`download` opens up to {} by default: raise the limit (ulimit -n {}) or lower --concurrency", needed,
                                  std::min<uint64_t>(hard_limit, 4096));
   }
   return {finding};

@@ -29,6 +29,10 @@ struct FetchOptions {
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
+/// Open files that a Fetcher of this concurrency asks of the process: each place may hold a connection and the pair of sockets of a
+/// name look-up; 64 more are the program's own.
+int64_t descriptors_needed(int num_concurrent);
+
 struct FetchRequest {
   uint64_t id = 0;  ///< Comes back in the reply.
   std::string url;

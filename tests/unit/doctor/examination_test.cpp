@@ -1,9 +1,11 @@
 #include "examination.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
+#include "darkroom/io/fetch.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -58,6 +60,32 @@ TEST(Doctor, too_few_open_files_are_a_problem) {
   const auto findings = examine_open_files(256, 4096);
   EXPECT_EQ(count_problems(findings), 1);
   EXPECT_NE(findings[0].advice.find("ulimit -n"), std::string::npos);
+}
+
+/// Allows this process so many open files while it lives.
+class OpenFileLimit {
+ public:
+  explicit OpenFileLimit(rlim_t limit) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit lowered{.rlim_cur = limit, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  }
+  ~OpenFileLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  OpenFileLimit(const OpenFileLimit&) = delete;
+  OpenFileLimit& operator=(const OpenFileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Doctor, calls_a_limit_of_open_files_too_low_exactly_where_download_refuses_it) {
+  const auto needed = static_cast<rlim_t>(descriptors_needed(FetchOptions().num_concurrent));
+  for (const rlim_t limit : {needed - 1, needed}) {
+    const OpenFileLimit limited(limit);
+    const bool is_refused = !Fetcher::create({}).is_ok();
+    EXPECT_EQ(is_refused, limit < needed) << limit;
+    EXPECT_EQ(count_problems(examine_open_files(limit, limit)) > 0, is_refused) << limit;
+  }
 }
 
 TEST(Doctor, looks_at_local_stores) {

@@ -8,10 +8,14 @@ and must end as it said.
 
 import functools
 import json
+import os
 import pathlib
+import pty
 import random
 import re
+import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import tomllib
@@ -261,6 +265,8 @@ def every_flag_from_a_configuration_file() -> None:
             cases.append((base + ["--config", folder], (folder,)))
             cases.append((base + config("a = = b\n"), ("line 1", "TOML")))
             cases.append((base + config("[no-such-verb]\nx = 1\n"), ("no-such-verb",)))
+            cases.append((base + config("[models]\nseed = 5\n"), ("[models]", "seed", "line 2")))
+            cases.append((base + config("[models.intt]\nfoo = 1\n"), ("intt", "did you mean init", "line 1")))
             cases.append((base + config('config = "x"\n'), ("config",)))
         print(f"        {check_cases(cases)} command lines")
 
@@ -286,6 +292,7 @@ def help_shows_every_flag_with_type_default_and_unit() -> None:
                 continue
             head = name if flag["positional"] or not flag["shown"] else f"{name} {flag['shown']}"
             require(head in text, "the help lacks", verb, head)
+            require(re.search(rf"^  {re.escape(head)}(\.\.\.)?(\s|$)", answer["text"], re.MULTILINE), "nothing between a flag and its meaning:", verb, head)
             require(flag["help"] in text, "the help lacks the meaning of", verb, name)
             if flag["default"] and flag["max_values"] > 0 and not flag["required"]:
                 require(f"default {flag['default']}" in text, "the help lacks the default of", verb, name)
@@ -335,6 +342,53 @@ def check_syntax(shell: str, *check: str) -> None:
     require(done.returncode == 0, f"{shell} refuses its completion:", done.stderr[:500])
 
 
+def words_after_typing(shell: list[str], setup: str, lines: list[str]) -> list[str]:
+    """What `darkroom` is given by an interactive shell, in a folder with `my folder` and `download`, when these lines are typed: <word><word>..."""
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        for name in ("here/my folder", "here/download", "here/models"):
+            (pathlib.Path(folder) / name).mkdir(parents=True)
+        (pathlib.Path(folder) / "_darkroom").write_text(completion_of(shell[0]))
+        (pathlib.Path(folder) / "ran").touch()
+        setup = f"darkroom() {{ printf '<%s>' \"$@\" >>{folder}/ran; echo >>{folder}/ran; }}; {setup.replace('FOLDER', folder)}\n"
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(folder + "/here")
+            os.execvpe(shell[0], shell, {**os.environ, "TERM": "dumb", "HISTFILE": "/dev/null", "HOME": folder})
+        shown = b""
+        for line in [setup, *(line + "\n" for line in lines), "exit\n"]:
+            os.write(terminal, line.encode())
+        try:
+            while select.select([terminal], [], [], 60)[0]:
+                shown += os.read(terminal, 65_536)
+        except OSError:
+            pass  # The shell is gone.
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+        got = (pathlib.Path(folder) / "ran").read_text().splitlines()
+        require(len(got) == len(lines), f"{shell[0]} ran", got, shown.decode(errors="replace")[-2000:])
+        return got
+
+
+# Typed, and what the program is given. A folder gets no blank behind it, but a verb does, also where a folder has its name.
+TYPED = {"darkroom inspect my\t": "<inspect><my folder/>", "darkroom downl\tx": "<download><x>", "darkroom bench trans\t": "<bench><transform>",
+         "darkroom models che\tx": "<models><check><x>", "darkroom completion fi\t": "<completion><fish>"}
+
+
+def bash_completes_what_is_typed() -> None:
+    require(shutil.which("bash") is not None, "there is no bash")
+    got = words_after_typing(["bash", "--norc", "--noprofile", "-i"], ". FOLDER/_darkroom", list(TYPED))
+    require(got == list(TYPED.values()), "bash gives", got)
+
+
+def zsh_completes_what_is_typed_from_the_first_tab_on() -> None:
+    if shutil.which("zsh") is None:
+        raise Skipped("there is no zsh here to try its completion")
+    got = words_after_typing(["zsh", "-f", "-i"], "fpath=(FOLDER $fpath); autoload -U compinit; compinit -u -D", list(TYPED))
+    want = [words.replace("/>", ">") for words in TYPED.values()]  # Its own slash goes with the end of the line.
+    require(got == want, "zsh gives", got)
+
+
 def bash_takes_its_completion() -> None:
     check_syntax("bash", "-n")
 
@@ -379,4 +433,6 @@ if __name__ == "__main__":
         bash_takes_its_completion,
         zsh_takes_its_completion,
         fish_takes_its_completion,
+        bash_completes_what_is_typed,
+        zsh_completes_what_is_typed_from_the_first_tab_on,
     ])

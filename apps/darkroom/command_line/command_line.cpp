@@ -182,10 +182,11 @@ std::optional<Refusal> CommandLine::read(const std::vector<std::string>& argumen
     }
     DARKROOM_RETURN_IF_ERROR(take_all(flags, sorted.given, "command line", call));
     if (!shared_.config_path.empty()) {
-      std::vector<std::string> names = later_verbs_;
+      std::vector<std::string> names;
       for (const VerbDefinition& verb : verbs_) {
         names.push_back(verb.name());
       }
+      names.insert(names.end(), later_verbs_.begin(), later_verbs_.end());
       const auto read = read_config_file(shared_.config_path, name, names, flags);
       if (!read.is_ok()) {
         return read.status().with_context("--config");

@@ -53,20 +53,44 @@ std::vector<std::string> flag_words(const CommandLine& line, const VerbDefinitio
   return words;
 }
 
+/// Choices of the verb's positionals, such as the names of `bench`.
+std::vector<std::string> positional_words(const VerbDefinition& verb) {
+  std::vector<std::string> words;
+  for (const FlagDefinition& flag : verb.flags()) {
+    if (flag.is_positional) {
+      words.insert(words.end(), flag.value.words.begin(), flag.value.words.end());
+    }
+  }
+  return words;
+}
+
 constexpr std::string_view kBashHead = R"(# Completion of {0} for bash. Made by `{0} completion bash`: do not edit.
+_{0}_words() {{
+  mapfile -t COMPREPLY < <(compgen -W "$2" -- "$1")
+}}
+_{0}_files() {{
+  compopt -o filenames 2>/dev/null # Only for files: a folder that is named like a verb must not get a slash.
+  mapfile -t COMPREPLY < <(compgen "$2" -- "$1")
+}}
 _{0}() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} verb=${{COMP_WORDS[1]}}
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "{1} --help --version" -- "$word"))
+    _{0}_words "$word" "{1} --help --version"
     return
   fi
 )";
 
 constexpr std::string_view kBashFoot = R"(  esac
 }}
-complete -F _{0} {0}
+complete -o bashdefault -F _{0} {0}
 )";
+
+std::string bash_words(const CommandLine& line, const std::vector<std::string>& words) {
+  return fmt::format("_{}_words \"$word\" \"{}\"", line.program(), fmt::join(words, " "));
+}
+
+std::string bash_files(const CommandLine& line, const char* kind) { return fmt::format("_{}_files \"$word\" {}", line.program(), kind); }
 
 std::string bash_verb(const CommandLine& line, const VerbDefinition& verb) {
   std::map<std::string, std::vector<std::string>> flags_by_reply;  // What to answer after these flags.
@@ -75,20 +99,21 @@ std::string bash_verb(const CommandLine& line, const VerbDefinition& verb) {
       continue;
     }
     if (!flag->value.words.empty()) {
-      flags_by_reply[fmt::format("compgen -W \"{}\" -- \"$word\"", fmt::join(flag->value.words, " "))].push_back(flag->name);
+      flags_by_reply[bash_words(line, flag->value.words)].push_back(flag->name);
     } else {
-      const char* reply = takes_file(*flag) ? "compgen -f -- \"$word\"" : flag->value.kind == "folder" ? "compgen -d -- \"$word\"" : ":";
-      flags_by_reply[reply].push_back(flag->name);
+      flags_by_reply[takes_file(*flag)              ? bash_files(line, "-f")
+                     : flag->value.kind == "folder" ? bash_files(line, "-d")
+                                                    : ":"]
+          .push_back(flag->name);
     }
   }
   std::string text = fmt::format("    \"{}\")\n      case \"$before\" in\n", verb.name());
   for (const auto& [reply, flags] : flags_by_reply) {
-    text += fmt::format("        {}) COMPREPLY=($({})); return ;;\n", fmt::join(flags, "|"), reply);
+    text += fmt::format("        {}) {}; return ;;\n", fmt::join(flags, "|"), reply);
   }
-  return text + fmt::format(
-                    "      esac\n      if [[ $word == -* ]]; then COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); "
-                    "else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n",
-                    fmt::join(flag_words(line, verb), " "));
+  const std::vector<std::string> choices = positional_words(verb);
+  return text + fmt::format("      esac\n      if [[ $word == -* ]]; then {}; else {}; fi ;;\n", bash_words(line, flag_words(line, verb)),
+                            choices.empty() ? bash_files(line, "-f") : bash_words(line, choices));
 }
 
 std::string bash_script(const CommandLine& line) {
@@ -103,7 +128,7 @@ std::string bash_script(const CommandLine& line) {
       seconds.push_back(verb->name().substr(family.first.size() + 1));
     }
     text += fmt::format("  if [ \"$verb\" = {} ]; then\n    if [ \"$COMP_CWORD\" -eq 2 ]; then\n", family.first);
-    text += fmt::format("      COMPREPLY=($(compgen -W \"{}\" -- \"$word\"))\n      return\n    fi\n", fmt::join(seconds, " "));
+    text += fmt::format("      {}\n      return\n    fi\n", bash_words(line, seconds));
     text += "    verb=\"$verb ${COMP_WORDS[2]}\"\n  fi\n";
   }
   text += "  case \"$verb\" in\n";
@@ -157,7 +182,9 @@ std::string zsh_arguments(const CommandLine& line, const VerbDefinition& verb) {
     }
     text += "        " + quoted(spec, "") + " \\\n";
   }
-  return text + "        '--help[print this]' \\\n        '*:file:_files'\n";
+  const std::vector<std::string> choices = positional_words(verb);
+  const std::string words = choices.empty() ? "*:file:_files" : fmt::format("*:word:({})", fmt::join(choices, " "));
+  return text + "        '--help[print this]' \\\n        " + quoted(words, "") + "\n";
 }
 
 std::string zsh_cases(const CommandLine& line, const std::vector<const VerbDefinition*>& verbs, size_t prefix) {
@@ -200,7 +227,16 @@ std::string zsh_script(const CommandLine& line) {
   for (const auto& family : line.families()) {
     text += fmt::format("      {1}) _{0}_{1} ;;\n", line.program(), family.first);
   }
-  return text + fmt::format("  esac\n}}\ncompdef _{0} {0}\n", line.program());
+  // Autoloaded, the file is the first call's body and must complete itself; sourced, it registers the function.
+  constexpr std::string_view kFoot = R"(  esac
+}}
+if [ "$funcstack[1]" = _{0} ]; then
+  _{0} "$@"
+else
+  compdef _{0} {0}
+fi
+)";
+  return text + fmt::format(kFoot, line.program());
 }
 
 std::string fish_flag(const std::string& program, const std::string& condition, const FlagDefinition& flag) {
@@ -230,6 +266,10 @@ std::string fish_script(const CommandLine& line) {
       const std::string second = verb.name().substr(space + 1);
       text += fmt::format("complete -c {} -n {} -f -a {} -d {}\n", program, quoted(first, "\\"), second, quoted(verb.summary(), "\\"));
       condition = first + "; and __fish_seen_subcommand_from " + second;
+    }
+    if (const auto choices = positional_words(verb); !choices.empty()) {
+      text += fmt::format("complete -c {} -n {} -f -a {}\n", program, quoted(condition, "\\"),
+                          quoted(fmt::format("{}", fmt::join(choices, " ")), "\\"));
     }
     for (const FlagDefinition* flag : line.flags_of(verb)) {
       if (is_shown(*flag)) {

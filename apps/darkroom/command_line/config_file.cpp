@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -142,8 +143,33 @@ const toml::table* table_of(const toml::table& root, const std::string& verb) {
   return space == std::string::npos || table == nullptr ? table : (*table)[verb.substr(space + 1)].as_table();
 }
 
-bool names_a_verb(const std::vector<std::string>& verbs, std::string_view name) {
-  return std::any_of(verbs.begin(), verbs.end(), [&](const std::string& verb) { return verb.substr(0, verb.find(' ')) == name; });
+// The second words of the verbs of a family: init, check, ... of models; none for what is no family.
+std::vector<std::string> members_of(const std::vector<std::string>& verbs, const std::string& family) {
+  std::vector<std::string> members;
+  for (const std::string& verb : verbs) {
+    if (verb.starts_with(family + " ")) {
+      members.push_back(verb.substr(family.size() + 1));
+    }
+  }
+  return members;
+}
+
+// A family's table holds tables of its verbs and nothing else: whatever stood there otherwise would be read by no verb.
+Status check_family_table(const std::string& path, const std::string& family, const std::vector<std::string>& members,
+                          const toml::table& table) {
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    const bool is_member = std::find(members.begin(), members.end(), name) != members.end();
+    if (is_member && node.is_table()) {
+      continue;
+    }
+    const std::string what = node.is_table() ? fmt::format("{} has no {}, it has {}{}", family, quote_value(name), fmt::join(members, ", "),
+                                                           suggestion(name, members))
+                                             : fmt::format("[{}] holds tables of its verbs only, such as [{}.{}], not the setting {}",
+                                                           family, family, members.front(), quote_value(name));
+    return Status::invalid_argument(fmt::format("{}, line {}: {}", path, node.source().begin.line, what));
+  }
+  return Status::ok();
 }
 
 }  // namespace
@@ -161,8 +187,13 @@ Result<GivenFlags> read_config_file(const std::string& path, const std::string& 
   GivenFlags given;
   const TableReader reader(path, verb, flags);
   for (const auto& [key, node] : root) {  // Tables of verbs are for those verbs.
-    if (!(node.is_table() && names_a_verb(verbs, key.str()))) {
-      DARKROOM_RETURN_IF_ERROR(reader.read_key(std::string(key.str()), node, given));
+    const std::string name(key.str());
+    const toml::table* table = node.as_table();
+    const std::vector<std::string> members = members_of(verbs, name);
+    if (table != nullptr && !members.empty()) {
+      DARKROOM_RETURN_IF_ERROR(check_family_table(path, name, members, *table));
+    } else if (table == nullptr || std::find(verbs.begin(), verbs.end(), name) == verbs.end()) {
+      DARKROOM_RETURN_IF_ERROR(reader.read_key(name, node, given));
     }
   }
   if (const toml::table* table = table_of(root, verb)) {

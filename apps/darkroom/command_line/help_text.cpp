@@ -33,7 +33,7 @@ std::string wrap(const std::string& text, size_t indent) {
 
 std::string entry(const std::string& head, const std::string& text, size_t indent) {
   const std::string padded = fmt::format("  {:<{}}", head, indent - 2);
-  const std::string gap = padded.size() > indent ? "\n" + std::string(indent, ' ') : "";
+  const std::string gap = padded.back() != ' ' ? "\n" + std::string(indent, ' ') : "";
   return padded + gap + wrap(text, indent) + "\n";
 }
 

@@ -27,6 +27,8 @@ struct Bench {
   double timeout = 20;
   double strength = 0.8;
   std::string mode = "header";
+  std::string colour = "red";
+  std::string part = "all";
   std::string device = "auto";
   bool keep = false;
   bool graph = true;
@@ -50,6 +52,7 @@ struct Bench {
     fetch.flag("--mode", value::choice(mode, {"header", "full"}, {"deep"}), "how");
     fetch.flag("--column", value::text(column, "NAME", "auto"), "which");
     fetch.flag("--keep", value::toggle(keep), "keep it");
+    fetch.flag("--colours", value::choice(colour, {"red", "bluegreen", "none"}), "seen");
     fetch.later({"--zeta"});
     fetch.later_except("--dialect", "plain");
     fetch.example("prog fetch out --limit 10", "a few");
@@ -65,6 +68,9 @@ struct Bench {
     paint.flag("--show", value::number_and_path(num_shown, shown_path, "N PATH"), "some");
     paint.flag("--no-graph", value::toggle_off(graph), "without");
     paint.run([](VerbContext&) { return 0; });
+    VerbDefinition& time = line.add_verb("time", "times things");
+    time.positional("PART", value::choice(part, {"all", "first", "second"}), "what is timed");
+    time.run([](VerbContext&) { return 0; });
     line.describe("models", "handles models");
     VerbDefinition& init = line.add_verb("models init", "makes one");
     init.flag("--preset", value::choice(model_preset, {"tiny", "big"}), "which").required();
@@ -193,6 +199,11 @@ TEST(CommandLine, help_shows_groups_types_defaults_units_and_examples) {
   EXPECT_EQ(bench.call.text, "1.2.3\n");
 }
 
+TEST(CommandLine, help_keeps_a_flag_and_its_meaning_apart) {
+  const Bench bench;  // This flag ends just where the meanings begin.
+  EXPECT_NE(verb_help(bench.line, *bench.line.find_verb("fetch")).find("  --colours red|bluegreen|none\n"), std::string::npos);
+}
+
 // A configuration file that goes away with the test.
 class Config {
  public:
@@ -260,6 +271,16 @@ TEST(Config, what_is_wrong_in_it_is_named_with_its_line) {
             "--config: FILE, line 2: limit must be a number, or a text with a unit, not a table");
   EXPECT_EQ(config_refusal("show = [true, \"x\"]\nprompt = \"a\"\n", {"paint"}),
             "--config: FILE, line 1: show must be a text in quotes, not true or false");
+  EXPECT_EQ(config_refusal("[models]\nseed = 5\n"),
+            "--config: FILE, line 2: [models] holds tables of its verbs only, such as [models.init], not the setting seed");
+  EXPECT_EQ(config_refusal("[models]\nprest = \"x\"\n", {"models", "init", "--preset", "tiny"}),
+            "--config: FILE, line 2: [models] holds tables of its verbs only, such as [models.init], not the setting prest");
+  EXPECT_EQ(config_refusal("[models]\ninit = 1\n"),
+            "--config: FILE, line 2: [models] holds tables of its verbs only, such as [models.init], not the setting init");
+  EXPECT_EQ(config_refusal("[models.intt]\nfoo = 1\n"),
+            "--config: FILE, line 1: models has no intt, it has init, fetch; did you mean init?");
+  EXPECT_EQ(config_refusal("[[models.init]]\npreset = \"tiny\"\n"),
+            "--config: FILE, line 1: [models] holds tables of its verbs only, such as [models.init], not the setting init");
   EXPECT_EQ(config_refusal("limit = -5\n"), "--config FILE: --limit must be at least 0 or none, got: -5");
   EXPECT_EQ(config_refusal("zeta = \"x\"\n"), "--config FILE: --zeta is not built yet");
   EXPECT_EQ(config_refusal("OUT = \"x\"\n"), "--config: FILE, line 1: OUT is given on the command line, not in a configuration file");
@@ -276,6 +297,13 @@ TEST(Completion, names_every_verb_flag_and_choice_but_nothing_that_is_not_built)
       EXPECT_NE(script.find(part), std::string::npos) << shell << ": " << part;
     }
     EXPECT_EQ(script.find("zeta"), std::string::npos) << shell;
+  }
+}
+
+TEST(Completion, offers_the_choices_of_a_positional) {
+  const Bench bench;
+  for (const std::string& shell : completion_shells()) {
+    EXPECT_NE(completion_script(bench.line, shell).find("all first second"), std::string::npos) << shell;
   }
 }
 

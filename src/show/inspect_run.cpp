@@ -165,6 +165,9 @@ Status inspect_run_folder(FileSystem& files, const std::string& path, const Insp
     DARKROOM_ASSIGN_OR_RETURN(compare_with, local_path(options.compare));
   }
   DARKROOM_ASSIGN_OR_RETURN(const bool has_metrics, files.exists(join_path(path, "metrics.jsonl")));
+  if (!has_metrics && !compare_with.empty()) {
+    return Status::failed_precondition("--compare needs the logged losses of both runs; this one has no metrics.jsonl:", path);
+  }
   if (has_metrics) {
     DARKROOM_RETURN_IF_ERROR(describe_run(files, path, compare_with, report, damage));
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "darkroom/files/memory_files.h"
@@ -146,6 +147,16 @@ TEST_F(TrainedRunReport, a_run_is_compared_with_runs_only) {
   EXPECT_THAT(against("first", "absent").message(), HasSubstr("absent"));
   EXPECT_EQ(against("latents", "first").code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(against("latents", "first").message(), HasSubstr("--compare"));
+}
+
+TEST_F(TrainedRunReport, a_run_without_its_log_is_not_compared_in_silence) {
+  trained_.train("first", 3);
+  trained_.train("second", 3);
+  std::filesystem::remove(trained_.path("first/metrics.jsonl"));
+  const auto refused = inspect(local_files(), {.uri = trained_.path("first"), .compare = trained_.path("second")}, {});
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("metrics.jsonl"));
+  EXPECT_TRUE(inspect(local_files(), {.uri = trained_.path("first")}, {}).is_ok()) << "its checkpoints are there";
 }
 
 TEST_F(TrainedRunReport, inspect_tells_the_run_as_the_page_does) {

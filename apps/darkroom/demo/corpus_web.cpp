@@ -14,8 +14,6 @@ namespace darkroom {
 namespace {
 
 constexpr int kAttempts = 3;  // Another program may take the port between its release and the server's start.
-// Where it is free: URLs are part of images/, so demos on the same port write the same bytes.
-constexpr uint16_t kUsualPort = 8765;
 constexpr uint16_t kAnyPort = 0;
 
 /// Keeps a port of 127.0.0.1 from others without listening on it.
@@ -74,9 +72,9 @@ Result<uint16_t> make_corpus(const DemoTools& tools, const std::string& folder, 
 }  // namespace
 
 Result<std::unique_ptr<TroubledWeb>> make_corpus_web(const DemoTools& tools, const std::string& folder, uint64_t seed,
-                                                     const std::stop_token& stop) {
+                                                     const std::stop_token& stop, uint16_t usual_port) {
   for (int attempt = 1;; ++attempt) {
-    DARKROOM_ASSIGN_OR_RETURN(const uint16_t port, make_corpus(tools, folder, seed, attempt == 1 ? kUsualPort : kAnyPort, stop));
+    DARKROOM_ASSIGN_OR_RETURN(const uint16_t port, make_corpus(tools, folder, seed, attempt == 1 ? usual_port : kAnyPort, stop));
     auto web = TroubledWeb::start(folder, port);
     if (web.is_ok() || web.status().code() != StatusCode::kUnavailable || attempt == kAttempts) {
       return web;

@@ -11,10 +11,13 @@
 
 namespace darkroom {
 
-/// Writes the corpus into `folder` (docs/corpus.md) and serves it on 127.0.0.1, on port 8765 or another that is free;
-/// its URLs name the port.
+/// The port of a demo where it is free: URLs are part of images/, so demos on the same port write the same bytes.
+inline constexpr uint16_t kUsualPort = 8765;
+
+/// Writes the corpus into `folder` (docs/corpus.md) and serves it on 127.0.0.1, on `usual_port` or, where that is taken, on any free
+/// one; its URLs name the port.
 /// Errors: kFailedPrecondition with what the tool said, kUnavailable (no port), kCancelled.
 Result<std::unique_ptr<TroubledWeb>> make_corpus_web(const DemoTools& tools, const std::string& folder, uint64_t seed,
-                                                     const std::stop_token& stop);
+                                                     const std::stop_token& stop, uint16_t usual_port = kUsualPort);
 
 }  // namespace darkroom

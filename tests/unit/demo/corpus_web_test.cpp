@@ -40,13 +40,28 @@ TEST(CorpusWeb, the_next_one_has_the_same_urls) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("tool")) << kTool;
   const DemoTools tools{.python = "/bin/sh", .corpus_tool = folder.path("tool")};
-  std::string urls[2];
-  for (std::string& url : urls) {
-    const auto web = make_corpus_web(tools, folder.path(), 0, {});
+  uint16_t usual_port = 0;  // First whatever is free: the demo's own port may be taken by a demo.
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto web = make_corpus_web(tools, folder.path(), 0, {}, usual_port);
     ASSERT_TRUE(web.is_ok()) << web.status().to_string();
-    url = base_url(folder.path());
+    EXPECT_EQ(base_url(folder.path()), "http://127.0.0.1:" + std::to_string((*web)->port()));
+    if (turn > 0) {
+      EXPECT_EQ((*web)->port(), usual_port);
+    }
+    usual_port = (*web)->port();
   }
-  EXPECT_EQ(urls[0], urls[1]);
+}
+
+TEST(CorpusWeb, takes_another_port_where_the_usual_one_is_taken) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("tool")) << kTool;
+  const DemoTools tools{.python = "/bin/sh", .corpus_tool = folder.path("tool")};
+  const auto first = make_corpus_web(tools, folder.path(), 0, {}, 0);
+  ASSERT_TRUE(first.is_ok()) << first.status().to_string();
+  const auto second = make_corpus_web(tools, folder.path(), 0, {}, (*first)->port());
+  ASSERT_TRUE(second.is_ok()) << second.status().to_string();
+  EXPECT_NE((*second)->port(), (*first)->port());
+  EXPECT_EQ(base_url(folder.path()), "http://127.0.0.1:" + std::to_string((*second)->port()));
 }
 
 }  // namespace

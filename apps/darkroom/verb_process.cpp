@@ -67,7 +67,8 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
   ProcessOptions& options = flags.options;
   verb.group("How to work");
   verb.flag("--batch-size", value::count(options.batch_size).least(1).also("auto", 0),
-            "rows that an encoder takes at once; auto: as many as 4 pictures of 512 x 512 have pixels");
+            "rows that the workers hand on together; on the CPU the networks take them one by one, so no row's bits depend on it; auto: as "
+            "many as 4 pictures of 512 x 512 have pixels");
   verb.flag("--num-readers", value::count(options.num_readers).least(1).also("auto", 0), "reading workers");
   verb.flag("--num-transformers", value::count(options.num_transformers).least(1).also("auto", 0),
             "CPU workers that decode, transform and tokenise");

@@ -19,7 +19,12 @@ demo: build ## the whole chain on this machine: URL list -> pictures, in demo-ru
 test: setup ## unit, golden, integration, structure and sanitizer tests
 	@tools/check/run_tests.py
 
-install: build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
+# Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
+.PHONY: writable
+writable:
+	@! command -v python3 >/dev/null || tools/build/installed_tree.py writable "$(PREFIX)"
+
+install: writable build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
 	@tools/build/installed_tree.py install "$(PREFIX)"
 
 wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md

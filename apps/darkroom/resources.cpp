@@ -92,6 +92,10 @@ Result<std::string> find_python() {
     return Status::not_found("DARKROOM_PYTHON names no file; unset it, or name a Python with fontTools, Pillow and pyarrow (path):", named);
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string program, program_path());
+  return python_beside(program);
+}
+
+Result<std::string> python_beside(const std::string& program) {
   std::vector<std::string> candidates = {join_path(prefix_of(program), kInstalledPython)};
   if (const auto source = source_tree_of(program)) {
     candidates.push_back(join_path(*source, ".venv/bin/python"));
@@ -99,6 +103,15 @@ Result<std::string> find_python() {
   for (std::string& candidate : candidates) {
     if (exists(candidate)) {
       return std::move(candidate);
+    }
+    std::error_code ignored;  // What is no link has no target.
+    if (const auto wanted = std::filesystem::read_symlink(candidate, ignored); !wanted.empty()) {
+      return Status::not_found(
+          fmt::format(
+              "the Python packages of this installed tree are for {0}, which this machine lacks: install {0}, or name a Python with "
+              "fontTools, Pillow and pyarrow in DARKROOM_PYTHON (looked for):",
+              wanted.filename().string()),
+          wanted.string());
     }
   }
   return Status::not_found(

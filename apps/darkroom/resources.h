@@ -19,6 +19,10 @@ Result<std::string> find_resource(std::string_view relative_path);
 /// Errors: kNotFound naming what was looked for and how to get it; kUnavailable without /proc.
 Result<std::string> find_python();
 
+/// Without DARKROOM_PYTHON: the interpreter for the program at `program`. Errors: kNotFound; where the tree was made for a version of
+/// Python that this machine lacks, naming the version.
+Result<std::string> python_beside(const std::string& program);
+
 /// The folders that find_resource() looks in, for the program at `program` and the value of DARKROOM_SHARE ("": not set).
 std::vector<std::string> resource_folders(const std::string& program, const std::string& share);
 

@@ -2,6 +2,7 @@
 """The installed tree and the wheel: moved, from another folder, they find all that they open beside themselves."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -40,10 +41,12 @@ def run(*command, cwd: pathlib.Path) -> str:
 
 
 def the_program_works(program: pathlib.Path, folder: pathlib.Path) -> None:
-    """It starts, and finds the shipped tokenizer without being told where."""
+    """It starts, and finds the shipped tokenizer, the pictures of `bench` and the script of its peers without being told where."""
     run(program, "--version", cwd=folder)
     run(program, "models", "init", "--preset", "tiny", folder / "model", cwd=folder)
     require((folder / "model/tokenizer/merges.txt").exists(), "models init wrote no tokenizer")
+    figures = json.loads(run(program, "bench", "resize", "--resolution", "8", "--repeats", "1", "--json", cwd=folder))
+    require("Pillow" in figures["peers"] or "PIL" in figures["missing"], "bench asked no peer:", figures["peers"], figures["missing"])
 
 
 def a_moved_tree_opens_nothing_of_the_checkout() -> None:
@@ -83,6 +86,23 @@ def a_wheel_finds_the_libraries_of_its_environment() -> None:
         the_program_works(program, folder)
 
 
+def a_prefix_that_may_not_be_written_is_refused_before_the_build() -> None:
+    with temporary_folder() as folder:
+        (folder / "file").write_text("")
+        (folder / "sealed").mkdir()
+        (folder / "sealed").chmod(0o500)
+        refused = {folder / "file": "is no folder"}
+        if os.geteuid() != 0:  # Root may write there.
+            refused[folder / "sealed/deep"] = f"sudo make install PREFIX={folder / 'sealed/deep'}"
+        refused[pathlib.Path("/proc/darkroom")] = "sudo make install PREFIX=/proc/darkroom"
+        for prefix, words in refused.items():
+            done = subprocess.run(["make", "--no-print-directory", "install", f"PREFIX={prefix}"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+            require(done.returncode != 0 and words in done.stderr, f"want {words!r}:", done.returncode, done.stdout, done.stderr)
+            require("Traceback" not in done.stderr and "build:" not in done.stdout, "more than one sentence:", done.stdout, done.stderr)
+            require(done.stderr.startswith("installed_tree: "), "not a sentence of ours:", done.stderr)
+        (folder / "sealed").chmod(0o700)
+
+
 def the_listing_finds_a_library_from_elsewhere() -> None:
     with temporary_folder() as folder:
         done = subprocess.run([LISTING, ROOT / "build/darkroom", "--within", folder], capture_output=True, text=True, check=False)
@@ -95,5 +115,6 @@ if __name__ == "__main__":
         a_moved_tree_opens_nothing_of_the_checkout,
         an_installed_corpus_tool_needs_no_checkout,
         a_wheel_finds_the_libraries_of_its_environment,
+        a_prefix_that_may_not_be_written_is_refused_before_the_build,
         the_listing_finds_a_library_from_elsewhere,
     ])

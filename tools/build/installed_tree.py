@@ -2,21 +2,25 @@
 """Lays out what an installed darkroom consists of; `make install` and `make wheel` call it.
 
     installed_tree.py install PREFIX       bin/, lib/darkroom/, share/: can be moved, needs no checkout and no -dev package
+    installed_tree.py writable PREFIX      ends with 1 and one sentence where `install` could not write
     installed_tree.py wheel FOLDER         dist/darkroom-VERSION-py3-none-PLATFORM.whl and its pinned requirements
 
-Both copy build/release/darkroom, its files (models, recipes, the corpus tool) and every shared library that the program opens at
-its start, except those of NEVER_COPIED, which belong to the machine. The wheel leaves torch, pyarrow and the rest of Python to pip.
+`install` and `wheel` copy build/release/darkroom, its files (models, recipes, the corpus tool, what `bench` measures) and every
+shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The wheel leaves
+torch, pyarrow and the rest of Python to pip.
 """
 
 import argparse
 import base64
 import gzip
 import hashlib
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 from shared_libraries import needed_by, set_rpath
@@ -55,6 +59,7 @@ def copy(source: pathlib.Path, target: pathlib.Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     else:
+        target.unlink(missing_ok=True)  # It may be running, or somebody else's.
         shutil.copy2(source, target)
 
 
@@ -66,7 +71,8 @@ def copy_program(target: pathlib.Path, rpath: str) -> None:
 
 def copy_shared_files(share: pathlib.Path) -> None:
     """What find_resource() finds, under the names of the source tree, and the licences of all that is copied."""
-    for name in ("models/tiny", "recipes", "tools/corpus/make_corpus.py", "LICENSE", "THIRD_PARTY_NOTICES.md"):
+    for name in ("models/tiny", "recipes", "tools/corpus/make_corpus.py", "benchmarks/pictures", "benchmarks/peers.py", "LICENSE",
+                 "THIRD_PARTY_NOTICES.md"):
         copy(ROOT / name, share / name)
     font = next((path for path in FONTS if path.exists()), None)
     if font is None or not NAMES.exists():
@@ -139,12 +145,14 @@ def write_generated_files(share: pathlib.Path, program: pathlib.Path) -> list[st
         done = subprocess.run([program, "completion", shell], capture_output=True, check=False)
         if done.returncode == 0:
             (share / place).parent.mkdir(parents=True, exist_ok=True)
+            (share / place).unlink(missing_ok=True)
             (share / place).write_bytes(done.stdout)
         else:
             missing.append(f"completion {shell}")
     done = subprocess.run([program, "man"], capture_output=True, check=False)
     if done.returncode == 0:
         (share / "man/man1").mkdir(parents=True, exist_ok=True)
+        (share / "man/man1/darkroom.1.gz").unlink(missing_ok=True)
         (share / "man/man1/darkroom.1.gz").write_bytes(gzip.compress(done.stdout, mtime=0))
     else:
         missing.append("man")
@@ -153,6 +161,20 @@ def write_generated_files(share: pathlib.Path, program: pathlib.Path) -> list[st
 
 def megabytes(folder: pathlib.Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) // 1_000_000
+
+
+def require_writable(prefix: pathlib.Path) -> None:
+    """Ends with one sentence where this account cannot write the tree; nothing is left behind."""
+    for folder in (prefix / "bin", prefix / "lib/darkroom", prefix / "share/darkroom", prefix / "share/man/man1",
+                   *((prefix / "share" / place).parent for place in COMPLETIONS.values())):
+        there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+        if not there.is_dir():
+            fail(f"{there} is no folder, so nothing can be installed below it; name another one: make install PREFIX=DIR")
+        try:
+            tempfile.TemporaryFile(dir=there).close()
+        except OSError as error:
+            fail(f"cannot write to {there} ({error.strerror}): run `make build` and then `sudo make install PREFIX={prefix}`, or name a folder of "
+                 "your own: make install PREFIX=DIR")
 
 
 def install(prefix: pathlib.Path) -> None:
@@ -254,13 +276,17 @@ def wheel(folder: pathlib.Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["install", "wheel"])
+    parser.add_argument("what", choices=["install", "wheel", "writable"])
     parser.add_argument("folder", type=pathlib.Path)
     options = parser.parse_args()
+    folder = pathlib.Path.cwd() / options.folder
+    if options.what == "writable":
+        require_writable(folder)
+        return
     if not PROGRAM.exists():
         fail(f"{PROGRAM} is missing: run `make build`")
-    folder = pathlib.Path.cwd() / options.folder
     if options.what == "install":
+        require_writable(folder)
         install(folder)
     else:
         wheel(folder)

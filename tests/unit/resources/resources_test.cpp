@@ -107,5 +107,26 @@ TEST(FindPythonTest, the_variable_wins_and_must_name_a_file) {
   EXPECT_THAT(missing.status().to_string(), HasSubstr(folder.path("absent")));
 }
 
+TEST(FindPythonTest, an_installed_tree_brings_a_link_to_the_machines_python) {
+  const TemporaryFolder tree;
+  touch(tree.path("usr/bin/python3.11"));
+  std::filesystem::create_directories(tree.path("lib/darkroom/python/bin"));
+  std::filesystem::create_symlink(tree.path("usr/bin/python3.11"), tree.path("lib/darkroom/python/bin/python"));
+  const auto found = python_beside(tree.path("bin/darkroom"));
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  EXPECT_EQ(*found, tree.path("lib/darkroom/python/bin/python"));
+}
+
+TEST(FindPythonTest, a_tree_made_for_another_version_of_python_names_it) {
+  const TemporaryFolder tree;
+  std::filesystem::create_directories(tree.path("lib/darkroom/python/bin"));
+  std::filesystem::create_symlink(tree.path("usr/bin/python3.11"), tree.path("lib/darkroom/python/bin/python"));
+  const auto missing = python_beside(tree.path("bin/darkroom"));
+  ASSERT_FALSE(missing.is_ok());
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.status().to_string(), HasSubstr("install python3.11"));
+  EXPECT_THAT(missing.status().to_string(), HasSubstr(tree.path("usr/bin/python3.11")));
+}
+
 }  // namespace
 }  // namespace darkroom

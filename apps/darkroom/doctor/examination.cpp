@@ -152,8 +152,9 @@ std::vector<Finding> examine_open_files(uint64_t soft_limit, uint64_t hard_limit
   Finding finding{"open files", "limit", fmt::format("{} (at most {})", soft_limit, hard_limit)};
   if (soft_limit < needed) {
     finding.verdict = Verdict::kProblem;
-    finding.advice = fmt::format("`download` opens up to {} by default: raise the limit (ulimit -n {}) or lower --concurrency", needed,
-                                 std::min<uint64_t>(hard_limit, 4096));
+    const std::string raise = hard_limit < needed ? "have its upper bound raised (/etc/security/limits.conf)"
+                                                  : fmt::format("raise the limit (ulimit -n {})", std::min<uint64_t>(hard_limit, 4096));
+    finding.advice = fmt::format("`download` opens up to {} by default: {} or lower --concurrency", needed, raise);
   }
   return {finding};
 }

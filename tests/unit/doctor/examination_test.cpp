@@ -59,7 +59,10 @@ TEST(Doctor, too_few_open_files_are_a_problem) {
   EXPECT_EQ(count_problems(examine_open_files(1024, 4096)), 0);
   const auto findings = examine_open_files(256, 4096);
   EXPECT_EQ(count_problems(findings), 1);
-  EXPECT_NE(findings[0].advice.find("ulimit -n"), std::string::npos);
+  EXPECT_NE(findings[0].advice.find("ulimit -n 4096"), std::string::npos) << findings[0].advice;
+  const auto bounded = examine_open_files(256, 512);  // `ulimit -n 512` would not help.
+  EXPECT_EQ(bounded[0].advice.find("ulimit"), std::string::npos) << bounded[0].advice;
+  EXPECT_NE(bounded[0].advice.find("upper bound"), std::string::npos) << bounded[0].advice;
 }
 
 /// Allows this process so many open files while it lives.

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "darkroom/core/verbosity.h"
-#include "darkroom/files/paths.h"
 #include "job_json.h"
 
 namespace darkroom {
@@ -70,18 +69,14 @@ void JobRun::count_bytes(int64_t num_bytes) {
 }
 
 Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
-  bool replaces = false;
-  {
-    std::lock_guard lock(mutex_);
-    const auto old = parts_.find(item.number);
-    replaces = old != parts_.end() && old->second.tally.rows_in < tally.rows_in;
-  }
-  if (replaces) {
-    DARKROOM_RETURN_IF_ERROR(files_.remove_file(join_path(output_, item.part_name())));
-  }
+  // Read anew: another process may have put a whole part there since this run began.
+  const auto is_cut_short = [&]() -> Result<bool> {
+    DARKROOM_ASSIGN_OR_RETURN(const CommittedPart there, read_part(files_, output_, item.number, record_));
+    return there.tally.rows_in < tally.rows_in;
+  };
   KeyValues footer = {{kShardKey, shard_footer(record_, fingerprint_, item, tally)}};
   footer.insert(footer.end(), more_footer.begin(), more_footer.end());
-  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer)));
+  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer), is_cut_short));
   CommittedPart part{.path = written.path, .tally = tally, .content_hash = written.content_hash};
   if (written.outcome == PublishOutcome::kAlreadyThere) {
     DARKROOM_ASSIGN_OR_RETURN(part, read_part(files_, output_, item.number, record_));

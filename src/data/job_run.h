@@ -49,7 +49,7 @@ class JobRun {
   void count_rows(int64_t num_rows, const RowsByError& failed);
   void count_bytes(int64_t num_bytes);
   /// Commits an item's shard: writes the footer (and `more_footer`), publishes, counts. A shorter part that an earlier --limit left is
-  /// replaced.
+  /// replaced, in one step once the longer one is durable; any other part that is there stays.
   Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
 
   ProgressState progress() const;

@@ -13,7 +13,7 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kTemporaryFolder = "_tmp";
-constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of replace_file_atomic's temporaries, beside their targets.
+constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of temporaries beside their targets.
 constexpr int kMaxAttempts = 16;                        // A sweep may take a fresh temporary before it is locked.
 
 /// NAME.UNIQUE, unlike any other process's on any machine. Decides no byte that is published.
@@ -23,10 +23,10 @@ std::string unique_name(const std::string& name) {
   return fmt::format("{}.{:x}-{:x}-{}", name, process_mark, getpid(), counter++);
 }
 
-/// Locks a fresh temporary. False: a sweep was faster, take another name. True with a null lock: no locks here, and
-/// then a sweep removes nothing either.
-Result<bool> lock_temporary(FileSystem& files, const std::string& temporary, std::unique_ptr<FileLock>& lock) {
-  Result<std::unique_ptr<FileLock>> locked = files.try_lock(temporary);
+/// Locks a file or folder. False: it is held, or gone. True with a null lock: no locks here, and then a sweep removes
+/// nothing either.
+Result<bool> lock_where_possible(FileSystem& files, const std::string& path, std::unique_ptr<FileLock>& lock) {
+  Result<std::unique_ptr<FileLock>> locked = files.try_lock(path);
   if (locked.is_ok()) {
     lock = *std::move(locked);
     return lock != nullptr;
@@ -48,7 +48,7 @@ Result<Temporary> make_temporary(FileSystem& files, const std::string& folder, c
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     Temporary made{.path = join_path(folder, unique_name(name)), .file = nullptr, .lock = nullptr};
     DARKROOM_ASSIGN_OR_RETURN(made.file, files.create(made.path));
-    Result<bool> locked = lock_temporary(files, made.path, made.lock);
+    Result<bool> locked = lock_where_possible(files, made.path, made.lock);  // False: a sweep was faster, take another name.
     if (locked.is_ok() && *locked) {
       return made;
     }
@@ -117,26 +117,54 @@ OutputFile& Publication::file() {
   return *file_;
 }
 
-Result<PublishOutcome> Publication::publish() {
+Result<PublishOutcome> Publication::publish(const std::function<Result<bool>()>& may_replace) {
   OutputFile& output = file();
   const std::unique_ptr<OutputFile> closes_at_return = std::move(file_);
   DARKROOM_RETURN_IF_ERROR(output.sync());
   DARKROOM_RETURN_IF_ERROR(output.close());
-  const Status renamed = files_.rename_no_replace(temporary_, path_);
+  Status renamed = files_.rename_no_replace(temporary_, path_);
+  if (may_replace && renamed.code() == StatusCode::kAlreadyExists) {
+    renamed = replace(may_replace);
+  }
   if (renamed.is_ok()) {
     temporary_.clear();
+    lock_.reset();  // It went with the file: whoever replaces that one must be able to take it.
   }
   return finish_rename(files_, renamed, parent_folder(path_));
 }
 
+// The lock on what stands there keeps a second publication from replacing ours, or what a third one put there meanwhile.
+Status Publication::replace(const std::function<Result<bool>()>& may_replace) {
+  std::unique_ptr<FileLock> lock;
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_locked, lock_where_possible(files_, path_, lock));
+  DARKROOM_ASSIGN_OR_RETURN(const bool gives_way, may_replace());
+  if (!gives_way) {
+    return Status::already_exists("what stands under the name stays (path):", path_);
+  }
+  if (!is_locked) {
+    return Status::unavailable("another process is replacing this file just now; run the same command again (path):", path_);
+  }
+  return files_.rename_replace(temporary_, path_);
+}
+
 Result<std::unique_ptr<FolderPublication>> FolderPublication::begin(FileSystem& files, const std::string& output_folder,
                                                                     const std::string& name) {
+  return begin_at(files, output_folder, name, join_path(join_path(output_folder, kTemporaryFolder), ""));
+}
+
+Result<std::unique_ptr<FolderPublication>> FolderPublication::begin_beside(FileSystem& files, const std::string& output_folder,
+                                                                           const std::string& name) {
+  return begin_at(files, output_folder, name, join_path(output_folder, kTemporaryPrefix));
+}
+
+Result<std::unique_ptr<FolderPublication>> FolderPublication::begin_at(FileSystem& files, const std::string& output_folder,
+                                                                       const std::string& name, const std::string& prefix) {
   check_name(name);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     std::unique_ptr<FolderPublication> publication(new FolderPublication(files, output_folder, name));
-    publication->temporary_ = join_path(join_path(output_folder, kTemporaryFolder), unique_name(name));
+    publication->temporary_ = prefix + unique_name(name);
     DARKROOM_RETURN_IF_ERROR(files.create_folders(publication->temporary_));
-    DARKROOM_ASSIGN_OR_RETURN(const bool locked, lock_temporary(files, publication->temporary_, publication->lock_));
+    DARKROOM_ASSIGN_OR_RETURN(const bool locked, lock_where_possible(files, publication->temporary_, publication->lock_));
     if (locked) {
       return publication;
     }

@@ -238,7 +238,7 @@ struct ShardWriter::State {
     return Status::ok();
   }
 
-  Result<ShardRecord> finish(KeyValues footer) {
+  Result<ShardRecord> finish(KeyValues footer, const std::function<Result<bool>()>& may_replace) {
     DARKROOM_RETURN_IF_ERROR(flush());
     ShardRecord record{.path = publication->path(), .content_hash = stream->begin_footer(), .num_rows = num_rows};
     DARKROOM_RETURN_IF_ARROW_ERROR(writer->AddKeyValueMetadata(make_footer_pairs(std::move(footer), record.content_hash)), doing());
@@ -246,7 +246,7 @@ struct ShardWriter::State {
     seal_footer(stream->footer());
     DARKROOM_RETURN_IF_ERROR(publication->file().write_text(stream->footer()));
     record.num_bytes = stream->num_bytes();
-    DARKROOM_ASSIGN_OR_RETURN(record.outcome, publication->publish());
+    DARKROOM_ASSIGN_OR_RETURN(record.outcome, publication->publish(may_replace));
     return record;
   }
 };
@@ -282,10 +282,10 @@ Status ShardWriter::write(const arrow::RecordBatch& batch) {
   return status;
 }
 
-Result<ShardRecord> ShardWriter::finish(KeyValues footer) {
+Result<ShardRecord> ShardWriter::finish(KeyValues footer, const std::function<Result<bool>()>& may_replace) {
   DARKROOM_CHECK(!state_->is_spent, "a spent shard writer was used (path):", state_->publication->path());
   state_->is_spent = true;
-  return state_->finish(std::move(footer));
+  return state_->finish(std::move(footer), may_replace);
 }
 
 }  // namespace darkroom

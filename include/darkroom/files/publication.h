@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,10 +33,14 @@ class Publication {
   const std::string& path() const { return path_; }
   /// fsync of the file, rename without replace, fsync of the folder. On an error nothing of ours is visible, or it is
   /// visible and whole (only its name may not be durable yet); begin a new one, never this one again.
+  /// When the name is taken, `may_replace` is asked whether what stands there gives way, while no other publication can be
+  /// replacing it; then ours takes its place in one atomic step. Errors: also kUnavailable (another publication is about to).
   /// REQUIRES: called once.
-  Result<PublishOutcome> publish();
+  Result<PublishOutcome> publish(const std::function<Result<bool>()>& may_replace = {});
 
  private:
+  Status replace(const std::function<Result<bool>()>& may_replace);
+
   Publication(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
 
   FileSystem& files_;
@@ -50,6 +55,9 @@ class FolderPublication {
  public:
   /// REQUIRES: `name` holds no slash.
   static Result<std::unique_ptr<FolderPublication>> begin(FileSystem& files, const std::string& output_folder, const std::string& name);
+  /// The same with OUT/_tmp.NAME.UNIQUE for its temporary folder: no OUT/_tmp is left in a folder that is not ours.
+  static Result<std::unique_ptr<FolderPublication>> begin_beside(FileSystem& files, const std::string& output_folder,
+                                                                 const std::string& name);
   /// Removes the temporary folder when nothing was published.
   ~FolderPublication();
   FolderPublication(const FolderPublication&) = delete;
@@ -61,6 +69,8 @@ class FolderPublication {
   Result<PublishOutcome> publish();
 
  private:
+  static Result<std::unique_ptr<FolderPublication>> begin_at(FileSystem& files, const std::string& output_folder, const std::string& name,
+                                                             const std::string& prefix);
   FolderPublication(FileSystem& files, std::string output_folder, std::string name)
       : files_(files), output_folder_(std::move(output_folder)), name_(std::move(name)) {}
 

@@ -4,6 +4,7 @@
 #include <arrow/type.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,8 +52,9 @@ class ShardWriter {
   Status write(const arrow::RecordBatch& batch);
   int64_t num_rows() const;
   /// Writes the footer and publishes. `footer` are its key-values in order; in the value of kShardKey (a JSON object;
-  /// made when absent) "content_hash" is set. REQUIRES: called once, and not after an error.
-  Result<ShardRecord> finish(KeyValues footer);
+  /// made when absent) "content_hash" is set. `may_replace`: as Publication::publish. REQUIRES: called once, and not after
+  /// an error.
+  Result<ShardRecord> finish(KeyValues footer, const std::function<Result<bool>()>& may_replace = {});
 
  private:
   struct State;

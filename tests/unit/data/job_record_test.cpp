@@ -13,7 +13,7 @@ JobRecord record_of(const std::vector<int64_t>& rows, int64_t rows_per_file) {
   for (const int64_t num_rows : rows) {
     JobInput input;
     input.path = "x";
-    input.name = "f" + std::to_string(record.inputs.size());
+    input.name = fmt::format("f{}", record.inputs.size());  // GCC 12 warns of "f" + to_string() wrongly.
     input.num_rows = num_rows;
     input.first_row = first_row;
     record.inputs.push_back(input);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "darkroom/files/memory_files.h"
+#include "darkroom/files/paths.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -56,6 +57,24 @@ TEST(Publication, the_first_of_two_writers_wins) {
   EXPECT_THAT(tree(local_files(), folder.path()), ElementsAre("a"));
 }
 
+TEST(Publication, replaces_what_gives_way_and_nothing_else) {
+  const TemporaryFolder folder;
+  const auto publish = [&](std::string_view text, const Result<bool>& may_replace) {
+    return begin(local_files(), folder.path(), "a", text)->publish([&] { return may_replace; });
+  };
+  EXPECT_EQ(publish("first", Status::unavailable("never asked")).value(), PublishOutcome::kPublished);
+  EXPECT_EQ(publish("second", false).value(), PublishOutcome::kAlreadyThere);
+  EXPECT_EQ(publish("third", Status::corrupt_data("unreadable")).status().code(), StatusCode::kCorruptData);
+  {
+    const auto held = local_files().try_lock(folder.path("a")).value();
+    EXPECT_EQ(publish("fourth", true).status().code(), StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(read_file(local_files(), folder.path("a")).value(), "first");
+  EXPECT_EQ(publish("fifth", true).value(), PublishOutcome::kPublished);
+  EXPECT_EQ(read_file(local_files(), folder.path("a")).value(), "fifth");
+  EXPECT_THAT(tree(local_files(), folder.path()), ElementsAre("a"));
+}
+
 TEST(Publication, removes_its_temporary_when_it_is_given_up) {
   const TemporaryFolder folder;
   begin(local_files(), folder.path(), "a", "rows").reset();
@@ -94,6 +113,18 @@ TEST(PublishFolder, publishes_a_tree_once) {
     EXPECT_EQ(publication->publish().value(), want);
   }
   EXPECT_THAT(tree(local_files(), folder.path()), ElementsAre("step-1/state.json", "step-1/unet/weights"));
+}
+
+TEST(PublishFolder, leaves_no_folder_of_temporaries_beside_what_is_published) {
+  const TemporaryFolder folder;
+  auto publication = FolderPublication::begin_beside(local_files(), folder.path(), "model").value();
+  EXPECT_EQ(parent_folder(publication->folder()), folder.path());
+  ASSERT_TRUE(write_file_atomic(local_files(), publication->folder() + "/config.json", "{}").is_ok());
+  ASSERT_TRUE(sweep_unpublished(local_files(), folder.path()).is_ok());  // A live writer's stays.
+  EXPECT_EQ(publication->publish().value(), PublishOutcome::kPublished);
+  EXPECT_EQ(local_files().list(folder.path()).value().size(), 1U);
+  const std::string given_up = FolderPublication::begin_beside(local_files(), folder.path(), "other").value()->folder();
+  EXPECT_FALSE(local_files().exists(given_up).value());
 }
 
 TEST(PublishFolder, never_replaces_a_file_of_that_name) {

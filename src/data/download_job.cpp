@@ -17,7 +17,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, flags and responses would give other bytes.
-constexpr int kDownloadAlgorithmVersion = 1;
+constexpr int kDownloadAlgorithmVersion = 2;
 constexpr size_t kQueueRows = 64;
 
 JobRecord make_record(const DownloadOptions& options, std::vector<JobInput> inputs) {

@@ -19,7 +19,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, models and flags would give other bytes.
-constexpr int kProcessAlgorithmVersion = 1;
+constexpr int kProcessAlgorithmVersion = 2;
 constexpr size_t kQueueBatches = 2;
 
 struct WorkerCounts {

@@ -17,7 +17,8 @@ constexpr int64_t kFormatVersion = 1;
 constexpr const char* kDigestKey = "state_sha256";
 constexpr std::string_view kNamePrefix = "step-";
 
-std::string print(const nlohmann::json& state) { return state.dump(1) + "\n"; }
+// Paths may hold bytes that are no UTF-8; in the text they are replaced.
+std::string print(const nlohmann::json& state) { return state.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"; }
 
 // Without its digest. Keys are in byte order, so that the same state is the same text.
 nlohmann::json to_json(const CheckpointRecord& record, const FileDigests& digests) {

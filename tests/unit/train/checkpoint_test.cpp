@@ -114,6 +114,18 @@ TEST_F(CheckpointTest, saving_leaves_the_training_state_as_it_was) {
   EXPECT_TRUE(torch::equal(run.ema.weights(), average));
 }
 
+TEST_F(CheckpointTest, a_path_that_is_no_utf8_can_be_recorded) {
+  SmallRun run;
+  run.update(1);
+  CheckpointRecord record = run.record();
+  record.frozen_path = "m\xff";
+  record.recipe = "[model]\npath = \"m\xff\"\n";
+  ASSERT_TRUE(save_checkpoint(files, folder, record, run.state).is_ok());
+  const auto read = read_checkpoint(files, path(1));
+  ASSERT_TRUE(read.is_ok()) << read.status().to_string();
+  EXPECT_EQ(read->frozen_path, "m\uFFFD");
+}
+
 TEST_F(CheckpointTest, a_valid_checkpoint_is_never_overwritten) {
   SmallRun run;
   save_steps(run, 1);

@@ -69,9 +69,15 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   TrainSummary summary;
   const Status status = run_training(options, context.stop, summary);
   context.summary["train"] = summary.to_json();
-  if (status.is_ok() || status.code() == StatusCode::kCancelled) {
+  const bool is_stopped = status.code() == StatusCode::kCancelled;
+  if (status.is_ok() || is_stopped) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
-    DARKROOM_RETURN_IF_ERROR(write_run_report(local_files(), folder));
+    const Status reported = write_run_report(local_files(), folder);
+    if (is_stopped && !reported.is_ok()) {
+      log_warning("the report of the stopped run was not written: {}", reported.message());  // The exit status tells of the stop.
+    } else {
+      DARKROOM_RETURN_IF_ERROR(reported);
+    }
   }
   DARKROOM_RETURN_IF_ERROR(status);
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 steps), {:.0f} img/s; the run is in {}", summary.steps,

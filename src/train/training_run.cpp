@@ -53,14 +53,6 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
   return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
 }
 
-// A run that did not begin (a dataset that is not there) leaves nothing behind; the first failure is the one to report.
-void remove_if_empty(FileSystem& files, const std::string& folder) {
-  const auto left = files.list_tree(folder);
-  if (left.is_ok() && left->empty()) {
-    static_cast<void>(files.remove_tree(folder));
-  }
-}
-
 }  // namespace
 
 double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
@@ -76,13 +68,26 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, cons
   std::unique_ptr<TrainingRun> run(new TrainingRun(files, options));
   const Status status = run->set_up();
   if (!status.is_ok()) {
-    run.reset();
     if (!was_there) {
-      remove_if_empty(files, folder);
+      run->remove_empty_folders();
     }
     return status;
   }
   return run;
+}
+
+// Only under the lock: another start may hold this folder, still empty while it loads its model. The failure that led here is the
+// one to report.
+void TrainingRun::remove_empty_folders() {
+  if (lock_ == nullptr) {
+    return;
+  }
+  for (const std::string& folder : {in_folder(kRunCheckpointsFolder), folder_}) {
+    const auto left = files_.list(folder);
+    if (left.is_ok() && left->empty()) {
+      static_cast<void>(files_.remove_tree(folder));
+    }
+  }
 }
 
 Status TrainingRun::set_up() {
@@ -105,12 +110,14 @@ Status TrainingRun::open_folder() {
   DARKROOM_ASSIGN_OR_RETURN(folder_, local_path(options_.output));
   DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
   auto lock = files_.try_lock(folder_);
-  if (lock.is_ok()) {
-    if (*lock == nullptr) {
+  const bool has_locks = lock.status().code() != StatusCode::kFailedPrecondition;  // Else a file system without them.
+  if (has_locks) {
+    DARKROOM_ASSIGN_OR_RETURN(lock_, std::move(lock));
+    if (lock_ == nullptr) {
       return Status::failed_precondition("another process is training in this run folder; wait for it or take another --output:", folder_);
     }
-    lock_ = *std::move(lock);
   }
+  DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, folder_));
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, in_folder(kRunCheckpointsFolder)));
   DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
   return {};

@@ -49,6 +49,8 @@ class TrainingRun {
   Status open_optimizer();
   Status restore_or_begin();
   Status open_outputs();
+  // What a run that did not begin (a dataset that is not there) leaves behind: nothing.
+  void remove_empty_folders();
 
   // One step, and what follows it.
   Result<StepTimes> step();

@@ -1,0 +1,86 @@
+#include "train/training_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+using LockResult = Result<std::unique_ptr<FileLock>>;
+
+/// The machine's files, but for what becomes of a lock.
+class FilesWithLocks final : public FileSystem {
+ public:
+  explicit FilesWithLocks(std::function<LockResult()> lock) : lock_(std::move(lock)) {}
+
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override { return files_.open_input(path); }
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override { return files_.create(path); }
+  Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override { return files_.open_append(path); }
+  Result<FileInfo> stat(const std::string& path) override { return files_.stat(path); }
+  Result<std::vector<FileInfo>> list(const std::string& folder) override { return files_.list(folder); }
+  Status create_folders(const std::string& folder) override { return files_.create_folders(folder); }
+  Status rename_no_replace(const std::string& from, const std::string& to) override { return files_.rename_no_replace(from, to); }
+  Status rename_replace(const std::string& from, const std::string& to) override { return files_.rename_replace(from, to); }
+  Status remove_file(const std::string& path) override { return files_.remove_file(path); }
+  Status remove_tree(const std::string& path) override { return files_.remove_tree(path); }
+  Status sync_file(const std::string& path) override { return files_.sync_file(path); }
+  Status sync_folder(const std::string& folder) override { return files_.sync_folder(folder); }
+  LockResult try_lock(const std::string& /*path*/) override { return lock_(); }
+
+ private:
+  FileSystem& files_ = local_files();
+  std::function<LockResult()> lock_;
+};
+
+/// Starts that fail once the folder is theirs: there is no model.
+class TrainingRunTest : public testing::Test {
+ protected:
+  TrainOptions options() const {
+    TrainOptions options;
+    options.output = run_;
+    options.recipe.model.path = folder_.path("missing-model");
+    options.recipe.data.path = folder_.path("missing-latents");
+    return options;
+  }
+  Status start(FileSystem& files) const { return TrainingRun::create(files, options()).status(); }
+  bool is_there(const std::string& name) const { return *local_files().exists(run_ + name); }
+
+  TemporaryFolder folder_;
+  const std::string run_ = folder_.path("run");
+};
+
+TEST_F(TrainingRunTest, a_start_that_fails_leaves_no_folder_that_it_made) {
+  EXPECT_THAT(start(local_files()).message(), HasSubstr("missing-model"));
+  EXPECT_FALSE(is_there(""));
+  ASSERT_TRUE(local_files().create_folders(run_).is_ok());
+  EXPECT_THAT(start(local_files()).message(), HasSubstr("missing-model"));
+  EXPECT_TRUE(is_there(""));
+}
+
+// The other start made the folder after this one looked for it, and is loading its model.
+TEST_F(TrainingRunTest, a_start_that_finds_the_folder_held_removes_nothing) {
+  FilesWithLocks held([]() -> LockResult { return std::unique_ptr<FileLock>(); });
+  EXPECT_THAT(start(held).message(), HasSubstr("another process"));
+  EXPECT_TRUE(is_there("/checkpoints"));
+}
+
+TEST_F(TrainingRunTest, goes_on_unlocked_only_where_there_are_no_locks) {
+  FilesWithLocks without([]() -> LockResult { return Status::failed_precondition("no locks here"); });
+  EXPECT_THAT(start(without).message(), HasSubstr("missing-model"));
+  FilesWithLocks failing([]() -> LockResult { return Status::resource_exhausted("too many open files"); });
+  EXPECT_EQ(start(failing).code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(TrainingRunTest, removes_what_a_killed_start_left_half_written) {
+  ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/_tmp.run.json.1-2-3", "{").is_ok());
+  ASSERT_TRUE(write_file_atomic(local_files(), run_ + "/notes.txt", "mine").is_ok());
+  EXPECT_THAT(start(local_files()).message(), HasSubstr("missing-model"));
+  EXPECT_FALSE(is_there("/_tmp.run.json.1-2-3"));
+  EXPECT_TRUE(is_there("/notes.txt"));
+}
+
+}  // namespace
+}  // namespace darkroom

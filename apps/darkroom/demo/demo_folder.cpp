@@ -1,29 +1,18 @@
 #include "demo_folder.h"
 
-#include <nlohmann/json.hpp>
-
 #include "darkroom/files/paths.h"
 
 namespace darkroom {
 namespace {
 
-// A demo that was stopped has a corpus/ at least; a finished one also says so in its summary.
-Result<bool> holds_demo(FileSystem& files, const DemoFolder& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_corpus, files.exists(folder.corpus()));
-  if (has_corpus) {
-    return true;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_summary, files.exists(folder.summary()));
-  if (!has_summary) {
-    return false;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, folder.summary()));
-  const auto summary = nlohmann::json::parse(text, nullptr, false);
-  return summary.is_object() && summary.contains("corpus") && summary.contains("retrieval");
+// Written before anything else and never removed: without it a folder with corpus/ or run/ may be anybody's.
+Status mark_as_demo(FileSystem& files, const DemoFolder& folder) {
+  return write_file_atomic(files, folder.marker(), "darkroom demo wrote this folder and may replace what it wrote.\n");
 }
 
 }  // namespace
 
+std::string DemoFolder::marker() const { return join_path(path, ".darkroom-demo"); }
 std::string DemoFolder::corpus() const { return join_path(path, "corpus"); }
 std::string DemoFolder::images() const { return join_path(path, "images"); }
 std::string DemoFolder::latents() const { return join_path(path, "latents"); }
@@ -37,7 +26,7 @@ Result<DemoFolder> prepare_demo_folder(FileSystem& files, const std::string& pat
   const DemoFolder folder{path};
   DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
   if (!exists) {
-    DARKROOM_RETURN_IF_ERROR(files.create_folders(path));
+    DARKROOM_RETURN_IF_ERROR(mark_as_demo(files, folder));
     return folder;
   }
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, files.stat(path));
@@ -45,13 +34,14 @@ Result<DemoFolder> prepare_demo_folder(FileSystem& files, const std::string& pat
     return Status::failed_precondition("the demo's output must be a folder, but a file has that name; name another OUT:", path);
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, files.list(path));
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_demo, holds_demo(files, folder));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_demo, files.exists(folder.marker()));
   if (!entries.empty() && !is_demo) {
     return Status::failed_precondition(
-        "the output folder holds something else than an earlier demo, so nothing in it is touched; name another OUT (folder, found):", path,
-        file_name(entries.front().path));
+        "the output folder holds something and lacks the mark of an earlier demo, so nothing in it is touched; name another OUT or remove "
+        "it (mark, found):",
+        folder.marker(), file_name(entries.front().path));
   }
-  // The corpus goes last: it is the sign that the folder is ours should this be interrupted.
+  DARKROOM_RETURN_IF_ERROR(mark_as_demo(files, folder));
   for (const std::string& ours : {folder.images(), folder.latents(), folder.train_latents(), folder.run(), folder.trial_run(),
                                   folder.sheet(), folder.summary(), folder.corpus()}) {
     DARKROOM_RETURN_IF_ERROR(files.remove_tree(ours));

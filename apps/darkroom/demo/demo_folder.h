@@ -11,6 +11,7 @@ namespace darkroom {
 struct DemoFolder {
   std::string path;
 
+  std::string marker() const;         ///< .darkroom-demo: the sign that the folder is a demo's.
   std::string corpus() const;         ///< The small web: pictures, urls.parquet, web.json, expected.json.
   std::string images() const;         ///< What download made.
   std::string latents() const;        ///< What process made.
@@ -22,7 +23,7 @@ struct DemoFolder {
 };
 
 /// Makes an empty place for a demo: a new folder, or an older demo's folder without what that demo wrote (other files in it
-/// stay). Errors: kFailedPrecondition for a file, and for a folder that holds something but no demo: nothing is removed then.
+/// stay). Errors: kFailedPrecondition for a file, and for a folder that holds something but no marker: nothing is removed then.
 Result<DemoFolder> prepare_demo_folder(FileSystem& files, const std::string& path);
 
 }  // namespace darkroom

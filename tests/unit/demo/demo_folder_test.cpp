@@ -29,7 +29,8 @@ TEST(DemoFolder, takes_an_empty_folder) {
 
 TEST(DemoFolder, removes_what_an_older_demo_wrote_and_nothing_else) {
   const TemporaryFolder folder;
-  for (const char* name : {"corpus/web.json", "images/part-000000.parquet", "run/metrics.jsonl", "sheet.png", "notes.txt"}) {
+  for (const char* name :
+       {".darkroom-demo", "corpus/web.json", "images/part-000000.parquet", "run/metrics.jsonl", "sheet.png", "notes.txt"}) {
     put(folder.path(name), "x");
   }
   ASSERT_TRUE(prepare_demo_folder(local_files(), folder.path()).is_ok());
@@ -40,25 +41,30 @@ TEST(DemoFolder, removes_what_an_older_demo_wrote_and_nothing_else) {
   EXPECT_TRUE(exists(folder.path("notes.txt")));
 }
 
-TEST(DemoFolder, knows_a_demo_by_its_summary) {
+TEST(DemoFolder, takes_again_what_it_prepared_itself) {
   const TemporaryFolder folder;
-  put(folder.path("summary.json"), R"({"corpus": {}, "retrieval": {}})");
-  put(folder.path("images/part-000000.parquet"), "x");
-  ASSERT_TRUE(prepare_demo_folder(local_files(), folder.path()).is_ok());
-  EXPECT_FALSE(exists(folder.path("images")));
+  ASSERT_TRUE(local_files().create_folders(folder.path("empty")).is_ok());
+  for (const char* name : {"new", "empty"}) {
+    const std::string path = folder.path(name);
+    ASSERT_TRUE(prepare_demo_folder(local_files(), path).is_ok());
+    put(path + "/images/part-000000.parquet", "x");
+    const auto again = prepare_demo_folder(local_files(), path);
+    EXPECT_TRUE(again.is_ok()) << again.status().to_string();
+    EXPECT_FALSE(exists(path + "/images"));
+  }
 }
 
 TEST(DemoFolder, leaves_another_folder_alone) {
-  for (const char* summary : {"", "no JSON", R"({"corpus": {}})"}) {
-    const TemporaryFolder folder;
-    put(folder.path("images/holiday.jpg"), "x");
-    if (*summary != '\0') {
-      put(folder.path("summary.json"), summary);
-    }
-    const auto demo = prepare_demo_folder(local_files(), folder.path());
-    EXPECT_EQ(demo.status().code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(demo.status().message(), HasSubstr(folder.path() + " images"));
-    EXPECT_TRUE(exists(folder.path("images/holiday.jpg")));
+  const std::vector<std::string> ours = {"corpus/mine.parquet", "images/holiday.jpg", "run/metrics.jsonl", "summary.json"};
+  const TemporaryFolder folder;
+  for (const std::string& name : ours) {
+    put(folder.path(name), "x");
+  }
+  const auto demo = prepare_demo_folder(local_files(), folder.path());
+  EXPECT_EQ(demo.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(demo.status().message(), HasSubstr(folder.path(".darkroom-demo") + " corpus"));
+  for (const std::string& name : ours) {
+    EXPECT_TRUE(exists(folder.path(name))) << name;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -97,6 +99,11 @@ class LocalOutputFile final : public OutputFile {
       if (step < 0 && errno == EINTR) {
         continue;
       }
+      if (step < 0 && errno == EAGAIN) {  // A standard stream that another program has set so.
+        pollfd waited{.fd = descriptor_.number(), .events = POLLOUT, .revents = 0};
+        ::poll(&waited, 1, -1);
+        continue;
+      }
       if (step < 0) {
         return spoil(status_of_errno(errno, "write", path_));
       }
@@ -171,6 +178,19 @@ Status rename_by_link(const std::string& from, const std::string& to) {
   return ::unlink(from.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "remove the old name", from);
 }
 
+/// The descriptor of this process that `path` (/proc/self/fd/N, /dev/fd/N) stands for, or -1.
+int own_descriptor(const std::string& path) {
+  const std::string name = file_name(path);
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) {
+    return -1;
+  }
+  std::error_code failure;
+  const std::filesystem::path folder = std::filesystem::canonical(parent_folder(path), failure);
+  return !failure && folder == std::filesystem::canonical("/proc/self/fd", failure) ? number : -1;
+}
+
 class LocalFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
@@ -187,6 +207,11 @@ class LocalFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path) override { return open_output(path, O_CREAT | O_EXCL, "create"); }
   Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override {
+    // Opened by its name, an open file would have a second offset, and what else is written to it would go over these bytes; a
+    // socket cannot be opened at all.
+    if (const int number = own_descriptor(path); number >= 0) {
+      return output_of(Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0)), path, "open for appending");
+    }
     // What is there is opened as it is: the kernel may refuse O_CREAT for a pipe in a folder that all may write to.
     Result<std::unique_ptr<OutputFile>> opened = open_output(path, O_APPEND, "open for appending");
     const bool is_new = !opened.is_ok() && opened.status().code() == StatusCode::kNotFound;
@@ -231,7 +256,9 @@ class LocalFileSystem final : public FileSystem {
 
  private:
   static Result<std::unique_ptr<OutputFile>> open_output(const std::string& path, int flags, std::string_view doing) {
-    Descriptor descriptor = open_descriptor(path, O_WRONLY | flags);
+    return output_of(open_descriptor(path, O_WRONLY | flags), path, doing);
+  }
+  static Result<std::unique_ptr<OutputFile>> output_of(Descriptor descriptor, const std::string& path, std::string_view doing) {
     if (!descriptor.is_open()) {
       return status_of_errno(errno, doing, path);
     }

@@ -220,6 +220,20 @@ Status write_to_stream(FileSystem& files, const std::string& path, const std::fu
   return stream->close();
 }
 
+/// Closes and removes a temporary that was not renamed, also when what fills it throws.
+struct RemoveAtReturn {
+  FileSystem& files;
+  Temporary& temporary;
+  bool is_renamed = false;
+
+  ~RemoveAtReturn() {
+    temporary.file.reset();
+    if (!is_renamed) {
+      (void)files.remove_file(temporary.path);  // Best effort: what stays is invisible and swept by the next run.
+    }
+  }
+};
+
 }  // namespace
 
 Status replace_file_atomic(FileSystem& files, const std::string& path, const std::function<Status(OutputFile&)>& fill) {
@@ -229,21 +243,12 @@ Status replace_file_atomic(FileSystem& files, const std::string& path, const std
   }
   const std::string folder = parent_folder(target.path);
   DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, folder, std::string(kTemporaryPrefix) + file_name(target.path)));
-  Status written = fill(*made.file);
-  if (written.is_ok()) {
-    written = made.file->sync();
-  }
-  if (written.is_ok()) {
-    written = made.file->close();
-  }
-  if (written.is_ok()) {
-    written = files.rename_replace(made.path, target.path);
-  }
-  if (!written.is_ok()) {
-    made.file.reset();
-    (void)files.remove_file(made.path);  // Best effort: what stays is invisible and swept by the next run.
-    return written;
-  }
+  RemoveAtReturn removal{.files = files, .temporary = made};
+  DARKROOM_RETURN_IF_ERROR(fill(*made.file));
+  DARKROOM_RETURN_IF_ERROR(made.file->sync());
+  DARKROOM_RETURN_IF_ERROR(made.file->close());
+  DARKROOM_RETURN_IF_ERROR(files.rename_replace(made.path, target.path));
+  removal.is_renamed = true;
   return files.sync_folder(folder);
 }
 

@@ -72,7 +72,7 @@ class FileSystem {
   virtual Result<std::unique_ptr<InputFile>> open_input(const std::string& path) = 0;
   /// Makes a new file; kAlreadyExists when the name is taken.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
-  /// Opens a file to write after its last byte; makes it when it is not there.
+  /// Opens a file to write after its last byte; makes it when it is not there. /dev/fd/N: shares that descriptor and its offset.
   virtual Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) = 0;
 
   virtual Result<FileInfo> stat(const std::string& path) = 0;

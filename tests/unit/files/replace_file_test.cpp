@@ -1,13 +1,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "darkroom/files/file_system.h"
@@ -104,6 +107,67 @@ TEST_F(ReplaceFile, writes_to_an_open_descriptor_and_leaves_the_file_behind_it) 
   EXPECT_EQ(text("out"), "bytes");
   ::close(descriptor);
   EXPECT_THAT(names(), ElementsAre("out", "stdout"));
+}
+
+// `inspect x --html /dev/stdout > page.html` prints on after the page.
+TEST_F(ReplaceFile, shares_the_offset_of_an_open_descriptor) {
+  const int descriptor = ::open(at("out").c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_GE(descriptor, 0);
+  const std::string own = "/proc/" + std::to_string(::getpid()) + "/fd/";
+  for (const std::string& folder : {std::string("/dev/fd/"), std::string("/proc/self/fd/"), own}) {
+    ASSERT_EQ(::write(descriptor, "before ", 7), 7);
+    ASSERT_TRUE(write_file_atomic(local_files(), folder + std::to_string(descriptor), "bytes").is_ok());
+    ASSERT_EQ(::write(descriptor, " after\n", 7), 7);
+  }
+  ::close(descriptor);
+  EXPECT_EQ(text("out"), "before bytes after\nbefore bytes after\nbefore bytes after\n");
+}
+
+TEST_F(ReplaceFile, writes_to_a_socket_that_is_an_open_descriptor) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  const Status written = write_file_atomic(local_files(), "/dev/fd/" + std::to_string(ends[0]), "bytes");
+  EXPECT_TRUE(written.is_ok()) << written.to_string();
+  ::close(ends[0]);
+  std::array<char, 16> buffer{};
+  EXPECT_EQ(::read(ends[1], buffer.data(), buffer.size()), 5);
+  EXPECT_STREQ(buffer.data(), "bytes");
+  ::close(ends[1]);
+}
+
+TEST_F(ReplaceFile, waits_for_the_reader_of_a_descriptor_that_does_not_block) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+  const std::string bytes(1 << 20, 'x');  // More than a pipe holds.
+  std::string got;
+  std::jthread reader([&] {
+    std::array<char, 65536> buffer;
+    for (ssize_t num_read = 0; (num_read = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
+      got.append(buffer.data(), static_cast<size_t>(num_read));
+    }
+  });
+  const Status written = write_file_atomic(local_files(), "/dev/fd/" + std::to_string(ends[1]), bytes);
+  ::close(ends[1]);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_TRUE(written.is_ok()) << written.to_string();
+  EXPECT_TRUE(got == bytes) << got.size();
+}
+
+TEST_F(ReplaceFile, a_descriptor_that_is_not_open_is_not_found) {
+  EXPECT_FALSE(write_file_atomic(local_files(), "/dev/fd/987", "bytes").is_ok());
+}
+
+TEST_F(ReplaceFile, leaves_nothing_when_the_filling_throws) {
+  ASSERT_TRUE(replace("file", "old").is_ok());
+  const auto fill = [](OutputFile& file) -> Status {
+    DARKROOM_RETURN_IF_ERROR(file.write_text("half"));
+    throw std::runtime_error("a bug of the one that fills");
+  };
+  EXPECT_THROW((void)replace_file_atomic(local_files(), at("file"), fill), std::runtime_error);
+  EXPECT_EQ(text("file"), "old");
+  EXPECT_THAT(names(), ElementsAre("file"));
 }
 
 TEST_F(ReplaceFile, keeps_the_old_file_when_the_filling_fails) {

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "darkroom/core/utf8.h"
 #include "safetensors_header.h"
 
 namespace darkroom {
@@ -68,6 +69,14 @@ Status write_all(OutputFile& output, const std::vector<NamedTensor>& tensors, co
     DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, *by_name.at(spec.name)));
   }
   return writer->finish();
+}
+
+// The header is JSON, which is UTF-8.
+Status check_text(const OutputFile& output, const std::string& text) {
+  const auto [shown, is_broken] = replace_invalid_utf8(text);
+  return is_broken
+             ? Status::invalid_argument("write a safetensors file: names and metadata must be UTF-8 (path, text):", output.path(), shown)
+             : Status::ok();
 }
 
 }  // namespace
@@ -182,6 +191,11 @@ Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::begin(OutputFile& 
       return Status::invalid_argument("write a safetensors file: a tensor name is reserved or given twice (path, name):", output.path(),
                                       spec.name);
     }
+    DARKROOM_RETURN_IF_ERROR(check_text(output, spec.name));
+  }
+  for (const auto& [key, text] : metadata) {
+    DARKROOM_RETURN_IF_ERROR(check_text(output, key));
+    DARKROOM_RETURN_IF_ERROR(check_text(output, text));
   }
   const std::string header = format_safetensors_header(specs, metadata);
   if (header.size() > kMaxSafetensorsHeaderBytes) {

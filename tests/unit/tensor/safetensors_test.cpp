@@ -121,6 +121,18 @@ TEST_F(SafetensorsTest, writes_non_contiguous_tensors_in_logical_order) {
   EXPECT_TRUE(at::equal(SafetensorsFile::open(folder_.path("t")).value()->tensor("t").value(), transposed));
 }
 
+TEST_F(SafetensorsTest, refuses_to_write_what_is_no_utf8) {
+  const std::string path = folder_.path("file");
+  for (const Status& status : {write_safetensors_atomic(local_files(), path, {{"a\xff", torch::ones({1})}}),
+                               write_safetensors_atomic(local_files(), path, {}, {{"k\xff", "v"}}),
+                               write_safetensors_atomic(local_files(), path, {}, {{"k", "v\xff"}})}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("UTF-8"));
+    EXPECT_THAT(status.message(), HasSubstr("\uFFFD"));
+  }
+  EXPECT_TRUE(local_files().list(folder_.path()).value().empty());
+}
+
 TEST_F(SafetensorsTest, accepts_leading_spaces_and_unaligned_data) {
   const std::string header = fmt::format("   {}", header_of({entry("x", "F32", "[2]", "[0,8]")}));
   ASSERT_NE((8 + header.size()) % 4, 0U);

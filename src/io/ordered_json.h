@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <nlohmann/ordered_map.hpp>
-#include <unordered_map>
 
 namespace darkroom {
 
@@ -23,9 +23,9 @@ class IndexedMap : public nlohmann::ordered_map<Key, Value, IgnoredLess, Allocat
       return Members::operator[](key);
     }
     for (; num_indexed_ < this->size(); ++num_indexed_) {
-      places_.emplace(Members::Container::operator[](num_indexed_).first, num_indexed_);
+      places_.try_emplace(Members::Container::operator[](num_indexed_).first, num_indexed_);
     }
-    const auto [place, is_new] = places_.emplace(key, this->size());
+    const auto [place, is_new] = places_.try_emplace(key, this->size());
     if (is_new) {
       Members::Container::emplace_back(key, Value{});
       ++num_indexed_;
@@ -34,11 +34,11 @@ class IndexedMap : public nlohmann::ordered_map<Key, Value, IgnoredLess, Allocat
   }
 
  private:
-  std::unordered_map<Key, size_t> places_;
-  size_t num_indexed_ = 0;  // That many members are in places_.
+  std::map<Key, size_t> places_;  // In order: a hash without a secret seed is linear for keys that were made to collide.
+  size_t num_indexed_ = 0;        // That many members are in places_.
 };
 
-/// JSON that keeps the order of members and is read in linear time. Of a key that comes twice the last value counts, at the
+/// JSON that keeps the order of members and is read in time n log n. Of a key that comes twice the last value counts, at the
 /// place of the first. REQUIRES: members are only added, and only by parsing.
 using OrderedJson = nlohmann::basic_json<IndexedMap>;
 

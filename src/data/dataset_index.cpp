@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/table_footer.h"
@@ -32,7 +33,7 @@ Result<std::string> root_folder(FileSystem& files, const std::string& uri) {
 // A file's identity without reading its data: the record of a shard of ours, else a hash of its footer.
 Result<std::string> content_hash(FileSystem& files, const TableFooter& footer) {
   if (const std::string* record = footer.find(kShardKey); record != nullptr) {
-    const auto parsed = nlohmann::json::parse(*record, nullptr, false);
+    const auto parsed = parse_json(*record);
     if (parsed.is_object() && parsed.contains("content_hash") && parsed["content_hash"].is_string()) {
       return parsed["content_hash"].get<std::string>();
     }
@@ -116,7 +117,7 @@ std::string DatasetIndex::to_json() const {
 std::string DatasetIndex::hash() const { return sha256_hex(to_json()); }
 
 Result<DatasetIndex> DatasetIndex::from_json(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   if (!json.is_object()) {
     return Status::corrupt_data("the dataset index is no JSON object; bytes:", text.size());
   }

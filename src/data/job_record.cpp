@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
@@ -118,7 +119,7 @@ Result<CommittedPart> read_part_at(FileSystem& files, const std::string& output,
                                    const JobRecord& record, const std::string& fingerprint) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, path));
   const std::string* text = footer.find(kShardKey);
-  const nlohmann::json shard = text == nullptr ? nlohmann::json() : nlohmann::json::parse(*text, nullptr, false);
+  const nlohmann::json shard = text == nullptr ? nlohmann::json() : parse_json(*text);
   if (!shard.is_object()) {
     return corrupt_part(path, "it has no record of a job in its footer");
   }
@@ -207,7 +208,7 @@ std::string shard_footer(const JobRecord& record, const std::string& fingerprint
 Result<nlohmann::json> read_job_json(FileSystem& files, const std::string& output) {
   const std::string path = join_path(output, kJobFile);
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  const nlohmann::json job = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json job = parse_json(text);
   const bool is_whole = job.is_object() && job.contains("fingerprint") && job.contains("inputs") && job["inputs"].is_array();
   if (!is_whole) {
     return Status::corrupt_data("the job file is damaged; delete it and run again, it is rebuilt from the parts:", path);

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/table_footer.h"
@@ -202,7 +203,7 @@ Result<LatentsDatasetInfo> read_latents_info(FileSystem& files, const std::strin
   DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(files, inputs.front().path));
   LatentsDatasetInfo info;
   if (const std::string* text = footer.find(kLatentsFooterKey); text != nullptr) {
-    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    const auto json = parse_json(*text);
     if (!json.is_object()) {
       return Status::corrupt_data("the shard's footer key darkroom.latents is no JSON object:", inputs.front().path);
     }

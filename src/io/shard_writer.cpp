@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/io/arrow_files.h"
 #include "footer_hash.h"
@@ -147,7 +148,7 @@ std::shared_ptr<arrow::KeyValueMetadata> make_footer_pairs(KeyValues footer, con
   auto pairs = std::make_shared<arrow::KeyValueMetadata>();
   for (auto& [key, value] : footer) {
     if (key == kShardKey) {
-      auto record = nlohmann::ordered_json::parse(value, nullptr, /*allow_exceptions=*/false);
+      auto record = parse_json<nlohmann::ordered_json>(value);
       DARKROOM_CHECK(record.is_object(), "the shard's record is not a JSON object:", value);
       record["content_hash"] = content_hash;
       value = record.dump();

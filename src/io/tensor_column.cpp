@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/io/arrow_files.h"
 
 namespace darkroom {
@@ -178,7 +179,7 @@ Shape shape_of_metadata(const arrow::Field& field) {
     return {};
   }
   const auto text = field.metadata()->Get("ARROW:extension:metadata");
-  const auto json = nlohmann::json::parse(text.ok() ? *text : "", nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(text.ok() ? *text : "");
   Shape shape;
   for (const auto& extent : json.is_array() ? json : nlohmann::json::array()) {
     if (!extent.is_number_integer()) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/io/arrow_files.h"
 #include "ordered_json.h"
 #include "row_splitter.h"
@@ -68,7 +69,7 @@ class JsonParser final : public RowParser {
   }
 
   bool parse(std::string_view row, Values& values) override {
-    const auto object = OrderedJson::parse(row, nullptr, /*allow_exceptions=*/false);
+    const auto object = parse_json<OrderedJson>(row);
     if (!object.is_object()) {
       return false;
     }
@@ -222,7 +223,7 @@ class TextTable final : public TableReader {
       if (!more) {
         break;
       }
-      const auto object = OrderedJson::parse(row, nullptr, /*allow_exceptions=*/false);
+      const auto object = parse_json<OrderedJson>(row);
       if (!object.is_object()) {
         continue;
       }

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/table_footer.h"
@@ -37,7 +38,7 @@ Status verify_shard(FileSystem& files, const std::string& path) {
   if (text == nullptr || footer.find(kFooterHashKey) == nullptr) {
     return Status::corrupt_data("verifying a shard: the footer has no record of a darkroom shard (path):", path);
   }
-  const auto record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto record = parse_json(*text);
   if (!record.is_object() || !record.contains("content_hash") || !record["content_hash"].is_string()) {
     return Status::corrupt_data("verifying a shard: its record has no content hash (path):", path);
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 
@@ -85,7 +86,7 @@ std::string print_checkpoint_record(const CheckpointRecord& record, const FileDi
 }
 
 Result<RecordedCheckpoint> parse_checkpoint_record(std::string_view text) {
-  auto state = nlohmann::json::parse(text, nullptr, false);
+  auto state = parse_json(text);
   if (!state.is_object() || print(state) != text || !state.contains(kDigestKey)) {
     return Status::corrupt_data("state.json is damaged: it is not the JSON that was written; bytes:", text.size());
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "darkroom/core/nested_text.h"
+
 namespace darkroom {
 
 namespace {
@@ -33,7 +35,7 @@ std::string without_non_finite_words(std::string_view text) {
 
 Result<nlohmann::json> read_config_file(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  auto parsed = nlohmann::json::parse(without_non_finite_words(text), nullptr, /*allow_exceptions=*/false);
+  auto parsed = parse_json(without_non_finite_words(text));
   if (!parsed.is_object()) {
     return Status::corrupt_data("not a JSON object (file):", path);
   }

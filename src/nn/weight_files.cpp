@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 
@@ -44,7 +45,7 @@ Result<WeightFiles> WeightFiles::open_files(const std::vector<std::string>& path
 
 Result<std::vector<std::string>> WeightFiles::read_index(const std::string& folder, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto text, read_file(local_files(), path));
-  const auto index = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto index = parse_json(text);
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object()) {
     return Status::corrupt_data("read an index of sharded weights: no object 'weight_map' in it (path):", path);

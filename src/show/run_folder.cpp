@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cell_text.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/line_chart.h"
@@ -160,7 +161,7 @@ Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(run.metrics, read_metrics_lines(files, join_path(run.path, "metrics.jsonl")));
   DARKROOM_ASSIGN_OR_RETURN(const std::string facts, read_if_there(files, join_path(run.path, "run.json")));
   if (!facts.empty()) {
-    run.facts = Json::parse(facts, nullptr, /*allow_exceptions=*/false);
+    run.facts = parse_json<Json>(facts);
     if (!run.facts.is_object()) {
       return Status::corrupt_data("the facts of the run are no JSON object (path):", join_path(run.path, "run.json"));
     }
@@ -182,8 +183,7 @@ Result<std::vector<Json>> read_metrics_lines(FileSystem& files, const std::strin
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   std::vector<Json> lines;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Json line = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
-                            /*allow_exceptions=*/false);
+    Json line = parse_json<Json>(std::string_view(text).substr(begin, end - begin));
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number()) {
       return Status::corrupt_data("metrics hold a line that is no object with a step (path, line):", path, lines.size() + 1);
     }

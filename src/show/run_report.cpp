@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cell_text.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/uri.h"
 #include "darkroom/show/html_page.h"
@@ -127,7 +128,7 @@ Result<Json> read_job_summary(FileSystem& files, const std::string& data_uri) {
     return Json();  // A file or a pattern has none beside it, nor has a folder that another program wrote.
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  Json summary = Json::parse(text, nullptr, false);
+  Json summary = parse_json<Json>(text);
   if (!summary.is_object()) {
     return Status::corrupt_data("the summary is no JSON object; delete it, the next run of the job writes it anew:", path);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cell_text.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/table_footer.h"
@@ -49,7 +50,7 @@ Result<std::vector<Sheet>> read_sheets(FileSystem& files, const std::string& fol
     DARKROOM_ASSIGN_OR_RETURN(const bool has_about, files.exists(about));
     if (has_about) {
       DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, about));
-      sheet.about = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+      sheet.about = parse_json<Json>(text);
       if (!sheet.about.is_object()) {
         return Status::corrupt_data("the description of samples is no JSON object (path):", about);
       }

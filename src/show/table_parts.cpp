@@ -1,5 +1,6 @@
 #include "table_parts.h"
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/io/table_footer.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/uri.h"
@@ -11,7 +12,7 @@ constexpr const char* kLatentsKey = "darkroom.latents";
 
 nlohmann::json parse_key(const TableFooter& footer, const char* key) {
   const std::string* text = footer.find(key);
-  nlohmann::json value = text == nullptr ? nlohmann::json() : nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json value = text == nullptr ? nlohmann::json() : parse_json(*text);
   return value.is_object() ? value : nlohmann::json();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/nested_text.h"
 
 namespace darkroom {
 namespace {
@@ -39,14 +40,13 @@ constexpr std::array kDtypeNames = {
 
 Status fault(std::string_view what, const std::string& name) { return Status::corrupt_data(what, name); }
 
-// Watches the parse for what nlohmann would let pass: a key twice in one object, and nesting deeper than the format has.
-// Throws the first fault as a Status, so that a hostile header costs no more than the bytes before it.
-class HeaderGuard {
+constexpr int kMaxDepth = 3;  // Header object, tensor object, its arrays.
+
+// Watches the parse for what nlohmann would let pass: a key twice in one object. Throws the first as a Status, so that a hostile
+// header costs no more than the bytes before it. REQUIRES: the text nests no deeper than kMaxDepth.
+class KeyGuard {
  public:
   bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) {
-      throw fault("nested deeper than the format allows", "");
-    }
     if (event == json::parse_event_t::object_start) {
       keys_[static_cast<size_t>(depth)].clear();
     } else if (event == json::parse_event_t::key && !keys_[static_cast<size_t>(depth) - 1].insert(parsed.get<std::string>()).second) {
@@ -56,14 +56,15 @@ class HeaderGuard {
   }
 
  private:
-  static constexpr int kMaxDepth = 3;  // Header object, tensor object, its arrays, their numbers.
-
-  std::array<std::set<std::string>, kMaxDepth + 1> keys_;  // Of the object that was opened last at each depth.
+  std::array<std::set<std::string>, kMaxDepth> keys_;  // Of the object that was opened last at each depth.
 };
 
 Result<json> parse_object(std::string_view text) {
+  if (json_nests_deeper(text, kMaxDepth)) {
+    return Status::corrupt_data("nested deeper than the format allows");
+  }
   try {
-    const json::parser_callback_t guard = [state = HeaderGuard()](int depth, json::parse_event_t event, json& value) mutable {
+    const json::parser_callback_t guard = [state = KeyGuard()](int depth, json::parse_event_t event, json& value) mutable {
       return state(depth, event, value);
     };
     auto parsed = json::parse(text.begin(), text.end(), guard, /*allow_exceptions=*/false);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "tokenizer_folder.h"
 
@@ -17,7 +18,7 @@ Result<std::optional<Json>> read_optional_json(FileSystem& files, const std::str
     return std::optional<Json>();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(text);
   if (!json.is_object()) {
     return Status::corrupt_data("reading a tokenizer: the file is not a JSON object:", path);
   }

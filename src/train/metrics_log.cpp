@@ -5,12 +5,14 @@
 #include <sstream>
 #include <vector>
 
+#include "darkroom/core/nested_text.h"
+
 namespace darkroom {
 namespace {
 
 // Whether a line is whole and tells of one of the first `steps_done` steps.
 bool belongs(std::string_view line, int64_t steps_done) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, false);
+  const auto parsed = parse_json(line);
   if (!parsed.is_object()) {
     return false;
   }
@@ -39,7 +41,7 @@ double last_seconds(std::string_view whole_lines) {
   while (!whole_lines.empty()) {
     whole_lines.remove_suffix(1);
     const size_t begin = whole_lines.rfind('\n') + 1;  // 0 where there is no line end.
-    const auto line = nlohmann::json::parse(whole_lines.substr(begin), nullptr, false);
+    const auto line = parse_json(whole_lines.substr(begin));
     if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_number()) {
       return seconds->get<double>();
     }
@@ -75,7 +77,7 @@ std::pair<double, double> first_and_last_loss(std::string_view metrics) {
   std::vector<double> losses;
   std::istringstream lines{std::string(metrics)};
   for (std::string line; std::getline(lines, line);) {
-    const auto parsed = nlohmann::json::parse(line, nullptr, false);
+    const auto parsed = parse_json(line);
     if (parsed.is_object() && parsed.contains("loss")) {
       losses.push_back(parsed["loss"].get<double>());
     }

@@ -9,6 +9,7 @@
 
 #include <toml++/toml.h>
 
+#include "darkroom/core/nested_text.h"
 #include "recipe_fields.h"
 
 namespace darkroom {
@@ -88,6 +89,7 @@ const RecipeField* find_field(const std::vector<RecipeField>& fields, std::strin
 }
 
 Result<toml::table> parse_toml(std::string_view text, std::string_view name) {
+  DARKROOM_RETURN_IF_ERROR(check_toml_keys(text).with_context(fmt::format("cannot parse {}", name)));
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "darkroom/core/machine.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/core/version.h"
 
 namespace darkroom {
@@ -41,7 +42,7 @@ Result<nlohmann::ordered_json> read_earlier(FileSystem& files, const std::string
     return nlohmann::ordered_json();
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  auto earlier = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto earlier = parse_json<nlohmann::ordered_json>(text);
   const auto is_number = [&](const char* key) { return earlier.contains(key) && earlier[key].is_number(); };
   if (!earlier.is_object() || !is_number("step") || !is_number("seconds") || !earlier.contains("starts") || !earlier["starts"].is_array()) {
     return Status::corrupt_data("the facts of the run are damaged; delete the file, then the run goes on without those of earlier starts:",

@@ -6,6 +6,7 @@
 
 #include <toml++/toml.h>
 
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/file_system.h"
 #include "given_flags.h"
 #include "nearest_name.h"
@@ -177,6 +178,7 @@ Status check_family_table(const std::string& path, const std::string& family, co
 Result<GivenFlags> read_config_file(const std::string& path, const std::string& verb, const std::vector<std::string>& verbs,
                                     const std::vector<const FlagDefinition*>& flags) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string content, read_file(local_files(), path));
+  DARKROOM_RETURN_IF_ERROR(check_toml_keys(content).with_context(path));
   toml::table root;
   try {
     root = toml::parse(content);

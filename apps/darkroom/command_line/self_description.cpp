@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "completion.h"
+#include "darkroom/core/nested_text.h"
 #include "help_text.h"
 #include "man_page.h"
 
@@ -20,7 +21,7 @@ struct HelpFlags {
 };
 
 nlohmann::json parse_line(const CommandLineMaker& make, const std::string& text) {
-  const auto arguments = nlohmann::json::parse(text, nullptr, false);
+  const auto arguments = parse_json(text);
   if (!arguments.is_array() || !std::all_of(arguments.begin(), arguments.end(), [](const auto& word) { return word.is_string(); })) {
     return {{"exit_code", 2}, {"message", "not a JSON list of texts"}, {"hint", "give one list a line: [\"inspect\", \"--help\"]"}};
   }

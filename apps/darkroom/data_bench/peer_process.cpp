@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "child_process/child_process.h"
+#include "darkroom/core/nested_text.h"
 
 namespace darkroom {
 namespace {
@@ -46,7 +47,7 @@ Result<nlohmann::json> PeerProcess::read_answer() {
     return Status::unavailable("the peers' program has ended without an answer; what it wrote is above");
   }
   line.resize(std::strlen(line.c_str()));
-  auto answer = nlohmann::json::parse(line, nullptr, false);
+  auto answer = parse_json(line);
   if (!answer.is_object()) {
     return Status::unavailable("the peers' program must answer with a line of JSON, it said:", line);
   }

@@ -286,6 +286,11 @@ TEST(Config, what_is_wrong_in_it_is_named_with_its_line) {
   EXPECT_EQ(config_refusal("OUT = \"x\"\n"), "--config: FILE, line 1: OUT is given on the command line, not in a configuration file");
   EXPECT_EQ(config_refusal("show = [1]\nprompt = \"a\"\n", {"paint"}), "--config: FILE, line 1: show needs 2 values");
   EXPECT_NE(config_refusal("limit = = 3\n").find("--config: FILE, line 1: this is no TOML: "), std::string::npos);
+  std::string key = "a";
+  for (int i = 0; i < 300'000; ++i) {
+    key += ".a";
+  }
+  EXPECT_EQ(config_refusal("\n" + key + " = 1\n"), "--config: FILE: line 2: a key has more than 16 parts");
   EXPECT_NE(refusal({"fetch", "out", "--config", "/nowhere/x.toml"}).find("/nowhere/x.toml"), std::string::npos);
 }
 

@@ -70,6 +70,15 @@ TEST_F(TextTables, json_lines_give_text_and_null) {
   EXPECT_EQ(range->num_malformed_rows(), 1);
 }
 
+// nlohmann would read it, and overflow the stack when it prints or destroys it.
+TEST_F(TextTables, a_json_line_that_nests_too_deep_is_malformed) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  auto table = open("a.jsonl", "{\"url\": " + deep + "}\n{\"url\": \"u2\"}\n");
+  auto range = table->read_rows(0, 9, {}).value();
+  EXPECT_THAT(texts(read_all(*range).value(), "url"), ElementsAre("<null>", "u2"));
+  EXPECT_EQ(range->num_malformed_rows(), 1);
+}
+
 TEST_F(TextTables, text_that_is_not_utf8_comes_through) {
   auto table = open("a.csv", "url,caption\nu1,caf\xe9\n");
   EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "caption"), ElementsAre("caf\xe9"));

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -15,9 +16,15 @@ StandardInput::StandardInput(std::stop_token stop) : stop_(std::move(stop)), sto
 
 StandardInput::~StandardInput() { close(stopped_); }
 
+size_t StandardInput::find_end() {
+  const size_t end = text_.find('\n', std::max(begin_, scanned_));
+  scanned_ = std::min(end, text_.size());
+  return end;
+}
+
 Result<bool> StandardInput::next_line(std::string& line) {
   for (;;) {
-    const size_t end = text_.find('\n', begin_);
+    const size_t end = find_end();
     if (end != std::string::npos) {
       line.assign(text_, begin_, end - begin_);
       begin_ = end + 1;
@@ -34,7 +41,12 @@ Result<bool> StandardInput::next_line(std::string& line) {
 
 Result<bool> StandardInput::read_more() {
   constexpr size_t kPiece = 65'536;
+  constexpr size_t kMaxLineBytes = 64 << 20;  // As a row of a text table.
+  if (text_.size() - begin_ > kMaxLineBytes) {
+    return Status::corrupt_data("a line of the standard input is longer than 64 MiB; one line is one text");
+  }
   const std::stop_callback raise(stop_, [this] { eventfd_write(stopped_, 1); });
+  scanned_ -= begin_;
   text_.erase(0, std::exchange(begin_, 0));
   for (;;) {
     std::array<pollfd, 2> sources = {pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{stopped_, POLLIN, 0}};

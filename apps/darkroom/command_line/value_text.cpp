@@ -112,15 +112,14 @@ Scale scale(const Decimal& decimal, int64_t factor, WideInteger& value) {
       return Scale::kHuge;
     }
   }
-  value *= factor;  // Below 2^100 * 2^40 only where the digits are few: checked next.
-  if (value / factor > kLargest) {
+  if (__builtin_mul_overflow(value, factor, &value)) {
     return Scale::kHuge;
   }
   for (int i = 0; i < decimal.exponent && value != 0; ++i) {
-    value *= 10;
-    if (value > kLargest) {
+    if (value > kLargest / 10) {
       return Scale::kHuge;
     }
+    value *= 10;
   }
   for (int i = 0; i > decimal.exponent && value != 0; --i) {
     if (value % 10 != 0) {
@@ -128,7 +127,7 @@ Scale scale(const Decimal& decimal, int64_t factor, WideInteger& value) {
     }
     value /= 10;
   }
-  return Scale::kWhole;
+  return value > kLargest ? Scale::kHuge : Scale::kWhole;
 }
 
 Result<WideInteger> parse_whole(std::string_view text, std::span<const Unit> units, const char* what) {

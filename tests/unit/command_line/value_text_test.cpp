@@ -57,7 +57,15 @@ TEST(ValueText, bytes_take_decimal_and_binary_units) {
   EXPECT_EQ(bytes_of("2TB"), 2'000'000'000'000);
   EXPECT_EQ(bytes_of("4096"), 4096);
   EXPECT_EQ(bytes_of("4096B"), 4096);
+  EXPECT_EQ(bytes_of("1.0000000000000000000TiB"), int64_t{1} << 40);
   for (const char* text : {"50XB", "MB", "1.5", "0.3KiB", "50 M B", "50mb"}) {
+    EXPECT_FALSE(parse_bytes(text).is_ok()) << text;
+  }
+}
+
+// 2^88 + 1: times 2^40 it is 2^40 in 128 bits.
+TEST(ValueText, a_size_beyond_128_bits_is_refused_and_does_not_wrap) {
+  for (const char* text : {"309485009821345068724781057TiB", "1267650600228229401496703205376TiB", "1e30TiB", "1e27TB"}) {
     EXPECT_FALSE(parse_bytes(text).is_ok()) << text;
   }
 }

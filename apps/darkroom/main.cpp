@@ -7,12 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
 #include "self_description.h"
 #include "verb.h"
 
@@ -30,24 +33,34 @@ constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
 /// Turns SIGINT and SIGTERM into a stop request; a second signal ends the process at once.
-/// The signals are blocked in every thread and read by one thread, so no code runs inside a signal handler.
+/// The signals are blocked in every thread and the first is read by one thread; only a second one runs a handler, which ends it all.
 class SignalWatch {
  public:
   SignalWatch() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    sigemptyset(&watched_);
+    sigaddset(&watched_, SIGINT);
+    sigaddset(&watched_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
     signal(SIGPIPE, SIG_IGN);
-    signals_ = signalfd(-1, &signals, SFD_CLOEXEC);
-    finished_ = eventfd(0, EFD_CLOEXEC);
+  }
+
+  /// Errors: kResourceExhausted where the process may not open two more descriptors.
+  Status start() {
+    signals_ = signalfd(-1, &watched_, SFD_CLOEXEC);
+    finished_ = signals_ < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
+    if (finished_ < 0) {
+      return Status::resource_exhausted("cannot watch for signals; let the process open more files (ulimit -n):",
+                                        std::generic_category().message(errno));
+    }
     thread_ = std::jthread([this] { watch(); });
+    return Status::ok();
   }
 
   ~SignalWatch() {
-    eventfd_write(finished_, 1);
-    thread_.join();
+    if (thread_.joinable()) {
+      eventfd_write(finished_, 1);
+      thread_.join();
+    }
     close(signals_);
     close(finished_);
   }
@@ -58,25 +71,27 @@ class SignalWatch {
 
  private:
   void watch() {
-    for (;;) {
-      std::array<pollfd, 2> sources = {pollfd{signals_, POLLIN, 0}, pollfd{finished_, POLLIN, 0}};
-      if (poll(sources.data(), sources.size(), -1) < 0) {
-        continue;
-      }
-      signalfd_siginfo info{};
-      if ((sources[0].revents & POLLIN) == 0 || read(signals_, &info, sizeof info) != sizeof info) {
-        return;
-      }
-      const int number = static_cast<int>(info.ssi_signo);
-      if (received_ != 0) {
-        _exit(128 + number);
-      }
-      received_ = number;
-      log_warning("stopping after what is complete has been committed; a second signal stops at once");
-      stop_.request_stop();
+    std::array<pollfd, 2> sources = {pollfd{signals_, POLLIN, 0}, pollfd{finished_, POLLIN, 0}};
+    while (poll(sources.data(), sources.size(), -1) < 0) {
+    }
+    signalfd_siginfo info{};
+    if ((sources[0].revents & POLLIN) == 0 || read(signals_, &info, sizeof info) != sizeof info) {
+      return;
+    }
+    received_ = static_cast<int>(info.ssi_signo);
+    // From here on a signal comes through even where this thread waits for somebody to read stderr.
+    for (const int number : {SIGINT, SIGTERM}) {
+      signal(number, [](int second) { _exit(128 + second); });
+    }
+    pthread_sigmask(SIG_UNBLOCK, &watched_, nullptr);
+    stop_.request_stop();
+    log_warning("stopping after what is complete has been committed; a second signal stops at once");
+    eventfd_t end = 0;
+    while (eventfd_read(finished_, &end) != 0) {
     }
   }
 
+  sigset_t watched_{};
   std::stop_source stop_;
   std::atomic<int> received_ = 0;
   int signals_ = -1;
@@ -131,28 +146,25 @@ int exit_code_of(const Result<int>& result, const SignalWatch& signals) {
 }
 
 // Paths and messages may hold bytes that are no UTF-8: JSON gets a replacement for them.
-bool write_summary(const std::string& path, const nlohmann::json& summary) {
-  std::ofstream file(path);
-  file << summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  file.close();
-  if (file.fail()) {
-    log_error("--json-summary: cannot write {}", path);
-    return false;
+Status write_summary(const std::string& path, const nlohmann::json& summary) {
+  // Folders are not made for it: a run's last word in a folder of a misspelt name would be missed.
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_folder, local_files().exists(parent_folder(path)));
+  if (!has_folder) {
+    return Status::not_found("no such folder:", parent_folder(path));
   }
-  return true;
+  return write_file_atomic(local_files(), path, summary.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-int refuse(const Refusal& refusal) {
-  fmt::print(stderr, "{}{}\n{}\n", may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ", refusal.message, refusal.hint);
-  return kExitUsage;
+// When stderr takes nothing, there is nobody left to tell; the exit code still says it.
+int fail(const std::string& text, int exit_code) {
+  const std::string line = (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + text + "\n";
+  static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
+  return exit_code;
 }
 
 int print_and_end(const std::string& text) {
   const Status status = print_text(text);
-  if (!status.is_ok()) {
-    fmt::print(stderr, "error: {}\n", status.message());
-  }
-  return status.is_ok() ? 0 : kExitFailed;
+  return status.is_ok() ? 0 : fail(status.message(), kExitFailed);
 }
 
 // A closed standard stream would lend its number to the next file that is opened, and a log line would land in a shard.
@@ -186,19 +198,23 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
     exit_code = kExitFailed;
   }
   const std::string& path = line.shared().summary_path;
-  if (!path.empty() && !write_summary(path, context.summary) && exit_code == 0) {
-    exit_code = kExitFailed;
+  const Status written = path.empty() ? Status::ok() : write_summary(path, context.summary);
+  if (!written.is_ok()) {
+    log_error("--json-summary: {}", written.message());
   }
-  return exit_code;
+  return written.is_ok() || exit_code != 0 ? exit_code : kExitFailed;
 }
 
 int run_program(const std::vector<std::string>& arguments) {
   open_standard_streams();
   SignalWatch signals;
+  if (const Status started = signals.start(); !started.is_ok()) {
+    return fail(started.message(), kExitFailed);
+  }
   const auto line = make_command_line();
   Call call;
   if (const auto refusal = line->read(arguments, call)) {
-    return refuse(*refusal);
+    return fail(refusal->message + "\n" + refusal->hint, kExitUsage);
   }
   return call.verb == nullptr ? print_and_end(call.text) : run_call(*line, call, signals);
 }

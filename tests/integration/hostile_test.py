@@ -11,12 +11,14 @@ import pty
 import random
 import re
 import shutil
+import signal
 import stat
 import struct
 import subprocess
 import tempfile
 import termios
 import threading
+import time
 import zlib
 
 from workbench import PROGRAM, ROOT, main, require
@@ -264,5 +266,106 @@ def hostile_invocations_end_with_the_right_code() -> None:
     require(not failures, f"{len(failures)} of {NUM_CASES} went wrong:\n" + "\n".join(failures[:40]))
 
 
+def in_shell(script: str, *arguments, **options) -> subprocess.CompletedProcess:
+    """Runs the program as "$@" of a line of bash."""
+    return subprocess.run(["bash", "-c", script, "bash", PROGRAM, *arguments], capture_output=True, timeout=120, **options)
+
+
+def what_nobody_can_read_changes_no_code() -> None:
+    for arguments, code in ((["nosuch"], 2), (["inspect", "/nowhere.csv"], 1), (["--version"], 0)):
+        done = in_shell('"$@" 2>/dev/full', *arguments)
+        require(done.returncode == code, "stderr is full", arguments, done.returncode)
+    done = in_shell('"$@" >/dev/full 2>/dev/full', "--version")
+    require(done.returncode == 1, "stdout and stderr are full", done.returncode)
+
+
+def too_few_descriptors_are_an_error() -> None:
+    for limit in (3, 4):
+        done = in_shell(f'ulimit -n {limit}; "$@"', "--version")
+        require(done.returncode not in (0, 124) and not ABORTED.search(done.stderr), "exit code", limit, done.returncode, done.stderr)
+    require(done.returncode == 1 and b"cannot watch for signals" in done.stderr, "message", done.returncode, done.stderr)
+
+
+def a_second_signal_ends_a_program_whose_stderr_nobody_reads() -> None:
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writer, b"x" * 4096)
+    job = subprocess.Popen([PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writer)
+    try:
+        job.stdin.write(b"a red apple\n")
+        job.stdin.flush()
+        require(len(job.stdout.readline().split()) == 77, "it runs")
+        job.send_signal(signal.SIGINT)
+        is_taken, deadline = False, time.monotonic() + 60
+        while not is_taken and time.monotonic() < deadline:
+            pending = re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{job.pid}/status").read_text())
+            is_taken = not int(pending.group(1), 16) >> (signal.SIGINT - 1) & 1
+            time.sleep(0.05)
+        require(is_taken, "the first signal was not read")
+        job.send_signal(signal.SIGINT)
+        require(job.wait(timeout=60) == 130, "exit code", job.returncode)
+    finally:
+        job.kill()
+        job.communicate()
+        os.close(reader)
+        os.close(writer)
+
+
+def text_that_nests_deep_is_refused() -> None:
+    deep = "[" * 300_000 + "]" * 300_000
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as name:
+        folder = pathlib.Path(name)
+        shutil.copytree(ROOT / "models" / "tiny" / "tokenizer", folder / "tokenizer")
+        (folder / "tokenizer" / "tokenizer.json").write_text(f'{{"model": {deep}}}')
+        (folder / "rows.jsonl").write_text(f'{{"url": {deep}}}\n{{"url": "a"}}\n')
+        (folder / "model_index.json").write_text(f'{{"_class_name": {deep}}}')
+        (folder / "recipe.toml").write_text("a" + ".a" * 300_000 + " = 1\n")
+        for arguments, code in (
+            (["tokenize", "--tokenizer", folder / "tokenizer"], 1), (["inspect", folder / "rows.jsonl"], 0), (["models", "check", folder], 1),
+            (["train", folder / "recipe.toml", "--output", folder / "run"], 2), (["inspect", folder / "rows.jsonl", "--config", folder / "recipe.toml"], 2),
+        ):
+            done = in_shell('"$@"', *arguments)
+            require(done.returncode == code and not ABORTED.search(done.stderr), "exit code", arguments, done.returncode, done.stderr[-300:])
+        done = in_shell('"$@"', "help", "--parse", input=deep.encode() + b"\n")
+        require(done.returncode == 0 and b"not a JSON list" in done.stdout, "help --parse", done.returncode, done.stderr[-300:])
+
+
+def what_goes_to_the_standard_output_by_name_goes_behind_what_is_there() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as name:
+        out, table = pathlib.Path(name) / "out", pathlib.Path(name) / "urls.csv"
+        table.write_text("URL,TEXT\nhttp://127.0.0.1:1/a.png,a red apple\n")
+        script = 'out="$1"; shift; "$@" > "$out"'
+
+        def printed(*arguments, text: bytes = b"") -> bytes:
+            done = subprocess.run(["bash", "-c", script, "bash", out, PROGRAM, *arguments], input=text, capture_output=True, timeout=120)
+            require(done.returncode == 0, "exit code", done.returncode, done.stderr[-300:])
+            return out.read_bytes()
+
+        ids = printed("tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer", "--json-summary", "/dev/stdout", text=b"a red apple\n")
+        require(len(ids.split(b"\n")[0].split()) == 77 and b'"captions": 1' in ids, "ids, then the summary", ids[:200])
+        text = printed("inspect", table)
+        page = printed("inspect", table, "--html", "/dev/stdout")
+        require(page.lower().startswith(b"<!doctype html") and b"</html>" in page and page.endswith(text), "the page, then the text", page[:100], page[-300:])
+
+
+def a_picture_whose_name_is_no_utf8_leaves_nothing_behind() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as name:
+        folder = os.fsencode(name)
+        picture, out = folder + b"/a\xff.png", folder + b"/out"
+        os.mkdir(out)
+        pathlib.Path(os.fsdecode(picture)).write_bytes(png(40, 40))
+        done = in_shell('"$@"', "transform", picture, "--resolution", "8", "--output", out + b"/x.safetensors")
+        require(done.returncode == 2 and b"UTF-8" in done.stderr and not ABORTED.search(done.stderr), "exit code", done.returncode, done.stderr[-300:])
+        require(os.listdir(out) == [], "left behind", os.listdir(out))
+
+
 if __name__ == "__main__":
-    main([hostile_invocations_end_with_the_right_code])
+    main([
+        hostile_invocations_end_with_the_right_code,
+        what_nobody_can_read_changes_no_code,
+        too_few_descriptors_are_an_error,
+        a_second_signal_ends_a_program_whose_stderr_nobody_reads,
+        text_that_nests_deep_is_refused,
+        what_goes_to_the_standard_output_by_name_goes_behind_what_is_there,
+        a_picture_whose_name_is_no_utf8_leaves_nothing_behind,
+    ])

@@ -14,9 +14,9 @@
 #include "darkroom/text/clip_tokenizer.h"
 
 // Times the parsers of foreign text on inputs that are as bad as they can be, for tools/check/linear_parsers.py:
-//   linear_parsers TOKENIZER_FOLDER
-// Prints one line a measurement: PARSER INPUT BYTES SECONDS, the CPU time of one pass. A new parser is one more entry of
-// all_parsers().
+//   linear_parsers TOKENIZER_FOLDER [INPUT...]
+// Prints one line a measurement: PARSER INPUT BYTES SECONDS, the CPU time of one pass; with INPUTs, of these only. A new
+// parser is one more entry of all_parsers().
 namespace darkroom {
 namespace {
 
@@ -169,14 +169,18 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
 }
 
 int run(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: linear_parsers TOKENIZER_FOLDER\n";
+  if (argc < 2) {
+    std::cerr << "usage: linear_parsers TOKENIZER_FOLDER [INPUT...]\n";
     return 2;
   }
+  const std::vector<std::string> wanted(argv + 2, argv + argc);
   const auto hugging_face = ClipTokenizer::load(local_files(), argv[1], TokenizerDialect::kHuggingFace).value();
   const auto open_clip = ClipTokenizer::load(local_files(), argv[1], TokenizerDialect::kOpenClip).value();
   for (const Parser& parser : all_parsers(*hugging_face, *open_clip)) {
     for (const Input& input : parser.inputs) {
+      if (!wanted.empty() && std::ranges::find(wanted, input.name) == wanted.end()) {
+        continue;
+      }
       for (size_t num_bytes = kLeastBytes; num_bytes <= kMostBytes; num_bytes *= 2) {
         const std::string text = input.make(num_bytes);
         const double seconds = time_one_pass([&] { parser.parse(text); }, kMostBytes / num_bytes);

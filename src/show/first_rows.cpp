@@ -118,7 +118,9 @@ Image block_means(const Image& image, int step_x, int step_y) {
 Image shrunk(const Image& large) {
   constexpr int kResizedSide = 16 * kCellPixels;
   const int step_x = std::max(1, large.width / kResizedSide), step_y = std::max(1, large.height / kResizedSide);
-  const Image image = step_x == 1 && step_y == 1 ? large : block_means(large, step_x, step_y);
+  const bool is_far_longer = step_x > 1 || step_y > 1;
+  const Image means = is_far_longer ? block_means(large, step_x, step_y) : Image();
+  const Image& image = is_far_longer ? means : large;
   const double scale = std::min({1.0, static_cast<double>(kCellPixels) / image.width, static_cast<double>(kCellPixels) / image.height});
   return resize(image, std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)),
                 Filter::kBilinear);

@@ -100,9 +100,8 @@ Status describe_run(FileSystem& files, const std::string& path, const std::strin
   if (!run.is_ok()) {
     return damage.take(run.status());
   }
-  report.summary["metrics"]["lines"] = run->metrics.size();
-  if (!run->metrics.empty()) {
-    const nlohmann::json& last = run->metrics.back();
+  report.summary["metrics"]["lines"] = run->metrics.num_lines;
+  if (const nlohmann::json& last = run->metrics.last; last.is_object()) {
     for (const char* name : {"step", "samples", "loss", "validation_loss", "images_per_second", "seconds"}) {
       if (last.contains(name)) {
         report.summary["metrics"][std::string("last_") + name] = last[name];
@@ -119,7 +118,7 @@ Status describe_run(FileSystem& files, const std::string& path, const std::strin
   for (const auto& [name, value] : run_facts_rows(*run)) {
     table.rows.push_back({name, value});
   }
-  table.rows.push_back({"logged lines", grouped_digits(static_cast<int64_t>(run->metrics.size()))});
+  table.rows.push_back({"logged lines", grouped_digits(run->metrics.num_lines)});
   report.tables.push_back(std::move(table));
   return Status::ok();
 }

@@ -298,9 +298,9 @@ std::string number_text(double value, int digits) {
     }
     return exponent == std::string::npos ? text : fmt::format("{}e{}", mantissa, std::stoi(text.substr(exponent + 1)));
   }
-  // Digits before the point are never rounded away.
-  const int before_point = size < 1 ? 1 : static_cast<int>(std::floor(std::log10(size))) + 1;
-  return grouped(fmt::format("{:.{}g}", value, std::max(digits, before_point)));
+  const std::string text = fmt::format("{:.{}g}", value, digits);
+  // Digits before the point are never rounded away; where these are more, and of 999.96, the short form has an exponent.
+  return grouped(text.find('e') == std::string::npos ? text : fmt::format("{:.0f}", value));
 }
 
 }  // namespace darkroom

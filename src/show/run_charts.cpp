@@ -1,6 +1,7 @@
 #include "run_charts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -22,10 +23,11 @@ std::string curve_name(const DrawnRun& drawn, const std::string& curve) {
 
 ChartSeries series_of(const DrawnRun& drawn, const char* x_field, const char* y_field, const std::string& name) {
   ChartSeries series{.name = curve_name(drawn, name), .points = {}, .colour = drawn.colour};
-  for (const nlohmann::json& line : drawn.run.metrics) {
-    const auto x = line.find(x_field), y = line.find(y_field);
-    if (x != line.end() && x->is_number() && y != line.end() && y->is_number()) {
-      series.points.emplace_back(x->get<double>(), y->get<double>());
+  const std::vector<double>& xs = drawn.run.metrics.column(x_field);
+  const std::vector<double>& ys = drawn.run.metrics.column(y_field);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (!std::isnan(xs[i]) && !std::isnan(ys[i])) {
+      series.points.emplace_back(xs[i], ys[i]);
     }
   }
   return series;

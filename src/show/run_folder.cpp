@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cell_text.h"
+#include "darkroom/core/median.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
@@ -24,16 +25,6 @@ Result<std::string> read_if_there(FileSystem& files, const std::string& path) {
   return exists ? read_file(files, path) : Result<std::string>(std::string());
 }
 
-std::vector<double> values_of(const RunFolder& run, const char* field) {
-  std::vector<double> values;
-  for (const Json& line : run.metrics) {
-    if (const auto value = line.find(field); value != line.end() && value->is_number()) {
-      values.push_back(value->get<double>());
-    }
-  }
-  return values;
-}
-
 std::optional<double> mean_of(const std::vector<double>& values, size_t begin, size_t end) {
   if (begin >= end) {
     return std::nullopt;
@@ -43,15 +34,6 @@ std::optional<double> mean_of(const std::vector<double>& values, size_t begin, s
     sum += values[i];
   }
   return sum / static_cast<double>(end - begin);
-}
-
-std::optional<double> median_of(std::vector<double> values) {
-  if (values.empty()) {
-    return std::nullopt;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 template <typename T>
@@ -158,7 +140,7 @@ Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
     run.path.pop_back();
   }
   run.name = clipped_text(file_name(run.path), 120);
-  DARKROOM_ASSIGN_OR_RETURN(run.metrics, read_metrics_lines(files, join_path(run.path, "metrics.jsonl")));
+  DARKROOM_ASSIGN_OR_RETURN(run.metrics, read_run_metrics(files, join_path(run.path, "metrics.jsonl")));
   DARKROOM_ASSIGN_OR_RETURN(const std::string facts, read_if_there(files, join_path(run.path, "run.json")));
   if (!facts.empty()) {
     run.facts = parse_json<Json>(facts);
@@ -179,22 +161,9 @@ Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
   return run;
 }
 
-Result<std::vector<Json>> read_metrics_lines(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  std::vector<Json> lines;
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Json line = parse_json<Json>(std::string_view(text).substr(begin, end - begin));
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number()) {
-      return Status::corrupt_data("metrics hold a line that is no object with a step (path, line):", path, lines.size() + 1);
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
 RunFigures figures_of(const RunFolder& run) {
   RunFigures figures;
-  const Json last = run.metrics.empty() ? Json::object() : run.metrics.back();
+  const Json& last = run.metrics.last;
   figures.step = number_in<int64_t>(last, "step").value_or(0);
   figures.samples = number_in<int64_t>(last, "samples");
   figures.seconds = number_in<double>(last, "seconds");
@@ -204,14 +173,16 @@ RunFigures figures_of(const RunFolder& run) {
   if (run.index) {
     figures.rows = run.index->num_rows();
   }
-  const std::vector<double> losses = values_of(run, "loss");
+  const std::vector<double> losses = run.metrics.values_of("loss");
   const size_t num_lines = std::min(kMeanLines, losses.size());
   figures.loss_first = mean_of(losses, 0, num_lines);
   figures.loss_last = mean_of(losses, losses.size() - num_lines, losses.size());
-  if (const auto scores = values_of(run, "validation_loss"); !scores.empty()) {
+  if (const auto scores = run.metrics.values_of("validation_loss"); !scores.empty()) {
     figures.validation_loss = scores.back();
   }
-  figures.images_per_second = median_of(values_of(run, "images_per_second"));
+  if (auto rates = run.metrics.values_of("images_per_second"); !rates.empty()) {
+    figures.images_per_second = median(std::move(rates));
+  }
   if (run.facts.is_object()) {
     figures.parameters = number_in<int64_t>(run.facts, "parameters");
     // Of the last save, which follows the last logged line: its previews and its checkpoint are in it.
@@ -276,6 +247,9 @@ ReportTable comparison_table(const RunFolder& run, const RunFolder& other) {
   Json all = other_recipe.flatten();
   all.update(fields);
   for (const auto& [pointer, value] : all.items()) {
+    if (pointer.empty()) {
+      continue;  // Of a run without a recipe.
+    }
     const Json::json_pointer place(pointer);
     const Json left = recipe.contains(place) ? recipe[place] : Json();
     const Json right = other_recipe.contains(place) ? other_recipe[place] : Json();

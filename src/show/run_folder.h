@@ -11,17 +11,18 @@
 #include "darkroom/data/dataset_index.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/inspect.h"
+#include "run_metrics.h"
 
 namespace darkroom {
 
 /// What a run folder says of its run (docs/formats/run_folder.md), checkpoints and samples aside.
 struct RunFolder {
   std::string path;
-  std::string name;                     ///< Of the folder, for people.
-  std::vector<nlohmann::json> metrics;  ///< Lines of metrics.jsonl, each an object with a number "step".
-  nlohmann::json facts;                 ///< run.json; null in the folder of a program that wrote none.
-  std::optional<DatasetIndex> index;    ///< Rows that the run trains on; none without index.json.
-  std::string recipe_toml;              ///< Empty without recipe.toml.
+  std::string name;                   ///< Of the folder, for people.
+  RunMetrics metrics;                 ///< Of metrics.jsonl.
+  nlohmann::json facts;               ///< run.json; null in the folder of a program that wrote none.
+  std::optional<DatasetIndex> index;  ///< Rows that the run trains on; none without index.json.
+  std::string recipe_toml;            ///< Empty without recipe.toml.
 
   /// A field of the recipe as run.json has it; null where it is not known.
   nlohmann::json recipe_field(const char* section, const char* key) const;
@@ -32,10 +33,6 @@ struct RunFolder {
 /// Reads it. Errors: kNotFound (no metrics.jsonl), kCorruptData (naming the file, and of the metrics the line), those of the
 /// file system.
 Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path);
-
-/// The lines of metrics.jsonl. A last line without its line end, which a killed run leaves, does not count.
-/// Errors: kNotFound, kCorruptData naming the line.
-Result<std::vector<nlohmann::json>> read_metrics_lines(FileSystem& files, const std::string& path);
 
 /// What a run amounts to. What is not known is empty.
 struct RunFigures {
@@ -68,7 +65,7 @@ std::pair<std::string, std::string> run_names(const RunFolder& run, const RunFol
 /// "2 h 5 min", "5 min 32 s", "12.3 s".
 std::string duration_text(double seconds);
 
-/// "4.2 million", "866 million", "123 thousand", "512".
+/// "4.2 million", "866 million", "123,456", "512".
 std::string count_text(int64_t count);
 
 }  // namespace darkroom

@@ -74,30 +74,11 @@ std::string subtitle_html(const RunFolder& run, const RunFigures& figures) {
   return "<p class=\"dim\">" + (text.empty() ? "a training run" : text) + "</p>";
 }
 
-// Milliseconds of all logged steps by phase, in the order in which a step goes through them.
-std::vector<std::pair<std::string, double>> phase_sums(const RunFolder& run, double& count) {
-  std::vector<std::pair<std::string, double>> sums = {{"data", 0}, {"forward", 0}, {"backward", 0}, {"optimizer", 0}};
-  for (const Json& line : run.metrics) {
-    const auto phases = line.find("ms");
-    if (phases == line.end() || !phases->is_object()) {
-      continue;
-    }
-    count += 1;
-    for (const auto& [name, value] : phases->items()) {
-      auto sum = std::find_if(sums.begin(), sums.end(), [&phase = name](const auto& one) { return one.first == phase; });
-      if (sum == sums.end()) {
-        sum = sums.emplace(sums.end(), name, 0);
-      }
-      sum->second += value.is_number() ? value.get<double>() : 0;
-    }
-  }
-  return sums;
-}
-
 // Mean milliseconds a step of each phase and its share.
 std::string phases_html(const RunFolder& run) {
-  double count = 0, total = 0;
-  const auto sums = phase_sums(run, count);
+  const auto& sums = run.metrics.phase_ms;
+  const auto count = static_cast<double>(run.metrics.num_timed_lines);
+  double total = 0;
   for (const auto& [name, sum] : sums) {
     total += sum;
   }
@@ -197,7 +178,7 @@ std::string recipe_html(const RunFolder& run) {
 Result<std::string> render(FileSystem& files, const RunFolder& run, const RunFolder* other) {
   const RunFigures figures = figures_of(run);
   std::string body = subtitle_html(run, figures) + tiles_html(figures);
-  body += run.metrics.empty() ? "<p class=\"dim\">No step was logged yet.</p>" : "";
+  body += run.metrics.num_lines == 0 ? "<p class=\"dim\">No step was logged yet.</p>" : "";
   body += run_charts_html(run, other);
   if (other != nullptr) {
     ReportTable comparison = comparison_table(run, *other);

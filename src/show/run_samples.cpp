@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -83,11 +84,12 @@ Status search_part(FileSystem& files, const DatasetPart& part, const std::string
                    CaptionSearch& search) {
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, path));
   const TableKind kind = table_kind(*reader->schema(), path);
+  const int64_t num_rows = std::min(part.num_rows, kMaxRowsSearched - search.num_rows);
   if (kind.caption.empty()) {
-    search.num_rows += part.num_rows;
+    search.num_rows += num_rows;
     return Status::ok();
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto rows, reader->read_rows(part.first_row, part.num_rows, {kind.caption}));
+  DARKROOM_ASSIGN_OR_RETURN(const auto rows, reader->read_rows(part.first_row, num_rows, {kind.caption}));
   while (true) {
     DARKROOM_ASSIGN_OR_RETURN(const auto batch, rows->next());
     if (batch == nullptr) {

@@ -54,7 +54,8 @@ struct InspectReport {
 inline constexpr int64_t kRowsStudied = 10'000;
 
 /// Looks at what `uri` names, recognises it by what is there and describes it; writes the sheet and the page when they are
-/// asked for. Memory is bounded whatever the size: rows are streamed; --verify keeps 8 bytes a row for the keys.
+/// asked for. Rows and the lines of metrics.jsonl are streamed: in memory are a batch of rows, with --verify also 8 bytes a row for
+/// the keys; of a run less than 200 bytes a logged line.
 /// Damage that --verify finds is in the report, not in the Status. Errors: kNotFound (nothing there, or nothing that is
 /// known), kCorruptData (without --verify: what must be read is damaged), kFailedPrecondition (a sheet of something
 /// without pictures; --model does not fit), kCancelled, those of the file system.

@@ -135,5 +135,16 @@ TEST(LineChart, numbers_read_as_people_write_them) {
   }
 }
 
+TEST(LineChart, numbers_that_round_up_to_a_power_of_ten_have_no_exponent) {
+  EXPECT_EQ(number_text(999.7, 3), "1,000");
+  EXPECT_EQ(number_text(-999.7, 3), "-1,000");
+  EXPECT_EQ(number_text(999.4, 3), "999");
+  EXPECT_EQ(number_text(9999.6), "10,000");
+  EXPECT_EQ(number_text(9.99996), "10");
+  EXPECT_EQ(number_text(0.99999), "1");
+  EXPECT_EQ(number_text(9999999.7), "10,000,000");
+  EXPECT_EQ(number_text(9.99996e-5), "1e-4");
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "darkroom/data/dataset_index.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/png.h"
 #include "darkroom/show/inspect.h"
@@ -231,6 +232,53 @@ TEST_F(RunReport, says_which_line_of_the_metrics_is_damaged) {
     EXPECT_EQ(status.code(), StatusCode::kCorruptData) << bad;
     EXPECT_THAT(status.message(), HasSubstr("runs/first/metrics.jsonl 3"));
   }
+}
+
+TEST_F(RunReport, reads_metrics_of_any_length) {
+  std::string lines;
+  for (int step = 1; step <= 60'000; ++step) {
+    lines += fmt::format("{{\"step\":{},\"loss\":{},\"images_per_second\":{}}}\n", step, step <= 59'950 ? 2 : 3, step % 2 == 0 ? 12 : 8);
+  }
+  ASSERT_GT(lines.size(), size_t{1} << 21);
+  put("metrics.jsonl", lines);
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<span>steps</span><b>60,000</b>"));
+  EXPECT_THAT(page(), HasSubstr("<b>3</b><span>first 50 lines: 2</span>"));
+  EXPECT_THAT(page(), HasSubstr("<b>10</b><span>pictures/s, the median</span>"));
+  put("metrics.jsonl", lines + "[]\n");
+  EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("metrics.jsonl 60001"));
+  put("metrics.jsonl", kMetrics + std::string((size_t{1} << 20) + 1, ' '));
+  EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("1 MiB (path, line): runs/first/metrics.jsonl 3"));
+}
+
+TEST_F(RunReport, runs_are_compared_where_only_one_has_a_recipe) {
+  put("metrics.jsonl", kMetrics);
+  put("run.json", R"({"recipe":{"optimizer":{"lr":0.25}}})");
+  ASSERT_TRUE(write_file_atomic(files_, "runs/second/metrics.jsonl", kMetrics).is_ok());
+  const auto forth = render_run_report(files_, "runs/first", "runs/second"), back = render_run_report(files_, "runs/second", "runs/first");
+  ASSERT_TRUE(forth.is_ok() && back.is_ok());
+  EXPECT_THAT(*forth, HasSubstr("<tr><td>optimizer.lr</td><td>0.25</td><td class=\"n\">-</td></tr>"));
+  EXPECT_THAT(*back, HasSubstr("<tr><td>optimizer.lr</td><td class=\"n\">-</td><td>0.25</td></tr>"));
+}
+
+TEST_F(RunReport, captions_are_searched_in_the_first_100000_rows_only) {
+  arrow::StringBuilder captions;
+  for (int row = 0; row <= 100'000; ++row) {
+    ASSERT_TRUE(captions.Append("caption " + std::to_string(row)).ok());
+  }
+  const auto schema = arrow::schema({arrow::field("caption", arrow::utf8())});
+  auto writer = ShardWriter::open(files_, "data", "part.parquet", schema);
+  ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
+  ASSERT_TRUE((*writer)->write(*arrow::RecordBatch::Make(schema, 100'001, {*captions.Finish()})).is_ok());
+  ASSERT_TRUE((*writer)->finish({}).is_ok());
+  put("metrics.jsonl", kMetrics);
+  put("run.json", R"({"recipe":{"data":{"path":"data"}}})");
+  put("index.json", DatasetIndex(std::vector<DatasetPart>{{"part.parquet", "1", 0, 100'001}}).to_json());
+  put("samples/step-00000001/sheet.png", encode_png(Image::filled(2, 2, 3, 7)));
+  put("samples/step-00000001/samples.json", R"({"pictures":[{"prompt":"caption 99999"},{"prompt":"caption 100000"}]})");
+  const Status status = write_run_report(files_, "runs/first");
+  ASSERT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_THAT(page(), HasSubstr("1 of the 2 prompts are captions of the first 100,000 rows of the dataset"));
 }
 
 TEST_F(RunReport, names_what_else_is_damaged) {

@@ -23,6 +23,12 @@ std::string architecture() {
   return uname(&names) == 0 ? std::string(names.machine) : std::string("unknown");
 }
 
+int64_t memory_bytes_of_the_machine() {
+  const long num_pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGE_SIZE);
+  return num_pages > 0 && page_bytes > 0 ? static_cast<int64_t>(num_pages) * page_bytes : 0;
+}
+
 }  // namespace
 
 MachineFacts read_machine_facts() {
@@ -32,10 +38,15 @@ MachineFacts read_machine_facts() {
     facts.processor = architecture();
   }
   facts.num_cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  const long num_pages = sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = sysconf(_SC_PAGE_SIZE);
-  facts.memory_bytes = num_pages > 0 && page_bytes > 0 ? static_cast<int64_t>(num_pages) * page_bytes : 0;
+  facts.memory_bytes = memory_bytes_of_the_machine();
   return facts;
+}
+
+int64_t usable_memory_bytes(const std::string& control_group) {
+  const int64_t machine_bytes = memory_bytes_of_the_machine();
+  std::ifstream file(control_group + "/memory.max");  // "max" where there is no limit: no number.
+  int64_t limit_bytes = 0;
+  return file >> limit_bytes && limit_bytes > 0 ? std::min(machine_bytes, limit_bytes) : machine_bytes;
 }
 
 std::string processor_name(std::string_view cpuinfo) {

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -7,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/paint/sample_job.h"
 
 namespace darkroom {
@@ -37,13 +36,8 @@ bool can_be_cut(const PaintRequest& request) {
           (request.unit_noise_nchw.dim() == 4 && request.unit_noise_nchw.size(0) == static_cast<int64_t>(count)));
 }
 
-constexpr int64_t kBytesAPixel = 8 * 256 * 4;  // Eight tensors of 256 channels in float32.
-
 int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
-  const auto side = [&](int asked) { return int64_t{asked > 0 ? asked : painter.native_size()}; };
-  const int64_t batch_bytes = side(request.width) * side(request.height) * request.batch_size * kBytesAPixel;
-  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::clamp<int64_t>(memory / 2 / std::max<int64_t>(1, batch_bytes), 1, std::max(1U, std::thread::hardware_concurrency()));
+  return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), std::max(1U, std::thread::hardware_concurrency()));
 }
 
 }  // namespace
@@ -87,6 +81,16 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
   }
   whole.latents_nchw = torch::cat(latents);
   return whole;
+}
+
+int64_t batches_that_fit(const Painter& painter, const PaintRequest& request, int64_t memory_bytes) {
+  constexpr int64_t kBytesAPixel = 8 * 256 * 4;                  // Eight tensors of 256 channels in float32.
+  const auto side = [&](int asked, int Image::*of_init_image) {  // As the painter takes it.
+    return int64_t{asked > 0 ? asked : request.init_images.empty() ? painter.native_size() : request.init_images.front().*of_init_image};
+  };
+  const int64_t count = std::clamp<int64_t>(request.batch_size, 1, std::max<int64_t>(1, static_cast<int64_t>(request.prompts.size())));
+  const int64_t batch_bytes = side(request.width, &Image::width) * side(request.height, &Image::height) * count * kBytesAPixel;
+  return std::max<int64_t>(1, memory_bytes / 2 / std::max<int64_t>(1, batch_bytes));
 }
 
 }  // namespace darkroom

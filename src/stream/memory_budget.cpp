@@ -1,10 +1,9 @@
 #include "darkroom/stream/memory_budget.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <utility>
+
+#include "darkroom/core/machine.h"
 
 namespace darkroom {
 
@@ -70,14 +69,6 @@ size_t MemoryBudget::peak_bytes() const {
   return peak_bytes_;
 }
 
-size_t default_memory_budget_bytes() {
-  size_t machine_bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  // cgroup v2; "max" where there is no limit does not parse and changes nothing.
-  std::ifstream control_group("/sys/fs/cgroup/memory.max");
-  if (size_t limit_bytes = 0; control_group >> limit_bytes) {
-    machine_bytes = std::min(machine_bytes, limit_bytes);
-  }
-  return machine_bytes / 4;
-}
+size_t default_memory_budget_bytes() { return static_cast<size_t>(usable_memory_bytes()) / 4; }
 
 }  // namespace darkroom

@@ -15,6 +15,10 @@ struct MachineFacts {
 
 MachineFacts read_machine_facts();
 
+/// What this process may hold in memory: the machine's, or the limit of a container (`memory.max` in the folder of a control group of
+/// version 2) where that is less.
+int64_t usable_memory_bytes(const std::string& control_group = "/sys/fs/cgroup");
+
 /// The processor's name in the text of Linux's /proc/cpuinfo; empty when there is none.
 std::string processor_name(std::string_view cpuinfo);
 

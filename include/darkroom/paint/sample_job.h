@@ -52,10 +52,13 @@ using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
 Result<SampleReport> run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop = {});
 
 /// The batches of a request, `workers` at a time, each with the caller's number of threads inside an operation. The same bits as
-/// painter.paint() for every number of workers. 0: one for each processor, and no more than half of the machine's memory holds, where
-/// a pixel is taken for 8 kB (eight tensors of 256 channels, as in the decoder of Stable Diffusion).
+/// painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in usable_memory_bytes().
 /// Errors: the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
 Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {});
+
+/// How many batches of a request half of the memory holds, at least 1. A pixel is taken for 8 kB (eight tensors of 256 channels, as in
+/// the decoder of Stable Diffusion).
+int64_t batches_that_fit(const Painter& painter, const PaintRequest& request, int64_t memory_bytes);
 
 /// The lines of a text file; an empty line is an empty prompt, and a line may end as on Windows.
 Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path);

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "support/temporary_folder.h"
+
 namespace darkroom {
 namespace {
 
@@ -19,6 +23,20 @@ TEST(Machine, this_machine_has_a_processor_cores_and_memory) {
   EXPECT_FALSE(facts.processor.empty());
   EXPECT_GE(facts.num_cores, 1);
   EXPECT_GE(facts.memory_bytes, int64_t{1} << 24);
+}
+
+TEST(Machine, the_memory_of_a_container_is_its_limit) {
+  const TemporaryFolder group;
+  const auto with = [&](const char* limit) {
+    std::ofstream(group.path("memory.max")) << limit;
+    return usable_memory_bytes(group.path());
+  };
+  const int64_t machine_bytes = read_machine_facts().memory_bytes;
+  EXPECT_EQ(usable_memory_bytes(group.path("absent")), machine_bytes);
+  EXPECT_EQ(with("max\n"), machine_bytes);
+  EXPECT_EQ(with("9223372036854771712\n"), machine_bytes);
+  EXPECT_EQ(with("0\n"), machine_bytes);
+  EXPECT_EQ(with("1048576\n"), 1048576);
 }
 
 }  // namespace

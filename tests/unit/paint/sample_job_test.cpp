@@ -68,6 +68,20 @@ TEST(SideBySide, any_number_of_workers_gives_the_same_bits) {
   }
 }
 
+TEST(SideBySide, as_many_batches_fit_as_half_of_the_memory_holds) {
+  constexpr int64_t kPixelBytes = 8192;
+  PaintRequest request = request_of({"a", "b", "c", "d"}, {1, 2, 3, 4});
+  request.batch_size = 3;
+  const int64_t native_bytes = 2 * 3 * 64 * 64 * kPixelBytes;
+  EXPECT_EQ(batches_that_fit(painter(), request, 5 * native_bytes), 5);
+  EXPECT_EQ(batches_that_fit(painter(), request, 5 * native_bytes - 1), 4);
+  EXPECT_EQ(batches_that_fit(painter(), request, 0), 1);
+  request.init_images = {Image::filled(640, 320, 3)};  // What it starts from has the size, too.
+  EXPECT_EQ(batches_that_fit(painter(), request, 100 * native_bytes), 2);
+  request.width = 64;
+  EXPECT_EQ(batches_that_fit(painter(), request, 100 * native_bytes), 20);
+}
+
 TEST(SideBySide, each_picture_keeps_its_own_start) {
   PaintRequest from_noise = request_of({"a", "b", "c"}, {}, 2);
   from_noise.batch_size = 2;

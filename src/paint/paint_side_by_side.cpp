@@ -44,7 +44,7 @@ int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
 
 Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop) {
   const auto num_pictures = static_cast<int64_t>(request.prompts.size());
-  const int64_t num_batches = can_be_cut(request) ? (num_pictures + request.batch_size - 1) / request.batch_size : 1;
+  const int64_t num_batches = num_pictures > 0 && can_be_cut(request) ? (num_pictures - 1) / request.batch_size + 1 : 1;
   const int64_t num_workers = std::min<int64_t>(workers > 0 ? workers : workers_that_fit(painter, request), num_batches);
   if (num_workers <= 1) {
     return painter.paint(request, stop);
@@ -55,11 +55,22 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
   const int threads = at::get_num_threads();
   const auto work = [&] {
     at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
-    for (int64_t batch = next++; batch < num_batches && !has_failed; batch = next++) {
+    while (!has_failed) {          // A batch that is taken is painted: none before the first that failed may be missing.
+      const int64_t batch = next++;
+      if (batch >= num_batches) {
+        return;
+      }
       const int64_t first = batch * request.batch_size;
-      auto painting = painter.paint(part_of(request, first, std::min(request.batch_size, num_pictures - first)), stop);
-      has_failed = has_failed || !painting.is_ok();
-      batches[static_cast<size_t>(batch)] = std::move(painting);
+      try {
+        auto painting = painter.paint(part_of(request, first, std::min(request.batch_size, num_pictures - first)), stop);
+        if (!painting.is_ok()) {
+          has_failed = true;
+        }
+        batches[static_cast<size_t>(batch)] = std::move(painting);
+      } catch (...) {
+        has_failed = true;
+        throw;
+      }
     }
   };
   std::vector<std::future<void>> running;
@@ -84,13 +95,17 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
 }
 
 int64_t batches_that_fit(const Painter& painter, const PaintRequest& request, int64_t memory_bytes) {
-  constexpr int64_t kBytesAPixel = 8 * 256 * 4;                  // Eight tensors of 256 channels in float32.
+  constexpr double kBytesAPixel = 8 * 256 * 4;                   // Eight tensors of 256 channels in float32.
   const auto side = [&](int asked, int Image::*of_init_image) {  // As the painter takes it.
-    return int64_t{asked > 0 ? asked : request.init_images.empty() ? painter.native_size() : request.init_images.front().*of_init_image};
+    return static_cast<double>(asked > 0                     ? asked
+                               : request.init_images.empty() ? painter.native_size()
+                                                             : request.init_images.front().*of_init_image);
   };
   const int64_t count = std::clamp<int64_t>(request.batch_size, 1, std::max<int64_t>(1, static_cast<int64_t>(request.prompts.size())));
-  const int64_t batch_bytes = side(request.width, &Image::width) * side(request.height, &Image::height) * count * kBytesAPixel;
-  return std::max<int64_t>(1, memory_bytes / 2 / std::max<int64_t>(1, batch_bytes));
+  // In floating point: painter.paint() has yet to refuse sizes whose product no integer holds.
+  const double batch_bytes =
+      side(request.width, &Image::width) * side(request.height, &Image::height) * static_cast<double>(count) * kBytesAPixel;
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(memory_bytes / 2) / std::max(1.0, batch_bytes)));
 }
 
 }  // namespace darkroom

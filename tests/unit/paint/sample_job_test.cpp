@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/decode.h"
@@ -96,16 +97,31 @@ TEST(SideBySide, each_picture_keeps_its_own_start) {
 }
 
 TEST(SideBySide, a_bad_request_fails_as_with_one_worker) {
-  std::vector<PaintRequest> requests(4, request_of({"a", "b", "c"}, {1, 2, 3}));
+  std::vector<PaintRequest> requests(5, request_of({"a", "b", "c"}, {1, 2, 3}));
   requests[0].seeds.pop_back();
   requests[1].batch_size = 0;
   requests[2].unit_noise_nchw = torch::zeros({2, 4, 8, 8});
   requests[3].sampler.name = "no such sampler";
+  requests[4].width = requests[4].height = 2'000'000'000;  // No integer holds the bytes of such a batch.
   for (PaintRequest& request : requests) {
     request.batch_size = std::min<int64_t>(request.batch_size, 1);
     const Status want = painter().paint(request).status();
     EXPECT_EQ(want.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(paint_side_by_side(painter(), request, 2).status().message(), want.message());
+    for (const int workers : {0, 2}) {
+      EXPECT_EQ(paint_side_by_side(painter(), request, workers).status().message(), want.message());
+    }
+  }
+}
+
+// Many workers that fail at once: whichever is first, no batch that was taken may be missing.
+TEST(SideBySide, the_first_failure_is_found_whoever_fails_first) {
+  const std::vector<std::string> prompts(64, "a");
+  PaintRequest request = request_of(prompts, std::vector<uint64_t>(prompts.size(), 1));
+  request.batch_size = 1;
+  request.guidance = std::numeric_limits<double>::quiet_NaN();
+  const std::string want = painter().paint(request).status().message();
+  for (int round = 0; round < 200; ++round) {
+    ASSERT_EQ(paint_side_by_side(painter(), request, 16).status().message(), want);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "darkroom/files/paths.h"
+#include "darkroom/files/publication.h"
 #include "darkroom/nn/init.h"
 
 namespace darkroom {
@@ -21,17 +22,11 @@ Status write_new(FileSystem& files, const std::string& output, const std::functi
   if (is_taken) {
     return Status::already_exists("the output is there already; remove it or name another (path):", output);
   }
-  const std::string temporary = output + ".partial";
-  DARKROOM_RETURN_IF_ERROR(files.remove_tree(temporary));
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(output)));
-  Status status = write(temporary);
-  if (status.is_ok()) {
-    status = files.rename_no_replace(temporary, output);
-  }
-  if (!status.is_ok()) {
-    static_cast<void>(files.remove_tree(temporary));  // The first failure is the one to report.
-    return status;
-  }
+  // A file, too, is written into a folder of its own, which goes with all that is left in it.
+  DARKROOM_ASSIGN_OR_RETURN(const auto work, FolderPublication::begin_beside(files, parent_folder(output), file_name(output)));
+  const std::string temporary = join_path(work->folder(), file_name(output));
+  DARKROOM_RETURN_IF_ERROR(write(temporary));
+  DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(temporary, output));
   return files.sync_folder(parent_folder(output));
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "darkroom/files/file_system.h"
 #include "darkroom/nn/check_model.h"
@@ -43,6 +44,14 @@ std::map<std::string, std::string> fingerprints(const std::string& model) {
   const auto ids = check_model(open_model_folder(model).value(), [&](const PartReport& part) { found[part.name] = part.fingerprint; });
   EXPECT_TRUE(ids.is_ok()) << ids.status().message();
   return found;
+}
+
+std::set<std::string> names_beside(const std::string& path) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(path).parent_path())) {
+    names.insert(entry.path().filename());
+  }
+  return names;
 }
 
 class WholeModelTest : public testing::TestWithParam<const char*> {
@@ -135,8 +144,23 @@ TEST_P(WholeModelTest, what_is_there_is_never_replaced_and_a_failure_leaves_noth
   EXPECT_EQ(export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, {}, model_).code(), StatusCode::kAlreadyExists);
   const auto broken = [](const std::string&) { return Status::unavailable("no tokenizer today"); };
   const std::string out = folder_.path("out");
+  const auto before = names_beside(out);
   EXPECT_EQ(export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, broken, out).code(), StatusCode::kUnavailable);
-  EXPECT_FALSE(std::filesystem::exists(out) || std::filesystem::exists(out + ".partial"));
+  EXPECT_EQ(names_beside(out), before);
+}
+
+TEST_P(WholeModelTest, what_lies_beside_the_output_stays_and_of_two_writers_one_wins) {
+  const std::string out = folder_.path("out");
+  std::filesystem::create_directories(out + ".partial/mine");
+  const auto before = names_beside(out);
+  const auto other_is_first = [&](const std::string&) {
+    return export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, {}, out);
+  };
+  EXPECT_EQ(export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, other_is_first, out).code(), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(std::filesystem::exists(out + ".partial/mine"));
+  EXPECT_EQ(fingerprints(out), fingerprints(model_));
+  std::filesystem::remove_all(out);
+  EXPECT_EQ(names_beside(out), before);
 }
 
 TEST_P(WholeModelTest, check_counts_parameters_and_ids) {

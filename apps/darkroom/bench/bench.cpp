@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace darkroom {
@@ -62,6 +63,21 @@ std::string bench_text(const nlohmann::json& figures) {
     }
   }
   return text;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+nlohmann::json spread_of(const std::vector<double>& values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {{"min", *least}, {"median", median(values)}, {"max", *most}};
+}
+
+nlohmann::json speed_of(const std::string& unit, const std::vector<double>& runs_ms, double units) {
+  return {{"unit", unit}, {"per_second", units * 1e3 / median(runs_ms)}, {"ms", spread_of(runs_ms)}};
 }
 
 }  // namespace darkroom

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "darkroom/core/result.h"
 
@@ -44,6 +45,13 @@ std::span<const Bench> benches();
 Result<Bench> find_bench(std::span<const Bench> all, const std::string& name);
 /// A line a figure, and a line a peer.
 std::string bench_text(const nlohmann::json& figures);
+
+// REQUIRES of all three: at least one value.
+double median(std::vector<double> values);
+/// `min`, `median`, `max`.
+nlohmann::json spread_of(const std::vector<double>& values);
+/// `unit`, `per_second` (from the median) and `ms` (their spread) of runs of `units` each.
+nlohmann::json speed_of(const std::string& unit, const std::vector<double>& runs_ms, double units);
 
 Result<nlohmann::json> bench_train_step(const BenchOptions& options);
 Result<nlohmann::json> bench_forward(const BenchOptions& options);

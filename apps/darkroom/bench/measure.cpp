@@ -33,12 +33,6 @@ std::vector<double> time_runs(int64_t repeats, const torch::Device& device, cons
   return runs_ms;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
-}
-
 double gemm_tflops(const BenchPlace& place) {
   const torch::NoGradGuard no_grad;
   const int64_t side = place.device.is_cpu() ? kGemmSide : kGemmSideOnAGpu;
@@ -51,20 +45,16 @@ double gemm_tflops(const BenchPlace& place) {
          (*std::min_element(runs_ms.begin(), runs_ms.end()) * 1e9);
 }
 
-nlohmann::json figures_of(const std::string& unit, std::vector<double> runs_ms, double units, int64_t multiply_adds,
+nlohmann::json figures_of(const std::string& unit, const std::vector<double>& runs_ms, double units, int64_t multiply_adds,
                           const BenchPlace& place) {
-  const double middle = median(runs_ms);
-  const auto [least, most] = std::minmax_element(runs_ms.begin(), runs_ms.end());
-  nlohmann::json figures = {{"unit", unit},
-                            {"per_second", units * 1e3 / middle},
-                            {"ms", {{"min", *least}, {"median", middle}, {"max", *most}}},
-                            {"threads", at::get_num_threads()}};
+  nlohmann::json figures = speed_of(unit, runs_ms, units);
+  figures["threads"] = at::get_num_threads();
   if (!place.device.is_cpu()) {
     figures["peak_device_memory_bytes"] = peak_memory_bytes(place.device);
   }
   figures["peak_memory_bytes"] = peak_memory_bytes(torch::kCPU);
   if (multiply_adds > 0) {
-    const double tflops = 2.0 * static_cast<double>(multiply_adds) / (middle * 1e9);
+    const double tflops = 2.0 * static_cast<double>(multiply_adds) / (median(runs_ms) * 1e9);
     const double gemm = gemm_tflops(place);
     figures.update({{"tflops", tflops}, {"gemm_tflops", gemm}, {"gemm_share", tflops / gemm}});
   }

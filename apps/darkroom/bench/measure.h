@@ -18,10 +18,9 @@ inline constexpr int kWarmUpRuns = 2;
 inline constexpr int kWarmUpRunsOnAGpu = 5;
 
 /// The usual figures of a benchmark: `units` a run (pictures, steps, ...), `multiply_adds` a run (0: not counted).
-nlohmann::json figures_of(const std::string& unit, std::vector<double> runs_ms, double units, int64_t multiply_adds,
+nlohmann::json figures_of(const std::string& unit, const std::vector<double>& runs_ms, double units, int64_t multiply_adds,
                           const BenchPlace& place);
 
-double median(std::vector<double> values);
 /// Floating-point operations a second, in 1e12, of a large matrix product of the place's type on its device with this thread's settings.
 double gemm_tflops(const BenchPlace& place);
 

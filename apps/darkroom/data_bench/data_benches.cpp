@@ -154,60 +154,65 @@ std::string digest_of(const std::vector<std::vector<Value>>& results) {
   return digest.finish_hex();
 }
 
+/// A benchmark that makes something of each picture at a time.
+struct PictureBench {
+  BenchOptions options;  // With the resolution that holds.
+  Pictures pictures;
+  std::unique_ptr<SharedFolder> folder;  // Lists the pictures for the peers.
+
+  static Result<PictureBench> set_up(const BenchOptions& given) {
+    DARKROOM_RETURN_IF_ERROR(check_options(given));
+    PictureBench bench;
+    bench.options = given;
+    bench.options.resolution = given.resolution == 0 ? kDefaultSide : given.resolution;
+    DARKROOM_ASSIGN_OR_RETURN(bench.pictures, Pictures::load());
+    DARKROOM_ASSIGN_OR_RETURN(bench.folder, SharedFolder::make());
+    DARKROOM_RETURN_IF_ERROR(bench.folder->write("pictures.txt", bench.pictures.list_of_paths()));
+    return bench;
+  }
+
+  // `make(i)` is what is timed: the result of picture i, a vector of numbers.
+  template <typename Make>
+  Result<json> measure(const std::string& name, const Make& make) const {
+    std::vector<decltype(make(size_t{0}))> results(pictures.files.size());
+    const auto run = [&] {
+      for (size_t i = 0; i < results.size(); ++i) {
+        results[i] = make(i);
+      }
+    };
+    DARKROOM_ASSIGN_OR_RETURN(json figures, measure_beside_peers({.name = name,
+                                                                  .unit = "images",
+                                                                  .units = static_cast<double>(results.size()),
+                                                                  .run = run,
+                                                                  .digest = [&] { return digest_of(results); }},
+                                                                 peers_command(name, folder->path(), options), options));
+    figures["resolution"] = options.resolution;
+    return figures;
+  }
+};
+
 Result<json> bench_transform(const BenchOptions& given) {
-  DARKROOM_RETURN_IF_ERROR(check_options(given));
-  BenchOptions options = given;
-  options.resolution = given.resolution == 0 ? kDefaultSide : given.resolution;
-  DARKROOM_ASSIGN_OR_RETURN(const Pictures pictures, Pictures::load());
-  DARKROOM_ASSIGN_OR_RETURN(const auto folder, SharedFolder::make());
-  DARKROOM_RETURN_IF_ERROR(folder->write("pictures.txt", pictures.list_of_paths()));
-  const TransformOptions transform{.resolution = static_cast<int>(options.resolution)};
+  DARKROOM_ASSIGN_OR_RETURN(const PictureBench bench, PictureBench::set_up(given));
+  const TransformOptions transform{.resolution = static_cast<int>(bench.options.resolution)};
   DARKROOM_RETURN_IF_ERROR(transform.validate());
-  std::vector<std::vector<float>> results(pictures.files.size());
-  const auto run = [&] {
-    for (size_t i = 0; i < pictures.files.size(); ++i) {
-      results[i] = transform_image(std::as_bytes(std::span(pictures.files[i])), transform, ImageLimits{}).value().chw;
-    }
-  };
-  DARKROOM_ASSIGN_OR_RETURN(json figures, measure_beside_peers({.name = "transform",
-                                                                .unit = "images",
-                                                                .units = static_cast<double>(pictures.files.size()),
-                                                                .run = run,
-                                                                .digest = [&] { return digest_of(results); }},
-                                                               peers_command("transform", folder->path(), options), options));
-  figures["resolution"] = options.resolution;
-  return figures;
+  return bench.measure("transform", [&](size_t i) {
+    return transform_image(std::as_bytes(std::span(bench.pictures.files[i])), transform, ImageLimits{}).value().chw;
+  });
 }
 
 Result<json> bench_resize(const BenchOptions& given) {
-  DARKROOM_RETURN_IF_ERROR(check_options(given));
-  BenchOptions options = given;
-  options.resolution = given.resolution == 0 ? kDefaultSide : given.resolution;
-  DARKROOM_ASSIGN_OR_RETURN(const Pictures pictures, Pictures::load());
-  DARKROOM_ASSIGN_OR_RETURN(const auto folder, SharedFolder::make());
-  DARKROOM_RETURN_IF_ERROR(folder->write("pictures.txt", pictures.list_of_paths()));
+  DARKROOM_ASSIGN_OR_RETURN(const PictureBench bench, PictureBench::set_up(given));
   std::vector<Image> images;
-  for (const std::string& file : pictures.files) {
+  for (const std::string& file : bench.pictures.files) {
     images.push_back(decode_image(std::as_bytes(std::span(file)), ImageLimits{}).value());
   }
-  const int64_t side = options.resolution;
-  std::vector<std::vector<uint8_t>> results(images.size());
-  const auto run = [&] {
-    for (size_t i = 0; i < images.size(); ++i) {
-      const Image& image = images[i];
-      const int64_t width = image.width <= image.height ? side : side * image.width / image.height;
-      const int64_t height = image.width <= image.height ? side * image.height / image.width : side;
-      results[i] = resize(image, static_cast<int>(width), static_cast<int>(height), Filter::kBilinear).pixels;
-    }
-  };
-  DARKROOM_ASSIGN_OR_RETURN(json figures, measure_beside_peers({.name = "resize",
-                                                                .unit = "images",
-                                                                .units = static_cast<double>(images.size()),
-                                                                .run = run,
-                                                                .digest = [&] { return digest_of(results); }},
-                                                               peers_command("resize", folder->path(), options), options));
-  figures["resolution"] = side;
-  return figures;
+  const int64_t side = bench.options.resolution;
+  return bench.measure("resize", [&](size_t i) {
+    const Image& image = images[i];
+    const int64_t width = image.width <= image.height ? side : side * image.width / image.height;
+    const int64_t height = image.width <= image.height ? side * image.height / image.width : side;
+    return resize(image, static_cast<int>(width), static_cast<int>(height), Filter::kBilinear).pixels;
+  });
 }
 
 std::vector<std::string> draw_captions(uint64_t seed) {

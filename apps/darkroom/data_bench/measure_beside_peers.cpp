@@ -1,9 +1,6 @@
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,24 +15,17 @@ namespace {
 
 using nlohmann::json;
 
-double seconds_of(clockid_t clock) {
+double milliseconds_of(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
 }
 
 double time_one_run(const DataTask& task) {
   const clockid_t clock = task.is_on_the_wall_clock ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID;
-  const double began = seconds_of(clock);
+  const double began = milliseconds_of(clock);
   task.run();
-  return seconds_of(clock) - began;
-}
-
-json spread_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
-  return {{"min", values.front()}, {"median", median}, {"max", values.back()}};
+  return milliseconds_of(clock) - began;
 }
 
 /// The peers' program, or nothing with the reason in `missing`.
@@ -56,7 +46,7 @@ std::unique_ptr<PeerProcess> start_peers(const Result<std::vector<std::string>>&
 }
 
 struct Rounds {
-  std::vector<double> ours;                 ///< Seconds, a round each.
+  std::vector<double> ours;                 ///< Milliseconds, a round each.
   std::vector<std::vector<double>> theirs;  ///< [peer][round].
 };
 
@@ -77,19 +67,11 @@ Result<Rounds> take_turns(const DataTask& task, PeerProcess* peers, const BenchO
                                 task.name, peers->peers()[index].name, run.digest, digest);
       }
       if (round > 0) {
-        rounds.theirs[index].push_back(run.seconds);
+        rounds.theirs[index].push_back(1e3 * run.seconds);
       }
     }
   }
   return rounds;
-}
-
-json milliseconds(const std::vector<double>& seconds) {
-  std::vector<double> values;
-  for (const double value : seconds) {
-    values.push_back(value * 1e3);
-  }
-  return spread_of(std::move(values));
 }
 
 json figures_of_peer(const PeerProcess::Peer& peer, const std::vector<double>& theirs, const std::vector<double>& ours, double units) {
@@ -97,8 +79,7 @@ json figures_of_peer(const PeerProcess::Peer& peer, const std::vector<double>& t
   for (size_t round = 0; round < ours.size(); ++round) {
     ratios.push_back(theirs[round] / ours[round]);
   }
-  const double median = spread_of(theirs)["median"].get<double>();
-  return {{"version", peer.version}, {"per_second", units / median}, {"ratio", spread_of(std::move(ratios))}};
+  return {{"version", peer.version}, {"per_second", units * 1e3 / median(theirs)}, {"ratio", spread_of(ratios)}};
 }
 
 }  // namespace
@@ -113,14 +94,12 @@ Result<json> measure_beside_peers(const DataTask& task, const Result<std::vector
   json missing = json::object();
   const auto peers = start_peers(command, missing);
   DARKROOM_ASSIGN_OR_RETURN(const Rounds rounds, take_turns(task, peers.get(), options));
-  json figures = {{"unit", task.unit},
-                  {"per_second", task.units / spread_of(rounds.ours)["median"].get<double>()},
-                  {"ms", milliseconds(rounds.ours)},
-                  {"clock", task.is_on_the_wall_clock ? "wall" : "cpu"},
+  json figures = speed_of(task.unit, rounds.ours, task.units);
+  figures.update({{"clock", task.is_on_the_wall_clock ? "wall" : "cpu"},
                   {"device", "cpu"},
                   {"threads", 1},
                   {"peers", json::object()},
-                  {"missing", missing}};
+                  {"missing", missing}});
   for (size_t index = 0; index < rounds.theirs.size(); ++index) {
     const PeerProcess::Peer& peer = peers->peers()[index];
     figures["peers"][peer.name] = figures_of_peer(peer, rounds.theirs[index], rounds.ours, task.units);

@@ -10,13 +10,6 @@
 namespace darkroom {
 namespace {
 
-std::string without_trailing_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') {
-    path.pop_back();
-  }
-  return path;
-}
-
 // What paints, trains and is exported. `models check` and `models forward` read more.
 Result<FoundModel> find_usable_folder(const std::string& path, const ModelSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel found, find_model_folder(path, source.shipped_tokenizer));
@@ -82,7 +75,7 @@ const std::vector<std::pair<std::string, std::string>>& prediction_choices() {
 
 Result<FoundModel> find_model_folder(const std::string& path, const std::string& shipped_tokenizer) {
   FoundModel found;
-  found.folder = without_trailing_slash(path);
+  found.folder = without_trailing_slashes(path);
   DARKROOM_ASSIGN_OR_RETURN(const ModelFolder folder, open_model_folder(found.folder));
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, local_files().stat(found.folder));
   found.parts = parts_of(folder);

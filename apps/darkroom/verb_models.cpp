@@ -45,7 +45,7 @@ struct ExportFlags {
   bool single_file = false;
 };
 
-Result<int> run_init(const InitFlags& flags) {
+Result<int> run_init(const InitFlags& flags, const VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const ModelPreset preset, find_preset(flags.preset));
   FoundModel vocabulary;
   vocabulary.tokenizer_folder = flags.tokenizer;
@@ -54,7 +54,8 @@ Result<int> run_init(const InitFlags& flags) {
   if (flags.tokenizer.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(vocabulary.tokenizer_folder, find_resource(kShippedTokenizer));
   }
-  DARKROOM_RETURN_IF_ERROR(write_random_model(local_files(), preset, flags.seed, flags.dtype, tokenizer_writer(vocabulary), flags.output));
+  DARKROOM_RETURN_IF_ERROR(
+      write_random_model(local_files(), preset, flags.seed, flags.dtype, tokenizer_writer(vocabulary), flags.output, context.stop));
   log_info("wrote {} with random weights (preset {}, seed {})", flags.output, preset.name, flags.seed);
   return 0;
 }
@@ -83,10 +84,11 @@ Status check_tokenizer(const FoundModel& model, int64_t num_ids, nlohmann::json&
 Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel found, find_model_folder(flags.model, shipped_tokenizer()));
   DARKROOM_ASSIGN_OR_RETURN(const ModelFolder folder, open_model_folder(found.folder));
-  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_ids, check_model(folder, [&](const PartReport& part) {
-                              fmt::print("{:<14}{:>14} parameters  {}\n", part.name, part.num_parameters, part.fingerprint);
-                              context.summary[part.name] = {{"parameters", part.num_parameters}, {"fingerprint", part.fingerprint}};
-                            }));
+  const auto print_part = [&](const PartReport& part) {
+    fmt::print("{:<14}{:>14} parameters  {}\n", part.name, part.num_parameters, part.fingerprint);
+    context.summary[part.name] = {{"parameters", part.num_parameters}, {"fingerprint", part.fingerprint}};
+  };
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_ids, check_model(folder, print_part, context.stop));
   DARKROOM_RETURN_IF_ERROR(check_tokenizer(found, num_ids, context.summary));
   if (!found.parts.scheduler.is_null()) {
     fmt::print("{:<14}{}, {}\n", "scheduler", found.parts.scheduler.value("_class_name", "?"),
@@ -95,7 +97,7 @@ Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
   return 0;
 }
 
-Result<int> run_export(const ExportFlags& flags) {
+Result<int> run_export(const ExportFlags& flags, const VerbContext& context) {
   ModelSource source = flags.source;
   source.shipped_tokenizer = shipped_tokenizer();
   source.weights = flags.ema ? "ema" : "unet";
@@ -104,12 +106,13 @@ Result<int> run_export(const ExportFlags& flags) {
     return Status::invalid_argument("--ema belongs to a checkpoint, but the model is a folder or file:", source.model);
   }
   if (flags.single_file) {
-    DARKROOM_RETURN_IF_ERROR(export_single_file(local_files(), found.parts, flags.dtype, flags.output));
+    DARKROOM_RETURN_IF_ERROR(export_single_file(local_files(), found.parts, flags.dtype, flags.output, context.stop));
   } else {
     if (found.is_single_file && !found.parts.unet.empty()) {
       DARKROOM_ASSIGN_OR_RETURN(found.parts.scheduler, require_scheduler(found));
     }
-    DARKROOM_RETURN_IF_ERROR(export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), flags.output));
+    DARKROOM_RETURN_IF_ERROR(
+        export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), flags.output, context.stop));
   }
   log_info("wrote {} from {}{}", flags.output, found.checkpoint ? fmt::format("step {} of ", found.checkpoint->step) : "", source.model);
   return 0;
@@ -124,7 +127,7 @@ void add_init(CommandLine& line) {
   verb.flag("--tokenizer", value::folder(flags->tokenizer, "DIR", "the shipped one"), "tokenizer folder to copy");
   verb.flag("--dtype", value::choice(flags->dtype, dtype_choices()), "how weights are stored");
   verb.example("darkroom models init --preset tiny my-model --seed 1", "small networks to train from the beginning");
-  verb.run([flags](VerbContext&) { return run_init(*flags); });
+  verb.run([flags](VerbContext& context) { return run_init(*flags, context); });
 }
 
 void add_check(CommandLine& line) {
@@ -151,7 +154,7 @@ void add_export(CommandLine& line) {
   verb.flag("--dtype", value::choice(flags->dtype, dtype_choices()), "how weights are stored");
   verb.example("darkroom models export run/checkpoints/step-00002000 my-model --ema", "the averaged weights for diffusers");
   verb.example("darkroom models export my-model my-model.safetensors --single-file", "a model folder as one file");
-  verb.run([flags](VerbContext&) { return run_export(*flags); });
+  verb.run([flags](VerbContext& context) { return run_export(*flags, context); });
 }
 
 void add_forward(CommandLine& line) {
@@ -165,8 +168,8 @@ void add_forward(CommandLine& line) {
   verb.flag("--threads", value::count(run->threads).least(1), "intra-op threads");
   verb.example("darkroom models forward models/tiny --component unet --inputs in.safetensors --output out.safetensors",
                "the U-Net on given tensors, to compare with another implementation");
-  verb.run([run](VerbContext&) -> Result<int> {
-    DARKROOM_RETURN_IF_ERROR(run_component(*run));
+  verb.run([run](VerbContext& context) -> Result<int> {
+    DARKROOM_RETURN_IF_ERROR(run_component(*run, context.stop));
     return 0;
   });
 }

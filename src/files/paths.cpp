@@ -2,17 +2,6 @@
 
 namespace darkroom {
 
-namespace {
-
-std::string_view without_trailing_slashes(std::string_view path) {
-  while (path.size() > 1 && path.ends_with('/')) {
-    path.remove_suffix(1);
-  }
-  return path;
-}
-
-}  // namespace
-
 std::string join_path(std::string_view folder, std::string_view name) {
   std::string path(folder);
   if (!path.empty() && !path.ends_with('/')) {
@@ -33,6 +22,13 @@ std::string parent_folder(std::string_view path) {
 std::string file_name(std::string_view path) {
   path = without_trailing_slashes(path);
   return std::string(path.substr(path.rfind('/') + 1));
+}
+
+std::string_view without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.remove_suffix(1);
+  }
+  return path;
 }
 
 }  // namespace darkroom

@@ -32,11 +32,14 @@ void fill_normal(torch::Tensor& parameter, const CounterRandom& random, double d
   }
 }
 
-// Calls fill(name, parameter, random) for every parameter, with the generator of its name.
-void for_each_parameter(torch::nn::Module& module, const std::string& component, uint64_t seed,
+// Calls fill(name, parameter, random) for every parameter, with the generator of its name, until a stop is requested.
+void for_each_parameter(torch::nn::Module& module, const std::string& component, uint64_t seed, const std::stop_token& stop,
                         const std::function<void(const std::string&, torch::Tensor&, const CounterRandom&)>& fill) {
   const torch::NoGradGuard no_grad;
   for (auto& item : module.named_parameters()) {
+    if (stop.stop_requested()) {
+      return;
+    }
     fill(item.key(), item.value(), CounterRandom(seed, Purpose::kInit, 0, component + "/" + item.key()));
   }
 }
@@ -44,9 +47,9 @@ void for_each_parameter(torch::nn::Module& module, const std::string& component,
 std::string weight_beside(const std::string& bias_name) { return bias_name.substr(0, bias_name.rfind('.') + 1) + "weight"; }
 
 // PyTorch's reset_parameters: kaiming_uniform(a = sqrt(5)) of the weight is uniform in +-1/sqrt(fan_in), as is the bias.
-void initialize_like_pytorch(torch::nn::Module& module, const std::string& component, uint64_t seed) {
+void initialize_like_pytorch(torch::nn::Module& module, const std::string& component, uint64_t seed, const std::stop_token& stop) {
   const auto parameters = module.named_parameters();
-  for_each_parameter(module, component, seed, [&](const std::string& name, torch::Tensor& parameter, const CounterRandom& random) {
+  for_each_parameter(module, component, seed, stop, [&](const std::string& name, torch::Tensor& parameter, const CounterRandom& random) {
     const bool is_bias = name.ends_with("bias");
     const torch::Tensor& weight = is_bias ? parameters[weight_beside(name)] : parameter;
     if (weight.dim() == 1) {  // A norm.
@@ -74,13 +77,17 @@ double clip_deviation(const std::string& name, const ClipTextConfig& config) {
 
 }  // namespace
 
-void initialize_parameters(UNet2DConditionModel& unet, uint64_t seed) { initialize_like_pytorch(*unet, "unet", seed); }
+void initialize_parameters(UNet2DConditionModel& unet, uint64_t seed, const std::stop_token& stop) {
+  initialize_like_pytorch(*unet, "unet", seed, stop);
+}
 
-void initialize_parameters(AutoencoderKL& vae, uint64_t seed) { initialize_like_pytorch(*vae, "vae", seed); }
+void initialize_parameters(AutoencoderKL& vae, uint64_t seed, const std::stop_token& stop) {
+  initialize_like_pytorch(*vae, "vae", seed, stop);
+}
 
-void initialize_parameters(ClipTextModel& text_encoder, uint64_t seed) {
+void initialize_parameters(ClipTextModel& text_encoder, uint64_t seed, const std::stop_token& stop) {
   const ClipTextConfig& config = text_encoder->config();
-  for_each_parameter(*text_encoder, "text_encoder", seed,
+  for_each_parameter(*text_encoder, "text_encoder", seed, stop,
                      [&](const std::string& name, torch::Tensor& parameter, const CounterRandom& random) {
                        if (name.ends_with("bias")) {
                          parameter.zero_();

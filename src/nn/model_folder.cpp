@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 
 template <typename Model>
-Status save_component(FileSystem& files, const Model& model, const std::string& folder, const std::string& stem, WeightsDtype dtype) {
+Status save_component(FileSystem& files, const Model& model, const std::string& folder, const std::string& stem, WeightsDtype dtype,
+                      const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
   const torch::Dtype stored = dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32;
   const auto parameters = model->named_parameters();
@@ -27,8 +28,9 @@ Status save_component(FileSystem& files, const Model& model, const std::string& 
   for (const auto& item : parameters) {
     specs.push_back({item.key(), stored, item.value().sizes().vec()});
   }
-  DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs),
-                                         [&](const std::string& name) { return parameters[name].detach(); }));
+  DARKROOM_RETURN_IF_ERROR(write_weights(
+      files, join_path(folder, stem + ".safetensors"), std::move(specs), [&](const std::string& name) { return parameters[name].detach(); },
+      stop));
   return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
 }
 
@@ -40,7 +42,7 @@ json canonical_config(json config) {
   return config;
 }
 
-std::string fingerprint(const torch::nn::Module& module, const json& config) {
+std::string fingerprint(const torch::nn::Module& module, const json& config, const std::stop_token& stop) {
   Sha256 hash;
   hash.update("darkroom component 1\n" + canonical_config(config).dump() + "\n");
   std::map<std::string, torch::Tensor> by_name;
@@ -48,6 +50,9 @@ std::string fingerprint(const torch::nn::Module& module, const json& config) {
     by_name[item.key()] = item.value().detach().cpu().contiguous();
   }
   for (const auto& [name, tensor] : by_name) {
+    if (stop.stop_requested()) {
+      return {};
+    }
     hash.update(name + " " + safetensors_dtype_name(tensor.scalar_type()) + " " + shape_json(tensor.sizes()) + "\n");
     hash.update(std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()));
   }
@@ -70,22 +75,31 @@ Status look_into_single_file(ModelFolder& folder) {
 
 }  // namespace
 
-Status save_unet(FileSystem& files, const UNet2DConditionModel& unet, const std::string& component_folder, WeightsDtype dtype) {
-  return save_component(files, unet, component_folder, kDiffusersStem, dtype);
+Status save_unet(FileSystem& files, const UNet2DConditionModel& unet, const std::string& component_folder, WeightsDtype dtype,
+                 const std::stop_token& stop) {
+  return save_component(files, unet, component_folder, kDiffusersStem, dtype, stop);
 }
 
-Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& component_folder, WeightsDtype dtype) {
-  return save_component(files, vae, component_folder, kDiffusersStem, dtype);
+Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& component_folder, WeightsDtype dtype,
+                const std::stop_token& stop) {
+  return save_component(files, vae, component_folder, kDiffusersStem, dtype, stop);
 }
 
-Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder, WeightsDtype dtype) {
-  return save_component(files, text_encoder, component_folder, kTransformersStem, dtype);
+Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder, WeightsDtype dtype,
+                         const std::stop_token& stop) {
+  return save_component(files, text_encoder, component_folder, kTransformersStem, dtype, stop);
 }
 
-std::string component_fingerprint(const UNet2DConditionModel& unet) { return fingerprint(*unet, unet->config().to_json()); }
-std::string component_fingerprint(const AutoencoderKL& vae) { return fingerprint(*vae, vae->config().to_json()); }
-std::string component_fingerprint(const ClipTextModel& text_encoder) {
-  return fingerprint(*text_encoder, text_encoder->config().to_json());
+std::string component_fingerprint(const UNet2DConditionModel& unet, const std::stop_token& stop) {
+  return fingerprint(*unet, unet->config().to_json(), stop);
+}
+
+std::string component_fingerprint(const AutoencoderKL& vae, const std::stop_token& stop) {
+  return fingerprint(*vae, vae->config().to_json(), stop);
+}
+
+std::string component_fingerprint(const ClipTextModel& text_encoder, const std::stop_token& stop) {
+  return fingerprint(*text_encoder, text_encoder->config().to_json(), stop);
 }
 
 Result<ModelFolder> open_model_folder(const std::string& path) {

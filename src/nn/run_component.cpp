@@ -140,12 +140,19 @@ Result<std::vector<NamedTensor>> collect_gradients(const SafetensorsFile& file, 
   return gradients;
 }
 
-Result<std::vector<NamedTensor>> compute(const ComponentRun& run) {
+Status go_on_computing(const ComponentRun& run, const std::stop_token& stop) {
+  return stop.stop_requested() ? Status::cancelled("stopped before everything was computed; nothing was written (output):", run.output)
+                               : Status::ok();
+}
+
+Result<std::vector<NamedTensor>> compute(const ComponentRun& run, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const Component component, open_component(run.model, run.component));
   DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(run.inputs));
   DARKROOM_ASSIGN_OR_RETURN(const Tensors inputs, read_inputs(*file, component, run.gradients));
   const torch::AutoGradMode grad_mode(run.gradients);
+  DARKROOM_RETURN_IF_ERROR(go_on_computing(run, stop));
   const Tensors outputs = component.forward(inputs);
+  DARKROOM_RETURN_IF_ERROR(go_on_computing(run, stop));
   std::vector<NamedTensor> results;
   if (run.gradients) {
     DARKROOM_ASSIGN_OR_RETURN(results, collect_gradients(*file, component, inputs, outputs));
@@ -157,10 +164,10 @@ Result<std::vector<NamedTensor>> compute(const ComponentRun& run) {
 }
 
 // Shapes and ids come from the user's file, so what torch and our own checks throw about them is no bug of ours.
-Result<std::vector<NamedTensor>> compute_guarded(const ComponentRun& run) {
+Result<std::vector<NamedTensor>> compute_guarded(const ComponentRun& run, const std::stop_token& stop) {
   constexpr const char* kMisfit = "run a component: the inputs do not fit it (component, inputs, reason):";
   try {
-    return compute(run);
+    return compute(run, stop);
   } catch (const c10::Error& error) {
     return Status::failed_precondition(kMisfit, run.component, run.inputs, error.what_without_backtrace());
   } catch (const CheckFailure& error) {
@@ -175,12 +182,13 @@ const std::vector<std::string>& component_names() {
   return names;
 }
 
-Status run_component(const ComponentRun& run) {
+Status run_component(const ComponentRun& run, const std::stop_token& stop) {
   if (std::ranges::find(component_names(), run.component) == component_names().end()) {
     return Status::invalid_argument("unknown component; there are " + nlohmann::json(component_names()).dump() + " (got):", run.component);
   }
   at::set_num_threads(run.threads);
-  DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(run));
+  DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(run, stop));
+  DARKROOM_RETURN_IF_ERROR(go_on_computing(run, stop));
   return write_safetensors_atomic(local_files(), run.output, results);
 }
 

@@ -85,7 +85,7 @@ Status require_readable(const std::string& path, const UNetConfig& unet, const V
 }  // namespace
 
 Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, const AutoencoderKL& vae, const ClipTextModel& text_encoder,
-                        const std::string& path, WeightsDtype dtype) {
+                        const std::string& path, WeightsDtype dtype, const std::stop_token& stop) {
   const bool is_open_clip = text_encoder->config().hidden_act == ClipActivation::kGelu;
   StoredTensors stored;
   add_part(stored, *unet, original_unet_naming(unet->config()));
@@ -99,7 +99,8 @@ Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, con
   for (const auto& [name, tensor] : stored) {
     specs.push_back(tensor.spec(name, type));
   }
-  DARKROOM_RETURN_IF_ERROR(write_weights(files, path, std::move(specs), [&](const std::string& name) { return stored.at(name).joined(); }));
+  DARKROOM_RETURN_IF_ERROR(write_weights(
+      files, path, std::move(specs), [&](const std::string& name) { return stored.at(name).joined(); }, stop));
   Status status = require_readable(path, unet->config(), vae->config(), text_encoder->config());
   if (!status.is_ok()) {
     static_cast<void>(files.remove_file(path));  // The first failure is the one to report.

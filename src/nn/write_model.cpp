@@ -9,15 +9,9 @@
 namespace darkroom {
 namespace {
 
-std::string without_trailing_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') {
-    path.pop_back();
-  }
-  return path;
-}
-
 // `write` makes the folder or file whose path it is given.
-Status write_new(FileSystem& files, const std::string& output, const std::function<Status(const std::string&)>& write) {
+Status write_new(FileSystem& files, const std::string& path, const std::function<Status(const std::string&)>& write) {
+  const std::string output(without_trailing_slashes(path));
   DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, files.exists(output));
   if (is_taken) {
     return Status::already_exists("the output is there already; remove it or name another (path):", output);
@@ -25,15 +19,23 @@ Status write_new(FileSystem& files, const std::string& output, const std::functi
   // A file, too, is written into a folder of its own, which goes with all that is left in it.
   DARKROOM_ASSIGN_OR_RETURN(const auto work, FolderPublication::begin_beside(files, parent_folder(output), file_name(output)));
   const std::string temporary = join_path(work->folder(), file_name(output));
-  DARKROOM_RETURN_IF_ERROR(write(temporary));
+  const Status status = write(temporary);
+  if (status.code() == StatusCode::kCancelled) {
+    return Status::cancelled("stopped, and nothing is left of the output:", output);
+  }
+  DARKROOM_RETURN_IF_ERROR(status);
   DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(temporary, output));
   return files.sync_folder(parent_folder(output));
 }
 
 template <typename Model>
-Model initialized(Model model, uint64_t seed) {
-  initialize_parameters(model, seed);
-  return model;
+using SaveNetwork = Status (*)(FileSystem&, const Model&, const std::string&, WeightsDtype, const std::stop_token&);
+
+template <typename Model>
+Status write_random_network(FileSystem& files, Model model, uint64_t seed, SaveNetwork<Model> save, const std::string& folder,
+                            WeightsDtype dtype, const std::stop_token& stop) {
+  initialize_parameters(model, seed, stop);
+  return save(files, model, folder, dtype, stop);
 }
 
 Status write_side_parts(FileSystem& files, const TokenizerWriter& write_tokenizer, const nlohmann::json& scheduler,
@@ -56,18 +58,19 @@ Result<ClipTextModel> load_frozen_text_encoder(const ModelParts& parts) {
   return text_encoder;
 }
 
-Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& folder) {
+Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& folder,
+                     const std::stop_token& stop) {
   if (!parts.unet.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
-    DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype));
+    DARKROOM_RETURN_IF_ERROR(save_unet(files, unet, join_path(folder, "unet"), dtype, stop));
   }
   if (!parts.vae.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_frozen_vae(parts));
-    DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype));
+    DARKROOM_RETURN_IF_ERROR(save_vae(files, vae, join_path(folder, "vae"), dtype, stop));
   }
   if (!parts.text_encoder.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_frozen_text_encoder(parts));
-    DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype));
+    DARKROOM_RETURN_IF_ERROR(save_text_encoder(files, text_encoder, join_path(folder, "text_encoder"), dtype, stop));
   }
   return Status::ok();
 }
@@ -94,23 +97,24 @@ Status check_frozen_part(const ModelParts& parts, const std::string& part, const
 }
 
 Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,
-                          const TokenizerWriter& write_tokenizer, const std::string& folder) {
-  return write_new(files, without_trailing_slash(folder), [&](const std::string& path) {
-    DARKROOM_RETURN_IF_ERROR(save_unet(files, initialized(UNet2DConditionModel(preset.unet), seed), join_path(path, "unet"), dtype));
-    DARKROOM_RETURN_IF_ERROR(save_vae(files, initialized(AutoencoderKL(preset.vae), seed), join_path(path, "vae"), dtype));
+                          const TokenizerWriter& write_tokenizer, const std::string& folder, const std::stop_token& stop) {
+  return write_new(files, folder, [&](const std::string& path) {
     DARKROOM_RETURN_IF_ERROR(
-        save_text_encoder(files, initialized(ClipTextModel(preset.text_encoder), seed), join_path(path, "text_encoder"), dtype));
+        write_random_network(files, UNet2DConditionModel(preset.unet), seed, save_unet, join_path(path, "unet"), dtype, stop));
+    DARKROOM_RETURN_IF_ERROR(write_random_network(files, AutoencoderKL(preset.vae), seed, save_vae, join_path(path, "vae"), dtype, stop));
+    DARKROOM_RETURN_IF_ERROR(write_random_network(files, ClipTextModel(preset.text_encoder), seed, save_text_encoder,
+                                                  join_path(path, "text_encoder"), dtype, stop));
     return write_side_parts(files, write_tokenizer, preset.scheduler, path);
   });
 }
 
 Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
-                           const std::string& folder) {
+                           const std::string& folder, const std::stop_token& stop) {
   if (parts.unet.empty() && parts.vae.empty() && parts.text_encoder.empty()) {
     return Status::not_found("export a model: it has neither U-Net nor VAE nor text encoder, nothing to write to:", folder);
   }
-  return write_new(files, without_trailing_slash(folder), [&](const std::string& path) {
-    DARKROOM_RETURN_IF_ERROR(copy_networks(files, parts, dtype, path));
+  return write_new(files, folder, [&](const std::string& path) {
+    DARKROOM_RETURN_IF_ERROR(copy_networks(files, parts, dtype, path, stop));
     if (has_scheduler(parts)) {
       return write_side_parts(files, write_tokenizer, parts.scheduler, path);
     }
@@ -119,7 +123,8 @@ Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDt
   });
 }
 
-Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path) {
+Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path,
+                          const std::stop_token& stop) {
   for (const auto& [place, name] :
        {std::pair(&parts.unet, "unet"), std::pair(&parts.vae, "vae"), std::pair(&parts.text_encoder, "text_encoder")}) {
     if (place->empty()) {
@@ -127,11 +132,11 @@ Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDty
                                          path);
     }
   }
-  return write_new(files, without_trailing_slash(path), [&](const std::string& temporary) {
+  return write_new(files, path, [&](const std::string& temporary) {
     DARKROOM_ASSIGN_OR_RETURN(const auto unet, load_unet(parts.unet));
     DARKROOM_ASSIGN_OR_RETURN(const auto vae, load_frozen_vae(parts));
     DARKROOM_ASSIGN_OR_RETURN(const auto text_encoder, load_frozen_text_encoder(parts));
-    return save_single_file(files, unet, vae, text_encoder, temporary, dtype);
+    return save_single_file(files, unet, vae, text_encoder, temporary, dtype, stop);
   });
 }
 

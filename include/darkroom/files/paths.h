@@ -14,4 +14,7 @@ std::string parent_folder(std::string_view path);
 /// What stands after the last slash, trailing slashes left aside.
 std::string file_name(std::string_view path);
 
+/// The path up to the slashes at its end; the root stays "/".
+std::string_view without_trailing_slashes(std::string_view path);
+
 }  // namespace darkroom

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,26 +35,27 @@ Result<ClipTextModel> load_text_encoder(const std::string& component_folder);
 enum class WeightsDtype { kFloat32, kFloat16 };
 
 /// Writes config.json and the weights under the published names into an existing or new folder, as from_pretrained of
-/// diffusers or transformers opens it. Errors: kAlreadyExists (weights are there), those of the file system.
+/// diffusers or transformers opens it. A stop request ends it between two tensors, and no weights are left.
+/// Errors: kAlreadyExists (weights are there), kCancelled, those of the file system.
 Status save_unet(FileSystem& files, const UNet2DConditionModel& unet, const std::string& component_folder,
-                 WeightsDtype dtype = WeightsDtype::kFloat32);
+                 WeightsDtype dtype = WeightsDtype::kFloat32, const std::stop_token& stop = {});
 Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& component_folder,
-                WeightsDtype dtype = WeightsDtype::kFloat32);
+                WeightsDtype dtype = WeightsDtype::kFloat32, const std::stop_token& stop = {});
 Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder,
-                         WeightsDtype dtype = WeightsDtype::kFloat32);
+                         WeightsDtype dtype = WeightsDtype::kFloat32, const std::stop_token& stop = {});
 
 /// Writes the three networks into one new safetensors file on the local disk in the layout of the original checkpoints of Stable
 /// Diffusion 1 (a text encoder with quick_gelu) or 2 (with gelu), as load_unet and other programs read it. It holds no tokenizer, no
-/// scheduler and no configs. Errors: kFailedPrecondition (the shapes would tell a reader another network: the file is removed and the
-/// message names the part), those of the file system.
+/// scheduler and no configs. A stop request ends it between two tensors, and no file is left. Errors: kFailedPrecondition (the shapes
+/// would tell a reader another network: the file is removed and the message names the part), kCancelled, those of the file system.
 Status save_single_file(FileSystem& files, const UNet2DConditionModel& unet, const AutoencoderKL& vae, const ClipTextModel& text_encoder,
-                        const std::string& path, WeightsDtype dtype = WeightsDtype::kFloat32);
+                        const std::string& path, WeightsDtype dtype = WeightsDtype::kFloat32, const std::stop_token& stop = {});
 
 /// 64 hex digits over the canonical config and every parameter's name, dtype, shape and bytes, as held in memory: how the
-/// weights were stored (float32, float16, shards) does not matter beyond their values.
-std::string component_fingerprint(const UNet2DConditionModel& unet);
-std::string component_fingerprint(const AutoencoderKL& vae);
-std::string component_fingerprint(const ClipTextModel& text_encoder);
+/// weights were stored (float32, float16, shards) does not matter beyond their values. Empty when a stop was requested before it was done.
+std::string component_fingerprint(const UNet2DConditionModel& unet, const std::stop_token& stop = {});
+std::string component_fingerprint(const AutoencoderKL& vae, const std::stop_token& stop = {});
+std::string component_fingerprint(const ClipTextModel& text_encoder, const std::stop_token& stop = {});
 
 /// What a model holds beside its weights: a model folder, or an original checkpoint as one safetensors file, whose parts have the same
 /// paths as a folder's.

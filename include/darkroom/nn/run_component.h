@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct ComponentRun {
 const std::vector<std::string>& component_names();
 
 /// Runs one component on given tensors and writes its outputs and, when asked, every gradient (names: docs/nn.md).
+/// A stop request ends it between loading, the forward pass, the backward pass and writing.
 /// Errors: kInvalidArgument (no such component), kNotFound (folder, file or tensor), kFailedPrecondition (tensors that do not fit
-/// the model), those of the files.
-Status run_component(const ComponentRun& run);
+/// the model), kCancelled (nothing was written), those of the files.
+Status run_component(const ComponentRun& run, const std::stop_token& stop = {});
 
 }  // namespace darkroom

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <string>
 
 #include "darkroom/core/status.h"
@@ -14,7 +15,7 @@
 namespace darkroom {
 
 // Whole models as new folders or files. Each appears under its name only when it is complete; what is there already is never
-// replaced (kAlreadyExists).
+// replaced (kAlreadyExists). A stop request ends the writing between two tensors and leaves nothing (kCancelled).
 
 /// Where the parts of a model are read, each a component folder as load_unet takes it; empty: the model has none.
 struct ModelParts {
@@ -38,16 +39,17 @@ using TokenizerWriter = std::function<Status(const std::string& folder)>;
 
 /// Writes a model folder with random weights (init.h). One network is in memory at a time.
 Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,
-                          const TokenizerWriter& write_tokenizer, const std::string& folder);
+                          const TokenizerWriter& write_tokenizer, const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes a model folder of those parts that there are: the same tensors, where float32 is asked for and stored. A model without a
 /// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), kFailedPrecondition (check_frozen_part; a weight that float16 does
 /// not hold), those of loading.
 Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
-                           const std::string& folder);
+                           const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes one file of all three networks (save_single_file). Errors: kFailedPrecondition (a part is missing, or a reader could not tell
 /// its architecture; check_frozen_part; a weight that float16 does not hold), those of loading.
-Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path);
+Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path,
+                          const std::stop_token& stop = {});
 
 }  // namespace darkroom

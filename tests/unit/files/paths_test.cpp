@@ -24,5 +24,12 @@ TEST(Paths, splits_folder_and_name) {
   EXPECT_EQ(file_name("a"), "a");
 }
 
+TEST(Paths, loses_the_slashes_at_its_end_but_not_the_root) {
+  EXPECT_EQ(without_trailing_slashes("a/b//"), "a/b");
+  EXPECT_EQ(without_trailing_slashes("/a"), "/a");
+  EXPECT_EQ(without_trailing_slashes("///"), "/");
+  EXPECT_EQ(without_trailing_slashes(""), "");
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -51,6 +51,20 @@ TEST(InitTest, text_encoder_follows_transformers) {
   EXPECT_EQ(parameter(*text_encoder, layer + "layer_norm1.weight").min().item<double>(), 1);
 }
 
+TEST(InitTest, a_stop_request_leaves_the_rest_as_it_was) {
+  AutoencoderKL vae(find_preset("tiny").value().vae);
+  const torch::NoGradGuard no_grad;
+  for (auto& values : vae->parameters()) {
+    values.fill_(3);
+  }
+  std::stop_source stop;
+  stop.request_stop();
+  initialize_parameters(vae, 7, stop.get_token());
+  for (const auto& values : vae->parameters()) {
+    EXPECT_TRUE(values.eq(3).all().item<bool>());
+  }
+}
+
 TEST(InitTest, threads_change_nothing_and_the_seed_changes_everything) {
   const auto config = find_preset("tiny").value().vae;
   AutoencoderKL one(config), three(config), other(config);

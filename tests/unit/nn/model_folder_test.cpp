@@ -98,6 +98,15 @@ TEST_F(ModelFolderTest, every_component_comes_back_bit_exact) {
   EXPECT_EQ(SafetensorsFile::open(text_file()).value()->metadata().at("format"), "pt");
 }
 
+TEST_F(ModelFolderTest, a_stop_request_ends_saving_and_fingerprint) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(save_vae(local_files(), vae_, folder_.path("stopped"), WeightsDtype::kFloat32, stop.get_token()).code(),
+            StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("stopped/diffusion_pytorch_model.safetensors")));
+  EXPECT_EQ(component_fingerprint(vae_, stop.get_token()), "");
+}
+
 TEST_F(ModelFolderTest, fingerprint_changes_with_one_bit_and_with_the_config) {
   const std::string before = component_fingerprint(vae_);
   VaeConfig other = small_vae();

@@ -192,6 +192,31 @@ TEST_P(WholeModelTest, check_finds_a_weight_that_is_no_number_and_parts_that_do_
   EXPECT_THAT(failure().message(), HasSubstr("/vae"));
 }
 
+TEST_P(WholeModelTest, a_stop_request_ends_the_writing_and_leaves_nothing) {
+  std::stop_source stop;
+  stop.request_stop();
+  const std::string out = folder_.path("out");
+  const auto expect_nothing = [&](const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(out));
+    EXPECT_FALSE(std::filesystem::exists(out) || std::filesystem::exists(out + ".partial"));
+  };
+  expect_nothing(write_random_model(local_files(), small_preset(GetParam()), 7, WeightsDtype::kFloat32, {}, out, stop.get_token()));
+  expect_nothing(export_model_folder(local_files(), parts(), WeightsDtype::kFloat32, {}, out, stop.get_token()));
+  expect_nothing(export_single_file(local_files(), parts(), WeightsDtype::kFloat32, out, stop.get_token()));
+}
+
+TEST_P(WholeModelTest, a_stop_request_ends_the_check_before_the_next_network) {
+  std::stop_source stop;
+  std::vector<std::string> parts;
+  const auto stop_after_first = [&](const PartReport& part) {
+    parts.push_back(part.name);
+    stop.request_stop();
+  };
+  EXPECT_EQ(check_model(open_model_folder(model_).value(), stop_after_first, stop.get_token()).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(parts, std::vector<std::string>{"unet"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Versions, WholeModelTest, testing::Values("sd1", "sd2"), [](const auto& info) { return std::string(info.param); });
 
 class RunComponentTest : public testing::Test {
@@ -236,6 +261,14 @@ TEST_F(RunComponentTest, says_what_does_not_fit) {
   run_.component = "decoder";
   EXPECT_EQ(run_component(run_).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(run_component(run_).message(), HasSubstr("vae_decoder"));
+}
+
+TEST_F(RunComponentTest, a_stop_request_leaves_no_output) {
+  write_inputs({{"sample", torch::zeros({1, 4, 4, 4})}});
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(run_component(run_, stop.get_token()).code(), StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(run_.output));
 }
 
 }  // namespace

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The verbs of `models`: a new model from any folder, an original checkpoint as one file, and what a signal leaves of them."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from safetensors_files import enlarge_vocabulary, original_checkpoint, write_random, write_zeros
+from workbench import PROGRAM, digests, main, require, run
+
+HUGE_VOCABULARY = 2_000_000  # Ids: a gigabyte of the tiny text encoder's weights, which is seconds of work.
+
+
+@contextlib.contextmanager
+def temporary_folder():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def summary_of(*arguments, folder: pathlib.Path) -> dict:
+    run(*arguments, "--json-summary", folder / "summary.json")
+    return json.loads((folder / "summary.json").read_text())
+
+
+def init_finds_its_vocabulary_from_any_folder() -> None:
+    with temporary_folder() as folder:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DARKROOM_")}
+        command = [PROGRAM, "models", "init", "--preset", "tiny", "model", "--seed", "3"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        require(done.returncode == 0, "exit code", done.returncode, done.stderr)
+        run("models", "init", "--preset", "tiny", folder / "same", "--seed", "3")
+        files = digests(str(folder / "model"), "**/*")
+        require("tokenizer/merges.txt" in files and files == digests(str(folder / "same"), "**/*"), "files", sorted(files))
+        require("tokenizer" in summary_of("models", "check", folder / "model", folder=folder), "a model without a tokenizer")
+
+
+def check_reads(version: int) -> None:
+    """A single file has the parameters that its layers have, the shipped vocabulary, and the weights that a folder made of it has."""
+    with temporary_folder() as folder:
+        tensors, num_parameters = original_checkpoint(version)
+        file = folder / f"version-{version}.safetensors"
+        write_random(str(file), tensors, seed=version)
+        summary = summary_of("models", "check", file, folder=folder)
+        found = {part: summary[part]["parameters"] for part in num_parameters}
+        require(found == num_parameters, "parameters", found, num_parameters)
+        require(summary["tokenizer"]["ids"] == 49408, "ids", summary["tokenizer"])
+        printed = run("models", "check", file).stdout
+        require("(the shipped one)" in printed, "tokenizer", printed)
+        require(("scheduler     PNDMScheduler, epsilon" in printed) == (version == 1), "a file of version 2 does not say its schedule", printed)
+        run("models", "export", file, folder / "exported", "--prediction-type", "epsilon")
+        exported = summary_of("models", "check", folder / "exported", folder=folder)
+        require(all(exported[part] == summary[part] for part in num_parameters), "the exported folder differs", exported, summary)
+
+
+def check_reads_a_single_file_of_version_1() -> None:
+    check_reads(1)
+
+
+def check_reads_a_single_file_of_version_2() -> None:
+    check_reads(2)
+
+
+def check_refuses_a_damaged_single_file() -> None:
+    with temporary_folder() as folder:
+        file = folder / "cut.safetensors"
+        tensors, _ = original_checkpoint(1)
+        write_zeros(str(file), tensors)
+        os.truncate(file, file.stat().st_size - 1)
+        require("cut.safetensors" in run("models", "check", file, expect=1).stderr, "the message lacks the file")
+        write_zeros(str(file), {**tensors, "first_stage_model.encoder.surplus": [3]})
+        stderr = run("models", "check", file, expect=1).stderr
+        require("first_stage_model.encoder.surplus" in stderr and "cut.safetensors" in stderr, "message", stderr)
+
+
+def stop(number: signal.Signals, *arguments, output: pathlib.Path | None = None) -> None:
+    """The signal comes when the program has begun; it ends with 128 + number and leaves nothing of its output."""
+    job = subprocess.Popen([PROGRAM, *arguments, "--verbose"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    begun = job.stderr.readline()
+    job.send_signal(number)
+    message = begun + job.communicate(timeout=300)[1]
+    require(job.returncode == 128 + number, "exit code", job.returncode, message[-1000:])
+    require("error: models" in message and "stopped" in message.rsplit("error:", 1)[1], "message", message[-1000:])
+    if output is not None:
+        left = [path.name for path in output.parent.iterdir() if path.name.startswith(output.name)]
+        require(not left, "left behind:", left)
+
+
+def a_signal_ends_init() -> None:
+    with temporary_folder() as folder:
+        stop(signal.SIGINT, "models", "init", "--preset", "quickstart", folder / "model", output=folder / "model")
+        stop(signal.SIGTERM, "models", "init", "--preset", "quickstart", folder / "model", output=folder / "model")
+
+
+def a_signal_ends_check_and_export() -> None:
+    with temporary_folder() as folder:
+        run("models", "init", "--preset", "tiny", folder / "model")
+        enlarge_vocabulary(folder / "model", HUGE_VOCABULARY)
+        stop(signal.SIGINT, "models", "check", folder / "model")
+        stop(signal.SIGTERM, "models", "export", folder / "model", folder / "copy", output=folder / "copy")
+        stop(signal.SIGINT, "models", "export", folder / "model", folder / "copy.safetensors", "--single-file", output=folder / "copy.safetensors")
+
+
+def a_signal_ends_forward() -> None:
+    with temporary_folder() as folder:
+        run("models", "init", "--preset", "tiny", folder / "model")
+        write_zeros(str(folder / "in.safetensors"), {"sample": [8, 4, 64, 64]})
+        stop(signal.SIGTERM, "models", "forward", folder / "model", "--component", "vae_decoder", "--inputs", folder / "in.safetensors",
+             "--output", folder / "out.safetensors", output=folder / "out.safetensors")
+
+
+if __name__ == "__main__":
+    main([
+        init_finds_its_vocabulary_from_any_folder,
+        check_reads_a_single_file_of_version_1,
+        check_reads_a_single_file_of_version_2,
+        check_refuses_a_damaged_single_file,
+        a_signal_ends_init,
+        a_signal_ends_check_and_export,
+        a_signal_ends_forward,
+    ])

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "darkroom/core/log.h"
@@ -22,6 +23,19 @@ struct SampleFlags {
   int threads = 1;
 };
 
+nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, double seconds) {
+  return {{"rows_in", report.num_painted},
+          {"rows_out", report.num_painted},
+          {"rows_by_error", nlohmann::json::object()},
+          {"rows_asked", report.num_asked},
+          {"rows_written", report.num_written},
+          {"retries", 0},
+          {"seconds", seconds},
+          {"rows_per_second", static_cast<double>(report.num_painted) / seconds},
+          {"sampler", report.sampler},
+          {"steps", job.request.sampler.num_steps}};
+}
+
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
   SampleJob job = flags.job;
@@ -31,18 +45,13 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const Result<std::string> shipped = find_resource(kShippedTokenizer);
   source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
   at::set_num_threads(flags.threads);
-  DARKROOM_ASSIGN_OR_RETURN(const SampleReport report, run_sample_job(
-                                                           local_files(), job, [&] { return open_painter(source); }, context.stop));
+  SampleReport report;
+  const Status status = run_sample_job(
+      local_files(), job, [&] { return open_painter(source); }, context.stop, report);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  context.summary["sample"] = {{"rows_in", report.num_pictures},
-                               {"rows_out", report.num_pictures},
-                               {"rows_by_error", nlohmann::json::object()},
-                               {"retries", 0},
-                               {"seconds", seconds},
-                               {"rows_per_second", static_cast<double>(report.num_pictures) / seconds},
-                               {"sampler", report.sampler},
-                               {"steps", job.request.sampler.num_steps}};
-  log_info("painted {} pictures in {:.1f} s ({}, {} steps, guidance {}): {}", report.num_pictures, seconds, report.sampler,
+  context.summary["sample"] = summary_of(report, job, seconds);
+  DARKROOM_RETURN_IF_ERROR(status);
+  log_info("painted {} pictures in {:.1f} s ({}, {} steps, guidance {}): {}", report.num_written, seconds, report.sampler,
            job.request.sampler.num_steps, job.request.guidance, job.output);
   return 0;
 }
@@ -114,7 +123,8 @@ void add_sample_verb(CommandLine& line) {
       .required();
   verb.flag("--weights", value::choice(flags->source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
   verb.flag("--frozen", value::folder(flags->source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
-  verb.flag("--tokenizer-dialect", value::text(flags->source.tokenizer_dialect, "hf|open_clip", "auto"),
+  const std::vector<std::pair<std::string, std::string>> dialects = {{"auto", ""}, {"hf", "hf"}, {"open_clip", "open_clip"}};
+  verb.flag("--tokenizer-dialect", value::choice(flags->source.tokenizer_dialect, dialects),
             "cleaning and padding; auto: the checkpoint's, else hf");
   verb.flag("--prediction-type", value::choice(flags->source.prediction_type, prediction_choices()),
             "what the U-Net predicts; a single file of version 2 does not say it");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
 #include <thread>
@@ -11,8 +12,8 @@
 namespace darkroom {
 namespace {
 
-// The part of a request that shows pictures first, first + 1, ..., first + count - 1.
-PaintRequest part_of(const PaintRequest& request, int64_t first, int64_t count) {
+// The part of a request that shows pictures first, first + 1, ..., first + count - 1. `factor` is the painter's.
+PaintRequest part_of(const PaintRequest& request, int64_t first, int64_t count, int factor) {
   const auto cut = [&](const auto& values) {
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
     return std::decay_t<decltype(values)>(begin, begin + static_cast<std::ptrdiff_t>(count));
@@ -23,6 +24,12 @@ PaintRequest part_of(const PaintRequest& request, int64_t first, int64_t count) 
   part.init_images = request.init_images.size() == request.prompts.size() ? cut(request.init_images) : request.init_images;
   if (request.unit_noise_nchw.defined()) {
     part.unit_noise_nchw = request.unit_noise_nchw.narrow(0, first, count);
+  }
+  if (!request.init_images.empty()) {
+    // A size that is left to the initial pictures is that of the first of all, not of the first of this part.
+    const Image& leader = request.init_images.front();
+    part.width = request.width == 0 ? leader.width / factor * factor : request.width;
+    part.height = request.height == 0 ? leader.height / factor * factor : request.height;
   }
   return part;
 }
@@ -40,20 +47,48 @@ int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
   return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), std::max(1U, std::thread::hardware_concurrency()));
 }
 
+// Runs `work` in as many threads and waits for all of them, before the first that threw lets go of what they use.
+void run_workers(int64_t num_workers, const std::function<void()>& work) {
+  std::vector<std::future<void>> running;
+  for (int64_t i = 0; i < num_workers; ++i) {
+    running.push_back(std::async(std::launch::async, work));
+  }
+  for (auto& worker : running) {
+    worker.wait();
+  }
+  for (auto& worker : running) {
+    worker.get();
+  }
+}
+
+// Batches are taken in their order: one that was not painted lies behind one that failed.
+Result<Painting> join(std::vector<std::optional<Result<Painting>>> batches) {
+  Painting whole;
+  std::vector<torch::Tensor> latents;
+  for (auto& batch : batches) {
+    DARKROOM_ASSIGN_OR_RETURN(Painting painting, *std::move(batch));
+    std::move(painting.images.begin(), painting.images.end(), std::back_inserter(whole.images));
+    latents.push_back(std::move(painting.latents_nchw));
+  }
+  whole.latents_nchw = torch::cat(latents);
+  return whole;
+}
+
 }  // namespace
 
-Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop) {
+Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop,
+                                    const std::function<void(int64_t)>& on_painted) {
   const auto num_pictures = static_cast<int64_t>(request.prompts.size());
-  const int64_t num_batches = num_pictures > 0 && can_be_cut(request) ? (num_pictures - 1) / request.batch_size + 1 : 1;
-  const int64_t num_workers = std::min<int64_t>(workers > 0 ? workers : workers_that_fit(painter, request), num_batches);
-  if (num_workers <= 1) {
+  if (num_pictures == 0 || !can_be_cut(request)) {
     return painter.paint(request, stop);
   }
+  const int64_t num_batches = (num_pictures - 1) / request.batch_size + 1;
+  const int64_t num_workers = std::min<int64_t>(workers > 0 ? workers : workers_that_fit(painter, request), num_batches);
   std::vector<std::optional<Result<Painting>>> batches(static_cast<size_t>(num_batches));
   std::atomic<int64_t> next{0};
   std::atomic<bool> has_failed{false};
   const int threads = at::get_num_threads();
-  const auto work = [&] {
+  run_workers(num_workers, [&] {
     at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
     while (!has_failed) {          // A batch that is taken is painted: none before the first that failed may be missing.
       const int64_t batch = next++;
@@ -61,10 +96,13 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
         return;
       }
       const int64_t first = batch * request.batch_size;
+      const int64_t count = std::min(request.batch_size, num_pictures - first);
       try {
-        auto painting = painter.paint(part_of(request, first, std::min(request.batch_size, num_pictures - first)), stop);
+        auto painting = painter.paint(part_of(request, first, count, painter.latent_factor()), stop);
         if (!painting.is_ok()) {
           has_failed = true;
+        } else if (on_painted) {
+          on_painted(count);
         }
         batches[static_cast<size_t>(batch)] = std::move(painting);
       } catch (...) {
@@ -72,26 +110,8 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
         throw;
       }
     }
-  };
-  std::vector<std::future<void>> running;
-  for (int64_t i = 0; i < num_workers; ++i) {
-    running.push_back(std::async(std::launch::async, work));
-  }
-  for (auto& worker : running) {
-    worker.wait();  // All of them, before the first that threw lets go of what they use.
-  }
-  for (auto& worker : running) {
-    worker.get();
-  }
-  Painting whole;
-  std::vector<torch::Tensor> latents;
-  for (auto& batch : batches) {  // They were taken in this order: one that was not painted lies behind one that failed.
-    DARKROOM_ASSIGN_OR_RETURN(Painting painting, *std::move(batch));
-    std::move(painting.images.begin(), painting.images.end(), std::back_inserter(whole.images));
-    latents.push_back(std::move(painting.latents_nchw));
-  }
-  whole.latents_nchw = torch::cat(latents);
-  return whole;
+  });
+  return join(std::move(batches));
 }
 
 int64_t batches_that_fit(const Painter& painter, const PaintRequest& request, int64_t memory_bytes) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <utility>
 
@@ -116,12 +117,13 @@ Status write_latents(FileSystem& files, const std::string& path, const torch::Te
   return write_safetensors_atomic(files, path, {{"latents", latents}});
 }
 
-Status write_painting(FileSystem& files, const SampleJob& job, const PaintRequest& request, const std::string& sampler,
-                      const Painting& painting) {
+Status write_painting(FileSystem& files, const SampleJob& job, const PaintRequest& request, const Painting& painting,
+                      SampleReport& report) {
   const bool numbered = painting.images.size() > 1 || job.grid;
   for (size_t i = 0; i < painting.images.size(); ++i) {
-    const std::string png = encode_png(painting.images[i], settings_text(job, request, sampler, i, painting.images[i]));
+    const std::string png = encode_png(painting.images[i], settings_text(job, request, report.sampler, i, painting.images[i]));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, numbered ? numbered_path(job.output, i) : job.output, png));
+    ++report.num_written;
   }
   if (job.grid) {
     const Image sheet = draw_sample_sheet(painting.images, request.prompts, job.images_per_prompt);
@@ -142,18 +144,22 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
 
 }  // namespace
 
-Result<SampleReport> run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop) {
+Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
+                      SampleReport& report) {
+  report = {};
   DARKROOM_ASSIGN_OR_RETURN(PaintRequest request, fill_request(files, job));
+  report.num_asked = static_cast<int64_t>(request.prompts.size());
   DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(job.output)));
   DARKROOM_ASSIGN_OR_RETURN(const auto painter, open_painter());
-  SampleReport report;
   DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   take_size_of_noise(*painter, request);
   warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());
-  DARKROOM_ASSIGN_OR_RETURN(const Painting painting, paint_side_by_side(*painter, request, job.workers, stop));
-  DARKROOM_RETURN_IF_ERROR(write_painting(files, job, request, report.sampler, painting));
-  report.num_pictures = static_cast<int64_t>(painting.images.size());
-  return report;
+  std::atomic<int64_t> num_painted = 0;
+  const auto painting =
+      paint_side_by_side(*painter, request, job.workers, stop, [&](int64_t num_pictures) { num_painted += num_pictures; });
+  report.num_painted = num_painted;
+  DARKROOM_RETURN_IF_ERROR(painting.status());
+  return write_painting(files, job, request, *painting, report);
 }
 
 Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path) {

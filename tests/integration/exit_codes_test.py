@@ -123,6 +123,31 @@ def a_stopped_run_keeps_its_counts() -> None:
         require(counts["steps"] > 0 and counts["loss_first"] > 0 and "error" in read_summary(bench), "summary", read_summary(bench))
 
 
+def a_sample_that_cannot_be_written_keeps_its_counts() -> None:
+    with Workbench(1) as bench:
+        taken = pathlib.Path(bench.path("taken.png"))
+        (taken / "by-a-folder").mkdir(parents=True)
+        run("sample", "--model", bench.model, "--prompt", "a red apple", "--steps", "2", "--output", taken, "--json-summary", bench.path("summary.json"), expect=1)
+        summary = read_summary(bench)
+        counts = {key: summary["sample"][key] for key in ("rows_asked", "rows_in", "rows_out", "rows_written", "sampler")}
+        require(counts == {"rows_asked": 1, "rows_in": 1, "rows_out": 1, "rows_written": 0, "sampler": "pndm"}, "counts", counts)
+        require("taken.png" in summary["error"], "error", summary["error"])
+
+
+def a_stopped_sample_keeps_its_counts_and_writes_nothing() -> None:
+    with Workbench(1) as bench:
+        arguments = ["sample", "--model", bench.model, "--prompt", "a red apple", "--images", "5000", "--output", bench.path("apple.png")]
+        job = subprocess.Popen([str(PROGRAM), *arguments, "--verbose", "--json-summary", bench.path("summary.json")], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        job.stderr.readline()
+        time.sleep(2)  # Some are painted by now; none need be.
+        job.send_signal(signal.SIGINT)
+        message = job.communicate()[1]
+        require(job.returncode == 130, "exit code", job.returncode, message[-1000:])
+        counts = read_summary(bench)["sample"]
+        require(counts["rows_asked"] == 5000 and counts["rows_in"] == counts["rows_out"] < 5000 and counts["rows_written"] == 0, "counts", counts)
+        require("error" in read_summary(bench) and not list(bench.folder.glob("apple*")), "summary", read_summary(bench))
+
+
 def tokenize_obeys_the_first_signal_while_it_waits() -> None:
     job = subprocess.Popen([PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     job.stdin.write(b"a red apple\n")
@@ -131,6 +156,17 @@ def tokenize_obeys_the_first_signal_while_it_waits() -> None:
     job.send_signal(signal.SIGINT)
     require(job.wait(timeout=60) == 130, "exit code", job.returncode)
     require(b"after 1 captions" in job.stderr.read(), "message")
+
+
+def tokenize_obeys_the_first_signal_between_captions_without_end() -> None:
+    endless = subprocess.Popen(["yes", "a red apple"], stdout=subprocess.PIPE)
+    job = subprocess.Popen([PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=endless.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    require(len(job.stdout.readline().split()) == 77, "ids")
+    job.send_signal(signal.SIGTERM)
+    message = job.communicate(timeout=60)[1]
+    endless.kill()
+    endless.wait()
+    require(job.returncode == 143 and b"captions: stopped" in message, "exit code", job.returncode, message[-500:])
 
 
 def bench_obeys_the_first_signal() -> None:
@@ -145,7 +181,10 @@ if __name__ == "__main__":
         a_path_that_is_no_utf8_does_not_abort,
         train_without_its_dataset_leaves_no_run_folder,
         a_stopped_run_keeps_its_counts,
+        a_sample_that_cannot_be_written_keeps_its_counts,
+        a_stopped_sample_keeps_its_counts_and_writes_nothing,
         tokenize_obeys_the_first_signal_while_it_waits,
+        tokenize_obeys_the_first_signal_between_captions_without_end,
         bench_obeys_the_first_signal,
         a_finished_job_ends_with_0_and_its_counts,
         a_failed_job_ends_with_1_and_its_message,

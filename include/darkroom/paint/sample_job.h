@@ -39,9 +39,12 @@ struct SampleJob {
   std::string weights;
 };
 
+/// How far a job came, also one that failed or was stopped.
 struct SampleReport {
-  int64_t num_pictures = 0;
-  std::string sampler;  ///< The one that was used.
+  int64_t num_asked = 0;    ///< Pictures to paint.
+  int64_t num_painted = 0;  ///< Of these, so far.
+  int64_t num_written = 0;  ///< Pictures with a file of their own; 0 until all are painted.
+  std::string sampler;      ///< The one that is used; empty until the model is open.
 };
 
 using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
@@ -49,12 +52,15 @@ using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
 /// Paints a job and writes its files, the pictures with their settings as PNG text. Files are read before the model is opened.
 /// Errors: kInvalidArgument (nothing to paint; a setting that does not fit), kFailedPrecondition (latents or a picture that do not
 /// fit), kCancelled, those of opening the model and of the files. Nothing is written before everything is painted.
-Result<SampleReport> run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop = {});
+Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
+                      SampleReport& report);
 
 /// The batches of a request, `workers` at a time, each with the caller's number of threads inside an operation. The same bits as
 /// painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in usable_memory_bytes().
-/// Errors: the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
-Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {});
+/// `on_painted` is told the number of pictures of each batch as it is done, by the worker that painted it. Errors: the first one in the
+/// order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
+Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {},
+                                    const std::function<void(int64_t)>& on_painted = {});
 
 /// How many batches of a request half of the memory holds, at least 1. A pixel is taken for 8 kB (eight tensors of 256 channels, as in
 /// the decoder of Stable Diffusion).

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -92,6 +93,8 @@ TEST(SideBySide, each_picture_keeps_its_own_start) {
   from_pictures.batch_size = 1;
   from_pictures.init_images = {Image::filled(64, 64, 3, 10), Image::filled(64, 64, 3, 90), Image::filled(64, 64, 3, 200)};
   expect_same(paint_side_by_side(painter(), from_pictures, 3).value(), painter().paint(from_pictures).value());
+  from_pictures.init_images[1] = Image::filled(48, 80, 3, 90);  // Every picture gets the first one's size.
+  expect_same(paint_side_by_side(painter(), from_pictures, 3).value(), painter().paint(from_pictures).value());
   from_pictures.init_images.resize(1);
   expect_same(paint_side_by_side(painter(), from_pictures, 3).value(), painter().paint(from_pictures).value());
 }
@@ -133,6 +136,24 @@ TEST(SideBySide, stops_when_asked) {
   EXPECT_EQ(paint_side_by_side(painter(), request, 2, stop.get_token()).status().code(), StatusCode::kCancelled);
 }
 
+TEST(SideBySide, tells_of_each_batch_that_is_painted_and_stops_before_the_next) {
+  PaintRequest request = request_of({"a", "b", "c", "d", "e"}, {1, 2, 3, 4, 5}, 2);
+  request.batch_size = 2;
+  for (const int workers : {1, 2}) {
+    std::atomic<int64_t> num_painted = 0;
+    ASSERT_TRUE(paint_side_by_side(painter(), request, workers, {}, [&](int64_t count) { num_painted += count; }).is_ok());
+    EXPECT_EQ(num_painted, 5) << workers;
+  }
+  std::stop_source stop;
+  std::vector<int64_t> batches;
+  const auto stop_after_first = [&](int64_t count) {
+    batches.push_back(count);
+    stop.request_stop();
+  };
+  EXPECT_EQ(paint_side_by_side(painter(), request, 1, stop.get_token(), stop_after_first).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(batches, std::vector<int64_t>{2});
+}
+
 class SampleJobTest : public testing::Test {
  protected:
   SampleJobTest() {
@@ -144,7 +165,10 @@ class SampleJobTest : public testing::Test {
   }
 
   static Result<std::unique_ptr<Painter>> open() { return tiny_model().painter(); }
-  Result<SampleReport> run() { return run_sample_job(local_files(), job_, open); }
+  Result<SampleReport> run() {
+    const Status status = run_sample_job(local_files(), job_, open, {}, report_);
+    return status.is_ok() ? Result<SampleReport>(report_) : status;
+  }
   Image picture(const std::string& name) const {
     const std::string bytes = read_file(local_files(), folder_.path(name)).value();
     return decode_image(std::as_bytes(std::span(bytes)), kAnySize).value();
@@ -153,11 +177,14 @@ class SampleJobTest : public testing::Test {
 
   TemporaryFolder folder_;
   SampleJob job_;
+  SampleReport report_;
 };
 
 TEST_F(SampleJobTest, one_picture_has_the_output_s_name_and_its_settings_as_text) {
   const SampleReport report = run().value();
-  EXPECT_EQ(report.num_pictures, 1);
+  EXPECT_EQ(report.num_asked, 1);
+  EXPECT_EQ(report.num_painted, 1);
+  EXPECT_EQ(report.num_written, 1);
   EXPECT_EQ(report.sampler, "ddim");
   EXPECT_EQ(picture("new/cat.png").width, 64);
   const std::string bytes = read_file(local_files(), folder_.path("new/cat.png")).value();
@@ -188,7 +215,7 @@ TEST_F(SampleJobTest, a_grid_takes_the_name_and_the_pictures_take_numbers) {
 TEST_F(SampleJobTest, prompts_of_a_file_follow_the_others) {
   std::ofstream(folder_.path("prompts.txt")) << "a dog\na cow\n";
   job_.prompts_file = folder_.path("prompts.txt");
-  EXPECT_EQ(run()->num_pictures, 3);
+  EXPECT_EQ(run()->num_written, 3);
 }
 
 TEST_F(SampleJobTest, start_noise_gives_the_size_and_the_final_latents_are_written) {
@@ -216,7 +243,7 @@ TEST_F(SampleJobTest, what_can_be_refused_is_refused_before_the_model_is_opened)
     ADD_FAILURE() << "the model was opened";
     return Status::unavailable("opened");
   };
-  const auto failure = [&] { return run_sample_job(local_files(), job_, never).status(); };
+  const auto failure = [&] { return run_sample_job(local_files(), job_, never, {}, report_); };
   job_.init_image = folder_.path("text.png");
   std::ofstream(job_.init_image) << "no picture";
   EXPECT_EQ(failure().code(), StatusCode::kFailedPrecondition);
@@ -231,8 +258,20 @@ TEST_F(SampleJobTest, what_can_be_refused_is_refused_before_the_model_is_opened)
 TEST_F(SampleJobTest, a_stopped_job_writes_nothing) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(run_sample_job(local_files(), job_, open, stop.get_token()).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(run_sample_job(local_files(), job_, open, stop.get_token(), report_).code(), StatusCode::kCancelled);
   EXPECT_FALSE(is_there("new/cat.png"));
+  EXPECT_EQ(report_.num_asked, 1);
+  EXPECT_EQ(report_.num_painted, 0);
+}
+
+TEST_F(SampleJobTest, a_job_that_fails_while_it_writes_has_counted) {
+  job_.images_per_prompt = 3;
+  std::filesystem::create_directories(folder_.path("new/cat-00001.png/taken"));
+  EXPECT_FALSE(run().is_ok());
+  EXPECT_EQ(report_.num_asked, 3);
+  EXPECT_EQ(report_.num_painted, 3);
+  EXPECT_EQ(report_.num_written, 1);
+  EXPECT_EQ(report_.sampler, "ddim");
 }
 
 }  // namespace

@@ -1,19 +1,26 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "darkroom/text/clip_tokenizer.h"
+#include "self_description.h"
 #include "standard_input.h"
 #include "verb.h"
 
 namespace darkroom {
 namespace {
+
+constexpr size_t kChunk = 4096;  // Captions at a time: their ids take 1.3 MB, the lines of these about twice that.
 
 struct TokenizeOptions {
   std::string tokenizer;
@@ -54,32 +61,75 @@ class UnportedList {
   std::map<std::string, int64_t> counts_ = {{"mojibake", 0}, {"new_character", 0}};
 };
 
+// Waits for one line and takes what has come with it; no line: the end. Who writes a caption and waits for its ids shall get them.
+Result<std::vector<std::string>> next_chunk(StandardInput& input, const std::stop_token& stop) {
+  if (stop.stop_requested()) {
+    return Status::cancelled("stopped while tokenizing");
+  }
+  std::vector<std::string> lines;
+  std::string line;
+  do {
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_line, input.next_line(line));
+    if (!is_line) {
+      break;
+    }
+    lines.push_back(std::move(line));
+  } while (lines.size() < kChunk && input.has_line());
+  return lines;
+}
+
+// The ids of captions, and what was found in each.
+class CaptionEncoder {
+ public:
+  explicit CaptionEncoder(const ClipTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  void encode(const std::vector<std::string>& captions) {
+    const std::vector<std::string_view> views(captions.begin(), captions.end());
+    ids_.resize(captions.size() * ClipTokenizer::kContextLength);
+    unported_.resize(captions.size());
+    tokenizer_.encode_batch(views, num_threads_, ids_, unported_);
+  }
+  const std::vector<Unported>& unported() const { return unported_; }
+  /// A line a caption.
+  std::string text() const {
+    std::string text;
+    for (auto row = ids_.begin(); row != ids_.end(); row += ClipTokenizer::kContextLength) {
+      fmt::format_to(std::back_inserter(text), "{}\n", fmt::join(row, row + ClipTokenizer::kContextLength, " "));
+    }
+    return text;
+  }
+
+ private:
+  const ClipTokenizer& tokenizer_;
+  const int num_threads_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<int32_t> ids_;
+  std::vector<Unported> unported_;
+};
+
 Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const TokenizerDialect dialect, parse_tokenizer_dialect(options.dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto tokenizer, ClipTokenizer::load(local_files(), options.tokenizer, dialect));
   UnportedList unported;
   DARKROOM_RETURN_IF_ERROR(unported.open(options.unported));
-  context.summary["captions"] = 0;
-  int64_t num_captions = 0;
+  CaptionEncoder encoder(*tokenizer);
   StandardInput input(context.stop);
-  std::array<int32_t, ClipTokenizer::kContextLength> ids;
-  for (std::string line;; ++num_captions) {
+  int64_t num_captions = 0;
+  for (;;) {
     context.summary["captions"] = num_captions;
-    // Who writes a caption and waits for its ids shall get them.
-    if (!input.has_line() && std::fflush(stdout) != 0) {
-      return Status::unavailable("cannot write to the standard output; captions:", num_captions);
+    const Result<std::vector<std::string>> captions = next_chunk(input, context.stop);
+    if (!captions.is_ok()) {
+      return captions.status().with_context(fmt::format("after {} captions", num_captions));
     }
-    const Result<bool> is_line = input.next_line(line);
-    if (!is_line.is_ok()) {
-      return is_line.status().with_context(fmt::format("after {} captions", num_captions));
-    }
-    if (!*is_line) {
+    if (captions->empty()) {
       break;
     }
-    unported.add(num_captions + 1, tokenizer->encode(line, ids));
-    const std::string out = fmt::format("{}\n", fmt::join(ids, " "));
-    if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size()) {
-      return Status::unavailable("cannot write to the standard output; captions:", num_captions);
+    encoder.encode(*captions);
+    const Status printed = print_text(encoder.text());
+    if (!printed.is_ok()) {
+      return printed.with_context(fmt::format("after {} captions", num_captions));
+    }
+    for (const Unported found : encoder.unported()) {
+      unported.add(++num_captions, found);
     }
   }
   DARKROOM_RETURN_IF_ERROR(unported.close());

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """The same inputs, seed and flags give the same bytes: files for any number of workers, rows for any batch size, online as offline."""
 
+import pathlib
+import random
+import subprocess
+import tempfile
+
 import pyarrow.parquet as pq
 
-from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, read_losses, require, run
 
 
 def shards_do_not_depend_on_workers() -> None:
@@ -47,5 +52,45 @@ def online_equals_offline() -> None:
         require(digests(bench.path("online"), pattern) == digests(bench.path("offline"), pattern), "online and offline weights differ")
 
 
+def tokens_do_not_depend_on_how_captions_come() -> None:
+    """All at once, in pieces of any length, or one by one: the same lines in the same order, and the same list of unported ones."""
+    generator = random.Random(3)
+    words = ["a", "red", "apple", "zyzzyva", "Straße", "東京", "schÃ¶n", "\U0001df25", "&amp;", "x" * 300, ""]
+    captions = [" ".join(generator.choices(words, k=generator.randint(0, 12))) for _ in range(9000)]  # More than two chunks of the verb.
+    captions[17] = "long " * 40_000  # More than is read at a time.
+    text = "\n".join(captions).encode()  # The last line has no end.
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+
+        def job(name: str) -> subprocess.Popen:
+            command = [PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer", "--tokenizer-dialect", "open_clip", "--unported", f"{folder}/{name}"]
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+        def listed(name: str) -> list[str]:
+            return (pathlib.Path(folder) / name).read_text().splitlines()
+
+        whole = job("whole").communicate(text)[0]
+        lines = whole.splitlines()
+        require(len(lines) == len(captions) and all(len(line.split()) == 77 for line in lines), "lines", len(lines))
+        want = [f"{number}\t{'mojibake' if 'Ã' in caption else 'new_character'}" for number, caption in enumerate(captions, 1) if "Ã" in caption or "\U0001df25" in caption]
+        require(listed("whole") == want, "unported", len(listed("whole")), len(want), sorted(set(listed("whole")) ^ set(want))[:9])
+        in_pieces = job("pieces")
+        with open(f"{folder}/out", "wb") as out:
+            reader = subprocess.Popen(["cat"], stdin=in_pieces.stdout, stdout=out)
+            begin = 0
+            while begin < len(text):
+                end = begin + generator.choice((1, 7, 4096, 65_536, 200_000))
+                in_pieces.stdin.write(text[begin:end])
+                begin = end
+            in_pieces.stdin.close()
+            require(in_pieces.wait() == 0 and reader.wait() == 0, "exit code", in_pieces.returncode)
+        require((pathlib.Path(folder) / "out").read_bytes() == whole and listed("pieces") == listed("whole"), "pieces give other lines")
+        one_by_one = job("single")
+        for caption, line in zip(captions[:300], lines):
+            one_by_one.stdin.write(caption.encode() + b"\n")
+            require(one_by_one.stdout.readline().rstrip(b"\n") == line, "a caption alone gives other ids:", caption[:100])
+        one_by_one.stdin.close()
+        require(one_by_one.wait() == 0 and listed("single") == [entry for entry in listed("whole") if int(entry.split("\t")[0]) <= 300], "unported")
+
+
 if __name__ == "__main__":
-    main([shards_do_not_depend_on_workers, batch_sizes_change_no_row, online_equals_offline])
+    main([tokens_do_not_depend_on_how_captions_come, shards_do_not_depend_on_workers, batch_sizes_change_no_row, online_equals_offline])

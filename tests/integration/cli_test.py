@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line keeps its word: every verb x every flag x {good, bad, unknown, repeated, from --config}, held against cli_contract.toml.
 
-The program's definitions come from `darkroom help --json`, so a verb joins this test by being defined. The many command lines are put
+The program's definitions come from `darkroom help --json`; a verb or flag that the contract lacks is a failure. The many command lines are put
 through `darkroom help --parse`, which reads each with the code that reads the program's own; some of them are run as programs, too,
 and must end as it said.
 """
@@ -27,7 +27,7 @@ CONTRACT = tomllib.loads((pathlib.Path(__file__).parent / "cli_contract.toml").r
 SEED = 10
 # What a message must never hold: names of CLI11 and toml++, C++ types, what the parsers say themselves.
 INTERNALS = re.compile(r"CLI::|toml::|std::|Validation|\[b, kb|terminate called|what\(\)|required but received|not expected|SIZE|Error:|\bvector\b|char\[")
-TEMPLATES = {  # A good and bad values of each kind, for flags that the contract does not list.
+TEMPLATES = {  # Good and bad values of each kind, for positional words, of which the contract has the names alone.
     "integer": (["1"], ["x", "1.5"]), "bytes": (["1MB"], ["x", "1XB"]), "number": (["0.5"], ["x", "nan"]), "percent": (["50%"], ["x", "101"]),
     "seconds": (["1s"], ["x"]), "minutes": (["1"], ["x"]), "text": (["words"], []), "path": (["some/path"], [""]), "folder": (["some/folder"], [""]),
     "uri": (["some/uri"], [""]), "size": (["64x64"], ["64"]), "device": (["cpu"], ["tpu"]), "number_and_path": ([["3", "x.png"]], [["x", "x.png"]]),
@@ -107,6 +107,8 @@ def real_flags(verb: str) -> list[dict]:
 def the_program_has_every_verb_and_flag_of_the_contract() -> None:
     known = definitions()
     require(sorted(known["later_verbs"]) == sorted(CONTRACT["verbs_later"]), "later verbs", known["later_verbs"])
+    unlisted = [verb for verb, definition in known["verbs"].items() if verb not in CONTRACT and not definition["hidden"]]
+    require(not unlisted, "cli_contract.toml lacks the verbs", unlisted)
     for verb in CONTRACT:
         if verb in ("verbs_later", "shared"):
             continue
@@ -116,6 +118,8 @@ def the_program_has_every_verb_and_flag_of_the_contract() -> None:
         require(positionals == CONTRACT[verb]["positionals"], "positionals of", verb, positionals)
         required = sorted(name for name, flag in flags.items() if flag["required"])
         require(required == sorted(CONTRACT[verb]["required"]), "required flags of", verb, required)
+        unlisted = [name for name in flags if name not in contract_of(verb) and name not in positionals]
+        require(not unlisted, "cli_contract.toml lacks flags of", verb, unlisted)
         for name, want in contract_of(verb).items():
             require(name in flags, "there is no flag", verb, name)
             got = flags[name]

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "darkroom/core/median.h"
+
 namespace darkroom {
 namespace {
 
@@ -63,12 +65,6 @@ std::string bench_text(const nlohmann::json& figures) {
     }
   }
   return text;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
 nlohmann::json spread_of(const std::vector<double>& values) {

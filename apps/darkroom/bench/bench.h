@@ -46,8 +46,7 @@ Result<Bench> find_bench(std::span<const Bench> all, const std::string& name);
 /// A line a figure, and a line a peer.
 std::string bench_text(const nlohmann::json& figures);
 
-// REQUIRES of all three: at least one value.
-double median(std::vector<double> values);
+// REQUIRES of both: at least one value.
 /// `min`, `median`, `max`.
 nlohmann::json spread_of(const std::vector<double>& values);
 /// `unit`, `per_second` (from the median) and `ms` (their spread) of runs of `units` each.

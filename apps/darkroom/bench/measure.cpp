@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "darkroom/core/median.h"
 #include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {

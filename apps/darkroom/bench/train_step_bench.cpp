@@ -1,6 +1,7 @@
 #include <torch/torch.h>
 
 #include "bench_setup.h"
+#include "darkroom/core/median.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/tensor/multiply_adds.h"
 #include "measure.h"

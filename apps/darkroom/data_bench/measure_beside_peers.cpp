@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/median.h"
 #include "data_benches.h"
 #include "peer_process.h"
 #include "resources.h"

@@ -46,11 +46,6 @@ TEST(bench, bad_options_are_refused) {
   EXPECT_EQ(bench_forward({.dtype = "float16"}).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(bench, the_median_is_the_middle_or_the_mean_of_both) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-}
-
 TEST(bench, figures_follow_from_times_and_counts) {
   const auto figures = figures_of("images", {20, 10, 30}, 4, 0, {});
   EXPECT_EQ(figures["per_second"], 200);

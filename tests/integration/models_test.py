@@ -80,40 +80,39 @@ def check_refuses_a_damaged_single_file() -> None:
         require("first_stage_model.encoder.surplus" in stderr and "cut.safetensors" in stderr, "message", stderr)
 
 
-def stop(number: signal.Signals, *arguments, output: pathlib.Path | None = None) -> None:
-    """The signal comes when the program has begun; it ends with 128 + number and leaves nothing of its output."""
+def stop(number: signal.Signals, folder: pathlib.Path, *arguments) -> None:
+    """The signal comes when the program has begun; it ends with 128 + number, and the folder of its output is as it was."""
+    before = sorted(folder.iterdir())
     job = subprocess.Popen([PROGRAM, *arguments, "--verbose"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     begun = job.stderr.readline()
     job.send_signal(number)
     message = begun + job.communicate(timeout=300)[1]
     require(job.returncode == 128 + number, "exit code", job.returncode, message[-1000:])
     require("error: models" in message and "stopped" in message.rsplit("error:", 1)[1], "message", message[-1000:])
-    if output is not None:
-        left = [path.name for path in output.parent.iterdir() if path.name.startswith(output.name)]
-        require(not left, "left behind:", left)
+    require(sorted(folder.iterdir()) == before, "left behind:", set(folder.iterdir()) - set(before))
 
 
 def a_signal_ends_init() -> None:
     with temporary_folder() as folder:
-        stop(signal.SIGINT, "models", "init", "--preset", "quickstart", folder / "model", output=folder / "model")
-        stop(signal.SIGTERM, "models", "init", "--preset", "quickstart", folder / "model", output=folder / "model")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stop(number, folder, "models", "init", "--preset", "quickstart", folder / "model")
 
 
 def a_signal_ends_check_and_export() -> None:
     with temporary_folder() as folder:
         run("models", "init", "--preset", "tiny", folder / "model")
         enlarge_vocabulary(folder / "model", HUGE_VOCABULARY)
-        stop(signal.SIGINT, "models", "check", folder / "model")
-        stop(signal.SIGTERM, "models", "export", folder / "model", folder / "copy", output=folder / "copy")
-        stop(signal.SIGINT, "models", "export", folder / "model", folder / "copy.safetensors", "--single-file", output=folder / "copy.safetensors")
+        stop(signal.SIGINT, folder, "models", "check", folder / "model")
+        stop(signal.SIGTERM, folder, "models", "export", folder / "model", folder / "copy")
+        stop(signal.SIGINT, folder, "models", "export", folder / "model", folder / "copy.safetensors", "--single-file")
 
 
 def a_signal_ends_forward() -> None:
     with temporary_folder() as folder:
         run("models", "init", "--preset", "tiny", folder / "model")
         write_zeros(str(folder / "in.safetensors"), {"sample": [8, 4, 64, 64]})
-        stop(signal.SIGTERM, "models", "forward", folder / "model", "--component", "vae_decoder", "--inputs", folder / "in.safetensors",
-             "--output", folder / "out.safetensors", output=folder / "out.safetensors")
+        stop(signal.SIGTERM, folder, "models", "forward", folder / "model", "--component", "vae_decoder", "--inputs", folder / "in.safetensors",
+             "--output", folder / "out.safetensors")
 
 
 if __name__ == "__main__":

@@ -116,6 +116,22 @@ TEST(SideBySide, a_bad_request_fails_as_with_one_worker) {
   }
 }
 
+TEST(SideBySide, a_worker_that_throws_ends_the_others) {
+  const std::vector<std::string> prompts(20, "a");
+  PaintRequest request = request_of(prompts, std::vector<uint64_t>(prompts.size(), 1), 1);
+  request.batch_size = 1;
+  std::atomic<int64_t> num_painted = 0;
+  const auto fail = [&](int64_t count) {
+    num_painted += count;
+    throw std::runtime_error("planted");
+  };
+  for (const int workers : {1, 2}) {
+    num_painted = 0;
+    EXPECT_THROW(static_cast<void>(paint_side_by_side(painter(), request, workers, {}, fail)), std::runtime_error);
+    EXPECT_LE(num_painted, workers);
+  }
+}
+
 // Many workers that fail at once: whichever is first, no batch that was taken may be missing.
 TEST(SideBySide, the_first_failure_is_found_whoever_fails_first) {
   const std::vector<std::string> prompts(64, "a");

@@ -175,7 +175,8 @@ TEST_F(SafetensorsTest, refuses_deep_nesting_quickly) {
   expect_corrupt(std::string(5'000'000, '['), 0, "nested deeper");
   std::string objects = "{\"x\":";
   objects.append(1000, '{');
-  expect_corrupt(objects, 0, "JSON");
+  expect_corrupt(objects, 0, "nested deeper");
+  expect_corrupt("{\"x\":{{", 0, "JSON");
 }
 
 TEST_F(SafetensorsTest, refuses_metadata_that_is_not_text) {

@@ -18,10 +18,8 @@ constexpr int64_t kFormatVersion = 1;
 
 // The folder that part names are relative to: the folder of a file, what stands before the first pattern of a glob.
 Result<std::string> root_folder(FileSystem& files, const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(std::string path, local_path(uri));
-  while (path.size() > 1 && path.back() == '/') {
-    path.pop_back();
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(uri));
+  const std::string path(without_trailing_slashes(given));
   const auto info = files.stat(path);
   if (info.is_ok()) {
     return info->is_folder ? path : parent_folder(path);

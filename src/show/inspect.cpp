@@ -68,10 +68,8 @@ Status explain_unknown(const Status& status, const std::string& uri) {
 }
 
 Status describe(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report, DamageLog& damage) {
-  DARKROOM_ASSIGN_OR_RETURN(std::string path, local_path(options.uri));
-  while (path.size() > 1 && path.ends_with('/')) {
-    path.pop_back();
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(options.uri));
+  const std::string path(without_trailing_slashes(given));
   DARKROOM_ASSIGN_OR_RETURN(const Kind kind, recognise(files, path));
   if (kind != Kind::kTables && !options.sheet_path.empty()) {
     return Status::failed_precondition("--sheet needs a dataset of images or latents, this is none:", options.uri);

@@ -135,10 +135,7 @@ std::string RunFolder::dataset() const {
 
 Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
   RunFolder run;
-  run.path = path;
-  while (run.path.size() > 1 && run.path.ends_with('/')) {
-    run.path.pop_back();
-  }
+  run.path = without_trailing_slashes(path);
   run.name = clipped_text(file_name(run.path), 120);
   DARKROOM_ASSIGN_OR_RETURN(run.metrics, read_run_metrics(files, join_path(run.path, "metrics.jsonl")));
   DARKROOM_ASSIGN_OR_RETURN(const std::string facts, read_if_there(files, join_path(run.path, "run.json")));

@@ -21,10 +21,9 @@ Status check_recipe(const Recipe& recipe, const FoundCheckpoint& found) {
   return {};
 }
 
-Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const std::string& checkpoints_folder, std::string path) {
-  while (path.size() > 1 && path.back() == '/') {
-    path.pop_back();
-  }
+Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
+                                                        const std::string& given) {
+  const std::string path(without_trailing_slashes(given));
   DARKROOM_ASSIGN_OR_RETURN(auto record, read_checkpoint(files, path));
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
   if (!places.empty() && places.back().step > record.step) {

@@ -39,12 +39,8 @@ Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(SchedulerConfig scheduler, SchedulerConfig::from_json(scheduler_config));
   DARKROOM_ASSIGN_OR_RETURN(const TokenizerDialect dialect, choose_dialect(source, model));
   DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<const ClipTokenizer> tokenizer, load_tokenizer(model, dialect));
-  DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(model.parts.vae));
-  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(model.parts.text_encoder));
-  if (!model.parts.frozen_fingerprints.empty()) {
-    DARKROOM_RETURN_IF_ERROR(check_frozen_part(model.parts, "vae", component_fingerprint(vae)));
-    DARKROOM_RETURN_IF_ERROR(check_frozen_part(model.parts, "text_encoder", component_fingerprint(text_encoder)));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_frozen_vae(model.parts));
+  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_frozen_text_encoder(model.parts));
   DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(model.parts.unet));
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
 }

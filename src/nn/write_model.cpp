@@ -46,16 +46,15 @@ Status write_side_parts(FileSystem& files, const TokenizerWriter& write_tokenize
   return save_model_index(files, folder, scheduler);
 }
 
-Result<AutoencoderKL> load_frozen_vae(const ModelParts& parts) {
-  DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(parts.vae));
-  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "vae", component_fingerprint(vae)));
-  return vae;
-}
-
-Result<ClipTextModel> load_frozen_text_encoder(const ModelParts& parts) {
-  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(parts.text_encoder));
-  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "text_encoder", component_fingerprint(text_encoder)));
-  return text_encoder;
+// Hashes the network only where `parts` says what it must be.
+template <typename Model>
+Status check_frozen_part(const ModelParts& parts, const std::string& part, const std::string& folder, const Model& model) {
+  const auto wanted = parts.frozen_fingerprints.find(part);
+  if (wanted == parts.frozen_fingerprints.end() || wanted->second == component_fingerprint(model)) {
+    return Status::ok();
+  }
+  return Status::failed_precondition(
+      "the checkpoint was trained with another frozen part; name the right model folder with --frozen (part, its folder):", part, folder);
 }
 
 Status copy_networks(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& folder,
@@ -86,14 +85,16 @@ ModelParts parts_of(const ModelFolder& model) {
           .scheduler = model.scheduler_config};
 }
 
-Status check_frozen_part(const ModelParts& parts, const std::string& part, const std::string& fingerprint) {
-  const auto wanted = parts.frozen_fingerprints.find(part);
-  if (wanted == parts.frozen_fingerprints.end() || wanted->second == fingerprint) {
-    return Status::ok();
-  }
-  return Status::failed_precondition(
-      "the checkpoint was trained with another frozen part; name the right model folder with --frozen (part, its folder):", part,
-      part == "vae" ? parts.vae : parts.text_encoder);
+Result<AutoencoderKL> load_frozen_vae(const ModelParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(parts.vae));
+  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "vae", parts.vae, vae));
+  return vae;
+}
+
+Result<ClipTextModel> load_frozen_text_encoder(const ModelParts& parts) {
+  DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_text_encoder(parts.text_encoder));
+  DARKROOM_RETURN_IF_ERROR(check_frozen_part(parts, "text_encoder", parts.text_encoder, text_encoder));
+  return text_encoder;
 }
 
 Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t seed, WeightsDtype dtype,

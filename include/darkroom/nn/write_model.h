@@ -27,8 +27,10 @@ struct ModelParts {
   std::map<std::string, std::string> frozen_fingerprints = {};
 };
 
-/// Errors: kFailedPrecondition where `parts` asks for another fingerprint of the part ("vae", "text_encoder").
-Status check_frozen_part(const ModelParts& parts, const std::string& part, const std::string& fingerprint);
+/// The network of a part, for those who use it beside a checkpoint's U-Net. Errors: kFailedPrecondition where `parts` asks for another
+/// fingerprint, those of loading.
+Result<AutoencoderKL> load_frozen_vae(const ModelParts& parts);
+Result<ClipTextModel> load_frozen_text_encoder(const ModelParts& parts);
 
 /// The parts of a folder or single file.
 ModelParts parts_of(const ModelFolder& model);
@@ -42,13 +44,13 @@ Status write_random_model(FileSystem& files, const ModelPreset& preset, uint64_t
                           const TokenizerWriter& write_tokenizer, const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes a model folder of those parts that there are: the same tensors, where float32 is asked for and stored. A model without a
-/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), kFailedPrecondition (check_frozen_part; a weight that float16 does
-/// not hold), those of loading.
+/// scheduler gets that of sd2-base. Errors: kNotFound (no part at all), kFailedPrecondition (another frozen part; a weight that float16
+/// does not hold), those of loading.
 Status export_model_folder(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const TokenizerWriter& write_tokenizer,
                            const std::string& folder, const std::stop_token& stop = {});
 
 /// Writes one file of all three networks (save_single_file). Errors: kFailedPrecondition (a part is missing, or a reader could not tell
-/// its architecture; check_frozen_part; a weight that float16 does not hold), those of loading.
+/// its architecture; another frozen part; a weight that float16 does not hold), those of loading.
 Status export_single_file(FileSystem& files, const ModelParts& parts, WeightsDtype dtype, const std::string& path,
                           const std::stop_token& stop = {});
 

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/text/clip_tokenizer.h"
 #include "self_description.h"
 #include "standard_input.h"
@@ -101,7 +101,7 @@ class CaptionEncoder {
 
  private:
   const ClipTokenizer& tokenizer_;
-  const int num_threads_ = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int num_threads_ = num_processors();
   std::vector<int32_t> ids_;
   std::vector<Unported> unported_;
 };

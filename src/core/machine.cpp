@@ -42,6 +42,8 @@ MachineFacts read_machine_facts() {
   return facts;
 }
 
+int num_processors() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
 int64_t usable_memory_bytes(const std::string& control_group) {
   const int64_t machine_bytes = memory_bytes_of_the_machine();
   std::ifstream file(control_group + "/memory.max");  // "max" where there is no limit: no number.

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/stream/pipeline.h"
 #include "download_shard.h"
@@ -108,8 +108,7 @@ class DownloadPipeline {
         pipeline_(std::move(stop)) {}
 
   Status execute() {
-    const int num_validators =
-        options_.num_validators > 0 ? options_.num_validators : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int num_validators = options_.num_validators > 0 ? options_.num_validators : num_processors();
     pipeline_.add_source<DownloadRow>(
         "read", 1, [this](int, Emitter<DownloadRow>& out) { return read(out); }, fetched_);
     pipeline_.add_source<DownloadRow>(

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/stream/pipeline.h"
@@ -29,11 +30,10 @@ struct WorkerCounts {
 };
 
 WorkerCounts choose_workers(const ProcessOptions& options) {
-  const int num_processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto choose = [](int asked, int automatic) { return asked > 0 ? asked : std::max(1, automatic); };
   return {.readers = choose(options.num_readers, 1),
-          .transformers = choose(options.num_transformers, num_processors / 2),
-          .encoders = choose(options.num_encoders, num_processors / options.encoder_threads)};
+          .transformers = choose(options.num_transformers, num_processors() / 2),
+          .encoders = choose(options.num_encoders, num_processors() / options.encoder_threads)};
 }
 
 std::string_view latents_kind_name(LatentsKind kind) { return kind == LatentsKind::kSample ? "sample" : "moments"; }

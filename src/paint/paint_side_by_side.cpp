@@ -3,7 +3,6 @@
 #include <functional>
 #include <future>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "darkroom/core/machine.h"
@@ -44,7 +43,7 @@ bool can_be_cut(const PaintRequest& request) {
 }
 
 int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
-  return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), std::max(1U, std::thread::hardware_concurrency()));
+  return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
 }
 
 // Runs `work` in as many threads and waits for all of them, before the first that threw lets go of what they use.

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <thread>
-
 #include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/io/uri.h"
@@ -33,7 +32,7 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
 
 int64_t num_workers(const Recipe& recipe) {
   const auto& runtime = recipe.runtime;
-  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, std::thread::hardware_concurrency() / runtime.threads);
+  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / runtime.threads);
 }
 
 AdamWOptions adamw(const Recipe& recipe) {

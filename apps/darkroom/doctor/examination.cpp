@@ -10,8 +10,8 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <thread>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/io/fetch.h"
 #include "darkroom/stream/memory_budget.h"
@@ -65,7 +65,7 @@ std::vector<Finding> examine_processor(const std::string& cpuinfo) {
   std::vector<Finding> findings;
   const std::string name = value_of(cpuinfo, "model name");
   findings.push_back({section, "name", name.empty() ? "not told by the system" : name});
-  findings.push_back({section, "cores", fmt::format("{}", std::max(1u, std::thread::hardware_concurrency()))});
+  findings.push_back({section, "cores", fmt::format("{}", num_processors())});
   std::istringstream words(value_of(cpuinfo, "flags"));
   const std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
   std::vector<std::string> present;

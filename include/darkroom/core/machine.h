@@ -15,6 +15,9 @@ struct MachineFacts {
 
 MachineFacts read_machine_facts();
 
+/// The machine's processors, at least 1: workers where nothing else is asked for.
+int num_processors();
+
 /// What this process may hold in memory: the machine's, or the limit of a container (`memory.max` in the folder of a control group of
 /// version 2) where that is less.
 int64_t usable_memory_bytes(const std::string& control_group = "/sys/fs/cgroup");

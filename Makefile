@@ -45,7 +45,7 @@ lint: setup ## formatting and structure checks
 	@tools/check/check_format.sh
 
 format: setup ## format all C++ sources
-	@find apps benchmarks include src tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | xargs .venv/bin/clang-format -i
+	@tools/check/check_format.sh --fix
 
 clean: ## remove build folders and the demo's output (keeps .venv)
 	@rm -rf build dist demo-run

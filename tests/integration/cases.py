@@ -1,9 +1,12 @@
 """How a test script runs its cases and tells the gate (tools/check/run_tests.py) what it ran, and what it did not."""
 
+import contextlib
 import json
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 import time
 
 
@@ -18,6 +21,16 @@ class Skipped(Exception):
 def require(condition: bool, what: str, *values) -> None:
     if not condition:
         raise AssertionError(" ".join([what, *map(str, values)]))
+
+
+@contextlib.contextmanager
+def temporary_folder():
+    """A new folder that goes with all that is in it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def write_report(report: dict[str, list]) -> None:

@@ -5,9 +5,8 @@ import contextlib
 import pathlib
 import shutil
 import subprocess
-import tempfile
 
-from cases import main, require
+from cases import main, require, temporary_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 GOOD, BAD = "int answer() { return 42; }\n", "int  answer( ) {return 42;}\n"
@@ -16,8 +15,7 @@ GOOD, BAD = "int answer() { return 42; }\n", "int  answer( ) {return 42;}\n"
 @contextlib.contextmanager
 def tree(**sources: str):
     """A folder with the check and these sources: folder__name=text is folder/name.cpp."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
-    try:
+    with temporary_folder() as folder:
         for part in ("tools/check/check_format.sh", ".clang-format"):
             (folder / part).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / part, folder / part)
@@ -29,12 +27,10 @@ def tree(**sources: str):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
-def check(folder: pathlib.Path, status: int, words: str) -> None:
-    done = subprocess.run([folder / "tools/check/check_format.sh"], capture_output=True, text=True, check=False)
+def check(folder: pathlib.Path, status: int, words: str, *flags: str) -> None:
+    done = subprocess.run([folder / "tools/check/check_format.sh", *flags], capture_output=True, text=True, check=False)
     require(done.returncode == status and words in done.stdout + done.stderr, "the check:", done.returncode, done.stdout[-500:], done.stderr[-500:])
 
 
@@ -66,6 +62,13 @@ def sources_of_a_checkout_are_checked_but_for_ignored_ones() -> None:
         check(folder, 1, "other/new.cpp")
 
 
+def fix_formats_what_is_checked() -> None:
+    with tree(src__a=BAD, other__b=BAD) as folder:
+        check(folder, 0, "1 files are formatted", "--fix")
+        check(folder, 0, "1 files are formatted")
+        require((folder / "src" / "a.cpp").read_text() != BAD and (folder / "other" / "b.cpp").read_text() == BAD, "other files were formatted")
+
+
 def a_tree_without_sources_fails() -> None:
     with tree() as folder:
         check(folder, 1, "no source was found")
@@ -84,6 +87,7 @@ if __name__ == "__main__":
         sources_of_an_unpacked_archive_are_checked,
         an_archive_that_lies_in_another_checkout_is_checked,
         sources_of_a_checkout_are_checked_but_for_ignored_ones,
+        fix_formats_what_is_checked,
         a_tree_without_sources_fails,
         a_checkout_that_git_cannot_read_fails,
     ])

@@ -6,12 +6,11 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 
 import pyarrow.parquet as pq
+from cases import temporary_folder
 from workbench import ROOT, digests, main, require
 
 sys.path.insert(0, str(ROOT / "tools" / "corpus"))
@@ -21,15 +20,6 @@ TOOL = ROOT / "tools" / "corpus" / "make_corpus.py"
 FETCH_FONT = ROOT / "tools" / "corpus" / "fetch_font.sh"
 FONT = make_corpus.FETCHED_FONT if make_corpus.FETCHED_FONT.exists() else make_corpus.INSTALLED_FONT
 TONES = {"light skin tone", "medium-light skin tone", "medium skin tone", "medium-dark skin tone", "dark skin tone"}
-
-
-class Folder:
-    def __enter__(self) -> pathlib.Path:
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
-        return self.path
-
-    def __exit__(self, *unused) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def make(out: pathlib.Path, *flags: str, expect: int = 0) -> str:
@@ -48,7 +38,7 @@ def all_emoji() -> list:
 
 
 def the_same_flags_give_the_same_bytes() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         for name in ("one", "two"):
             make(folder / name, "--limit", "90", "--seed", "3")
         require(digests(str(folder / "one"), "**/*") == digests(str(folder / "two"), "**/*"), "bytes of two runs differ")
@@ -69,7 +59,7 @@ def a_newer_unicode_data_gives_the_same_names() -> None:
     newer = [line.replace("flag: Turkey", "flag: Türkiye") for line in reversed(lines)]
     newer.append("1FAE9 ; fully-qualified # X E16.0 face with bags under eyes\n")
     newer.append("1F642 200D 2194 FE0F ; fully-qualified # X E15.1 head shaking horizontally\n")
-    with Folder() as folder:
+    with temporary_folder() as folder:
         (folder / "emoji-test.txt").write_text("".join(newer), encoding="utf-8")
         require(list(make_corpus.read_names(folder / "emoji-test.txt").items()) == list(make_corpus.read_names(make_corpus.NAMES).items()),
                 "names or their order")
@@ -96,7 +86,7 @@ def held_out_names_depend_on_no_font() -> None:
 
 
 def a_part_of_the_corpus_holds_its_rows_only() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         flags = ["--trouble-rate", "0", "--limit", "40"]
         make(folder / "held-out", "--only", "held-out", *flags, "--seed", "1")
         make(folder / "training", "--only", "training", *flags)
@@ -107,7 +97,7 @@ def a_part_of_the_corpus_holds_its_rows_only() -> None:
 
 
 def the_whole_corpus_lists_its_held_out_rows() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         make(folder / "corpus", "--limit", "300")
         expected = json.loads((folder / "corpus" / "expected.json").read_text())
         held_out = json.loads((folder / "corpus" / "held_out.json").read_text())["captions"]
@@ -125,14 +115,14 @@ def the_sheet_shows_held_out_captions_as_held_out() -> None:
 
 
 def a_wrong_flag_is_named() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         require("--limit must be 1..200: 201" in make(folder / "x", "--only", "held-out", "--limit", "201", expect=2), "limit")
         require("'toned'" in make(folder / "x", "--only", "toned", expect=2), "part")
         require("missing.ttf is missing" in make(folder / "x", "--font", str(folder / "missing.ttf"), expect=1), "font")
 
 
 def another_font_is_named() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         font = folder / "other.ttf"
         font.write_bytes(FONT.read_bytes() + b"\0")
         require("is not version 2.042" in make(folder / "x", "--limit", "1", "--font", str(font)), "warning")
@@ -144,7 +134,7 @@ def fetch(out: pathlib.Path, **environment: str) -> subprocess.CompletedProcess:
 
 
 def fetch_font_takes_the_installed_font_when_it_is_the_right_one() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         done = fetch(folder / "font.ttf", DARKROOM_INSTALLED_FONT=str(FONT), PATH="/usr/bin:/bin")
         require(done.returncode == 0 and (folder / "font.ttf").read_bytes() == FONT.read_bytes(), "font", done.stderr)
         again = fetch(folder / "font.ttf", DARKROOM_INSTALLED_FONT="/nowhere")
@@ -152,7 +142,7 @@ def fetch_font_takes_the_installed_font_when_it_is_the_right_one() -> None:
 
 
 def fetch_font_says_why_it_cannot() -> None:
-    with Folder() as folder:
+    with temporary_folder() as folder:
         tools = folder / "tools"
         tools.mkdir()
         for said, answer in (("apt-get update", "exit 1"), ("cannot fetch", f"echo \"'file:{folder}/pool/font.deb' font.deb\"")):

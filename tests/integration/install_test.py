@@ -1,30 +1,18 @@
 #!/usr/bin/env python3
 """The installed tree and the wheel: moved, from another folder, they find all that they open beside themselves."""
 
-import contextlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 
-from cases import main, require
+from cases import main, require, temporary_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LISTING = ROOT / "tools/build/shared_libraries.py"
 LIBRARIES_OF_PIP = ("torch", "pyarrow", "nvidia")
-
-
-@contextlib.contextmanager
-def temporary_folder():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 def lay_out(what: str, folder: pathlib.Path) -> None:

@@ -1,28 +1,17 @@
 #!/usr/bin/env python3
 """The verbs of `models`: a new model from any folder, an original checkpoint as one file, and what a signal leaves of them."""
 
-import contextlib
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
 
+from cases import temporary_folder
 from safetensors_files import enlarge_vocabulary, original_checkpoint, write_random, write_zeros
 from workbench import PROGRAM, digests, main, require, run
 
 HUGE_VOCABULARY = 2_000_000  # Ids: a gigabyte of the tiny text encoder's weights, which is seconds of work.
-
-
-@contextlib.contextmanager
-def temporary_folder():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
 
 
 def summary_of(*arguments, folder: pathlib.Path) -> dict:

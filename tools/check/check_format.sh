@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails when a C++ source is not formatted as .clang-format says; `make format` mends it. In a checkout it looks at what git knows or could
-# know (tracked or not, but not ignored), in an unpacked archive at what lies in the folders of sources.
+# Fails when a C++ source is not formatted as .clang-format says; with --fix, as `make format` calls it, formats it. In a checkout it
+# looks at what git knows or could know (tracked or not, but not ignored), in an unpacked archive at what lies in the folders of sources.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -10,7 +10,7 @@ list_sources() {
     return
   fi
   local folder
-  for folder in apps benchmarks include src tests; do  # As in `make format`.
+  for folder in apps benchmarks include src tests; do
     [ ! -d "$folder" ] || find "$folder" -type f '(' -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' ')'
   done
 }
@@ -27,7 +27,9 @@ fi
 # The pinned one of `make setup` first: another version formats otherwise.
 formatter=.venv/bin/clang-format
 [ -x "$formatter" ] || formatter=clang-format
-"$formatter" --dry-run --Werror "${present[@]}" || {
+mode=(--dry-run --Werror)
+[ "${1:-}" != --fix ] || mode=(-i)
+"$formatter" "${mode[@]}" "${present[@]}" || {
   echo "format: run 'make format'" >&2
   exit 1
 }

@@ -99,8 +99,8 @@ stage_build() { inside "make build"; }
 stage_demo() { inside "make demo"; }
 stage_test() { inside "make test"; }
 
-# A line a command: `set -e` does not see what fails on the left of `&&`.
 # What a user of an installed program does, away from any checkout. $1: the program; $2: where its completions and man page lie.
+# A line a command: `set -e` does not see what fails on the left of `&&`.
 use_program() {
   inside "set -ex
     mkdir -p $home/away

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -12,26 +13,13 @@ using testing::HasSubstr;
 using LockResult = Result<std::unique_ptr<FileLock>>;
 
 /// The machine's files, but for what becomes of a lock.
-class FilesWithLocks final : public FileSystem {
+class FilesWithLocks final : public ForwardingFiles {
  public:
-  explicit FilesWithLocks(std::function<LockResult()> lock) : lock_(std::move(lock)) {}
+  explicit FilesWithLocks(std::function<LockResult()> lock) : ForwardingFiles(local_files()), lock_(std::move(lock)) {}
 
-  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override { return files_.open_input(path); }
-  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override { return files_.create(path); }
-  Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override { return files_.open_append(path); }
-  Result<FileInfo> stat(const std::string& path) override { return files_.stat(path); }
-  Result<std::vector<FileInfo>> list(const std::string& folder) override { return files_.list(folder); }
-  Status create_folders(const std::string& folder) override { return files_.create_folders(folder); }
-  Status rename_no_replace(const std::string& from, const std::string& to) override { return files_.rename_no_replace(from, to); }
-  Status rename_replace(const std::string& from, const std::string& to) override { return files_.rename_replace(from, to); }
-  Status remove_file(const std::string& path) override { return files_.remove_file(path); }
-  Status remove_tree(const std::string& path) override { return files_.remove_tree(path); }
-  Status sync_file(const std::string& path) override { return files_.sync_file(path); }
-  Status sync_folder(const std::string& folder) override { return files_.sync_folder(folder); }
   LockResult try_lock(const std::string& /*path*/) override { return lock_(); }
 
  private:
-  FileSystem& files_ = local_files();
   std::function<LockResult()> lock_;
 };
 

@@ -4,6 +4,7 @@
 Each test runs the scripts in a folder of its own, with stand-ins for the commands that ask the machine.
 """
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -141,6 +142,31 @@ esac""")
             self.assertEqual(self.machine.setup().returncode, 1)
             self.assertTrue(kept.exists())
 
+    def test_the_old_environment_of_a_cut_clean_up_is_no_environment(self) -> None:
+        self.stand_in_python("exit 0")
+        self.assertEqual(self.machine.setup().returncode, 0)
+        kept = self.machine.checkout / ".venv/of_the_old_lock"
+        kept.touch()
+        ruin = self.machine.checkout / ".venv.before"
+        ruin.mkdir()
+        with open(self.machine.checkout / "requirements/build.txt", "a", encoding="utf-8") as lock:
+            lock.write("# changed\n")
+        self.stand_in_python("exit 1")
+        self.assertEqual(self.machine.setup().returncode, 1)
+        self.assertTrue(kept.exists())
+        ruin.mkdir()
+        with open(self.machine.checkout / ".venv/.lock-stamp", "w", encoding="utf-8") as stamp:
+            stamp.write(hashlib.sha256((self.machine.checkout / "requirements/build.txt").read_bytes()).hexdigest())
+        self.assertIn("up to date", self.machine.setup().stdout)
+        self.assertFalse(ruin.exists())
+
+    def test_a_python_that_lost_its_packages_gets_them_again(self) -> None:
+        self.stand_in_python("exit 0")
+        self.assertEqual(self.machine.setup().returncode, 0)
+        python = self.machine.checkout / ".venv/bin/python"
+        python.write_text(python.read_text().replace('case "$*" in', 'case "$*" in *"import pyarrow"*) exit 1 ;;', 1))
+        self.assertNotIn("up to date", self.machine.setup().stdout)
+
     def test_packages_are_installed_without_questions_through_sudo(self) -> None:
         self.machine.command("id", "echo 1000")
         self.machine.command("dpkg-query", "exit 1")
@@ -199,17 +225,20 @@ class BareMachineTest(MachineTest):
         """Runs the stage `build`, whose commands are the given shell code; also the places that were mounted meanwhile."""
         root = self.machine.root / "roots/trixie-root"
         (root / "etc").mkdir(parents=True, exist_ok=True)
+        (root / "stages.commit").write_text("1234567\n")
         self.machine.command("chroot", f'cp {self.mounted} {self.machine.root}/during; printf "%s\\n" "$@" >{self.machine.root}/words; {chroot}')
         done = self.machine.run("tools/build/bare_machine.sh", "trixie", "root", "build", BARE_MACHINE_ROOTS=str(root.parent), **environment)
         places = [str(pathlib.Path(place).relative_to(root)) for place in (self.machine.root / "during").read_text().split()]
         return done, places
 
     def test_a_root_keeps_nothing_of_the_machine(self) -> None:
-        for chroot, status in (("exit 0", 0), ("exit 7", 7), ("kill -INT $PPID; sleep 1", None)):
+        for chroot, status in (("exit 0", 0), ("exit 7", 7), ("kill -TERM $PPID; sleep 1", None)):
             done, places = self.stage(chroot)
             self.assertEqual(places, ["proc", "dev", "dev/shm"])
             self.assertEqual(self.mounted.read_text(), "", done.stderr)
-            if status is not None:
+            if status is None:
+                self.assertNotEqual(done.returncode, 0)
+            else:
                 self.assertEqual(done.returncode, status, done.stderr)
             (self.machine.root / "roots/trixie-root/stages/build").unlink(missing_ok=True)
 
@@ -221,12 +250,31 @@ class BareMachineTest(MachineTest):
         cache = self.machine.root / "cache"
         for turn in ("built", "done already"):
             done, places = self.stage("exit 0", BARE_MACHINE_CCACHE=str(cache))
+            self.assertTrue(done.stdout)
             for line in done.stdout.splitlines():
                 self.assertIn("not bare", line, turn)
         self.assertEqual(places, ["proc", "dev", "dev/shm", "var/ccache"])
         self.assertIn("CCACHE_DIR=/var/ccache\n", (self.machine.root / "words").read_text())
         self.assertEqual(self.mounted.read_text(), "")
         self.assertTrue(cache.is_dir())
+
+    def test_what_was_compiled_through_a_cache_is_never_called_bare(self) -> None:
+        self.stage("exit 0", BARE_MACHINE_CCACHE=str(self.machine.root / "cache"))
+        (self.machine.root / "roots/trixie-root/stages/build").unlink()
+        done, _ = self.stage("exit 0")
+        self.assertIn("not bare", done.stdout)
+
+    def test_a_stage_is_done_for_the_sources_that_the_root_had(self) -> None:
+        self.stage(f"printf '%s\\n' '#!/bin/bash' 'echo 7654321' >{self.machine.bin}/git")  # A commit in the middle of the stage.
+        done, _ = self.stage("exit 0")
+        self.assertNotIn("is done", done.stdout)
+
+    def test_a_checkout_that_a_stop_left_hidden_comes_back(self) -> None:
+        hidden = self.machine.root / "roots/trixie-root/root/.hidden"
+        hidden.mkdir(parents=True)
+        self.stage("exit 7")
+        self.assertFalse(hidden.exists())
+        self.assertTrue((hidden.parent / "darkroom").is_dir())
 
 
 class BuildTest(MachineTest):

@@ -55,6 +55,7 @@ enter() {
 
 leave() {
   local place
+  [ ! -d "$root$home/.hidden" ] || mv -T "$root$home/.hidden" "$root$home/darkroom"
   for place in var/ccache dev/shm dev proc; do
     ! mountpoint -q "$root/$place" || umount -l "$root/$place"
   done
@@ -80,7 +81,7 @@ stage_bootstrap() {
   [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
   chroot "$root" update-ca-certificates >/dev/null
   if [ "$account" != root ]; then
-    chroot "$root" useradd --create-home --shell /bin/bash "$account"
+    chroot "$root" id "$account" >/dev/null 2>&1 || chroot "$root" useradd --create-home --shell /bin/bash "$account"
     printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$account" >"$root/etc/sudoers.d/$account"
   fi
   # The README's first line.
@@ -90,7 +91,8 @@ stage_bootstrap() {
 stage_sources() {
   mkdir -p "$root$home/darkroom"
   find "$root$home/darkroom" -mindepth 1 -maxdepth 1 ! -name build ! -name .venv ! -name .venv-parity -exec rm -rf {} +
-  git archive HEAD | tar -x -C "$root$home/darkroom"
+  # -m: newer than all that was built from an older commit, also when that was built after this commit was made.
+  git archive HEAD | tar -xm -C "$root$home/darkroom"
   git rev-parse HEAD >"$root/stages.commit"
   chroot "$root" chown -R "$account:" "$home/darkroom"
 }
@@ -123,12 +125,12 @@ use_program() {
     rm -rf demo-run"
 }
 
-# Runs a command while the checkout cannot be seen; it comes back whatever happens.
+# Runs a command while the checkout cannot be seen; `leave` brings it back when this script is stopped.
 without_checkout() {
   local status=0
-  mv "$root$home/darkroom" "$root$home/.hidden"
+  mv -T "$root$home/darkroom" "$root$home/.hidden"
   "$@" || status=$?
-  mv "$root$home/.hidden" "$root$home/darkroom"
+  mv -T "$root$home/.hidden" "$root$home/darkroom"
   return "$status"
 }
 
@@ -139,7 +141,7 @@ stage_installed() {
 }
 
 stage_wheel() {
-  inside "make wheel && rm -rf $home/env && python3 -m venv $home/env && cp -r dist $home/"
+  inside "make wheel && rm -rf $home/env && python3 -m venv $home/env && rm -rf $home/dist && cp -r dist $home/"
   without_checkout inside "cd $home && env/bin/pip install --quiet --no-deps --require-hashes -r dist/darkroom-*-cpu.txt &&
     env/bin/pip install --quiet --no-deps dist/darkroom-*.whl"
   package=$(inside "cd $home && env/bin/python -c 'import darkroom, pathlib; print(pathlib.Path(darkroom.__file__).parent)'")
@@ -147,14 +149,17 @@ stage_wheel() {
   without_checkout use_program "$home/env/bin/darkroom" "$package/share"
 }
 
-# The commit whose sources the root has makes a stage done; bootstrap holds for all.
+# A stage is done for the commit whose sources the root had meanwhile; bootstrap holds for all.
 is_done() {
   [ -e "$root/stages/$1" ] || return 1
   [ "$1" = bootstrap ] || [ "$(sed -n 1p "$root/stages/$1")" = "$(git rev-parse HEAD)" ]
 }
 
 run_stage() {
-  local started=$SECONDS size title="$release-$account $1${compiler_cache:+ (not bare: compiled through a cache)}"
+  local started=$SECONDS size bareness='' title
+  [ -z "$compiler_cache" ] || touch "$root/stages.cached"
+  [ ! -e "$root/stages.cached" ] || bareness=' (not bare: compiled through a cache)'
+  title="$release-$account $1$bareness"
   if is_done "$1"; then
     printf 'bare_machine: %s-%s %s is done\n' "$release" "$account" "$1$(sed -n 3p "$root/stages/$1")"
     return
@@ -163,21 +168,24 @@ run_stage() {
   mkdir -p "$root/stages"
   "stage_$1"
   size=$(du -sxm "$root" | cut -f1)
-  printf '%s\n%d s, %d MB\n%s\n' "$(git rev-parse HEAD)" "$((SECONDS - started))" "$size" "${title#"$release-$account $1"}" >"$root/stages/$1"
+  printf '%s\n%d s, %d MB\n%s\n' "$(cat "$root/stages.commit" 2>/dev/null || echo none)" "$((SECONDS - started))" "$size" "$bareness" >"$root/stages/$1"
   printf 'bare_machine: %s took %d s, the root has %d MB\n' "$title" "$((SECONDS - started))" "$size"
 }
 
 # The shards' digests of one root.
-shards() { (cd "$1" && find images latents -name '*.parquet' -print0 | sort -z | xargs -0 sha256sum); }
+shards() { (cd "$1" && find images latents -name '*.parquet' -print0 | sort -z | xargs -0r sha256sum); }
 
 # The root that a path under the roots lies in.
 root_of() { printf '%s/%s' "$roots" "$(cut -d/ -f1 <<<"${1#"$roots"/}")"; }
 
 compare() {
-  local folder first='' count=0
+  local folder part first='' count=0
   for folder in "$roots"/*/root/darkroom/demo-run "$roots"/*/home/*/darkroom/demo-run; do
-    [ -d "$folder/latents" ] || continue
+    [ -d "$folder" ] || continue
     [ "$(sed -n 1p "$(root_of "$folder")/stages/demo" 2>/dev/null)" = "$(git rev-parse HEAD)" ] || continue
+    for part in images latents; do
+      compgen -G "$folder/$part/*.parquet" >/dev/null || die "$folder/$part holds no shards"
+    done
     count=$((count + 1))
     if [ -z "$first" ]; then
       first=$folder

@@ -10,6 +10,8 @@ shared library that the program opens at its start, except those of NEVER_COPIED
 torch, pyarrow and the rest of Python to pip.
 """
 
+from __future__ import annotations  # `make install` asks it before there is a Python of the right version.
+
 import argparse
 import base64
 import gzip
@@ -17,6 +19,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -138,25 +141,21 @@ def copy_python(folder: pathlib.Path, licences: pathlib.Path) -> None:
                 copy(licence, licences / name / licence.name)
 
 
-def write_generated_files(share: pathlib.Path, program: pathlib.Path) -> list[str]:
-    """Completion and man page, from the program itself. Returns what it does not print."""
-    missing = []
-    for shell, place in COMPLETIONS.items():
-        done = subprocess.run([program, "completion", shell], capture_output=True, check=False)
-        if done.returncode == 0:
-            (share / place).parent.mkdir(parents=True, exist_ok=True)
-            (share / place).unlink(missing_ok=True)
-            (share / place).write_bytes(done.stdout)
-        else:
-            missing.append(f"completion {shell}")
-    done = subprocess.run([program, "man"], capture_output=True, check=False)
-    if done.returncode == 0:
-        (share / "man/man1").mkdir(parents=True, exist_ok=True)
-        (share / "man/man1/darkroom.1.gz").unlink(missing_ok=True)
-        (share / "man/man1/darkroom.1.gz").write_bytes(gzip.compress(done.stdout, mtime=0))
-    else:
-        missing.append("man")
-    return missing
+def printed_by(program: pathlib.Path, *words: str) -> bytes:
+    done = subprocess.run([program, *words], capture_output=True, check=False)
+    if done.returncode != 0:
+        fail(f"{program} {' '.join(words)} failed with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+def write_generated_files(share: pathlib.Path, program: pathlib.Path) -> None:
+    """Completion and man page, from the program itself."""
+    files = {place: printed_by(program, "completion", shell) for shell, place in COMPLETIONS.items()}
+    files["man/man1/darkroom.1.gz"] = gzip.compress(printed_by(program, "man"), mtime=0)
+    for place, data in files.items():
+        (share / place).parent.mkdir(parents=True, exist_ok=True)
+        (share / place).unlink(missing_ok=True)
+        (share / place).write_bytes(data)
 
 
 def megabytes(folder: pathlib.Path) -> int:
@@ -173,8 +172,8 @@ def require_writable(prefix: pathlib.Path) -> None:
         try:
             tempfile.TemporaryFile(dir=there).close()
         except OSError as error:
-            fail(f"cannot write to {there} ({error.strerror}): run `make build` and then `sudo make install PREFIX={prefix}`, or name a folder of "
-                 "your own: make install PREFIX=DIR")
+            fail(f"cannot write to {there} ({error.strerror}): run `make build` and then `sudo make install PREFIX={shlex.quote(str(prefix))}`, or "
+                 "name a folder of your own: make install PREFIX=DIR")
 
 
 def install(prefix: pathlib.Path) -> None:
@@ -185,11 +184,9 @@ def install(prefix: pathlib.Path) -> None:
     copy_python(libraries, share / "licences")
     copy_libraries(libraries, share / "licences", with_wheels=True)
     copy_program(prefix / "bin/darkroom", "$ORIGIN/../lib/darkroom")
-    missing = write_generated_files(prefix / "share", prefix / "bin/darkroom")
+    write_generated_files(prefix / "share", prefix / "bin/darkroom")
     size = megabytes(libraries) + megabytes(share) + (prefix / "bin/darkroom").stat().st_size // 1_000_000
     print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens")
-    for verb in missing:
-        print(f"install: not installed, because the program has no verb for it: darkroom {verb}")
 
 
 # -- the wheel --------------------------------------------------------------------------------------------------------

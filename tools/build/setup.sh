@@ -109,12 +109,14 @@ put_back() { # put_back FOLDER: as it was before this run.
   [ ! -e "$1.before" ] || mv "$1.before" "$1"
 }
 
-# One environment per lock; the stamp is the lock's own digest. A changed lock makes the environment anew: installed over the
-# old one, packages that it no longer names would stay.
+# One environment per lock; the stamp is the lock's own digest, and a folder that has one is whole. A changed lock makes the
+# environment anew: installed over the old one, packages that it no longer names would stay. So does a Python that does not find
+# the packages, as after an upgrade of the system.
 install_environment() {
   local folder=$1 lock=$2 stamp python download disk free
   stamp=$(sha256sum "$lock" | cut -d' ' -f1)
-  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ] && "$folder/bin/python" -c '' 2>/dev/null; then
+  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ] && "$folder/bin/python" -c 'import pyarrow' 2>/dev/null; then
+    rm -rf "$folder.before"
     say "$folder is up to date"
     return
   fi
@@ -123,8 +125,14 @@ install_environment() {
   free=$(df --output=avail -m . | tail -n 1)
   say "installing $lock into $folder with $("$python" --version): $download MB to download (torch alone 530), $disk MB on disk"
   [ "$free" -ge "$disk" ] || fail "$folder needs $disk MB, and only $free MB are free on this disk"
-  # The old environment comes back when the new one fails; one that a kill left aside is the old one still.
-  if [ -e "$folder.before" ]; then rm -rf "$folder"; elif [ -e "$folder" ]; then mv "$folder" "$folder.before"; fi
+  # The old environment comes back when the new one fails. Where a kill left one aside, it is the old one still, unless the new
+  # one was whole already.
+  if [ -e "$folder.before" ] && [ ! -e "$folder/.lock-stamp" ]; then
+    rm -rf "$folder"
+  elif [ -e "$folder" ]; then
+    rm -rf "$folder.before"
+    mv "$folder" "$folder.before"
+  fi
   "$python" -m venv "$folder" >"$logs/venv.log" 2>&1 || {
     put_back "$folder"
     fail "cannot make $folder; apt-get install python3-venv? $(tail -n 3 "$logs/venv.log")"

@@ -8,6 +8,8 @@ library that program and libraries ask for. Exits 1 when one is missing or, with
 from NEVER_COPIED (auditwheel's question); or when the program's own search path is absolute.
 """
 
+from __future__ import annotations
+
 import argparse
 import pathlib
 import re

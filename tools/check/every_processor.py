@@ -146,7 +146,8 @@ def image_levels(build):
 
 
 def mathematics_levels():
-    return [(processor_levels.Level("C library without fused multiply-adds", PLAIN_MATHEMATICS, ""), ["core_test", "image_test"])]
+    lacks = processor_levels.lacking(("avx2", "fma"), processor_levels.processor_flags())
+    return [(processor_levels.Level("C library without fused multiply-adds", PLAIN_MATHEMATICS, lacks), ["core_test", "image_test"])]
 
 
 def run_level(pool, build, level, programs):

@@ -4,7 +4,7 @@
   tools/check/tutorial.py FOLDER
 
 FOLDER must not exist. The page's Python block becomes make_shapes.py there; its blocks marked `sh` run as one script that stops at the first command
-that fails. Takes about three minutes on two cores; the program must be built (`make build`).
+that fails. Takes about three minutes on two idle cores; the program must be built (`make build`).
 """
 import os
 import pathlib
@@ -26,6 +26,8 @@ def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True)
     (script,) = blocks("python")
+    if len(blocks("sh")) < 5:
+        sys.exit(f"{PAGE}: fewer than five blocks marked `sh`: has their mark changed?")
     (folder / "make_shapes.py").write_text(script, encoding="utf-8")
     commands = "set -euxo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "".join(blocks("sh"))
     sys.exit(subprocess.run(["bash", "-c", commands], cwd=folder, env={**os.environ, "DARKROOM": str(ROOT)}).returncode)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/uri.h"
@@ -82,14 +83,33 @@ MakeInput nest(std::string opening, std::string closing) {
   };
 }
 
-MakeInput json_with_many_keys(const std::string& begin, const std::string& end) {
+// Rows that are, or hold as their only value, an object of `num_members` keys that no other row has.
+MakeInput json_rows(int num_members, const std::string& begin, const std::string& end) {
   return [=](size_t num_bytes) {
-    std::string text = begin + "{\"url\":1";
-    for (int i = 0; text.size() < num_bytes; ++i) {
-      text += ",\"" + std::to_string(i) + "\":0";
+    std::string text;
+    for (int i = 0; text.size() < num_bytes;) {
+      text += begin + "{\"url\":1";
+      for (int member = 1; member < num_members && text.size() < num_bytes; ++member, ++i) {
+        text += ",\"" + std::to_string(i) + "\":0";
+      }
+      text += "}" + end + "\n";
     }
-    return text + "}" + end + "\n";
+    return text;
   };
+}
+
+// A row of objects in each other with `num_members` members each. The first of them is the next object, the innermost a long list.
+MakeInput json_objects_of_first_members(int num_members, int depth) {
+  std::string begin, end;
+  for (int level = 0; level < depth; ++level) {
+    begin += "{\"url\":";
+    std::string others;
+    for (int member = 1; member < num_members; ++member) {
+      others += ",\"" + std::to_string(member) + "\":0";
+    }
+    end += others + "}";
+  }
+  return repeat(begin + "[0", ",0", "]" + end + "\n");
 }
 
 std::vector<Input> captions() {
@@ -134,8 +154,7 @@ void read_table(const std::string& name, const std::string& text) {
   if (!table.is_ok()) {
     return;
   }
-  const std::string column = (*table)->schema()->field(0)->name();
-  const auto rows = (*table)->read_rows(0, (*table)->num_rows().value(), {column}).value();
+  const auto rows = (*table)->read_rows(0, (*table)->num_rows().value(), {}).value();
   while (rows->next().value() != nullptr) {
   }
 }
@@ -146,8 +165,10 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
       {"captions open_clip", [&](const std::string& text) { encode_caption(open_clip, text); }, captions()},
       {"JSON lines",
        [](const std::string& text) { read_table("t.jsonl", text); },
-       {{"one row of many keys", json_with_many_keys("", "")},
-        {"one row with an object of many keys", json_with_many_keys("{\"url\":", "}")},
+       {{"one row of many keys", json_rows(1'000'000, "", "")},
+        {"rows of 1,000 other keys each", json_rows(1000, "", "")},
+        {"one row with an object of many keys", json_rows(1'000'000, "{\"url\":", "}")},
+        {"first members of objects in objects", json_objects_of_first_members(17, 60)},
         {"one key many times", repeat("{", "\"url\":1,", "\"url\":2}\n")},
         {"lists in lists", nest("[", "]")},
         {"objects in objects", nest("{\"url\":", "}")},
@@ -162,6 +183,9 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
         {"doubled quotation marks", repeat("url\n\"", "\"\"", "\"\n")},
         {"an open quotation mark", repeat("url\n\"", "a\n")},
         {"carriage returns", repeat("url\n", "\r")}}},
+      {"TOML keys",
+       [](const std::string& text) { (void)check_toml_keys(text).is_ok(); },
+       {{"quotation marks", repeat("a = ", "\"")}, {"parts", repeat("a", ".\"a\"")}, {"lines", repeat("", "a = '''\n'''\n")}}},
       {"URLs",
        [](const std::string& text) { (void)local_path(text).is_ok(); },
        {{"escapes", repeat("file:///", "%41")}, {"slashes", repeat("file://", "/")}, {"no scheme", repeat("", ":/")}}},

@@ -42,9 +42,10 @@ class SignalWatch {
     sigaddset(&watched_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &watched_, nullptr);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);  // Ignored, as whoever started this program may have left it, it would lose the exit codes of tools.
   }
 
-  /// Errors: kResourceExhausted where the process may not open two more descriptors.
+  /// Errors: kResourceExhausted where the process may not open two more descriptors or start a thread.
   Status start() {
     signals_ = signalfd(-1, &watched_, SFD_CLOEXEC);
     finished_ = signals_ < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
@@ -52,7 +53,12 @@ class SignalWatch {
       return Status::resource_exhausted("cannot watch for signals; let the process open more files (ulimit -n):",
                                         std::generic_category().message(errno));
     }
-    thread_ = std::jthread([this] { watch(); });
+    try {
+      thread_ = std::jthread([this] { watch(); });
+    } catch (const std::system_error& error) {
+      return Status::resource_exhausted("cannot start a thread that watches for signals; let there be more processes (ulimit -u):",
+                                        error.code().message());
+    }
     return Status::ok();
   }
 
@@ -130,6 +136,12 @@ Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
     return verb.action()(context);
   } catch (const std::bad_alloc&) {
     return Status::resource_exhausted("out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return Status::resource_exhausted(
+          "cannot start a thread; what was committed is safe: let there be more processes (ulimit -u) and run again");
+    }
+    return Status::internal("this is a bug of darkroom; what was committed is safe. Please report:", error.what());
   } catch (const std::exception& exception) {
     return Status::internal("this is a bug of darkroom; what was committed is safe. Please report:", exception.what());
   }

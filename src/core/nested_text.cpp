@@ -16,8 +16,11 @@ size_t toml_string_size(std::string_view text) {
       ++i;  // What is escaped ends nothing.
     } else if (has_lines && text.substr(i).starts_with(mark)) {
       // One or two more quotes belong to the text, and the mark stands behind them.
-      const size_t end = text.find_first_not_of(quote, i + mark.size());
-      return std::min({end, i + mark.size() + 2, text.size()});
+      size_t end = i + mark.size();
+      while (end < std::min(i + mark.size() + 2, text.size()) && text[end] == quote) {
+        ++end;
+      }
+      return end;
     } else if (!has_lines && (text[i] == quote || text[i] == '\n')) {
       return text[i] == quote ? i + 1 : i;
     }

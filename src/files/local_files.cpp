@@ -210,6 +210,9 @@ class LocalFileSystem final : public FileSystem {
     // Opened by its name, an open file would have a second offset, and what else is written to it would go over these bytes; a
     // socket cannot be opened at all.
     if (const int number = own_descriptor(path); number >= 0) {
+      if (const int flags = ::fcntl(number, F_GETFD); flags >= 0 && (flags & FD_CLOEXEC) != 0) {
+        return status_of_errno(ENOENT, "open for appending", path);  // Opened by this program, not by whoever started it.
+      }
       return output_of(Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0)), path, "open for appending");
     }
     // What is there is opened as it is: the kernel may refuse O_CREAT for a pipe in a folder that all may write to.

@@ -14,13 +14,24 @@ namespace {
 
 constexpr const char* kTemporaryFolder = "_tmp";
 constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of temporaries beside their targets.
+constexpr size_t kMaxNameBytes = 100;                   // Of a target in its temporary's name, which no file system may find too long.
 constexpr int kMaxAttempts = 16;                        // A sweep may take a fresh temporary before it is locked.
 
 /// NAME.UNIQUE, unlike any other process's on any machine. Decides no byte that is published.
 std::string unique_name(const std::string& name) {
   static const uint64_t process_mark = (uint64_t{std::random_device()()} << 32) | std::random_device()();
   static std::atomic<uint64_t> counter{0};
-  return fmt::format("{}.{:x}-{:x}-{}", name, process_mark, getpid(), counter++);
+  return fmt::format("{}.{:x}-{:x}-{}", name.substr(0, kMaxNameBytes), process_mark, getpid(), counter++);
+}
+
+/// Whether `entry` is the temporary _tmp.NAME.UNIQUE of the target `name`.
+bool is_temporary_beside(std::string_view entry, const std::string& name) {
+  const std::string head = fmt::format("{}{}.", kTemporaryPrefix, name.substr(0, kMaxNameBytes));
+  if (!entry.starts_with(head)) {
+    return false;
+  }
+  const std::string_view unique = entry.substr(head.size());
+  return unique.find_first_not_of("-0123456789abcdef") == std::string_view::npos && std::count(unique.begin(), unique.end(), '-') == 2;
 }
 
 /// Locks a file or folder. False: it is held, or gone. True with a null lock: no locks here, and then a sweep removes
@@ -136,12 +147,16 @@ Result<PublishOutcome> Publication::publish(const std::function<Result<bool>()>&
 // The lock on what stands there keeps a second publication from replacing ours, or what a third one put there meanwhile.
 Status Publication::replace(const std::function<Result<bool>()>& may_replace) {
   std::unique_ptr<FileLock> lock;
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_locked, lock_where_possible(files_, path_, lock));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_free, lock_where_possible(files_, path_, lock));
   DARKROOM_ASSIGN_OR_RETURN(const bool gives_way, may_replace());
   if (!gives_way) {
     return Status::already_exists("what stands under the name stays (path):", path_);
   }
-  if (!is_locked) {
+  if (is_free && lock == nullptr) {
+    return Status::failed_precondition(
+        "this file cannot be locked, so nothing may take its place; remove it and run the same command again (path):", path_);
+  }
+  if (!is_free) {
     return Status::unavailable("another process is replacing this file just now; run the same command again (path):", path_);
   }
   return files_.rename_replace(temporary_, path_);
@@ -154,6 +169,12 @@ Result<std::unique_ptr<FolderPublication>> FolderPublication::begin(FileSystem& 
 
 Result<std::unique_ptr<FolderPublication>> FolderPublication::begin_beside(FileSystem& files, const std::string& output_folder,
                                                                            const std::string& name) {
+  const auto entries = files.list(output_folder);
+  for (const FileInfo& entry : entries.is_ok() ? *entries : std::vector<FileInfo>()) {
+    if (is_temporary_beside(file_name(entry.path), name)) {
+      (void)sweep_one(files, entry.path);  // Best effort: the next one tries again.
+    }
+  }
   return begin_at(files, output_folder, name, join_path(output_folder, kTemporaryPrefix));
 }
 

@@ -90,8 +90,8 @@ RowResult<Image> decode_and_crop(std::span<const std::byte> bytes, const ImageHe
 }  // namespace
 
 Status TransformOptions::validate() const {
-  if (resolution < 1 || resolution > 16384) {
-    return Status::invalid_argument("the resolution must lie in 1..16384, got:", resolution);
+  if (resolution < 1 || resolution > kLargestSide) {
+    return Status::invalid_argument(fmt::format("the resolution must lie in 1..{}, got:", kLargestSide), resolution);
   }
   return Status::ok();
 }

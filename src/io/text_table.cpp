@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
+#include <set>
 
-#include "darkroom/core/nested_text.h"
 #include "darkroom/io/arrow_files.h"
-#include "ordered_json.h"
+#include "json_row.h"
 #include "row_splitter.h"
 #include "table_columns.h"
 
@@ -20,7 +19,8 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kRowsPerMark = 1024;
-constexpr int kRowsForKeys = 1000;  // JSON lines: how many rows say which columns there are.
+constexpr int kRowsForKeys = 1000;    // JSON lines: how many rows say which columns there are.
+constexpr size_t kMaxColumns = 1000;  // A batch has a place for each of its columns in every row.
 
 using Values = std::vector<std::optional<std::string>>;
 
@@ -56,10 +56,6 @@ class DelimitedParser final : public RowParser {
   std::vector<std::string> fields_;
 };
 
-std::string text_of(const OrderedJson& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
 class JsonParser final : public RowParser {
  public:
   explicit JsonParser(const std::vector<std::string>& names) {
@@ -69,22 +65,15 @@ class JsonParser final : public RowParser {
   }
 
   bool parse(std::string_view row, Values& values) override {
-    const auto object = parse_json<OrderedJson>(row);
-    if (!object.is_object()) {
-      return false;
-    }
     std::fill(values.begin(), values.end(), std::nullopt);
-    for (const auto& [key, value] : object.items()) {
+    return read_json_row(row, [&](const std::string& key) {
       const auto place = places_.find(key);
-      if (place != places_.end() && !value.is_null()) {
-        values[place->second] = text_of(value);
-      }
-    }
-    return true;
+      return place == places_.end() ? nullptr : &values[place->second];
+    });
   }
 
  private:
-  std::unordered_map<std::string, size_t> places_;
+  std::map<std::string, size_t> places_;  // In order: a hash without a secret seed is linear for keys that were made to collide.
 };
 
 class TextRange final : public RowRange {
@@ -208,13 +197,17 @@ class TextTable final : public TableReader {
     }
     std::vector<std::string> names;
     split_fields(row, separator(), quote_after() != 0, names);
+    if (names.size() > kMaxColumns) {
+      return Status::corrupt_data(
+          fmt::format("reading a text table: the first row names {} columns, and {} may be (path):", names.size(), kMaxColumns), path());
+    }
     schema_ = text_schema(names);
     return Status::ok();
   }
 
   Status read_keys(RowSplitter& rows) {
     std::vector<std::string> names;
-    std::unordered_set<std::string> known;
+    std::set<std::string> known;
     int num_rows = 0;
     int num_objects = 0;
     std::string_view row;
@@ -223,13 +216,17 @@ class TextTable final : public TableReader {
       if (!more) {
         break;
       }
-      const auto object = parse_json<OrderedJson>(row);
-      if (!object.is_object()) {
+      std::vector<std::string> keys;
+      const bool is_object = read_json_row(row, [&](const std::string& key) {
+        keys.push_back(key);
+        return nullptr;
+      });
+      if (!is_object) {
         continue;
       }
       ++num_objects;
-      for (const auto& [key, value] : object.items()) {
-        if (known.insert(key).second) {
+      for (const std::string& key : keys) {
+        if (names.size() < kMaxColumns && known.insert(key).second) {
           names.push_back(key);
         }
       }

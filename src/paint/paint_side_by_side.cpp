@@ -3,6 +3,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "darkroom/core/machine.h"
@@ -46,11 +47,19 @@ int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
   return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
 }
 
-// Runs `work` in as many threads and waits for all of them, before the first that threw lets go of what they use.
+// Runs `work` in as many threads, or those that are to be had, at least the caller's, and waits for all of them, before the first that
+// threw lets go of what they use.
 void run_workers(int64_t num_workers, const std::function<void()>& work) {
   std::vector<std::future<void>> running;
-  for (int64_t i = 0; i < num_workers; ++i) {
-    running.push_back(std::async(std::launch::async, work));
+  try {
+    for (int64_t i = 0; i < num_workers; ++i) {
+      running.push_back(std::async(std::launch::async, work));
+    }
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that run do it all.
+  }
+  if (running.empty()) {
+    work();
   }
   for (auto& worker : running) {
     worker.wait();

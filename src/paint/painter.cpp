@@ -1,5 +1,7 @@
 #include "darkroom/paint/painter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -15,7 +17,6 @@ namespace {
 
 constexpr int64_t kTextBatch = 32;   // Captions the text encoder sees at a time.
 constexpr int64_t kDecodeBatch = 8;  // Pictures the decoder sees at a time: its activations are the largest of all.
-constexpr int kLargestSide = 16384;  // Pixels.
 
 // The call at which image to image starts: the last int(steps * strength) steps are taken.
 int64_t first_call(const PaintRequest& request) {
@@ -41,8 +42,9 @@ Status check_init_images(const PaintRequest& request, int factor) {
   }
   for (const Image& image : request.init_images) {
     if (image.num_channels != 3 || std::min(image.width, image.height) < factor || std::max(image.width, image.height) > kLargestSide) {
-      return Status::invalid_argument("an initial picture must be RGB, its sides from the VAE's factor to 16384 (width, height, channels):",
-                                      image.width, image.height, image.num_channels);
+      return Status::invalid_argument(
+          fmt::format("an initial picture must be RGB, its sides from the VAE's factor to {} (width, height, channels):", kLargestSide),
+          image.width, image.height, image.num_channels);
     }
   }
   if (!(request.strength > 0.0 && request.strength <= 1.0) || first_call(request) == request.sampler.num_steps) {
@@ -101,8 +103,9 @@ std::vector<int64_t> Painter::latent_shape(const PaintRequest& request) const {
 Status Painter::check(const PaintRequest& request) const {
   for (const int side : {request.width, request.height}) {
     if (side < 0 || side > kLargestSide || side % vae_->config().factor() != 0) {
-      return Status::invalid_argument("a picture's width and height must be multiples of the VAE's factor, at most 16384 (factor, got):",
-                                      vae_->config().factor(), side);
+      return Status::invalid_argument(
+          fmt::format("a picture's width and height must be multiples of the VAE's factor, at most {} (factor, got):", kLargestSide),
+          vae_->config().factor(), side);
     }
   }
   if (request.batch_size < 1) {

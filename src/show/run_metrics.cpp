@@ -30,6 +30,9 @@ void add_phases(const Json& phases, RunMetrics& metrics) {
   for (const auto& [name, value] : phases.items()) {
     auto& sums = metrics.phase_ms;
     auto sum = std::find_if(sums.begin(), sums.end(), [&phase = name](const auto& one) { return one.first == phase; });
+    if (sum == sums.end() && sums.size() == RunMetrics::kMaxPhases) {
+      continue;
+    }
     if (sum == sums.end()) {
       sum = sums.emplace(sums.end(), name, 0);
     }
@@ -73,24 +76,25 @@ std::vector<double> RunMetrics::values_of(std::string_view field) const {
 Result<RunMetrics> read_run_metrics(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(path));
   RunMetrics metrics = no_metrics();
-  std::string pending, chunk(kChunkBytes, '\0');  // Pending: the beginning of a line.
+  std::string pending, chunk(kChunkBytes, '\0');  // Pending: the beginning of a line, cut where it is too long already.
   for (int64_t offset = 0;;) {
     DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(offset, std::as_writable_bytes(std::span(chunk))));
     if (num_read == 0) {
       return metrics;
     }
     offset += static_cast<int64_t>(num_read);
-    pending.append(chunk, 0, num_read);
-    size_t begin = 0;
-    for (size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      if (!add_line(std::string_view(pending).substr(begin, end - begin), metrics)) {
+    std::string_view rest = std::string_view(chunk).substr(0, num_read);
+    for (size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+      pending.append(rest.substr(0, end));
+      if (pending.size() > kMaxLineBytes) {
+        return Status::corrupt_data("metrics hold a line of more than 1 MiB (path, line):", path, metrics.num_lines + 1);
+      }
+      if (!add_line(pending, metrics)) {
         return Status::corrupt_data("metrics hold a line that is no object with a step (path, line):", path, metrics.num_lines + 1);
       }
+      pending.clear();
     }
-    pending.erase(0, begin);
-    if (pending.size() > kMaxLineBytes) {
-      return Status::corrupt_data("metrics hold a line of more than 1 MiB (path, line):", path, metrics.num_lines + 1);
-    }
+    pending.append(rest.substr(0, kMaxLineBytes + 1 - pending.size()));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,12 +17,15 @@ namespace darkroom {
 
 /// What figures and charts need of metrics.jsonl: eight numbers a line, not the lines.
 struct RunMetrics {
+  static constexpr size_t kMaxPhases = 16;
+
   int64_t num_lines = 0;
   nlohmann::json last;  ///< The last line, an object with a number "step"; null without a line.
   /// step, samples, seconds, loss, validation_loss, grad_norm, lr, images_per_second: a value a line, NaN where it has none.
   std::map<std::string, std::vector<double>, std::less<>> columns;
-  std::vector<std::pair<std::string, double>> phase_ms;  ///< Sums over the lines, in the order in which a step goes through them.
-  int64_t num_timed_lines = 0;                           ///< Lines that have phases.
+  /// Sums over the lines, in the order in which a step goes through them; names after the first kMaxPhases are left out.
+  std::vector<std::pair<std::string, double>> phase_ms;
+  int64_t num_timed_lines = 0;  ///< Lines that have phases.
 
   /// REQUIRES: one of the eight.
   const std::vector<double>& column(std::string_view field) const;
@@ -29,7 +33,7 @@ struct RunMetrics {
   std::vector<double> values_of(std::string_view field) const;
 };
 
-/// Streams metrics.jsonl. A last line without its line end, which a killed run leaves, does not count.
+/// Streams metrics.jsonl. A last line without its line end, which a killed run leaves, does not count, whatever its length.
 /// Errors: kNotFound, kCorruptData naming the line (no object with a step, or more than 1 MiB), those of the file system.
 Result<RunMetrics> read_run_metrics(FileSystem& files, const std::string& path);
 

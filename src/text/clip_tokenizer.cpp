@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -291,8 +292,12 @@ void ClipTokenizer::encode_batch(std::span<const std::string_view> captions, int
   {
     const size_t useful = std::min<size_t>(static_cast<size_t>(num_threads), (captions.size() + kStep - 1) / kStep);
     std::vector<std::jthread> others;
-    for (size_t i = 1; i < useful; ++i) {
-      others.emplace_back(work);
+    try {
+      for (size_t i = 1; i < useful; ++i) {
+        others.emplace_back(work);
+      }
+    } catch (const std::system_error&) {
+      // No more threads are to be had: those that run, at least this one, do it all.
     }
     work();
   }

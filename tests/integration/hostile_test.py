@@ -286,6 +286,25 @@ def too_few_descriptors_are_an_error() -> None:
     require(done.returncode == 1 and b"cannot watch for signals" in done.stderr, "message", done.returncode, done.stderr)
 
 
+def a_thread_that_cannot_be_started_is_an_error() -> None:
+    done = in_shell('ulimit -s 100000000000000 && "$@"', "--version")  # KiB of stack for each thread; this limit binds root, too.
+    require(done.returncode == 1 and b"cannot start a thread" in done.stderr, "message", done.returncode, done.stderr)
+
+
+def a_parent_that_ignores_sigchld_takes_no_exit_codes() -> None:
+    script = "trap '' CHLD; exec \"$@\""
+    job = subprocess.Popen(["bash", "-c", script, "bash", PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        job.stdin.write(b"a red apple\n")
+        job.stdin.flush()
+        require(len(job.stdout.readline().split()) == 77, "it runs")
+        ignored = re.search(r"SigIgn:\s*(\w+)", pathlib.Path(f"/proc/{job.pid}/status").read_text())
+        require(not int(ignored.group(1), 16) >> (signal.SIGCHLD - 1) & 1, "SIGCHLD is ignored")
+    finally:
+        job.kill()
+        job.communicate()
+
+
 def a_second_signal_ends_a_program_whose_stderr_nobody_reads() -> None:
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
@@ -364,6 +383,8 @@ if __name__ == "__main__":
         hostile_invocations_end_with_the_right_code,
         what_nobody_can_read_changes_no_code,
         too_few_descriptors_are_an_error,
+        a_thread_that_cannot_be_started_is_an_error,
+        a_parent_that_ignores_sigchld_takes_no_exit_codes,
         a_second_signal_ends_a_program_whose_stderr_nobody_reads,
         text_that_nests_deep_is_refused,
         what_goes_to_the_standard_output_by_name_goes_behind_what_is_there,

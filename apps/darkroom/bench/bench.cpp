@@ -6,6 +6,7 @@
 #include <array>
 
 #include "darkroom/core/median.h"
+#include "darkroom/image/transform.h"
 
 namespace darkroom {
 namespace {
@@ -21,9 +22,8 @@ constexpr std::array kBenches = {
 }  // namespace
 
 Status BenchOptions::validate() const {
-  constexpr int64_t kLargestSide = 16384;  // As of pictures everywhere.
   if (resolution < 0 || resolution > kLargestSide) {
-    return Status::invalid_argument("--resolution must lie in 0..16384, got:", resolution);
+    return Status::invalid_argument(fmt::format("--resolution must lie in 0..{}, got:", kLargestSide), resolution);
   }
   if (batch_size < 1 || repeats < 1 || threads < 1) {
     return Status::invalid_argument("--batch-size, --repeats and --threads must be at least 1, got:", batch_size, repeats, threads);

@@ -137,9 +137,12 @@ Result<Child> start_child(const std::vector<std::string>& command, const ChildOp
   return child;
 }
 
-int wait_for_child(pid_t pid) {
+Result<int> wait_for_child(pid_t pid) {
   int state = 0;
-  while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid, &state, 0) < 0) {
+    if (errno != EINTR) {
+      return Status::unavailable("cannot learn how a program ended (process, reason):", pid, std::strerror(errno));
+    }
   }
   return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
 }
@@ -152,10 +155,12 @@ Result<ChildOutput> run_child(const std::vector<std::string>& command, const std
   if (!has_ended) {
     kill(-child.pid, SIGKILL);
   }
-  output.exit_code = wait_for_child(child.pid);
+  const Result<int> exit_code = wait_for_child(child.pid);
   if (!has_ended) {
     return Status::cancelled("stopped on request while this program ran:", command[0]);
   }
+  DARKROOM_RETURN_IF_ERROR(exit_code.status());
+  output.exit_code = *exit_code;
   return output;
 }
 

@@ -29,7 +29,8 @@ struct Child {
 Result<Child> start_child(const std::vector<std::string>& command, const ChildOptions& options);
 
 /// Waits for a program's end: its exit code, or 128 + the number of the signal that ended it.
-int wait_for_child(pid_t pid);
+/// Errors: kUnavailable (the code is lost, as where SIGCHLD is ignored).
+Result<int> wait_for_child(pid_t pid);
 
 struct ChildOutput {
   int exit_code = 0;  ///< As of wait_for_child.
@@ -37,7 +38,7 @@ struct ChildOutput {
 };
 
 /// Runs a program to its end, with an empty stdin and a process group of its own; a stop request ends it at once.
-/// Errors: those of start_child, kCancelled.
+/// Errors: those of start_child and wait_for_child, kCancelled.
 Result<ChildOutput> run_child(const std::vector<std::string>& command, const std::stop_token& stop);
 
 }  // namespace darkroom

@@ -32,7 +32,9 @@ struct DataTask {
 Result<std::vector<std::string>> peers_command(const std::string& name, const std::string& folder, const BenchOptions& options);
 
 /// Runs a task and its peers in turn. Without a command, or when it does not start, ours is measured alone and `missing` says why.
-/// Errors: kInternal (a peer's result differs), kUnavailable (the peers' program broke off).
+/// After a stop request the figures are of the rounds that are done.
+/// Errors: kInternal (a peer's result differs), kUnavailable (the peers' program broke off), kCancelled (stopped before the first round
+/// was measured).
 Result<nlohmann::json> measure_beside_peers(const DataTask& task, const Result<std::vector<std::string>>& command,
                                             const BenchOptions& options);
 

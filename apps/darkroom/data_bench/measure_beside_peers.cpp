@@ -51,26 +51,42 @@ struct Rounds {
   std::vector<std::vector<double>> theirs;  ///< [peer][round].
 };
 
-/// One round that warms up and is not counted, then options.repeats, fewer when a stop is requested; every result is compared.
-Result<Rounds> take_turns(const DataTask& task, PeerProcess* peers, const BenchOptions& options) {
+/// Milliseconds of one round: ours, then each peer's. Every result is compared.
+Result<std::vector<double>> time_one_round(const DataTask& task, PeerProcess* peers) {
   const size_t num_peers = peers == nullptr ? 0 : peers->peers().size();
-  Rounds rounds{.ours = {}, .theirs = std::vector<std::vector<double>>(num_peers)};
-  for (int64_t round = 0; round <= options.repeats && !(round > 1 && options.stop.stop_requested()); ++round) {
-    const double ours = time_one_run(task);
+  std::vector<double> times = {time_one_run(task)};
+  const std::string digest = num_peers > 0 ? task.digest() : "";
+  for (size_t index = 0; index < num_peers; ++index) {
+    DARKROOM_ASSIGN_OR_RETURN(const PeerProcess::Run run, peers->run(index));
+    if (run.digest != digest) {
+      return Status::internal("a peer's result differs from ours, so their times are not comparable (benchmark, peer, theirs, ours):",
+                              task.name, peers->peers()[index].name, run.digest, digest);
+    }
+    times.push_back(1e3 * run.seconds);
+  }
+  return times;
+}
+
+/// One round that warms up and is not counted, then options.repeats; after a stop request those that are done.
+Result<Rounds> take_turns(const DataTask& task, PeerProcess* peers, const BenchOptions& options) {
+  Rounds rounds{.ours = {}, .theirs = std::vector<std::vector<double>>(peers == nullptr ? 0 : peers->peers().size())};
+  for (int64_t round = 0; round <= options.repeats && !options.stop.stop_requested(); ++round) {
+    const auto times = time_one_round(task, peers);
+    if (times.status().code() == StatusCode::kUnavailable && options.stop.stop_requested()) {
+      break;  // Whoever stopped this program may have ended the peers, too.
+    }
+    if (!times.is_ok()) {
+      return times.status();
+    }
     if (round > 0) {
-      rounds.ours.push_back(ours);
-    }
-    const std::string digest = num_peers > 0 ? task.digest() : "";
-    for (size_t index = 0; index < num_peers; ++index) {
-      DARKROOM_ASSIGN_OR_RETURN(const PeerProcess::Run run, peers->run(index));
-      if (run.digest != digest) {
-        return Status::internal("a peer's result differs from ours, so their times are not comparable (benchmark, peer, theirs, ours):",
-                                task.name, peers->peers()[index].name, run.digest, digest);
-      }
-      if (round > 0) {
-        rounds.theirs[index].push_back(1e3 * run.seconds);
+      rounds.ours.push_back(times->front());
+      for (size_t index = 0; index < rounds.theirs.size(); ++index) {
+        rounds.theirs[index].push_back((*times)[index + 1]);
       }
     }
+  }
+  if (rounds.ours.empty()) {
+    return Status::cancelled("stopped before the first round was measured");
   }
   return rounds;
 }

@@ -13,7 +13,7 @@ constexpr size_t kMaxAnswerBytes = 65536;
 }  // namespace
 
 Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::string>& command) {
-  DARKROOM_ASSIGN_OR_RETURN(const Child child, start_child(command, {.has_input = true}));
+  DARKROOM_ASSIGN_OR_RETURN(const Child child, start_child(command, {.has_input = true, .has_own_group = true}));
   std::unique_ptr<PeerProcess> process(new PeerProcess(child.pid, fdopen(child.input, "w"), fdopen(child.output, "r")));
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json offer, process->read_answer());
   for (const auto& peer : offer.value("peers", nlohmann::json::array())) {
@@ -26,7 +26,7 @@ Result<std::unique_ptr<PeerProcess>> PeerProcess::start(const std::vector<std::s
 PeerProcess::~PeerProcess() {
   std::fclose(input_);
   std::fclose(output_);
-  wait_for_child(child_);
+  static_cast<void>(wait_for_child(child_));  // Its answers are read; how it ends says nothing about them.
 }
 
 Result<PeerProcess::Run> PeerProcess::run(size_t index) {

@@ -14,7 +14,8 @@
 namespace darkroom {
 
 /// A program beside this one that runs the peers of a benchmark (benchmarks/peers.py), asked one run at a time so that both sides stay
-/// warm and take turns. Thread safety: one object, one thread.
+/// warm and take turns. Ctrl-C does not reach it; it ends when its input ends, with this program at the latest. Thread safety: one object,
+/// one thread.
 class PeerProcess {
  public:
   struct Peer {

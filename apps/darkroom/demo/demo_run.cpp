@@ -47,7 +47,7 @@ constexpr uint64_t kMeasureSeed = 1;  // Draws the captions; picture i is painte
 constexpr size_t kPreviewPrompts = 8;
 constexpr size_t kSheetColumns = 8;
 constexpr int64_t kTrainingBatch = 32;  // In a few minutes more steps teach more than larger batches.
-constexpr int kPaintingThreads = 2;     // A constant, because it is part of the bits.
+constexpr int kPaintingThreads = 1;     // Of each batch; batches are painted side by side. Part of the bits.
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -34,7 +34,8 @@ class Publication {
   /// fsync of the file, rename without replace, fsync of the folder. On an error nothing of ours is visible, or it is
   /// visible and whole (only its name may not be durable yet); begin a new one, never this one again.
   /// When the name is taken, `may_replace` is asked whether what stands there gives way, while no other publication can be
-  /// replacing it; then ours takes its place in one atomic step. Errors: also kUnavailable (another publication is about to).
+  /// replacing it; then ours takes its place in one atomic step. Errors: also kUnavailable (another publication is about to),
+  /// kFailedPrecondition (what stands there cannot be locked).
   /// REQUIRES: called once.
   Result<PublishOutcome> publish(const std::function<Result<bool>()>& may_replace = {});
 
@@ -55,7 +56,8 @@ class FolderPublication {
  public:
   /// REQUIRES: `name` holds no slash.
   static Result<std::unique_ptr<FolderPublication>> begin(FileSystem& files, const std::string& output_folder, const std::string& name);
-  /// The same with OUT/_tmp.NAME.UNIQUE for its temporary folder: no OUT/_tmp is left in a folder that is not ours.
+  /// The same with OUT/_tmp.NAME.UNIQUE for its temporary folder: no OUT/_tmp is left in a folder that is not ours. First removes
+  /// what dead writers of NAME left there.
   static Result<std::unique_ptr<FolderPublication>> begin_beside(FileSystem& files, const std::string& output_folder,
                                                                  const std::string& name);
   /// Removes the temporary folder when nothing was published.

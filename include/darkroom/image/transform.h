@@ -30,6 +30,9 @@ std::string_view filter_name(Filter filter);
 std::string_view crop_name(Crop crop);
 std::string_view orientation_name(Orientation orientation);
 
+/// The largest side of a picture that anyone may ask for, in pixels.
+inline constexpr int kLargestSide = 16384;
+
 /// How an encoded picture becomes the input of the autoencoder. The defaults are the published recipe.
 struct TransformOptions {
   int resolution = 512;  ///< Side R of the square in pixels.

@@ -55,10 +55,10 @@ using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
 Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
                       SampleReport& report);
 
-/// The batches of a request, `workers` at a time, each with the caller's number of threads inside an operation. The same bits as
-/// painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in usable_memory_bytes().
-/// `on_painted` is told the number of pictures of each batch as it is done, by the worker that painted it. Errors: the first one in the
-/// order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
+/// The batches of a request, `workers` at a time or as many as threads can be started, each with the caller's number of threads inside an
+/// operation. The same bits as painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in
+/// usable_memory_bytes(). `on_painted` is told the number of pictures of each batch as it is done, by the worker that painted it. Errors:
+/// the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
 Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {},
                                     const std::function<void(int64_t)>& on_painted = {});
 

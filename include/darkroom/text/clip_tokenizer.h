@@ -52,9 +52,9 @@ class ClipTokenizer {
   /// dialect hf always kNothing. REQUIRES: ids.size() == kContextLength.
   Unported encode(std::string_view caption, std::span<int32_t> ids) const;
 
-  /// encode of many captions, spread over `num_threads` threads (the caller's is one): caption i fills ids
-  /// [i * kContextLength, (i + 1) * kContextLength) and unported[i]. The same ids for any number of threads.
-  /// REQUIRES: room for all of them, num_threads >= 1.
+  /// encode of many captions, spread over `num_threads` threads (the caller's is one; fewer where no more can be started): caption i fills
+  /// ids [i * kContextLength, (i + 1) * kContextLength) and unported[i]. The same ids for any number of threads. REQUIRES: room for all of
+  /// them, num_threads >= 1.
   void encode_batch(std::span<const std::string_view> captions, int num_threads, std::span<int32_t> ids,
                     std::span<Unported> unported) const;
 

@@ -31,6 +31,13 @@ TEST(ChildProcess, keeps_the_end_of_a_long_output) {
 
 TEST(ChildProcess, tells_which_signal_ended_it) { EXPECT_EQ(run_child({"/bin/sh", "-c", "kill -9 $$"}, {})->exit_code, 128 + SIGKILL); }
 
+TEST(ChildProcess, an_exit_code_that_is_lost_is_no_success) {
+  const auto before = signal(SIGCHLD, SIG_IGN);  // The system then forgets how children ended.
+  const auto output = run_child({"/bin/sh", "-c", "exit 7"}, {});
+  signal(SIGCHLD, before);
+  EXPECT_EQ(output.status().code(), StatusCode::kUnavailable);
+}
+
 TEST(ChildProcess, starts_with_unblocked_signals) {
   int exit_code = 0;
   std::thread([&exit_code] {  // As in the program, where every thread blocks them.
@@ -61,7 +68,7 @@ int run_with_input(const std::string& script, const std::string& line, std::stri
     count = std::max<ssize_t>(0, read(child->output, buffer.data(), buffer.size()));
   }
   close(child->output);
-  return wait_for_child(child->pid);
+  return wait_for_child(child->pid).value();
 }
 
 TEST(ChildProcess, reads_what_is_written_to_its_input_and_sees_the_end_of_it) {

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <stop_token>
+#include <string>
 
 #include "data_bench/data_benches.h"
 #include "data_bench/peer_process.h"
@@ -61,6 +64,43 @@ TEST(data_bench, a_peer_that_breaks_off_is_an_error) {
   int num_runs = 0;
   const Command dies = {"sh", "-c", R"(echo '{"peers": [{"name": "shell", "version": "1"}]}'; read -r _; exit 3)"};
   EXPECT_EQ(measure_beside_peers(counting_task(num_runs), dies, {.repeats = 1}).status().code(), StatusCode::kUnavailable);
+}
+
+TEST(data_bench, ctrl_c_does_not_reach_the_peers) {
+  const auto peers = PeerProcess::start(
+      {"sh", "-c", R"(read -r _ _ _ _ group _ < /proc/$$/stat; echo "{\"peers\": [{\"name\": \"shell\", \"version\": \"$group\"}]}")"});
+  ASSERT_TRUE(peers.is_ok()) << peers.status().message();
+  ASSERT_EQ((*peers)->peers().size(), 1U);
+  EXPECT_NE((*peers)->peers()[0].version, std::to_string(getpgrp()));
+}
+
+TEST(data_bench, a_stop_before_the_first_round_measures_nothing) {
+  int num_runs = 0;
+  std::stop_source stop;
+  stop.request_stop();
+  const auto figures = measure_beside_peers(counting_task(num_runs), peer_that_answers("0.5", "same"), {.stop = stop.get_token()});
+  EXPECT_EQ(figures.status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(num_runs, 0);
+}
+
+TEST(data_bench, a_stop_keeps_the_rounds_that_are_done_even_when_it_ends_the_peers) {
+  const std::string answer = R"(read -r _; echo '{"seconds": 0.5, "digest": "same"}'; )";
+  const Command ends_in_the_third_round = {
+      "sh", "-c", R"(echo '{"peers": [{"name": "shell", "version": "1"}]}'; )" + answer + answer + "read -r _; exit 130"};
+  for (const Command& command : {peer_that_answers("0.5", "same"), ends_in_the_third_round}) {
+    int num_runs = 0;
+    std::stop_source stop;
+    DataTask task = counting_task(num_runs);
+    task.run = [&] {
+      if (++num_runs == 3) {
+        stop.request_stop();
+      }
+    };
+    const auto figures = measure_beside_peers(task, command, {.repeats = 1000, .stop = stop.get_token()});
+    ASSERT_TRUE(figures.is_ok()) << figures.status().message();
+    EXPECT_EQ(num_runs, 3);
+    EXPECT_EQ((*figures)["peers"]["shell"]["per_second"], 4.0);
+  }
 }
 
 // The peer of fetch is Python's own urllib; Pillow's and transformers' are compared where they are installed, and bench says so if not.

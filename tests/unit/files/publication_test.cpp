@@ -10,6 +10,7 @@
 
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/paths.h"
+#include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -75,6 +76,30 @@ TEST(Publication, replaces_what_gives_way_and_nothing_else) {
   EXPECT_THAT(tree(local_files(), folder.path()), ElementsAre("a"));
 }
 
+TEST(Publication, replaces_nothing_that_it_cannot_lock) {
+  const TemporaryFolder folder;
+  class Lockless final : public ForwardingFiles {
+   public:
+    using ForwardingFiles::ForwardingFiles;
+    Result<std::unique_ptr<FileLock>> try_lock(const std::string& /*path*/) override {
+      return Status::failed_precondition("no locks here");
+    }
+  };
+  Lockless files(local_files());
+  EXPECT_EQ(begin(files, folder.path(), "a", "first")->publish([] { return true; }).value(), PublishOutcome::kPublished);
+  EXPECT_EQ(begin(files, folder.path(), "a", "second")->publish([] { return true; }).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(begin(files, folder.path(), "a", "third")->publish([] { return false; }).value(), PublishOutcome::kAlreadyThere);
+  EXPECT_EQ(read_file(local_files(), folder.path("a")).value(), "first");
+}
+
+TEST(Publication, takes_names_as_long_as_the_file_system_does) {
+  const TemporaryFolder folder;
+  const std::string name(255, 'n');
+  EXPECT_EQ(begin(local_files(), folder.path(), name, "rows")->publish().value(), PublishOutcome::kPublished);
+  EXPECT_TRUE(write_file_atomic(local_files(), folder.path(name), "other rows").is_ok());
+  EXPECT_TRUE(FolderPublication::begin_beside(local_files(), folder.path(), name).is_ok());
+}
+
 TEST(Publication, removes_its_temporary_when_it_is_given_up) {
   const TemporaryFolder folder;
   begin(local_files(), folder.path(), "a", "rows").reset();
@@ -134,6 +159,20 @@ TEST(PublishFolder, never_replaces_a_file_of_that_name) {
   ASSERT_TRUE(write_file_atomic(local_files(), publication->folder() + "/state.json", "{}").is_ok());
   EXPECT_EQ(publication->publish().value(), PublishOutcome::kAlreadyThere);
   EXPECT_EQ(read_file(local_files(), folder.path("step-1")).value(), "a file");
+}
+
+TEST(PublishFolder, removes_what_dead_writers_of_its_name_left_beside_it) {
+  const TemporaryFolder folder;
+  const auto live = FolderPublication::begin_beside(local_files(), folder.path(), "model").value();
+  for (const char* name :
+       {"_tmp.model.12ab-7-0/weights", "_tmp.model.backup/weights", "_tmp.model.12ab-7/weights", "_tmp.other.12ab-7-0/weights"}) {
+    ASSERT_TRUE(local_files().create_folders(parent_folder(folder.path(name))).is_ok());
+    ASSERT_TRUE(write_file_atomic(local_files(), folder.path(name), "x").is_ok());
+  }
+  FolderPublication::begin_beside(local_files(), folder.path(), "model").value().reset();
+  EXPECT_THAT(tree(local_files(), folder.path()),
+              UnorderedElementsAre("_tmp.model.backup/weights", "_tmp.model.12ab-7/weights", "_tmp.other.12ab-7-0/weights"));
+  EXPECT_TRUE(local_files().exists(live->folder()).value());
 }
 
 TEST(Sweep, is_fine_without_a_folder) {

@@ -110,6 +110,14 @@ TEST_F(ReplaceFile, writes_to_an_open_descriptor_and_leaves_the_file_behind_it) 
 }
 
 // `inspect x --html /dev/stdout > page.html` prints on after the page.
+TEST_F(ReplaceFile, refuses_a_descriptor_that_the_program_opened_for_itself) {
+  const int descriptor = ::open(at("own").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(descriptor, 0);
+  EXPECT_FALSE(write_file_atomic(local_files(), "/dev/fd/" + std::to_string(descriptor), "bytes").is_ok());
+  ::close(descriptor);
+  EXPECT_EQ(read_file(local_files(), at("own")).value(), "");
+}
+
 TEST_F(ReplaceFile, shares_the_offset_of_an_open_descriptor) {
   const int descriptor = ::open(at("out").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_GE(descriptor, 0);

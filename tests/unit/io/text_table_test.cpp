@@ -79,6 +79,40 @@ TEST_F(TextTables, a_json_line_that_nests_too_deep_is_malformed) {
   EXPECT_EQ(range->num_malformed_rows(), 1);
 }
 
+TEST_F(TextTables, a_json_value_that_is_no_text_is_its_json_text_in_its_own_order) {
+  const std::string value = R"({"z":1,"b":[1,{},[],"x\"y",null,true,[[-2],1500.0]],"a":{"z":0,"y":"[:,{"}})";
+  auto table = open("a.jsonl", "{\"no\":" + value + ",\"url\":" + value +
+                                   "}\n{\"url\": [ 1 , { \"a\" : 1.5e3 } ]}\n{\"url\":\"[\"}\n{\"url\":18446744073709551615}");
+  auto range = table->read_rows(0, 9, {"url"}).value();
+  EXPECT_THAT(texts(read_all(*range).value(), "url"), ElementsAre(value, R"([1,{"a":1500.0}])", "[", "18446744073709551615"));
+}
+
+TEST_F(TextTables, of_a_json_key_that_comes_twice_the_last_value_counts) {
+  auto table = open("a.jsonl", R"({"url":"a","url":"b"})"
+                               "\n"
+                               R"({"url":"a","url":null})"
+                               "\n"
+                               R"({"url":[1],"x":{"url":2},"url":[3]})");
+  EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "url"), ElementsAre("b", "<null>", "[3]"));
+}
+
+TEST_F(TextTables, have_at_most_1000_columns) {
+  std::string header = "c0";
+  std::string row = "{\"c0\":0";
+  for (int i = 1; i < 1000; ++i) {
+    header += fmt::format(",c{}", i);
+    row += fmt::format(",\"c{}\":0", i);
+  }
+  EXPECT_EQ(open("a.csv", header + "\n")->schema()->num_fields(), 1000);
+  EXPECT_THAT(std::string(fail("b.csv", header + ",c1000\n").message()), HasSubstr("1001"));
+  // Keys that come later are no columns.
+  auto table = open("a.jsonl", row + "}\n" + row + ",\"c1000\":1}\n{\"c1001\":1,\"c7\":7}\n");
+  EXPECT_EQ(table->schema()->num_fields(), 1000);
+  auto range = table->read_rows(0, 9, {}).value();
+  EXPECT_THAT(texts(read_all(*range).value(), "c7"), ElementsAre("0", "0", "7"));
+  EXPECT_EQ(range->num_malformed_rows(), 0);
+}
+
 TEST_F(TextTables, text_that_is_not_utf8_comes_through) {
   auto table = open("a.csv", "url,caption\nu1,caf\xe9\n");
   EXPECT_THAT(texts(read_range(*table, 0, 9).value(), "caption"), ElementsAre("caf\xe9"));

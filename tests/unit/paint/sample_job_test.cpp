@@ -12,6 +12,7 @@
 #include "darkroom/image/decode.h"
 #include "darkroom/image/png.h"
 #include "darkroom/tensor/safetensors.h"
+#include "support/no_new_threads.h"
 #include "support/temporary_folder.h"
 #include "tiny_painter.h"
 
@@ -68,6 +69,14 @@ TEST(SideBySide, any_number_of_workers_gives_the_same_bits) {
       expect_same(paint_side_by_side(painter(), request, workers).value(), want);
     }
   }
+}
+
+TEST(SideBySide, the_caller_paints_where_no_worker_can_be_started) {
+  PaintRequest request = request_of({"a", "b", "c"}, {1, 2, 3}, 2);
+  request.batch_size = 1;
+  const Painting want = painter().paint(request).value();
+  const NoNewThreads none;
+  expect_same(paint_side_by_side(painter(), request, 2).value(), want);
 }
 
 TEST(SideBySide, as_many_batches_fit_as_half_of_the_memory_holds) {
@@ -139,6 +148,7 @@ TEST(SideBySide, the_first_failure_is_found_whoever_fails_first) {
   request.batch_size = 1;
   request.guidance = std::numeric_limits<double>::quiet_NaN();
   const std::string want = painter().paint(request).status().message();
+  ASSERT_FALSE(want.empty());
   for (int round = 0; round < 200; ++round) {
     ASSERT_EQ(paint_side_by_side(painter(), request, 16).status().message(), want);
   }

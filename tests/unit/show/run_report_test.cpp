@@ -247,8 +247,39 @@ TEST_F(RunReport, reads_metrics_of_any_length) {
   EXPECT_THAT(page(), HasSubstr("<b>10</b><span>pictures/s, the median</span>"));
   put("metrics.jsonl", lines + "[]\n");
   EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("metrics.jsonl 60001"));
-  put("metrics.jsonl", kMetrics + std::string((size_t{1} << 20) + 1, ' '));
-  EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("1 MiB (path, line): runs/first/metrics.jsonl 3"));
+}
+
+TEST_F(RunReport, a_line_of_the_metrics_may_have_1_MiB) {
+  const std::string line = "{\"step\":3}";
+  const std::string padding((size_t{1} << 20) - line.size(), ' ');
+  put("metrics.jsonl", kMetrics + line + padding + "\n{\"step\":4}\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<span>steps</span><b>4</b>"));
+  for (const size_t excess : {size_t{1}, size_t{1} << 18, size_t{1} << 21}) {
+    put("metrics.jsonl", kMetrics + line + padding + std::string(excess, ' ') + "\n" + line + "\n");
+    EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("1 MiB (path, line): runs/first/metrics.jsonl 3")) << excess;
+  }
+}
+
+TEST_F(RunReport, a_torn_last_line_of_any_length_is_left_out) {
+  for (const size_t length : {(size_t{1} << 20) - 1, size_t{1} << 20, (size_t{1} << 20) + 1, size_t{1} << 22}) {
+    put("metrics.jsonl", kMetrics + std::string(length, ' '));
+    ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok()) << length;
+    EXPECT_THAT(page(), HasSubstr("<span>steps</span><b>2</b>")) << length;
+  }
+}
+
+TEST_F(RunReport, keeps_the_first_16_phases) {
+  std::string phases = "\"forward\":40";  // Data, forward, backward and optimizer are there in any run.
+  for (int phase = 0; phase < 100; ++phase) {
+    phases += fmt::format(",\"phase-{:02}\":10", phase);
+  }
+  put("metrics.jsonl", "{\"step\":1,\"ms\":{" + phases + "}}\n{\"step\":2,\"ms\":{\"another\":10,\"phase-11\":30}}\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<td>forward</td><td class=\"n\">20.0</td>"));
+  EXPECT_THAT(page(), HasSubstr("<td>phase-11</td><td class=\"n\">20.0</td>"));
+  EXPECT_THAT(page(), Not(HasSubstr("<td>phase-12</td>")));
+  EXPECT_THAT(page(), Not(HasSubstr("<td>another</td>")));
 }
 
 TEST_F(RunReport, runs_are_compared_where_only_one_has_a_recipe) {

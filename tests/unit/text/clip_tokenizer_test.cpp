@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "darkroom/core/check.h"
+#include "support/no_new_threads.h"
 #include "tiny_tokenizer.h"
 
 namespace darkroom {
@@ -113,6 +114,20 @@ TEST(ClipTokenizer, a_batch_gives_the_same_for_any_number_of_threads) {
   open_clip().encode_batch({}, 3, {}, {});
   std::vector<Unported> too_few(captions.size() - 1);
   EXPECT_THROW(open_clip().encode_batch(views, 1, want, too_few), CheckFailure);
+}
+
+TEST(ClipTokenizer, a_batch_is_encoded_where_no_thread_can_be_started) {
+  const std::vector<std::string_view> captions(200, "a red apple");
+  std::vector<int32_t> want;
+  for (const std::string_view caption : captions) {
+    const std::vector<int32_t> ids = encode(open_clip(), caption);
+    want.insert(want.end(), ids.begin(), ids.end());
+  }
+  std::vector<int32_t> ids(want.size());
+  std::vector<Unported> unported(captions.size());
+  const NoNewThreads none;
+  open_clip().encode_batch(captions, 4, ids, unported);
+  EXPECT_EQ(ids, want);
 }
 
 // Both merge "aaa" otherwise, and one thread keeps the words of both.

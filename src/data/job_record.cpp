@@ -81,7 +81,7 @@ Status refuse(const std::string& output, const nlohmann::json& had, const JobRec
     describe_difference(name, had.value(name, nlohmann::json()), wants[name], differences);
   }
   describe_fields(had.value("fields", nlohmann::json::object()), wants["fields"], differences);
-  if (had.value("inputs_sha256", "") != wants["inputs_sha256"]) {
+  if (had.value("inputs_sha256", nlohmann::json()) != wants["inputs_sha256"]) {
     if (had.contains("inputs")) {
       describe_inputs(pinned_inputs(had), record.inputs, differences);
     } else {

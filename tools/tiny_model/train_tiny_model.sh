@@ -23,10 +23,12 @@ fetch_pictures() {
   "$python" tools/corpus/make_corpus.py "$work/corpus-$part" --only "$part" --trouble-rate 0 --base-url "http://127.0.0.1:$port"
   "$python" -m http.server "$port" --bind 127.0.0.1 --directory "$work/corpus-$part" >/dev/null 2>&1 &
   server=$!
+  trap 'kill "$server"' EXIT
   sleep 1
   "$darkroom" download "$work/images-$part" --metadata "$work/corpus-$part/urls.parquet" \
     --allow-private "127.0.0.1/32:$port" --concurrency 4 --error-budget 0 || status=$?
   kill "$server"
+  trap - EXIT
   if [ "$status" -ne 0 ]; then
     rm -rf "$work/images-$part"
     say "not every picture arrived; run the same command again"

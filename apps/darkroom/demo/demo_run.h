@@ -12,7 +12,7 @@ namespace darkroom {
 
 struct DemoOptions {
   std::string output = "demo-run";  ///< OUT.
-  double minutes = 5.5;             ///< Training time; the other stages take about a minute more on two cores.
+  double minutes = 5.0;             ///< Training time; the other stages take about two and a half more on two cores.
   int64_t seed = 0;                 ///< Of the corpus, the encoding, the subset and the training.
   std::string model = {};           ///< Frozen parts, U-Net config and shipped weights; empty: models/tiny of the source folder.
 

@@ -89,10 +89,23 @@ stage_bootstrap() {
 }
 
 stage_sources() {
-  mkdir -p "$root$home/darkroom"
-  find "$root$home/darkroom" -mindepth 1 -maxdepth 1 ! -name build ! -name .venv ! -name .venv-parity -exec rm -rf {} +
-  # -m: newer than all that was built from an older commit, also when that was built after this commit was made.
-  git archive HEAD | tar -xm -C "$root$home/darkroom"
+  local new=$root$home/.new old=$root$home/darkroom file
+  rm -rf "$new"
+  mkdir -p "$new" "$old"
+  git archive HEAD | tar -xm -C "$new"
+  (cd "$old" && find . \( -path ./build -o -path './.venv*' \) -prune -o ! -type d -print0) | while IFS= read -r -d '' file; do
+    [ -e "$new/$file" ] || rm "$old/$file"
+  done
+  # What did not change keeps its time, so nothing is compiled for it; what did is newer than all that was built, whenever that was.
+  (cd "$new" && find . ! -type d -print0) | while IFS= read -r -d '' file; do
+    if cmp -s "$new/$file" "$old/$file"; then
+      chmod --reference="$new/$file" "$old/$file"
+    else
+      mkdir -p "$(dirname "$old/$file")"
+      mv -f "$new/$file" "$old/$file"
+    fi
+  done
+  rm -rf "$new"
   git rev-parse HEAD >"$root/stages.commit"
   chroot "$root" chown -R "$account:" "$home/darkroom"
 }

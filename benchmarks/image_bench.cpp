@@ -1,11 +1,14 @@
 #include <csetjmp>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include <hwy/highway.h>
 #include <jpeglib.h>
 
 #include "darkroom/core/check.h"
@@ -16,6 +19,7 @@
 //   image_bench RESOLUTION RESULTS_FOLDER JPEG...
 // Tasks: transform, decode (ours), libjpeg (nothing but libjpeg-turbo), resize:FILTER (the shorter side to RESOLUTION, the
 // whole picture). One run of a task takes all pictures once. At the start the results go to RESULTS_FOLDER, to be checked.
+// DARKROOM_VECTOR_UNIT=AVX2 holds ours to that unit of Highway's, as it holds image_test; a unit that the processor lacks is refused.
 namespace darkroom {
 namespace {
 
@@ -125,9 +129,27 @@ class ImageTasks {
   volatile double kept_ = 0;  // What the compiler may not leave out.
 };
 
+// False when the unit that DARKROOM_VECTOR_UNIT names, if it does, cannot be had.
+bool hold_to_asked_vector_unit() {
+  const char* asked = std::getenv("DARKROOM_VECTOR_UNIT");
+  // Highway's units of plain C are not compiled (src/CMakeLists.txt): held to one of them, SSSE3 would be timed under its name.
+  const int64_t units = hwy::SupportedTargets() & ~(HWY_EMU128 | HWY_SCALAR);
+  for (int64_t rest = asked == nullptr ? 0 : units; rest != 0; rest &= rest - 1) {
+    if (hwy::TargetName(rest & -rest) == std::string(asked)) {
+      hwy::SetSupportedTargetsForTest(rest & -rest);
+      return true;
+    }
+  }
+  return asked == nullptr;
+}
+
 int run(int argc, char** argv) {
   if (argc < 4) {
     std::cerr << "usage: image_bench RESOLUTION RESULTS_FOLDER JPEG...\n";
+    return 2;
+  }
+  if (!hold_to_asked_vector_unit()) {
+    std::cerr << "image_bench: this processor has no vector unit " << std::getenv("DARKROOM_VECTOR_UNIT") << '\n';
     return 2;
   }
   ImageTasks tasks(std::stoi(argv[1]), {argv + 3, argv + argc});

@@ -10,6 +10,11 @@ set(werror "$<$<BOOL:${DARKROOM_WERROR}>:-Werror>")
 add_library(darkroom_flags INTERFACE)
 target_compile_options(darkroom_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${werror};-Wno-restrict;-ffp-contract=off>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # From g++ 13 on (P2468) `text == json` no longer finds the member `json == text`, with which nlohmann's header serves C++20; its
+  # friend operators for older standards take both.
+  target_compile_definitions(darkroom_flags INTERFACE JSON_HAS_THREE_WAY_COMPARISON=0)
+endif()
 if(DARKROOM_BATCHES)
   # The warning is about types of a header's anonymous namespace; in a batch every source is an included file.
   target_compile_options(darkroom_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

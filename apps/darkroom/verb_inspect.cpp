@@ -35,8 +35,14 @@ std::string damage_text(const InspectReport& report) {
 }
 
 Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const InspectReport report, inspect(local_files(), options, context.stop));
+  InspectReport report;
+  const Status status = inspect(local_files(), options, context.stop, report);
   context.summary = report.summary;
+  if (!status.is_ok()) {
+    // What was found until then is said, too; of two failures the first is the one to report.
+    static_cast<void>(print_text(report.num_damages > 0 ? damage_text(report) : ""));
+    return status;
+  }
   DARKROOM_RETURN_IF_ERROR(print_text(report.to_text(terminal_width()) + (options.verify ? damage_text(report) : "")));
   if (report.num_damages > 0) {
     return Status::corrupt_data("found damage: " + report.damage.front() + "; findings:", report.num_damages);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
+#include "darkroom/stream/progress.h"
 #include "open_painter.h"
 #include "resources.h"
 #include "verb.h"
@@ -36,6 +38,20 @@ nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, doub
           {"steps", job.request.sampler.num_steps}};
 }
 
+// Paints and shows how far it is.
+Status paint(const SampleJob& job, const PainterSource& source, const std::stop_token& stop, SampleReport& report) {
+  std::atomic<int64_t> num_painted = 0;
+  std::atomic<int64_t> num_asked = 0;
+  const ProgressReporter reporter("sample",
+                                  [&] { return ProgressState{.rows_done = num_painted, .rows_total = num_asked, .num_bytes = -1}; });
+  const auto on_painted = [&](int64_t painted, int64_t asked) {
+    num_painted = painted;
+    num_asked = asked;
+  };
+  return run_sample_job(
+      local_files(), job, [&] { return open_painter(source); }, stop, report, on_painted);
+}
+
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
   SampleJob job = flags.job;
@@ -46,8 +62,7 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
   at::set_num_threads(flags.threads);
   SampleReport report;
-  const Status status = run_sample_job(
-      local_files(), job, [&] { return open_painter(source); }, context.stop, report);
+  const Status status = paint(job, source, context.stop, report);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   context.summary["sample"] = summary_of(report, job, seconds);
   DARKROOM_RETURN_IF_ERROR(status);
@@ -97,7 +112,7 @@ void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.flag("--eta", value::number(flags.job.request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
   verb.flag("--batch-size", value::count(flags.job.request.batch_size).least(1),
             "pictures in one call of the networks; changes the last bits of a picture");
-  verb.flag("--workers", value::count(flags.job.workers).also("auto", 0), "such calls side by side; changes no bit");
+  verb.flag("--workers", value::count(flags.job.workers).least(1).also("auto", 0), "such calls side by side; changes no bit");
   verb.flag("--threads", value::count(flags.threads).least(1), "threads inside an operation; they change the last bits of a picture");
 }
 

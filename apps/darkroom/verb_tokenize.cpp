@@ -116,6 +116,7 @@ Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context)
   int64_t num_captions = 0;
   for (;;) {
     context.summary["captions"] = num_captions;
+    context.summary["unported"] = unported.counts();
     const Result<std::vector<std::string>> captions = next_chunk(input, context.stop);
     if (!captions.is_ok()) {
       return captions.status().with_context(fmt::format("after {} captions", num_captions));
@@ -133,7 +134,6 @@ Result<int> tokenize_lines(const TokenizeOptions& options, VerbContext& context)
     }
   }
   DARKROOM_RETURN_IF_ERROR(unported.close());
-  context.summary["unported"] = unported.counts();
   return 0;
 }
 

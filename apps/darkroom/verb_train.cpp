@@ -80,8 +80,8 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     }
   }
   DARKROOM_RETURN_IF_ERROR(status);
-  log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 steps), {:.0f} img/s; the run is in {}", summary.steps,
-           summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);
+  log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 logged lines), {:.0f} img/s; the run is in {}",
+           summary.steps, summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);
   return 0;
 }
 

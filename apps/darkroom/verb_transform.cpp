@@ -50,10 +50,14 @@ Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
   DARKROOM_RETURN_IF_ERROR(check_names(flags.images));
   std::vector<NamedTensor> tensors;
   Status first_failure;
+  int64_t num_read = 0;
+  const auto count = [&] { context.summary = {{"rows_in", num_read}, {"rows_out", tensors.size()}}; };
   for (const std::string& path : flags.images) {
+    count();
     if (context.stop.stop_requested()) {
       return Status::cancelled("stopped; nothing was written, run the same command again");
     }
+    ++num_read;
     Result<torch::Tensor> tensor = transform_file(path, options, flags.seed);
     if (tensor.is_ok()) {
       tensors.push_back({base_name(path), *std::move(tensor)});
@@ -62,7 +66,7 @@ Result<int> run_transform(const TransformFlags& flags, VerbContext& context) {
     log_warning("{}", tensor.status().message());
     first_failure = first_failure.is_ok() ? tensor.status() : first_failure;
   }
-  context.summary = {{"rows_in", flags.images.size()}, {"rows_out", tensors.size()}};
+  count();
   if (tensors.empty()) {
     return first_failure.with_context("no picture could be transformed, nothing was written; the first");
   }

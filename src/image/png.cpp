@@ -11,6 +11,7 @@
 
 #include "byte_view.h"
 #include "darkroom/core/check.h"
+#include "darkroom/core/utf8.h"
 
 namespace darkroom {
 namespace {
@@ -125,13 +126,7 @@ uint32_t crc32_of(std::string_view bytes) {
 std::string utf8_of_latin1(std::string_view latin1) {
   std::string utf8;
   for (const char character : latin1) {
-    const auto code = static_cast<uint8_t>(character);
-    if (code < 0x80) {
-      utf8 += character;
-    } else {
-      utf8 += static_cast<char>(0xC0 | code >> 6);
-      utf8 += static_cast<char>(0x80 | (code & 0x3F));
-    }
+    append_utf8(utf8, static_cast<uint8_t>(character));  // Latin-1 is Unicode's first 256 characters.
   }
   return utf8;
 }

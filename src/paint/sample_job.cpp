@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -145,19 +145,25 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
 }  // namespace
 
 Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
-                      SampleReport& report) {
+                      SampleReport& report, const PaintingProgress& on_painted) {
   report = {};
   DARKROOM_ASSIGN_OR_RETURN(PaintRequest request, fill_request(files, job));
   report.num_asked = static_cast<int64_t>(request.prompts.size());
+  std::mutex mutex;  // Guards the count, which only grows in the eyes of on_painted.
+  const auto count = [&](int64_t num_pictures) {
+    const std::lock_guard hold(mutex);
+    report.num_painted += num_pictures;
+    if (on_painted) {
+      on_painted(report.num_painted, report.num_asked);
+    }
+  };
+  count(0);
   DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(job.output)));
   DARKROOM_ASSIGN_OR_RETURN(const auto painter, open_painter());
   DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   take_size_of_noise(*painter, request);
   warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());
-  std::atomic<int64_t> num_painted = 0;
-  const auto painting =
-      paint_side_by_side(*painter, request, job.workers, stop, [&](int64_t num_pictures) { num_painted += num_pictures; });
-  report.num_painted = num_painted;
+  const auto painting = paint_side_by_side(*painter, request, job.workers, stop, count);
   DARKROOM_RETURN_IF_ERROR(painting.status());
   return write_painting(files, job, request, *painting, report);
 }

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "darkroom/data/row_columns.h"
+#include "darkroom/core/utf8.h"
 
 namespace darkroom {
 namespace {
@@ -43,20 +43,16 @@ bool is_among(uint32_t code_point, const std::array<CodePoints, N>& blocks) {
                      [&](const CodePoints& block) { return code_point >= block.first && code_point <= block.last; });
 }
 
-// The character that begins at `at` of valid UTF-8: its bytes and columns.
+// The character that begins at `at`: its bytes and columns.
 struct Character {
   size_t num_bytes;
   int64_t columns;
 };
 
 Character character_at(std::string_view text, size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  uint32_t code_point = lead < 0x80 ? lead : lead < 0xE0 ? lead & 0x1FU : lead < 0xF0 ? lead & 0x0FU : lead & 0x07U;
-  size_t num_bytes = 1;
-  for (; at + num_bytes < text.size() && !starts_character(text[at + num_bytes]); ++num_bytes) {
-    code_point = code_point << 6 | (static_cast<unsigned char>(text[at + num_bytes]) & 0x3FU);
-  }
-  return {num_bytes, is_among(code_point, kNoColumn) ? 0 : is_among(code_point, kWide) ? 2 : 1};
+  const Utf8Character character = first_character(text.substr(at));
+  const uint32_t code_point = character.code_point;
+  return {character.num_bytes, is_among(code_point, kNoColumn) ? 0 : is_among(code_point, kWide) ? 2 : 1};
 }
 
 // Bytes of the longest beginning that takes at most `max_columns`.

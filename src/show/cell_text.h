@@ -22,13 +22,14 @@ std::string shape_text(const std::vector<int64_t>& shape);
 /// Characters of valid UTF-8.
 int64_t count_characters(std::string_view text);
 
-/// Columns that valid UTF-8 takes on a terminal: two for East Asian scripts and emoji, none for combining marks.
+/// Columns that UTF-8 takes on a terminal: two for East Asian scripts and emoji, none for combining marks, one for each ill-formed
+/// part (utf8.h), in whose place a terminal shows U+FFFD.
 int64_t terminal_columns(std::string_view text);
 
-/// Valid UTF-8 of at most `max_columns` on a terminal; what does not fit ends in "...". REQUIRES: max_columns >= 4.
+/// The text in at most `max_columns` of a terminal; what does not fit ends in "...". REQUIRES: max_columns >= 4.
 std::string fitted_text(std::string_view text, int64_t max_columns);
 
-/// Valid UTF-8 in pieces of at most `max_columns` on a terminal, cut at blanks where there are some; at least one piece.
+/// The text in pieces of at most `max_columns` of a terminal, cut at blanks where there are some; at least one piece.
 /// REQUIRES: max_columns >= 2.
 std::vector<std::string> wrapped_text(std::string_view text, int64_t max_columns);
 

@@ -117,7 +117,7 @@ Status ImageStudy::add(const arrow::RecordBatch& batch, const BatchPlace& place,
 }
 
 void ImageStudy::report(InspectReport& report) {
-  ReportTable table{.title = "images (column " + column_ + ")", .head = {}, .rows = {}};
+  ReportTable table{.title = "images (column " + clipped_text(column_, 64) + ")", .head = {}, .rows = {}};
   for (const auto& [format, count] : formats_) {
     table.rows.push_back({format, grouped_digits(count)});
   }
@@ -156,7 +156,7 @@ Status CaptionStudy::add(const arrow::RecordBatch& batch, const BatchPlace& plac
 }
 
 void CaptionStudy::report(InspectReport& report) {
-  report.tables.push_back({.title = "captions (column " + column_ + ")",
+  report.tables.push_back({.title = "captions (column " + clipped_text(column_, 64) + ")",
                            .head = {},
                            .rows = {{"characters, min / median / max", lengths_.to_text()},
                                     {"empty", grouped_digits(num_empty_) + " (" + percent_text(num_empty_, num_rows_) + ")"},
@@ -181,7 +181,8 @@ void KeyStudy::report(InspectReport& report) {
   for (size_t i = 1; i < hashes_.size(); ++i) {
     num_duplicates += hashes_[i] == hashes_[i - 1] ? 1 : 0;
   }
-  ReportTable table{.title = "keys (column " + column_ + ")", .head = {}, .rows = {{"duplicates", grouped_digits(num_duplicates)}}};
+  ReportTable table{
+      .title = "keys (column " + clipped_text(column_, 64) + ")", .head = {}, .rows = {{"duplicates", grouped_digits(num_duplicates)}}};
   if (num_unchecked_ > 0) {
     table.rows.push_back({"not compared (too many)", grouped_digits(num_unchecked_)});
   }

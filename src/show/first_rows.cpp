@@ -206,7 +206,10 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
 
 Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
                                      const std::stop_token& stop) {
-  ReportTable table{.title = "first rows", .head = parts.schema->field_names(), .rows = {}};
+  ReportTable table{.title = "first rows", .head = {}, .rows = {}};
+  for (const std::string& name : parts.schema->field_names()) {
+    table.head.push_back(clipped_text(name, kMaxCellCharacters));
+  }
   const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
     const size_t first = table.rows.size();
     table.rows.resize(first + static_cast<size_t>(batch.num_rows()));

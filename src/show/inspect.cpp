@@ -118,25 +118,32 @@ Status InspectOptions::validate() const {
   return Status::ok();
 }
 
-Result<InspectReport> inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop) {
+Status inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report) {
+  report = {};
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  InspectReport report;
   report.uri = options.uri;
   DamageLog damage(options.verify);
-  DARKROOM_RETURN_IF_ERROR(describe(files, options, stop, report, damage));
+  const Status described = describe(files, options, stop, report, damage);
   report.damage = damage.lines();
   report.num_damages = damage.count();
-  report.summary["kind"] = report.kind;
+  report.summary["kind"] = report.kind.empty() ? nlohmann::json() : nlohmann::json(report.kind);
   report.summary["uri"] = report.uri;
   report.summary["verified"] = options.verify;
   report.summary["damage"] = report.damage;
   report.summary["num_damages"] = report.num_damages;
+  DARKROOM_RETURN_IF_ERROR(described);
   if (!options.sheet_path.empty() && !report.sheet.pixels.empty()) {
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, options.sheet_path, encode_png(report.sheet)));
   }
   if (!options.html_path.empty()) {
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, options.html_path, report.to_html()));
   }
+  return Status::ok();
+}
+
+Result<InspectReport> inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop) {
+  InspectReport report;
+  DARKROOM_RETURN_IF_ERROR(inspect(files, options, stop, report));
   return report;
 }
 

@@ -227,8 +227,9 @@ Status inspect_tables(FileSystem& files, const InspectOptions& options, const st
   describe_job(parts, report);
   describe_schema(*parts.schema, report);
   Studies studies = make_studies(kind, options.verify);
-  DARKROOM_RETURN_IF_ERROR(study_rows(files, parts, stop, studies, damage));
-  describe_studies(studies, parts, options.verify, report);
+  const Status studied = study_rows(files, parts, stop, studies, damage);
+  describe_studies(studies, parts, options.verify, report);  // Also of the rows before a stop.
+  DARKROOM_RETURN_IF_ERROR(studied);
   if (options.num_rows > 0) {
     ReportTable table;
     DARKROOM_RETURN_IF_ERROR(show_unless_damaged(first_rows_table(files, parts, kind, options.num_rows, stop), damage.count() > 0, table));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -42,8 +43,10 @@ std::string format_progress(const std::string& name, const ProgressState& state,
   } else {
     text += " rows";
   }
-  text += fmt::format(", {:.1f} rows/s, {:.1f} MB/s, queue {}", rows_per_second, static_cast<double>(state.num_bytes) / seconds * 1e-6,
-                      state.queue_depth);
+  text += fmt::format(", {:.1f} rows/s", rows_per_second);
+  if (state.num_bytes >= 0) {
+    text += fmt::format(", {:.1f} MB/s, queue {}", static_cast<double>(state.num_bytes) / seconds * 1e-6, state.queue_depth);
+  }
   if (state.rows_total > 0 && rows_here > 0) {
     text += ", ETA " + clock_text(static_cast<double>(state.rows_total - state.rows_done) / rows_per_second);
   }
@@ -78,10 +81,13 @@ std::string format_progress_bar(const std::string& name, const ProgressState& st
 }
 
 ProgressReporter::ProgressReporter(std::string name, std::function<ProgressState()> state)
-    : name_(std::move(name)),
-      state_(std::move(state)),
-      start_(std::chrono::steady_clock::now()),
-      thread_([this](const std::stop_token& stop) { report(stop); }) {}
+    : name_(std::move(name)), state_(std::move(state)), start_(std::chrono::steady_clock::now()) {
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { report(stop); });
+  } catch (const std::system_error&) {
+    // No thread is to be had: the job goes on unseen.
+  }
+}
 
 ProgressReporter::~ProgressReporter() = default;
 

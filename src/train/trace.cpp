@@ -64,6 +64,10 @@ Status TraceWriter::add(const TrainedPart& part, const Batch& batch, const StepR
 }
 
 Status TraceWriter::finish() {
+  return replace_file_atomic(files_, path_, [this](OutputFile& output) { return write_all(output); });
+}
+
+Status TraceWriter::write_all(OutputFile& output) const {
   std::map<std::string, std::shared_ptr<SafetensorsFile>> parked;  // File of each parked tensor.
   std::map<std::string, torch::Tensor> small;
   std::vector<TensorSpec> specs;
@@ -79,9 +83,8 @@ Status TraceWriter::finish() {
       parked[name] = file;
     }
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto output, files_.create(path_));
   DARKROOM_ASSIGN_OR_RETURN(const auto writer,
-                            SafetensorsWriter::begin(*output, std::move(specs), {{"steps", fmt::format("{}", next_step_)}}));
+                            SafetensorsWriter::begin(output, std::move(specs), {{"steps", fmt::format("{}", next_step_)}}));
   for (const auto& spec : writer->order()) {
     const auto held = small.find(spec.name);
     if (held != small.end()) {
@@ -91,9 +94,7 @@ Status TraceWriter::finish() {
       DARKROOM_RETURN_IF_ERROR(writer->write(spec.name, tensor));
     }
   }
-  DARKROOM_RETURN_IF_ERROR(writer->finish());
-  DARKROOM_RETURN_IF_ERROR(output->sync());
-  return output->close();
+  return writer->finish();
 }
 
 }  // namespace darkroom

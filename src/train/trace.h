@@ -29,12 +29,13 @@ class TraceWriter {
   Status add(const TrainedPart& part, const Batch& batch, const StepReport& report, const FlatParameters& parameters);
   /// Whether all steps to trace have been added.
   bool is_complete() const { return next_step_ == num_steps_; }
-  /// Writes the trace. Errors: those of the file system.
+  /// Writes the trace, which is whole under its name or not there. Errors: those of the file system.
   Status finish();
 
  private:
   TraceWriter(FileSystem& files, std::string path, int64_t num_steps) : files_(files), path_(std::move(path)), num_steps_(num_steps) {}
   Status park_weights(const std::string& prefix, const FlatParameters& parameters);
+  Status write_all(OutputFile& output) const;
 
   FileSystem& files_;
   std::string path_;

@@ -15,6 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tools" / "check")]
 
+import every_processor  # noqa: E402
 import gate  # noqa: E402
 import mutants  # noqa: E402
 from cases import main, require  # noqa: E402
@@ -36,6 +37,7 @@ def build_house() -> None:
         (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
     (HOUSE / ".venv" / "bin").mkdir(parents=True)
     (HOUSE / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (HOUSE / ".venv" / "bin" / "clang-format").symlink_to(ROOT / ".venv" / "bin" / "clang-format")
     (HOUSE / ".gitignore").write_text("/build/\n/.venv/\n__pycache__/\n")
     subprocess.run(["git", "init", "--quiet", str(HOUSE)], check=True)
     subprocess.run(["git", "add", "--all"], cwd=HOUSE, check=True)
@@ -162,6 +164,30 @@ def a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes() -> 
         require(record.known(fault, "now", False, HOUSE) is None, "which test noticed it is not known, so any may have")
 
 
+def a_program_that_links_torch_runs_on_every_processor() -> None:
+    modules = {"core": [], "tensor": ["core"], "nn": ["tensor"]}
+    is_linked = {"core_test": False, "tensor_test": True, "nn_test": True, "data_bench_test": True, "doctor_test": False}
+    got = every_processor.torch_programs(is_linked, modules)
+    require(got == ["data_bench_test", "nn_test", "tensor_test"], "the programs that link torch:", got)
+    for program, links in (("core_test", True), ("nn_test", False)):
+        try:
+            every_processor.torch_programs({**is_linked, program: links}, modules)
+        except SystemExit as refused:
+            require(program in str(refused), "which program deps.toml contradicts:", refused)
+        else:
+            raise AssertionError(f"{program} is not what deps.toml says, and nothing was said")
+    require(every_processor.links_torch(pathlib.Path(sys.executable).resolve()) is False, "Python links torch")
+
+
+def a_table_without_a_notice() -> None:
+    with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `src/core/my_foreign_table.inc` | |\n"):
+        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
+        require(done.returncode == 1 and "src/core/foreign_table.inc: " in done.stdout, "a table whose origin is not named:", done.stdout)
+    with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `core/foreign_table.inc` | |\n"):
+        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
+        require(done.returncode == 0, "a table whose origin is named:", done.stdout)
+
+
 def a_missing_program() -> None:
     with Changed("cmake/modules.cmake", lambda text: text.replace('DIRECTORY "${CMAKE_BINARY_DIR}/tests"', 'DIRECTORY "${CMAKE_BINARY_DIR}/${module}"')):
         for preset in PRESETS:
@@ -249,6 +275,8 @@ if __name__ == "__main__":
         a_misuse_of_threads,
         only_a_plugin_test_that_ends_well_may_skip,
         a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes,
+        a_program_that_links_torch_runs_on_every_processor,
+        a_table_without_a_notice,
         a_silent_skip,
         a_skip_with_a_reason_is_counted_and_said,
         settings_of_the_callers_shell_leave_out_nothing,

@@ -1,12 +1,21 @@
 #!/usr/bin/env python3
 """Every exit code of the command line, each with its message and its summary; a stopped job goes on to the bytes of an undisturbed one."""
 
+import fcntl
 import json
+import os
 import pathlib
+import pty
+import re
+import select
 import signal
+import struct
 import subprocess
+import sys
+import termios
 import time
 
+from cases import temporary_folder
 from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run
 
 
@@ -148,6 +157,95 @@ def a_stopped_sample_keeps_its_counts_and_writes_nothing() -> None:
         require("error" in read_summary(bench) and not list(bench.folder.glob("apple*")), "summary", read_summary(bench))
 
 
+def a_sample_shows_a_bar_on_a_terminal() -> None:
+    with Workbench(1) as bench:
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 140, 0, 0))
+        arguments = ["sample", "--model", bench.model, "--prompt", "a red apple", "--images", "5000", "--output", bench.path("apple.png")]
+        job = subprocess.Popen([PROGRAM, *arguments], stderr=slave, cwd=ROOT)
+        os.close(slave)
+        shown = b""
+        try:
+            while not re.search(rb"sample \[[#-]+\] [1-9]\d*/5000 rows", shown) and select.select([master], [], [], 60)[0]:
+                shown += os.read(master, 65_536)
+        except OSError:
+            pass  # The job has ended.
+        job.send_signal(signal.SIGINT)
+        job.wait(timeout=60)
+        os.close(master)
+        require(re.search(rb"sample \[[#-]+\] [1-9]\d*/5000 rows", shown) is not None and job.returncode == 130, "shown", job.returncode, shown[-500:])
+
+
+def stopped_at_its_second_pipe(arguments: list, pipes: list[pathlib.Path]) -> str:
+    """What a job prints that reads two pipes after other inputs and gets SIGINT when it waits for somebody to open the second one."""
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    job = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    ends = []
+    while not ends and job.poll() is None:
+        try:
+            ends.append(os.open(pipes[0], os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            time.sleep(0.02)  # The job has not come to it yet.
+    job.send_signal(signal.SIGINT)
+    require(any("second signal" in line for line in job.stderr), "the job ended before it was stopped")
+    ends.append(os.open(pipes[1], os.O_RDWR))
+    printed = job.communicate(timeout=60)[0]
+    for end in ends:
+        os.close(end)
+    require(job.returncode == 130, "exit code", job.returncode)
+    return printed
+
+
+def a_stopped_transform_keeps_its_counts_and_writes_nothing() -> None:
+    with Workbench(1) as bench:
+        picture = next((bench.folder / "corpus" / "pictures").iterdir())
+        pipes = [bench.folder / "first.png", bench.folder / "second.png"]
+        flags = ["--resolution", "32", "--output", bench.path("out.safetensors"), "--json-summary", bench.path("summary.json")]
+        stopped_at_its_second_pipe(["transform", picture, *pipes, bench.path("never.png"), *flags], pipes)
+        summary = read_summary(bench)
+        require(summary["rows_in"] in (2, 3) and summary["rows_out"] == 1 and "stopped" in summary["error"], "summary", summary)
+        require(not pathlib.Path(bench.path("out.safetensors")).exists(), "an output was written")
+
+
+def a_stopped_verification_says_what_it_found() -> None:
+    with temporary_folder() as folder:
+        (folder / "rows").mkdir()
+        for name in ("a.parquet", "d.parquet"):
+            (folder / "rows" / name).write_text("no table")
+        flags = ["--verify", "--json-summary", folder / "summary.json"]
+        printed = stopped_at_its_second_pipe(["inspect", folder / "rows", *flags], [folder / "rows" / "b.parquet", folder / "rows" / "c.parquet"])
+        summary = json.loads((folder / "summary.json").read_text())
+        require(summary["num_damages"] in (2, 3) and "a.parquet" in summary["damage"][0] and "stopped" in summary["error"], "summary", summary)
+        require("damage: " in printed and "a.parquet" in printed and "d.parquet" not in printed, "printed", printed)
+
+
+def a_stopped_tokenize_keeps_its_counts() -> None:
+    with temporary_folder() as folder:
+        flags = ["--tokenizer", ROOT / "models" / "tiny" / "tokenizer", "--tokenizer-dialect", "open_clip", "--json-summary", folder / "summary.json"]
+        job = subprocess.Popen([PROGRAM, "tokenize", *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+        job.stdin.write("a red apple\nsch\u00c3\u00b6n\n".encode())  # The second is UTF-8 that was taken for Latin-1.
+        job.stdin.flush()
+        require(all(len(job.stdout.readline().split()) == 77 for _ in range(2)), "ids")
+        job.send_signal(signal.SIGINT)
+        require(job.wait(timeout=60) == 130, "exit code", job.returncode)
+        summary = json.loads((folder / "summary.json").read_text())
+        require(summary["captions"] == 2 and summary["unported"] == {"mojibake": 1, "new_character": 0} and "error" in summary, "summary", summary)
+
+
+def a_stopped_demo_keeps_the_counts_of_its_stage() -> None:
+    with temporary_folder() as folder:
+        arguments = ["demo", folder / "demo", "--json-summary", folder / "summary.json"]
+        environment = {**os.environ, "DARKROOM_PYTHON": sys.executable}
+        job = subprocess.Popen([PROGRAM, *arguments], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        require(any("rows of" in line for line in job.stderr), "the demo ended before it downloaded")
+        job.send_signal(signal.SIGINT)
+        message = job.communicate(timeout=120)[1]
+        require(job.returncode == 130, "exit code", job.returncode, message[-1000:])
+        summary = json.loads((folder / "summary.json").read_text())
+        require(summary["corpus"]["rows_in"] > 0 and "rows_in" in summary["download"] and "stage download" in summary["error"], "summary", summary)
+
+
 def tokenize_obeys_the_first_signal_while_it_waits() -> None:
     job = subprocess.Popen([PROGRAM, "tokenize", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     job.stdin.write(b"a red apple\n")
@@ -183,6 +281,11 @@ if __name__ == "__main__":
         a_stopped_run_keeps_its_counts,
         a_sample_that_cannot_be_written_keeps_its_counts,
         a_stopped_sample_keeps_its_counts_and_writes_nothing,
+        a_sample_shows_a_bar_on_a_terminal,
+        a_stopped_transform_keeps_its_counts_and_writes_nothing,
+        a_stopped_verification_says_what_it_found,
+        a_stopped_tokenize_keeps_its_counts,
+        a_stopped_demo_keeps_the_counts_of_its_stage,
         tokenize_obeys_the_first_signal_while_it_waits,
         tokenize_obeys_the_first_signal_between_captions_without_end,
         bench_obeys_the_first_signal,

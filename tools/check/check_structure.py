@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that the tree keeps its structure: modules and their order, who shows which third-party header, file names, wrapped prose,
-messages that a page quotes.
+messages that a page quotes, the origin of tables.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it checks, instead, that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -116,6 +116,15 @@ def check_quoted_messages(findings: list[str]) -> None:
             findings.append(f"docs/troubleshooting.md:{number}: no source says {line[4:]}")
 
 
+def check_notices(findings: list[str]) -> None:
+    """THIRD_PARTY_NOTICES.md names every generated table, because what it was made of comes from others."""
+    page = ROOT / "THIRD_PARTY_NOTICES.md"
+    notices = page.read_text(encoding="utf-8") if page.exists() else ""
+    for path in sorted((ROOT / "src").rglob("*.inc")):
+        if not re.search(rf"[`/]{re.escape(path.name)}`", notices):
+            findings.append(f"{path.relative_to(ROOT)}: THIRD_PARTY_NOTICES.md does not name it")
+
+
 def compiled_sources(build: pathlib.Path) -> set[pathlib.Path]:
     """What the build compiles, one by one or in batches (a batch is a generated source that includes others)."""
     compiled = set()
@@ -144,6 +153,7 @@ def main() -> None:
         check_names(findings)
         check_prose(findings)
         check_quoted_messages(findings)
+        check_notices(findings)
     for finding in findings:
         print(finding)
     print(f"structure: {len(sources())} sources, {len(findings)} findings")

@@ -4,7 +4,7 @@
 Usage: tools/check/every_processor.py [--build build/release] [--jobs 1] [--only WORD] [--programs NAME ...] [--markdown FILE]
 
 - Every program that links torch, under each of ATen's levels crossed with each of oneDNN's, then under each of MKL's levels with the other two
-  at their best (processor_levels.py).
+  at their best (processor_levels.py). Which these are is read from the built programs and held against deps.toml.
 - image_test on every vector unit that Highway finds, and with libjpeg-turbo held to SSE2 and to plain C.
 - core_test and image_test with a C library whose mathematics use no fused multiply-adds.
 
@@ -28,12 +28,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 import processor_levels
+import run_tests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LARGEST_RATIO = 0.5
-TORCH_PROGRAMS = ("tensor", "ops", "nn", "diffusion", "optim", "paint", "data", "train", "show", "demo", "bench")
 JPEG_LEVELS = {"SSE2": {"JSIMD_FORCESSE2": "1"}, "plain C": {"JSIMD_FORCENONE": "1"}}
 PLAIN_MATHEMATICS = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512F,-FMA,-FMA4"}
 TIMEOUT_SECONDS = 3600
@@ -77,6 +78,34 @@ def read_report(report, program):
                 outcome.ratios[name] = math.inf if math.isnan(ratio) else ratio
             outcome.properties |= {key: test[key] for key in ("vector_units",) if key in test}
     return outcome
+
+
+def links_torch(program):
+    """Whether a built program's list of libraries names one of torch's."""
+    listed = subprocess.run(["readelf", "--dynamic", "--wide", program], capture_output=True, text=True, check=True,
+                            env=os.environ | {"LC_ALL": "C"}).stdout
+    return "Shared library: [libtorch" in listed
+
+
+def torch_programs(is_linked, modules):
+    """The programs that link torch, of `is_linked` (test program -> whether it does). A module's does when deps.toml lets it include tensor,
+    and no other module's; what is no module belongs to the program, and only the linker knows."""
+    wrong = [f"{program} {'links torch, but deps.toml does not let it' if links else 'does not link torch, which it needs by deps.toml'}"
+             for program, links in sorted(is_linked.items())
+             if (module := program.removesuffix("_test")) in modules and links != run_tests.needs_torch(module, modules)]
+    if wrong:
+        sys.exit("every_processor: " + "; ".join(wrong))
+    return sorted(program for program, links in is_linked.items() if links)
+
+
+def built_torch_programs(build):
+    modules = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"]
+    is_linked = {}
+    for program in run_tests.expected_programs("release"):
+        path = build / "tests" / program
+        # One that is missing fails where it is run.
+        is_linked[program] = links_torch(path) if path.exists() else run_tests.needs_torch(program.removesuffix("_test"), modules)
+    return torch_programs(is_linked, modules)
 
 
 def environment_of(report, folder, level):
@@ -187,11 +216,11 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--jobs", type=int, default=1, help="programs side by side")
     parser.add_argument("--only", default="", help="levels whose name has this word")
-    parser.add_argument("--programs", nargs="*", default=list(TORCH_PROGRAMS), help="of those that link torch")
+    parser.add_argument("--programs", nargs="*", help="of those that link torch; default: all of them")
     parser.add_argument("--markdown", type=pathlib.Path, help="where the two tables go")
     flags = parser.parse_args()
-    torch_programs = [f"{program.removesuffix('_test')}_test" for program in flags.programs]
-    levels = levels_of_torch(torch_programs) + image_levels(flags.build) + mathematics_levels()
+    of_torch = built_torch_programs(flags.build) if flags.programs is None else [f"{name.removesuffix('_test')}_test" for name in flags.programs]
+    levels = levels_of_torch(of_torch) + image_levels(flags.build) + mathematics_levels()
     rows, worst, whole = [], {}, Outcome()
     print(processor_levels.processor_name())
     with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:

@@ -80,6 +80,10 @@ constexpr std::array<std::string_view, 48> kPieces = {"a",
                                                       "jpg",
                                                       "x"};
 
+// What made-up words are put together of, as in benchmarks/bench_tokens.py.
+constexpr std::array kSyllables = {"ba", "ce", "di", "fo",   "gu",  "ka",  "le",  "mi",   "no",   "pu",   "ra", "se", "ti", "vo", "wu",
+                                   "xa", "ye", "zi", "stra", "kno", "phy", "ght", "schm", "tion", "ngla", "qu", "oo", "ei", "rd"};
+
 /// Of all benchmarks here: a folder for what the peers read, removed at the end.
 class SharedFolder {
  public:
@@ -215,20 +219,6 @@ Result<json> bench_resize(const BenchOptions& given) {
   });
 }
 
-std::vector<std::string> draw_captions(uint64_t seed) {
-  std::vector<std::string> captions;
-  for (int i = 0; i < kNumCaptions; ++i) {
-    const CounterRandom random(seed, Purpose::kShuffle, 0, fmt::format("bench/caption/{}", i));
-    const int num_pieces = 3 + static_cast<int>(random.uniform(0) * 13);
-    std::string& caption = captions.emplace_back();
-    for (int j = 1; j <= num_pieces; ++j) {
-      caption += j > 1 ? " " : "";
-      caption += kPieces[static_cast<size_t>(random.uniform(static_cast<uint32_t>(j)) * kPieces.size())];
-    }
-  }
-  return captions;
-}
-
 Result<json> bench_tokenize(const BenchOptions& options) {
   DARKROOM_RETURN_IF_ERROR(check_options(options));
   DARKROOM_ASSIGN_OR_RETURN(const std::string tokenizer_folder, find_resource("models/tiny/tokenizer"));
@@ -335,5 +325,26 @@ constexpr std::array kDataBenches = {
 }  // namespace
 
 std::span<const Bench> data_benches() { return kDataBenches; }
+
+std::vector<std::string> draw_captions(uint64_t seed) {
+  std::vector<std::string> captions;
+  for (int i = 0; i < kNumCaptions; ++i) {
+    const CounterRandom random(seed, Purpose::kShuffle, 0, fmt::format("bench/caption/{}", i));
+    uint64_t num_draws = 0;
+    const auto draw = [&](size_t bound) { return random.below(num_draws++, static_cast<uint32_t>(bound)); };
+    std::string& caption = captions.emplace_back();
+    for (uint32_t pieces_left = 3 + draw(13); pieces_left > 0; --pieces_left) {
+      caption += caption.empty() ? "" : " ";
+      if (draw(3) > 0) {
+        caption += kPieces[draw(kPieces.size())];
+        continue;
+      }
+      for (uint32_t syllables_left = 2 + draw(4); syllables_left > 0; --syllables_left) {
+        caption += kSyllables[draw(kSyllables.size())];
+      }
+    }
+  }
+  return captions;
+}
 
 }  // namespace darkroom

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -17,6 +18,10 @@ namespace darkroom {
 /// inputs; a peer whose result differs from ours is an error (kInternal), because then the times compare different work.
 /// Refuses options that only a network has (kInvalidArgument). Python: find_python(), else python3.
 std::span<const Bench> data_benches();
+
+/// The captions of `tokenize`. A third of their words are made up, so that together they hold more different words than the
+/// tokenizer's store of words already split does (4,096).
+std::vector<std::string> draw_captions(uint64_t seed);
 
 /// What a data benchmark measures.
 struct DataTask {

@@ -171,10 +171,12 @@ Status Demo::download_within(std::chrono::seconds deadline) {
   download.fetch.timeout = deadline;
   DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork web, AllowedNetwork::parse(fmt::format("127.0.0.1/32:{}", web_port_)));
   download.fetch.allow_private.push_back(web);
-  DARKROOM_ASSIGN_OR_RETURN(const StageSummary result, run_download(files_, download, stop_));
+  StageSummary result;
+  const Status downloaded = run_download(files_, download, stop_, result);
+  summary_["download"] = result.to_json();
+  DARKROOM_RETURN_IF_ERROR(downloaded);
   const int num_retries = download.fetch.num_retries;
   const Status verdict = check_download(planted_, result, num_retries);
-  summary_["download"] = result.to_json();
   summary_["download"]["expected"] = planted_.to_json(num_retries);
   summary_["download"]["as_planted"] = verdict.is_ok();
   DARKROOM_RETURN_IF_ERROR(verdict.with_context(fmt::format("with a deadline of {} s for each URL", deadline.count())));
@@ -187,8 +189,10 @@ Status Demo::process() {
   ProcessOptions process{.input = folder_.images(), .output = folder_.latents(), .model = tools_.model};
   process.transform.resolution = resolution();
   process.seed = static_cast<uint64_t>(options_.seed);
-  DARKROOM_ASSIGN_OR_RETURN(const StageSummary result, run_process(files_, process, stop_));
+  StageSummary result;
+  const Status processed = run_process(files_, process, stop_, result);
   summary_["process"] = result.to_json();
+  DARKROOM_RETURN_IF_ERROR(processed);
   if (result.rows_failed() > 0) {
     return Status::internal("the corpus lost pictures on the way to latents (rows in, rows out):", result.rows_in, result.rows_out);
   }
@@ -225,10 +229,11 @@ Status Demo::train() {
   training.recipe.batch = {.global = kTrainingBatch, .micro = kTrainingBatch / 2};
   const auto prompts = sheet_prompts().first(kPreviewPrompts);
   training.recipe.samples.prompts.assign(prompts.begin(), prompts.end());
-  DARKROOM_ASSIGN_OR_RETURN(training_, train_for_time(files_, training, stop_));
-  DARKROOM_RETURN_IF_ERROR(write_run_report(files_, folder_.run()));
+  const Status trained = train_for_time(files_, training, stop_, training_);
   summary_["train"] = training_.to_json();
   summary_["train"]["subset"] = {{"rows", subset_rows_.size()}, {"of", corpus_.size()}, {"seed", options_.seed}};
+  DARKROOM_RETURN_IF_ERROR(trained);
+  DARKROOM_RETURN_IF_ERROR(write_run_report(files_, folder_.run()));
   log_info("demo 4/5 train: {} steps on {} pictures in {:.0f} s from random weights: loss {:.3f} -> {:.3f}, {:.0f} img/s", training_.steps,
            training_.rows, training_.seconds, training_.loss_first, training_.loss_last, training_.images_per_second);
   return Status::ok();

@@ -34,7 +34,7 @@ int64_t plan_steps(double seconds, double images_per_second, int64_t global_batc
   return std::max(kFewestSteps, static_cast<int64_t>(std::max(0.0, steps)));
 }
 
-Result<TrainSummary> train_for_time(FileSystem& files, const DemoTrainingOptions& options, const std::stop_token& stop) {
+Status train_for_time(FileSystem& files, const DemoTrainingOptions& options, const std::stop_token& stop, TrainSummary& summary) {
   const auto start = Clock::now();
   DARKROOM_ASSIGN_OR_RETURN(const double images_per_second, measure_images_per_second(files, options, stop));
   const double seconds_left = options.seconds - std::chrono::duration<double>(Clock::now() - start).count();
@@ -48,7 +48,7 @@ Result<TrainSummary> train_for_time(FileSystem& files, const DemoTrainingOptions
   recipe.checkpoint.every_steps = 0;
   log_info("a trial ran at {:.0f} img/s: {} steps fit into the {:.0f} s that are left for training", images_per_second,
            recipe.schedule.max_steps, std::max(0.0, seconds_left));
-  return run_training(training, stop);
+  return run_training(training, stop, summary);
 }
 
 }  // namespace darkroom

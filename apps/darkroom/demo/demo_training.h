@@ -23,7 +23,7 @@ int64_t plan_steps(double seconds, double images_per_second, int64_t global_batc
 
 /// Trains for a given time: a trial of a few steps measures this machine's speed, so that the number of steps, which the
 /// learning rate's decay needs to know, is fixed before the run starts.
-/// Errors: run_training's.
-Result<TrainSummary> train_for_time(FileSystem& files, const DemoTrainingOptions& options, const std::stop_token& stop);
+/// Errors: run_training's. `summary` gets the run's figures, those of one that failed or was stopped, too.
+Status train_for_time(FileSystem& files, const DemoTrainingOptions& options, const std::stop_token& stop, TrainSummary& summary);
 
 }  // namespace darkroom

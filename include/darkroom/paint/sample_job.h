@@ -48,12 +48,15 @@ struct SampleReport {
 };
 
 using PainterOpener = std::function<Result<std::unique_ptr<Painter>>()>;
+/// Is told how many pictures are painted, of how many.
+using PaintingProgress = std::function<void(int64_t num_painted, int64_t num_asked)>;
 
 /// Paints a job and writes its files, the pictures with their settings as PNG text. Files are read before the model is opened.
 /// Errors: kInvalidArgument (nothing to paint; a setting that does not fit), kFailedPrecondition (latents or a picture that do not
-/// fit), kCancelled, those of opening the model and of the files. Nothing is written before everything is painted.
+/// fit), kCancelled, those of opening the model and of the files. Nothing is written before everything is painted. `on_painted` is told
+/// before the model is opened and after each batch, by the thread that painted it, one call at a time.
 Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
-                      SampleReport& report);
+                      SampleReport& report, const PaintingProgress& on_painted = {});
 
 /// The batches of a request, `workers` at a time or as many as threads can be started, each with the caller's number of threads inside an
 /// operation. The same bits as painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in

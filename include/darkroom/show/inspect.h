@@ -58,7 +58,9 @@ inline constexpr int64_t kRowsStudied = 10'000;
 /// the keys; of a run less than 200 bytes a logged line.
 /// Damage that --verify finds is in the report, not in the Status. Errors: kNotFound (nothing there, or nothing that is
 /// known), kCorruptData (without --verify: what must be read is damaged), kFailedPrecondition (a sheet of something
-/// without pictures; --model does not fit), kCancelled, those of the file system.
+/// without pictures; --model does not fit), kCancelled, those of the file system. `report` gets what was found, also by an inspection that
+/// failed or was stopped.
+Status inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report);
 Result<InspectReport> inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop);
 
 }  // namespace darkroom

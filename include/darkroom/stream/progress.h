@@ -14,7 +14,7 @@ struct ProgressState {
   int64_t rows_done = 0;                              ///< Of the whole job, with what earlier runs did.
   int64_t rows_total = 0;                             ///< 0: not known.
   int64_t rows_before = 0;                            ///< Part of rows_done that this run found done.
-  int64_t num_bytes = 0;                              ///< That this run moved.
+  int64_t num_bytes = 0;                              ///< That this run moved; negative: the job moves none and has no queue.
   size_t queue_depth = 0;                             ///< Pieces waiting before the slowest stage.
   std::map<std::string, int64_t> rows_by_error = {};  ///< Of this run.
 };
@@ -34,7 +34,7 @@ int bar_width(int columns);
 std::string clock_text(double seconds);
 
 /// Shows a job's state while it lives: a line that renews itself on a terminal, otherwise a log line every ten seconds.
-/// `state` is called from the reporter's own thread.
+/// `state` is called from the reporter's own thread. Where no thread can be started, nothing is shown.
 class ProgressReporter {
  public:
   ProgressReporter(std::string name, std::function<ProgressState()> state);

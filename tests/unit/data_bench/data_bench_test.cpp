@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <sstream>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "data_bench/data_benches.h"
 #include "data_bench/peer_process.h"
@@ -111,6 +114,19 @@ TEST(data_bench, every_benchmark_runs_and_gives_its_figures) {
     EXPECT_GT((*figures)["per_second"].get<double>(), 0.0) << bench.name;
     EXPECT_EQ((*figures)["peers"].size() + (*figures)["missing"].size(), 1U) << bench.name << ": " << figures->dump();
   }
+}
+
+TEST(data_bench, captions_hold_more_words_than_the_tokenizer_keeps) {
+  std::set<std::string> words;
+  for (const std::string& caption : draw_captions(0)) {
+    std::istringstream pieces(caption);
+    for (std::string word; pieces >> word;) {
+      words.insert(word);
+    }
+  }
+  EXPECT_GT(words.size(), 4096U) << "or every timed word has been split before";
+  EXPECT_EQ(draw_captions(7), draw_captions(7));
+  EXPECT_NE(draw_captions(7), draw_captions(8));
 }
 
 TEST(data_bench, options_of_networks_are_refused) {

@@ -89,7 +89,8 @@ TEST(timesteps, trailing_rounds_half_to_even) {
 }
 
 TEST(timesteps, trailing_has_one_too_many_where_diffusers_has) {
-  for (const auto& [name, want] : read_diffusion_goldens()["trailing_61"].items()) {
+  const json goldens = read_diffusion_goldens();
+  for (const auto& [name, want] : goldens["trailing_61"].items()) {
     EXPECT_EQ(timesteps(name, 61, {{"timestep_spacing", "trailing"}}), want.get<std::vector<double>>()) << name;
   }
 }

@@ -91,6 +91,19 @@ TEST(Png, international_text_is_read_behind_its_language_and_translation) {
   EXPECT_EQ(read_png_text(as_bytes(with_chunk(png, "tEXt", "Title\0a caf\xE9"s))).value(), want);
 }
 
+TEST(Png, latin_1_of_keyword_and_text_becomes_utf8) {
+  using namespace std::string_literals;
+  const std::string png = encode_png(gradient(3, 3, 3), {});
+  const auto text_of = [&](const std::string& name, const std::string& body) {
+    return read_png_text(as_bytes(with_chunk(png, name, body))).value();
+  };
+  const std::vector<PngText> edges = {{"Title", "\x01\x7F\xC2\x80\xC2\xBF\xC3\x80\xC3\xBF"}};
+  EXPECT_EQ(text_of("tEXt", "Title\0\x01\x7F\x80\xBF\xC0\xFF"s), edges) << "the first and last of one and of two bytes";
+  const std::vector<PngText> keyword = {{"d\xC3\xA9j\xC3\xA0 vu", "\xC3\xA9"}};
+  EXPECT_EQ(text_of("tEXt", "d\xE9j\xE0 vu\0\xE9"s), keyword);
+  EXPECT_EQ(text_of("iTXt", "d\xE9j\xE0 vu\0\0\0\0\0\xC3\xA9"s), keyword) << "its keyword is Latin-1, its text is UTF-8 already";
+}
+
 TEST(Png, long_text_survives) {
   const std::vector<PngText> text = {{"recipe", std::string(300000, 'x')}};
   EXPECT_EQ(read_png_text(as_bytes(encode_png(gradient(3, 3, 3), text))).value(), text);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "golden_files.h"
 
@@ -129,6 +130,13 @@ TEST(Probe, refuses_impossible_headers) {
   EXPECT_EQ(probe_error(png_header(64, 0x80000000)), "not_an_image");
   EXPECT_EQ(probe_error(png_header(64, 64, 3, 2)), "not_an_image");
   EXPECT_EQ(probe_error(png_header(64, 64, 8, 7)), "not_an_image");
+  // Compression, filter and interlace methods: the standard has the first of each, and two of the last.
+  for (const auto& [place, method, want] : {std::tuple(26, '\1', "not_an_image"), std::tuple(27, '\1', "not_an_image"),
+                                            std::tuple(28, '\1', "ok"), std::tuple(28, '\2', "not_an_image")}) {
+    std::string png = png_header(64, 64);
+    png[static_cast<size_t>(place)] = method;
+    EXPECT_EQ(probe_error(png), want) << place;
+  }
   EXPECT_EQ(probe_error(jpeg_header(0, 64)), "not_an_image");
   EXPECT_EQ(probe_error(jpeg_header(64, 0)), "not_an_image");
 }
@@ -136,6 +144,12 @@ TEST(Probe, refuses_impossible_headers) {
 TEST(Probe, skips_fill_bytes_and_junk_between_jpeg_segments) {
   std::string jpeg = jpeg_header(40, 50, 1, 8, '\xC2');
   jpeg.insert(8, "\xFF\xFF\xFF\0junk"s);
+  EXPECT_EQ(probe_error(jpeg), "ok");
+}
+
+TEST(Probe, skips_jpeg_markers_that_stand_alone) {
+  std::string jpeg = jpeg_header(40, 50, 1, 8, '\xC2');
+  jpeg.insert(2, "\xFF\x01\xFF\xD0"s);
   EXPECT_EQ(probe_error(jpeg), "ok");
 }
 

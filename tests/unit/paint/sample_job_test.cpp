@@ -21,6 +21,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 Result<std::vector<std::string>> prompts_in(const std::string& text) {
   MemoryFileSystem files;
@@ -229,6 +230,17 @@ TEST_F(SampleJobTest, a_picture_does_not_depend_on_its_neighbours) {
   job_.seed = 6;
   ASSERT_TRUE(run().is_ok());
   EXPECT_EQ(picture("new/cat.png"), second);
+}
+
+TEST_F(SampleJobTest, tells_of_every_picture_as_it_is_painted) {
+  job_.images_per_prompt = 5;
+  for (const int workers : {1, 3}) {
+    job_.workers = workers;
+    std::vector<std::pair<int64_t, int64_t>> told;
+    const auto keep = [&](int64_t num_painted, int64_t num_asked) { told.emplace_back(num_painted, num_asked); };
+    ASSERT_TRUE(run_sample_job(local_files(), job_, open, {}, report_, keep).is_ok());
+    EXPECT_THAT(told, ElementsAre(Pair(0, 5), Pair(1, 5), Pair(2, 5), Pair(3, 5), Pair(4, 5), Pair(5, 5))) << workers;
+  }
 }
 
 TEST_F(SampleJobTest, a_grid_takes_the_name_and_the_pictures_take_numbers) {

@@ -16,6 +16,7 @@
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/show/inspect.h"
+#include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -189,6 +190,11 @@ TEST_F(InspectTables, a_table_of_unknown_columns_is_still_a_table) {
   const InspectReport report = look("*.jsonl");
   EXPECT_EQ(report.kind, "table");
   EXPECT_EQ(report.tables.back().rows[1], (std::vector<std::string>{"2"}));
+}
+
+TEST_F(InspectTables, the_names_of_columns_reach_no_terminal_as_they_are) {
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("rows.csv"), "url,a\x1b[31m\nhttp://a/1.jpg,1\n").is_ok());
+  EXPECT_THAT(look("rows.csv").tables.back().head, testing::Each(Not(HasSubstr("\x1b"))));
 }
 
 TEST_F(InspectTables, a_sound_dataset_verifies) {
@@ -393,6 +399,15 @@ TEST_F(InspectTables, wide_tables_are_fitted_to_a_terminal) {
   EXPECT_THAT(report.to_text(80), HasSubstr("000000000001")) << "keys are whole";
 }
 
+TEST_F(InspectTables, bytes_that_are_no_utf8_take_a_column_each) {
+  const std::string stray(60, '\x80');  // No character goes before them that they could continue.
+  InspectReport report;
+  report.tables.push_back({.title = "", .head = {"name", "end"}, .rows = {{stray.substr(0, 3), "x"}, {"abc", "y"}}});
+  EXPECT_THAT(report.to_text(), AllOf(HasSubstr("  \x80\x80\x80   x\n"), HasSubstr("  abc   y\n")));
+  report.tables[0].rows[0][0] = stray;
+  EXPECT_THAT(report.to_text(30), HasSubstr("  " + stray.substr(0, 20) + "...  x\n")) << "clipped like any other wide cell";
+}
+
 TEST_F(InspectTables, decodes_moments_at_their_mean_as_process_shows_them) {
   AutoencoderKL vae(find_preset("tiny")->vae);
   initialize_parameters(vae, 3);
@@ -444,6 +459,37 @@ TEST_F(InspectTables, stops_on_request) {
   stop.request_stop();
   const auto report = inspect(local_files(), {.uri = folder_.path("images"), .verify = true}, stop.get_token());
   EXPECT_EQ(report.status().code(), StatusCode::kCancelled);
+}
+
+/// The machine's files; asks for a stop when a file of that name is opened.
+class StoppingFiles final : public ForwardingFiles {
+ public:
+  explicit StoppingFiles(std::string name) : ForwardingFiles(local_files()), name_(std::move(name)) {}
+
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (path.ends_with(name_)) {
+      stop_.request_stop();
+    }
+    return ForwardingFiles::open_input(path);
+  }
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  std::string name_;
+  std::stop_source stop_;
+};
+
+TEST_F(InspectTables, a_verification_that_is_stopped_keeps_what_it_found) {
+  write_images("part-000000.parquet", image_rows(0, 2));
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/part-000001.parquet"), "no table").is_ok());
+  StoppingFiles files("part-000001.parquet");
+  InspectReport report;
+  const Status status = inspect(files, {.uri = folder_.path("images"), .verify = true}, files.token(), report);
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+  EXPECT_THAT(report.damage, ElementsAre(HasSubstr("part-000001.parquet")));
+  EXPECT_EQ(report.summary["num_damages"], 1);
+  EXPECT_EQ(report.summary["kind"], "image dataset");
+  EXPECT_EQ(report.summary["rows_studied"], 0);
 }
 
 TEST_F(InspectTables, refuses_wrong_flags_and_names_that_are_not_there) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "support/no_new_threads.h"
 #include "support/said_by_child.h"
 
 namespace darkroom {
@@ -30,6 +31,11 @@ TEST(Progress, no_time_and_no_rows_divide_nothing_by_zero) {
   EXPECT_EQ(format_progress("read", {.rows_total = 10}, std::chrono::seconds(0)), "read 0/10 rows (0.0%), 0.0 rows/s, 0.0 MB/s, queue 0");
 }
 
+TEST(Progress, a_job_that_moves_no_bytes_shows_neither_their_rate_nor_a_queue) {
+  EXPECT_EQ(format_progress("sample", {.rows_done = 4, .rows_total = 10, .num_bytes = -1}, std::chrono::seconds(2)),
+            "sample 4/10 rows (40.0%), 2.0 rows/s, ETA 0:03");
+}
+
 TEST(Progress, times_are_written_alike_everywhere) {
   EXPECT_EQ(clock_text(0), "0:00");
   EXPECT_EQ(clock_text(8.2), "0:09");
@@ -48,12 +54,18 @@ TEST(Progress, a_wide_terminal_gets_a_bar_and_a_narrow_one_none) {
             format_progress("x", {.rows_done = 3}, std::chrono::seconds(1)));
   EXPECT_EQ(draw_bar(0, 4), "[----]");
   EXPECT_EQ(draw_bar(1.5, 4), "[####]");
+  EXPECT_EQ(draw_bar(1.5, 20), "[" + std::string(20, '#') + "]");
   EXPECT_EQ(bar_width(1), 0);
 }
 
 TEST(Progress, a_reporter_ends_at_once) {
   const auto start_and_end = [] { const ProgressReporter reporter("x", [] { return ProgressState(); }); };
   EXPECT_EQ(said_by_child(ChildStderr::kPipe, start_and_end), "");
+}
+
+TEST(Progress, a_reporter_without_a_thread_shows_nothing) {
+  const NoNewThreads none;
+  EXPECT_NO_THROW(const ProgressReporter reporter("x", [] { return ProgressState(); }));
 }
 
 // What stderr is, a process asks only once: whoever starts a reporter here does it in a child.

@@ -128,5 +128,13 @@ TEST(noise_schedule_config, a_wrong_value_is_named_in_the_message) {
   EXPECT_NE(config.status().message().find("wavy"), std::string::npos) << config.status().to_string();
 }
 
+TEST(noise_schedule, has_up_to_a_million_timesteps) {
+  NoiseScheduleConfig config;
+  config.num_timesteps = 1'000'000;
+  EXPECT_TRUE(config.validate().is_ok());
+  config.num_timesteps = 1'000'001;
+  EXPECT_EQ(config.validate().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace darkroom

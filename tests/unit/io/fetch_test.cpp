@@ -268,25 +268,6 @@ TEST(fetch, a_url_that_waits_leaves_its_place_to_others) {
   EXPECT_EQ(fetcher->next()->id, 1u);
 }
 
-TEST(fetch, retries_wait_for_a_place_on_the_wire) {
-  FetchWeb web;
-  for (const char* path : {"/1", "/2", "/3"}) {
-    web.add_route(path, {{"trouble", "retry_after"}, {"seconds", 1}, {"times", 1}});
-  }
-  web.start();
-  FetchOptions options = web.options();
-  options.num_concurrent = 1;
-  const auto fetcher = make_fetcher(options);
-  for (const char* path : {"/1", "/2", "/3"}) {
-    ASSERT_TRUE(fetcher->submit({1, web.url(path)}));
-  }
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(outcome(*fetcher->next()), "ok");
-  }
-  EXPECT_EQ(fetcher->stats().num_attempts, 6);
-  EXPECT_EQ(web.web().num_connections(), 1);
-}
-
 TEST(fetch, reuses_connections) {
   FetchWeb web;
   web.add_route("/a.jpg", {});

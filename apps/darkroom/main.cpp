@@ -136,13 +136,12 @@ Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
     return verb.action()(context);
   } catch (const std::bad_alloc&) {
     return Status::resource_exhausted("out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::resource_unavailable_try_again) {
+  } catch (const std::exception& exception) {
+    const auto* error = dynamic_cast<const std::system_error*>(&exception);
+    if (error != nullptr && error->code() == std::errc::resource_unavailable_try_again) {
       return Status::resource_exhausted(
           "cannot start a thread; what was committed is safe: let there be more processes (ulimit -u) and run again");
     }
-    return Status::internal("this is a bug of darkroom; what was committed is safe. Please report:", error.what());
-  } catch (const std::exception& exception) {
     return Status::internal("this is a bug of darkroom; what was committed is safe. Please report:", exception.what());
   }
 }

@@ -16,7 +16,7 @@ inline constexpr int kMaxJsonDepth = 128;
 bool json_nests_deeper(std::string_view text, int max_depth);
 
 /// What `text` says, or a discarded value (no object, no list) where it is no JSON or nests deeper than kMaxJsonDepth. Every
-/// reader of bytes from outside parses with this. `Json` is a nlohmann::basic_json.
+/// reader of bytes from outside parses with this, or holds to kMaxJsonDepth itself. `Json` is a nlohmann::basic_json.
 template <typename Json = nlohmann::json>
 Json parse_json(std::string_view text) {
   return json_nests_deeper(text, kMaxJsonDepth) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, /*allow_exceptions=*/false);

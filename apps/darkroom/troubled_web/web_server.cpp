@@ -151,10 +151,7 @@ void WebServer::on_event(Connection& connection, uint32_t events) {
   if (is_alive && connection.is_answering && (events & EPOLLOUT) != 0) {
     is_alive = advance(connection);
   }
-  while (is_alive && !connection.is_answering && connection.received.find("\r\n\r\n") != std::string::npos) {
-    is_alive = answer_next(connection);
-  }
-  if (!is_alive) {
+  if (!is_alive || !answer_received(connection)) {
     drop(connection, false);
   }
 }
@@ -163,9 +160,19 @@ void WebServer::on_timer(Connection& connection) {
   connection.timer_at = {};
   if (connection.answer.then == WebAnswer::Then::kReset) {
     drop(connection, true);
-  } else if (!advance(connection)) {
+  } else if (!advance(connection) || !answer_received(connection)) {
     drop(connection, false);
   }
+}
+
+// Answers what was asked meanwhile; false when the connection is over.
+bool WebServer::answer_received(Connection& connection) {
+  while (!connection.is_answering && connection.received.find("\r\n\r\n") != std::string::npos) {
+    if (!answer_next(connection)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool WebServer::receive(Connection& connection) {

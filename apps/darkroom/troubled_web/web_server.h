@@ -52,6 +52,7 @@ class WebServer {
   void on_event(Connection& connection, uint32_t events);
   void on_timer(Connection& connection);
   bool receive(Connection& connection);
+  bool answer_received(Connection& connection);
   bool answer_next(Connection& connection);
   WebAnswer answer_to(std::string_view request, bool& wants_close);
   bool advance(Connection& connection);

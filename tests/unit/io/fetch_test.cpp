@@ -265,7 +265,27 @@ TEST(fetch, a_url_that_waits_leaves_its_place_to_others) {
   ASSERT_TRUE(fetcher->submit({1, web.url("/429")}));
   ASSERT_TRUE(fetcher->submit({2, web.url("/a.jpg")}));
   EXPECT_EQ(fetcher->next()->id, 2u);
-  EXPECT_EQ(fetcher->next()->id, 1u);
+  const auto last = fetcher->next();
+  EXPECT_EQ(last->id, 1u);
+  EXPECT_EQ(outcome(*last), "ok");
+}
+
+TEST(fetch, a_url_that_has_waited_waits_for_a_place) {
+  FetchWeb web;
+  web.add_route("/429", {{"trouble", "retry_after"}, {"seconds", 1}, {"times", 1}});
+  web.add_route("/slow", {{"trouble", "slow_drip"}, {"bytes_per_second", 40'000}});  // Holds the only place for 2.5 s.
+  web.start();
+  FetchOptions options = web.options();
+  options.num_concurrent = 1;
+  const auto fetcher = make_fetcher(options);
+  ASSERT_TRUE(fetcher->submit({1, web.url("/429")}));
+  ASSERT_TRUE(fetcher->submit({2, web.url("/slow")}));
+  const auto first = fetcher->next();
+  EXPECT_EQ(first->id, 2u);
+  EXPECT_EQ(outcome(*first), "ok");
+  const auto second = fetcher->next();
+  EXPECT_EQ(second->id, 1u);
+  EXPECT_EQ(outcome(*second), "ok");
 }
 
 TEST(fetch, reuses_connections) {

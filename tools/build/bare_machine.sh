@@ -15,7 +15,7 @@
 # prints its time and the root's size. Roots lie in BARE_MACHINE_ROOTS (default /var/tmp/darkroom-roots), 8 GB each at most.
 # BARE_MACHINE_CCACHE=FOLDER: compile through this compiler cache, so that four roots take a reasonable time. All may write to FOLDER
 # then, and the lines of the stages say that the builds were not bare.
-# While a stage runs, the root holds this machine's /proc, /dev and /dev/shm. They are taken away at the end, also after a failure or
+# While a stage runs, the root holds this machine's /proc, /dev, /dev/shm and /dev/pts. They are taken away at the end, also after a failure or
 # Ctrl-C. After a SIGKILL look with `findmnt` before you remove a root: `rm -rf` would delete the devices of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -43,9 +43,15 @@ package_sources() {
 
 # Mounts once; `leave` takes away whatever was mounted, by whichever run.
 enter() {
+  local place
   mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
-  mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
-  mountpoint -q "$root/dev/shm" || mount --bind /dev/shm "$root/dev/shm"
+  if ! mountpoint -q "$root/dev"; then
+    mount --bind /dev "$root/dev"
+    mount --make-private "$root/dev" # What is mounted below it must not appear in this machine's /dev, too.
+  fi
+  for place in dev/shm dev/pts; do
+    mountpoint -q "$root/$place" || mount --bind "/$place" "$root/$place"
+  done
   if [ -n "$compiler_cache" ] && ! mountpoint -q "$root/var/ccache"; then
     mkdir -p "$compiler_cache" "$root/var/ccache"
     chmod -R a+rwX "$compiler_cache"
@@ -56,7 +62,7 @@ enter() {
 leave() {
   local place
   [ ! -d "$root$home/.hidden" ] || mv -T "$root$home/.hidden" "$root$home/darkroom"
-  for place in var/ccache dev/shm dev proc; do
+  for place in var/ccache dev/pts dev/shm dev proc; do
     ! mountpoint -q "$root/$place" || umount -l "$root/$place"
   done
 }

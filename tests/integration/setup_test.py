@@ -215,10 +215,13 @@ class BareMachineTest(MachineTest):
         super().setUp()
         self.mounted = self.machine.root / "mounted"
         self.mounted.touch()
+        self.private = self.machine.root / "private"
         self.machine.command("id", "echo 0")
         self.machine.command("git", "echo 1234567")
         self.machine.command("mountpoint", f'grep -qxF "$2" {self.mounted}')
-        self.machine.command("mount", f'echo "${{@: -1}}" >>{self.mounted}')
+        # What is made private is written down as such, and only when it is the last that was mounted.
+        private = f'[ "$2" = "$(tail -n 1 {self.mounted})" ] && echo "$2" >{self.private}'
+        self.machine.command("mount", f'if [ "$1" = --make-private ]; then {private}; else echo "${{@: -1}}" >>{self.mounted}; fi')
         self.machine.command("umount", f'[ "$1" = -l ] && grep -qxF "$2" {self.mounted} && sed -i "\\|^$2\\$|d" {self.mounted}')
 
     def stage(self, chroot: str, **environment: str) -> tuple[subprocess.CompletedProcess, list[str]]:
@@ -234,7 +237,8 @@ class BareMachineTest(MachineTest):
     def test_a_root_keeps_nothing_of_the_machine(self) -> None:
         for chroot, status in (("exit 0", 0), ("exit 7", 7), ("kill -TERM $PPID; sleep 1", None)):
             done, places = self.stage(chroot)
-            self.assertEqual(places, ["proc", "dev", "dev/shm"])
+            self.assertEqual(places, ["proc", "dev", "dev/shm", "dev/pts"])
+            self.assertEqual(self.private.read_text(), f"{self.machine.root}/roots/trixie-root/dev\n")  # Else they would lie in /dev, too.
             self.assertEqual(self.mounted.read_text(), "", done.stderr)
             if status is None:
                 self.assertNotEqual(done.returncode, 0)
@@ -253,7 +257,7 @@ class BareMachineTest(MachineTest):
             self.assertTrue(done.stdout)
             for line in done.stdout.splitlines():
                 self.assertIn("not bare", line, turn)
-        self.assertEqual(places, ["proc", "dev", "dev/shm", "var/ccache"])
+        self.assertEqual(places, ["proc", "dev", "dev/shm", "dev/pts", "var/ccache"])
         self.assertIn("CCACHE_DIR=/var/ccache\n", (self.machine.root / "words").read_text())
         self.assertEqual(self.mounted.read_text(), "")
         self.assertTrue(cache.is_dir())

@@ -102,6 +102,7 @@ stage_sources() {
   (cd "$old" && find . \( -path ./build -o -path './.venv*' \) -prune -o ! -type d -print0) | while IFS= read -r -d '' file; do
     [ -e "$new/$file" ] || rm "$old/$file"
   done
+  find "$old" -mindepth 1 \( -path "$old/build" -o -path "$old/.venv*" \) -prune -o -type d -empty -print0 | xargs -0r rmdir -p 2>/dev/null || true
   # What did not change keeps its time, so nothing is compiled for it; what did is newer than all that was built, whenever that was.
   (cd "$new" && find . ! -type d -print0) | while IFS= read -r -d '' file; do
     if cmp -s "$new/$file" "$old/$file"; then

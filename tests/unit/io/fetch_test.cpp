@@ -244,14 +244,13 @@ TEST(fetch, the_deadline_covers_redirects_and_retries) {
   FetchOptions options = web.options();
   options.timeout = milliseconds(300);
   EXPECT_EQ(outcome(fetch_one(options, web.url("/moved"))), "timeout");
+  // The first retry waits 1.5 to 3 s, so it comes in time; the second would wait 3 to 6 s more, so it never does.
+  options.timeout = milliseconds(4000);
   options.num_retries = 100;
-  options.first_backoff = milliseconds(60);
-  const auto start = std::chrono::steady_clock::now();
+  options.first_backoff = milliseconds(3000);
   const FetchReply reply = fetch_one(options, web.url("/503"));
   EXPECT_EQ(outcome(reply), "http_503");
-  EXPECT_GE(reply.num_retries, 1);
-  EXPECT_LT(reply.num_retries, 10);
-  EXPECT_LT(seconds_since(start), 5.0);
+  EXPECT_EQ(reply.num_retries, 1);
 }
 
 TEST(fetch, a_url_that_waits_leaves_its_place_to_others) {

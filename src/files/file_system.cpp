@@ -25,6 +25,21 @@ Status collect_files(FileSystem& files, const std::string& folder, int depth, st
 
 }  // namespace
 
+Status InputFile::read_ranges(std::span<const ByteRange> ranges, std::span<const std::span<std::byte>> out) const {
+  DARKROOM_CHECK(ranges.size() == out.size(), "ranges and buffers differ in number (ranges, buffers):", ranges.size(), out.size());
+  for (size_t index = 0; index < ranges.size(); ++index) {
+    const auto [offset, num_bytes] = ranges[index];
+    DARKROOM_CHECK(offset >= 0 && num_bytes == static_cast<int64_t>(out[index].size()),
+                   "a range does not fit its buffer (range, buffer):", num_bytes, out[index].size());
+    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, read_at(offset, out[index]));
+    if (num_read != out[index].size()) {
+      return Status::corrupt_data("a file ends before what is to be read of it (path, offset, wanted bytes, bytes there):", path(), offset,
+                                  num_bytes, num_read);
+    }
+  }
+  return Status::ok();
+}
+
 Result<WriteTarget> FileSystem::find_write_target(const std::string& path) { return WriteTarget{.path = path, .is_stream = false}; }
 
 Result<bool> FileSystem::exists(const std::string& path) {

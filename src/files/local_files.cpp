@@ -173,7 +173,7 @@ Status rename_by_link(const std::string& from, const std::string& to) {
     return status_of_errno(taken ? EEXIST : errno, "rename to", to);
   }
   if (::link(from.c_str(), to.c_str()) != 0) {
-    return status_of_errno(errno, "rename to", to);
+    return status_of_errno(errno == EMLINK ? EOPNOTSUPP : errno, "rename to", to);  // Some say "too many links" and mean one.
   }
   return ::unlink(from.c_str()) == 0 ? Status::ok() : status_of_errno(errno, "remove the old name", from);
 }
@@ -350,8 +350,14 @@ Status LocalFileSystem::create_folders(const std::string& folder) {
   return status_of_errno(error, "create the folder", folder);
 }
 
+// NFS locks for writing only what is open for writing; a folder, or a file that may only be read, cannot be.
+Descriptor open_to_lock(const std::string& path) {
+  Descriptor writable = open_descriptor(path, O_RDWR);
+  return writable.is_open() || errno == ENOENT ? std::move(writable) : open_descriptor(path, O_RDONLY);
+}
+
 Result<std::unique_ptr<FileLock>> LocalFileSystem::try_lock(const std::string& path) {
-  Descriptor descriptor = open_descriptor(path, O_RDONLY);
+  Descriptor descriptor = open_to_lock(path);
   if (!descriptor.is_open()) {
     return status_of_errno(errno, "lock", path);
   }
@@ -359,7 +365,7 @@ Result<std::unique_ptr<FileLock>> LocalFileSystem::try_lock(const std::string& p
     if (errno == EWOULDBLOCK) {
       return std::unique_ptr<FileLock>();
     }
-    return status_of_errno(errno, "lock", path);
+    return status_of_errno(errno == EBADF ? ENOLCK : errno, "lock", path);  // EBADF: the folder of an NFS.
   }
   // Between open and flock the name may have gone to another file: then this lock protects nothing.
   struct stat locked {};

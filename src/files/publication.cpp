@@ -1,97 +1,11 @@
 #include "darkroom/files/publication.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <random>
-
 #include "darkroom/files/paths.h"
+#include "temporary.h"
 
 namespace darkroom {
 
 namespace {
-
-constexpr const char* kTemporaryFolder = "_tmp";
-constexpr std::string_view kTemporaryPrefix = "_tmp.";  // Of temporaries beside their targets.
-constexpr size_t kMaxNameBytes = 100;                   // Of a target in its temporary's name, which no file system may find too long.
-constexpr int kMaxAttempts = 16;                        // A sweep may take a fresh temporary before it is locked.
-
-/// NAME.UNIQUE, unlike any other process's on any machine. Decides no byte that is published.
-std::string unique_name(const std::string& name) {
-  static const uint64_t process_mark = (uint64_t{std::random_device()()} << 32) | std::random_device()();
-  static std::atomic<uint64_t> counter{0};
-  return fmt::format("{}.{:x}-{:x}-{}", name.substr(0, kMaxNameBytes), process_mark, getpid(), counter++);
-}
-
-/// Whether `entry` is the temporary _tmp.NAME.UNIQUE of the target `name`.
-bool is_temporary_beside(std::string_view entry, const std::string& name) {
-  const std::string head = fmt::format("{}{}.", kTemporaryPrefix, name.substr(0, kMaxNameBytes));
-  if (!entry.starts_with(head)) {
-    return false;
-  }
-  const std::string_view unique = entry.substr(head.size());
-  return unique.find_first_not_of("-0123456789abcdef") == std::string_view::npos && std::count(unique.begin(), unique.end(), '-') == 2;
-}
-
-/// Locks a file or folder. False: it is held, or gone. True with a null lock: no locks here, and then a sweep removes
-/// nothing either.
-Result<bool> lock_where_possible(FileSystem& files, const std::string& path, std::unique_ptr<FileLock>& lock) {
-  Result<std::unique_ptr<FileLock>> locked = files.try_lock(path);
-  if (locked.is_ok()) {
-    lock = *std::move(locked);
-    return lock != nullptr;
-  }
-  if (locked.status().code() == StatusCode::kNotFound) {
-    return false;
-  }
-  return locked.status().code() == StatusCode::kFailedPrecondition ? Result<bool>(true) : locked.status();
-}
-
-struct Temporary {
-  std::string path;
-  std::unique_ptr<OutputFile> file;
-  std::unique_ptr<FileLock> lock;
-};
-
-Result<Temporary> make_temporary(FileSystem& files, const std::string& folder, const std::string& name) {
-  DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    Temporary made{.path = join_path(folder, unique_name(name)), .file = nullptr, .lock = nullptr};
-    DARKROOM_ASSIGN_OR_RETURN(made.file, files.create(made.path));
-    Result<bool> locked = lock_where_possible(files, made.path, made.lock);  // False: a sweep was faster, take another name.
-    if (locked.is_ok() && *locked) {
-      return made;
-    }
-    (void)files.remove_file(made.path);  // Best effort: what stays is unlocked, so a sweep takes it.
-    if (!locked.is_ok()) {
-      return locked.status();
-    }
-  }
-  return Status::unavailable("a temporary file was removed each time before it was locked (folder):", folder);
-}
-
-/// What both ends of a race do last: the name must be durable before either may rely on it.
-Result<PublishOutcome> finish_rename(FileSystem& files, const Status& renamed, const std::string& output_folder) {
-  const bool lost = renamed.code() == StatusCode::kAlreadyExists;
-  if (!renamed.is_ok() && !lost) {
-    return renamed;
-  }
-  DARKROOM_RETURN_IF_ERROR(files.sync_folder(output_folder));
-  return lost ? PublishOutcome::kAlreadyThere : PublishOutcome::kPublished;
-}
-
-void check_name(const std::string& name) {
-  DARKROOM_CHECK(!name.empty() && name.find('/') == std::string::npos, "not a plain name:", name);
-}
-
-Status sync_tree(FileSystem& files, const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, files.list(folder));
-  for (const FileInfo& entry : entries) {
-    DARKROOM_RETURN_IF_ERROR(entry.is_folder ? sync_tree(files, entry.path) : files.sync_file(entry.path));
-  }
-  return files.sync_folder(folder);
-}
 
 /// Removes a leftover whose writer is dead. One that is locked, or that is gone by now, is none of ours.
 Status sweep_one(FileSystem& files, const std::string& path) {
@@ -107,7 +21,7 @@ Status sweep_one(FileSystem& files, const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<Publication>> Publication::begin(FileSystem& files, const std::string& output_folder, const std::string& name) {
-  check_name(name);
+  check_plain_name(name);
   DARKROOM_ASSIGN_OR_RETURN(Temporary made, make_temporary(files, join_path(output_folder, kTemporaryFolder), name));
   std::unique_ptr<Publication> publication(new Publication(files, join_path(output_folder, name)));
   publication->temporary_ = std::move(made.path);
@@ -180,21 +94,16 @@ Result<std::unique_ptr<FolderPublication>> FolderPublication::begin_beside(FileS
 
 Result<std::unique_ptr<FolderPublication>> FolderPublication::begin_at(FileSystem& files, const std::string& output_folder,
                                                                        const std::string& name, const std::string& prefix) {
-  check_name(name);
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    std::unique_ptr<FolderPublication> publication(new FolderPublication(files, output_folder, name));
-    publication->temporary_ = prefix + unique_name(name);
-    DARKROOM_RETURN_IF_ERROR(files.create_folders(publication->temporary_));
-    DARKROOM_ASSIGN_OR_RETURN(const bool locked, lock_where_possible(files, publication->temporary_, publication->lock_));
-    if (locked) {
-      return publication;
-    }
-  }
-  return Status::unavailable("a temporary folder was removed each time before it was locked (folder):", output_folder);
+  check_plain_name(name);
+  std::unique_ptr<FolderPublication> publication(new FolderPublication(files, output_folder, name));
+  DARKROOM_ASSIGN_OR_RETURN(TemporaryTree made, make_temporary_tree(files, prefix, name));
+  publication->temporary_ = std::move(made.path);
+  publication->lock_ = std::move(made.lock);
+  return publication;
 }
 
 FolderPublication::~FolderPublication() {
-  if (!published_) {
+  if (!published_ && !temporary_.empty()) {
     (void)files_.remove_tree(temporary_);  // Best effort: what stays is invisible and swept by the next run.
   }
 }
@@ -207,25 +116,14 @@ Result<PublishOutcome> FolderPublication::publish() {
 
 Result<PublishOutcome> publish_folder(FileSystem& files, const std::string& output_folder, const std::string& temporary_folder,
                                       const std::string& name) {
-  check_name(name);
+  check_plain_name(name);
   DARKROOM_RETURN_IF_ERROR(files.create_folders(output_folder));
   DARKROOM_RETURN_IF_ERROR(sync_tree(files, temporary_folder));
   return finish_rename(files, files.rename_no_replace(temporary_folder, join_path(output_folder, name)), output_folder);
 }
 
 Status sweep_unpublished(FileSystem& files, const std::string& output_folder) {
-  std::vector<FileInfo> leftovers;
-  for (const std::string& folder : {output_folder, join_path(output_folder, kTemporaryFolder)}) {
-    Result<std::vector<FileInfo>> entries = files.list(folder);
-    if (!entries.is_ok() && entries.status().code() != StatusCode::kNotFound) {
-      return entries.status();
-    }
-    if (!entries.is_ok()) {
-      continue;
-    }
-    std::copy_if(entries->begin(), entries->end(), std::back_inserter(leftovers),
-                 [&](const FileInfo& entry) { return folder != output_folder || file_name(entry.path).starts_with(kTemporaryPrefix); });
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> leftovers, list_leftovers(files, output_folder));
   for (const FileInfo& leftover : leftovers) {
     DARKROOM_RETURN_IF_ERROR(sweep_one(files, leftover.path).with_context("sweeping what an interrupted run left"));
   }
@@ -240,20 +138,6 @@ Status write_to_stream(FileSystem& files, const std::string& path, const std::fu
   DARKROOM_RETURN_IF_ERROR(fill(*stream));
   return stream->close();
 }
-
-/// Closes and removes a temporary that was not renamed, also when what fills it throws.
-struct RemoveAtReturn {
-  FileSystem& files;
-  Temporary& temporary;
-  bool is_renamed = false;
-
-  ~RemoveAtReturn() {
-    temporary.file.reset();
-    if (!is_renamed) {
-      (void)files.remove_file(temporary.path);  // Best effort: what stays is invisible and swept by the next run.
-    }
-  }
-};
 
 }  // namespace
 

@@ -28,6 +28,14 @@ struct WriteTarget {
   bool is_stream = false;  ///< A device, pipe, socket or open descriptor: takes bytes as they come and is never replaced.
 };
 
+/// Bytes of a file: [offset, offset + num_bytes).
+struct ByteRange {
+  int64_t offset = 0;
+  int64_t num_bytes = 0;
+
+  bool operator==(const ByteRange&) const = default;
+};
+
 /// A file open for reading at any place. Thread safety: every method may be called from any thread at any time.
 class InputFile {
  public:
@@ -37,6 +45,11 @@ class InputFile {
   virtual int64_t size_bytes() const = 0;
   /// Fills `out` from `offset` on and returns how many bytes it read: fewer than asked only at the end of the file.
   virtual Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const = 0;
+  /// Fills out[i] with ranges[i]. A store that answers slowly asks for many at once; here: one read_at each.
+  /// Errors: as read_at; kCorruptData when the file ends before a range does. REQUIRES: as many buffers as ranges, each of its size.
+  virtual Status read_ranges(std::span<const ByteRange> ranges, std::span<const std::span<std::byte>> out) const;
+  /// Says what will be read soon, so that a slow store may begin. Never fails; does nothing here.
+  virtual void will_read(std::span<const ByteRange> /*ranges*/) const {}
 };
 
 /// A file open for writing at its end. A failed write, sync or close spoils the file for good: every later call returns

@@ -5,14 +5,9 @@
 #include <string>
 
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/store.h"
 
 namespace darkroom {
-
-/// What the commit did. Both mean: an object of that name is visible, whole and durable.
-enum class PublishOutcome {
-  kPublished,     ///< Ours is now visible.
-  kAlreadyThere,  ///< Another writer was first; ours is discarded.
-};
 
 /// The one commit primitive for files (docs/formats/commit.md): bytes are written to OUT/_tmp/NAME.UNIQUE and become
 /// visible as OUT/NAME in one atomic step, the first writer wins. A visible object is immutable and whole.

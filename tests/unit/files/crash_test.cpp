@@ -6,11 +6,12 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/publication.h"
+#include "support/crash_everywhere.h"
 
 namespace darkroom {
 namespace {
 
-constexpr int kNumSeeds = 40;
+constexpr int kNumSeeds = kNumCrashSeeds;
 const std::string kBlock(1000, 'b');
 
 Status publish_file(FileSystem& files) {
@@ -32,37 +33,6 @@ Status publish_checkpoint(FileSystem& files) {
 }
 
 Status replace_file(FileSystem& files) { return write_file_atomic(files, "out/job.json", kBlock); }
-
-int64_t count_calls(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work) {
-  MemoryFileSystem memory;
-  FaultInjectingFileSystem files(memory);
-  prepare(files);
-  files.heal();
-  EXPECT_TRUE(work(files).is_ok());
-  return files.num_calls();
-}
-
-/// Kills `work` at each of its calls, then takes away what was not synced, and hands both to `judge`.
-void crash_everywhere(const std::function<void(FileSystem&)>& prepare, const std::function<Status(FileSystem&)>& work,
-                      const std::function<void(FileSystem&, bool acknowledged)>& judge) {
-  const int64_t num_calls = count_calls(prepare, work);
-  ASSERT_GT(num_calls, 4);
-  for (int64_t call = 0; call <= num_calls; ++call) {
-    for (uint64_t seed = 0; seed < kNumSeeds; ++seed) {
-      SCOPED_TRACE(fmt::format("call {} of {}, seed {}", call, num_calls, seed));
-      MemoryFileSystem memory;
-      prepare(memory);
-      bool acknowledged = false;
-      {
-        FaultInjectingFileSystem files(memory);
-        files.fail_call(call, Fault::kDeath);
-        acknowledged = work(files).is_ok();
-      }
-      memory.crash(seed);
-      judge(memory, acknowledged);
-    }
-  }
-}
 
 void prepare_nothing(FileSystem&) {}
 

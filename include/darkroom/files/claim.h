@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "darkroom/files/store.h"
+
+namespace darkroom {
+
+// Who works on what, among processes that share a job: OUT/_claims/000042 = {"expires": unix ms, "owner": "..."}. A claim saves work and
+// nothing else: two owners at once, wrong clocks and garbage cost double work, never a wrong byte. Time is an argument.
+
+/// How far ahead a claim expires, and is renewed to.
+inline constexpr std::chrono::minutes kClaimLifetime{10};
+
+struct Claim {
+  std::string owner = {};
+  std::chrono::sys_time<std::chrono::milliseconds> expires = {};
+
+  /// Not expired. One that ends more than two lifetimes ahead is no claim either: its owner's clock, or its bytes, are wrong.
+  bool is_live(std::chrono::system_clock::time_point now) const;
+};
+
+enum class ClaimHolder { kOurs, kOthers };
+
+/// A name for this process that no other has: printable ASCII.
+std::string make_claim_owner();
+
+/// Takes the claim at `place`, or renews our own. An expired or unreadable one is replaced. Errors: those of the store.
+/// REQUIRES of all three: `owner` is printable ASCII.
+Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now);
+
+/// Renews ours. kOthers: it is gone or another's by now, and nothing was written.
+Result<ClaimHolder> renew_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now);
+
+/// Gives ours back; another's stays. Fine when it is gone.
+Status release_claim(const Location& place, const std::string& owner);
+
+/// What stands at `place`; nothing where there is no claim or none that can be read.
+Result<std::optional<Claim>> read_claim(const Location& place);
+
+}  // namespace darkroom

@@ -10,6 +10,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/memory_files.h"
+#include "darkroom/io/robots.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/uri.h"
 #include "darkroom/text/clip_tokenizer.h"
@@ -159,6 +160,53 @@ void read_table(const std::string& name, const std::string& text) {
   }
 }
 
+// Rules that differ in a number, which stands before `end`.
+MakeInput numbered_rules(const std::string& begin, const std::string& end) {
+  return [=](size_t num_bytes) {
+    std::string text = "User-agent: *\n";
+    for (int i = 0; text.size() < num_bytes; ++i) {
+      text += begin + std::to_string(i) + end + "\n";
+    }
+    return text;
+  };
+}
+
+// Rules each of which begins with the one before.
+std::string nested_rules(size_t num_bytes) {
+  std::string text = "User-agent: *\n", path = "/";
+  while (text.size() + path.size() < num_bytes) {
+    text += "Disallow: " + path + "\n";
+    path += 'a';
+  }
+  return text;
+}
+
+// The file, asked about a path that is as long as a URL may be.
+void ask_robots(const std::string& robots, const std::string& path) {
+  const RobotsRules rules = RobotsRules::parse(robots, "darkroom");
+  (void)rules.allows(path);
+  (void)rules.trains(path);
+}
+
+std::vector<Input> robots_files() {
+  const std::string head = "User-agent: *\n";
+  return {{"many rules", numbered_rules("Disallow: /", "/")},
+          {"rules that begin with each other", nested_rules},
+          {"many rules with a star", numbered_rules("Disallow: /*a", "b")},
+          {"rules with stars between letters of the path", numbered_rules("Disallow: /*a*a*a*a*b", "$")},
+          {"one rule of stars", repeat(head + "Disallow: /", "*a", "*b\n")},
+          {"one rule of stars without letters", repeat(head + "Disallow: /", "*", "b$\n")},
+          {"one rule that almost fits", repeat(head + "Disallow: /*", "a", "b\n")},
+          {"escapes", repeat(head + "Disallow: /", "%41%", "\n")},
+          {"many groups", repeat("", "User-agent: darkroom\nDisallow: /a\n")},
+          {"agents without rules", repeat("", "User-agent: darkroom\n")},
+          {"preferences", numbered_rules("Content-Usage: /*a", " train-ai=n, search=y")},
+          {"one preference of many parts", repeat(head + "Content-Usage: ", "train-ai=\"n\", ", "\n")},
+          {"empty lines", repeat(head, "\r\n")},
+          {"comments", repeat(head, "#")},
+          {"colons", repeat(head, ":")}};
+}
+
 std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTokenizer& open_clip) {
   return {
       {"captions hf", [&](const std::string& text) { encode_caption(hugging_face, text); }, captions()},
@@ -186,6 +234,10 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
       {"TOML keys",
        [](const std::string& text) { (void)check_toml_keys(text).is_ok(); },
        {{"quotation marks", repeat("a = ", "\"")}, {"parts", repeat("a", ".\"a\"")}, {"lines", repeat("", "a = '''\n'''\n")}}},
+      {"robots.txt", [](const std::string& text) { ask_robots(text, "/" + std::string(16'000, 'a')); }, robots_files()},
+      {"robots.txt of a path",
+       [](const std::string& text) { ask_robots("User-agent: *\nDisallow: /*aab$\nDisallow: /*a*a*a?x\nAllow: /%61\n", text); },
+       {{"letters", repeat("/", "a")}, {"escapes", repeat("/", "%61")}, {"queries", repeat("/", "a?%2F")}}},
       {"URLs",
        [](const std::string& text) { (void)local_path(text).is_ok(); },
        {{"escapes", repeat("file:///", "%41")}, {"slashes", repeat("file://", "/")}, {"no scheme", repeat("", ":/")}}},

@@ -3,10 +3,9 @@
 
   tools/check/linear_parsers.py [--program build/release/linear_parsers] [--build]
 
-The inputs are in benchmarks/linear_parsers.cpp; robots.txt joins them when there is a parser for it. The exponent is the slope
-of a straight line through the logarithms of size and CPU time. Exits 1 when one is above 1.1. Times are of one thread's CPU,
-the least of five rounds, but a machine that does much else still blurs them, so an input above the limit is measured again,
-at most twice.
+The inputs are in benchmarks/linear_parsers.cpp. The exponent is the slope of a straight line through the logarithms of size and
+CPU time. Exits 1 when one is above 1.1. Times are of one thread's CPU, the least of five rounds, but a machine that does much else
+still blurs them, so an input above the limit is measured again, at most twice.
 """
 import argparse
 import math

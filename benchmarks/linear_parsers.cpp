@@ -1,6 +1,6 @@
 #include <time.h>
 
-#include <arrow/type.h>
+#include <arrow/api.h>
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -13,6 +13,7 @@
 #include "darkroom/io/robots.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/uri.h"
+#include "darkroom/io/where.h"
 #include "darkroom/text/clip_tokenizer.h"
 
 // Times the parsers of foreign text on inputs that are as bad as they can be, for tools/check/linear_parsers.py:
@@ -38,6 +39,7 @@ struct Parser {
   const char* name;
   std::function<void(const std::string& text)> parse;
   std::vector<Input> inputs;
+  size_t most_bytes = kMostBytes;  // What it refuses to read beyond.
 };
 
 double cpu_seconds() {
@@ -160,6 +162,16 @@ void read_table(const std::string& name, const std::string& text) {
   }
 }
 
+// One row that holds `text`, as the cell of a CSV file.
+void filter_cell(const WhereExpression& where, const std::string& text) {
+  arrow::StringBuilder builder;
+  DARKROOM_CHECK(builder.Append(text).ok(), "a cell in memory was not written");
+  const auto schema = arrow::schema({arrow::field("x", arrow::utf8())});
+  const auto batch = arrow::RecordBatch::Make(schema, 1, {builder.Finish().ValueOrDie()});
+  std::vector<uint8_t> keep;
+  DARKROOM_CHECK(where.bind(*schema, TableFormat::kCsv, "t.csv")->evaluate(*batch, keep).is_ok(), "a filter failed");
+}
+
 // Rules that differ in a number, which stands before `end`.
 MakeInput numbered_rules(const std::string& begin, const std::string& end) {
   return [=](size_t num_bytes) {
@@ -234,6 +246,27 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
       {"TOML keys",
        [](const std::string& text) { (void)check_toml_keys(text).is_ok(); },
        {{"quotation marks", repeat("a = ", "\"")}, {"parts", repeat("a", ".\"a\"")}, {"lines", repeat("", "a = '''\n'''\n")}}},
+      {"where expressions",
+       [](const std::string& text) { (void)WhereExpression::parse(text).is_ok(); },
+       {{"comparisons", repeat("a = 1", " OR a = 1")},
+        {"one long list", repeat("a IN (1", ", 1", ")")},
+        {"a long text in a long list", repeat("'" + std::string(kLeastBytes / 2, 'x') + "' IN (''", ", ''", ")")},
+        {"64 parentheses around a list", repeat(std::string(64, '(') + "a", " OR a", std::string(64, ')'))},
+        {"doubled quotation marks", repeat("a = '", "''", "'")},
+        {"a text without an end", repeat("a = '", "''")},
+        {"one long number", repeat("a = 1", "7")},
+        {"spaces", repeat("a", " ", "= 1")}},
+       WhereExpression::kMaxBytes},
+      {"filtered cells",
+       [where = *WhereExpression::parse("x < 1.5 OR x LIKE '%ab_b%' OR x IN (1, 2)")](const std::string& text) {
+         filter_cell(where, text);
+       },
+       {{"digits", repeat("", "7")},
+        {"zeros", repeat("0.", "0")},
+        {"an exponent", repeat("1e", "9")},
+        {"almost a match", repeat("", "ab")},
+        {"bytes that are no UTF-8", repeat("ab", "\x80")},
+        {"spaces", repeat("", " ", "x")}}},
       {"robots.txt", [](const std::string& text) { ask_robots(text, "/" + std::string(16'000, 'a')); }, robots_files()},
       {"robots.txt of a path",
        [](const std::string& text) { ask_robots("User-agent: *\nDisallow: /*aab$\nDisallow: /*a*a*a?x\nAllow: /%61\n", text); },
@@ -257,7 +290,7 @@ int run(int argc, char** argv) {
       if (!wanted.empty() && std::ranges::find(wanted, input.name) == wanted.end()) {
         continue;
       }
-      for (size_t num_bytes = kLeastBytes; num_bytes <= kMostBytes; num_bytes *= 2) {
+      for (size_t num_bytes = kLeastBytes; num_bytes <= std::min(kMostBytes, parser.most_bytes); num_bytes *= 2) {
         const std::string text = input.make(num_bytes);
         const double seconds = time_one_pass([&] { parser.parse(text); }, kMostBytes / num_bytes);
         std::cout << parser.name << '\t' << input.name << '\t' << text.size() << '\t' << seconds << std::endl;

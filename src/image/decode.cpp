@@ -1,5 +1,7 @@
 #include "darkroom/image/decode.h"
 
+#include <vector>
+
 #include "darkroom/core/check.h"
 #include "decoders.h"
 
@@ -16,12 +18,24 @@ class WholeImage : public RowSink {
   Image image;
 };
 
+/// A sink that keeps no row.
+class DiscardedRows : public RowSink {
+ public:
+  explicit DiscardedRows(const ImageHeader& header) : height_(header.height), row_(static_cast<size_t>(header.width) * 3) {}
+  RowRange wanted_rows() const override { return {0, height_}; }
+  uint8_t* row_at(int) override { return row_.data(); }
+
+ private:
+  int height_;
+  std::vector<uint8_t> row_;
+};
+
 }  // namespace
 
-std::optional<RowError> decode_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink) {
+std::optional<RowError> decode_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink, Damage damage) {
   switch (header.format) {
     case ImageFormat::kJpeg:
-      return decode_jpeg_rows(bytes, header, sink);
+      return decode_jpeg_rows(bytes, header, sink, damage);
     case ImageFormat::kPng:
       return decode_png_rows(bytes, header, sink);
     case ImageFormat::kWebp:
@@ -43,6 +57,17 @@ RowResult<Image> decode_image(std::span<const std::byte> bytes, const ImageLimit
     return *std::move(error);
   }
   return orientation == Orientation::kApply ? apply_orientation(std::move(whole.image), read_orientation(bytes)) : std::move(whole.image);
+}
+
+RowResult<ImageHeader> check_image(std::span<const std::byte> bytes, const ImageLimits& limits) {
+  RowResult<ImageHeader> header = probe_image(bytes, limits);
+  if (header.is_ok()) {
+    DiscardedRows rows(*header);
+    if (auto error = decode_rows(bytes, *header, rows, Damage::kRefused)) {
+      return *std::move(error);
+    }
+  }
+  return header;
 }
 
 }  // namespace darkroom

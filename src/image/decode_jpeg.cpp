@@ -7,6 +7,8 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>  // After jpeglib.h, which it needs.
+
 #include "darkroom/core/check.h"
 #include "decoders.h"
 #include "multiply_by_fraction.h"
@@ -22,13 +24,16 @@ constexpr int64_t kMaxScannedPixels = 4'000'000'000;
 /// nothing with a destructor.
 class JpegReader {
  public:
-  enum class Outcome { kDone, kStarved, kFailed, kTooManyScans };
+  enum class Outcome { kDone, kStarved, kFailed, kTooManyScans, kMissingBlocks };
 
-  explicit JpegReader(std::span<const std::byte> bytes) {
+  JpegReader(std::span<const std::byte> bytes, Damage damage) {
     jpeg_.err = jpeg_std_error(&errors_);
     jpeg_.client_data = this;
     errors_.error_exit = [](j_common_ptr jpeg) { self(jpeg).leave(Outcome::kFailed); };
     errors_.output_message = [](j_common_ptr) {};
+    if (damage == Damage::kRefused) {
+      errors_.emit_message = [](j_common_ptr jpeg, int level) { self(jpeg).judge_message(level); };
+    }
     progress_.progress_monitor = [](j_common_ptr jpeg) { self(jpeg).check_scans(); };
     is_created_ = guarded([&] {
                     jpeg_create_decompress(&jpeg_);
@@ -119,6 +124,23 @@ class JpegReader {
     }
   }
 
+  // libjpeg warns of damage, at level -1, and goes on with what it makes of it.
+  void judge_message(int level) {
+    if (level >= 0) {
+      return;
+    }
+    switch (errors_.msg_code) {
+      case JWRN_HIT_MARKER:
+        leave(Outcome::kMissingBlocks);
+      case JWRN_HUFF_BAD_CODE:
+      case JWRN_ARITH_BAD_CODE:
+      case JWRN_MUST_RESYNC:
+        leave(Outcome::kFailed);
+      default:
+        break;  // Of bytes between segments and of odd headers, which harm no pixel.
+    }
+  }
+
   // All bytes are there from the beginning; when they are used up the decoder suspends, which tells a cut file apart.
   void set_source(std::span<const std::byte> bytes) {
     source_.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
@@ -160,6 +182,8 @@ RowError jpeg_error(JpegReader& reader, JpegReader::Outcome outcome) {
   switch (outcome) {
     case JpegReader::Outcome::kStarved:
       return {.code = RowErrorCode::kTruncated, .detail = "the JPEG data end too early"};
+    case JpegReader::Outcome::kMissingBlocks:
+      return {.code = RowErrorCode::kTruncated, .detail = "the blocks of a JPEG end before its picture does"};
     case JpegReader::Outcome::kTooManyScans:
       return {.code = RowErrorCode::kBomb, .detail = "a JPEG of too many scans"};
     case JpegReader::Outcome::kDone:
@@ -171,8 +195,8 @@ RowError jpeg_error(JpegReader& reader, JpegReader::Outcome outcome) {
 
 }  // namespace
 
-std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink) {
-  JpegReader reader(bytes);
+std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink, Damage damage) {
+  JpegReader reader(bytes, damage);
   if (const auto outcome = reader.read_header(); outcome != JpegReader::Outcome::kDone) {
     return jpeg_error(reader, outcome);
   }

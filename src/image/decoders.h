@@ -26,13 +26,20 @@ class RowSink {
   virtual uint8_t* row_at(int y) = 0;
 };
 
+/// What becomes of picture data that are damaged, yet can be read.
+enum class Damage : uint8_t {
+  kAsPillow,  ///< Decoded as Pillow does, which shows what libjpeg makes of bad codes and missing blocks.
+  kRefused,   ///< kTruncated where the blocks of a JPEG end too early, kDecodeFailed where its codes are bad.
+};
+
 /// Decoders of one format each, without memory for the whole picture where the format allows that. `header` is what probe_image found in
 /// the same bytes; its size is within the limits. A row that is not wanted costs as little as noticing damage in it allows: errors
 /// never depend on what is wanted. On an error the rows that came are worth nothing.
-std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
+std::optional<RowError> decode_jpeg_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink, Damage damage);
 std::optional<RowError> decode_png_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
 std::optional<RowError> decode_webp_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
 /// That of the header's format.
-std::optional<RowError> decode_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink);
+std::optional<RowError> decode_rows(std::span<const std::byte> bytes, const ImageHeader& header, RowSink& sink,
+                                    Damage damage = Damage::kAsPillow);
 
 }  // namespace darkroom

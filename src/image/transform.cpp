@@ -102,8 +102,8 @@ Image resize_and_crop(const Image& image, const TransformOptions& options, const
   return resize_window(image, placement.width, placement.height, options.filter, placement.window);
 }
 
-RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
-                                            const CropDraw& draw) {
+RowResult<TransformedPixels> transform_pixels(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
+                                              const CropDraw& draw) {
   const RowResult<ImageHeader> header = probe_image(bytes, limits);
   if (!header.is_ok()) {
     return header.error();
@@ -113,12 +113,21 @@ RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, co
     return RowError{.code = RowErrorCode::kBomb,
                     .detail = fmt::format("{}x{} becomes {}x{}", header->width, header->height, size.width, size.height)};
   }
-  const RowResult<Image> square = decode_and_crop(bytes, *header, options, limits, draw);
+  RowResult<Image> square = decode_and_crop(bytes, *header, options, limits, draw);
   if (!square.is_ok()) {
     return square.error();
   }
-  TransformedImage result{header->width, header->height, std::vector<float>(square->pixels.size())};
-  normalise_chw(*square, result.chw);
+  return TransformedPixels{header->width, header->height, std::move(square).value()};
+}
+
+RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
+                                            const CropDraw& draw) {
+  const RowResult<TransformedPixels> pixels = transform_pixels(bytes, options, limits, draw);
+  if (!pixels.is_ok()) {
+    return pixels.error();
+  }
+  TransformedImage result{pixels->width, pixels->height, std::vector<float>(pixels->square.pixels.size())};
+  normalise_chw(pixels->square, result.chw);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "darkroom/core/row_error.h"
 #include "darkroom/core/status.h"
 #include "darkroom/image/decode.h"
+#include "darkroom/image/image.h"
 #include "darkroom/image/probe.h"
 #include "darkroom/image/resample.h"
 
@@ -61,6 +62,16 @@ struct TransformedImage {
 /// REQUIRES: options.validate() is ok. Thread safety: pure.
 RowResult<TransformedImage> transform_image(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
                                             const CropDraw& draw = {});
+
+struct TransformedPixels {
+  int width = 0;  ///< Of the encoded picture, orientation not applied.
+  int height = 0;
+  Image square;  ///< R x R, RGB.
+};
+
+/// transform_image before it normalises: a quarter of the bytes. Errors, REQUIRES and thread safety: those of transform_image.
+RowResult<TransformedPixels> transform_pixels(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
+                                              const CropDraw& draw = {});
 
 /// The resize and crop of transform_image. REQUIRES: image not empty.
 Image resize_and_crop(const Image& image, const TransformOptions& options, const CropDraw& draw = {});

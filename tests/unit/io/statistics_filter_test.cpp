@@ -324,5 +324,19 @@ TEST(row_group_reach, never_drops_a_row_that_the_filter_keeps) {
   }
 }
 
+// Whole numbers by their physical type, whose bounds are those of the digits without the point.
+TEST(parquet_statistics, takes_no_bounds_of_decimals_stored_as_integers) {
+  arrow::Decimal128Builder builder(arrow::decimal128(10, 2));
+  ASSERT_TRUE(builder.Append(arrow::Decimal128(150)).ok());
+  const auto schema = arrow::schema({arrow::field("x", arrow::decimal128(10, 2))});
+  const auto table = arrow::Table::Make(schema, {builder.Finish().ValueOrDie()});
+  const auto properties = parquet::WriterProperties::Builder().enable_store_decimal_as_integer()->build();
+  auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, 100, properties).ok());
+  const auto file = parquet::ParquetFileReader::Open(std::make_shared<arrow::io::BufferReader>(sink->Finish().ValueOrDie()))->metadata();
+  ASSERT_EQ(file->schema()->Column(0)->physical_type(), parquet::Type::INT64);
+  EXPECT_FALSE(read_statistics(*file, 0, {"x"}).columns.at("x").min.has_value());
+}
+
 }  // namespace
 }  // namespace darkroom

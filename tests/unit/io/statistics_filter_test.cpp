@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 #include <parquet/file_reader.h>
+#include <parquet/statistics.h>
 
 #include <string>
 #include <vector>

@@ -95,8 +95,10 @@ bool has_carryless_products() { return false; }
 
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t crc) { return crc_of(kCrc32Constants, bytes, crc); }
 
-uint32_t crc32(std::string_view text, uint32_t crc) { return crc32(std::as_bytes(std::span(text.data(), text.size())), crc); }
+uint32_t crc32(std::string_view text, uint32_t crc) { return crc32(std::as_bytes(std::span(text)), crc); }
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) { return crc_of(kCrc32cConstants, bytes, crc); }
+
+uint32_t crc32c(std::string_view text, uint32_t crc) { return crc32c(std::as_bytes(std::span(text)), crc); }
 
 }  // namespace darkroom

@@ -1,7 +1,6 @@
 #include "darkroom/image/png.h"
 
 #include <algorithm>
-#include <array>
 #include <csetjmp>
 #include <cstdint>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "byte_view.h"
 #include "darkroom/core/check.h"
+#include "darkroom/core/crc32.h"
 #include "darkroom/core/utf8.h"
 
 namespace darkroom {
@@ -103,26 +103,6 @@ int colour_type_of(const Image& image) {
   }
 }
 
-// CRC-32 of ISO 3309, which the PNG standard prescribes for chunks.
-uint32_t crc32_of(std::string_view bytes) {
-  static const std::array<uint32_t, 256> kTable = [] {
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) {
-        value = (value >> 1) ^ ((value & 1U) != 0 ? 0xEDB88320U : 0U);
-      }
-      table[i] = value;
-    }
-    return table;
-  }();
-  uint32_t crc = 0xFFFFFFFFU;
-  for (const char byte : bytes) {
-    crc = kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xFFU] ^ (crc >> 8);
-  }
-  return ~crc;
-}
-
 std::string utf8_of_latin1(std::string_view latin1) {
   std::string utf8;
   for (const char character : latin1) {
@@ -175,7 +155,7 @@ Result<std::vector<PngText>> read_png_text(std::span<const std::byte> bytes) {
       return Status::corrupt_data("reading PNG text: a chunk is cut at byte", chunk);
     }
     const size_t size = png.be32(chunk);
-    if (crc32_of(png.text(chunk + 4, size + 4)) != png.be32(chunk + 8 + size)) {
+    if (crc32(png.text(chunk + 4, size + 4)) != png.be32(chunk + 8 + size)) {
       return Status::corrupt_data("reading PNG text: wrong checksum of the chunk at byte", chunk);
     }
     const std::string_view name = png.text(chunk + 4, 4);

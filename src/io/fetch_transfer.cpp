@@ -10,6 +10,8 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/version.h"
+#include "darkroom/io/opt_out.h"
+#include "header_text.h"
 
 namespace darkroom {
 namespace {
@@ -38,51 +40,12 @@ std::string text_info(CURL* easy, CURLINFO info) {
   return text != nullptr ? text : "";
 }
 
-std::string_view trim(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-  while (!text.empty() && is_space(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && is_space(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
-}
-
 // The value of a header line, when the line is of that header.
 std::optional<std::string_view> header_value(std::string_view line, std::string_view name) {
-  if (line.size() <= name.size() || line[name.size()] != ':' || !equal_ignoring_case(line.substr(0, name.size()), name)) {
+  if (line.size() <= name.size() || line[name.size()] != ':' || !same_word(line.substr(0, name.size()), name)) {
     return std::nullopt;
   }
-  return trim(line.substr(name.size() + 1));
-}
-
-// Whether an X-Robots-Tag value forbids use for training, to everybody or to `agent_token`.
-bool forbids_training(std::string_view robots_tag, std::string_view agent_token) {
-  // Directives that carry a value look like an agent's name before its own directives.
-  constexpr std::string_view kValued[] = {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"};
-  bool is_for_us = true;
-  while (!robots_tag.empty()) {
-    const size_t comma = std::min(robots_tag.find(','), robots_tag.size());
-    std::string_view directive = trim(robots_tag.substr(0, comma));
-    robots_tag.remove_prefix(std::min(comma + 1, robots_tag.size()));
-    if (const size_t colon = directive.find(':'); colon != std::string_view::npos) {
-      const std::string_view agent = trim(directive.substr(0, colon));
-      if (std::any_of(std::begin(kValued), std::end(kValued), [&](auto valued) { return equal_ignoring_case(agent, valued); })) {
-        continue;
-      }
-      is_for_us = agent == "*" || equal_ignoring_case(agent, agent_token);
-      directive = trim(directive.substr(colon + 1));
-    }
-    if (is_for_us && (equal_ignoring_case(directive, "noai") || equal_ignoring_case(directive, "noimageai"))) {
-      return true;
-    }
-  }
-  return false;
+  return trim_blanks(line.substr(name.size() + 1));
 }
 
 }  // namespace
@@ -153,7 +116,7 @@ std::optional<RowError> FetchTransfer::assign(FetchRequest request, FetchClock::
   status_ = 0;
   last_error.reset();
 
-  const std::string url(trim(request_.url));
+  const std::string url(trim_blanks(request_.url));
   if (url.size() > kMaxUrlBytes || url.size() != std::strlen(url.c_str())) {
     return RowError{RowErrorCode::kBadUrl, 0, "too long, or a NUL character in it"};
   }
@@ -237,7 +200,7 @@ bool FetchTransfer::take_header(std::string_view line) {
     has_headers_ = false;
     return true;
   }
-  if (trim(line).empty()) {
+  if (trim_blanks(line).empty()) {
     return end_of_headers();
   }
   if (const auto value = header_value(line, "content-length")) {
@@ -246,7 +209,7 @@ bool FetchTransfer::take_header(std::string_view line) {
   if ((line.front() == 'x' || line.front() == 'X') && shared_.options.respect_noai) {
     if (const auto value = header_value(line, "x-robots-tag")) {
       const std::string_view agent = shared_.options.user_agent;
-      opted_out_ = opted_out_ || forbids_training(*value, agent.substr(0, agent.find('/')));
+      opted_out_ = opted_out_ || header_opt_out("X-Robots-Tag", *value, {.noai = true}, agent.substr(0, agent.find('/')));
     }
   }
   return true;

@@ -1,23 +1,16 @@
 #include "darkroom/io/opt_out.h"
 
 #include <fmt/format.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <array>
+
+#include "header_text.h"
 
 namespace darkroom {
 namespace {
 
 constexpr size_t kLongestDetail = 200;
-
-bool same_word(std::string_view a, std::string_view b) { return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0; }
-
-std::string_view trim_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
 
 // Takes the next part of a list off its front. A comma within quotation marks separates nothing.
 std::string_view take_part(std::string_view& list, bool has_quotes) {

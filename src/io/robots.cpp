@@ -1,8 +1,7 @@
 #include "darkroom/io/robots.h"
 
-#include <strings.h>
-
 #include "darkroom/io/opt_out.h"
+#include "header_text.h"
 
 namespace darkroom {
 namespace {
@@ -10,15 +9,6 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kLineEnds = "\r\n";
 constexpr std::string_view kLineBlanks = " \t";
-
-std::string_view strip_blanks(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kLineBlanks);
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kLineBlanks) - begin + 1);
-}
-
-bool is_key(std::string_view text, std::string_view key) {
-  return text.size() == key.size() && strncasecmp(text.data(), key.data(), key.size()) == 0;
-}
 
 // The beginning of a User-agent value that may be a product token (RFC 9309, section 2.2.1).
 std::string_view product_token(std::string_view value) {
@@ -53,13 +43,13 @@ class RobotsRules::Parser {
     if (colon == std::string_view::npos) {
       return;
     }
-    const std::string_view key = strip_blanks(line.substr(0, colon));
-    const std::string_view value = strip_blanks(line.substr(colon + 1));
-    if (is_key(key, "user-agent")) {
+    const std::string_view key = trim_blanks(line.substr(0, colon));
+    const std::string_view value = trim_blanks(line.substr(colon + 1));
+    if (same_word(key, "user-agent")) {
       take_agent(value);
-    } else if (is_key(key, "allow") || is_key(key, "disallow")) {
-      take_access(value, is_key(key, "allow"));
-    } else if (is_key(key, "content-usage") || is_key(key, "content-signal")) {
+    } else if (same_word(key, "allow") || same_word(key, "disallow")) {
+      take_access(value, same_word(key, "allow"));
+    } else if (same_word(key, "content-usage") || same_word(key, "content-signal")) {
       take_usage(value);
     }
   }
@@ -88,7 +78,7 @@ class RobotsRules::Parser {
     const bool is_star = value.starts_with('*') && (value.size() == 1 || kLineBlanks.find(value[1]) != std::string_view::npos);
     if (is_star) {
       everybodys_.is_open = everybodys_.is_there = true;
-    } else if (!agent_.empty() && is_key(product_token(value), agent_)) {
+    } else if (!agent_.empty() && same_word(product_token(value), agent_)) {
       ours_.is_open = ours_.is_there = true;
     }
   }

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <bit>
 #include <chrono>
 
+#include "darkroom/core/crc32.h"
 #include "darkroom/files/paths.h"
 
 namespace darkroom {
@@ -61,18 +61,6 @@ void append_bytes(std::string& out, uint32_t field, std::string_view bytes) {
   out += bytes;
 }
 
-std::array<uint32_t, 256> make_crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78U : 0U);
-    }
-    table[byte] = crc;
-  }
-  return table;
-}
-
 uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8U; }
 
 double now_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -86,15 +74,6 @@ std::string summary_of(std::string_view value) {
 }
 
 }  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  static const auto table = make_crc_table();
-  uint32_t crc = 0xffffffffU;
-  for (const char byte : bytes) {
-    crc = crc >> 8 ^ table[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
-  }
-  return ~crc;
-}
 
 std::string tfrecord_frame(std::string_view data) {
   std::string frame;

@@ -17,5 +17,6 @@ uint32_t crc32(std::string_view text, uint32_t crc = 0);
 
 /// CRC-32C (Castagnoli, RFC 3720 appendix B.4; reflected polynomial 0x82f63b78): that of TFRecord and of stores' checksums.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
+uint32_t crc32c(std::string_view text, uint32_t crc = 0);
 
 }  // namespace darkroom

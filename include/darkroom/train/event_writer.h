@@ -33,9 +33,7 @@ class EventWriter {
   std::unique_ptr<OutputFile> file_;
 };
 
-/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) of `bytes`.
-uint32_t crc32c(std::string_view bytes);
-/// `data` as one TFRecord: length, masked CRC of the length, data, masked CRC of the data; little-endian.
+/// `data` as one TFRecord: length, masked CRC-32C of the length, data, masked CRC-32C of the data; little-endian.
 std::string tfrecord_frame(std::string_view data);
 
 }  // namespace darkroom

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "darkroom/core/crc32.h"
 #include "darkroom/files/memory_files.h"
 
 namespace darkroom {

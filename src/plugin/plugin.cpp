@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -28,12 +29,19 @@ void synchronize_gpu(int gpu) {
   c10::cuda::device_synchronize();
 }
 
+// The allocator knows no device, and refuses every question, before CUDA's first use.
+void wake_allocator() { at::globalContext().lazyInitDevice(c10::DeviceType::CUDA); }
+
 int64_t peak_gpu_memory(int gpu) {
+  wake_allocator();
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
   return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
 }
 
-void reset_peak_gpu_memory(int gpu) { c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu)); }
+void reset_peak_gpu_memory(int gpu) {
+  wake_allocator();
+  c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu));
+}
 
 constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
                                 .list_gpus = list_cuda_gpus,

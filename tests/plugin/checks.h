@@ -57,6 +57,7 @@ struct Check {
   std::function<void(Findings&, const torch::Device&)> run;
 };
 
+std::vector<Check> first_checks();     ///< Of a device that nothing has touched yet: they must run first.
 std::vector<Check> network_checks();   ///< Group norms and the gated unit.
 std::vector<Check> training_checks();  ///< Noise, norm, update.
 std::vector<Check> runtime_checks();   ///< Graphs, staging, memory.

@@ -28,8 +28,8 @@ bool passes(const Check& check, const torch::Device& device) {
 }
 
 int run_all(const std::string& filter) {
-  std::vector<Check> checks = network_checks();
-  for (const auto& more : {training_checks(), runtime_checks()}) {
+  std::vector<Check> checks = first_checks();
+  for (const auto& more : {network_checks(), training_checks(), runtime_checks()}) {
     checks.insert(checks.end(), more.begin(), more.end());
   }
   const auto& gpus = list_gpus();

@@ -62,6 +62,11 @@ void check_failing_record(Findings& findings, const torch::Device& device) {
   findings.holds("the device still works", (value + 1).sum().item<float>() == 8.0F);
 }
 
+void check_untouched_memory(Findings& findings, const torch::Device& device) {
+  reset_peak_memory(device);
+  findings.holds("no tensor was held yet", peak_memory_bytes(device) == 0);
+}
+
 void check_memory(Findings& findings, const torch::Device& device) {
   constexpr int64_t kBytes = int64_t{64} << 20;
   reset_peak_memory(device);
@@ -78,6 +83,8 @@ void check_memory(Findings& findings, const torch::Device& device) {
 }
 
 }  // namespace
+
+std::vector<Check> first_checks() { return {{"runtime: memory can be asked before anything is allocated", check_untouched_memory}}; }
 
 std::vector<Check> runtime_checks() {
   // The failing record comes last: what it leaves behind on a stream shall disturb nobody.

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Times darkroom's `gpu_bench` and diffusers' U-Net on one GPU, in turn, in processes of their own: a training step and a guided sampling step.
+
+usage: gpu_peers.py GPU_BENCH [--preset sd2-base|tiny] [--device cuda] [--only NAME]...     (with torch and diffusers; gpu_check.sh builds GPU_BENCH)
+The peer's step is what a careful user writes: float32 weights under bfloat16 autocast, channels last, scaled dot-product attention, mean
+squared error, clip_grad_norm_, fused AdamW, EMA through torch._foreach_lerp_; once eager and once under torch.compile. Its sampling step runs
+bfloat16 weights on a pair (with and without the prompt) and does DDIM's arithmetic; compiled in the mode reduce-overhead, which records CUDA
+graphs. Both sides draw random weights and random inputs of the same shapes; that both compute the same network is what `gpu_parity` checks.
+Times are medians between events of the device; the peer's first steps, in which it compiles, do not count. Prints a Markdown table.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+SIZES = {  # NAME: (bench of gpu_bench, resolution, batch, repeats)
+    "train-256": ("train-step", 256, 128, 20),
+    "train-512": ("train-step", 512, 32, 20),
+    "sample-512": ("sample", 512, 1, 40),
+    "sample-512x16": ("sample", 512, 16, 20),
+}
+UNETS = {
+    "sd2-base": dict(sample_size=64, cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True),
+    "tiny": dict(
+        sample_size=8, block_out_channels=[64, 96], down_block_types=["CrossAttnDownBlock2D"] * 2, up_block_types=["CrossAttnUpBlock2D"] * 2,
+        layers_per_block=1, cross_attention_dim=128, attention_head_dim=[2, 3], norm_num_groups=16, use_linear_projection=True,
+    ),
+}  # fmt: skip
+
+PEER = r"""
+import json, sys, time
+import torch
+from diffusers import UNet2DConditionModel
+
+kind, side, batch, repeats, how, device, config = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6], json.loads(sys.argv[7])
+torch.manual_seed(0)
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+torch.backends.cudnn.benchmark = True
+on_gpu = device != "cpu"
+training = kind == "train-step"
+with torch.device(device):
+    unet = UNet2DConditionModel(**config).to(memory_format=torch.channels_last)
+rows = batch if training else 2 * batch
+latents = torch.randn((batch, 4, side, side), device=device)
+states = torch.randn((rows, 77, config["cross_attention_dim"]), device=device)
+alphas = torch.cumprod(1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, device=device) ** 2, 0)
+if training:
+    network = torch.compile(unet) if how == "compiled" else unet
+    parameters = list(unet.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+    average = [p.detach().clone() for p in parameters]
+
+    def step():
+        optimizer.zero_grad()
+        timesteps = torch.randint(0, 1000, (batch,), device=device)
+        noise = torch.randn_like(latents)
+        a = alphas[timesteps].view(-1, 1, 1, 1)
+        noisy = a.sqrt() * latents + (1 - a).sqrt() * noise
+        with torch.autocast(device, torch.bfloat16):
+            out = network(noisy.contiguous(memory_format=torch.channels_last), timesteps, states).sample
+        torch.nn.functional.mse_loss(out.float(), noise).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(average, parameters, 1e-4)
+else:
+    unet = unet.to(torch.bfloat16).requires_grad_(False)
+    network = torch.compile(unet, mode="reduce-overhead") if how == "compiled" else unet
+    states = states.to(torch.bfloat16)
+    timestep = torch.full((rows,), 500, device=device)
+
+    @torch.no_grad()
+    def step():
+        pair = latents.to(torch.bfloat16).repeat(2, 1, 1, 1).contiguous(memory_format=torch.channels_last)
+        without, with_prompt = network(pair, timestep, states).sample.float().chunk(2)
+        noise = without + 7.5 * (with_prompt - without)
+        a, b = alphas[500], alphas[480]
+        start = (latents - (1 - a).sqrt() * noise) / a.sqrt()
+        return b.sqrt() * start + (1 - b).sqrt() * noise
+
+times = []
+for i in range(repeats + 6):
+    if on_gpu:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        step()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    else:
+        start = time.perf_counter()
+        step()
+        times.append(1e3 * (time.perf_counter() - start))
+times = sorted(times[6:])
+peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+print(json.dumps({"ms": times, "parameters": sum(p.numel() for p in unet.parameters()), "peak": peak}))
+"""
+
+
+def run(command: list) -> dict | str:
+    done = subprocess.run([str(x) for x in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        return " ".join((done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1].split())[:160]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("gpu_bench")
+    parser.add_argument("--preset", choices=UNETS, default="sd2-base")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--only", action="append", choices=SIZES)
+    options = parser.parse_args()
+    print("| step | px | batch | who | ms median | GiB | darkroom is faster by |\n|---|---|---|---|---|---|---|")
+    failed = False
+    for name in options.only or SIZES:
+        bench, resolution, batch, repeats = SIZES[name]
+        if options.preset == "tiny":
+            resolution, batch, repeats = 64, 4, 5
+        ours = [options.gpu_bench, bench, "--preset", options.preset, "--device", options.device, "--resolution", resolution, "--batch-size", batch]
+        ours += ["--repeats", repeats, "--dtype", "bfloat16", "--graph", "on" if options.device != "cpu" else "off", "--threads", 8]
+        theirs = [sys.executable, "-c", PEER, bench, resolution // 8, batch, repeats]
+        rest = [options.device, json.dumps(UNETS[options.preset])]
+        figures = run(ours)
+        if isinstance(figures, str):
+            print(f"| {bench} | {resolution} | {batch} | darkroom | failed: {figures} | | |", flush=True)
+            failed = True
+            continue
+        mine = figures["ms"]["median"]
+        print(f"| {bench} | {resolution} | {batch} | darkroom | {mine:.4g} | {figures.get('peak_device_memory_bytes', 0) / 2**30:.3g} | |", flush=True)
+        for how in ("eager", "compiled"):
+            figures = run([*theirs, how, *rest])
+            if isinstance(figures, str):
+                print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | failed: {figures} | | |", flush=True)
+                failed = True
+                continue
+            median = statistics.median(figures["ms"])
+            print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | {median:.4g} | {figures['peak'] / 2**30:.3g} | {median / mine:.2f} |", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

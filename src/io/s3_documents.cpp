@@ -14,8 +14,6 @@ namespace {
 constexpr std::string_view kErrorRoot = "Error";
 constexpr size_t kMaxErrorTextBytes = 500;
 
-using UtcTime = std::chrono::system_clock::time_point;
-
 /// Fit for a log: no line breaks or other control characters, at most kMaxErrorTextBytes without a cut character.
 std::string one_line(std::string_view raw) {
   std::string text(raw);
@@ -69,7 +67,7 @@ std::optional<int64_t> whole_number(std::string_view text, int64_t largest) {
 }
 
 /// 2010-11-10T20:48:33.000Z; the fraction may lack, and what is below a second is dropped.
-Result<UtcTime> parse_time(std::string_view text) {
+Result<std::chrono::sys_seconds> parse_time(std::string_view text) {
   const auto fail = [&] { return Status::corrupt_data("a time is not written like 2010-11-10T20:48:33.000Z:", one_line(text)); };
   constexpr std::string_view kShape = "0000-00-00T00:00:00";
   if (text.size() <= kShape.size() || !text.ends_with('Z')) {
@@ -91,7 +89,7 @@ Result<UtcTime> parse_time(std::string_view text) {
   if (!date.ok() || number(11, 2) > 23 || number(14, 2) > 59 || number(17, 2) > 59) {
     return fail();
   }
-  return UtcTime(std::chrono::sys_days(date)) + std::chrono::hours(number(11, 2)) + std::chrono::minutes(number(14, 2)) +
+  return std::chrono::sys_days(date) + std::chrono::hours(number(11, 2)) + std::chrono::minutes(number(14, 2)) +
          std::chrono::seconds(number(17, 2));
 }
 

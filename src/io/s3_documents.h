@@ -15,13 +15,14 @@ namespace darkroom {
 // What S3 answers and is told in XML (Amazon S3 API reference). Elements that are not named here are ignored; one that is named and
 // stands twice, lacks or holds another kind of value is kCorruptData with the reply's kind, the entry and the element. Where a
 // listing was asked for with encoding-type=url, as it must be for keys with control characters, keys are decoded.
-// Pure functions: any thread.
+// Times are whole seconds of the years 0 to 9999: some servers write 0001-01-01 where they know none, which nanoseconds cannot hold;
+// compare them with seconds. Pure functions: any thread.
 
 struct S3Object {
   std::string key;
   int64_t size_bytes = 0;
   std::string etag;  ///< As sent, with its quotes; empty where the server sends none.
-  std::optional<std::chrono::system_clock::time_point> modified;
+  std::optional<std::chrono::sys_seconds> modified;
 };
 
 /// One page of ListObjectsV2.
@@ -35,7 +36,7 @@ Result<S3ObjectPage> read_object_page(std::string_view xml);
 struct S3Upload {
   std::string key;
   std::string id;
-  std::chrono::system_clock::time_point initiated;
+  std::chrono::sys_seconds initiated;
 };
 
 /// One page of ListMultipartUploads.

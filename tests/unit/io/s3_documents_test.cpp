@@ -126,6 +126,8 @@ TEST(S3Documents, reads_times_to_the_second) {
   EXPECT_EQ(modified("2024-02-29T23:59:59Z"), leap_day);
   EXPECT_EQ(modified("2024-02-29T23:59:59.999999999Z"), leap_day);
   EXPECT_EQ(modified("1970-01-01T00:00:00.000Z"), sys_days(year(1970) / 1 / 1));
+  EXPECT_EQ(modified("0001-01-01T00:00:00Z"), sys_days(year(1) / 1 / 1));  // What Go writes for no time.
+  EXPECT_EQ(modified("9999-12-31T23:59:59Z"), sys_days(year(9999) / 12 / 31) + std::chrono::seconds(86399));
   for (const std::string& time : std::vector<std::string>{
            "2023-02-29T00:00:00Z", "2024-13-01T00:00:00Z", "2024-00-01T00:00:00Z", "2024-01-32T00:00:00Z", "2024-01-01T24:00:00Z",
            "2024-01-01T00:60:00Z", "2024-01-01T00:00:60Z", "2024-01-01T00:00:00", "2024-01-01T00:00:00+01:00", "2024-01-01 00:00:00Z",

@@ -21,6 +21,13 @@ std::optional<NetworkSuspect> take_front(Suspects& suspects) {
 
 }  // namespace
 
+NetworkWatch::NetworkWatch(NetworkWatchOptions options) : options_(options), patience_(options.probe_after) {
+  DARKROOM_CHECK(options.probe_after.count() >= 0, "probe_after is negative (ms):", options.probe_after.count());
+  DARKROOM_CHECK(options.first_interval.count() > 0, "first_interval must be positive (ms):", options.first_interval.count());
+  DARKROOM_CHECK(options.first_interval <= options.longest_interval,
+                 "longest_interval is shorter than the first (ms):", options.longest_interval.count());
+}
+
 void NetworkWatch::remember(const std::string& address) {
   if (!addresses_.empty() && addresses_.back() == address) {
     return;

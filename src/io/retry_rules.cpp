@@ -55,11 +55,13 @@ bool asks_to_wait(const AttemptOutcome& outcome) {
 bool store_status_may_pass(int status) { return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504); }
 
 std::chrono::milliseconds Backoff::delay(int num_retries, double chance) const {
-  const int doublings = std::clamp(num_retries, 0, kMostDoublings);
-  // first << doublings without overflow: compared the other way round.
-  const auto whole = first > longest / (int64_t{1} << doublings) ? longest : first * (int64_t{1} << doublings);
-  const double share = 0.5 + 0.5 * std::clamp(chance, 0.0, 1.0);
-  return std::chrono::milliseconds(static_cast<int64_t>(static_cast<double>(std::max<int64_t>(whole.count(), 0)) * share));
+  const int64_t factor = int64_t{1} << std::clamp(num_retries, 0, kMostDoublings);
+  const int64_t from = std::max<int64_t>(first.count(), 0);
+  const int64_t most = std::max<int64_t>(longest.count(), 0);
+  const int64_t whole = from > most / factor ? most : from * factor;  // Compared so that nothing overflows.
+  const int64_t half = whole / 2;
+  const double share = chance > 0 ? std::min(chance, 1.0) : 0.0;  // Also of no number.
+  return std::chrono::milliseconds(share < 1 ? half + static_cast<int64_t>(static_cast<double>(whole - half) * share) : whole);
 }
 
 std::optional<std::chrono::seconds> parse_retry_after(std::string_view value, std::chrono::system_clock::time_point now) {

@@ -25,7 +25,7 @@ struct Attempt {
   std::string url;
   std::chrono::nanoseconds timeout =
       std::chrono::seconds(20);  ///< Deadline of the row: time on the wire and in back-offs, all hops together.
-  bool is_internal = false;      ///< Our own request (robots.txt): goes before the host's rows, and also while the host is held.
+  bool is_internal = false;  ///< Our own request (robots.txt): goes before the host's rows, in their turn, and also while the host is held.
 
   std::chrono::nanoseconds used{0};    ///< Of `timeout`. The attempt on the wire may last timeout - used.
   std::chrono::nanoseconds parked{0};  ///< Waited for hosts so far: at most max_park.
@@ -37,6 +37,7 @@ struct Attempt {
   std::chrono::steady_clock::time_point taken_at{};
   uint64_t num_pauses = 0;  ///< Of its host when it was taken: what it meets later says nothing of the pauses since.
   bool is_probe = false;    ///< The one attempt of a host that was in trouble.
+  bool is_suspect = false;  ///< Not yet judged or restarted.
 };
 
 /// What follows from an outcome. kFinish, kRedirect and kSuspect leave the attempt with the caller.
@@ -58,14 +59,16 @@ struct AttemptVerdict {
 ///
 /// Of the attempts that may start the one with the smallest `order` does; of equal ones the one added first. Limits per host: places,
 /// spacing, and pauses. A pause begins when the host says 429, or 503 with Retry-After (its length is what Retry-After asks, and grows
-/// with each pause that the host answers with another), when its breaker opens, or by park(). It lasts max_park at most, after which
-/// one attempt probes the host; the others follow once that one is answered.
+/// with each pause that the host answers with another), when its breaker opens, or by park(). It lasts the larger of max_park and
+/// breaker_wait at most, after which one attempt probes the host; the others follow once that one is answered. A suspect is not: it stays
+/// the probe until its verdict, and suspects that would open the breaker keep their host waiting.
 ///
 /// A row ends with the error that keeps it, when it has waited max_park for paused hosts in all, or when its host has been in
 /// trouble for max_park without one good answer: so a dead host costs a job max_park once, not once a row. Back-offs and turns do not count
 /// as waiting.
 ///
-/// Cost: O(log hosts + log rows of the host) an operation. Memory: what is inside, and hosts in trouble for forget_after.
+/// Cost: O(log hosts + log rows of the host) an operation. Memory: what is inside, and hosts in trouble for forget_after, at most
+/// max_idle_hosts of them.
 /// Thread safety: one thread at a time.
 class HostScheduler {
  public:
@@ -81,13 +84,13 @@ class HostScheduler {
   void add(std::unique_ptr<Attempt> attempt, Instant now);
   /// The attempt to start now; null: none may. It holds a place of its host until report() or put_back().
   std::unique_ptr<Attempt> take(Instant now);
-  /// Gives back an attempt that was taken but not started.
+  /// Gives back an attempt that was taken but not started; it counts for no rate.
   void put_back(std::unique_ptr<Attempt> attempt, Instant now);
   /// Ends the attempt on the wire. Takes it when it waits here for another try. A network failure is kSuspect and counts only by judge().
   AttemptVerdict report(std::unique_ptr<Attempt>& attempt, const AttemptOutcome& outcome, Instant now);
-  /// The verdict over a suspect whose failure is its host's own. REQUIRES: report() said kSuspect of it.
+  /// The verdict over a suspect whose failure is its host's own. REQUIRES: report() said kSuspect of it, and nobody judged or restarted it.
   AttemptVerdict judge(std::unique_ptr<Attempt>& attempt, const AttemptOutcome& outcome, Instant now);
-  /// Adds a suspect whose failure was this machine's: as if it had not been tried, with a fresh deadline.
+  /// Adds a suspect whose failure was this machine's: as if it had not been tried, with a fresh deadline. REQUIRES: as judge().
   void restart(std::unique_ptr<Attempt> attempt, Instant now);
 
   struct Expired {
@@ -122,16 +125,17 @@ class HostScheduler {
   Host& host_of(const std::string& name);
   void enqueue(Host& host, std::unique_ptr<Attempt> attempt, Instant t);
   void leave_wire(Host& host, const Attempt& attempt);
+  static void leave_suspects(Host& host, Attempt& attempt);
   AttemptVerdict decide(Host& host, std::unique_ptr<Attempt>& attempt, const AttemptOutcome& outcome, Instant t);
   AttemptVerdict throttle(Host& host, std::unique_ptr<Attempt>& attempt, const AttemptOutcome& outcome, Instant t);
   AttemptVerdict retry(Host& host, std::unique_ptr<Attempt>& attempt, const AttemptOutcome& outcome, Instant t);
   static void note_answer(Host& host, const Attempt& attempt);
   void note_network_failure(Host& host, const Attempt& attempt, const RowError& error, Instant t);
   void pause_host(Host& host, Duration wait, RowError error, Instant t);
-  Duration longest_pause() const;
+  std::chrono::seconds longest_pause() const;
 
-  std::unique_ptr<Attempt> pop(Host& host, std::map<Position, std::unique_ptr<Attempt>>::iterator row, Instant t);
-  std::optional<Instant> expiry(const Host& host, Instant t) const;
+  std::unique_ptr<Attempt> pop(Host& host, Position position, Instant t);
+  Instant expiry(const Host& host, Instant t) const;
   void wake(Instant t);
   void refile(Host& host, Instant t);
   void file_ready(Host& host, Instant t);
@@ -139,6 +143,7 @@ class HostScheduler {
   void drop_idle(Instant t);
 
   HostRules rules_;
+  Duration spacing_{0};  // Between two starts of a host.
   std::minstd_rand jitter_;
   std::unordered_map<std::string, std::unique_ptr<Host>> hosts_;
   uint64_t next_sequence_ = 0;
@@ -151,7 +156,7 @@ class HostScheduler {
 
   std::map<std::pair<Instant, uint64_t>, std::unique_ptr<Attempt>> backing_off_;
 
-  Instant latest_ = Instant::min();  // Of local times.
+  Instant latest_ = Instant::min();  // `now` that was seen.
   Duration shift_{0};                // Real time less local time: the pauses so far.
   std::optional<Instant> paused_at_;
   size_t num_waiting_ = 0;

@@ -21,8 +21,10 @@ struct NetworkWatchOptions {
 /// A question that tells whether the network works. To be answered, or given up after a few seconds, by probe_ended().
 struct NetworkProbe {
   enum class Kind {
-    kAddress,   ///< Connect to `address`, which answered lately. A refusal is an answer.
-    kResolver,  ///< Ask the resolver for a name that no cache holds (a fresh one). NXDOMAIN is an answer, SERVFAIL is none.
+    kAddress,  ///< Connect to `address`, which answered lately. A refusal is an answer.
+    /// Ask the resolver for a name that no cache holds. NXDOMAIN is an answer, SERVFAIL is none. A fresh name under a large public domain:
+    /// resolvers answer .invalid and its like by themselves (RFC 6761), and names between two signed ones from their cache (RFC 8198).
+    kResolver,
   };
   Kind kind = Kind::kAddress;
   std::string address = {};
@@ -58,7 +60,8 @@ class NetworkWatch {
     kOut,         ///< Nothing works: HostScheduler::set_paused(true) until it does.
   };
 
-  explicit NetworkWatch(NetworkWatchOptions options = {}) : options_(options), patience_(options.probe_after) {}
+  /// REQUIRES: no wait is negative, 0 < first_interval <= longest_interval.
+  explicit NetworkWatch(NetworkWatchOptions options = {});
 
   /// A connection to `address` (any text that a probe can use) was made or refused, or a byte came: of an exchange that `began` then.
   void answered(const std::string& address, Instant began, Instant now);

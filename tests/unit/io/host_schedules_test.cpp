@@ -62,6 +62,7 @@ class Schedule {
   };
   struct Host {
     int num_on_wire = 0;
+    int num_probes = 0;  // On the wire, or waiting for their verdict.
     Instant last_start = Instant::min();
     Instant asked_until = Instant::min();  // By Retry-After.
     bool had_trouble = false;
@@ -69,7 +70,7 @@ class Schedule {
 
   bool chance(double share) { return std::uniform_real_distribution<double>(0, 1)(random_) < share; }
   int below(int bound) { return static_cast<int>(random_() % static_cast<uint64_t>(bound)); }
-  size_t num_inside() const { return queued_.size() + wire_.size(); }
+  size_t num_inside() const { return queued_.size() + wire_.size() + suspects_.size(); }
   Instant local() const { return paused_at_.value_or(now_) - shift_; }
 
   void expect(bool is_true, const char* what) {
@@ -140,13 +141,17 @@ class Schedule {
         was_stopped_ = false;
         return expect_nobody_may_start();
       }
+      Host& host = hosts_[attempt->host];
+      const Instant last_start = host.last_start;
       check_start(*attempt);
       if (chance(0.05)) {
+        host.last_start = last_start;
         join_queue(*attempt, local());
         scheduler_.put_back(std::move(attempt), now_);
         continue;
       }
-      ++hosts_[attempt->host].num_on_wire;
+      ++host.num_on_wire;
+      host.num_probes += attempt->is_probe ? 1 : 0;
       wire_.push_back(draw_fate(std::move(attempt)));
     }
   }
@@ -161,6 +166,7 @@ class Schedule {
     leave_queue(attempt);
     expect(host.num_on_wire < rules_.per_host, "the host has no place", attempt);
     expect(now_ >= host.asked_until, "the host asked for a pause", attempt);
+    expect(!attempt.is_probe || host.num_probes == 0, "the host is probed already", attempt);
     expect(is_spaced(host, 0), "the host was asked just now", attempt);
     expect(attempt.used < attempt.timeout, "its deadline has passed", attempt);
     host.last_start = now_;
@@ -214,17 +220,27 @@ class Schedule {
     --host.num_on_wire;
     host.had_trouble = host.had_trouble || fate.outcome.status != 200;
     Attempt* attempt = fate.attempt.get();
-    AttemptVerdict verdict = scheduler_.report(fate.attempt, fate.outcome, now_);
+    const AttemptVerdict verdict = scheduler_.report(fate.attempt, fate.outcome, now_);
     expect((verdict.kind == VerdictKind::kSuspect) == fate.outcome.is_network, "a suspect or none", *attempt);
-    if (verdict.kind == VerdictKind::kSuspect && num_restarts_ < 50 && chance(0.2)) {
+    if (verdict.kind != VerdictKind::kSuspect) {
+      host.num_probes -= attempt->is_probe ? 1 : 0;
+      return follow(host, verdict, *attempt, fate);
+    }
+    fate.ends = now_ + milliseconds(chance(0.5) ? below(3000) : 0);
+    suspects_.push_back(std::move(fate));
+  }
+
+  // The verdict over a suspect, or that it was us.
+  void settle(OnWire suspect) {
+    Host& host = hosts_[suspect.attempt->host];
+    Attempt* attempt = suspect.attempt.get();
+    host.num_probes -= attempt->is_probe ? 1 : 0;
+    if (num_restarts_ < 50 && chance(0.2)) {
       ++num_restarts_;
       join_queue(*attempt, local());
-      return scheduler_.restart(std::move(fate.attempt), now_);
+      return scheduler_.restart(std::move(suspect.attempt), now_);
     }
-    if (verdict.kind == VerdictKind::kSuspect) {
-      verdict = scheduler_.judge(fate.attempt, fate.outcome, now_);
-    }
-    follow(host, verdict, *attempt, fate);
+    follow(host, scheduler_.judge(suspect.attempt, suspect.outcome, now_), *attempt, suspect);
   }
 
   void follow(Host& host, const AttemptVerdict& verdict, Attempt& attempt, OnWire& fate) {
@@ -251,8 +267,10 @@ class Schedule {
   // To the next thing that happens, or a little further.
   void advance() {
     std::optional<Instant> next = scheduler_.next_instant();
-    for (const OnWire& fate : wire_) {
-      next = std::min(next.value_or(Instant::max()), fate.ends);
+    for (const auto* fates : {&wire_, &suspects_}) {
+      for (const OnWire& fate : *fates) {
+        next = std::min(next.value_or(Instant::max()), fate.ends);
+      }
     }
     if (paused_at_ && (!next || chance(0.3))) {
       now_ += seconds(below(100));
@@ -261,15 +279,22 @@ class Schedule {
     const bool may_take_more = was_stopped_ || num_added_ < num_rows_;
     expect(next || may_take_more || num_ended_ == num_rows_, "rows wait for nothing");
     now_ = std::max(now_, next.value_or(now_)) + milliseconds(chance(0.3) ? below(1000) : 0);
-    for (size_t i = 0; i < wire_.size();) {
-      if (wire_[i].ends > now_) {
-        ++i;
-        continue;
-      }
-      OnWire fate = std::move(wire_[i]);
-      wire_.erase(wire_.begin() + static_cast<std::ptrdiff_t>(i));
-      report(std::move(fate));
+    while (auto ended = take_ended(wire_)) {
+      report(std::move(*ended));
     }
+    while (auto ended = take_ended(suspects_)) {
+      settle(std::move(*ended));
+    }
+  }
+
+  std::optional<OnWire> take_ended(std::vector<OnWire>& fates) const {
+    const auto ended = std::find_if(fates.begin(), fates.end(), [this](const OnWire& fate) { return fate.ends <= now_; });
+    if (ended == fates.end()) {
+      return std::nullopt;
+    }
+    OnWire fate = std::move(*ended);
+    fates.erase(ended);
+    return fate;
   }
 
   std::string check_forgetting() {
@@ -294,6 +319,7 @@ class Schedule {
   std::map<std::string, Host> hosts_;
   std::vector<Queued> queued_;
   std::vector<OnWire> wire_;
+  std::vector<OnWire> suspects_;  // Until their verdict.
   std::map<uint64_t, bool> ended_;
   uint64_t num_added_ = 0, num_ended_ = 0, turn_ = 0;
   int num_restarts_ = 0;

@@ -291,6 +291,9 @@ TEST_F(Watch, silence_while_attempts_are_on_the_wire_is_looked_into) {
 TEST_F(Watch, misuse_is_noticed) {
   EXPECT_THROW(watch_.probe_ended({}, true, now_), CheckFailure);
   EXPECT_THROW(watch_.suspect({nullptr, {}}, now_, now_), CheckFailure);
+  EXPECT_THROW(NetworkWatch({.probe_after = milliseconds(-1)}), CheckFailure);
+  EXPECT_THROW(NetworkWatch({.first_interval = milliseconds(0)}), CheckFailure);
+  EXPECT_THROW(NetworkWatch({.first_interval = milliseconds(2), .longest_interval = milliseconds(1)}), CheckFailure);
 }
 
 }  // namespace

@@ -353,7 +353,9 @@ TEST(NoOutage, lists_of_hosts_that_are_dead_by_themselves_end) {
     EXPECT_EQ(world.endings(kind).size(), 1u) << kind;
     EXPECT_EQ(world.endings(kind).count("ok"), 0u) << kind;
     EXPECT_EQ(world.num_outages(), 0) << kind;
-    EXPECT_LE(world.seconds_gone(), 400) << kind;
+    // Where the look-ups of a host fail more often than its breaker bears, it is probed by one row a pause: max_park, once.
+    const bool has_breakers = kind == std::string("broken");
+    EXPECT_LE(world.seconds_gone(), has_breakers ? (HostRules{}.max_park + kDeadline).count() : 400) << kind;
   }
 }
 

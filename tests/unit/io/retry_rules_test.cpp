@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <string>
 
@@ -98,7 +99,13 @@ TEST(Backoff, hostile_arguments_give_a_wait_within_the_limits) {
   EXPECT_EQ((Backoff{milliseconds(500), seconds(60)}.delay(0, 7.0)), milliseconds(500));
   EXPECT_EQ((Backoff{milliseconds(500), seconds(60)}.delay(0, -7.0)), milliseconds(250));
   EXPECT_EQ((Backoff{milliseconds(0), seconds(60)}.delay(9, 1.0)), milliseconds(0));
-  EXPECT_EQ((Backoff{milliseconds::max(), milliseconds::max()}.delay(60, 0.0)).count() > 0, true);
+  for (const int num_retries : {0, 1, 60}) {
+    EXPECT_EQ((Backoff{milliseconds::max(), milliseconds::max()}.delay(num_retries, 1.0)), milliseconds::max());
+    EXPECT_EQ((Backoff{milliseconds::max(), milliseconds::max()}.delay(num_retries, 0.0)), milliseconds::max() / 2);
+    EXPECT_EQ((Backoff{milliseconds::min(), seconds(60)}.delay(num_retries, 1.0)), milliseconds(0));
+    EXPECT_EQ((Backoff{milliseconds(500), milliseconds::min()}.delay(num_retries, 1.0)), milliseconds(0));
+  }
+  EXPECT_EQ((Backoff{milliseconds(500), seconds(60)}.delay(0, std::numeric_limits<double>::quiet_NaN())), milliseconds(250));
 }
 
 TEST(RetryAfter, reads_seconds) {

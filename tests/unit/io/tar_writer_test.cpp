@@ -151,6 +151,9 @@ TEST(TarWriter, from_8_gib_on_the_size_stands_in_a_pax_header) {
     ASSERT_EQ(members.size(), 1u);
     EXPECT_EQ(members[0].size_bytes, static_cast<int64_t>(size));
     EXPECT_EQ(members[0].data_offset, size < kLimit ? 512 : 1536);
+    // The header's own field holds the size where 11 digits and their zero byte do, else 0, as Python writes it.
+    const std::string field = head.substr(static_cast<size_t>(members[0].data_offset) - 512 + 124, 12);
+    EXPECT_EQ(field, (size < kLimit ? "77777777777" : "00000000000") + std::string(1, '\0'));
   }
   ::munmap(pages, kLimit);
 }

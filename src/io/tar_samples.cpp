@@ -31,6 +31,7 @@ Status TarSampleReader::check_size() const {
 
 Result<std::optional<TarSample>> TarSampleReader::next() {
   while (true) {
+    DARKROOM_RETURN_IF_ERROR(failure_);
     DARKROOM_ASSIGN_OR_RETURN(std::optional<TarMember> member, tar_.next());
     if (!member) {
       return sample_.parts.empty() ? std::nullopt : std::optional(std::exchange(sample_, {}));
@@ -46,7 +47,8 @@ Result<std::optional<TarSample>> TarSampleReader::next() {
       sample_.parts.push_back(std::move(part));
       return std::optional(std::move(finished));
     }
-    DARKROOM_RETURN_IF_ERROR(check_size());
+    failure_ = check_size();
+    DARKROOM_RETURN_IF_ERROR(failure_);
     sample_.key = std::move(names->first);
     (sample_.find(part.extension) == nullptr ? sample_.parts : sample_.duplicates).push_back(std::move(part));
   }

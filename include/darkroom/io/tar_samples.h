@@ -36,8 +36,8 @@ struct TarSample {
 
 /// The samples of a webdataset tar (as img2dataset writes them). Members that are no files, and files whose names give no key and
 /// extension, belong to no sample and separate none. A key that comes again after another one is a sample of its own: the reader remembers
-/// one sample. Errors: those of TarReader; kCorruptData for more than kMaxParts files of one key. Thread safety: one object, one thread.
-/// REQUIRES: the tar reader outlives it and is read by nobody else.
+/// one sample. Errors: those of TarReader; kCorruptData for more than kMaxParts files of one key, again from every later call. Thread
+/// safety: one object, one thread. REQUIRES: the tar reader outlives it and is read by nobody else.
 class TarSampleReader {
  public:
   static constexpr size_t kMaxParts = 1000;
@@ -54,6 +54,7 @@ class TarSampleReader {
 
   TarReader& tar_;
   TarSample sample_;  // Growing; without parts before its first file.
+  Status failure_;    // Of a sample with too many files: what it had is no whole sample, so the failure stays.
   int64_t num_left_out_ = 0;
 };
 

@@ -125,6 +125,21 @@ TEST(TarSampleReader, after_a_failure_of_the_store_the_sample_is_whole) {
   }
 }
 
+TEST(TarSampleReader, too_many_files_stay_an_error) {
+  std::string bytes;
+  for (int i = 0; i < 1002; ++i) {
+    bytes += TarBlock{.name = fmt::format("0.{}", i)}.bytes();
+  }
+  const BytesFile file(bytes + TarBlock{.name = "1.jpg"}.bytes() + tar_end());
+  TarReader tar(file);
+  TarSampleReader reader(tar);
+  const Status first = reader.next().status();
+  EXPECT_EQ(first.code(), StatusCode::kCorruptData);
+  for (int i = 0; i < 3; ++i) {  // Not the first thousand as a whole sample.
+    EXPECT_EQ(reader.next().status().to_string(), first.to_string());
+  }
+}
+
 TEST(TarSampleReader, a_sample_has_at_most_a_thousand_files) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) {

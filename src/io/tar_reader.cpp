@@ -156,8 +156,12 @@ Status TarReader::take_long_name(char type, std::string_view text, Extension& ex
   if (std::exchange(type == 'L' ? extension.has_long_name : extension.has_long_link, true)) {
     return Status::corrupt_data("a member has two long names");
   }
+  const std::string_view name = text.substr(0, text.find('\0'));  // Not every writer ends it so.
+  if (static_cast<int64_t>(name.size()) > limits_.max_name_bytes) {
+    return Status::corrupt_data("a member's name is too long (bytes, limit):", name.size(), limits_.max_name_bytes);
+  }
   if (type == 'L') {
-    extension.long_name = text.substr(0, text.find('\0'));
+    extension.long_name = name;
   }
   return Status::ok();
 }

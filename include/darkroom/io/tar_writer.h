@@ -16,8 +16,9 @@ using TarSink = std::function<Status(std::span<const std::byte>)>;
 
 /// Writes a tar archive of plain files. Same names and data, same bytes: no time, no owner, mode 0644. Format: ustar (POSIX.1-2017, pax); a
 /// name of more than 100 bytes is split at a slash; where that does not do, or from 8 GiB of data on, the member has a pax header before
-/// it. The bytes are those of Python's tarfile (USTAR_FORMAT, else PAX_FORMAT) up to the two blocks of zeros at the end, after which it
-/// pads on. A failure of the sink spoils the archive: every later call returns it. Thread safety: one object, one thread.
+/// it. The bytes are those of Python's tarfile (USTAR_FORMAT, else PAX_FORMAT; of a name in a pax header, where it is ASCII) up to the two
+/// blocks of zeros at the end, after which it pads on. A failure of the sink spoils the archive: every later call returns it. Thread
+/// safety: one object, one thread.
 class TarWriter {
  public:
   explicit TarWriter(TarSink sink) : sink_(std::move(sink)) {}

@@ -79,6 +79,8 @@ TEST(HostileTar, names_and_headers_over_the_limits_are_not_read) {
   EXPECT_EQ(limited(long_name(std::string(200, 'n')) + rest), "ok");
   EXPECT_THAT(limited(long_name(std::string(201, 'n')) + rest), HasSubstr("is too large (bytes, limit): 202 201"));
   EXPECT_THAT(limited(long_name(std::string(201, 'n'), 'K') + rest), HasSubstr("is too large (bytes, limit): 202 201"));
+  EXPECT_THAT(limited(tar_member("././@LongLink", std::string(201, 'n'), 'L') + rest),  // Without the zero byte at its end.
+              HasSubstr("a member's name is too long (bytes, limit): 201 200"));
   EXPECT_EQ(limited(pax_header("1000 comment=" + std::string(986, 'c') + "\n") + rest), "ok");
   EXPECT_THAT(limited(pax_header("1001 comment=" + std::string(987, 'c') + "\n") + rest),
               HasSubstr("is too large (bytes, limit): 1001 1000"));

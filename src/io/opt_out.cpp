@@ -12,18 +12,26 @@ namespace {
 
 constexpr size_t kLongestDetail = 200;
 
-// Takes the next part of a list off its front. A comma within quotation marks separates nothing.
-std::string_view take_part(std::string_view& list, bool has_quotes) {
+// The first comma that does not stand within quotation marks; nothing where such a mark is not closed.
+std::optional<size_t> find_unquoted_comma(std::string_view list) {
   bool is_quoted = false;
-  size_t end = 0;
-  for (; end < list.size() && (is_quoted || list[end] != ','); ++end) {
-    if (has_quotes && list[end] == '"') {
+  size_t at = 0;
+  for (; at < list.size() && (is_quoted || list[at] != ','); ++at) {
+    if (list[at] == '"') {
       is_quoted = !is_quoted;
-    } else if (is_quoted && list[end] == '\\') {
-      ++end;
+    } else if (is_quoted && list[at] == '\\') {
+      ++at;
     }
   }
-  end = std::min(end, list.size());
+  return is_quoted ? std::nullopt : std::optional(at);
+}
+
+// Takes the next part of a list off its front. A comma within quotation marks separates nothing, up to the first mark that is not closed:
+// from there on `has_quotes` is false, lest a slip hide what follows it (and each part be sought up to the end).
+std::string_view take_part(std::string_view& list, bool& has_quotes) {
+  const auto unquoted = has_quotes ? find_unquoted_comma(list) : std::nullopt;
+  has_quotes = unquoted.has_value();
+  const size_t end = std::min(unquoted ? *unquoted : list.find(','), list.size());
   const std::string_view part = trim_blanks(list.substr(0, end));
   list.remove_prefix(std::min(end + 1, list.size()));
   return part;
@@ -58,11 +66,14 @@ bool robots_tag_forbids(std::string_view value, std::string_view agent) {
   // Directives that carry a value look like an agent's name before its own directives.
   constexpr std::string_view kValued[] = {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"};
   bool is_for_us = true;
+  bool has_quotes = false;
   while (!value.empty()) {
-    std::string_view directive = take_part(value, false);
+    std::string_view directive = take_part(value, has_quotes);
     if (const size_t colon = directive.find(':'); colon != std::string_view::npos) {
       const std::string_view named = trim_blanks(directive.substr(0, colon));
-      if (std::ranges::any_of(kValued, [&](std::string_view valued) { return same_word(named, valued); })) {
+      // No agent's name has blanks in it; "Wed, 25 Jun 2010 15:00:00 GMT" has, behind its comma.
+      const bool is_name = named.find_first_of(" \t") == std::string_view::npos;
+      if (!is_name || std::ranges::any_of(kValued, [&](std::string_view valued) { return same_word(named, valued); })) {
         continue;
       }
       is_for_us = named == "*" || same_word(named, agent);
@@ -83,8 +94,9 @@ RowError opted_out(std::string_view name, std::string_view value) {
 
 std::optional<bool> training_preference(std::string_view value) {
   std::array<std::optional<bool>, 3> by_rank;
+  bool has_quotes = true;
   while (!value.empty()) {
-    std::string_view part = take_part(value, true);
+    std::string_view part = take_part(value, has_quotes);
     part = trim_blanks(part.substr(0, part.find(';')));
     const size_t equals = part.find('=');
     if (const auto rank = rank_of_key(trim_blanks(part.substr(0, equals)))) {

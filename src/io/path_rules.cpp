@@ -147,6 +147,22 @@ bool matches_special(std::string_view pattern, std::string_view path, BoundedSea
   return !is_anchored || at == path.size();
 }
 
+// Whether a canonical pattern has "%2F" or "%3F" where the URL's query may have begun. (Behind a "?" of the pattern's own they are undone.)
+bool has_escape_behind_star(std::string_view pattern) {
+  const std::string_view behind = pattern.substr(std::min(pattern.find('*'), pattern.size()));
+  return behind.find("%2F") != std::string_view::npos || behind.find("%3F") != std::string_view::npos;
+}
+
+// The canonical path with "/" and "?" of its query escaped.
+std::string with_escaped_query(std::string_view path) {
+  const size_t query = std::min(path.find('?'), path.size());
+  std::string out(path.substr(0, query + 1));
+  for (size_t i = query + 1; i < path.size(); ++i) {
+    out += path[i] == '/' ? "%2F" : path[i] == '?' ? "%3F" : std::string(1, path[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string canonical_path(std::string_view path_and_query) {
@@ -159,7 +175,8 @@ void PathRules::add(std::string_view pattern, bool verdict) {
   }
   std::string canonical = canonical_form(pattern, true);
   const bool is_special = canonical.find_first_of("*$") != std::string::npos;
-  (is_special ? special_ : plain_).push_back({std::move(canonical), verdict});
+  const bool may_be_in_query = has_escape_behind_star(canonical);
+  (is_special ? special_ : plain_).push_back({std::move(canonical), verdict, may_be_in_query});
 }
 
 void PathRules::add_all(const PathRules& other) {
@@ -220,12 +237,22 @@ const PathRules::Rule* PathRules::longest_plain(std::string_view path) const {
 std::optional<bool> PathRules::match(std::string_view canonical) const {
   const Rule* best = longest_plain(canonical);
   BoundedSearch search(kMaxSteps);
+  std::optional<std::string> escaped;  // Made for the first rule that needs it.
+  const auto matches_in_query = [&](const Rule& rule) {
+    if (!rule.may_be_in_query || search.is_spent()) {
+      return false;
+    }
+    if (!escaped) {
+      escaped = with_escaped_query(canonical);
+    }
+    return matches_special(rule.pattern, *escaped, search);
+  };
   for (const Rule& rule : special_) {
     if (best != nullptr &&
         (rule.pattern.size() < best->pattern.size() || (rule.pattern.size() == best->pattern.size() && rule.verdict != tie_))) {
       break;
     }
-    if (matches_special(rule.pattern, canonical, search)) {
+    if (matches_special(rule.pattern, canonical, search) || matches_in_query(rule)) {
       best = &rule;
       break;
     }

@@ -35,7 +35,7 @@ struct Span {
   bool may_be_nan = false;
 };
 
-/// Nothing where the bound is of another kind, or NaN.
+/// Nothing where the bound is of another kind.
 std::optional<Bound> bound_of(const std::optional<BoundValue>& value, WhereKind kind) {
   if (!value) {
     return std::nullopt;
@@ -56,8 +56,12 @@ std::optional<Bound> bound_of(const std::optional<BoundValue>& value, WhereKind 
   } else {
     bound.number = std::get<double>(*value);
   }
-  const bool counts = kind == WhereKind::kNumber && compare_numbers(bound.number, bound.number) == 0;
-  return counts ? std::optional(bound) : std::nullopt;
+  return kind == WhereKind::kNumber ? std::optional(bound) : std::nullopt;
+}
+
+bool is_nan_bound(const std::optional<BoundValue>& value) {
+  const auto* number = value ? std::get_if<double>(&*value) : nullptr;
+  return number != nullptr && *number != *number;
 }
 
 std::partial_ordering compare_bounds(const Bound& a, const Bound& b, WhereKind kind) {
@@ -154,6 +158,9 @@ class StatisticsReader {
     if (column.num_nulls && *column.num_nulls >= 0 && *column.num_nulls <= group_.num_rows) {
       span.may_be_null = *column.num_nulls > 0;
       span.may_be_value = *column.num_nulls < group_.num_rows;
+    }
+    if (is_nan_bound(column.min) || is_nan_bound(column.max)) {
+      return span;  // Whoever made them has compared with NaN, so the other one need not bound anything.
     }
     span.least = bound_of(column.min, kind);
     span.greatest = bound_of(column.max, kind);

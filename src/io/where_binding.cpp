@@ -1,6 +1,8 @@
 #include <arrow/type_traits.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,6 +48,15 @@ std::string list_nearest(const arrow::Schema& schema, std::string_view name) {
   return names.size() > kMostNames ? fmt::format("{} and {} more", list, names.size() - kMostNames) : list;
 }
 
+/// `nearest` to a number, or its neighbour: what half precision has to be rounded from, lest a number beside a tie be rounded to that tie
+/// first. Inexact values get an odd last digit (Boldo and Melquiond 2008, "Emulation of FMA and correctly rounded sums: proved algorithms
+/// using rounding to odd").
+float odd_float(const Number& number, float nearest) {
+  const auto order = compare_numbers(number, double{nearest});
+  const bool is_even = std::bit_cast<uint32_t>(nearest) % 2 == 0;
+  return order == 0 || !is_even ? nearest : std::nextafter(nearest, order < 0 ? -HUGE_VALF : HUGE_VALF);
+}
+
 /// What a number of the expression is compared as with a column of this type.
 Number as_in_column(const Number& number, const arrow::DataType& column) {
   switch (value_type(column).id()) {
@@ -56,7 +67,7 @@ Number as_in_column(const Number& number, const arrow::DataType& column) {
     case arrow::Type::HALF_FLOAT: {
       const Number nearest = nearest_or_itself<float>(number);
       const auto* value = std::get_if<double>(&nearest);
-      const float half = value == nullptr ? 0.0F : float_of_half(half_bits(static_cast<float>(*value)));
+      const float half = value == nullptr ? 0.0F : float_of_half(half_bits(odd_float(number, static_cast<float>(*value))));
       const bool fits = value != nullptr && half - half == 0.0F && (half != 0.0F || *value == 0.0);  // inf - inf is NaN.
       return fits ? Number(static_cast<double>(half)) : number;
     }

@@ -17,7 +17,8 @@ std::string canonical_path(std::string_view path_and_query);
 /// Verdicts by path pattern, the longest pattern that matches decides (RFC 9309, section 2.2.2, and draft-ietf-aipref-attach).
 ///
 /// A pattern matches from the first octet of the path; "*" stands for any octets, "$" at the end for the end of the path. Its length
-/// is that of its canonical form, "*" and "$" included.
+/// is that of its canonical form, "*" and "$" included. Behind a "*" it may be in the path or in the query; "%2F" and "%3F" there match
+/// what they match in either.
 ///
 /// Cost of add(): linear. Of match(): O(log patterns + length of the path) for those without "*" and "$"; all others together are
 /// stopped after kMaxSteps compared octets (some milliseconds), because patterns and paths may be made to be slow; the answer is then
@@ -46,7 +47,8 @@ class PathRules {
   struct Rule {
     std::string pattern;  // Canonical.
     bool verdict;
-    int32_t parent = -1;  // Of a plain pattern: the longest other one that it begins with.
+    bool may_be_in_query = false;  // Of a special pattern: it has "%2F" or "%3F" behind a "*".
+    int32_t parent = -1;           // Of a plain pattern: the longest other one that it begins with.
   };
 
   const Rule* longest_plain(std::string_view path) const;

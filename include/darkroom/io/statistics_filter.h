@@ -19,7 +19,7 @@ struct ColumnStatistics {
 };
 
 /// What is known of a row group without reading it. A column that is not here may hold anything. Bounds that contradict
-/// each other, a bound that is NaN, and a number of nulls below 0 or above num_rows say nothing.
+/// each other, bounds one of which is NaN, and a number of nulls below 0 or above num_rows say nothing.
 struct RowGroupStatistics {
   int64_t num_rows = 0;
   std::map<std::string, ColumnStatistics> columns;  ///< By the name in the schema.

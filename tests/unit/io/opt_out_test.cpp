@@ -17,15 +17,19 @@ TEST(RobotsTag, forbids_training_to_everybody_or_to_us) {
        {"noai", "noimageai", "NoAI", "noindex, noai", "noindex,noimageai", " noai ", "nofollow ,\tnoai,", "darkroom: noai",
         "Darkroom: noai", "darkroom:noimageai", "*: noai", "otherbot: noindex, darkroom: noai",
         "otherbot: noindex, darkroom: nofollow, noai", "max-snippet:5, noai", "unavailable_after: 25 Jun 2010 15:00:00 PST, noai",
-        "noai, otherbot: noindex", "max-image-preview:large, darkroom: noai"}) {
+        "noai, otherbot: noindex", "max-image-preview:large, darkroom: noai",
+        // Dates of RFC 822 and RFC 850 have a comma and colons.
+        "unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai", "unavailable_after: Friday, 25-Jun-10 15:00:00 UTC, noimageai",
+        "darkroom: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai"}) {
     EXPECT_TRUE(tag_forbids(value)) << value;
   }
 }
 
 TEST(RobotsTag, allows_whatever_else) {
-  for (const char* value : {"", ",", ":", "noindex", "noimageindex", "all", "none", "noaix", "no ai", "otherbot: noai",
-                            "otherbot: noindex, noai", "darkroomx: noai", "darkroom: noindex, otherbot: noai", "unavailable_after: noai",
-                            "max-snippet: noai", "noindex: darkroom", "\"noai\""}) {
+  for (const char* value :
+       {"", ",", ":", "noindex", "noimageindex", "all", "none", "noaix", "no ai", "otherbot: noai", "otherbot: noindex, noai",
+        "darkroomx: noai", "darkroom: noindex, otherbot: noai", "unavailable_after: noai", "max-snippet: noai", "noindex: darkroom",
+        "\"noai\"", "otherbot: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai"}) {
     EXPECT_FALSE(tag_forbids(value)) << value;
   }
 }
@@ -49,9 +53,20 @@ TEST(TrainingPreference, reads_both_vocabularies) {
   }
   for (const char* value :
        {"", ",", "=", "=n", "train-ai", "train-ai=", "train-ai=\"n\"", "train-ai=?0", "train-ai=0", "train-ai=maybe", "search=n",
-        "ai-use=n", "ai-input=no", "xtrain-ai=n", "train-ai-=n", "x=\"train-ai=n\"", "x=\", train-ai=n", "x;train-ai=n"}) {
+        "ai-use=n", "ai-input=no", "xtrain-ai=n", "train-ai-=n", "x=\"train-ai=n\"", "x=\"y\\\", train-ai=n\"", "x;train-ai=n"}) {
     EXPECT_EQ(training_preference(value), std::nullopt) << value;
   }
+}
+
+TEST(TrainingPreference, a_quotation_mark_without_its_end_hides_nothing) {
+  for (const char* value : {"x=\", train-ai=n", "x=\"a,b\", y=\", train-ai=n", "x=\"\\\", train-ai=n", "train-ai=n, x=\""}) {
+    EXPECT_EQ(training_preference(value), false) << value;
+  }
+  std::string many;
+  for (int i = 0; i < 50'000; ++i) {
+    many += "\"\\\",";  // Each mark opens a text that never ends; sought for each part, that would be 5e9 steps.
+  }
+  EXPECT_EQ(training_preference(many + "train-ai=n"), false);
 }
 
 TEST(TrainingPreference, the_key_that_fits_best_decides) {

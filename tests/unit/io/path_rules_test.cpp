@@ -96,6 +96,21 @@ TEST(PathRules, stars_and_the_dollar_at_the_end_are_special) {
   EXPECT_TRUE(covers("/a*$", "/abc"));
 }
 
+TEST(PathRules, behind_a_star_an_escaped_slash_is_one_of_the_path_or_any_of_the_query) {
+  for (const char* path : {"/go?url=http%3A%2F%2Fx", "/go?url=http://x", "/go?a/b?url=http:%2F/x"}) {
+    EXPECT_TRUE(covers("/*url=http%3A%2F%2F", path)) << path;
+    EXPECT_TRUE(covers("/*url=http://", path)) << path;
+  }
+  EXPECT_TRUE(covers("/*%2Fb", "/a%2fb"));
+  EXPECT_FALSE(covers("/*%2Fb", "/a/b"));
+  EXPECT_FALSE(covers("/*%2Fb", "/a/b?c"));
+  EXPECT_TRUE(covers("/*%2F*/x", "/a%2Fb?c=/x"));
+  EXPECT_TRUE(covers("/*%2F*%2Fx$", "/a%2Fb?c=/x"));
+  EXPECT_FALSE(covers("/*%3F", "/a?b"));  // The "?" that begins the query is none of it.
+  EXPECT_TRUE(covers("/*%3F", "/a?b?c"));
+  EXPECT_FALSE(covers("/a%2F*", "/a/b?/"));
+}
+
 TEST(PathRules, special_characters_are_meant_literally_when_escaped_or_elsewhere) {
   EXPECT_TRUE(covers("/path/file-with-a-%2A.html", "/path/file-with-a-*.html"));  // RFC 9309, section 2.2.3.
   EXPECT_FALSE(covers("/path/file-with-a-%2A.html", "/path/file-with-a-b.html"));

@@ -88,6 +88,10 @@ TEST(Robots, allow_wins_over_an_equally_long_disallow) {
   EXPECT_FALSE(allows("User-agent: *\nAllow: /\nDisallow: /p\n", "/p"));
 }
 
+TEST(Robots, a_rule_matches_the_url_that_is_spelled_as_it_is) {
+  EXPECT_FALSE(allows("User-agent: *\nDisallow: /*url=http%3A%2F%2F\n", "/go?url=http%3A%2F%2Fexample.org"));
+}
+
 TEST(Robots, its_own_file_is_always_allowed) {
   EXPECT_TRUE(allows("User-agent: *\nDisallow: /\n", "/robots.txt"));
   EXPECT_FALSE(allows("User-agent: *\nDisallow: /\n", "/robots.txt.jpg"));

@@ -83,6 +83,8 @@ TEST(row_group_reach, bounds_that_make_no_sense_say_nothing) {
   const std::vector<ColumnStatistics> senseless = {
       {.min = int64_t{20}, .max = int64_t{10}, .num_nulls = {}},
       {.min = kNotANumber, .max = kNotANumber, .num_nulls = {}},
+      {.min = kNotANumber, .max = 10.0, .num_nulls = {}},  // What was compared with NaN bounds nothing.
+      {.min = 20.0, .max = kNotANumber, .num_nulls = {}},
       {.min = std::string("a"), .max = std::string("b"), .num_nulls = {}},
       {.min = true, .max = true, .num_nulls = {}},
       {.min = {}, .max = {}, .num_nulls = 11},

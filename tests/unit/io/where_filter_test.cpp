@@ -99,6 +99,19 @@ TEST(row_filter, a_number_is_found_in_a_column_of_floats_as_such_a_column_holds_
   EXPECT_THAT(kept("x = 0.1", *doubles), ElementsAre(1, 0));
 }
 
+TEST(row_filter, a_number_is_rounded_once_to_half_precision) {
+  // Between 1 and the next half, 1 + 2^-10, lies a tie; a float cannot tell the numbers beside it from it.
+  const auto halves = batch_of("x", array_of<arrow::HalfFloatBuilder, uint16_t>({0x3C00, 0x3C01, 0x3C02}));
+  EXPECT_THAT(kept("x = 1.00048828124999999", *halves), ElementsAre(1, 0, 0));
+  EXPECT_THAT(kept("x = 1.00048828125", *halves), ElementsAre(1, 0, 0));  // Ties go to even.
+  EXPECT_THAT(kept("x = 1.00048828125000001", *halves), ElementsAre(0, 1, 0));
+  EXPECT_THAT(kept("x = 1.00146484374999999", *halves), ElementsAre(0, 1, 0));
+  EXPECT_THAT(kept("x = 1.00146484375", *halves), ElementsAre(0, 0, 1));
+  EXPECT_THAT(kept("x = 1.0009765625", *halves), ElementsAre(0, 1, 0));
+  const auto negative = batch_of("x", array_of<arrow::HalfFloatBuilder, uint16_t>({0xBC00, 0xBC01}));
+  EXPECT_THAT(kept("x = -1.00048828125000001", *negative), ElementsAre(0, 1));
+}
+
 TEST(row_filter, a_decimal_equals_what_it_is_written_as) {
   arrow::Decimal128Builder builder(arrow::decimal128(20, 2));
   ASSERT_TRUE(builder.Append(arrow::Decimal128(10)).ok());

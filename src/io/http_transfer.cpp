@@ -26,7 +26,7 @@ void set(CURL* easy, CURLoption option, Value value) {
 
 bool has_line_end(std::string_view text) { return text.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos; }
 
-bool is_token(std::string_view text) {
+bool is_http_token(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return c > ' ' && c < 0x7F && std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) == std::string_view::npos;
   });
@@ -120,7 +120,7 @@ void HttpTransfer::forget() {
 }
 
 bool HttpTransfer::set_request() {
-  if (has_line_end(request_.url) || !is_token(request_.method)) {
+  if (has_line_end(request_.url) || !is_http_token(request_.method)) {
     return stop(HttpEnd::kBadRequest, "the URL or the method holds a character that it must not");
   }
   set(easy_, CURLOPT_URL, request_.url.c_str());
@@ -159,7 +159,7 @@ bool HttpTransfer::set_headers() {
   headers_.reset();
   curl_slist* list = nullptr;
   for (const auto& [name, value] : request_.headers) {
-    if (!is_token(name) || has_line_end(value)) {
+    if (!is_http_token(name) || has_line_end(value)) {
       headers_.reset(list);
       return stop(HttpEnd::kBadRequest, fmt::format("a header holds a character that it must not: {}", name));
     }

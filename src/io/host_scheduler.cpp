@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "darkroom/core/check.h"
-#include "io/scheduled_host.h"
+#include "scheduled_host.h"
 
 namespace darkroom {
 

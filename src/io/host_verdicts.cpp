@@ -3,7 +3,7 @@
 #include <random>
 
 #include "darkroom/core/check.h"
-#include "io/scheduled_host.h"
+#include "scheduled_host.h"
 
 namespace darkroom {
 

@@ -1,4 +1,4 @@
-#include "io/tar_header.h"
+#include "tar_header.h"
 
 #include <algorithm>
 #include <charconv>

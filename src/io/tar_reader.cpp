@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "io/tar_header.h"
+#include "tar_header.h"
 
 namespace darkroom {
 

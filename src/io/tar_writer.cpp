@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
-#include "io/tar_header.h"
+#include "tar_header.h"
 
 namespace darkroom {
 

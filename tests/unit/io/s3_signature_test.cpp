@@ -9,7 +9,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/sha256.h"
-#include "source_path.h"
+#include "support/source_path.h"
 
 namespace darkroom {
 namespace {

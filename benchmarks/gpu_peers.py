@@ -5,7 +5,8 @@ usage: gpu_peers.py GPU_BENCH [--preset sd2-base|tiny] [--device cuda] [--only N
 The peer's step is what a careful user writes: float32 weights under bfloat16 autocast, channels last, scaled dot-product attention, mean
 squared error, clip_grad_norm_, fused AdamW, EMA through torch._foreach_lerp_; once eager and once under torch.compile. Its sampling step runs
 bfloat16 weights on a pair (with and without the prompt) and does DDIM's arithmetic; compiled in the mode reduce-overhead, which records CUDA
-graphs. Both sides draw random weights and random inputs of the same shapes; that both compute the same network is what `gpu_parity` checks.
+graphs. Both sides draw random weights and random inputs of the same shapes and must have equally many parameters; that darkroom computes what
+diffusers does is what `gpu_parity` checks.
 Times are medians between events of the device; the peer's first steps, in which it compiles, do not count. Prints a Markdown table.
 """
 
@@ -93,9 +94,8 @@ for i in range(repeats + 6):
         start = time.perf_counter()
         step()
         times.append(1e3 * (time.perf_counter() - start))
-times = sorted(times[6:])
 peak = torch.cuda.max_memory_allocated() if on_gpu else 0
-print(json.dumps({"ms": times, "parameters": sum(p.numel() for p in unet.parameters()), "peak": peak}))
+print(json.dumps({"ms": times[6:], "parameters": sum(p.numel() for p in unet.parameters()), "peak": peak}))
 """
 
 
@@ -131,13 +131,15 @@ def main() -> None:
         mine = figures["ms"]["median"]
         print(f"| {bench} | {resolution} | {batch} | darkroom | {mine:.4g} | {figures.get('peak_device_memory_bytes', 0) / 2**30:.3g} | |", flush=True)
         for how in ("eager", "compiled"):
-            figures = run([*theirs, how, *rest])
-            if isinstance(figures, str):
-                print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | failed: {figures} | | |", flush=True)
+            peer = run([*theirs, how, *rest])
+            if not isinstance(peer, str) and peer["parameters"] != figures["parameters"]:
+                peer = f"another network: {peer['parameters']} parameters, ours has {figures['parameters']}"
+            if isinstance(peer, str):
+                print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | failed: {peer} | | |", flush=True)
                 failed = True
                 continue
-            median = statistics.median(figures["ms"])
-            print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | {median:.4g} | {figures['peak'] / 2**30:.3g} | {median / mine:.2f} |", flush=True)
+            median = statistics.median(peer["ms"])
+            print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | {median:.4g} | {peer['peak'] / 2**30:.3g} | {median / mine:.2f} |", flush=True)
     sys.exit(failed)
 
 

@@ -5,6 +5,7 @@
 #include "darkroom/core/typing_mistakes.h"
 
 namespace darkroom {
+
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
   constexpr size_t kLongestName = 64;  // The cost is the product of both lengths; no name of ours is longer.
   if (name.size() > kLongestName) {

@@ -7,8 +7,8 @@
 #include <span>
 
 #include "cell_text.h"
-#include "darkroom/data/row_columns.h"
 #include "darkroom/image/probe.h"
+#include "darkroom/io/bytes_column.h"
 
 namespace darkroom {
 namespace {

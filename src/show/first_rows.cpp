@@ -7,10 +7,10 @@
 
 #include "cell_text.h"
 #include "column_study.h"
-#include "darkroom/data/row_columns.h"
-#include "darkroom/data/stored_latents.h"
+#include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/resample.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/model_folder.h"
 

@@ -9,7 +9,6 @@
 #include "cell_text.h"
 #include "darkroom/core/median.h"
 #include "darkroom/core/nested_text.h"
-#include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/line_chart.h"
 

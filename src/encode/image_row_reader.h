@@ -8,6 +8,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/feed/row_group_reader.h"
+#include "darkroom/ingest/row_dialects.h"
 
 namespace darkroom {
 

@@ -9,6 +9,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/png.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/tensor_column.h"
 #include "process_source.h"

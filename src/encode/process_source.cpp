@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "darkroom/ingest/row_dialects.h"
+#include "darkroom/io/bytes_column.h"
+
 namespace darkroom {
 namespace {
 

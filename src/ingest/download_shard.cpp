@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "darkroom/ingest/row_dialects.h"
+#include "darkroom/ingest/value_copier.h"
 #include "darkroom/io/arrow_files.h"
 
 namespace darkroom {

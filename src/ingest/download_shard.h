@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/value_copier.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/stream/reorder_buffer.h"
 #include "download_row.h"

@@ -6,6 +6,7 @@
 
 #include "darkroom/ingest/download_job.h"
 #include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/row_dialects.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/pipeline.h"

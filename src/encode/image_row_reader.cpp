@@ -2,6 +2,7 @@
 
 #include <arrow/array.h>
 
+#include "darkroom/core/utf8.h"
 #include "darkroom/ingest/job_record.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/io/bytes_column.h"

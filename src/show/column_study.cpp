@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cell_text.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/image/probe.h"
 #include "darkroom/io/bytes_column.h"
 

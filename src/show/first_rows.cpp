@@ -7,6 +7,7 @@
 
 #include "cell_text.h"
 #include "column_study.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/resample.h"

@@ -1,5 +1,6 @@
 #include "column_study.h"
 
+#include <arrow/scalar.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "first_rows.h"
 
+#include <arrow/scalar.h>
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "darkroom/files/fault_files.h"
 #include "darkroom/io/shard_writer.h"
 #include "support/download_web.h"

@@ -8,8 +8,8 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/version.h"
-#include "darkroom/data/download_job.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/ingest/download_job.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "darkroom/core/log.h"
-#include "darkroom/data/process_job.h"
+#include "darkroom/encode/process_job.h"
 #include "darkroom/files/file_system.h"
 #include "verb.h"
 

@@ -1,5 +1,6 @@
 #include "column_study.h"
 
+#include <arrow/scalar.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +8,9 @@
 #include <span>
 
 #include "cell_text.h"
-#include "darkroom/data/row_columns.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/image/probe.h"
+#include "darkroom/io/bytes_column.h"
 
 namespace darkroom {
 namespace {

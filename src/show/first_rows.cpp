@@ -1,5 +1,6 @@
 #include "first_rows.h"
 
+#include <arrow/scalar.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,10 +8,11 @@
 
 #include "cell_text.h"
 #include "column_study.h"
-#include "darkroom/data/row_columns.h"
-#include "darkroom/data/stored_latents.h"
+#include "darkroom/core/utf8.h"
+#include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/resample.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/model_folder.h"
 

@@ -9,7 +9,7 @@
 #include "cell_text.h"
 #include "darkroom/core/median.h"
 #include "darkroom/core/nested_text.h"
-#include "darkroom/data/row_columns.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/line_chart.h"
 

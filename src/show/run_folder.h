@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
-#include "darkroom/data/dataset_index.h"
+#include "darkroom/feed/dataset_index.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/inspect.h"
 #include "run_metrics.h"

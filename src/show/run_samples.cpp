@@ -10,8 +10,8 @@
 
 #include "cell_text.h"
 #include "darkroom/core/nested_text.h"
-#include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/table_footer.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/show/html_page.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "darkroom/data/row_columns.h"
+#include "darkroom/ingest/row_dialects.h"
 
 namespace darkroom {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "damage_log.h"
 #include "darkroom/core/result.h"
-#include "darkroom/data/job_record.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/ingest/job_record.h"
 
 namespace darkroom {
 

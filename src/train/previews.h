@@ -4,7 +4,7 @@
 #include <string>
 
 #include "darkroom/core/result.h"
-#include "darkroom/data/row_encoder.h"
+#include "darkroom/encode/row_encoder.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/train/event_writer.h"
 #include "darkroom/train/recipe.h"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "darkroom/data/latents_reader.h"
-#include "darkroom/data/online_source.h"
+#include "darkroom/encode/online_source.h"
+#include "darkroom/feed/latents_reader.h"
 
 namespace darkroom {
 namespace {

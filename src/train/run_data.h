@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
-#include "darkroom/data/batcher.h"
-#include "darkroom/data/dataset_index.h"
-#include "darkroom/data/row_encoder.h"
+#include "darkroom/encode/row_encoder.h"
+#include "darkroom/feed/batcher.h"
+#include "darkroom/feed/dataset_index.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/train/recipe.h"
 

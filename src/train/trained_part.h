@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
-#include "darkroom/data/batcher.h"
+#include "darkroom/feed/batcher.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"

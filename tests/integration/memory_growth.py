@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peak memory of download and process must not grow with the number of rows (docs/data_jobs.md holds the figures).
+"""Peak memory of download and process must not grow with the number of rows (docs/ingest.md holds the figures).
 
 usage: memory_growth.py [FEW MANY]     2,000 and 20,000 rows; too long for the test run. Exits 1 when MANY rows need more than
                                        1.1 times what FEW rows need + 16 MB.

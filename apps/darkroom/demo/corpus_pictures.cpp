@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "darkroom/data/row_columns.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/table_reader.h"
 #include "darkroom/io/uri.h"
 

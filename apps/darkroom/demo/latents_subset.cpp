@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "darkroom/data/row_columns.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/io/bytes_column.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/table_footer.h"
 #include "darkroom/io/table_reader.h"

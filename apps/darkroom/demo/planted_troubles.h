@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
-#include "darkroom/data/job_summary.h"
+#include "darkroom/ingest/job_summary.h"
 
 namespace darkroom {
 

@@ -7,9 +7,9 @@
 #include <limits>
 #include <sstream>
 
-#include "darkroom/data/job_record.h"
-#include "darkroom/data/stored_latents.h"
+#include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/png.h"
+#include "darkroom/ingest/job_record.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/init.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "darkroom/data/dataset_index.h"
+#include "darkroom/feed/dataset_index.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/png.h"
 #include "darkroom/show/inspect.h"

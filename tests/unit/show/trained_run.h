@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "darkroom/data/job_record.h"
+#include "darkroom/ingest/job_record.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/init.h"

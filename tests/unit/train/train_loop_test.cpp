@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "darkroom/core/sha256.h"
-#include "darkroom/data/dataset_index.h"
+#include "darkroom/feed/dataset_index.h"
 #include "darkroom/image/png.h"
 #include "darkroom/io/shard_writer.h"
 #include "darkroom/io/tensor_column.h"

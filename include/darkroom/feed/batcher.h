@@ -1,0 +1,76 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/feed/canonical_order.h"
+#include "darkroom/stream/bounded_queue.h"
+
+namespace darkroom {
+
+// B batch, C latent channels, T tokens, W text width, R resolution.
+
+/// One batch of training data, float32 on the CPU.
+struct Batch {
+  int64_t number = 0;              ///< Of the global batch.
+  std::vector<SampleRef> samples;  ///< B, in canonical order.
+  std::vector<std::string> keys;   ///< Of the samples.
+  torch::Tensor latents_nchw;      ///< [B, C, h, w] scaled latents; undefined for pictures.
+  torch::Tensor states_btc;        ///< [B, T, W] text states; undefined for pictures.
+  torch::Tensor images_nchw;       ///< [B, 3, R, R] in [-1, 1]; undefined for latents.
+};
+
+/// Where samples come from: latents shards, or pictures that are encoded here. What a row holds may not depend on the
+/// rows around it. Thread safety: one object, one thread at a time.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  /// The samples' keys and tensors, in order. Errors: kCorruptData naming the file and the row; those of the store.
+  virtual Result<Batch> read(std::span<const SampleRef> samples) = 0;
+  /// "FILE, row N": where a row lies, for messages.
+  virtual std::string describe(int64_t row) const = 0;
+};
+
+struct BatcherOptions {
+  int64_t first_batch = 0;  ///< The position to start from.
+  int64_t rank = 0;         ///< Slice of each global batch.
+  int64_t num_ranks = 1;
+  int64_t num_ahead = 4;  ///< Batches kept ready by a thread of its own; 0: each is made when it is asked for.
+};
+
+/// Hands out batches in canonical order, made ahead of time by one background thread. Which batches come out depends on
+/// the order and the source only. Thread safety: next() from one thread.
+class Batcher {
+ public:
+  Batcher(std::unique_ptr<CanonicalOrder> order, std::unique_ptr<SampleSource> source, const BatcherOptions& options);
+  /// Stops the thread after the batch that it is making.
+  ~Batcher();
+  Batcher(const Batcher&) = delete;
+  Batcher& operator=(const Batcher&) = delete;
+
+  /// The next batch. Errors: the order's and the source's; after an error every call returns it again.
+  Result<Batch> next();
+  /// The source's describe(). REQUIRES: as the source's; safe while the thread runs, because places never change.
+  std::string describe(int64_t row) const { return source_->describe(row); }
+
+ private:
+  Result<Batch> make(int64_t number);
+  void run(std::stop_token stop);
+
+  std::unique_ptr<CanonicalOrder> order_;
+  std::unique_ptr<SampleSource> source_;
+  BatcherOptions options_;
+  int64_t next_batch_;  // Of the thread, or of next() without one.
+  Status failure_;      // Of next().
+  BoundedQueue<Result<Batch>> queue_;
+  std::jthread thread_;  // Last: it uses all above.
+};
+
+}  // namespace darkroom

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <arrow/record_batch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/feed/dataset_index.h"
+#include "darkroom/feed/lru_cache.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/io/table_reader.h"
+
+namespace darkroom {
+
+/// Where a row of the dataset lies among the row groups of its file.
+struct RowGroupPlace {
+  int64_t id = 0;           ///< Of the row group within the dataset, for caches.
+  size_t file = 0;          ///< Number of the file within the dataset.
+  int64_t first_row = 0;    ///< Of the group, within the file.
+  int64_t num_rows = 0;     ///< Of the group.
+  int64_t row_in_file = 0;  ///< The row asked for.
+
+  int64_t row_in_group() const { return row_in_file - first_row; }
+};
+
+/// Reads whole row groups of an indexed dataset; a few files stay open. Thread safety: one object, one thread, except
+/// describe().
+class RowGroupReader {
+ public:
+  /// Errors: kInvalidArgument (a URI that is not built yet).
+  static Result<std::unique_ptr<RowGroupReader>> create(FileSystem& files, const std::string& uri, DatasetIndex index);
+
+  const DatasetIndex& index() const { return index_; }
+  /// Errors: kNotFound, kCorruptData (the file, or it is no longer the one that was indexed).
+  Result<RowGroupPlace> locate(int64_t row);
+  /// The columns of the file that holds the group.
+  Result<std::shared_ptr<arrow::Schema>> schema(const RowGroupPlace& place);
+  /// The whole group as batches in order. Errors: those of TableReader.
+  Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> read(const RowGroupPlace& place, const std::vector<std::string>& columns);
+  /// "PATH, row N".
+  std::string describe(int64_t row) const;
+  const std::string& path(size_t file) const { return paths_[file]; }
+
+ private:
+  struct OpenFile {
+    std::unique_ptr<TableReader> reader;
+    std::vector<int64_t> first_rows;  // Of each row group, then the total.
+  };
+
+  RowGroupReader(FileSystem& files, DatasetIndex index);
+  Result<std::shared_ptr<const OpenFile>> open_file(size_t file);
+
+  FileSystem& files_;
+  DatasetIndex index_;
+  std::vector<std::string> paths_;  // Of the files.
+  std::vector<size_t> file_of_part_;
+  std::vector<int64_t> rows_of_file_;  // As indexed.
+  LruCache<OpenFile> open_files_;
+};
+
+}  // namespace darkroom

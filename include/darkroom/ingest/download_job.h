@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/image/probe.h"
+#include "darkroom/ingest/job_summary.h"
+#include "darkroom/io/fetch.h"
+
+namespace darkroom {
+
+enum class Validation : uint8_t {
+  kHeader,  ///< Format, size and limits from the header.
+  kFull,    ///< Every picture is also decoded (and the pixels thrown away).
+};
+
+struct DownloadOptions {
+  std::string output;                 ///< Folder of the image dataset.
+  std::vector<std::string> metadata;  ///< URIs of the URL tables.
+  std::string url_column = {};        ///< Empty: by the known names.
+  std::string caption_column = {};
+  int64_t limit = -1;              ///< Only the first rows; negative: all.
+  int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
+  ImageLimits limits = {};
+  FetchOptions fetch = {};
+  int64_t memory_bytes = 0;  ///< Of all queues and buffers together; 0: a quarter of the machine's.
+  Validation validation = Validation::kHeader;
+  bool keep_failed = false;  ///< Failed rows stay as rows with a null image and an error code.
+  bool dry_run = false;      ///< Plan only; nothing is fetched or written.
+  int num_validators = 0;    ///< Workers that look at pictures; 0: one a processor.
+
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// Turns URL tables into an image dataset (docs/ingest.md), going on where an earlier run of the same job stopped. The bytes depend on
+/// the inputs, the flags that belong to the job and what the servers answered, on nothing else. Errors: kInvalidArgument (options);
+/// kNotFound (inputs, columns), kFailedPrecondition (another job's folder, read-only output), kCorruptData (a damaged table or part),
+/// kResourceExhausted (disk full), kCancelled (after committing what was complete). A row's failure is never an error: it is counted under
+/// its code. `summary` gets the counts, those of a job that failed or was stopped, too.
+Status run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop, StageSummary& summary);
+Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop);
+
+}  // namespace darkroom

@@ -1,0 +1,142 @@
+#include "process_picture.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "darkroom/encode/stored_latents.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/image/contact_sheet.h"
+#include "darkroom/image/png.h"
+#include "darkroom/io/bytes_column.h"
+#include "darkroom/io/table_reader.h"
+#include "darkroom/io/tensor_column.h"
+#include "process_source.h"
+
+namespace darkroom {
+namespace {
+
+/// One stored row.
+struct Sample {
+  std::string key;
+  std::string caption;
+  torch::Tensor latents_chw;  ///< As stored: sample or moments.
+  torch::Tensor states_tw;    ///< Undefined without states.
+};
+
+Result<torch::Tensor> read_tensor(const arrow::RecordBatch& batch, const std::string& name, const std::vector<int64_t>& shape,
+                                  int64_t row) {
+  const auto field = batch.schema()->GetFieldByName(name);
+  if (field == nullptr) {
+    return Status::not_found("a part has no such column:", name);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const TensorColumn column, TensorColumn::open(*field, batch.GetColumnByName(name), shape));
+  torch::Tensor tensor = torch::empty(shape, torch::kFloat32);
+  column.read_floats(row, {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())});
+  return tensor;
+}
+
+Status read_samples(FileSystem& files, const std::string& path, const LatentsLayout& layout, size_t num_samples,
+                    std::vector<Sample>& samples) {
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(files, path));
+  DARKROOM_ASSIGN_OR_RETURN(auto range, table->read_rows(0, static_cast<int64_t>(num_samples), {}));
+  while (samples.size() < num_samples) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto batch, range->next());
+    if (batch == nullptr) {
+      return {};
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const BytesColumn keys, BytesColumn::open(path, "key", batch->GetColumnByName("key")));
+    DARKROOM_ASSIGN_OR_RETURN(const BytesColumn captions, BytesColumn::open(path, "caption", batch->GetColumnByName("caption")));
+    for (int64_t row = 0; row < batch->num_rows() && samples.size() < num_samples; ++row) {
+      Sample sample{.key = std::string(keys.at(row).value_or("")),
+                    .caption = std::string(captions.at(row).value_or("")),
+                    .latents_chw = {},
+                    .states_tw = {}};
+      DARKROOM_ASSIGN_OR_RETURN(sample.latents_chw, read_tensor(*batch, layout.latents_name, layout.latents_shape, row));
+      if (layout.has_states()) {
+        DARKROOM_ASSIGN_OR_RETURN(sample.states_tw, read_tensor(*batch, "caption_embeddings", layout.states_shape, row));
+      }
+      samples.push_back(std::move(sample));
+    }
+  }
+  return {};
+}
+
+/// The transformed inputs of an item's rows that are wanted, by key.
+Status read_inputs(const JobRun& run, const WorkItem& work, const RowEncoder& encoder, std::map<std::string, Image>& wanted) {
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(run.files(), run.record().inputs[work.input].path));
+  const int side = encoder.options().transform.resolution;
+  return read_image_rows(*table, work, [&](const ImageRow& row, bool) -> Status {
+    const auto found = wanted.find(row.key);
+    if (found != wanted.end() && found->second.pixels.empty()) {
+      const RowResult<PreparedRow> prepared = encoder.prepare(row);
+      if (prepared.is_ok()) {
+        found->second = denormalise_chw(prepared->pixels_chw, side, side, 3);
+      }
+    }
+    return {};
+  });
+}
+
+std::span<const float> floats_of(const torch::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+Result<std::vector<ContactSheetCell>> draw_row(AutoencoderKL vae, const Sample& sample, const Image& input) {
+  std::vector<ContactSheetCell> cells = {{input, sample.caption}};
+  for (int64_t channel = 0; channel < sample.latents_chw.size(0); ++channel) {
+    const torch::Tensor plane_hw = sample.latents_chw[channel].contiguous();
+    cells.push_back({draw_heat_map(floats_of(plane_hw), static_cast<int>(plane_hw.size(0)), static_cast<int>(plane_hw.size(1))),
+                     fmt::format("{:.2f} to {:.2f}", plane_hw.min().item<float>(), plane_hw.max().item<float>())});
+  }
+  if (sample.states_tw.defined()) {
+    const torch::Tensor& states_tw = sample.states_tw;
+    cells.push_back({draw_heat_map(floats_of(states_tw), static_cast<int>(states_tw.size(0)), static_cast<int>(states_tw.size(1))),
+                     fmt::format("{:.2f} to {:.2f}", states_tw.min().item<float>(), states_tw.max().item<float>())});
+  }
+  DARKROOM_ASSIGN_OR_RETURN(Image decoded, decode_stored_latents(vae, sample.latents_chw));
+  cells.push_back({std::move(decoded), sample.key});
+  return cells;
+}
+
+std::vector<std::string> column_titles(const LatentsLayout& layout) {
+  std::vector<std::string> titles = {"input"};
+  for (int64_t channel = 0; channel < layout.latents_shape[0]; ++channel) {
+    titles.push_back(fmt::format("latent {}", channel));
+  }
+  if (layout.has_states()) {
+    titles.push_back("caption states");
+  }
+  titles.push_back("decoded");
+  return titles;
+}
+
+}  // namespace
+
+Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const LatentsLayout& layout, int num_samples,
+                             const std::string& path) {
+  std::vector<Sample> samples;
+  std::map<std::string, Image> inputs;
+  for (const WorkItem& work : run.record().items()) {
+    const std::string part = join_path(run.output(), work.part_name());
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_there, run.files().exists(part));
+    if (samples.size() >= static_cast<size_t>(num_samples) || !is_there) {
+      break;
+    }
+    DARKROOM_RETURN_IF_ERROR(read_samples(run.files(), part, layout, static_cast<size_t>(num_samples), samples));
+    for (const Sample& sample : samples) {
+      inputs.try_emplace(sample.key);
+    }
+    DARKROOM_RETURN_IF_ERROR(read_inputs(run, work, encoder, inputs));
+  }
+  std::vector<std::vector<ContactSheetCell>> rows;
+  for (const Sample& sample : samples) {
+    DARKROOM_ASSIGN_OR_RETURN(rows.emplace_back(), draw_row(encoder.models().vae, sample, inputs[sample.key]));
+  }
+  const int side = std::max(128, encoder.options().transform.resolution);
+  const Image sheet = render_contact_sheet(rows, {.cell_width = side, .cell_height = side, .column_titles = column_titles(layout)});
+  return write_file_atomic(run.files(), path, encode_png(sheet));
+}
+
+}  // namespace darkroom

@@ -1,0 +1,67 @@
+#include "darkroom/feed/batcher.h"
+
+#include <c10/util/ParallelGuard.h>
+
+#include <algorithm>
+
+#include "darkroom/core/check.h"
+
+namespace darkroom {
+
+Batcher::Batcher(std::unique_ptr<CanonicalOrder> order, std::unique_ptr<SampleSource> source, const BatcherOptions& options)
+    : order_(std::move(order)),
+      source_(std::move(source)),
+      options_(options),
+      next_batch_(options.first_batch),
+      queue_(static_cast<size_t>(std::max<int64_t>(options.num_ahead, 1))) {
+  if (options_.num_ahead > 0) {
+    thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
+  }
+}
+
+Batcher::~Batcher() {
+  thread_.request_stop();
+  queue_.close();
+}
+
+Result<Batch> Batcher::make(int64_t number) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto samples, order_->slice(number, options_.rank, options_.num_ranks));
+  DARKROOM_ASSIGN_OR_RETURN(Batch batch, source_->read(samples));
+  batch.number = number;
+  batch.samples = samples;
+  return batch;
+}
+
+void Batcher::run(std::stop_token stop) {
+  // Copies of this thread must not take cores from the training step.
+  const c10::ParallelGuard serial(true);
+  while (!stop.stop_requested()) {
+    Result<Batch> batch = [&]() -> Result<Batch> {
+      try {
+        return make(next_batch_++);
+      } catch (const std::exception& error) {
+        return Status::internal("making a training batch failed:", error.what());
+      }
+    }();
+    const bool is_last = !batch.is_ok();
+    if (!queue_.push(std::move(batch), stop) || is_last) {
+      break;
+    }
+  }
+}
+
+Result<Batch> Batcher::next() {
+  DARKROOM_RETURN_IF_ERROR(failure_);
+  auto batch = [&]() -> Result<Batch> {
+    if (options_.num_ahead == 0) {
+      return make(next_batch_++);
+    }
+    auto ready = queue_.pop({});
+    DARKROOM_CHECK(ready.has_value(), "the batcher's thread ended without a word");
+    return std::move(*ready);
+  }();
+  failure_ = batch.status();
+  return batch;
+}
+
+}  // namespace darkroom

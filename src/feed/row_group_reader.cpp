@@ -1,0 +1,96 @@
+#include "darkroom/feed/row_group_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "darkroom/io/table_footer.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kOpenFiles = 64;
+constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
+
+}  // namespace
+
+RowGroupReader::RowGroupReader(FileSystem& files, DatasetIndex index) : files_(files), index_(std::move(index)), open_files_(kOpenFiles) {}
+
+Result<std::unique_ptr<RowGroupReader>> RowGroupReader::create(FileSystem& files, const std::string& uri, DatasetIndex index) {
+  std::unique_ptr<RowGroupReader> reader(new RowGroupReader(files, std::move(index)));
+  std::string last_name;
+  for (const auto& part : reader->index_.parts()) {
+    // Parts of one file follow each other.
+    if (reader->paths_.empty() || part.name != last_name) {
+      DARKROOM_ASSIGN_OR_RETURN(auto path, part_path(files, uri, part.name));
+      reader->paths_.push_back(std::move(path));
+      reader->rows_of_file_.push_back(0);
+      last_name = part.name;
+    }
+    reader->file_of_part_.push_back(reader->paths_.size() - 1);
+    reader->rows_of_file_.back() += part.num_rows;
+  }
+  return reader;
+}
+
+Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_file(size_t file) {
+  if (auto held = open_files_.find(static_cast<int64_t>(file))) {
+    return held;
+  }
+  OpenFile opened;
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files_, paths_[file]));
+  if (footer.num_rows != rows_of_file_[file]) {
+    return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], rows_of_file_[file],
+                                footer.num_rows);
+  }
+  opened.first_rows.push_back(0);
+  for (const auto& group : footer.row_groups) {
+    opened.first_rows.push_back(opened.first_rows.back() + group.num_rows);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(files_, paths_[file]));
+  return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
+}
+
+Result<RowGroupPlace> RowGroupReader::locate(int64_t row) {
+  const RowPlace place = index_.place_of(row);
+  const size_t file = file_of_part_[place.part];
+  DARKROOM_ASSIGN_OR_RETURN(const auto opened, open_file(file));
+  const auto& first_rows = opened->first_rows;
+  const auto after = std::upper_bound(first_rows.begin(), first_rows.end(), place.row);
+  const auto group = static_cast<size_t>(after - first_rows.begin()) - 1;
+  return RowGroupPlace{static_cast<int64_t>(file) * kGroupsPerFile + static_cast<int64_t>(group), file, first_rows[group],
+                       first_rows[group + 1] - first_rows[group], place.row};
+}
+
+Result<std::shared_ptr<arrow::Schema>> RowGroupReader::schema(const RowGroupPlace& place) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto opened, open_file(place.file));
+  return opened->reader->schema();
+}
+
+Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read(const RowGroupPlace& place,
+                                                                              const std::vector<std::string>& columns) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto opened, open_file(place.file));
+  DARKROOM_ASSIGN_OR_RETURN(const auto range, opened->reader->read_rows(place.first_row, place.num_rows, columns));
+  std::vector<std::shared_ptr<arrow::RecordBatch>> batches;
+  int64_t num_rows = 0;
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(auto batch, range->next());
+    if (batch == nullptr) {
+      break;
+    }
+    num_rows += batch->num_rows();
+    batches.push_back(std::move(batch));
+  }
+  if (num_rows != place.num_rows) {
+    return Status::corrupt_data("a row group gave another number of rows than its footer states (path, want, got):", paths_[place.file],
+                                place.num_rows, num_rows);
+  }
+  return batches;
+}
+
+std::string RowGroupReader::describe(int64_t row) const {
+  const RowPlace place = index_.place_of(row);
+  return fmt::format("{}, row {}", paths_[file_of_part_[place.part]], place.row);
+}
+
+}  // namespace darkroom

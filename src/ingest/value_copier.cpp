@@ -1,0 +1,57 @@
+#include "darkroom/ingest/value_copier.h"
+
+#include <arrow/api.h>
+
+#include "darkroom/core/utf8.h"
+#include "darkroom/io/bytes_column.h"
+
+namespace darkroom {
+namespace {
+
+Status arrow_failure(const arrow::Status& status, std::string_view what) { return Status::resource_exhausted(what, status.ToString()); }
+
+}  // namespace
+
+Result<ValueCopier> ValueCopier::create(const std::string& name, const std::shared_ptr<arrow::DataType>& type) {
+  std::shared_ptr<arrow::DataType> value_type = type;
+  if (type->id() == arrow::Type::DICTIONARY) {
+    value_type = static_cast<const arrow::DictionaryType&>(*type).value_type();
+  }
+  auto builder = arrow::MakeBuilder(value_type);
+  if (!builder.ok()) {
+    return Status::failed_precondition("a metadata column has a type that cannot be copied (column, type):", name, type->ToString());
+  }
+  return ValueCopier(std::move(value_type), *std::move(builder));
+}
+
+Status ValueCopier::append(const arrow::Array& array, int64_t row) {
+  const arrow::Array* values = &array;
+  bool is_null = array.IsNull(row);
+  if (!is_null && array.type_id() == arrow::Type::DICTIONARY) {
+    const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
+    values = dictionary.dictionary().get();
+    row = dictionary.GetValueIndex(row);
+    is_null = values->IsNull(row);
+  }
+  arrow::Status appended;
+  if (is_null) {
+    appended = builder_->AppendNull();
+  } else if (type_->id() == arrow::Type::STRING) {
+    appended = static_cast<arrow::StringBuilder&>(*builder_).Append(replace_invalid_utf8(bytes_at(*values, row)).first);
+  } else if (type_->id() == arrow::Type::LARGE_STRING) {
+    appended = static_cast<arrow::LargeStringBuilder&>(*builder_).Append(replace_invalid_utf8(bytes_at(*values, row)).first);
+  } else {
+    appended = builder_->AppendArraySlice(arrow::ArraySpan(*values->data()), row, 1);
+  }
+  return appended.ok() ? Status() : arrow_failure(appended, "copying a metadata value failed:");
+}
+
+Result<std::shared_ptr<arrow::Array>> ValueCopier::finish() {
+  auto array = builder_->Finish();
+  if (!array.ok()) {
+    return arrow_failure(array.status(), "building a metadata column failed:");
+  }
+  return *array;
+}
+
+}  // namespace darkroom

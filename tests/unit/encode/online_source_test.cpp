@@ -1,0 +1,143 @@
+#include "darkroom/encode/online_source.h"
+
+#include <arrow/api.h>
+#include <gtest/gtest.h>
+
+#include "darkroom/encode/process_job.h"
+#include "darkroom/feed/latents_reader.h"
+#include "darkroom/image/png.h"
+#include "darkroom/io/shard_writer.h"
+#include "tiny_models.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kSide = 32;
+
+/// A picture whose colours follow its number.
+std::string picture(int number) {
+  Image image = Image::filled(kSide + number % 3, kSide + 5, 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(number) * 31);
+  }
+  return encode_png(image);
+}
+
+void write_pictures(const std::string& folder, const std::vector<std::string>& pictures) {
+  arrow::StringBuilder keys, captions;
+  arrow::BinaryBuilder images;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    ASSERT_TRUE(keys.Append("key-" + std::to_string(i)).ok());
+    ASSERT_TRUE(captions.Append("picture number " + std::to_string(i)).ok());
+    ASSERT_TRUE((pictures[i].empty() ? images.AppendNull() : images.Append(pictures[i])).ok());
+  }
+  const auto schema =
+      arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+  auto writer = ShardWriter::open(local_files(), folder, "part-000000.parquet", schema);
+  ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
+  const auto batch =
+      arrow::RecordBatch::Make(schema, static_cast<int64_t>(pictures.size()), {*keys.Finish(), *captions.Finish(), *images.Finish()});
+  ASSERT_TRUE((*writer)->write(*batch).is_ok());
+  ASSERT_TRUE((*writer)->finish({}).is_ok());
+}
+
+std::vector<std::string> good_pictures(int count) {
+  std::vector<std::string> pictures;
+  for (int i = 0; i < count; ++i) {
+    pictures.push_back(picture(i));
+  }
+  return pictures;
+}
+
+TransformOptions small_transform() {
+  TransformOptions transform;
+  transform.resolution = kSide;
+  return transform;
+}
+
+TEST(online_source, gives_the_bits_that_process_stores) {
+  TemporaryFolder folder;
+  const TinyModelFolder model;
+  write_pictures(folder.path("images"), good_pictures(11));
+  ProcessOptions process;
+  process.input = folder.path("images");
+  process.output = folder.path("latents");
+  process.model = model.path();
+  process.transform = small_transform();
+  process.rows_per_file = 4;
+  ASSERT_TRUE(run_process(local_files(), process, {}).is_ok());
+
+  const auto frozen = *load_frozen_models(local_files(), model.path(), TokenizerDialect::kHuggingFace);
+  const auto encoder = *RowEncoder::create(frozen, {.transform = small_transform()});
+  const auto images = *DatasetIndex::of_images(local_files(), folder.path("images"), 4);
+  const auto latents = *DatasetIndex::of_latents(local_files(), folder.path("latents"));
+  EXPECT_EQ(images.block_rows(), latents.block_rows()) << "the canonical order of both would differ";
+
+  auto online = *OnlineSource::open(local_files(), folder.path("images"), images, encoder, {});
+  auto offline =
+      *LatentsReader::open(local_files(), folder.path("latents"), latents,
+                           {.resolution = kSide, .latents_shape = encoder->latents_shape(), .states_shape = encoder->states_shape()});
+  const std::vector<SampleRef> samples = {{0, 7}, {2, 0}, {0, 10}, {0, 7}, {0, 3}};
+  const auto want = offline->read(samples);
+  ASSERT_TRUE(want.is_ok()) << want.status().to_string();
+  for (int again = 0; again < 2; ++again) {
+    const auto got = online->read(samples);
+    ASSERT_TRUE(got.is_ok()) << got.status().to_string();
+    EXPECT_TRUE(torch::equal(got->latents_nchw, want->latents_nchw));
+    EXPECT_TRUE(torch::equal(got->states_btc, want->states_btc));
+    EXPECT_EQ(got->keys, want->keys);
+  }
+  const auto empty = *read_empty_caption(local_files(), folder.path("latents"), encoder->states_shape());
+  EXPECT_TRUE(torch::equal(encoder->empty_caption_states().to(torch::kFloat32), empty));
+}
+
+TEST(picture_source, gives_transformed_pictures_and_replaces_bad_rows) {
+  TemporaryFolder folder;
+  auto pictures = good_pictures(5);
+  pictures[1] = "no picture";
+  pictures[2] = "";
+  pictures[4] = picture(4).substr(0, 60);
+  write_pictures(folder.path("images"), pictures);
+  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
+  auto source = *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform()});
+  const std::vector<SampleRef> samples = {{0, 0}, {0, 1}, {0, 3}, {0, 4}};
+  const auto batch = source->read(samples);
+  ASSERT_TRUE(batch.is_ok()) << batch.status().to_string();
+  EXPECT_EQ(batch->keys, (std::vector<std::string>{"key-0", "key-3", "key-3", "key-0"}));
+  EXPECT_EQ(batch->images_nchw.sizes(), torch::IntArrayRef({4, 3, kSide, kSide}));
+  const auto want = transform_image(std::as_bytes(std::span(pictures[3])), small_transform(), {});
+  EXPECT_TRUE(torch::equal(batch->images_nchw[1].flatten(), torch::tensor(want->chw)));
+  EXPECT_TRUE(torch::equal(batch->images_nchw[1], batch->images_nchw[2]));
+}
+
+TEST(picture_source, random_crops_follow_epoch_and_key_only) {
+  TemporaryFolder folder;
+  write_pictures(folder.path("images"), good_pictures(3));
+  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
+  PictureSourceOptions options{.transform = small_transform(), .seed = 5};
+  options.transform.resolution = 16;
+  options.transform.crop = Crop::kRandom;
+  const auto read = [&](std::vector<SampleRef> samples, int64_t memory_bytes) {
+    options.memory_bytes = memory_bytes;
+    return (*PictureSource::open(local_files(), folder.path("images"), index, options))->read(samples)->images_nchw;
+  };
+  const auto both = read({{0, 1}, {1, 1}, {2, 1}, {3, 1}}, 1 << 20);
+  EXPECT_TRUE(torch::equal(read({{1, 1}}, 1)[0], both[1]));
+  bool differs = false;
+  for (int64_t i = 1; i < 4; ++i) {
+    differs = differs || !torch::equal(both[0], both[i]);
+  }
+  EXPECT_TRUE(differs) << "every epoch crops alike";
+}
+
+TEST(picture_source, fails_when_no_row_can_be_used) {
+  TemporaryFolder folder;
+  write_pictures(folder.path("images"), {"bad", ""});
+  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
+  auto source = *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform()});
+  const std::vector<SampleRef> samples = {{0, 0}};
+  EXPECT_EQ(source->read(samples).status().code(), StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace darkroom

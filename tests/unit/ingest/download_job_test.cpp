@@ -1,0 +1,339 @@
+#include "darkroom/ingest/download_job.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "darkroom/files/fault_files.h"
+#include "darkroom/io/shard_writer.h"
+#include "support/download_web.h"
+
+namespace darkroom {
+namespace {
+
+class DownloadJob : public ::testing::Test {
+ protected:
+  void add_pictures(int num_pictures) {
+    for (int i = 0; i < num_pictures; ++i) {
+      web_.add_picture(i);
+    }
+  }
+  std::string output(const std::string& name = "images") const { return folder_.path(name); }
+  StageSummary download(const DownloadOptions& options) {
+    auto summary = run_download(local_files(), options, {});
+    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
+    return summary.is_ok() ? *summary : StageSummary();
+  }
+  Status failure(const DownloadOptions& options) { return run_download(local_files(), options, {}).status(); }
+
+  TemporaryFolder folder_;
+  DownloadWeb web_;
+};
+
+TEST_F(DownloadJob, stores_pictures_as_served_in_input_order_with_their_metadata) {
+  add_pictures(23);
+  web_.start();
+  const StageSummary summary = download(web_.options(output()));
+  EXPECT_EQ(summary.rows_in, 23);
+  EXPECT_EQ(summary.rows_out, 23);
+  EXPECT_EQ(summary.num_parts, 3);
+  const auto last = read_table(output() + "/part-000002.parquet");
+  EXPECT_EQ(texts(*last, "key"), (std::vector<std::string>{"000000000020", "000000000021", "000000000022"}));
+  EXPECT_EQ(texts(*last, "caption")[1], "picture number 21");
+  EXPECT_EQ(texts(*last, "image")[2], numbered_png(22));
+  EXPECT_EQ(texts(*last, "mime")[0], "image/png");
+  EXPECT_EQ(texts(*last, "input_WIDTH")[0], "20");
+  EXPECT_EQ(texts(*last, "punsafe")[0], "0.25");
+  EXPECT_EQ(std::static_pointer_cast<arrow::Int32Array>(last->GetColumnByName("width")->chunk(0))->Value(0), 40);
+  EXPECT_TRUE(verify_shard(local_files(), output() + "/part-000000.parquet").is_ok());
+}
+
+TEST_F(DownloadJob, counts_every_failed_row_under_its_code) {
+  add_pictures(2);
+  web_.add_file("small.png", numbered_png(1, 20, 40));
+  web_.add_file("page.html", "<html><body>no picture here at all, only text</body></html>");
+  web_.add_file("animation.gif", std::string("GIF89a\x20\x00\x20\x00\x00\x00\x00;", 14));
+  web_.add_trouble("gone", {{"trouble", "status"}, {"status", 404}});
+  web_.add_trouble("cut", {{"trouble", "truncated"}});
+  web_.add_trouble("html", {{"trouble", "html"}});
+  web_.add_trouble("private", {{"trouble", "redirect_private"}});
+  web_.add_trouble("loop", {{"trouble", "redirect_loop"}});
+  web_.add_trouble("opted-out", {{"trouble", "noai"}});
+  web_.add_trouble("small", {{"file", "small.png"}});
+  web_.add_trouble("gif", {{"file", "animation.gif"}});
+  web_.add_trouble("uncaptioned", {{"file", "picture0.png"}}, "  ");
+  web_.add_url("nonsense", "not a URL");
+  web_.add_url("", "no URL");
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.fetch.num_retries = 0;
+  const StageSummary summary = download(options);
+  const RowsByError expected = {{"http_404", 1},           {"truncated", 1}, {"not_an_image", 1}, {"blocked_host", 1},
+                                {"too_many_redirects", 1}, {"opted_out", 1}, {"too_small", 1},    {"unsupported_format", 1},
+                                {"empty_caption", 1},      {"bad_url", 2}};
+  EXPECT_EQ(summary.rows_by_error, expected);
+  EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
+  EXPECT_EQ(summary.rows_out, 2);
+  EXPECT_EQ(web_.web().num_requests("/uncaptioned"), 0);
+}
+
+TEST_F(DownloadJob, image_limits_are_flags) {
+  add_pictures(1);
+  web_.add_file("wide.png", numbered_png(1, 90, 36));
+  web_.add_file("many.png", numbered_png(2, 80, 70));
+  web_.add_file("long.png", numbered_png(3, 40, 36) + std::string(20'000, 'x'));
+  for (const char* name : {"wide", "many", "long"}) {
+    web_.add_trouble(std::string(name) + "-route", {{"file", std::string(name) + ".png"}});
+  }
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.limits.max_aspect = 2;
+  options.limits.max_pixels = 4000;
+  options.fetch.max_body_bytes = 15'000;
+  EXPECT_EQ(download(options).rows_by_error, (RowsByError{{"bad_aspect", 1}, {"bomb", 1}, {"too_large", 1}}));
+}
+
+TEST_F(DownloadJob, repairs_and_counts_captions_that_are_no_utf8) {
+  add_pictures(1);
+  web_.start();
+  write_bytes(folder_.path("urls.csv"), "url,caption\n" + web_.web().url() + "/picture0.png,caf\xE9\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("urls.csv")};
+  EXPECT_EQ(download(options).num_invalid_captions, 1);
+  EXPECT_EQ(texts(*read_table(output() + "/part-000000.parquet"), "caption")[0], "caf\xEF\xBF\xBD");
+}
+
+TEST_F(DownloadJob, retries_what_may_pass) {
+  web_.add_file("picture0.png", numbered_png(0));
+  web_.add_trouble("busy", {{"trouble", "status"}, {"status", 503}, {"times", 2}});
+  web_.start();
+  const StageSummary summary = download(web_.options(output()));
+  EXPECT_EQ(summary.rows_out, 1);
+  EXPECT_EQ(summary.retries, 2);
+}
+
+TEST_F(DownloadJob, keeps_failed_rows_when_asked_to) {
+  add_pictures(1);
+  web_.add_trouble("gone", {{"trouble", "status"}, {"status", 410}});
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.keep_failed = true;
+  const StageSummary summary = download(options);
+  EXPECT_EQ(summary.rows_out, 1);
+  const auto table = read_table(output() + "/part-000000.parquet");
+  EXPECT_EQ(texts(*table, "error"), (std::vector<std::string>{"(null)", "http_410"}));
+  EXPECT_EQ(texts(*table, "image")[1], "(null)");
+  EXPECT_EQ(texts(*table, "caption")[1], "trouble");
+}
+
+TEST_F(DownloadJob, full_validation_finds_damage_behind_a_good_header) {
+  std::string damaged = numbered_png(3);
+  for (size_t i = damaged.size() / 2; i < damaged.size() / 2 + 40; ++i) {
+    damaged[i] = static_cast<char>(~damaged[i]);
+  }
+  web_.add_file("damaged.png", damaged);
+  web_.add_trouble("damaged", {{"file", "damaged.png"}});
+  web_.start();
+  EXPECT_EQ(download(web_.options(output("header"))).rows_out, 1);
+  DownloadOptions options = web_.options(output("full"));
+  options.validation = Validation::kFull;
+  EXPECT_EQ(download(options).rows_by_error, (RowsByError{{"decode_failed", 1}}));
+}
+
+TEST_F(DownloadJob, bytes_do_not_depend_on_workers_memory_or_order_of_arrival) {
+  add_pictures(47);
+  for (int i = 0; i < 3; ++i) {
+    web_.add_trouble("slow" + std::to_string(i), {{"trouble", "status"}, {"status", 503}, {"times", 1}});
+  }
+  add_pictures(47);
+  web_.start();
+  DownloadOptions options = web_.options(output("one"));
+  options.num_validators = 1;
+  options.fetch.num_concurrent = 1;
+  download(options);
+  for (const int num_workers : {2, 4}) {
+    options.output = output(std::to_string(num_workers));
+    options.num_validators = num_workers;
+    options.fetch.num_concurrent = 16 * num_workers;
+    options.memory_bytes = 1'000'000 * num_workers;
+    download(options);
+    EXPECT_EQ(part_bytes(output("one")), part_bytes(options.output));
+  }
+}
+
+TEST_F(DownloadJob, goes_on_after_the_parts_that_are_there_and_rebuilds_its_records) {
+  add_pictures(31);
+  web_.start();
+  const DownloadOptions options = web_.options(output());
+  download(options);
+  const auto complete = part_bytes(output());
+  std::filesystem::remove(output() + "/part-000001.parquet");
+  std::filesystem::remove(output() + "/_job.json");
+  std::filesystem::remove(output() + "/_summary.json");
+  const int64_t requests_before = web_.web().num_requests();
+  const StageSummary summary = download(options);
+  EXPECT_EQ(web_.web().num_requests() - requests_before, 10);
+  EXPECT_EQ(summary.rows_in, 31);
+  EXPECT_EQ(summary.rows_this_run, 10);
+  EXPECT_EQ(part_bytes(output()), complete);
+  const auto job = nlohmann::json::parse(read_bytes(output() + "/_job.json"));
+  EXPECT_EQ(job["inputs"].size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(output() + "/_summary.json"))["rows_out"], 31);
+}
+
+TEST_F(DownloadJob, a_death_at_any_moment_loses_and_doubles_nothing) {
+  add_pictures(25);
+  web_.start();
+  download(web_.options(output("clean")));
+  const auto clean = part_bytes(output("clean"));
+  FaultInjectingFileSystem files(local_files());
+  bool finished_at_once = false;
+  for (int64_t call = 0; !finished_at_once; call += 2) {
+    const DownloadOptions options = web_.options(output(std::to_string(call)));
+    files.fail_call(call, Fault::kDeath);
+    finished_at_once = run_download(files, options, {}).is_ok();
+    files.heal();
+    const auto resumed = run_download(files, options, {});
+    ASSERT_TRUE(resumed.is_ok()) << call << ": " << resumed.status().to_string();
+    EXPECT_EQ(resumed->rows_in, 25);
+    EXPECT_EQ(part_bytes(options.output), clean) << "died at call " << call;
+  }
+}
+
+TEST_F(DownloadJob, a_full_disk_is_named_and_what_is_there_stays) {
+  add_pictures(25);
+  web_.start();
+  FaultInjectingFileSystem files(local_files());
+  const DownloadOptions options = web_.options(output());
+  files.fail_call(12, Fault::kNoSpace);
+  const Status status = run_download(files, options, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
+  EXPECT_NE(status.message().find("run the same command again"), std::string::npos) << status.message();
+  files.heal();
+  EXPECT_TRUE(run_download(files, options, {}).is_ok());
+}
+
+TEST_F(DownloadJob, a_limit_takes_the_first_rows_and_a_larger_one_goes_on) {
+  add_pictures(25);
+  web_.start();
+  download(web_.options(output("clean")));
+  DownloadOptions options = web_.options(output());
+  options.limit = 13;
+  EXPECT_EQ(download(options).rows_in, 13);
+  EXPECT_EQ(read_table(output() + "/part-000001.parquet")->num_rows(), 3);
+  options.limit = -1;
+  EXPECT_EQ(download(options).rows_in, 25);
+  EXPECT_EQ(part_bytes(output()), part_bytes(output("clean")));
+  options.limit = 0;
+  EXPECT_EQ(download(options).rows_this_run, 0);
+}
+
+TEST_F(DownloadJob, another_jobs_folder_is_refused_with_the_difference_named) {
+  add_pictures(3);
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  download(options);
+  const auto before = part_bytes(output());
+  options.limits.min_size = 35;
+  Status status = failure(options);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("min_size (had 32, asked for 35)"), std::string::npos) << status.message();
+  std::filesystem::remove(output() + "/_job.json");
+  status = failure(options);
+  EXPECT_NE(status.message().find("min_size (had 32, asked for 35)"), std::string::npos) << status.message();
+  EXPECT_EQ(part_bytes(output()), before);
+}
+
+TEST_F(DownloadJob, a_changed_input_is_another_job_but_a_late_file_is_left_out) {
+  add_pictures(6);
+  web_.start();
+  std::filesystem::create_directory(folder_.path("tables"));
+  web_.write_table(folder_.path("tables/a.jsonl"), 0, 3);
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("tables")};
+  download(options);
+  web_.write_table(folder_.path("tables/b.jsonl"), 3, 6);
+  EXPECT_EQ(download(options).rows_in, 3);
+  web_.write_table(folder_.path("tables/a.jsonl"), 0, 2);
+  const Status status = failure(options);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("input a.jsonl (changed)"), std::string::npos) << status.message();
+}
+
+TEST_F(DownloadJob, a_part_with_a_damaged_footer_is_named) {
+  add_pictures(3);
+  web_.start();
+  const DownloadOptions options = web_.options(output());
+  download(options);
+  const std::string part = output() + "/part-000000.parquet";
+  std::filesystem::resize_file(part, std::filesystem::file_size(part) / 2);
+  const Status status = failure(options);
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_NE(status.message().find("part-000000.parquet"), std::string::npos) << status.message();
+}
+
+TEST_F(DownloadJob, a_wrong_column_names_those_that_exist_and_writes_nothing) {
+  add_pictures(1);
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.caption_column = "title";
+  const Status status = failure(options);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("title"), std::string::npos);
+  EXPECT_NE(status.message().find("TEXT"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {
+  add_pictures(1);
+  web_.start();
+  DownloadOptions options = web_.options(output());
+  options.dry_run = true;
+  download(options);
+  EXPECT_FALSE(std::filesystem::exists(output()));
+  EXPECT_EQ(web_.web().num_requests(), 0);
+}
+
+TEST_F(DownloadJob, a_stop_keeps_what_was_complete) {
+  add_pictures(25);
+  web_.add_trouble("hang", {{"trouble", "hang"}});
+  web_.start();
+  const DownloadOptions options = web_.options(output());
+  std::stop_source stop;
+  std::jthread watcher([&] {
+    while (!std::filesystem::exists(output() + "/part-000001.parquet")) {
+      std::this_thread::yield();
+    }
+    stop.request_stop();
+  });
+  const Status status = run_download(local_files(), options, stop.get_token()).status();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
+  EXPECT_TRUE(verify_shard(local_files(), output() + "/part-000001.parquet").is_ok());
+}
+
+TEST_F(DownloadJob, an_empty_table_makes_an_empty_dataset) {
+  web_.start();
+  write_bytes(folder_.path("empty.csv"), "url,caption\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("empty.csv")};
+  const StageSummary summary = download(options);
+  EXPECT_EQ(summary.rows_in, 0);
+  EXPECT_EQ(summary.failed_percent(), 0.0);
+}
+
+TEST_F(DownloadJob, bad_options_are_refused_before_anything_happens) {
+  web_.start();
+  for (const auto& spoil : std::vector<std::function<void(DownloadOptions&)>>{
+           [](auto& o) { o.rows_per_file = 0; }, [](auto& o) { o.metadata.clear(); }, [](auto& o) { o.output.clear(); },
+           [](auto& o) { o.limits.min_size = 0; }, [](auto& o) { o.memory_bytes = -1; }, [](auto& o) { o.fetch.num_concurrent = 0; }}) {
+    DownloadOptions options = web_.options(output());
+    spoil(options);
+    EXPECT_EQ(failure(options).code(), StatusCode::kInvalidArgument);
+  }
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("nowhere")};
+  EXPECT_EQ(failure(options).code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace darkroom

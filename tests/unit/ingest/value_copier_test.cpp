@@ -1,0 +1,36 @@
+#include "darkroom/ingest/value_copier.h"
+
+#include <arrow/api.h>
+#include <gtest/gtest.h>
+
+namespace darkroom {
+namespace {
+
+TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
+  arrow::StringDictionaryBuilder dictionary;
+  ASSERT_TRUE(dictionary.Append("bad \xFF").ok());
+  ASSERT_TRUE(dictionary.AppendNull().ok());
+  const auto source = *dictionary.Finish();
+  auto copier = ValueCopier::create("c", source->type());
+  ASSERT_TRUE(copier.is_ok());
+  EXPECT_EQ(copier->type()->id(), arrow::Type::STRING);
+  ASSERT_TRUE(copier->append(*source, 0).is_ok());
+  ASSERT_TRUE(copier->append(*source, 1).is_ok());
+  const auto copy = std::static_pointer_cast<arrow::StringArray>(*copier->finish());
+  EXPECT_EQ(copy->GetString(0), "bad \xEF\xBF\xBD");
+  EXPECT_TRUE(copy->IsNull(1));
+
+  arrow::ListBuilder lists(arrow::default_memory_pool(), std::make_shared<arrow::Int64Builder>());
+  auto& numbers = static_cast<arrow::Int64Builder&>(*lists.value_builder());
+  for (const int64_t row : {1, 2}) {
+    ASSERT_TRUE(lists.Append().ok());
+    ASSERT_TRUE(numbers.AppendValues(std::vector<int64_t>(static_cast<size_t>(row), 7 + row)).ok());
+  }
+  const auto list = *lists.Finish();
+  auto list_copier = ValueCopier::create("l", list->type());
+  ASSERT_TRUE(list_copier->append(*list, 1).is_ok());
+  EXPECT_TRUE((*list_copier->finish())->Equals(list->Slice(1)));
+}
+
+}  // namespace
+}  // namespace darkroom

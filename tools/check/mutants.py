@@ -44,11 +44,12 @@ class Module:
 # The one place that says what is mutated. Modules that include torch compile slowly, so they get fewer faults a line.
 MODULES = {
     "core": Module(14, also=("files", "stream", "text", "io")),
-    "files": Module(24, also=("io", "text")),
+    "files": Module(22, also=("io", "text")),
     "stream": Module(14, headers=True),
-    "io": Module(36),
-    "image": Module(30),
-    "text": Module(22),
+    "io": Module(30),
+    "ingest": Module(16),
+    "image": Module(24),
+    "text": Module(20),
     "diffusion": Module(12),
     "optim": Module(8),
 }

@@ -13,6 +13,7 @@
 #include "darkroom/io/arrow_files.h"
 #include "foreign_batch.h"
 #include "parquet_metadata.h"
+#include "parquet_statistics.h"
 #include "table_columns.h"
 
 namespace darkroom {
@@ -193,6 +194,19 @@ class ParquetTable final : public TableReader {
     auto range = std::make_unique<ParquetRange>(source_, std::move(places), first, count, options);
     DARKROOM_RETURN_IF_ERROR(range->open());
     return std::unique_ptr<RowRange>(std::move(range));
+  }
+
+  std::vector<RowGroup> row_groups(int64_t first, int64_t count, const std::vector<std::string>& columns) override {
+    std::vector<RowGroup> found;
+    int64_t first_row = 0;
+    for (size_t group = 0; group < source_->footer().row_groups.size() && first_row < first + count; ++group) {
+      const int64_t num_rows = source_->footer().row_groups[group].num_rows;
+      if (first_row + num_rows > first) {
+        found.push_back({first_row, read_statistics(*source_->metadata.parquet, static_cast<int>(group), columns)});
+      }
+      first_row += num_rows;
+    }
+    return found;
   }
 
  private:

@@ -11,6 +11,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/io/statistics_filter.h"
 
 namespace darkroom {
 
@@ -28,6 +29,12 @@ bool is_table_path(std::string_view path);
 struct ReadOptions {
   int64_t batch_bytes = 16 << 20;  ///< About how much a batch may hold (one row may be more).
   int64_t max_batch_rows = 4096;   ///< Upper bound on the rows of a batch.
+};
+
+/// A row group of a Parquet file.
+struct RowGroup {
+  int64_t first_row = 0;  ///< Number in the file.
+  RowGroupStatistics statistics = {};
 };
 
 /// The rows of one read, in order. Thread safety: one object, one thread.
@@ -62,6 +69,12 @@ class TableReader {
   /// Errors: kNotFound naming the file, the missing column and the columns that exist. REQUIRES: first, count >= 0.
   virtual Result<std::unique_ptr<RowRange>> read_rows(int64_t first, int64_t count, const std::vector<std::string>& columns,
                                                       const ReadOptions& options = {}) = 0;
+  /// The row groups that hold some of the rows [first, first + count), in order, with what the file says of these columns. Columns that
+  /// it does not have are left out. Empty for the text formats, which have no row groups.
+  virtual std::vector<RowGroup> row_groups([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count,
+                                           [[maybe_unused]] const std::vector<std::string>& columns) {
+    return {};
+  }
 };
 
 /// Opens a table by its name's ending. Errors: table_format's, FileSystem's; kCorruptData naming the file.

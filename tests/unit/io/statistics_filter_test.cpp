@@ -12,6 +12,7 @@
 
 #include "darkroom/io/where.h"
 #include "io/parquet_statistics.h"
+#include "parquet_bytes.h"
 #include "where_samples.h"
 
 namespace darkroom {
@@ -168,17 +169,6 @@ TEST(row_group_reach, statistics_of_a_text_table_say_nothing) {
 }
 
 // Files.
-
-std::string parquet_bytes(const arrow::RecordBatch& batch, int64_t rows_per_group, bool with_statistics) {
-  parquet::WriterProperties::Builder properties;
-  if (!with_statistics) {
-    properties.disable_statistics();
-  }
-  const auto table = arrow::Table::FromRecordBatches({batch.Slice(0)}).ValueOrDie();
-  auto sink = arrow::io::BufferOutputStream::Create().ValueOrDie();
-  EXPECT_TRUE(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), sink, rows_per_group, properties.build()).ok());
-  return sink->Finish().ValueOrDie()->ToString();
-}
 
 std::shared_ptr<parquet::FileMetaData> metadata_of(const std::string& bytes) {
   return parquet::ParquetFileReader::Open(std::make_shared<arrow::io::BufferReader>(std::make_shared<arrow::Buffer>(bytes)))->metadata();

@@ -97,7 +97,12 @@ RowResult<UrlHop> UrlHop::read(const std::string* base, std::string_view text, c
   }
   UrlHop hop;
   hop.is_https_ = *scheme == "https";
-  auto host = url_part(parser.get(), CURLUPART_HOST, CURLU_PUNYCODE);
+  // By way of the whole URL: asked for the host alone, libcurl 7.88 leaks it.
+  if (const auto ascii = url_part(parser.get(), CURLUPART_URL, CURLU_PUNYCODE);
+      !ascii || curl_url_set(parser.get(), CURLUPART_URL, ascii->c_str(), 0) != CURLUE_OK) {
+    return bad_hop("no host");
+  }
+  auto host = url_part(parser.get(), CURLUPART_HOST);
   const auto port = url_part(parser.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT);
   if (!host || !port || std::from_chars(port->data(), port->data() + port->size(), hop.port_).ec != std::errc() || hop.port_ == 0) {
     return bad_hop("no host, or no port that exists");

@@ -26,7 +26,7 @@ SANITIZER_FINDINGS = [
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_init_order=1:exitcode=24",
     "LSAN_OPTIONS": "exitcode=23",
-    "TSAN_OPTIONS": "exitcode=66:halt_on_error=0:second_deadlock_stack=1",
+    "TSAN_OPTIONS": f"exitcode=66:halt_on_error=0:second_deadlock_stack=1:suppressions={pathlib.Path(__file__).resolve().parent / 'tsan_suppressions.txt'}",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "table_columns.h"
 
 namespace darkroom {
 namespace {
@@ -230,8 +231,7 @@ Result<std::unique_ptr<FilteredRows>> FilteredRows::open(TableReader& table, con
   if (filter == nullptr || table.format() != TableFormat::kParquet) {
     return open_one_pass(table, filter, first, count, std::move(columns), options);
   }
-  // Asked for now, so that a missing column is said before anything is read.
-  DARKROOM_RETURN_IF_ERROR(table.read_rows(first, 0, columns, options).status());
+  DARKROOM_RETURN_IF_ERROR(find_columns(*table.schema(), columns, table.path()).status());  // Said before anything is read.
   std::vector<FilterSpan> spans = filter_spans(table.row_groups(first, count, filter->columns()), *filter, first, count);
   return std::unique_ptr<FilteredRows>(std::make_unique<TwoPasses>(table, *filter, std::move(spans), std::move(columns), options));
 }

@@ -10,11 +10,11 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/memory_files.h"
-#include "darkroom/io/robots.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/uri.h"
-#include "darkroom/io/where.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/table_reader.h"
+#include "darkroom/tables/where.h"
 #include "darkroom/text/clip_tokenizer.h"
+#include "darkroom/web/robots.h"
 
 // Times the parsers of foreign text on inputs that are as bad as they can be, for tools/check/linear_parsers.py:
 //   linear_parsers TOKENIZER_FOLDER [INPUT...]

@@ -13,6 +13,7 @@ void add_train_verb(CommandLine& line);
 void add_sample_verb(CommandLine& line);
 void add_inspect_verb(CommandLine& line);
 void add_models_verbs(CommandLine& line);
+void add_models_fetch_verb(CommandLine& line);
 void add_tokenize_verb(CommandLine& line);
 void add_transform_verb(CommandLine& line);
 void add_demo_verb(CommandLine& line);

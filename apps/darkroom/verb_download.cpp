@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,20 +17,36 @@
 namespace darkroom {
 namespace {
 
-// Words of --respect.
-constexpr const char* kNoAi = "noai";
-
 struct DownloadFlags {
   DownloadOptions options;
   double timeout_seconds = 20;
+  double max_park_seconds = 600;
   std::vector<std::string> allow_private;
+  std::vector<std::string> allow_ports;
   std::string contact;
   double error_budget_percent = 60;
 };
 
+Result<uint16_t> parse_port(const std::string& text) {
+  uint16_t port = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (failure != std::errc() || end != text.data() + text.size() || port == 0) {
+    return Status::invalid_argument("--allow-port must be from 1 to 65535, got:", text);
+  }
+  return port;
+}
+
 Result<DownloadOptions> options_of(const DownloadFlags& flags) {
   DownloadOptions options = flags.options;
   options.fetch.timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.timeout_seconds * 1000));
+  options.fetch.max_park = std::chrono::seconds(static_cast<int64_t>(std::ceil(flags.max_park_seconds)));
+  if (!flags.allow_ports.empty()) {
+    options.fetch.ports.clear();
+  }
+  for (const std::string& text : flags.allow_ports) {
+    DARKROOM_ASSIGN_OR_RETURN(const uint16_t port, parse_port(text));
+    options.fetch.ports.insert(port);
+  }
   for (const std::string& network : flags.allow_private) {
     DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork allowed, AllowedNetwork::parse(network));
     options.fetch.allow_private.push_back(allowed);
@@ -62,9 +80,10 @@ void add_table_flags(VerbDefinition& verb, DownloadOptions& options) {
       .required();
   verb.flag("--url-column", value::text(options.url_column, "NAME", "auto"), "column of the URLs; auto: by the known names");
   verb.flag("--caption-column", value::text(options.caption_column, "NAME", "auto"), "column of the captions; auto: by the known names");
-  verb.flag("--limit", value::count(options.limit).also("none", -1), "only the first N rows");
+  verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
+  verb.flag("--extend", value::toggle(options.selection.extend), "append input files that came after the job was started");
   verb.flag("--dry-run", value::toggle(options.dry_run), "plan only: nothing is fetched or written");
-  verb.later({"--extend", "--where", "--deny-list", "--dedup", "--retry-failed"});
+  verb.later({"--where", "--deny-list", "--dedup", "--retry-failed"});
 }
 
 void add_limit_flags(VerbDefinition& verb, DownloadOptions& options) {
@@ -79,22 +98,32 @@ void add_limit_flags(VerbDefinition& verb, DownloadOptions& options) {
             "look at the header only, or decode every picture");
   verb.flag("--keep-failed", value::toggle(options.keep_failed), "failed rows stay as rows with a null image and an error code");
   verb.flag("--respect",
-            value::choice(options.fetch.respect_noai, {{kNoAi, true}}, {"robots", "aipref", "robots,noai", "robots,noai,aipref"}),
-            "opt-out signals of servers that are honoured");
+            value::choice(options.fetch.respect, {{"noai", {}},
+                                                  {"robots", {.robots = true, .noai = false}},
+                                                  {"aipref", {.noai = false, .aipref = true}},
+                                                  {"robots,noai", {.robots = true}},
+                                                  {"noai,aipref", {.aipref = true}},
+                                                  {"robots,noai,aipref", {.robots = true, .aipref = true}}}),
+            "opt-out signals of servers that are honoured: robots.txt, X-Robots-Tag, Content-Usage and Content-Signal");
   verb.later({"--no-sandbox"});
 }
 
 void add_network_flags(VerbDefinition& verb, DownloadFlags& flags) {
   FetchOptions& fetch = flags.options.fetch;
   verb.group("How to fetch");
-  verb.flag("--concurrency", value::count(fetch.num_concurrent).least(1).most(100000), "requests in flight");
+  verb.flag("--concurrency", value::count(fetch.num_concurrent).least(1).most(100000), "requests in flight that make progress");
+  verb.flag("--per-host", value::count(fetch.per_host).least(1).most(100000), "requests in flight to one host");
+  verb.flag("--per-host-rps", value::number(fetch.per_host_rps).also("none", 0).least(0).most(1e6).shown("RATE"),
+            "requests begun per second and host");
   verb.flag("--timeout", value::seconds(flags.timeout_seconds).least(0.001).most(86400),
             "total deadline of one URL, redirects and retries included");
   verb.flag("--retries", value::count(fetch.num_retries).most(100), "further attempts after failures that may pass");
   verb.flag("--contact", value::text(flags.contact, "TEXT", "none"), "how to reach you, put into the User-Agent");
   verb.flag("--allow-private", value::texts(flags.allow_private, "CIDR[:PORT]"),
             "networks that are allowed although they are not public; none by default");
-  verb.later({"--per-host", "--per-host-rps", "--allow-port", "--max-park"});
+  verb.flag("--allow-port", value::texts(flags.allow_ports, "PORT"), "ports that listed URLs may use instead of 80 and 443");
+  verb.flag("--max-park", value::seconds(flags.max_park_seconds).least(0).most(2592000),
+            "how long a row may wait for its host (Retry-After, breaker) outside its own deadline");
 }
 
 void add_job_flags(VerbDefinition& verb, DownloadFlags& flags) {

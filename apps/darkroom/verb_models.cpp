@@ -177,12 +177,12 @@ void add_forward(CommandLine& line) {
 }  // namespace
 
 void add_models_verbs(CommandLine& line) {
-  line.describe("models", "init, check, export and run model folders in the diffusers layout");
+  line.describe("models", "init, fetch, check, export and run model folders in the diffusers layout");
   add_init(line);
+  add_models_fetch_verb(line);
   add_check(line);
   add_export(line);
   add_forward(line);
-  line.add_later_verb("models fetch");
 }
 
 }  // namespace darkroom

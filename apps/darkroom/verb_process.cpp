@@ -56,7 +56,7 @@ void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
             value::choice(options.tokenizer_dialect, {{"hf", TokenizerDialect::kHuggingFace}, {"open_clip", TokenizerDialect::kOpenClip}}),
             "cleaning and padding of captions");
   verb.flag("--rows-per-file", value::count(options.rows_per_file).least(1), "input rows an output file covers");
-  verb.flag("--limit", value::count(options.limit).also("none", -1), "only the first N rows");
+  verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--visualize", value::number_and_path(options.num_visualized, options.visualize_path, "N PATH.png"),
             "picture of N samples: input, latent channels, caption states, decoded latents");
   verb.later_except("--output-dialect", "darkroom");

@@ -5,8 +5,8 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/io/uri.h"
 #include "darkroom/show/run_report.h"
+#include "darkroom/stores/uri.h"
 #include "darkroom/train/train_loop.h"
 #include "verb.h"
 

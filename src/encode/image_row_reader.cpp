@@ -3,9 +3,9 @@
 #include <arrow/array.h>
 
 #include "darkroom/core/utf8.h"
-#include "darkroom/ingest/job_record.h"
+#include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 

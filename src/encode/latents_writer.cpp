@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "darkroom/feed/latents_reader.h"
-#include "darkroom/io/arrow_files.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 namespace {
@@ -120,8 +120,7 @@ LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::s
 
 Result<std::unique_ptr<LatentsWriter>> LatentsWriter::open(JobRun& run, std::shared_ptr<ProcessItem> item, const LatentsLayout& layout) {
   std::unique_ptr<LatentsWriter> writer(new LatentsWriter(run, std::move(item), layout));
-  DARKROOM_ASSIGN_OR_RETURN(writer->writer_,
-                            ShardWriter::open(run.files(), run.output(), writer->item_->work.part_name(), layout.schema()));
+  DARKROOM_ASSIGN_OR_RETURN(writer->writer_, ShardWriter::open(run.output(), writer->item_->work.part_name(), layout.schema()));
   return writer;
 }
 

@@ -6,9 +6,9 @@
 
 #include "darkroom/encode/process_job.h"
 #include "darkroom/ingest/job_run.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/tensor_column.h"
 #include "darkroom/stream/reorder_buffer.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "process_batch.h"
 
 namespace darkroom {

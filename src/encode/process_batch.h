@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "darkroom/encode/row_encoder.h"
-#include "darkroom/ingest/job_record.h"
+#include "darkroom/ingest/part_record.h"
 #include "darkroom/stream/memory_budget.h"
 
 namespace darkroom {
@@ -22,10 +22,17 @@ struct ProcessBatch {
   std::shared_ptr<ProcessItem> item;  ///< Shared by the item's batches.
   int64_t index = 0;
   std::vector<ImageRow> rows = {};         ///< Until they are prepared.
+  int64_t first_position = 0;              ///< Of its first row, within the item.
   std::vector<PreparedRow> prepared = {};  ///< The good ones; without pixels once encoded.
+  std::vector<int64_t> positions = {};     ///< Of the prepared rows, within the item.
   EncodedRows encoded = {};                ///< Of `prepared`.
   ItemTally tally = {};
   MemoryLease lease = {};
+
+  void count_failed(const std::string& code, int64_t position) {
+    ++tally.rows_by_error[code];
+    tally.failed_rows[code].push_back(position);
+  }
 };
 
 }  // namespace darkroom

@@ -8,8 +8,10 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/posix_store.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/row_dialects.h"
 #include "darkroom/stream/pipeline.h"
 #include "darkroom/tensor/safetensors.h"
 #include "latents_writer.h"
@@ -46,7 +48,7 @@ int batch_size_of(const ProcessOptions& options) {
   return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution);
 }
 
-JobRecord make_record(const ProcessOptions& options, const FrozenModels& models, std::vector<JobInput> inputs) {
+JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& models) {
   nlohmann::json fields = {{"algorithm_version", kProcessAlgorithmVersion},
                            {"batch_size", batch_size_of(options)},
                            {"latents", latents_kind_name(options.latents)},
@@ -61,7 +63,7 @@ JobRecord make_record(const ProcessOptions& options, const FrozenModels& models,
                            {"vae", models.vae_fingerprint},
                            {"text_encoder", models.text_encoder_fingerprint}};
   fields.update(describe_transform(options.transform));
-  return {.verb = "process", .fields = std::move(fields), .inputs = std::move(inputs), .rows_per_file = options.rows_per_file};
+  return {.verb = "process", .fields = std::move(fields), .rows_per_file = options.rows_per_file};
 }
 
 Result<std::shared_ptr<const RowEncoder>> make_encoder(std::shared_ptr<const FrozenModels> models, const ProcessOptions& options) {
@@ -104,6 +106,7 @@ class Transform : public Stage<ProcessBatch, ProcessBatch> {
 
   Status process(ProcessBatch batch, Emitter<ProcessBatch>& out) override {
     int64_t num_bytes = 0;
+    int64_t position = batch.first_position;
     for (ImageRow& row : batch.rows) {
       num_bytes += static_cast<int64_t>(row.image.size());
       RowResult<PreparedRow> prepared = encoder_.prepare(row);
@@ -111,9 +114,11 @@ class Transform : public Stage<ProcessBatch, ProcessBatch> {
       if (prepared.is_ok()) {
         batch.tally.num_unported_captions += prepared->unported == Unported::kNothing ? 0 : 1;
         batch.prepared.push_back(std::move(prepared).value());
+        batch.positions.push_back(position);
       } else {
-        ++batch.tally.rows_by_error[prepared.error().name()];
+        batch.count_failed(prepared.error().name(), position);
       }
+      ++position;
     }
     out.count(static_cast<int64_t>(batch.rows.size()), num_bytes);
     batch.rows.clear();
@@ -140,8 +145,10 @@ class Encode : public Stage<ProcessBatch, ProcessBatch> {
     }
     const std::vector<uint8_t>& is_finite = batch.encoded.is_finite;
     batch.tally.rows_out = std::count(is_finite.begin(), is_finite.end(), 1);
-    if (const auto num_bad = static_cast<int64_t>(is_finite.size()) - batch.tally.rows_out; num_bad > 0) {
-      batch.tally.rows_by_error[RowError{.code = RowErrorCode::kNanLatents}.name()] += num_bad;
+    for (size_t i = 0; i < is_finite.size(); ++i) {
+      if (is_finite[i] == 0) {
+        batch.count_failed(RowError{.code = RowErrorCode::kNanLatents}.name(), batch.positions[i]);
+      }
     }
     out.count(static_cast<int64_t>(batch.prepared.size()), 0);
     batch.lease.resize(held_bytes(batch, row_bytes_.encoded));
@@ -271,25 +278,26 @@ Status execute(JobRun& run, const ProcessOptions& options, const RowEncoder& enc
     });
     status = pipeline.execute();
   }
-  summary = run.summary();
+  run.fill(summary);
   summary.stages = pipeline.snapshots();
   return status;
 }
 
 /// The part of a run that writes.
 Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encoder, std::stop_token stop, StageSummary& summary) {
-  DARKROOM_RETURN_IF_ERROR(prepare_job_folder(run.files(), run.output(), run.record()));
+  DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   std::string empty_sha256;
   if (encoder.options().with_states) {
     const torch::Tensor states_tw = encode_empty_caption(encoder, options.encoder_threads);
     empty_sha256 = sha256_hex({static_cast<const char*>(states_tw.const_data_ptr()), states_tw.nbytes()});
-    DARKROOM_RETURN_IF_ERROR(publish_empty_caption(run.files(), run.output(), states_tw));
+    DARKROOM_RETURN_IF_ERROR(publish_empty_caption(run.files(), run.output().path, states_tw));
   }
   const LatentsLayout layout = make_layout(encoder, options.text, empty_sha256);
-  if (!run.pending().empty()) {
-    DARKROOM_RETURN_IF_ERROR(execute(run, options, encoder, layout, std::move(stop), summary));
+  if (run.plan().num_pending() > 0) {
+    DARKROOM_RETURN_IF_ERROR(execute(run, options, encoder, layout, stop, summary));
   }
-  DARKROOM_RETURN_IF_ERROR(run.write_summary());
+  DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
+  run.fill(summary);
   return options.num_visualized == 0 ? Status()
                                      : write_process_picture(run, encoder, layout, options.num_visualized, options.visualize_path);
 }
@@ -321,21 +329,25 @@ Status ProcessOptions::validate() const {
   if (num_visualized > 0 && visualize_path.empty()) {
     return Status::invalid_argument("--visualize needs a path of a PNG to write");
   }
+  DARKROOM_RETURN_IF_ERROR(selection.validate());
   return transform.validate();
 }
 
 Status run_process(FileSystem& files, const ProcessOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> inputs, pin_inputs(files, {options.input}, options.output));
+  const std::unique_ptr<Store> store = make_posix_store(files, "file");
+  JobRequest request{.output = {.store = store.get(), .path = options.output}, .input_store = store.get(), .selection = options.selection};
+  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(files, {options.input}));
   DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(files, options.model, options.tokenizer_dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
-  JobRecord record = make_record(options, *models, std::move(inputs));
-  DARKROOM_RETURN_IF_ERROR(check_image_columns(files, record));
-  DARKROOM_ASSIGN_OR_RETURN(const auto run, JobRun::open(files, options.output, std::move(record), options.limit));
-  log_info("process: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", run->num_rows(),
-           run->record().inputs.size(), options.rows_per_file, run->num_rows_before(), run->pending().size());
-  summary = run->summary();
-  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, *encoder, std::move(stop), summary), options.output));
+  request.identity = make_identity(options, *models);
+  request.check_columns = [](const arrow::Schema& schema, const std::string& path) { return find_image_columns(schema, path).status(); };
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
+  log_info("process: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
+           options.rows_per_file, plan->num_rows_before(), plan->num_pending());
+  JobRun run(std::move(plan), {.files = &files, .clock = &system_clock(), .owner = owner_of_this_process()});
+  run.fill(summary);
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, std::move(stop), summary), options.output));
   log_stages("process", summary);
   log_info("{}", summary.to_text("process"));
   return Status::ok();

@@ -9,9 +9,9 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/png.h"
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/table_reader.h"
+#include "darkroom/tables/tensor_column.h"
 #include "process_source.h"
 
 namespace darkroom {
@@ -65,7 +65,7 @@ Status read_samples(FileSystem& files, const std::string& path, const LatentsLay
 
 /// The transformed inputs of an item's rows that are wanted, by key.
 Status read_inputs(const JobRun& run, const WorkItem& work, const RowEncoder& encoder, std::map<std::string, Image>& wanted) {
-  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(run.files(), run.record().inputs[work.input].path));
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(run.files(), run.input_of(work).path));
   const int side = encoder.options().transform.resolution;
   return read_image_rows(*table, work, [&](const ImageRow& row, bool) -> Status {
     const auto found = wanted.find(row.key);
@@ -118,13 +118,13 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
                              const std::string& path) {
   std::vector<Sample> samples;
   std::map<std::string, Image> inputs;
-  for (const WorkItem& work : run.record().items()) {
-    const std::string part = join_path(run.output(), work.part_name());
-    DARKROOM_ASSIGN_OR_RETURN(const bool is_there, run.files().exists(part));
-    if (samples.size() >= static_cast<size_t>(num_samples) || !is_there) {
+  for (const auto& [item, part] : run.plan().parts()) {
+    if (samples.size() >= static_cast<size_t>(num_samples)) {
       break;
     }
-    DARKROOM_RETURN_IF_ERROR(read_samples(run.files(), part, layout, static_cast<size_t>(num_samples), samples));
+    const WorkItem work = run.plan().item(item);
+    const std::string path_of_part = (run.output() / part.name.text()).path;
+    DARKROOM_RETURN_IF_ERROR(read_samples(run.files(), path_of_part, layout, static_cast<size_t>(num_samples), samples));
     for (const Sample& sample : samples) {
       inputs.try_emplace(sample.key);
     }

@@ -4,7 +4,7 @@
 
 #include "darkroom/core/utf8.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 namespace {
@@ -59,32 +59,36 @@ Status read_image_rows(TableReader& table, const WorkItem& work, const RowConsum
   return {};
 }
 
-std::shared_ptr<ProcessItem> PendingItems::take(const std::stop_token& stop) {
+Result<std::shared_ptr<ProcessItem>> PendingItems::take(const std::stop_token& stop) {
   std::lock_guard lock(mutex_);
-  if (next_ == run_.pending().size()) {
-    return nullptr;
-  }
   auto slot = open_items_.acquire(1, stop);
   if (!slot) {
-    return nullptr;
+    return Status::cancelled("stopped before the next item");
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> work, run_.take_item(stop));
+  if (!work) {
+    return std::shared_ptr<ProcessItem>();
   }
   auto item = std::make_shared<ProcessItem>();
-  item->work = run_.pending()[next_++];
+  item->work = *work;
   item->open_slot = *std::move(slot);
   return item;
 }
 
 Status ProcessSource::read_all(const Consumer& consume, Emitter<ProcessBatch>& out) {
-  while (const std::shared_ptr<ProcessItem> item = out.waiting([&] { return items_.take(out.stop()); })) {
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::shared_ptr<ProcessItem> item, out.waiting([&] { return items_.take(out.stop()); }));
+    if (item == nullptr) {
+      return {};
+    }
     DARKROOM_RETURN_IF_ERROR(read_item(item, consume, out));
   }
-  return {};
 }
 
 Status ProcessSource::read_item(const std::shared_ptr<ProcessItem>& item, const Consumer& consume, Emitter<ProcessBatch>& out) {
   const WorkItem& work = item->work;
   item->num_batches = (work.num_rows + batch_size_ - 1) / batch_size_;
-  const std::string& path = run_.record().inputs[work.input].path;
+  const std::string& path = run_.input_of(work).path;
   if (table_ == nullptr || table_->path() != path) {
     DARKROOM_ASSIGN_OR_RETURN(table_, open_table(run_.files(), path));
   }
@@ -96,7 +100,8 @@ Status ProcessSource::read_item(const std::shared_ptr<ProcessItem>& item, const 
     if (static_cast<int>(batch.rows.size()) < batch_size_) {
       return {};
     }
-    return hand_on(std::exchange(batch, ProcessBatch{.item = item, .index = ++num_batches}), consume, out);
+    return hand_on(std::exchange(batch, ProcessBatch{.item = item, .index = ++num_batches, .first_position = num_batches * batch_size_}),
+                   consume, out);
   }));
   return batch.rows.empty() ? Status() : hand_on(std::move(batch), consume, out);
 }
@@ -113,14 +118,6 @@ Status ProcessSource::hand_on(ProcessBatch batch, const Consumer& consume, Emitt
   }
   batch.lease = *std::move(lease);
   return consume(std::move(batch));
-}
-
-Status check_image_columns(FileSystem& files, const JobRecord& record) {
-  for (const JobInput& input : record.inputs) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(files, input.path));
-    DARKROOM_RETURN_IF_ERROR(find_image_columns(*table->schema(), input.path).status());
-  }
-  return {};
 }
 
 }  // namespace darkroom

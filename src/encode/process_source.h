@@ -7,9 +7,9 @@
 
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/io/table_reader.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/pipeline.h"
+#include "darkroom/tables/table_reader.h"
 #include "process_batch.h"
 
 namespace darkroom {
@@ -17,15 +17,14 @@ namespace darkroom {
 /// Hands a job's pending items to the reading workers in order. Thread safety: any thread.
 class PendingItems {
  public:
-  PendingItems(const JobRun& run, MemoryBudget& open_items) : run_(run), open_items_(open_items) {}
-  /// The next item with its slot; a null pointer when none is left or on a stop.
-  std::shared_ptr<ProcessItem> take(const std::stop_token& stop);
+  PendingItems(JobRun& run, MemoryBudget& open_items) : run_(run), open_items_(open_items) {}
+  /// The next item with its slot; a null pointer when none is left. Errors: JobRun::take_item's.
+  Result<std::shared_ptr<ProcessItem>> take(const std::stop_token& stop);
 
  private:
-  const JobRun& run_;
+  JobRun& run_;
   MemoryBudget& open_items_;
   std::mutex mutex_;  // Held while a slot is awaited, so that items get their slots in order.
-  size_t next_ = 0;
 };
 
 /// What a batch of one row takes after decoding and encoding.
@@ -57,9 +56,6 @@ class ProcessSource {
   const RowBytes row_bytes_;
   std::unique_ptr<TableReader> table_;  // Of the input that was read last.
 };
-
-/// Opens every table and looks for its columns, so that a wrong dataset is refused before anything is written.
-Status check_image_columns(FileSystem& files, const JobRecord& record);
 
 /// Reads rows [first, first + count) of one image table; `consume` gets them one by one, in order. Captions are valid UTF-8;
 /// rows without a key are named by their number in the pinned list. Errors: as ProcessSource::read_all.

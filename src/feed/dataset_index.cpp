@@ -8,8 +8,8 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
 namespace {

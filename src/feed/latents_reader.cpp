@@ -10,10 +10,10 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/feed/row_group_reader.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/tensor_column.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {

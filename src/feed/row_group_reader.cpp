@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "darkroom/io/table_footer.h"
+#include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
 namespace {

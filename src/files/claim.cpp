@@ -38,6 +38,12 @@ std::optional<Claim> parse_claim(const std::string& text) {
   return Claim{.owner = owner->get<std::string>(), .expires = std::chrono::sys_time<std::chrono::milliseconds>(since_epoch)};
 }
 
+/// Whether its owner is a process of this machine that does not live any more: nobody else can tell before it expires.
+bool is_of_the_dead(const Claim& claim) {
+  const std::optional<TemporaryOwner> owner = owner_of_temporary("." + claim.owner);
+  return owner && is_dead_here(*owner);
+}
+
 }  // namespace
 
 bool Claim::is_live(std::chrono::system_clock::time_point now) const {
@@ -72,7 +78,7 @@ Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, 
       continue;
     }
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(place));
-    if (claim && claim->owner != owner && claim->is_live(now)) {
+    if (claim && claim->owner != owner && claim->is_live(now) && !is_of_the_dead(*claim)) {
       return ClaimHolder::kOthers;
     }
     DARKROOM_RETURN_IF_ERROR(place.store->replace_small(place.path, mine));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "darkroom/core/log.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
@@ -217,13 +218,19 @@ bool is_commit_record(const std::string& name) { return parse_record_name(name).
 
 Result<int64_t> sweep_records(const Location& output_folder, const CompleteContender& complete) {
   int64_t num_completed = 0;
+  Status first_failure;
   using Records = std::map<std::string, std::set<int64_t>>;
   DARKROOM_ASSIGN_OR_RETURN(const Records records, list_records(output_folder));
   for (const auto& [stem, numbers] : records) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool is_completed, settle_records(output_folder, stem, numbers, complete));
-    num_completed += is_completed ? 1 : 0;
+    const Result<bool> is_completed = settle_records(output_folder, stem, numbers, complete);
+    if (!is_completed.is_ok()) {  // Of one object; the others are not held up by it.
+      log_warning("a commit record stays: {}", is_completed.status().message());
+      first_failure = first_failure.is_ok() ? is_completed.status() : first_failure;
+      continue;
+    }
+    num_completed += *is_completed ? 1 : 0;
   }
-  return num_completed;
+  return first_failure.is_ok() ? Result<int64_t>(num_completed) : first_failure;
 }
 
 Result<PublishOutcome> publish_by_record(const Location& object, const CommitRecord& mine, const CompleteContender& complete) {

@@ -7,6 +7,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
+#include "darkroom/files/posix_store.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/stream/pipeline.h"
@@ -20,20 +21,27 @@ namespace {
 constexpr int kDownloadAlgorithmVersion = 2;
 constexpr size_t kQueueRows = 64;
 
-JobRecord make_record(const DownloadOptions& options, std::vector<JobInput> inputs) {
-  return {.verb = "download",
-          .fields = {{"algorithm_version", kDownloadAlgorithmVersion},
-                     {"url_column", options.url_column},
-                     {"caption_column", options.caption_column},
-                     {"min_size", options.limits.min_size},
-                     {"max_aspect", options.limits.max_aspect},
-                     {"max_pixels", options.limits.max_pixels},
-                     {"max_bytes", options.fetch.max_body_bytes},
-                     {"respect_noai", options.fetch.respect_noai},
-                     {"validate", options.validation == Validation::kFull ? "full" : "header"},
-                     {"keep_failed", options.keep_failed}},
-          .inputs = std::move(inputs),
-          .rows_per_file = options.rows_per_file};
+JobIdentity make_identity(const DownloadOptions& options) {
+  JobIdentity identity{.verb = "download",
+                       .fields = {{"algorithm_version", kDownloadAlgorithmVersion},
+                                  {"url_column", options.url_column},
+                                  {"caption_column", options.caption_column},
+                                  {"min_size", options.limits.min_size},
+                                  {"max_aspect", options.limits.max_aspect},
+                                  {"max_pixels", options.limits.max_pixels},
+                                  {"max_bytes", options.fetch.max_body_bytes},
+                                  {"respect_noai", options.fetch.respect.noai},
+                                  {"validate", options.validation == Validation::kFull ? "full" : "header"},
+                                  {"keep_failed", options.keep_failed}},
+                       .rows_per_file = options.rows_per_file};
+  // Only where they are asked for: a job without them is the same as before there were any.
+  if (options.fetch.respect.robots) {
+    identity.fields["respect_robots"] = true;
+  }
+  if (options.fetch.respect.aipref) {
+    identity.fields["respect_aipref"] = true;
+  }
+  return identity;
 }
 
 /// Looks at a fetched picture and fills in its header or its error.
@@ -139,7 +147,7 @@ class DownloadPipeline {
       std::string url = row.url;
       const uint64_t id = under_way_.add(std::move(row));
       const bool submitted = out.waiting([&] { return fetcher_.submit({.id = id, .url = std::move(url)}); });
-      return submitted ? Status() : Status::cancelled("stopped while fetching");
+      return submitted ? Status() : failure_or(Status::cancelled("stopped while fetching"));
     };
     DARKROOM_RETURN_IF_ERROR(source.read_all(hand_on, out));
     fetcher_.close();
@@ -159,7 +167,13 @@ class DownloadPipeline {
       }
       DARKROOM_RETURN_IF_ERROR(out.emit(std::move(row)));
     }
-    return {};
+    return failure_or({});
+  }
+
+  // A fetcher that has ended by itself must not look like a stop, nor like the end.
+  Status failure_or(Status otherwise) const {
+    Status failure = fetcher_.failure();
+    return failure.is_ok() ? otherwise : failure;
   }
 
   Status write(DownloadRow row, StageStats& stats) {
@@ -204,7 +218,7 @@ Status execute(JobRun& run, const DownloadOptions& options, std::stop_token stop
     });
     status = pipeline.execute();
   }
-  summary = run.summary();
+  run.fill(summary);
   summary.retries = fetcher->stats().num_retries;
   summary.stages = pipeline.snapshots();
   return status;
@@ -212,11 +226,13 @@ Status execute(JobRun& run, const DownloadOptions& options, std::stop_token stop
 
 /// The part of a run that writes.
 Status work(JobRun& run, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
-  DARKROOM_RETURN_IF_ERROR(prepare_job_folder(run.files(), run.output(), run.record()));
-  if (!run.pending().empty()) {
-    DARKROOM_RETURN_IF_ERROR(execute(run, options, std::move(stop), summary));
+  DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
+  if (run.plan().num_pending() > 0) {
+    DARKROOM_RETURN_IF_ERROR(execute(run, options, stop, summary));
   }
-  return run.write_summary();
+  DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
+  run.fill(summary);
+  return Status::ok();
 }
 
 }  // namespace
@@ -238,22 +254,30 @@ Status DownloadOptions::validate() const {
   if (memory_bytes < 0) {
     return Status::invalid_argument("--memory must not be negative, got:", memory_bytes);
   }
+  DARKROOM_RETURN_IF_ERROR(selection.validate());
   return fetch.validate();
 }
 
 Status run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> inputs, pin_inputs(files, options.metadata, options.output));
-  JobRecord record = make_record(options, std::move(inputs));
-  DARKROOM_RETURN_IF_ERROR(check_url_columns(files, record, options));
-  DARKROOM_ASSIGN_OR_RETURN(const auto run, JobRun::open(files, options.output, std::move(record), options.limit));
-  log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", run->num_rows(),
-           run->record().inputs.size(), options.rows_per_file, run->num_rows_before(), run->pending().size());
-  summary = run->summary();
+  const std::unique_ptr<Store> store = make_posix_store(files, "file");
+  JobRequest request{.output = {.store = store.get(), .path = options.output},
+                     .identity = make_identity(options),
+                     .input_store = store.get(),
+                     .selection = options.selection};
+  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(files, options.metadata));
+  request.check_columns = [&options](const arrow::Schema& schema, const std::string& path) {
+    return find_url_columns(schema, path, options.url_column, options.caption_column).status();
+  };
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
+  log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
+           options.rows_per_file, plan->num_rows_before(), plan->num_pending());
+  JobRun run(std::move(plan), {.files = &files, .clock = &system_clock(), .owner = owner_of_this_process()});
+  run.fill(summary);
   if (options.dry_run) {
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(*run, options, std::move(stop), summary), options.output));
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, std::move(stop), summary), options.output));
   log_stages("download", summary);
   log_info("{}", summary.to_text("download"));
   return Status::ok();

@@ -10,7 +10,7 @@
 
 #include "darkroom/core/row_error.h"
 #include "darkroom/image/probe.h"
-#include "darkroom/ingest/job_record.h"
+#include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/stream/memory_budget.h"
 

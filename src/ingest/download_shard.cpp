@@ -4,7 +4,7 @@
 
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/value_copier.h"
-#include "darkroom/io/arrow_files.h"
+#include "darkroom/tables/arrow_files.h"
 
 namespace darkroom {
 namespace {
@@ -20,7 +20,7 @@ Status append_failure(const arrow::Status& status) { return from_arrow(status, "
 Result<std::unique_ptr<DownloadShard>> DownloadShard::open(JobRun& run, std::shared_ptr<DownloadItem> item, bool keep_failed) {
   std::unique_ptr<DownloadShard> shard(new DownloadShard(run, std::move(item), keep_failed));
   DARKROOM_RETURN_IF_ERROR(shard->open_columns());
-  DARKROOM_ASSIGN_OR_RETURN(shard->writer_, ShardWriter::open(run.files(), run.output(), shard->item_->work.part_name(), shard->schema_));
+  DARKROOM_ASSIGN_OR_RETURN(shard->writer_, ShardWriter::open(run.output(), shard->item_->work.part_name(), shard->schema_));
   return shard;
 }
 
@@ -65,6 +65,7 @@ Status DownloadShard::write_row(const DownloadRow& row) {
   run_.count_row(row.error ? &*row.error : nullptr);
   if (row.error) {
     ++tally_.rows_by_error[row.error->name()];
+    tally_.failed_rows[row.error->name()].push_back(row.position);
     if (!keep_failed_) {
       return {};
     }

@@ -7,8 +7,8 @@
 
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/ingest/value_copier.h"
-#include "darkroom/io/shard_writer.h"
 #include "darkroom/stream/reorder_buffer.h"
+#include "darkroom/tables/shard_writer.h"
 #include "download_row.h"
 
 namespace darkroom {

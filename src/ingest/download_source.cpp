@@ -4,7 +4,7 @@
 
 #include "darkroom/core/utf8.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 namespace {
@@ -30,25 +30,29 @@ void fill_text(DownloadRow& row, std::optional<std::string_view> url, std::optio
 }  // namespace
 
 Status DownloadSource::read_all(const Consumer& consume, Emitter<DownloadRow>& out) {
-  for (const WorkItem& work : run_.pending()) {
-    DARKROOM_RETURN_IF_ERROR(read_item(work, consume, out));
+  while (true) {
+    auto slot = out.waiting([&] { return open_items_.acquire(1, out.stop()); });
+    if (!slot) {
+      return Status::cancelled("stopped before the next item");
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> work, out.waiting([&] { return run_.take_item(out.stop()); }));
+    if (!work) {
+      return {};
+    }
+    auto item = std::make_shared<DownloadItem>();
+    item->work = *work;
+    item->open_slot = *std::move(slot);
+    DARKROOM_RETURN_IF_ERROR(read_item(item, consume, out));
   }
-  return {};
 }
 
-Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, Emitter<DownloadRow>& out) {
-  auto slot = out.waiting([&] { return open_items_.acquire(1, out.stop()); });
-  if (!slot) {
-    return Status::cancelled("stopped before item", work.number);
-  }
-  const std::string& path = run_.record().inputs[work.input].path;
+Status DownloadSource::read_item(const std::shared_ptr<DownloadItem>& item, const Consumer& consume, Emitter<DownloadRow>& out) {
+  const WorkItem& work = item->work;
+  const std::string& path = run_.input_of(work).path;
   if (table_ == nullptr || table_->path() != path) {
     DARKROOM_ASSIGN_OR_RETURN(table_, open_table(run_.files(), path));
   }
-  auto item = std::make_shared<DownloadItem>();
-  item->work = work;
   item->table_schema = table_->schema();
-  item->open_slot = *std::move(slot);
   DARKROOM_ASSIGN_OR_RETURN(item->columns, find_url_columns(*table_->schema(), path, options_.url_column, options_.caption_column));
   DARKROOM_ASSIGN_OR_RETURN(auto rows, table_->read_rows(work.first_row, work.num_rows, {}));
   int64_t position = 0;
@@ -68,7 +72,7 @@ Status DownloadSource::read_item(const WorkItem& work, const Consumer& consume, 
 
 Status DownloadSource::read_batch(const std::shared_ptr<DownloadItem>& item, const std::shared_ptr<arrow::RecordBatch>& batch,
                                   int64_t first_position, const Consumer& consume, Emitter<DownloadRow>& out) {
-  const std::string& path = run_.record().inputs[item->work.input].path;
+  const std::string& path = run_.input_of(item->work).path;
   const UrlColumns& columns = item->columns;
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn urls, BytesColumn::open(path, columns.url, batch->GetColumnByName(columns.url)));
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn captions, BytesColumn::open(path, columns.caption, batch->GetColumnByName(columns.caption)));
@@ -82,14 +86,6 @@ Status DownloadSource::read_batch(const std::shared_ptr<DownloadItem>& item, con
     }
     row.lease = *std::move(lease);
     DARKROOM_RETURN_IF_ERROR(consume(std::move(row)));
-  }
-  return {};
-}
-
-Status check_url_columns(FileSystem& files, const JobRecord& record, const DownloadOptions& options) {
-  for (const JobInput& input : record.inputs) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(files, input.path));
-    DARKROOM_RETURN_IF_ERROR(find_url_columns(*table->schema(), input.path, options.url_column, options.caption_column).status());
   }
   return {};
 }

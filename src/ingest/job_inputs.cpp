@@ -1,34 +1,23 @@
-#include <algorithm>
-#include <set>
-#include <vector>
+#include "darkroom/ingest/job_inputs.h"
 
-#include "darkroom/core/log.h"
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <tuple>
+
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/ingest/job_record.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/uri.h"
-#include "job_json.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/quick_footer.h"
+#include "darkroom/tables/table_reader.h"
+#include "read_many.h"
+#include "usable_inputs.h"
 
 namespace darkroom {
 namespace {
 
-constexpr int64_t kEdgeBytes = 64 << 10;
-
-Result<std::string> hash_edges(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(auto file, files.open_input(path));
-  const int64_t size_bytes = file->size_bytes();
-  Sha256 hash;
-  std::vector<std::byte> buffer(static_cast<size_t>(std::min(size_bytes, kEdgeBytes)));
-  for (const int64_t offset : {int64_t{0}, std::max(int64_t{0}, size_bytes - kEdgeBytes)}) {
-    DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(offset, buffer));
-    if (num_read != buffer.size()) {
-      return Status::corrupt_data("a file became shorter while it was read:", path);
-    }
-    hash.update(buffer);
-  }
-  return hash.finish_hex();
-}
+constexpr int64_t kNotCounted = -1;
 
 /// The folder that input names are relative to: the folder asked for, or the one above a file or above the first wildcard.
 Result<std::string> naming_root(FileSystem& files, const std::string& path) {
@@ -48,68 +37,170 @@ std::string relative_name(const std::string& path, const std::string& root) {
   return path.starts_with(prefix) ? path.substr(prefix.size()) : file_name(path);
 }
 
-Result<std::vector<JobInput>> list_files(FileSystem& files, const std::vector<std::string>& uris) {
-  std::vector<JobInput> inputs;
-  std::set<std::string> seen;
-  for (const std::string& uri : uris) {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(uri));
-    DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(files, path));
-    DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> infos, list_inputs(files, uri));
-    for (const FileInfo& info : infos) {
-      if (seen.insert(info.path).second) {
-        DARKROOM_ASSIGN_OR_RETURN(std::string hash, hash_edges(files, info.path));
-        inputs.push_back(
-            {.path = info.path, .name = relative_name(info.path, root), .size_bytes = info.size_bytes, .edges_sha256 = std::move(hash)});
-      }
-    }
+/// Columns that were looked at, so that of 200,000 tables alike one is. Thread safety: any thread.
+class CheckedSchemas {
+ public:
+  explicit CheckedSchemas(const CheckColumns& check) : check_(check) {}
+
+  /// `schema`: the Thrift bytes of it.
+  bool knows(std::string_view schema) {
+    const std::lock_guard hold(mutex_);
+    return known_.contains(std::string(schema));
   }
-  std::sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
-  return inputs;
+  Status check(TableReader& table, std::string_view schema) {
+    DARKROOM_RETURN_IF_ERROR(check_ ? check_(*table.schema(), table.path()) : Status::ok());
+    const std::lock_guard hold(mutex_);
+    known_.emplace(schema);
+    return Status::ok();
+  }
+
+ private:
+  const CheckColumns& check_;
+  std::mutex mutex_;
+  std::set<std::string> known_;  // Guarded by mutex_.
+};
+
+Status check_num_rows(const JobInput& input) {
+  return input.num_rows <= kMaxInputRows
+             ? Status::ok()
+             : Status::corrupt_data("an input says that it has more rows than can be (file, rows):", input.path, input.num_rows);
 }
 
-bool is_same_file(const JobInput& a, const JobInput& b) {
-  return a.name == b.name && a.size_bytes == b.size_bytes && a.edges_sha256 == b.edges_sha256;
+Status measure_input(Store& store, CheckedSchemas& schemas, JobInput& input) {
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, store.read_tail(input.path, kPlanningTailBytes));
+  input.size_bytes = tail.size_bytes;
+  input.tail_sha256 = sha256_hex(tail.bytes);
+  const std::optional<QuickFooter> quick = read_quick_footer(tail);
+  // A damaged footer that says 0 rows would drop the file without a word: the whole reader looks at it.
+  if (quick && quick->num_rows > 0 && schemas.knows(quick->schema)) {
+    input.num_rows = quick->num_rows;
+    return check_num_rows(input);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table({.store = &store, .path = input.path}));
+  DARKROOM_RETURN_IF_ERROR(schemas.check(*table, quick ? quick->schema : std::string_view()));
+  if (table->format() != TableFormat::kParquet) {
+    input.num_rows = kNotCounted;
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(input.num_rows, table->num_rows());
+  return check_num_rows(input);
 }
 
-/// Narrows `inputs` to what an earlier run pinned, when all of that is still there; its row counts are taken over.
-void apply_pins(std::vector<JobInput>& inputs, const std::vector<JobInput>& pinned) {
-  std::vector<JobInput> kept;
-  for (const JobInput& pin : pinned) {
-    const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const JobInput& input) { return is_same_file(input, pin); });
-    if (found == inputs.end()) {
-      return;
+auto identity_of(const JobInput& input) { return std::tie(input.name, input.size_bytes, input.tail_sha256); }
+
+/// Indices in the order of what identifies a file; equal ones in their own order.
+std::vector<size_t> sorted_indices(const std::vector<JobInput>& inputs) {
+  std::vector<size_t> indices(inputs.size());
+  std::iota(indices.begin(), indices.end(), size_t{0});
+  std::stable_sort(indices.begin(), indices.end(), [&](size_t a, size_t b) { return identity_of(inputs[a]) < identity_of(inputs[b]); });
+  return indices;
+}
+
+/// The measured file of each pin; nothing where there is none.
+std::vector<std::optional<size_t>> match(const std::vector<JobInput>& measured, const std::vector<JobInput>& pins) {
+  const std::vector<size_t> there = sorted_indices(measured);
+  std::vector<std::optional<size_t>> matches(pins.size());
+  size_t next = 0;
+  for (const size_t pin : sorted_indices(pins)) {
+    while (next < there.size() && identity_of(measured[there[next]]) < identity_of(pins[pin])) {
+      ++next;
     }
-    kept.push_back(*found);
-    kept.back().num_rows = pin.num_rows;
+    if (next < there.size() && identity_of(measured[there[next]]) == identity_of(pins[pin])) {
+      matches[pin] = there[next++];
+    }
   }
-  if (kept.size() < inputs.size()) {
-    log_warning("{} input files came after the job was started and are left out of it", inputs.size() - kept.size());
-  }
-  inputs = std::move(kept);
+  return matches;
 }
 
 }  // namespace
 
-Result<std::vector<JobInput>> pin_inputs(FileSystem& files, const std::vector<std::string>& uris, const std::string& output) {
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> inputs, list_files(files, uris));
-  for (JobInput& input : inputs) {
-    input.num_rows = -1;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_job, files.exists(join_path(output, kJobFile)));
-  if (has_job) {
-    DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json job, read_job_json(files, output));
-    apply_pins(inputs, pinned_inputs(job));
-  }
-  int64_t first_row = 0;
-  for (JobInput& input : inputs) {
-    if (input.num_rows < 0) {
-      DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(files, input.path));
-      DARKROOM_ASSIGN_OR_RETURN(input.num_rows, table->num_rows());
+Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vector<std::string>& uris) {
+  std::vector<JobInput> inputs;
+  for (const std::string& uri : uris) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(uri));
+    DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(files, path));
+    DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> infos, list_inputs(files, uri));
+    for (FileInfo& info : infos) {
+      std::string name = relative_name(info.path, root);
+      inputs.push_back({.path = std::move(info.path), .name = std::move(name), .size_bytes = info.size_bytes, .num_rows = kNotCounted});
     }
-    input.first_row = first_row;
-    first_row += input.num_rows;
   }
+  // Of a file that is named twice the first naming counts.
+  std::stable_sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
+  inputs.erase(std::unique(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path == b.path; }),
+               inputs.end());
   return inputs;
+}
+
+Status measure_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs) {
+  CheckedSchemas schemas(check_columns);
+  return read_many(inputs.size(), stop, [&](size_t i) { return measure_input(store, schemas, inputs[i]); });
+}
+
+Status measure_usable_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs,
+                             std::map<std::string, Status>& unusable) {
+  CheckedSchemas schemas(check_columns);
+  std::mutex mutex;  // Guards `unusable`.
+  return read_many(inputs.size(), stop, [&](size_t i) -> Status {
+    Status status = measure_input(store, schemas, inputs[i]);
+    const StatusCode code = status.code();
+    const bool may_pass = code == StatusCode::kUnavailable || code == StatusCode::kResourceExhausted || code == StatusCode::kCancelled;
+    if (status.is_ok() || may_pass) {
+      return status;
+    }
+    const std::lock_guard hold(mutex);
+    unusable.emplace(inputs[i].path, std::move(status));
+    return Status::ok();
+  });
+}
+
+Status count_text_rows(Store& store, const std::stop_token& stop, std::vector<JobInput>& inputs) {
+  return read_many(inputs.size(), stop, [&](size_t i) -> Status {
+    if (inputs[i].num_rows != kNotCounted) {
+      return Status::ok();
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table({.store = &store, .path = inputs[i].path}));
+    DARKROOM_ASSIGN_OR_RETURN(inputs[i].num_rows, table->num_rows());
+    return Status::ok();
+  });
+}
+
+Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector<JobInput>& pins, const std::string& output,
+                               const JobIdentity& wants) {
+  const std::vector<std::optional<size_t>> matches = match(measured, pins);
+  std::vector<bool> is_pinned(measured.size(), false);
+  std::vector<const JobInput*> lost;
+  for (size_t i = 0; i < pins.size(); ++i) {
+    if (matches[i]) {
+      is_pinned[*matches[i]] = true;
+    } else {
+      lost.push_back(&pins[i]);
+    }
+  }
+  if (!lost.empty()) {
+    std::set<std::string> names;
+    for (size_t i = 0; i < measured.size(); ++i) {
+      if (!is_pinned[i]) {
+        names.insert(measured[i].name);
+      }
+    }
+    std::vector<std::string> differences;
+    for (const JobInput* pin : lost) {
+      differences.push_back("input " + pin->name + (names.contains(pin->name) ? " (changed)" : " (missing now)"));
+    }
+    return refuse_other_job(output, wants.to_json(), wants, std::move(differences));
+  }
+  PinnedInputs joined;
+  joined.inputs = pins;
+  for (size_t i = 0; i < pins.size(); ++i) {
+    joined.inputs[i].path = measured[*matches[i]].path;
+  }
+  for (size_t i = 0; i < measured.size(); ++i) {
+    if (!is_pinned[i]) {
+      joined.late.push_back(std::move(measured[i]));
+    }
+  }
+  return joined;
 }
 
 }  // namespace darkroom

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
-#include "job_json.h"
 
 namespace darkroom {
 namespace {
+
+// How long to wait for others before each look, doubled up to the longest.
+constexpr std::chrono::milliseconds kFirstLook{100};
+constexpr std::chrono::milliseconds kLongestWait{10'000};
 
 /// Gives what a finished item held back to the system: otherwise the allocators keep the peaks of several items at once.
 void release_freed_memory() {
@@ -29,22 +33,83 @@ MemoryPlan plan_memory(int64_t memory_bytes) {
   return plan;
 }
 
-JobRun::JobRun(FileSystem& files, std::string output, JobRecord record)
-    : files_(files), output_(std::move(output)), record_(std::move(record)), fingerprint_(record_.fingerprint()) {}
+JobRun::JobRun(std::unique_ptr<JobPlan> plan, RunTools tools)
+    : plan_(std::move(plan)), tools_(std::move(tools)), claims_(plan_->output(), tools_.owner, *tools_.clock) {}
 
-Result<std::unique_ptr<JobRun>> JobRun::open(FileSystem& files, std::string output, JobRecord record, int64_t limit) {
-  std::unique_ptr<JobRun> run(new JobRun(files, std::move(output), std::move(record)));
-  DARKROOM_ASSIGN_OR_RETURN(run->parts_, find_parts(files, run->output_, run->record_));
-  for (const WorkItem& item : run->record_.items(limit)) {
-    const auto part = run->parts_.find(item.number);
-    run->num_rows_ += item.num_rows;
-    if (part != run->parts_.end() && part->second.tally.rows_in >= item.num_rows) {
-      run->num_rows_before_ += item.num_rows;
-    } else {
-      run->pending_.push_back(item);
+/// The item when it is ours to do; nothing when it is done. REQUIRES: taking_ is held.
+Result<std::optional<WorkItem>> JobRun::try_item(const WorkItem& item) {
+  // Only a look after the claim sees the part of an owner who gave his back.
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_done, plan_->is_committed_now(item));
+  if (!is_done) {
+    return std::optional(item);
+  }
+  claims_.release(item.number);
+  const std::lock_guard hold(mutex_);
+  rows_of_others_ += item.num_rows;
+  return std::optional<WorkItem>();
+}
+
+ClaimHolder JobRun::try_claim(int64_t item) {
+  const Result<ClaimHolder> holder = claims_.take(item);
+  if (holder.is_ok()) {
+    return *holder;
+  }
+  // Claims save work only: without them the same parts come out.
+  if (!std::exchange(has_warned_of_claims_, true)) {
+    log_warning("an item cannot be claimed; processes that share the job may do the same work twice: {}", holder.status().message());
+  }
+  return ClaimHolder::kOurs;
+}
+
+Result<std::optional<WorkItem>> JobRun::take_unclaimed() {
+  while (const std::optional<WorkItem> item = plan_->next_pending(next_item_)) {
+    next_item_ = item->number + 1;
+    if (try_claim(item->number) == ClaimHolder::kOthers) {
+      with_others_.push_back(*item);
+      continue;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> ours, try_item(*item));
+    if (ours) {
+      return ours;
     }
   }
-  return run;
+  return std::optional<WorkItem>();
+}
+
+/// Looks once at what others were at.
+Result<std::optional<WorkItem>> JobRun::take_from_others() {
+  while (!with_others_.empty()) {
+    const WorkItem item = with_others_.front();
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_done, plan_->is_committed_now(item));
+    if (!is_done && try_claim(item.number) == ClaimHolder::kOthers) {
+      return std::optional<WorkItem>();
+    }
+    with_others_.erase(with_others_.begin());
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> ours, try_item(item));
+    if (ours) {
+      return ours;
+    }
+  }
+  return std::optional<WorkItem>();
+}
+
+Result<std::optional<WorkItem>> JobRun::take_item(const std::stop_token& stop) {
+  const std::lock_guard hold(taking_);
+  auto wait = kFirstLook;
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(std::optional<WorkItem> item, take_unclaimed());
+    if (!item) {
+      DARKROOM_ASSIGN_OR_RETURN(item, take_from_others());
+    }
+    if (item || with_others_.empty()) {
+      return item;
+    }
+    log_detail("waiting for {} items that other processes are at", with_others_.size());
+    if (!tools_.clock->sleep_until(tools_.clock->now() + wait, stop)) {
+      return Status::cancelled("stopped while others worked on item", with_others_.front().number);
+    }
+    wait = std::min<std::chrono::milliseconds>(2 * wait, kLongestWait);
+  }
 }
 
 void JobRun::count_row(const RowError* error) {
@@ -69,56 +134,35 @@ void JobRun::count_bytes(int64_t num_bytes) {
 }
 
 Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
-  // Read anew: another process may have put a whole part there since this run began.
-  const auto is_cut_short = [&]() -> Result<bool> {
-    DARKROOM_ASSIGN_OR_RETURN(const CommittedPart there, read_part(files_, output_, item.number, record_));
-    return there.tally.rows_in < tally.rows_in;
-  };
-  KeyValues footer = {{kShardKey, shard_footer(record_, fingerprint_, item, tally)}};
-  footer.insert(footer.end(), more_footer.begin(), more_footer.end());
-  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer), is_cut_short));
-  CommittedPart part{.path = written.path, .tally = tally, .content_hash = written.content_hash};
-  if (written.outcome == PublishOutcome::kAlreadyThere) {
-    DARKROOM_ASSIGN_OR_RETURN(part, read_part(files_, output_, item.number, record_));
-  }
+  DARKROOM_RETURN_IF_ERROR(plan_->commit(item, tally, shard, std::move(more_footer)));
+  claims_.release(item.number);
   release_freed_memory();
-  std::lock_guard lock(mutex_);
-  parts_.insert_or_assign(item.number, std::move(part));
   return {};
 }
 
 ProgressState JobRun::progress() const {
   std::lock_guard lock(mutex_);
-  return {.rows_done = num_rows_before_ + rows_done_,
-          .rows_total = num_rows_,
-          .rows_before = num_rows_before_,
+  const int64_t rows_before = plan_->num_rows_before() + rows_of_others_;
+  return {.rows_done = rows_before + rows_done_,
+          .rows_total = plan_->num_rows(),
+          .rows_before = rows_before,
           .num_bytes = bytes_done_,
           .queue_depth = 0,
           .rows_by_error = errors_};
 }
 
-StageSummary JobRun::summary() const {
-  std::lock_guard lock(mutex_);
-  StageSummary summary;
-  ItemTally total;
-  for (const auto& [number, part] : parts_) {
-    total.add(part.tally);
-  }
+void JobRun::fill(StageSummary& summary) const {
+  const ItemTally total = plan_->total();
   summary.rows_in = total.rows_in;
   summary.rows_out = total.rows_out;
   summary.rows_by_error = total.rows_by_error;
   summary.num_invalid_captions = total.num_invalid_captions;
   summary.num_unported_captions = total.num_unported_captions;
-  summary.num_parts = static_cast<int64_t>(parts_.size());
+  summary.num_parts = plan_->num_parts();
+  std::lock_guard lock(mutex_);
   summary.rows_this_run = rows_done_;
   summary.bytes = bytes_done_;
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  return summary;
-}
-
-Status JobRun::write_summary() const {
-  std::lock_guard lock(mutex_);
-  return write_job_summary(files_, output_, record_, parts_);
 }
 
 void log_stages(const std::string& name, const StageSummary& summary) {

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <span>
 
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 namespace {

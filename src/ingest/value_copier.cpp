@@ -3,7 +3,7 @@
 #include <arrow/api.h>
 
 #include "darkroom/core/utf8.h"
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 namespace {

@@ -10,7 +10,7 @@
 #include "cell_text.h"
 #include "darkroom/core/utf8.h"
 #include "darkroom/image/probe.h"
-#include "darkroom/io/bytes_column.h"
+#include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
 namespace {

@@ -13,8 +13,8 @@
 #include "damage_log.h"
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/io/tensor_column.h"
 #include "darkroom/show/inspect.h"
+#include "darkroom/tables/tensor_column.h"
 #include "table_parts.h"
 
 namespace darkroom {

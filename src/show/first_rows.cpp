@@ -12,9 +12,9 @@
 #include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/resample.h"
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 namespace {

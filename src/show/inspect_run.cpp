@@ -8,9 +8,9 @@
 #include "cell_text.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/io/uri.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/run_report.h"
+#include "darkroom/stores/uri.h"
 #include "run_folder.h"
 #include "weights_study.h"
 

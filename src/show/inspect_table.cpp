@@ -9,7 +9,7 @@
 #include "cell_text.h"
 #include "column_study.h"
 #include "darkroom/core/log.h"
-#include "darkroom/io/shard_writer.h"
+#include "darkroom/tables/shard_writer.h"
 #include "first_rows.h"
 #include "table_kind.h"
 #include "table_parts.h"

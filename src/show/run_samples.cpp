@@ -11,10 +11,10 @@
 #include "cell_text.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/table_reader.h"
 #include "darkroom/show/html_page.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/table_reader.h"
 #include "table_kind.h"
 #include "table_parts.h"
 

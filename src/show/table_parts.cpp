@@ -1,9 +1,9 @@
 #include "table_parts.h"
 
 #include "darkroom/core/nested_text.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {

@@ -14,7 +14,7 @@
 #include "damage_log.h"
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/ingest/job_record.h"
+#include "darkroom/ingest/part_record.h"
 
 namespace darkroom {
 

@@ -6,7 +6,7 @@
 
 #include "cell_text.h"
 #include "column_study.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 namespace {

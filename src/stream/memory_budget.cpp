@@ -42,7 +42,10 @@ void MemoryLease::release() {
 std::optional<MemoryLease> MemoryBudget::acquire(size_t size_bytes, std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto fits = [&] { return used_bytes_ == 0 || (size_bytes <= limit_bytes_ && used_bytes_ <= limit_bytes_ - size_bytes); };
-  if (!released_.wait(lock, stop, fits)) {
+  ++num_waiting_;
+  const bool may_enter = released_.wait(lock, stop, fits);
+  --num_waiting_;
+  if (!may_enter) {
     return std::nullopt;
   }
   used_bytes_ += size_bytes;
@@ -69,6 +72,13 @@ size_t MemoryBudget::peak_bytes() const {
   return peak_bytes_;
 }
 
-size_t default_memory_budget_bytes() { return static_cast<size_t>(usable_memory_bytes()) / 4; }
+size_t MemoryBudget::num_waiting() const {
+  std::lock_guard lock(mutex_);
+  return num_waiting_;
+}
+
+size_t default_memory_budget_bytes(int64_t machine_bytes) { return static_cast<size_t>(machine_bytes) / 4; }
+
+size_t default_memory_budget_bytes() { return default_memory_budget_bytes(usable_memory_bytes()); }
 
 }  // namespace darkroom

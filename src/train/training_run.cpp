@@ -7,8 +7,8 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
-#include "darkroom/io/uri.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/stores/uri.h"
 #include "darkroom/train/run_files.h"
 #include "resume_point.h"
 

@@ -13,8 +13,9 @@
 
 #include "darkroom/image/png.h"
 #include "darkroom/ingest/download_job.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/table_reader.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/table_reader.h"
+#include "support/stub_dns.h"
 #include "support/temporary_folder.h"
 #include "troubled_web/troubled_web.h"
 
@@ -130,6 +131,8 @@ class DownloadWeb {
     options.fetch.timeout = std::chrono::seconds(10);
     options.fetch.first_backoff = std::chrono::milliseconds(5);
     options.fetch.allow_private = {*AllowedNetwork::parse("127.0.0.1:" + std::to_string(web_->port()))};
+    options.fetch.resolver.servers = {names_.server()};
+    options.fetch.network.probe_after = std::chrono::milliseconds(20);
     return options;
   }
 
@@ -140,6 +143,7 @@ class DownloadWeb {
   }
 
   TemporaryFolder folder_;
+  StubDns names_{[](const StubDns::Question&) { return StubDns::Answer{.rcode = 3}; }};  // No name is known.
   nlohmann::json routes_ = nlohmann::json::object();
   std::vector<Row> rows_;
   std::unique_ptr<TroubledWeb> web_;

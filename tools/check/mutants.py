@@ -43,10 +43,12 @@ class Module:
 
 # The one place that says what is mutated. Modules that include torch compile slowly, so they get fewer faults a line.
 MODULES = {
-    "core": Module(14, also=("files", "stream", "text", "io")),
-    "files": Module(22, also=("io", "text")),
+    "core": Module(14, also=("files", "stream", "text", "tables", "web", "stores")),
+    "files": Module(22, also=("tables", "stores", "text")),
     "stream": Module(14, headers=True),
-    "io": Module(30),
+    "tables": Module(12),
+    "web": Module(10),
+    "stores": Module(8),
     "ingest": Module(16),
     "image": Module(24),
     "text": Module(20),

@@ -1,6 +1,6 @@
-"""Writes tests/golden/io/s3_signatures.json: requests to S3 with their AWS Signature Version 4, worked out apart from darkroom.
+"""Writes tests/golden/stores/s3_signatures.json: requests to S3 with their AWS Signature Version 4, worked out apart from darkroom.
 
-    python3 tools/goldens/make_s3_goldens.py tests/golden/io/s3_signatures.json
+    python3 tools/goldens/make_s3_goldens.py tests/golden/stores/s3_signatures.json
 
 Needs Python's own modules only: hmac, hashlib and urllib.parse.quote, put together as AWS's page "Signature Calculations for the
 Authorization Header: Transferring Payload in a Single Chunk" says. The script first signs that page's four examples and stops where

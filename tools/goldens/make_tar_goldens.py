@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/io: tar archives of Python 3.11's tarfile and what it reads in them.
+"""Writes tests/golden/tables: tar archives of Python 3.11's tarfile and what it reads in them.
 
     make_tar_goldens.py [--read FILE]       with --read: prints the lines of a file's members
 
@@ -15,7 +15,7 @@ import pathlib
 import sys
 import tarfile
 
-OUT = pathlib.Path(__file__).parent.parent.parent / "tests/golden/io"
+OUT = pathlib.Path(__file__).parent.parent.parent / "tests/golden/tables"
 KINDS = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "link", tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "device"}
 
 PARTS = ["a.txt", "a.jpg", "noextension", "100/" + "n" * 96, "101/" + "n" * 97, "p" * 155 + "/" + "n" * 100, "two/" * 24 + "x.json", "./dot/b.jpg", "../up.txt", "/root.txt"]

@@ -33,5 +33,7 @@ compare "samplers against diffusers" tools/parity/schedule_parity.py
 compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$model"
 compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"
 compare "training run against PyTorch" tools/parity/training_run_parity.py
+tools/build/build.sh release shard_files >/dev/null || exit 1
+compare "shards by other readers" tools/parity/shard_readers_parity.py --program build/release/shard_files
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -14,8 +14,8 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/transform.h"
-#include "darkroom/io/fetch.h"
 #include "darkroom/text/clip_tokenizer.h"
+#include "darkroom/web/fetch.h"
 #include "resources.h"
 #include "troubled_web/troubled_web.h"
 

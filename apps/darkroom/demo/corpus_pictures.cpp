@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <span>
 
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "darkroom/files/paths.h"
-#include "darkroom/io/bytes_column.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/table_reader.h"
-#include "darkroom/io/tensor_column.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/table_reader.h"
+#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/io/fetch.h"
 #include "darkroom/stream/memory_budget.h"
+#include "darkroom/web/fetch.h"
 
 namespace darkroom {
 namespace {
@@ -150,11 +150,10 @@ std::vector<Finding> examine_disk(const std::vector<std::string>& folders) {
 std::vector<Finding> examine_open_files(uint64_t soft_limit, uint64_t hard_limit) {
   const auto needed = static_cast<uint64_t>(descriptors_needed(FetchOptions().num_concurrent));
   Finding finding{"open files", "limit", fmt::format("{} (at most {})", soft_limit, hard_limit)};
-  if (soft_limit < needed) {
+  if (hard_limit < needed) {  // The soft one is raised by whoever needs more.
     finding.verdict = Verdict::kProblem;
-    const std::string raise = hard_limit < needed ? "have its upper bound raised (/etc/security/limits.conf)"
-                                                  : fmt::format("raise the limit (ulimit -n {})", std::min<uint64_t>(hard_limit, 4096));
-    finding.advice = fmt::format("`download` opens up to {} by default: {} or lower --concurrency", needed, raise);
+    finding.advice = fmt::format(
+        "`download` needs {} by default: have the upper bound raised (/etc/security/limits.conf), or lower --concurrency", needed);
   }
   return {finding};
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "darkroom/io/address_policy.h"
+#include "darkroom/web/address_policy.h"
 
 namespace darkroom {
 

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "darkroom/files/paths.h"
-#include "darkroom/io/fetch.h"
-#include "darkroom/io/uri.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/web/fetch.h"
 #include "examination.h"
 
 namespace darkroom {
@@ -50,7 +50,7 @@ Result<Finding> examine_web(const std::string& uri, const std::vector<AllowedNet
                                                                  .timeout = std::chrono::seconds(10),
                                                                  .num_retries = 0,
                                                                  .max_body_bytes = kMostBytes,
-                                                                 .respect_noai = false,
+                                                                 .respect = {.noai = false},
                                                                  .allow_private = allow_private}));
   const std::stop_callback give_up(stop, [&] { fetcher->cancel(); });
   fetcher->submit({.id = 0, .url = uri});

@@ -7,6 +7,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/text/clip_tokenizer.h"
 
@@ -27,7 +28,7 @@ struct ProcessOptions {
   TokenizerDialect tokenizer_dialect = TokenizerDialect::kHuggingFace;
   uint64_t seed = 0;
   int64_t rows_per_file = 5000;  ///< Input rows a work item, and so a shard, covers.
-  int64_t limit = -1;            ///< Only the first rows; negative: all.
+  Selection selection = {};      ///< Which items this run does.
   int encoder_threads = 1;       ///< Intra-op threads of an encoder worker; they change bits.
   int num_readers = 0;           ///< Workers; 0: automatic.
   int num_transformers = 0;

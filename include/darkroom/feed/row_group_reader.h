@@ -12,7 +12,7 @@
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/feed/lru_cache.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/io/table_reader.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 

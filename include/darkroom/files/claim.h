@@ -28,7 +28,8 @@ enum class ClaimHolder { kOurs, kOthers };
 /// A name for this process that no other has: printable ASCII.
 std::string make_claim_owner();
 
-/// Takes the claim at `place`, or renews our own. An expired or unreadable one is replaced. Errors: those of the store.
+/// Takes the claim at `place`, or renews our own. An expired or unreadable one is replaced, and one of a dead process of this machine.
+/// Errors: those of the store.
 /// REQUIRES of all three: `owner` is printable ASCII.
 Result<ClaimHolder> take_claim(const Location& place, const std::string& owner, std::chrono::system_clock::time_point now);
 

@@ -42,7 +42,8 @@ Result<PublishOutcome> publish_by_record(const Location& object, const CommitRec
 
 /// Completes what the records below `output_folder`/_tmp name, and removes the records of every object that is visible. Those of an object
 /// whose contenders are all gone stay, because a writer may be about to make the next one. Returns how many objects it made visible.
-/// An unreadable record of an object that is not visible stays, too: publish_by_record names it.
+/// An unreadable record of an object that is not visible stays, too: publish_by_record names it. Errors: those of the store and of
+/// `complete`; an error about one object is logged, the other objects are settled, and the first is returned at the end.
 Result<int64_t> sweep_records(const Location& output_folder, const CompleteContender& complete);
 
 /// Whether a name below _tmp is that of a record.

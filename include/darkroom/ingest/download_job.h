@@ -8,8 +8,9 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/probe.h"
+#include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
-#include "darkroom/io/fetch.h"
+#include "darkroom/web/fetch.h"
 
 namespace darkroom {
 
@@ -23,7 +24,7 @@ struct DownloadOptions {
   std::vector<std::string> metadata;  ///< URIs of the URL tables.
   std::string url_column = {};        ///< Empty: by the known names.
   std::string caption_column = {};
-  int64_t limit = -1;              ///< Only the first rows; negative: all.
+  Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
   ImageLimits limits = {};
   FetchOptions fetch = {};

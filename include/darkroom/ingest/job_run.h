@@ -2,18 +2,21 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/core/row_error.h"
-#include "darkroom/ingest/job_record.h"
+#include "darkroom/ingest/claims.h"
+#include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
-#include "darkroom/io/shard_writer.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/progress.h"
+#include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
 
@@ -28,51 +31,61 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(int64_t memory_bytes);
 
-/// A job while it runs: what was committed before, what is to be done, and the counts. Thread safety: any thread.
+/// What one start of a job has at hand, besides the plan.
+struct RunTools {
+  FileSystem* files = nullptr;  ///< Where the input files are read.
+  Clock* clock = nullptr;
+  std::string owner = {};  ///< Of its claims.
+};
+
+/// A job while it runs: hands out its items, and counts. Thread safety: any thread.
 class JobRun {
  public:
-  /// Looks at the output folder; changes nothing. Errors: find_parts'.
-  static Result<std::unique_ptr<JobRun>> open(FileSystem& files, std::string output, JobRecord record, int64_t limit);
+  /// REQUIRES: what `tools` point to outlives the run.
+  JobRun(std::unique_ptr<JobPlan> plan, RunTools tools);
 
-  FileSystem& files() const { return files_; }
-  const std::string& output() const { return output_; }
-  const JobRecord& record() const { return record_; }
-  const std::string& fingerprint() const { return fingerprint_; }
-  /// Items without a part that covers them, in order.
-  const std::vector<WorkItem>& pending() const { return pending_; }
-  /// Rows that this run would cover and those of them that are committed already.
-  int64_t num_rows() const { return num_rows_; }
-  int64_t num_rows_before() const { return num_rows_before_; }
+  JobPlan& plan() { return *plan_; }
+  const JobPlan& plan() const { return *plan_; }
+  FileSystem& files() const { return *tools_.files; }
+  /// Folder of the dataset.
+  const Location& output() const { return plan_->output(); }
+  const JobInput& input_of(const WorkItem& item) const { return plan_->inputs()[item.input]; }
+
+  /// The next item to do: one that has no part and that no other process works on. When others work on all that are left, waits until they
+  /// have committed them or their claims have expired. An item that cannot be claimed is ours, said once. Nothing when all is done.
+  /// Errors: the store's; kCancelled.
+  Result<std::optional<WorkItem>> take_item(const std::stop_token& stop);
 
   /// Counts finished rows for the progress line.
   void count_row(const RowError* error);
   void count_rows(int64_t num_rows, const RowsByError& failed);
   void count_bytes(int64_t num_bytes);
-  /// Commits an item's shard: writes the footer (and `more_footer`), publishes, counts. A shorter part that an earlier --limit left is
-  /// replaced, in one step once the longer one is durable; any other part that is there stays.
+  /// Commits an item's shard (JobPlan::commit) and gives its claim back.
   Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
 
   ProgressState progress() const;
-  /// Totals of the whole job and the counts of this run.
-  StageSummary summary() const;
-  /// Writes _summary.json.
-  Status write_summary() const;
+  /// Sets the totals of the whole job and the counts of this run; what only a verb knows (retries, stages) stays.
+  void fill(StageSummary& summary) const;
 
  private:
-  JobRun(FileSystem& files, std::string output, JobRecord record);
+  Result<std::optional<WorkItem>> try_item(const WorkItem& item);
+  ClaimHolder try_claim(int64_t item);
+  Result<std::optional<WorkItem>> take_unclaimed();
+  Result<std::optional<WorkItem>> take_from_others();
 
-  FileSystem& files_;
-  const std::string output_;
-  const JobRecord record_;
-  const std::string fingerprint_;
+  const std::unique_ptr<JobPlan> plan_;
+  const RunTools tools_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::vector<WorkItem> pending_;
-  int64_t num_rows_ = 0;
-  int64_t num_rows_before_ = 0;
+  ItemClaims claims_;
 
-  mutable std::mutex mutex_;
-  std::map<int64_t, CommittedPart> parts_;  // Guarded by mutex_, like all below.
+  std::mutex taking_;  // Held while an item is awaited, so that items are handed out in order; guards the three below.
+  int64_t next_item_ = 0;
+  std::vector<WorkItem> with_others_;
+  bool has_warned_of_claims_ = false;
+
+  mutable std::mutex mutex_;  // Guards all below.
   int64_t rows_done_ = 0;
+  int64_t rows_of_others_ = 0;
   int64_t bytes_done_ = 0;
   RowsByError errors_;
 };

@@ -1,17 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "darkroom/ingest/part_record.h"
 #include "darkroom/stream/stage_stats.h"
 
 namespace darkroom {
-
-/// Failed rows by their stable code.
-using RowsByError = std::map<std::string, int64_t>;
 
 /// What a job amounts to. Always rows_in = rows_out + the sum of rows_by_error.
 struct StageSummary {

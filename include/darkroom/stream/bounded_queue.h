@@ -23,10 +23,15 @@ class BoundedQueue {
   BoundedQueue(const BoundedQueue&) = delete;
   BoundedQueue& operator=(const BoundedQueue&) = delete;
 
+  // Both are kept out of line: in a loop that they are inlined into, g++ 12 takes the counted state of a stop token for freed.
+
   /// Waits while the queue is full. False, with the value dropped, once `stop` was requested or the queue was closed.
-  bool push(T value, std::stop_token stop) {
+  [[gnu::noinline]] bool push(T value, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    if (!not_full_.wait(lock, stop, [&] { return closed_ || values_.size() < max_items_; }) || closed_) {
+    ++num_waiting_;
+    const bool may_go_on = not_full_.wait(lock, stop, [&] { return closed_ || values_.size() < max_items_; });
+    --num_waiting_;
+    if (!may_go_on || closed_ || stop.stop_requested()) {
       return false;
     }
     values_.push_back(std::move(value));
@@ -35,9 +40,12 @@ class BoundedQueue {
   }
 
   /// Waits for a value. Empty once `stop` was requested, or the queue was closed and is drained.
-  std::optional<T> pop(std::stop_token stop) {
+  [[gnu::noinline]] std::optional<T> pop(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    if (!not_empty_.wait(lock, stop, [&] { return closed_ || !values_.empty(); }) || stop.stop_requested() || values_.empty()) {
+    ++num_waiting_;
+    const bool may_go_on = not_empty_.wait(lock, stop, [&] { return closed_ || !values_.empty(); });
+    --num_waiting_;
+    if (!may_go_on || stop.stop_requested() || values_.empty()) {
       return std::nullopt;
     }
     std::optional<T> value(std::move(values_.front()));
@@ -69,6 +77,11 @@ class BoundedQueue {
     return values_.size();
   }
   size_t max_items() const { return max_items_; }
+  /// Threads within push() or pop() that wait.
+  size_t num_waiting() const {
+    std::lock_guard lock(mutex_);
+    return num_waiting_;
+  }
 
  private:
   void close_locked() {
@@ -83,6 +96,7 @@ class BoundedQueue {
   std::condition_variable_any not_full_;
   std::deque<T> values_;  // Guarded by mutex_, like all below.
   int num_producers_ = 0;
+  size_t num_waiting_ = 0;
   bool closed_ = false;
 };
 

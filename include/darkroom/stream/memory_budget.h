@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -53,6 +54,8 @@ class MemoryBudget {
   size_t used_bytes() const;
   /// The most that was ever leased at once.
   size_t peak_bytes() const;
+  /// Threads that wait in acquire().
+  size_t num_waiting() const;
 
  private:
   friend class MemoryLease;
@@ -61,11 +64,14 @@ class MemoryBudget {
   const size_t limit_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable_any released_;
-  size_t used_bytes_ = 0;  // Guarded by mutex_, like peak_bytes_.
+  size_t used_bytes_ = 0;  // Guarded by mutex_, like all below.
   size_t peak_bytes_ = 0;
+  size_t num_waiting_ = 0;
 };
 
-/// A quarter of the machine's memory, or of the control group's limit where that is lower: the default of --memory.
+/// A quarter of what a machine has: the default of --memory.
+size_t default_memory_budget_bytes(int64_t machine_bytes);
+/// Of this machine, or of the control group's limit where that is lower.
 size_t default_memory_budget_bytes();
 
 }  // namespace darkroom

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,31 +19,32 @@ namespace darkroom {
 template <typename Out>
 class Emitter {
  public:
-  Emitter(BoundedQueue<Out>& queue, StageStats& stats, std::stop_token stop) : queue_(queue), stats_(stats), stop_(std::move(stop)) {}
+  Emitter(BoundedQueue<Out>& queue, StageStats& stats, std::stop_token stop, WorkerTimer& timer)
+      : queue_(queue), stats_(stats), stop_(std::move(stop)), timer_(timer) {}
 
   /// Waits for room. Fails with kCancelled once the pipeline stops; return that from the stage.
   Status emit(Out value) {
     const bool pushed = waiting([&] { return queue_.push(std::move(value), stop_); });
     return pushed ? Status() : Status::cancelled("stopped while handing over work");
   }
-  /// Calls `wait` and counts its time as waiting, not as work: for a source that waits for something outside.
+  /// Calls `wait` and counts its time as blocked, not as work: for a wait for room outside of the pipeline.
   template <typename Wait>
   auto waiting(Wait wait) {
-    const auto start = std::chrono::steady_clock::now();
-    auto result = wait();
-    waited_ += std::chrono::steady_clock::now() - start;
-    return result;
+    return timer_.waiting(WorkerState::kBlocked, std::move(wait));
+  }
+  /// The same, counted as starved: for a source that waits for its input.
+  template <typename Wait>
+  auto starving(Wait wait) {
+    return timer_.waiting(WorkerState::kStarved, std::move(wait));
   }
   void count(int64_t num_rows, int64_t num_bytes) { stats_.count(num_rows, num_bytes); }
   const std::stop_token& stop() const { return stop_; }
-  /// Time spent waiting since the last call.
-  std::chrono::nanoseconds take_waited() { return std::exchange(waited_, {}); }
 
  private:
   BoundedQueue<Out>& queue_;
   StageStats& stats_;
   std::stop_token stop_;
-  std::chrono::nanoseconds waited_{0};
+  WorkerTimer& timer_;
 };
 
 /// One worker's part of a stage. It is made in its worker's thread, used only there and shares nothing but what it is given.
@@ -61,8 +61,8 @@ class Stage {
 /// Thread safety: build and run it from one thread; snapshots() from any.
 class Pipeline {
  public:
-  /// `stop` ends the run early with kCancelled.
-  explicit Pipeline(std::stop_token stop) : outer_stop_(std::move(stop)) {}
+  /// `stop` ends the run early with kCancelled. The stages count also in `metrics` (docs/metrics.md) where it is given; it outlives this.
+  explicit Pipeline(std::stop_token stop, MetricsRegistry* metrics = nullptr) : outer_stop_(std::move(stop)), metrics_(metrics) {}
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -74,11 +74,9 @@ class Pipeline {
     add_group(
         num_workers,
         [this, &stats, &out, produce = std::move(produce)](int worker) {
-          Emitter<Out> emitter(out, stats, stop_.get_token());
-          const auto start = std::chrono::steady_clock::now();
-          Status status = produce(worker, emitter);
-          stats.add_busy(std::chrono::steady_clock::now() - start - emitter.take_waited());
-          return status;
+          WorkerTimer timer(stats);
+          Emitter<Out> emitter(out, stats, stop_.get_token(), timer);
+          return produce(worker, emitter);
         },
         [&out] { out.producer_done(); });
   }
@@ -88,34 +86,40 @@ class Pipeline {
   void add_pool(std::string name, int num_workers, std::function<Result<std::unique_ptr<Stage<In, Out>>>(int worker)> make,
                 BoundedQueue<In>& in, BoundedQueue<Out>& out) {
     StageStats& stats = add_stats(std::move(name), num_workers);
-    stats.watch_queue([&in] { return in.size(); }, in.max_items());
+    watch_queue(
+        stats, [&in] { return in.size(); }, in.max_items());
     out.add_producer();
     add_group(
         num_workers,
         [this, &stats, &in, &out, make = std::move(make)](int worker) -> Status {
+          WorkerTimer timer(stats);
           DARKROOM_ASSIGN_OR_RETURN(auto stage, make(worker));
-          Emitter<Out> emitter(out, stats, stop_.get_token());
-          return drain<In>(
-              in, stats, [&](In input) { return stage->process(std::move(input), emitter); }, [&] { return emitter.take_waited(); });
+          Emitter<Out> emitter(out, stats, stop_.get_token(), timer);
+          return drain<In>(in, timer, [&](In input) { return stage->process(std::move(input), emitter); });
         },
         [&out] { out.producer_done(); });
   }
 
-  /// Adds one thread that consumes what arrives. `consume` gets the stage's counters to count rows and bytes.
+  /// Adds one thread that consumes what arrives. `consume` gets the stage's counters to count rows and bytes. `at_end` is called once all
+  /// that will ever come was consumed; never after a stop.
   template <typename In>
-  void add_sink(std::string name, std::function<Status(In input, StageStats& stats)> consume, BoundedQueue<In>& in) {
+  void add_sink(std::string name, std::function<Status(In input, StageStats& stats)> consume, BoundedQueue<In>& in,
+                std::function<Status()> at_end = {}) {
     StageStats& stats = add_stats(std::move(name), 1);
-    stats.watch_queue([&in] { return in.size(); }, in.max_items());
+    watch_queue(
+        stats, [&in] { return in.size(); }, in.max_items());
     add_group(
         1,
-        [this, &stats, &in, consume = std::move(consume)](int) {
-          return drain<In>(
-              in, stats, [&](In input) { return consume(std::move(input), stats); }, [] { return std::chrono::nanoseconds(0); });
+        [this, &stats, &in, consume = std::move(consume), at_end = std::move(at_end)](int) -> Status {
+          WorkerTimer timer(stats);
+          DARKROOM_RETURN_IF_ERROR(drain<In>(in, timer, [&](In input) { return consume(std::move(input), stats); }));
+          return at_end && !stop_.stop_requested() ? at_end() : Status();
         },
         [] {});
   }
 
-  /// Starts every worker, waits until all have ended and returns the first failure. REQUIRES: called once.
+  /// Starts every worker, waits until all have ended and returns the first failure. Where a thread cannot be started, those that run are
+  /// stopped and the failure is kResourceExhausted. REQUIRES: called once.
   Status run();
 
   /// The token that the pipeline's own threads obey: requested from outside or by the first failure.
@@ -132,27 +136,28 @@ class Pipeline {
   };
 
   StageStats& add_stats(std::string name, int num_workers);
+  void watch_queue(StageStats& stats, std::function<size_t()> depth, size_t capacity);
   void add_group(int num_workers, std::function<Status(int)> work, std::function<void()> all_done);
   void run_worker(Group& group, int worker);
   void fail(Status status);
 
-  template <typename In, typename Work, typename TakeWaited>
-  Status drain(BoundedQueue<In>& in, StageStats& stats, Work work, TakeWaited take_waited) {
-    while (std::optional<In> input = in.pop(stop_.get_token())) {
-      const auto start = std::chrono::steady_clock::now();
-      Status status = work(*std::move(input));
-      stats.add_busy(std::chrono::steady_clock::now() - start - take_waited());
-      DARKROOM_RETURN_IF_ERROR(status);
+  template <typename In, typename Work>
+  Status drain(BoundedQueue<In>& in, WorkerTimer& timer, Work work) {
+    const std::stop_token stop = stop_.get_token();
+    while (std::optional<In> input = timer.waiting(WorkerState::kStarved, [&] { return in.pop(stop); })) {
+      DARKROOM_RETURN_IF_ERROR(work(*std::move(input)));
     }
     return {};
   }
 
   std::stop_token outer_stop_;
+  MetricsRegistry* const metrics_;
   std::stop_source stop_;
   std::deque<StageStats> stats_;
   std::deque<Group> groups_;
   std::mutex mutex_;
   Status first_failure_;  // Guarded by mutex_, like Group::num_running.
+  std::vector<MetricsRegistry::Collection> queue_depths_;
 };
 
 }  // namespace darkroom

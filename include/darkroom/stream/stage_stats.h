@@ -1,10 +1,13 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+
+#include "darkroom/core/metrics.h"
 
 namespace darkroom {
 
@@ -14,21 +17,25 @@ struct StageSnapshot {
   int num_workers = 0;
   int64_t num_rows = 0;
   int64_t num_bytes = 0;
-  double busy_seconds = 0;    ///< Of all workers together: working, neither waiting for input nor for room in the output.
-  size_t queue_depth = 0;     ///< Pieces waiting before the stage.
-  size_t queue_capacity = 0;  ///< 0 for a source.
+  // Of all workers together, up to their last change from one to another.
+  double busy_seconds = 0;     ///< At work.
+  double blocked_seconds = 0;  ///< Waiting for room: in the output or in memory.
+  double starved_seconds = 0;  ///< Waiting for input.
+  size_t queue_depth = 0;      ///< Pieces waiting before the stage.
+  size_t queue_capacity = 0;   ///< 0 for a source.
 };
+
+/// What a worker spends its time on.
+enum class WorkerState { kBusy, kBlocked, kStarved };
 
 /// Counters of one stage. Thread safety: any thread may count and read.
 class StageStats {
  public:
-  StageStats(std::string name, int num_workers) : name_(std::move(name)), num_workers_(num_workers) {}
+  /// Counts also in `metrics` (docs/metrics.md), where stages of one name share their numbers; null: nowhere else. It outlives this.
+  StageStats(std::string name, int num_workers, MetricsRegistry* metrics = nullptr);
 
-  void count(int64_t num_rows, int64_t num_bytes) {
-    num_rows_.fetch_add(num_rows, std::memory_order_relaxed);
-    num_bytes_.fetch_add(num_bytes, std::memory_order_relaxed);
-  }
-  void add_busy(std::chrono::nanoseconds duration) { busy_nanoseconds_.fetch_add(duration.count(), std::memory_order_relaxed); }
+  void count(int64_t num_rows, int64_t num_bytes);
+  void add(WorkerState state, std::chrono::nanoseconds duration);
   /// REQUIRES: called before the stage starts.
   void watch_queue(std::function<size_t()> depth, size_t capacity) {
     queue_depth_ = std::move(depth);
@@ -43,9 +50,43 @@ class StageStats {
   const int num_workers_;
   std::function<size_t()> queue_depth_;
   size_t queue_capacity_ = 0;
-  std::atomic<int64_t> num_rows_ = 0;
-  std::atomic<int64_t> num_bytes_ = 0;
-  std::atomic<int64_t> busy_nanoseconds_ = 0;
+  struct Shared {
+    Counter* rows = nullptr;
+    Counter* bytes = nullptr;
+    std::array<SecondsCounter*, 3> seconds{};  // By WorkerState, as below.
+  };
+  Shared shared_;  // Of the registry.
+  Counter num_rows_;
+  Counter num_bytes_;
+  std::array<SecondsCounter, 3> seconds_;
+};
+
+/// Shares out one worker's time: what passes is work, except within waiting(). Each change is counted at once, so that a worker of many
+/// hours shows what it does meanwhile. Thread safety: one worker.
+class WorkerTimer {
+ public:
+  explicit WorkerTimer(StageStats& stats) : stats_(stats), since_(std::chrono::steady_clock::now()) {}
+  ~WorkerTimer() { pass(WorkerState::kBusy); }
+  WorkerTimer(const WorkerTimer&) = delete;
+  WorkerTimer& operator=(const WorkerTimer&) = delete;
+
+  template <typename Wait>
+  auto waiting(WorkerState state, Wait wait) {
+    pass(WorkerState::kBusy);
+    auto result = wait();
+    pass(state);
+    return result;
+  }
+
+ private:
+  void pass(WorkerState state) {
+    const auto now = std::chrono::steady_clock::now();
+    stats_.add(state, now - since_);
+    since_ = now;
+  }
+
+  StageStats& stats_;
+  std::chrono::steady_clock::time_point since_;
 };
 
 }  // namespace darkroom

@@ -7,9 +7,9 @@
 
 #include <span>
 
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/table_footer.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {

@@ -6,7 +6,7 @@
 #include "darkroom/encode/process_job.h"
 #include "darkroom/feed/latents_reader.h"
 #include "darkroom/image/png.h"
-#include "darkroom/io/shard_writer.h"
+#include "darkroom/tables/shard_writer.h"
 #include "tiny_models.h"
 
 namespace darkroom {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "darkroom/image/probe.h"
-#include "darkroom/ingest/job_record.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/ingest/job_identity.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 #include "support/download_web.h"
 #include "tiny_models.h"
@@ -64,7 +64,9 @@ class ProcessJob : public ::testing::Test {
     return summary.is_ok() ? *summary : StageSummary();
   }
   Status failure(const ProcessOptions& options) { return run_process(local_files(), options, {}).status(); }
-  std::string part(int number, const std::string& output = "latents") const { return folder_.path(output) + "/" + part_name(number); }
+  std::string part(int number, const std::string& output = "latents") const {
+    return folder_.path(output) + "/" + PartName{.item = number}.text();
+  }
 
   static TinyModelFolder* models_;
   TemporaryFolder folder_;
@@ -161,7 +163,7 @@ TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
 
 TEST_F(ProcessJob, bytes_do_not_depend_on_workers_or_memory) {
   for (int file = 0; file < 3; ++file) {
-    write_images(part_name(file), good_rows(17));
+    write_images(PartName{.item = file}.text(), good_rows(17));
   }
   ProcessOptions job = options("one");
   job.num_readers = job.num_transformers = job.num_encoders = 1;
@@ -196,9 +198,9 @@ TEST_F(ProcessJob, a_rows_values_do_not_depend_on_the_batch_size) {
 TEST_F(ProcessJob, goes_on_after_the_parts_that_are_there) {
   write_images("part-000000.parquet", good_rows(25));
   ProcessOptions job = options();
-  job.limit = 12;
+  job.selection.limit = 12;
   EXPECT_EQ(process(job).rows_in, 12);
-  job.limit = -1;
+  job.selection.limit = -1;
   const StageSummary summary = process(job);
   EXPECT_EQ(summary.rows_in, 25);
   EXPECT_EQ(summary.rows_this_run, 15);

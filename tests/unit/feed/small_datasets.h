@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "darkroom/files/file_system.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 

@@ -5,7 +5,8 @@
 #include <thread>
 
 #include "darkroom/files/fault_files.h"
-#include "darkroom/io/shard_writer.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/tables/shard_writer.h"
 #include "support/download_web.h"
 
 namespace darkroom {
@@ -176,8 +177,8 @@ TEST_F(DownloadJob, goes_on_after_the_parts_that_are_there_and_rebuilds_its_reco
   EXPECT_EQ(summary.rows_in, 31);
   EXPECT_EQ(summary.rows_this_run, 10);
   EXPECT_EQ(part_bytes(output()), complete);
-  const auto job = nlohmann::json::parse(read_bytes(output() + "/_job.json"));
-  EXPECT_EQ(job["inputs"].size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(output() + "/_job.json"))["identity"]["verb"], "download");
+  EXPECT_EQ(read_table(output() + "/_inputs.parquet")->num_rows(), 1);
   EXPECT_EQ(nlohmann::json::parse(read_bytes(output() + "/_summary.json"))["rows_out"], 31);
 }
 
@@ -218,14 +219,62 @@ TEST_F(DownloadJob, a_limit_takes_the_first_rows_and_a_larger_one_goes_on) {
   web_.start();
   download(web_.options(output("clean")));
   DownloadOptions options = web_.options(output());
-  options.limit = 13;
+  options.selection.limit = 13;
   EXPECT_EQ(download(options).rows_in, 13);
-  EXPECT_EQ(read_table(output() + "/part-000001.parquet")->num_rows(), 3);
-  options.limit = -1;
+  EXPECT_EQ(read_table(output() + "/part-000001-r00003.parquet")->num_rows(), 3);
+  options.selection.limit = -1;
   EXPECT_EQ(download(options).rows_in, 25);
   EXPECT_EQ(part_bytes(output()), part_bytes(output("clean")));
-  options.limit = 0;
+  options.selection.limit = 0;
   EXPECT_EQ(download(options).rows_this_run, 0);
+}
+
+TEST_F(DownloadJob, which_rows_failed_stands_in_the_part) {
+  add_pictures(11);
+  web_.add_url("nonsense", "not a URL");
+  add_pictures(2);
+  web_.add_trouble("gone", {{"trouble", "status"}, {"status", 404}});
+  web_.start();
+  download(web_.options(output()));
+  const auto record = read_part_record(Location{.store = &local_store(), .path = output()} / "part-000001.parquet");
+  ASSERT_TRUE(record.is_ok()) << record.status().to_string();
+  EXPECT_EQ(record->tally.failed_rows, (std::map<std::string, std::vector<int64_t>>{{"bad_url", {1}}, {"http_404", {4}}}));
+  EXPECT_EQ(record->first_row, 10);
+  EXPECT_EQ(record->considered, 5);
+}
+
+TEST_F(DownloadJob, two_runs_at_once_end_with_the_same_totals_and_the_bytes_of_one) {
+  add_pictures(47);
+  web_.start();
+  download(web_.options(output("alone")));
+  const DownloadOptions options = web_.options(output());
+  std::vector<StageSummary> summaries(2);
+  {
+    std::vector<std::jthread> runs;
+    for (StageSummary& summary : summaries) {
+      runs.emplace_back([&] { summary = download(options); });
+    }
+  }
+  EXPECT_EQ(part_bytes(output()), part_bytes(output("alone")));
+  for (const StageSummary& summary : summaries) {
+    EXPECT_EQ(summary.rows_in, 47);
+    EXPECT_EQ(summary.rows_out, 47);
+    EXPECT_EQ(summary.num_parts, 5);
+  }
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(output() + "/_summary.json"))["rows_out"], 47);
+}
+
+TEST_F(DownloadJob, shards_of_a_job_make_the_dataset_together) {
+  add_pictures(47);
+  web_.start();
+  download(web_.options(output("alone")));
+  DownloadOptions options = web_.options(output());
+  options.selection.num_shards = 3;
+  for (options.selection.shard = 0; options.selection.shard < 3; ++options.selection.shard) {
+    download(options);
+  }
+  EXPECT_EQ(part_bytes(output()), part_bytes(output("alone")));
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(output() + "/_summary.json"))["rows_out"], 47);
 }
 
 TEST_F(DownloadJob, another_jobs_folder_is_refused_with_the_difference_named) {

@@ -1,120 +1,197 @@
 #include "darkroom/ingest/job_run.h"
 
-#include <arrow/api.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "darkroom/files/fault_files.h"
-#include "darkroom/files/memory_files.h"
+#include <thread>
+
+#include "darkroom/files/claim.h"
+#include "planned_jobs.h"
 
 namespace darkroom {
 namespace {
 
-constexpr int64_t kAllRows = 5;
-constexpr int64_t kLimit = 3;
-const std::string kPart = "out/" + part_name(0);
+/// Runs of one job, each as another process would start it.
+class JobRuns : public ::testing::Test {
+ protected:
+  void SetUp() override { add_input(files_, "a.parquet", 23); }
 
-JobRecord one_item() {
-  JobInput input;
-  input.name = "table.parquet";
-  input.num_rows = kAllRows;
-  return {.verb = "download", .fields = {{"a", 1}}, .inputs = {input}, .rows_per_file = kAllRows};
-}
+  std::unique_ptr<JobRun> start(const std::string& owner) {
+    auto plan = plan_job(files_, *store_);
+    EXPECT_TRUE(plan.is_ok()) << plan.status().to_string();
+    EXPECT_TRUE((*plan)->prepare().is_ok());
+    return std::make_unique<JobRun>(*std::move(plan), RunTools{.files = &files_, .clock = &clock_, .owner = owner});
+  }
+  std::optional<WorkItem> take(JobRun& run) {
+    auto item = run.take_item({});
+    EXPECT_TRUE(item.is_ok()) << item.status().to_string();
+    return item.is_ok() ? *item : std::nullopt;
+  }
+  Status commit(JobRun& run, const WorkItem& item) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto shard, write_item(run.plan(), item));
+    return run.commit(item, tally_of(item), *shard);
+  }
+  Location claim(int64_t item) { return Location{.store = store_.get(), .path = "out"} / "_claims" / fmt::format("{:06d}", item); }
 
-/// One start of a job: the run and the shard of its only item.
-struct Start {
-  std::unique_ptr<JobRun> run;
-  std::unique_ptr<ShardWriter> shard;
+  MemoryFileSystem files_;
+  const std::unique_ptr<Store> store_ = make_posix_store(files_, "memory");
+  FakeClock clock_;
 };
 
-Result<Start> begin(FileSystem& files, int64_t limit, const std::string& value) {
-  Start start;
-  DARKROOM_ASSIGN_OR_RETURN(start.run, JobRun::open(files, "out", one_item(), limit));
-  const WorkItem& item = start.run->pending().front();
-  arrow::StringBuilder values;
-  for (int64_t row = 0; row < item.num_rows; ++row) {
-    EXPECT_TRUE(values.Append(value).ok());
-  }
-  const auto schema = arrow::schema({arrow::field("value", arrow::utf8())});
-  DARKROOM_ASSIGN_OR_RETURN(start.shard, ShardWriter::open(files, "out", item.part_name(), schema));
-  DARKROOM_RETURN_IF_ERROR(start.shard->write(*arrow::RecordBatch::Make(schema, item.num_rows, {*values.Finish()})));
-  return start;
-}
-
-Status commit(Start& start) {
-  const WorkItem& item = start.run->pending().front();
-  ItemTally tally;
-  tally.rows_in = tally.rows_out = item.num_rows;
-  return start.run->commit(item, tally, *start.shard);
-}
-
-Status run_job(FileSystem& files, int64_t limit) {
-  DARKROOM_ASSIGN_OR_RETURN(Start start, begin(files, limit, "x"));
-  return commit(start);
-}
-
-int64_t rows_there(FileSystem& files) {
-  const auto part = read_part(files, "out", 0, one_item());
-  EXPECT_TRUE(part.is_ok()) << part.status().to_string();
-  return part.is_ok() && verify_shard(files, kPart).is_ok() ? part->tally.rows_in : 0;
-}
-
-TEST(JobRun, a_part_that_a_limit_cut_is_replaced_by_the_whole_one) {
-  MemoryFileSystem files;
-  ASSERT_TRUE(run_job(files, kLimit).is_ok());
-  EXPECT_EQ(rows_there(files), kLimit);
-  const Status status = run_job(files, -1);
-  EXPECT_TRUE(status.is_ok()) << status.to_string();
-  EXPECT_EQ(rows_there(files), kAllRows);
-}
-
-TEST(JobRun, no_failure_and_no_power_loss_costs_the_rows_of_a_part_that_is_being_replaced) {
-  for (const Fault fault : {Fault::kNoSpace, Fault::kInputOutput, Fault::kShortWrite, Fault::kDeath}) {
-    bool is_done = false;
-    for (int64_t call = 0; !is_done; ++call) {
-      SCOPED_TRACE(fmt::format("fault {}, call {}", static_cast<int>(fault), call));
-      MemoryFileSystem memory;
-      ASSERT_TRUE(run_job(memory, kLimit).is_ok());
-      FaultInjectingFileSystem files(memory);
-      files.fail_call(call, fault);
-      is_done = run_job(files, -1).is_ok();
-      EXPECT_GE(rows_there(memory), kLimit);
-      memory.crash(static_cast<uint64_t>(call));
-      EXPECT_GE(rows_there(memory), is_done ? kAllRows : kLimit);
-      ASSERT_LT(call, 100) << "the job never succeeds";
+TEST_F(JobRuns, two_processes_share_the_items_out) {
+  const auto one = start("one");
+  const auto two = start("two");
+  std::vector<int64_t> taken;
+  for (int round = 0; round < 2; ++round) {
+    for (JobRun* run : {one.get(), two.get()}) {
+      const auto item = take(*run);
+      ASSERT_TRUE(item.has_value());
+      taken.push_back(item->number);
+      ASSERT_TRUE(commit(*run, *item).is_ok());
     }
   }
+  const auto last = take(*one);
+  ASSERT_TRUE(last.has_value());
+  taken.push_back(last->number);
+  ASSERT_TRUE(commit(*one, *last).is_ok());
+  EXPECT_EQ(taken, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_FALSE(take(*two).has_value());
+  EXPECT_FALSE(take(*one).has_value());
+  for (JobRun* run : {one.get(), two.get()}) {
+    ASSERT_TRUE(run->plan().write_summary({}).is_ok());
+    StageSummary summary;
+    run->fill(summary);
+    EXPECT_EQ(summary.rows_in, 23);
+    EXPECT_EQ(summary.num_parts, 5);
+    EXPECT_EQ(run->plan().num_lost_races(), 0);
+    EXPECT_EQ(run->progress().rows_before, run == one.get() ? 10 : 13) << "rows of the others are no longer to do";
+  }
+  EXPECT_TRUE(files_.list("out/_claims")->empty());
 }
 
-TEST(JobRun, a_whole_part_that_another_process_made_meanwhile_stays) {
-  MemoryFileSystem files;
-  ASSERT_TRUE(run_job(files, kLimit).is_ok());
-  auto first = begin(files, -1, "first");
-  auto second = begin(files, -1, "second");  // Both saw the short part.
-  ASSERT_TRUE(first.is_ok() && second.is_ok());
-  ASSERT_TRUE(commit(*first).is_ok());
-  const std::string published = *read_file(files, kPart);
-  const Status status = commit(*second);
-  EXPECT_TRUE(status.is_ok()) << status.to_string();
-  EXPECT_EQ(*read_file(files, kPart), published);
-  EXPECT_EQ(second->run->summary().rows_in, kAllRows);
+TEST_F(JobRuns, who_runs_out_of_items_waits_for_the_others) {
+  const auto one = start("one");
+  const auto two = start("two");
+  const auto held = take(*one);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(commit(*two, *take(*two)).is_ok());
+  }
+  std::optional<WorkItem> got = WorkItem{};
+  std::jthread waiting([&] { got = take(*two); });
+  ASSERT_TRUE(clock_.await_waiting(3));  // Two renew their claims.
+  ASSERT_TRUE(commit(*one, *held).is_ok());
+  clock_.advance(std::chrono::seconds(1));
+  waiting.join();
+  EXPECT_FALSE(got.has_value());
+  EXPECT_EQ(two->progress().rows_before, 5);
 }
 
-TEST(JobRun, a_shorter_part_never_replaces_a_longer_one) {
-  MemoryFileSystem files;
-  auto limited = begin(files, kLimit, "x");
-  ASSERT_TRUE(limited.is_ok());
-  ASSERT_TRUE(run_job(files, -1).is_ok());
-  EXPECT_TRUE(commit(*limited).is_ok());
-  EXPECT_EQ(rows_there(files), kAllRows);
+TEST_F(JobRuns, who_waits_takes_what_was_given_back) {
+  auto one = start("one");
+  const auto two = start("two");
+  ASSERT_TRUE(take(*one).has_value());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(commit(*two, *take(*two)).is_ok());
+  }
+  std::optional<WorkItem> got;
+  std::jthread waiting([&] { got = take(*two); });
+  ASSERT_TRUE(clock_.await_waiting(3));
+  one.reset();  // Stopped: its claims are given back.
+  clock_.advance(std::chrono::seconds(1));
+  waiting.join();
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(got->number, 0);
 }
 
-TEST(JobRun, a_part_that_another_process_is_replacing_is_left_to_it) {
-  MemoryFileSystem files;
-  ASSERT_TRUE(run_job(files, kLimit).is_ok());
-  const auto held = files.try_lock(kPart);
-  ASSERT_TRUE(held.is_ok() && *held != nullptr);
-  EXPECT_EQ(run_job(files, -1).code(), StatusCode::kUnavailable);
-  EXPECT_EQ(rows_there(files), kLimit);
+TEST_F(JobRuns, claims_that_cannot_be_taken_do_not_end_the_job) {
+  ASSERT_TRUE(files_.create_folders("out").is_ok());
+  ASSERT_TRUE(write_file_atomic(files_, "out/_claims", "no folder").is_ok());
+  ASSERT_FALSE(take_claim(claim(0), "one", clock_.wall()).is_ok());
+  const auto run = start("one");
+  for (int i = 0; i < 5; ++i) {
+    const auto item = take(*run);
+    ASSERT_TRUE(item.has_value());
+    ASSERT_TRUE(commit(*run, *item).is_ok());
+  }
+  EXPECT_FALSE(take(*run).has_value());
+  EXPECT_EQ(run->plan().num_parts(), 5);
+}
+
+TEST_F(JobRuns, who_waits_can_be_stopped) {
+  const auto one = start("one");
+  const auto two = start("two");
+  ASSERT_TRUE(take(*one).has_value());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(commit(*two, *take(*two)).is_ok());
+  }
+  std::stop_source stop;
+  Status status;
+  std::jthread waiting([&] { status = two->take_item(stop.get_token()).status(); });
+  ASSERT_TRUE(clock_.await_waiting(3));
+  stop.request_stop();
+  waiting.join();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled);
+}
+
+TEST_F(JobRuns, a_claim_of_a_lost_machine_expires) {
+  ASSERT_EQ(*take_claim(claim(0), "lost", clock_.wall()), ClaimHolder::kOurs);
+  const auto run = start("one");
+  EXPECT_EQ(take(*run)->number, 1) << "what nobody claims comes first";
+  clock_.advance(kClaimLifetime + std::chrono::seconds(1));
+  for (int i = 2; i < 5; ++i) {
+    EXPECT_EQ(take(*run)->number, i);
+  }
+  EXPECT_EQ(take(*run)->number, 0);
+}
+
+TEST_F(JobRuns, claims_that_are_held_are_renewed) {
+  const auto one = start("one");
+  ASSERT_TRUE(take(*one).has_value());
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(clock_.await_waiting(1));
+    clock_.advance(std::chrono::minutes(2));
+  }
+  ASSERT_TRUE(clock_.await_waiting(1));
+  EXPECT_TRUE((*read_claim(claim(0)))->is_live(clock_.wall()));
+}
+
+TEST_F(JobRuns, a_claim_of_a_dead_process_of_this_machine_is_none) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const std::string owner = make_claim_owner();
+    _exit(write(ends[1], owner.data(), owner.size()) == static_cast<ssize_t>(owner.size()) ? 0 : 1);
+  }
+  char text[256] = {};
+  const ssize_t num_bytes = read(ends[0], text, sizeof(text));
+  ASSERT_GT(num_bytes, 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  close(ends[0]);
+  close(ends[1]);
+  ASSERT_EQ(*take_claim(claim(0), std::string(text, static_cast<size_t>(num_bytes)), clock_.wall()), ClaimHolder::kOurs);
+  const auto run = start(make_claim_owner());
+  EXPECT_EQ(take(*run)->number, 0);
+  const auto other = start(make_claim_owner());
+  EXPECT_EQ(take(*other)->number, 1) << "that of a living one counts";
+}
+
+TEST_F(JobRuns, claims_of_garbage_stop_nobody) {
+  for (const std::string& bytes : {std::string(), std::string("{"), std::string(10'000, 'x'), std::string("{\"owner\":1,\"expires\":2}"),
+                                   std::string("{\"owner\":\"x\",\"expires\":9223372036854775807}")}) {
+    ASSERT_TRUE(files_.remove_tree("out").is_ok());
+    ASSERT_TRUE(write_file_atomic(files_, claim(0).path, bytes).is_ok());
+    const auto run = start("one");
+    EXPECT_EQ(take(*run)->number, 0) << bytes;
+  }
+}
+
+TEST(MemoryPlan, a_smaller_budget_opens_fewer_items) {
+  EXPECT_EQ(plan_memory(int64_t{16} << 30).max_open_items, kMaxOpenItems);
+  EXPECT_EQ(plan_memory(1).max_open_items, 1);
 }
 
 }  // namespace

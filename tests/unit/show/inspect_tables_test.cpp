@@ -9,13 +9,14 @@
 
 #include "darkroom/encode/stored_latents.h"
 #include "darkroom/image/png.h"
-#include "darkroom/ingest/job_record.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/tensor_column.h"
+#include "darkroom/ingest/job_identity.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/show/inspect.h"
+#include "darkroom/tables/part_name.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
@@ -223,7 +224,7 @@ TEST_F(InspectTables, verify_names_file_and_row_of_what_is_damaged) {
 
 TEST_F(InspectTables, verify_finds_a_changed_byte_and_looks_at_the_other_parts) {
   for (int part = 0; part < 3; ++part) {
-    write_images(part_name(part), image_rows(part * 50, 50));
+    write_images(PartName{.item = part}.text(), image_rows(part * 50, 50));
   }
   const std::string first = folder_.path("images/part-000000.parquet"), last = folder_.path("images/part-000002.parquet");
   damage_byte(first, 2000);

@@ -3,15 +3,15 @@
 #include <arrow/api.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "darkroom/ingest/job_record.h"
-#include "darkroom/io/shard_writer.h"
-#include "darkroom/io/tensor_column.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/presets.h"
+#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/train_loop.h"
 #include "support/temporary_folder.h"
@@ -102,14 +102,13 @@ class TrainedRun {
     ASSERT_TRUE(write_safetensors(local_files(), folder_.path("latents/_empty_caption.safetensors"),
                                   {{"caption_embeddings", torch::zeros({77, kWidth})}})
                     .is_ok());
-    const JobRecord job{.verb = "process", .fields = nlohmann::json::object(), .inputs = {}, .rows_per_file = 100};
-    CommittedPart part;
-    part.path = folder_.path("latents/part-000000.parquet");
-    part.tally.rows_in = kRowsIn;
-    part.tally.rows_out = kRows;
-    part.tally.rows_by_error["decode_failed"] = kRowsIn - kRows;
-    part.content_hash = "1234";
-    ASSERT_TRUE(write_job_summary(local_files(), folder_.path("latents"), job, {{0, part}}).is_ok());
+    const nlohmann::json summary = {{"version", 2},
+                                    {"job", "j"},
+                                    {"rows_in", kRowsIn},
+                                    {"rows_out", kRows},
+                                    {"rows_by_error", {{"decode_failed", kRowsIn - kRows}}},
+                                    {"parts", nlohmann::json::array()}};
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("latents/_summary.json"), summary.dump()).is_ok());
   }
 
   static constexpr int64_t kWidth = 8;

@@ -5,8 +5,17 @@
 #include <atomic>
 #include <thread>
 
+#include "darkroom/core/machine.h"
+
 namespace darkroom {
 namespace {
+
+// Until a thread is seen waiting at the door, or has passed it.
+void await_waiting_at(const MemoryBudget& budget, const std::atomic<bool>& has_passed) {
+  while (budget.num_waiting() == 0 && !has_passed) {
+    std::this_thread::yield();
+  }
+}
 
 TEST(MemoryBudget, counts_what_is_leased_and_gives_it_back) {
   MemoryBudget budget(100);
@@ -34,6 +43,7 @@ TEST(MemoryBudget, holds_back_what_does_not_fit_until_something_leaves) {
     auto lease = budget.acquire(1, {});
     entered = lease.has_value();
   });
+  await_waiting_at(budget, entered);
   EXPECT_FALSE(entered);
   first->release();
   second.join();
@@ -67,12 +77,18 @@ TEST(MemoryBudget, a_stop_wakes_whoever_waits) {
   std::stop_source stop;
   std::atomic<bool> refused = false;
   std::jthread waiting([&] { refused = !budget.acquire(1, stop.get_token()).has_value(); });
+  await_waiting_at(budget, refused);
+  EXPECT_FALSE(refused);
   stop.request_stop();
   waiting.join();
   EXPECT_TRUE(refused);
 }
 
-TEST(MemoryBudget, the_default_is_a_part_of_the_machine) { EXPECT_GT(default_memory_budget_bytes(), 1'000'000u); }
+TEST(MemoryBudget, the_default_is_a_quarter_of_the_machine) {
+  EXPECT_EQ(default_memory_budget_bytes(int64_t{8} << 30), size_t{2} << 30);
+  EXPECT_EQ(default_memory_budget_bytes(7), 1u);
+  EXPECT_EQ(default_memory_budget_bytes(), static_cast<size_t>(usable_memory_bytes()) / 4);
+}
 
 }  // namespace
 }  // namespace darkroom

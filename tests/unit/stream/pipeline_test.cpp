@@ -1,14 +1,21 @@
 #include "darkroom/stream/pipeline.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <numeric>
+#include <string>
 #include <thread>
 
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/reorder_buffer.h"
+#include "support/no_new_threads.h"
+#include "support/said_by_child.h"
 
 namespace darkroom {
 namespace {
@@ -204,19 +211,25 @@ TEST(StageStats, a_snapshot_holds_what_was_counted) {
   EXPECT_EQ(untouched.num_rows, 0);
   EXPECT_EQ(untouched.num_bytes, 0);
   EXPECT_EQ(untouched.busy_seconds, 0.0);
+  EXPECT_EQ(untouched.blocked_seconds, 0.0);
+  EXPECT_EQ(untouched.starved_seconds, 0.0);
   EXPECT_EQ(untouched.queue_depth, 0u);
   EXPECT_EQ(untouched.queue_capacity, 0u);
   stats.watch_queue([] { return size_t{4}; }, 9);
   stats.count(2, 30);
   stats.count(1, 5);
-  stats.add_busy(std::chrono::seconds(2));
-  stats.add_busy(std::chrono::milliseconds(500));
+  stats.add(WorkerState::kBusy, std::chrono::seconds(2));
+  stats.add(WorkerState::kBusy, std::chrono::milliseconds(500));
+  stats.add(WorkerState::kBlocked, std::chrono::milliseconds(250));
+  stats.add(WorkerState::kStarved, std::chrono::milliseconds(125));
   const StageSnapshot snapshot = stats.snapshot();
   EXPECT_EQ(snapshot.name, "encode");
   EXPECT_EQ(snapshot.num_workers, 3);
   EXPECT_EQ(snapshot.num_rows, 3);
   EXPECT_EQ(snapshot.num_bytes, 35);
-  EXPECT_NEAR(snapshot.busy_seconds, 2.5, 1e-12);
+  EXPECT_EQ(snapshot.busy_seconds, 2.5);
+  EXPECT_EQ(snapshot.blocked_seconds, 0.25);
+  EXPECT_EQ(snapshot.starved_seconds, 0.125);
   EXPECT_EQ(snapshot.queue_depth, 4u);
   EXPECT_EQ(snapshot.queue_capacity, 9u);
 }
@@ -262,8 +275,115 @@ TEST(Pipeline, time_at_work_is_counted_without_time_spent_waiting) {
   const auto snapshots = pipeline.snapshots();
   EXPECT_GE(snapshots[0].busy_seconds, kPieces * 0.002);
   EXPECT_LE(snapshots[0].busy_seconds, elapsed - kPieces * 0.020);  // A sleep may be longer, never shorter.
+  EXPECT_GE(snapshots[0].blocked_seconds, kPieces * 0.020);
+  EXPECT_EQ(snapshots[0].starved_seconds, 0.0);
   EXPECT_GE(snapshots[1].busy_seconds, kPieces * 0.020);
   EXPECT_LE(snapshots[1].busy_seconds, elapsed);
+  EXPECT_EQ(snapshots[1].blocked_seconds, 0.0);
+  EXPECT_LE(snapshots[1].starved_seconds, elapsed - kPieces * 0.020);
+}
+
+TEST(Pipeline, its_stages_count_in_the_registry_while_they_work) {
+  MetricsRegistry metrics;
+  {
+    BoundedQueue<Piece> first(2), second(2);
+    Pipeline pipeline({}, &metrics);
+    pipeline.add_source<Piece>("count", 1, count_to(3), first);
+    pipeline.add_pool<Piece, Piece>("square", 2, make_square(), first, second);
+    std::chrono::nanoseconds starved_meanwhile{0};
+    SecondsCounter& starved = metrics.seconds_counter("darkroom_stage_seconds_total", "Time of a stage's workers, by what they did.",
+                                                      {{"stage", "collect"}, {"state", "starved"}});
+    pipeline.add_sink<Piece>(
+        "collect",
+        [&](const Piece&, StageStats&) {
+          starved_meanwhile = starved.value();
+          return Status();
+        },
+        second);
+    ASSERT_TRUE(first.push({}, {}));
+    EXPECT_NE(metrics.to_prometheus().find("darkroom_queue_items{stage=\"square\"} 1\n"), std::string::npos);
+    ASSERT_TRUE(pipeline.run().is_ok());
+    EXPECT_GT(starved_meanwhile.count(), 0) << "counted only at the end";
+    const std::string text = metrics.to_prometheus();
+    EXPECT_NE(text.find("darkroom_rows_total{stage=\"square\"} 4\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("darkroom_bytes_total{stage=\"square\"} 32\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("darkroom_queue_items{stage=\"square\"} 0\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("darkroom_stage_seconds_total{stage=\"count\",state=\"blocked\"}"), std::string::npos) << text;
+  }
+  EXPECT_NE(metrics.to_prometheus().find("darkroom_queue_items"), std::string::npos) << "a scrape after the pipeline's end";
+}
+
+TEST(Pipeline, the_end_of_a_sink_is_told_once_all_has_come) {
+  BoundedQueue<Piece> queue(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("count", 1, count_to(7), queue);
+  int num_seen = 0, num_ends = 0;
+  pipeline.add_sink<Piece>(
+      "collect",
+      [&](const Piece&, StageStats&) {
+        ++num_seen;
+        return Status();
+      },
+      queue,
+      [&] {
+        EXPECT_EQ(num_seen, 7);
+        ++num_ends;
+        return Status::corrupt_data("something is missing:", "x");
+      });
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kCorruptData) << "its failure is the run's";
+  EXPECT_EQ(num_ends, 1);
+}
+
+TEST(Pipeline, the_end_of_a_sink_is_not_told_after_a_failure) {
+  BoundedQueue<Piece> queue(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>(
+      "fail", 1, [](int, Emitter<Piece>&) { return Status::unavailable("the store is gone:", "x"); }, queue);
+  bool was_told = false;
+  pipeline.add_sink<Piece>(
+      "collect", [](const Piece&, StageStats&) { return Status(); }, queue,
+      [&] {
+        was_told = true;
+        return Status();
+      });
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(was_told);
+}
+
+TEST(Pipeline, no_thread_at_all_ends_it_as_exhausted) {
+  BoundedQueue<Piece> queue(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), queue);
+  pipeline.add_sink<Piece>(
+      "collect", [](const Piece&, StageStats&) { return Status(); }, queue);
+  const NoNewThreads none;
+  EXPECT_EQ(pipeline.run().code(), StatusCode::kResourceExhausted);
+}
+
+// The first threads run, wait for the others, and have to be stopped.
+TEST(Pipeline, threads_that_run_are_stopped_when_another_cannot_be_started) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own memory does not fit under the limit that this test sets";
+#endif
+  const auto run_short_of_threads = [] {
+    BoundedQueue<Piece> first(2), second(2);
+    Pipeline pipeline({});
+    pipeline.add_source<Piece>("endless", 1, count_to(INT64_MAX), first);
+    pipeline.add_pool<Piece, Piece>("square", 64, make_square(), first, second);
+    pipeline.add_sink<Piece>(
+        "collect", [](const Piece&, StageStats&) { return Status(); }, second);
+    pthread_attr_t large{};
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, size_t{1} << 30);
+    pthread_setattr_default_np(&large);
+    const rlimit limit{.rlim_cur = rlim_t{6} << 30, .rlim_max = RLIM_INFINITY};  // Room for a few stacks.
+    setrlimit(RLIMIT_AS, &limit);
+    const Status status = pipeline.run();
+    std::fprintf(stderr, "%s", status.to_string().c_str());
+  };
+  EXPECT_THAT(said_by_child(ChildStderr::kPipe, run_short_of_threads),
+              ::testing::MatchesRegex("resource_exhausted: no more threads can be started; use fewer workers or raise the limit "
+                                      "\\(running, reason\\): [1-5] .*"));
 }
 
 TEST(ReorderBuffer, refuses_a_position_that_came_before) {

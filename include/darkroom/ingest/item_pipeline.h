@@ -1,0 +1,384 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/body_memory.h"
+#include "darkroom/core/check.h"
+#include "darkroom/core/metrics.h"
+#include "darkroom/core/result.h"
+#include "darkroom/ingest/body_pool.h"
+#include "darkroom/ingest/open_items.h"
+#include "darkroom/stream/bounded_queue.h"
+#include "darkroom/stream/pipeline.h"
+
+namespace darkroom {
+
+// The one loop of both jobs: items are read, their pieces (rows of download, batches of process) go through a middle that may finish them
+// in any order, are written in order, item by item and side by side, and each item is committed.
+//
+//   readers (R) -> read -> middle -> done -> order (1) -> OpenItems -> writers (W) -> finished -> commit (1)
+
+/// An item that is being worked on. A job derives its own from it. Shared by its pieces, its reader and its writer.
+class ItemInWork {
+ public:
+  virtual ~ItemInWork() = default;
+  ItemInWork(const ItemInWork&) = delete;
+  ItemInWork& operator=(const ItemInWork&) = delete;
+
+ protected:
+  ItemInWork() = default;
+};
+
+/// What a writer made of an item: complete, and not visible before it is published. Destroyed unpublished it takes everything back.
+class FinishedItem {
+ public:
+  virtual ~FinishedItem() = default;
+};
+
+/// Which items there are to do, and how one is committed: what the loop needs of a job's plan and claims.
+class ItemSource {
+ public:
+  virtual ~ItemSource() = default;
+  /// The next item to work on; null: there is none left. May wait for other processes; obeys `stop`. Called by the readers at once.
+  virtual Result<std::shared_ptr<ItemInWork>> next(std::stop_token stop) = 0;
+  /// Publishes what was finished. Called by one thread, in the order in which items were finished.
+  virtual Status commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) = 0;
+};
+
+/// A part of an item on its way from its reader to its writer. Move-only. Members are destroyed bottom up: the body before its leases.
+template <typename Body>
+struct ItemPiece {
+  std::shared_ptr<ItemInWork> item;
+  uint64_t item_number = 0;  ///< Items are numbered as they are opened.
+  int64_t position = 0;      ///< Within the item: 0, 1, 2, ...
+  BodyLease intake = {};     ///< What was admitted by the reader.
+  BodyLease bodies = {};     ///< What a fetcher was granted (in BodyPool::memory()); no stay where the job has no pool.
+  SpilledBody spilled = {};
+  Body body = {};
+
+  /// Of both leases, and of the requests made for it: ascending by item, then by position.
+  uint64_t order() const { return order_of(item_number, position); }
+  static uint64_t order_of(uint64_t item_number, int64_t position) {
+    DARKROOM_CHECK(item_number < (uint64_t{1} << 32) && position >= 0 && position < (int64_t{1} << 32),
+                   "an item or a piece too many (item, position):", item_number, position);
+    return (item_number << 32) + static_cast<uint64_t>(position);
+  }
+};
+
+/// A reader's way to hand over the pieces of one item. Thread safety: one reader.
+template <typename Body>
+class ItemIntake {
+ public:
+  using Piece = ItemPiece<Body>;
+
+  ItemIntake(std::shared_ptr<ItemInWork> item, uint64_t item_number, BodyMemory& intake, BodyPool* pool, Emitter<Piece>& out)
+      : item_(std::move(item)), item_number_(item_number), intake_(intake), pool_(pool), out_(out) {}
+
+  const std::shared_ptr<ItemInWork>& item() const { return item_; }
+  /// Has `bytes` more admitted for the next piece; waits while the pieces inside hold too much, unless this is the oldest of them. May be
+  /// called while a piece is put together, before each part of it. Errors: kCancelled.
+  Status admit(size_t bytes) {
+    if (!lease_.is_inside()) {
+      lease_ = BodyLease(intake_, Piece::order_of(item_number_, next_position_));
+    }
+    const bool is_admitted = out_.waiting([&] { return intake_.wait_for(lease_.order(), bytes, out_.stop()); });
+    return is_admitted ? Status() : Status::cancelled("stopped while reading an item");
+  }
+  /// Hands the next piece over with what was admitted for it. Errors: kCancelled.
+  Status emit(Body body) {
+    Piece piece{
+        .item = item_, .item_number = item_number_, .position = next_position_++, .intake = std::move(lease_), .body = std::move(body)};
+    if (pool_ != nullptr) {
+      piece.bodies = BodyLease(pool_->memory(), piece.order());
+    }
+    return out_.emit(std::move(piece));
+  }
+  int64_t num_pieces() const { return next_position_; }
+  void count(int64_t num_rows, int64_t num_bytes) { out_.count(num_rows, num_bytes); }
+  const std::stop_token& stop() const { return out_.stop(); }
+
+ private:
+  const std::shared_ptr<ItemInWork> item_;
+  const uint64_t item_number_;
+  BodyMemory& intake_;
+  BodyPool* const pool_;
+  Emitter<Piece>& out_;
+  BodyLease lease_;  // Of the piece that is put together.
+  int64_t next_position_ = 0;
+};
+
+/// Reads items, one after the other: one worker's, kept for all of its items.
+template <typename Body>
+class ItemReader {
+ public:
+  virtual ~ItemReader() = default;
+  /// Hands over all pieces of intake.item(), in order.
+  virtual Status read(ItemIntake<Body>& intake) = 0;
+};
+
+/// Writes one item. Thread safety: one thread at a time. Destroyed before finish(): nothing of it is visible.
+template <typename Body>
+class ItemWriter {
+ public:
+  virtual ~ItemWriter() = default;
+  /// The pieces in the order of their positions. What it keeps of a body is its own memory: the piece's is given back when this returns, so
+  /// that the next piece can always come.
+  virtual Status add(int64_t position, Body body) = 0;
+  /// After the last piece; there may have been none.
+  virtual Result<std::unique_ptr<FinishedItem>> finish() = 0;
+};
+
+/// What the two jobs do differently.
+template <typename Body>
+struct ItemJob {
+  using Piece = ItemPiece<Body>;
+
+  std::function<Result<std::unique_ptr<ItemReader<Body>>>(int worker)> make_reader;
+  /// Adds the stages between `read` and `done`. Each piece that comes must go on, once, without waiting for a later one (the later one may
+  /// wait for its memory). A fetcher's own bound on the number of requests must not bind where there are several readers.
+  std::function<void(Pipeline& pipeline, BoundedQueue<Piece>& read, BoundedQueue<Piece>& done)> add_middle;
+  std::function<Result<std::unique_ptr<ItemWriter<Body>>>(const std::shared_ptr<ItemInWork>& item)> open_writer;
+  /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body without any.
+  std::function<std::string*(Body&)> spillable = {};
+};
+
+struct ItemPipelineOptions {
+  int num_readers = 1;
+  int num_writers = 2;
+  size_t max_open_items = 256;   ///< Read and not finished; what they hold is bounded in bytes besides.
+  size_t max_started_items = 8;  ///< With a writer, which costs memory (OpenItems).
+  size_t queue_pieces = 64;      ///< In each queue between stages.
+};
+
+/// Runs a job's items. The first failure wins and ends it (Pipeline); what was committed stays, nothing else is visible. A thread that
+/// cannot be started ends it with kResourceExhausted.
+/// Thread safety: built and executed by one thread; snapshots() and the numbers by any.
+template <typename Body>
+class ItemRun {
+ public:
+  using Piece = ItemPiece<Body>;
+
+  /// All that is given by reference outlives the run. `intake` bounds what readers have admitted; `pool` (null: none) holds the bodies that
+  /// come later. `metrics` may be null.
+  ItemRun(ItemSource& source, ItemJob<Body> job, BodyMemory& intake, BodyPool* pool, const ItemPipelineOptions& options,
+          MetricsRegistry* metrics, std::stop_token stop)
+      : source_(source),
+        job_(std::move(job)),
+        intake_(intake),
+        pool_(pool),
+        options_(options),
+        items_(options.max_open_items, options.max_started_items),
+        read_(options.queue_pieces),
+        done_(options.queue_pieces),
+        finished_(2 * static_cast<size_t>(options.num_writers)),
+        pipeline_(std::move(stop), metrics) {
+    add_stages();
+  }
+  ItemRun(const ItemRun&) = delete;
+  ItemRun& operator=(const ItemRun&) = delete;
+
+  /// REQUIRES: called once.
+  Status execute() { return pipeline_.run(); }
+
+  std::vector<StageSnapshot> snapshots() const { return pipeline_.snapshots(); }
+  int64_t num_committed() const { return num_committed_.value(); }
+  /// Pieces in queues and waiting for those before them.
+  size_t num_waiting() const {
+    const std::lock_guard hold(mutex_);
+    return read_.size() + done_.size() + items_.num_waiting();
+  }
+
+ private:
+  /// An open item and its writer, which is its current turn's.
+  struct Entry {
+    std::shared_ptr<ItemInWork> item;
+    std::unique_ptr<ItemWriter<Body>> writer = nullptr;
+  };
+  struct Finished {
+    std::shared_ptr<ItemInWork> item;
+    std::unique_ptr<FinishedItem> finished;
+  };
+  using Turn = typename OpenItems<Piece>::Turn;
+
+  void add_stages() {
+    pipeline_.add_source<Piece>(
+        "read", options_.num_readers, [this](int worker, Emitter<Piece>& out) { return read_items(worker, out); }, read_);
+    job_.add_middle(pipeline_, read_, done_);
+    pipeline_.add_sink<Piece>(
+        "order", [this](Piece piece, StageStats& stats) { return order(std::move(piece), stats); }, done_,
+        [this] { return end_of_pieces(); });
+    pipeline_.add_source<Finished>(
+        "write", options_.num_writers, [this](int, Emitter<Finished>& out) { return write_items(out); }, finished_);
+    pipeline_.add_sink<Finished>(
+        "commit", [this](Finished item, StageStats& stats) { return commit(std::move(item), stats); }, finished_);
+  }
+
+  // Reading.
+
+  Status read_items(int worker, Emitter<Piece>& out) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto reader, job_.make_reader(worker));
+    while (true) {
+      // The place first, so that an item that was taken is begun at once.
+      if (!out.waiting([&] { return wait_for_place(out.stop()); })) {
+        return Status::cancelled("stopped before an item");
+      }
+      DARKROOM_ASSIGN_OR_RETURN(auto item, out.starving([&] { return source_.next(out.stop()); }));
+      if (item == nullptr) {
+        give_place_back();
+        return Status();
+      }
+      const uint64_t number = open(item);
+      ItemIntake<Body> intake(std::move(item), number, intake_, pool_, out);
+      DARKROOM_RETURN_IF_ERROR(reader->read(intake));
+      end(number, intake.num_pieces());
+    }
+  }
+  bool wait_for_place(std::stop_token stop) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait(lock, stop, [&] { return items_.num_open() + num_places_ < options_.max_open_items; })) {
+      return false;
+    }
+    ++num_places_;
+    return true;
+  }
+  void give_place_back() {
+    const std::lock_guard hold(mutex_);
+    --num_places_;
+    changed_.notify_all();
+  }
+  uint64_t open(const std::shared_ptr<ItemInWork>& item) {
+    const std::lock_guard hold(mutex_);
+    --num_places_;
+    const uint64_t number = items_.open();
+    entries_.emplace(number, Entry{.item = item});
+    return number;
+  }
+  void end(uint64_t number, int64_t num_pieces) {
+    const std::lock_guard hold(mutex_);
+    items_.end(number, num_pieces);
+    changed_.notify_all();
+  }
+
+  // Bringing into order.
+
+  Status order(Piece piece, StageStats& stats) {
+    const uint64_t number = piece.item_number;
+    const int64_t position = piece.position;
+    std::string* const bytes = pool_ != nullptr && job_.spillable ? job_.spillable(piece.body) : nullptr;
+    stats.count(1, bytes == nullptr ? 0 : static_cast<int64_t>(bytes->size()));
+    if (bytes != nullptr && would_wait(number, position)) {
+      pool_->keep(*bytes, piece.bodies, piece.spilled);
+    }
+    const std::lock_guard hold(mutex_);
+    items_.arrive(number, position, std::move(piece));
+    changed_.notify_all();
+    return {};
+  }
+  bool would_wait(uint64_t number, int64_t position) const {
+    const std::lock_guard hold(mutex_);
+    return items_.would_wait(number, position);
+  }
+  Status end_of_pieces() {
+    const std::lock_guard hold(mutex_);
+    if (const auto cut = items_.first_cut()) {
+      return Status::internal("pieces were lost between their reader and their writer (item of this run, first piece):", cut->first,
+                              cut->second);
+    }
+    all_arrived_ = true;
+    changed_.notify_all();
+    return {};
+  }
+
+  // Writing.
+
+  Status write_items(Emitter<Finished>& out) {
+    while (true) {
+      Entry* entry = nullptr;
+      std::optional<Turn> turn = out.starving([&] { return take(out.stop(), entry); });
+      if (!turn) {
+        return out.stop().stop_requested() ? Status::cancelled("stopped while writing") : Status();
+      }
+      if (entry->writer == nullptr) {
+        DARKROOM_ASSIGN_OR_RETURN(entry->writer, job_.open_writer(entry->item));
+      }
+      if (turn->piece) {
+        out.count(1, 0);
+        DARKROOM_RETURN_IF_ERROR(write(*entry->writer, *std::move(turn->piece)));
+        end_turn(turn->item);
+      } else {
+        DARKROOM_ASSIGN_OR_RETURN(auto finished, entry->writer->finish());
+        entry->writer.reset();
+        DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), std::move(finished)}));
+      }
+    }
+  }
+  /// The next turn, and the item's entry; nullopt: there will be none, or a stop.
+  std::optional<Turn> take(std::stop_token stop, Entry*& entry) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait(lock, stop, [&] { return items_.has_turn() || (all_arrived_ && items_.num_open() == 0); }) ||
+        stop.stop_requested()) {
+      return std::nullopt;
+    }
+    std::optional<Turn> turn = items_.take();
+    if (turn) {
+      entry = &entries_.at(turn->item);  // Stays where it is until close().
+    }
+    return turn;
+  }
+  Status write(ItemWriter<Body>& writer, Piece piece) {
+    if (piece.spilled.is_on_disk()) {
+      DARKROOM_RETURN_IF_ERROR(pool_->load(piece.spilled, *job_.spillable(piece.body)));
+    }
+    return writer.add(piece.position, std::move(piece.body));
+  }
+  void end_turn(uint64_t number) {
+    const std::lock_guard hold(mutex_);
+    items_.end_turn(number);
+    changed_.notify_all();
+  }
+  std::shared_ptr<ItemInWork> close(uint64_t number) {
+    const std::lock_guard hold(mutex_);
+    items_.close(number);
+    changed_.notify_all();
+    return std::move(entries_.extract(number).mapped().item);
+  }
+
+  Status commit(Finished item, StageStats& stats) {
+    DARKROOM_RETURN_IF_ERROR(source_.commit(*item.item, std::move(item.finished)));
+    stats.count(1, 0);
+    num_committed_.add();
+    return {};
+  }
+
+  ItemSource& source_;
+  const ItemJob<Body> job_;
+  BodyMemory& intake_;
+  BodyPool* const pool_;
+  const ItemPipelineOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  OpenItems<Piece> items_;  // Guarded by mutex_, like all below up to the queues.
+  std::map<uint64_t, Entry> entries_;
+  size_t num_places_ = 0;  // Of readers that ask for an item.
+  bool all_arrived_ = false;
+
+  Counter num_committed_;
+  BoundedQueue<Piece> read_;
+  BoundedQueue<Piece> done_;
+  BoundedQueue<Finished> finished_;
+  Pipeline pipeline_;
+};
+
+}  // namespace darkroom

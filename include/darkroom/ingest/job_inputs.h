@@ -1,0 +1,72 @@
+#pragma once
+
+#include <arrow/type.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/store.h"
+#include "darkroom/ingest/job_identity.h"
+#include "darkroom/ingest/part_record.h"
+
+namespace darkroom {
+
+/// More rows than a file has: a number above it is damage.
+inline constexpr int64_t kMaxInputRows = 100'000'000'000;
+
+/// Looks at the columns of an input before anything is written; refuses those that the job cannot use.
+using CheckColumns = std::function<Status(const arrow::Schema& schema, const std::string& path)>;
+
+/// The input files that `uris` name, each once, in byte order of their paths: paths, names and sizes. Errors: list_inputs'.
+Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vector<std::string>& uris);
+
+/// Reads the end of every listed file, once each and up to 64 at a time: fills in `tail_sha256`, takes the size that it has now, and of a
+/// Parquet file the number of rows (of a text table: -1). Tables with other columns than those before are shown to `check_columns`.
+/// Errors: the store's, check_columns', kCorruptData naming a damaged table; kCancelled within the reads that are under way.
+Status measure_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs);
+
+/// Counts the rows of the text tables among them, which have to be read. Errors: open_table's; kCancelled.
+Status count_text_rows(Store& store, const std::stop_token& stop, std::vector<JobInput>& inputs);
+
+/// The pinned list of a job: its files in their order, and the ones that `inputs` holds besides.
+struct PinnedInputs {
+  std::vector<JobInput> inputs = {};  ///< With the paths and row counts.
+  std::vector<JobInput> late = {};    ///< Came after the job was started, in byte order of their paths.
+};
+
+/// Finds the pinned files among the measured ones by name, size and hash, in the time of a sort. Errors: kFailedPrecondition naming the
+/// files that are missing or changed, as refuse_other_job(output, had, wants).
+Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector<JobInput>& pins, const std::string& output,
+                               const JobIdentity& wants);
+
+/// What a job pinned.
+struct PinnedList {
+  std::vector<JobInput> inputs = {};
+  int64_t num_lists = 0;  ///< Files that were read: the number of the next extension.
+};
+
+/// Reads the list that `output` pinned: _inputs.parquet, then _inputs-1.parquet and so on, as --extend made them. Nothing when there is no
+/// _inputs.parquet. Errors: kCorruptData saying what to delete; as refuse_other_job when it is another job's than `wants`.
+Result<std::optional<PinnedList>> read_pins(const Location& output, const JobIdentity& wants);
+
+/// Publishes pins as number `extension` of them (0: _inputs.parquet); first wins. Errors: the store's.
+Result<PublishOutcome> write_pins(const Location& output, const JobIdentity& identity, int64_t extension,
+                                  const std::vector<JobInput>& pins);
+
+/// Removes every _inputs-N.parquet, the last one first; a rebuilt _inputs.parquet takes them in. Does nothing where there is an
+/// _inputs.parquet: they are extensions of that one. Errors: the store's.
+Status remove_pin_extensions(const Location& output);
+
+/// Rebuilds a lost list from the parts' own records and the files that are there: files that parts name stand where these say; the gaps
+/// between them are filled with the files whose names lie between, when their rows are as many as are missing there.
+/// Errors: kFailedPrecondition naming a file that changed or is missing, or a gap that cannot be filled.
+Result<std::vector<JobInput>> rebuild_pins(const std::vector<JobInput>& measured, const std::map<int64_t, PartRecord>& parts,
+                                           const std::string& output, const JobIdentity& wants);
+
+}  // namespace darkroom

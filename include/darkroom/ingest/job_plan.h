@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/store.h"
+#include "darkroom/ingest/job_identity.h"
+#include "darkroom/ingest/job_inputs.h"
+#include "darkroom/ingest/part_record.h"
+#include "darkroom/tables/part_name.h"
+#include "darkroom/tables/shard_writer.h"
+
+namespace darkroom {
+
+/// Which items of a job a run does.
+struct Selection {
+  int64_t limit = -1;  ///< Only the first rows of the list; negative: all.
+  int64_t shard = 0;   ///< Items shard, shard + num_shards, ...
+  int64_t num_shards = 1;
+  std::vector<int64_t> items = {};  ///< Only these, ascending; empty: all.
+  bool extend = false;              ///< Files that came after the job was started are appended to its list.
+
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// A part that is there.
+struct CommittedPart {
+  PartName name = {};
+  int64_t size_bytes = 0;  ///< Of the file.
+  std::string fingerprint = {};
+  ItemTally tally = {};  ///< Without failed_rows.
+  std::string content_hash = {};
+
+  /// Whether the rows of `work` were all worked through.
+  bool covers(const WorkItem& work) const { return !name.considered || *name.considered >= work.num_rows; }
+};
+
+/// What a job is asked for: who it is, what it reads and where it writes.
+struct JobRequest {
+  Location output = {};  ///< Folder of the dataset.
+  JobIdentity identity = {};
+  Store* input_store = nullptr;       ///< Of the files in `listed`.
+  std::vector<JobInput> listed = {};  ///< list_job_inputs'.
+  CheckColumns check_columns = {};
+  Selection selection = {};
+};
+
+/// A job as it stands on disk: its pinned inputs, its items, the parts that are there, and how one more gets there.
+///
+/// The part is the record: first wins, whoever writes it. _job.json, _inputs.parquet and _summary.json are made from the parts' footers and
+/// can be deleted. A commit costs the same however many inputs there are. Thread safety: any thread.
+class JobPlan {
+ public:
+  /// Looks at inputs and output, and changes nothing: reads the end of every input once, the output's names once, and the footers of those
+  /// parts that _summary.json does not vouch for, up to 64 files at a time.
+  /// Errors: kFailedPrecondition (another job's folder, naming the fields that differ), kCorruptData (a damaged table, part, _job.json),
+  /// kCancelled within the reads that are under way, check_columns' and the stores'.
+  static Result<std::unique_ptr<JobPlan>> make(JobRequest request, const std::stop_token& stop);
+
+  const Location& output() const { return output_; }
+  const JobIdentity& identity() const { return identity_; }
+  const std::string& job_hash() const { return job_hash_; }
+  /// The pinned inputs; their paths are those of the input store.
+  const std::vector<JobInput>& inputs() const { return inputs_; }
+  Store& input_store() const { return *input_store_; }
+
+  /// Of the whole job.
+  int64_t num_items() const;
+  /// The whole item. REQUIRES: 0 <= number < num_items().
+  WorkItem item(int64_t number) const { return find_item(inputs_, identity_.rows_per_file, number); }
+  /// Rows that this run's selection covers, those of them that were committed when the plan was made, and items to do.
+  int64_t num_rows() const { return num_rows_; }
+  int64_t num_rows_before() const { return num_rows_before_; }
+  int64_t num_pending() const { return num_pending_; }
+
+  /// Makes the folder ready to work in: clears what dead writers left and cut parts that whole ones replaced, writes _job.json and
+  /// _inputs.parquet where they are missing. Errors: kFailedPrecondition when another job was faster; kUnavailable when another process
+  /// pinned another list at the same instant: run again.
+  Status prepare();
+
+  /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known. Nothing after the last.
+  std::optional<WorkItem> next_pending(int64_t number) const;
+  /// Whether somebody has committed the item meanwhile; looks. Errors: as commit.
+  Result<bool> is_committed_now(const WorkItem& item);
+  /// Commits an item's shard, opened under its part_name(): writes the footer (and `more_footer`), publishes. When another writer was
+  /// first, the part that is there counts. Errors: the store's; kFailedPrecondition when what is there is another job's.
+  Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
+  /// Commits that found another writer's part there.
+  int64_t num_lost_races() const;
+
+  /// The parts that are known, by item.
+  std::map<int64_t, CommittedPart> parts() const;
+  int64_t num_parts() const;
+  ItemTally total() const;
+  /// Lists the output again and takes in what other processes committed. Errors: as make.
+  Status refresh(const std::stop_token& stop);
+  /// refresh(), then _summary.json: totals and one entry a part; again until nothing changed meanwhile, so that whoever is last writes all.
+  Status write_summary(const std::stop_token& stop);
+
+ private:
+  JobPlan() = default;
+
+  Status check_job_file() const;
+  Status find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
+                     const std::stop_token& stop);
+  Status rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop);
+  Status find_parts(std::vector<FileInfo> files, const std::stop_token& stop);
+  Status count_rows();
+  bool is_selected(int64_t number) const;
+  std::optional<WorkItem> select(int64_t number) const;
+  Result<CommittedPart> read_part(const PartName& name, int64_t size_bytes) const;
+  Result<CommittedPart> check_record(const PartName& name, int64_t size_bytes, const PartRecord& record) const;
+  Status remove_superseded(const std::vector<FileInfo>& files);
+  void take_in(CommittedPart part);
+
+  Location output_;
+  JobIdentity identity_;
+  std::string job_hash_;
+  Store* input_store_ = nullptr;
+  std::vector<JobInput> inputs_;
+  Selection selection_;
+  int64_t list_rows_ = 0;  // Of all inputs.
+  int64_t num_rows_ = 0;
+  int64_t num_rows_before_ = 0;
+  int64_t num_pending_ = 0;
+  int64_t num_pin_lists_ = 0;       // That were read.
+  std::vector<JobInput> new_pins_;  // To be pinned by prepare().
+  bool are_pins_new_ = false;
+
+  mutable std::mutex mutex_;  // Guards all below.
+  std::map<int64_t, CommittedPart> parts_;
+  std::vector<FileInfo> superseded_;
+  int64_t num_lost_races_ = 0;
+};
+
+/// Reads _job.json: the identity in it. Errors: kNotFound; kCorruptData saying that the file may be deleted.
+Result<nlohmann::json> read_job_file(const Location& output);
+
+}  // namespace darkroom

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "darkroom/core/clock.h"
+#include "darkroom/core/result.h"
+#include "darkroom/files/store.h"
+#include "darkroom/web/http_client.h"
+
+namespace darkroom {
+
+/// Which S3 server, and whom to be there. Holds no secret.
+struct S3Options {
+  std::string endpoint = {};     ///< HOST or HOST:PORT; empty: AWS in `region`.
+  std::string scheme = "https";  ///< Or "http".
+  std::string region = {};       ///< Empty: us-east-1. A bucket of AWS that is elsewhere is found all the same.
+  std::string profile = {};      ///< Of the shared AWS files; empty: the environment decides.
+  bool anonymous = false;        ///< Requests are not signed.
+  bool path_style = true;        ///< ENDPOINT/BUCKET/KEY, not BUCKET.ENDPOINT/KEY. With an endpoint only.
+
+  std::chrono::milliseconds timeout{30'000};  ///< How long a silent store is waited for.
+  int max_tries = 8;                          ///< Of one request, waits of 0.2 s to 20 s between them.
+  int64_t part_bytes = int64_t{8} << 20;      ///< Of an upload: an object may have 10,000 parts. Three are in memory per object.
+
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
+};
+
+/// A store of objects on a server that speaks S3 (Amazon S3 API reference, 2006-03-01). Paths are BUCKET/KEY; a folder is what keys begin
+/// with. Objects become visible whole, by one request: nothing is ever seen of one that is not published.
+///
+/// publish() keeps to first-wins by the condition If-None-Match where the server has it for PUT and CompleteMultipartUpload (kAtomic); by a
+/// commit record where only PUT has it (kCommitRecord); else it looks just before (kLookBefore). Which of them is found out by trying, with
+/// seven requests, once a bucket. Each object carries `x-amz-meta-darkroom-writer`, a mark that is never used twice, so that a lost reply
+/// tells no lie: who finds the name taken looks whose the object is.
+///
+/// Failures that may pass are tried again with growing waits. Before the server has answered at all, a dead, unknown or refusing one is
+/// given up after 12 seconds, a silent one after `timeout`. A bucket that says "slow down" is asked at half the rate, which grows back.
+///
+/// Keys are found as find_s3_credentials says, when the store is made and when they have expired; no message, URI, environment or child
+/// ever holds them. Errors: kInvalidArgument (options), kFailedPrecondition (no credentials).
+/// Thread safety: as Store. `client` and `clock` outlive the store.
+Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock);
+
+}  // namespace darkroom

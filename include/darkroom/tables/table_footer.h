@@ -1,0 +1,50 @@
+#pragma once
+
+#include <arrow/type.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/store.h"
+
+namespace darkroom {
+
+/// Footer key of a shard's own record (JSON, docs/formats/commit.md).
+inline constexpr const char* kShardKey = "darkroom.shard";
+/// Footer key of the footer's own hash: SHA-256 of the footer with this value taken as 64 zeros.
+inline constexpr const char* kFooterHashKey = "darkroom.footer_sha256";
+
+using KeyValues = std::vector<std::pair<std::string, std::string>>;
+
+struct RowGroupInfo {
+  int64_t num_rows = 0;
+  int64_t num_bytes = 0;  ///< Decoded size of its columns as the file states it.
+};
+
+/// What a Parquet file says about itself.
+struct TableFooter {
+  std::string path;
+  int64_t file_bytes = 0;
+  int64_t content_bytes = 0;  ///< Bytes before the footer: what the content hash covers.
+  int64_t num_rows = 0;
+  std::vector<RowGroupInfo> row_groups;
+  std::shared_ptr<arrow::Schema> schema;
+  KeyValues key_values;
+
+  /// The value of a key; a null pointer when there is none.
+  const std::string* find(std::string_view key) const;
+};
+
+/// Reads a Parquet file's footer and no data. A footer of ours is compared with its own hash.
+/// Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed footer).
+Result<TableFooter> read_footer(FileSystem& files, const std::string& path);
+/// The same of an object in a store.
+Result<TableFooter> read_footer(const Location& place);
+
+}  // namespace darkroom

@@ -1,0 +1,478 @@
+#include "darkroom/ingest/job_plan.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "darkroom/core/log.h"
+#include "darkroom/core/nested_text.h"
+#include "darkroom/files/paths.h"
+#include "read_many.h"
+#include "summary_file.h"
+#include "usable_inputs.h"
+
+namespace darkroom {
+namespace {
+
+constexpr const char* kJobFile = "_job.json";
+constexpr const char* kSupersededFolder = "_superseded";
+// What other machines left without locks counts as dead after so long.
+constexpr std::chrono::hours kLeftoverAge{24};
+// Whoever changes the parts all the time writes the summary itself in the end.
+constexpr int kMaxSummaryRounds = 8;
+
+std::string print_job_file(const JobIdentity& identity, const std::string& job_hash) {
+  const nlohmann::json job = {{"version", kJobFormatVersion}, {"job", job_hash}, {"identity", identity.to_json()}};
+  return job.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// The files in a job's folder that are parts; none where there is no folder.
+Result<std::vector<FileInfo>> list_parts(const Location& output) {
+  Result<std::vector<FileInfo>> entries = output.store->list(output.path);
+  if (!entries.is_ok()) {
+    return entries.status().code() == StatusCode::kNotFound ? Result<std::vector<FileInfo>>(std::vector<FileInfo>()) : entries.status();
+  }
+  std::erase_if(*entries, [](const FileInfo& entry) { return entry.is_folder || !PartName::parse(file_name(entry.path)); });
+  return entries;
+}
+
+/// The failure of a file that has the name of a pinned one.
+Status find_needed(const std::vector<JobInput>& listed, const std::map<std::string, Status>& unusable, const std::vector<JobInput>& pins) {
+  if (unusable.empty()) {
+    return Status::ok();
+  }
+  std::set<std::string> pinned;
+  for (const JobInput& pin : pins) {
+    pinned.insert(pin.name);
+  }
+  for (const JobInput& input : listed) {
+    const auto failure = unusable.find(input.path);
+    if (failure != unusable.end() && pinned.contains(input.name)) {
+      return failure->second;
+    }
+  }
+  return Status::ok();
+}
+
+void warn_of_late_files(size_t num_files) {
+  if (num_files > 0) {
+    log_warning("{} input files came after the job was started and are left out of it", num_files);
+  }
+}
+
+Status another_item(const Location& part, int64_t names) {
+  return Status::corrupt_data(
+      "a part of the output folder cannot be used: move it away and run again to make it anew (why, item in its footer, part):",
+      "its footer names another item, generation or number of rows", names, part.uri());
+}
+
+}  // namespace
+
+Status Selection::validate() const {
+  if (num_shards < 1 || shard < 0 || shard >= num_shards) {
+    return Status::invalid_argument(fmt::format("--shard must be I/N with 0 <= I < N, got: {}/{}", shard, num_shards));
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i] < 0 || (i > 0 && items[i] <= items[i - 1])) {
+      return Status::invalid_argument("--items must be ascending numbers of items, got:", items[i]);
+    }
+  }
+  return Status::ok();
+}
+
+Result<nlohmann::json> read_job_file(const Location& output) {
+  const Location file = output / kJobFile;
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, file.store->read_small(file.path));
+  const nlohmann::json job = parse_json(text);
+  // Version 1 had the identity's fields at its top.
+  const bool is_version_1 = job.is_object() && job.contains("verb") && job.contains("fingerprint");
+  const nlohmann::json identity = is_version_1 ? job : job.is_object() ? job.value("identity", nlohmann::json()) : nlohmann::json();
+  if (!identity.is_object() || !identity.contains("verb")) {
+    return Status::corrupt_data("the job file is damaged; delete it and run again, it is rebuilt from the parts:", file.uri());
+  }
+  return identity;
+}
+
+Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::stop_token& stop) {
+  DARKROOM_CHECK(request.identity.rows_per_file > 0, "a work item needs a row:", request.identity.rows_per_file);
+  DARKROOM_RETURN_IF_ERROR(request.selection.validate());
+  std::unique_ptr<JobPlan> plan(new JobPlan());
+  plan->output_ = std::move(request.output);
+  plan->identity_ = std::move(request.identity);
+  plan->job_hash_ = plan->identity_.hash();
+  plan->input_store_ = request.input_store;
+  plan->selection_ = std::move(request.selection);
+  DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
+  DARKROOM_RETURN_IF_ERROR(plan->find_inputs(std::move(request.listed), request.check_columns, parts, stop));
+  DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), stop));
+  DARKROOM_RETURN_IF_ERROR(plan->count_rows());
+  return plan;
+}
+
+Status JobPlan::check_job_file() const {
+  const Result<nlohmann::json> job = read_job_file(output_);
+  if (!job.is_ok()) {
+    return job.status().code() == StatusCode::kNotFound ? Status::ok() : job.status();
+  }
+  return canonical_text(*job) == canonical_text(identity_.to_json()) ? Status::ok() : refuse_other_job(output_.uri(), *job, identity_);
+}
+
+Status JobPlan::find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
+                            const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
+  // What came late and is left out need not be whole.
+  std::map<std::string, Status> unusable;
+  DARKROOM_RETURN_IF_ERROR(pins && !selection_.extend ? measure_usable_inputs(*input_store_, check_columns, stop, listed, unusable)
+                                                      : measure_inputs(*input_store_, check_columns, stop, listed));
+  if (pins) {
+    num_pin_lists_ = pins->num_lists;
+    DARKROOM_RETURN_IF_ERROR(find_needed(listed, unusable, pins->inputs));
+    DARKROOM_ASSIGN_OR_RETURN(PinnedInputs joined, join_pins(std::move(listed), pins->inputs, output_.uri(), identity_));
+    inputs_ = std::move(joined.inputs);
+    if (selection_.extend && !joined.late.empty()) {
+      DARKROOM_RETURN_IF_ERROR(count_text_rows(*input_store_, stop, joined.late));
+      new_pins_ = std::move(joined.late);
+      inputs_.insert(inputs_.end(), new_pins_.begin(), new_pins_.end());
+    } else {
+      warn_of_late_files(joined.late.size());
+    }
+  } else {
+    DARKROOM_RETURN_IF_ERROR(count_text_rows(*input_store_, stop, listed));
+    inputs_ = std::move(listed);
+    if (!parts.empty()) {
+      DARKROOM_RETURN_IF_ERROR(rebuild_inputs(parts, stop));
+    }
+    new_pins_ = inputs_;
+    num_pin_lists_ = 0;
+    are_pins_new_ = true;
+  }
+  number_inputs(inputs_, identity_.rows_per_file);
+  list_rows_ = inputs_.empty() ? 0 : inputs_.back().first_row + inputs_.back().num_rows;
+  return Status::ok();
+}
+
+Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop) {
+  (void)take_out_superseded_parts(parts);
+  std::vector<PartRecord> records(parts.size());
+  DARKROOM_RETURN_IF_ERROR(read_many(parts.size(), stop, [&](size_t i) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(records[i], read_part_record({.store = output_.store, .path = parts[i].path}));
+    return records[i].job == job_hash_ ? Status::ok() : refuse_other_job(output_.uri(), records[i].identity, identity_);
+  }));
+  std::map<int64_t, PartRecord> known;
+  for (PartRecord& record : records) {
+    known.emplace(record.item, std::move(record));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> pins, rebuild_pins(inputs_, known, output_.uri(), identity_));
+  std::set<std::string> pinned;
+  for (const JobInput& pin : pins) {
+    pinned.insert(pin.path);
+  }
+  std::vector<JobInput> late;
+  for (JobInput& input : inputs_) {
+    if (!pinned.contains(input.path)) {
+      late.push_back(std::move(input));
+    }
+  }
+  inputs_ = std::move(pins);
+  if (selection_.extend) {
+    inputs_.insert(inputs_.end(), late.begin(), late.end());
+  } else {
+    warn_of_late_files(late.size());
+  }
+  return Status::ok();
+}
+
+Result<CommittedPart> JobPlan::check_record(const PartName& name, int64_t size_bytes, const PartRecord& record) const {
+  const Location part = output_ / name.text();
+  if (record.job != job_hash_) {
+    return refuse_other_job(output_.uri(), record.identity, identity_);
+  }
+  // A cut part under the whole name would count as the whole item.
+  if (record.item != name.item || record.generation != name.generation || record.considered != name.considered.value_or(record.num_rows)) {
+    return another_item(part, record.item);
+  }
+  const bool is_known = name.item < num_items();
+  const WorkItem work = is_known ? item(name.item) : WorkItem();
+  if (!is_known || item_fingerprint(job_hash_, inputs_[work.input], work) != record.fingerprint) {
+    return refuse_other_job(output_.uri(), record.identity, identity_,
+                            {fmt::format("input {} (the part {} was made of another list of inputs)", record.input.name, name.text())});
+  }
+  CommittedPart committed{.name = name, .size_bytes = size_bytes, .fingerprint = record.fingerprint, .tally = record.tally};
+  committed.tally.failed_rows.clear();
+  committed.content_hash = record.content_hash;
+  return committed;
+}
+
+Result<CommittedPart> JobPlan::read_part(const PartName& name, int64_t size_bytes) const {
+  DARKROOM_ASSIGN_OR_RETURN(const PartRecord record, read_part_record(output_ / name.text()));
+  return check_record(name, size_bytes, record);
+}
+
+Status JobPlan::find_parts(std::vector<FileInfo> files, const std::stop_token& stop) {
+  std::vector<FileInfo> superseded = take_out_superseded_parts(files);
+  {
+    // What is known already needs no look: parts are immutable.
+    const std::lock_guard hold(mutex_);
+    std::erase_if(files, [&](const FileInfo& file) {
+      const auto known = parts_.find(PartName::parse(file_name(file.path))->item);
+      return known != parts_.end() && known->second.name.text() == file_name(file.path);
+    });
+  }
+  std::map<std::string, CommittedPart> summary;
+  if (!files.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(summary, read_summary_file(output_));
+  }
+  std::vector<std::optional<CommittedPart>> found(files.size());
+  DARKROOM_RETURN_IF_ERROR(read_many(files.size(), stop, [&](size_t i) -> Status {
+    const PartName name = *PartName::parse(file_name(files[i].path));
+    const auto entry = summary.find(name.text());
+    if (entry != summary.end() && entry->second.size_bytes == files[i].size_bytes && name.item < num_items()) {
+      const WorkItem work = item(name.item);
+      if (item_fingerprint(job_hash_, inputs_[work.input], work) == entry->second.fingerprint &&
+          entry->second.tally.adds_up_to(name.considered.value_or(work.whole_rows))) {
+        found[i] = entry->second;
+        return Status::ok();
+      }
+    }
+    Result<CommittedPart> part = read_part(name, files[i].size_bytes);
+    if (!part.is_ok()) {
+      // A cut part goes at any time, when a longer one is there.
+      return name.considered && part.status().code() == StatusCode::kNotFound ? Status::ok() : part.status();
+    }
+    found[i] = *std::move(part);
+    return Status::ok();
+  }));
+  for (std::optional<CommittedPart>& part : found) {
+    if (part) {
+      take_in(*std::move(part));
+    }
+  }
+  const std::lock_guard hold(mutex_);
+  superseded_ = std::move(superseded);
+  return Status::ok();
+}
+
+void JobPlan::take_in(CommittedPart part) {
+  const std::lock_guard hold(mutex_);
+  const auto [known, is_new] = parts_.try_emplace(part.name.item, part);
+  if (!is_new && part.name.goes_before(known->second.name)) {
+    known->second = std::move(part);
+  }
+}
+
+int64_t JobPlan::num_items() const {
+  return inputs_.empty() ? 0 : inputs_.back().first_item + num_items_of(inputs_.back().num_rows, identity_.rows_per_file);
+}
+
+bool JobPlan::is_selected(int64_t number) const {
+  return number % selection_.num_shards == selection_.shard &&
+         (selection_.items.empty() || std::binary_search(selection_.items.begin(), selection_.items.end(), number));
+}
+
+std::optional<WorkItem> JobPlan::select(int64_t number) const {
+  WorkItem work = item(number);
+  const int64_t end = selection_.limit < 0 ? list_rows_ : std::min(selection_.limit, list_rows_);
+  work.num_rows = std::min(work.whole_rows, end - work.list_row);
+  return work.num_rows > 0 && is_selected(number) ? std::optional(work) : std::nullopt;
+}
+
+std::optional<WorkItem> JobPlan::next_pending(int64_t number) const {
+  for (; number < num_items(); ++number) {
+    const std::optional<WorkItem> work = select(number);
+    if (!work) {
+      continue;
+    }
+    const std::lock_guard hold(mutex_);
+    const auto part = parts_.find(number);
+    if (part == parts_.end() || !part->second.covers(*work)) {
+      return work;
+    }
+  }
+  return std::nullopt;
+}
+
+Status JobPlan::count_rows() {
+  if (!selection_.items.empty() && selection_.items.back() >= num_items()) {
+    return Status::failed_precondition("--items names an item that the job does not have (items of the job, asked for):", num_items(),
+                                       selection_.items.back());
+  }
+  for (int64_t number = 0; number < num_items(); ++number) {
+    const std::optional<WorkItem> work = select(number);
+    if (!work) {
+      continue;
+    }
+    const auto part = parts_.find(number);
+    const bool is_done = part != parts_.end() && part->second.covers(*work);
+    num_rows_ += work->num_rows;
+    num_rows_before_ += is_done ? work->num_rows : 0;
+    num_pending_ += is_done ? 0 : 1;
+  }
+  return Status::ok();
+}
+
+Status JobPlan::prepare() {
+  DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, kLeftoverAge, std::chrono::system_clock::now()).status());
+  const Location job_file = output_ / kJobFile;
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_job, job_file.exists());
+  if (!has_job) {
+    DARKROOM_RETURN_IF_ERROR(job_file.store->create_small(job_file.path, print_job_file(identity_, job_hash_)).status());
+  }
+  DARKROOM_RETURN_IF_ERROR(check_job_file());  // Another job may have been faster.
+  if (are_pins_new_ || !new_pins_.empty()) {
+    if (are_pins_new_) {
+      DARKROOM_RETURN_IF_ERROR(remove_pin_extensions(output_));
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome, write_pins(output_, identity_, are_pins_new_ ? 0 : num_pin_lists_, new_pins_));
+    if (outcome == PublishOutcome::kAlreadyThere || !are_pins_new_) {
+      DARKROOM_ASSIGN_OR_RETURN(const auto winner, read_pins(output_, identity_));
+      const auto is_same = [](const JobInput& a, const JobInput& b) {
+        return a.name == b.name && a.size_bytes == b.size_bytes && a.tail_sha256 == b.tail_sha256 && a.num_rows == b.num_rows;
+      };
+      // What others appended behind ours came late.
+      if (!winner || winner->inputs.size() < inputs_.size() ||
+          !std::equal(inputs_.begin(), inputs_.end(), winner->inputs.begin(), is_same)) {
+        return Status::unavailable("another process pinned another list of inputs at the same moment; run the same command again (folder):",
+                                   output_.uri());
+      }
+    }
+    new_pins_.clear();
+    are_pins_new_ = false;
+  }
+  std::vector<FileInfo> superseded;
+  {
+    const std::lock_guard hold(mutex_);
+    superseded = std::exchange(superseded_, {});
+  }
+  return remove_superseded(superseded);
+}
+
+Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
+  for (const FileInfo& file : files) {
+    const std::string name = file_name(file.path);
+    if (PartName::parse(name)->considered) {
+      DARKROOM_RETURN_IF_ERROR(output_.store->remove(file.path));
+    } else {
+      // A run that pinned it still finds it there.
+      DARKROOM_RETURN_IF_ERROR(output_.store->move_object(file.path, (output_ / kSupersededFolder / name).path));
+    }
+  }
+  return Status::ok();
+}
+
+Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
+  const PartName whole{.item = item.number};
+  for (const std::string& name : {whole.text(), item.part_name()}) {
+    const Result<FileInfo> info = output_.store->stat((output_ / name).path);
+    if (info.is_ok()) {
+      DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, read_part(*PartName::parse(name), info->size_bytes));
+      take_in(std::move(part));
+      return true;
+    }
+    if (info.status().code() != StatusCode::kNotFound) {
+      return info.status();
+    }
+  }
+  return false;
+}
+
+Status JobPlan::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
+  const JobInput& input = inputs_[item.input];
+  const PartName name = *PartName::parse(item.part_name());
+  const PartRecord record{.job = job_hash_,
+                          .identity = identity_.to_json(),
+                          .fingerprint = item_fingerprint(job_hash_, input, item),
+                          .item = item.number,
+                          .considered = item.num_rows,
+                          .input = input,
+                          .first_row = item.first_row,
+                          .num_rows = item.whole_rows,
+                          .tally = tally};
+  KeyValues footer = {{kShardKey, print_part_record(record)}};
+  footer.insert(footer.end(), more_footer.begin(), more_footer.end());
+  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer)));
+  if (written.outcome == PublishOutcome::kAlreadyThere) {
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_there, is_committed_now(item));
+    if (!is_there) {
+      return Status::unavailable("a part that another process had published is gone; run the same command again (part):",
+                                 (output_ / name.text()).uri());
+    }
+    const std::lock_guard hold(mutex_);
+    ++num_lost_races_;
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(name, written.num_bytes, record));
+    part.content_hash = written.content_hash;
+    take_in(std::move(part));
+  }
+  if (!name.considered) {
+    return Status::ok();
+  }
+  // A run without the limit may have been faster: its part counts, and this one goes.
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_whole, (output_ / PartName{.item = item.number}.text()).exists());
+  if (has_whole) {
+    DARKROOM_RETURN_IF_ERROR(is_committed_now(item).status());
+    return output_.store->remove((output_ / name.text()).path);
+  }
+  return Status::ok();
+}
+
+int64_t JobPlan::num_lost_races() const {
+  const std::lock_guard hold(mutex_);
+  return num_lost_races_;
+}
+
+std::map<int64_t, CommittedPart> JobPlan::parts() const {
+  const std::lock_guard hold(mutex_);
+  return parts_;
+}
+
+int64_t JobPlan::num_parts() const {
+  const std::lock_guard hold(mutex_);
+  return static_cast<int64_t>(parts_.size());
+}
+
+ItemTally JobPlan::total() const {
+  const std::lock_guard hold(mutex_);
+  ItemTally total;
+  for (const auto& [item, part] : parts_) {
+    total.add(part.tally);
+  }
+  return total;
+}
+
+Status JobPlan::refresh(const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> files, list_parts(output_));
+  std::set<std::string> names;
+  for (const FileInfo& file : files) {
+    names.insert(file_name(file.path));
+  }
+  {
+    // A cut part that we know may have gone for a longer one, and any part by hand.
+    const std::lock_guard hold(mutex_);
+    std::erase_if(parts_, [&](const auto& known) { return !names.contains(known.second.name.text()); });
+  }
+  DARKROOM_RETURN_IF_ERROR(find_parts(std::move(files), stop));
+  std::vector<FileInfo> superseded;
+  {
+    const std::lock_guard hold(mutex_);
+    superseded = std::exchange(superseded_, {});
+  }
+  return remove_superseded(superseded);
+}
+
+Status JobPlan::write_summary(const std::stop_token& stop) {
+  std::string written;
+  for (int round = 0; round < kMaxSummaryRounds; ++round) {
+    DARKROOM_RETURN_IF_ERROR(refresh(stop));
+    std::string text = print_summary_file(job_hash_, parts());
+    if (text == written) {
+      break;
+    }
+    const Location file = output_ / kSummaryFile;
+    DARKROOM_RETURN_IF_ERROR(file.store->replace_small(file.path, text));
+    written = std::move(text);
+  }
+  return Status::ok();
+}
+
+}  // namespace darkroom

@@ -1,0 +1,254 @@
+#include "darkroom/ingest/part_record.h"
+
+#include <array>
+
+#include "darkroom/core/nested_text.h"
+#include "darkroom/tables/table_footer.h"
+
+namespace darkroom {
+namespace {
+
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+std::string encode_base64(std::string_view bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const size_t num_bytes = std::min<size_t>(3, bytes.size() - i);
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (j < num_bytes ? static_cast<uint8_t>(bytes[i + j]) : 0U);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= num_bytes ? kBase64[group >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> decode_base64(std::string_view text) {
+  if (text.size() % 4 != 0) {
+    return std::nullopt;
+  }
+  while (text.ends_with('=')) {
+    text.remove_suffix(1);
+  }
+  std::string bytes;
+  uint32_t group = 0;
+  int num_bits = 0;
+  for (const char letter : text) {
+    const size_t value = kBase64.find(letter);
+    if (value == std::string_view::npos) {
+      return std::nullopt;
+    }
+    group = (group << 6 | static_cast<uint32_t>(value)) & 0xFFFF;
+    num_bits += 6;
+    if (num_bits >= 8) {
+      num_bits -= 8;
+      bytes += static_cast<char>(group >> num_bits & 0xFF);
+    }
+  }
+  return bytes;
+}
+
+void append_leb128(std::string& bytes, uint64_t number) {
+  for (; number >= 0x80; number >>= 7) {
+    bytes += static_cast<char>(number | 0x80);
+  }
+  bytes += static_cast<char>(number);
+}
+
+nlohmann::json input_json(const JobInput& input) {
+  nlohmann::json json = {
+      {"size_bytes", input.size_bytes}, {"tail_sha256", input.tail_sha256}, {"num_rows", input.num_rows}, {"list_row", input.first_row}};
+  set_file_name(json, input.name);
+  return json;
+}
+
+void read_item_of_version_1(const nlohmann::json& json, PartRecord& record) {
+  const nlohmann::json& input = json.at("input");
+  record.input.name = get_file_name(input);
+  record.first_row = input.at("first_row");
+  record.num_rows = input.at("num_rows");
+  record.considered = record.num_rows;
+}
+
+void read_item_of_version_2(const nlohmann::json& json, PartRecord& record) {
+  record.fingerprint = json.at("fingerprint");
+  record.generation = json.at("generation");
+  record.considered = json.at("considered");
+  record.first_row = json.at("first_row");
+  record.num_rows = json.at("num_rows");
+  const nlohmann::json& input = json.at("input");
+  record.input.name = get_file_name(input);
+  record.input.size_bytes = input.at("size_bytes");
+  record.input.tail_sha256 = input.at("tail_sha256");
+  record.input.num_rows = input.at("num_rows");
+  record.input.first_row = input.at("list_row");
+}
+
+Status read_tally(const nlohmann::json& json, ItemTally& tally) {
+  tally.rows_in = json.at("rows_in");
+  tally.rows_out = json.at("rows_out");
+  tally.rows_filtered = json.value("rows_filtered", int64_t{0});
+  tally.rows_by_error = json.at("rows_by_error").get<RowsByError>();
+  tally.num_invalid_captions = json.at("invalid_captions");
+  tally.num_unported_captions = json.value("unported_captions", int64_t{0});
+  const nlohmann::json failed = json.value("failed_rows", nlohmann::json::object());  // Named: items() keeps a reference.
+  for (const auto& [code, packed] : failed.items()) {
+    DARKROOM_ASSIGN_OR_RETURN(tally.failed_rows[code], unpack_rows(packed.get<std::string>()));
+  }
+  return Status::ok();
+}
+
+Status check_numbers(const PartRecord& record) {
+  for (const int64_t number :
+       {record.item, record.generation, record.considered, record.first_row, record.num_rows, record.input.size_bytes,
+        record.input.num_rows, record.input.first_row, record.tally.rows_in, record.tally.rows_out, record.tally.rows_filtered}) {
+    if (number < 0) {
+      return Status::corrupt_data("the record holds a negative number:", number);
+    }
+  }
+  if (record.considered > record.num_rows) {
+    return Status::corrupt_data("the record counts more rows than its item has (rows, counted):", record.num_rows, record.considered);
+  }
+  return record.version == 1 || record.tally.adds_up_to(record.considered)
+             ? Status::ok()
+             : Status::corrupt_data("the counts of the record do not add up (rows considered, in, out, filtered):", record.considered,
+                                    record.tally.rows_in, record.tally.rows_out, record.tally.rows_filtered);
+}
+
+Status corrupt_part(const Location& part, std::string_view why) {
+  return Status::corrupt_data("a part of the output folder cannot be used: move it away and run again to make it anew (why, part):", why,
+                              part.uri());
+}
+
+}  // namespace
+
+void ItemTally::add(const ItemTally& other) {
+  rows_in += other.rows_in;
+  rows_out += other.rows_out;
+  rows_filtered += other.rows_filtered;
+  num_invalid_captions += other.num_invalid_captions;
+  num_unported_captions += other.num_unported_captions;
+  for (const auto& [code, num_rows] : other.rows_by_error) {
+    rows_by_error[code] += num_rows;
+  }
+  for (const auto& [code, rows] : other.failed_rows) {
+    failed_rows[code].insert(failed_rows[code].end(), rows.begin(), rows.end());
+  }
+}
+
+bool ItemTally::adds_up_to(int64_t considered) const {
+  // Every subtraction is of numbers between 0 and what is left: nothing overflows.
+  if (rows_in < 0 || rows_in > considered || rows_filtered != considered - rows_in || rows_out < 0 || rows_out > rows_in) {
+    return false;
+  }
+  int64_t left = rows_in - rows_out;
+  for (const auto& [code, num_rows] : rows_by_error) {
+    if (num_rows < 0 || num_rows > left) {
+      return false;
+    }
+    left -= num_rows;
+  }
+  return left == 0;
+}
+
+std::string pack_rows(const std::vector<int64_t>& rows) {
+  std::string bytes;
+  int64_t last = 0;
+  for (const int64_t row : rows) {
+    DARKROOM_CHECK(row >= last, "rows are packed in ascending order (before, row):", last, row);
+    append_leb128(bytes, static_cast<uint64_t>(row - last));
+    last = row;
+  }
+  return encode_base64(bytes);
+}
+
+Result<std::vector<int64_t>> unpack_rows(std::string_view text) {
+  const std::optional<std::string> bytes = decode_base64(text);
+  if (!bytes) {
+    return Status::corrupt_data("a list of rows is no base64:", text.substr(0, 32));
+  }
+  std::vector<int64_t> rows;
+  uint64_t number = 0;
+  int num_bits = 0;
+  uint64_t last = 0;
+  for (const char byte : *bytes) {
+    number |= static_cast<uint64_t>(byte & 0x7F) << num_bits;
+    num_bits += 7;
+    if ((byte & 0x80) == 0) {
+      last += number;
+      rows.push_back(static_cast<int64_t>(last));
+      number = 0;
+      num_bits = 0;
+    }
+    if (num_bits > 56 || number > INT64_MAX || last > INT64_MAX) {
+      return Status::corrupt_data("a list of rows holds a number that is too large, after so many rows:", rows.size());
+    }
+  }
+  return num_bits == 0 ? Result<std::vector<int64_t>>(std::move(rows))
+                       : Status::corrupt_data("a list of rows ends within a number, after so many rows:", rows.size());
+}
+
+std::string print_part_record(const PartRecord& record) {
+  nlohmann::json failed = nlohmann::json::object();
+  for (const auto& [code, rows] : record.tally.failed_rows) {
+    failed[code] = pack_rows(rows);
+  }
+  return canonical_text({{"version", kJobFormatVersion},
+                         {"job", record.job},
+                         {"identity", record.identity},
+                         {"fingerprint", record.fingerprint},
+                         {"item", record.item},
+                         {"generation", record.generation},
+                         {"considered", record.considered},
+                         {"input", input_json(record.input)},
+                         {"first_row", record.first_row},
+                         {"num_rows", record.num_rows},
+                         {"rows_in", record.tally.rows_in},
+                         {"rows_out", record.tally.rows_out},
+                         {"rows_filtered", record.tally.rows_filtered},
+                         {"rows_by_error", record.tally.rows_by_error},
+                         {"failed_rows", std::move(failed)},
+                         {"invalid_captions", record.tally.num_invalid_captions},
+                         {"unported_captions", record.tally.num_unported_captions}});
+}
+
+Result<PartRecord> parse_part_record(std::string_view text) {
+  const nlohmann::json json = parse_json(text);
+  if (!json.is_object()) {
+    return Status::corrupt_data("the record in its footer is no JSON object");
+  }
+  try {
+    PartRecord record{.version = json.at("version"), .job = json.at("job"), .identity = json.at("identity"), .item = json.at("item")};
+    if (record.version > kJobFormatVersion) {
+      return Status::failed_precondition("the record in its footer has a later version than this program reads:", record.version);
+    }
+    record.version == 1 ? read_item_of_version_1(json, record) : read_item_of_version_2(json, record);
+    DARKROOM_RETURN_IF_ERROR(read_tally(json, record.tally));
+    record.content_hash = json.value("content_hash", "");
+    DARKROOM_RETURN_IF_ERROR(check_numbers(record));
+    if (!record.identity.is_object()) {
+      return Status::corrupt_data("the record in its footer names no job");
+    }
+    return record;
+  } catch (const nlohmann::json::exception& failure) {
+    return Status::corrupt_data("the record in its footer is not complete:", failure.what());
+  }
+}
+
+Result<PartRecord> read_part_record(const Location& part) {
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(part));
+  const std::string* text = footer.find(kShardKey);
+  if (text == nullptr) {
+    return corrupt_part(part, "it has no record of a job in its footer");
+  }
+  Result<PartRecord> record = parse_part_record(*text);
+  if (!record.is_ok()) {
+    return record.status().code() == StatusCode::kCorruptData ? corrupt_part(part, record.status().message())
+                                                              : record.status().with_context(part.uri());
+  }
+  return record;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <stop_token>
+
+#include "darkroom/core/status.h"
+
+namespace darkroom {
+
+/// Calls read(0) ... read(count - 1) from up to 64 threads: many small reads under way at once, as a store that answers slowly wants them.
+/// Stops handing out numbers at the first failure, which it returns, or a stop. Errors: read's; kCancelled.
+Status read_many(size_t count, const std::stop_token& stop, const std::function<Status(size_t index)>& read);
+
+}  // namespace darkroom

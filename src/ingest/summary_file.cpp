@@ -1,0 +1,93 @@
+#include "summary_file.h"
+
+#include "darkroom/core/nested_text.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kMaxSummaryBytes = int64_t{1} << 30;
+
+nlohmann::json entry_of(const CommittedPart& part) {
+  return {{"name", part.name.text()},
+          {"size_bytes", part.size_bytes},
+          {"fingerprint", part.fingerprint},
+          {"rows_in", part.tally.rows_in},
+          {"rows_out", part.tally.rows_out},
+          {"rows_filtered", part.tally.rows_filtered},
+          {"rows_by_error", part.tally.rows_by_error},
+          {"invalid_captions", part.tally.num_invalid_captions},
+          {"unported_captions", part.tally.num_unported_captions},
+          {"content_hash", part.content_hash}};
+}
+
+std::optional<CommittedPart> part_of(const nlohmann::json& entry) {
+  try {
+    const auto name = PartName::parse(entry.at("name").get<std::string>());
+    if (!name) {
+      return std::nullopt;
+    }
+    CommittedPart part{.name = *name, .size_bytes = entry.at("size_bytes"), .fingerprint = entry.at("fingerprint")};
+    part.tally.rows_in = entry.at("rows_in");
+    part.tally.rows_out = entry.at("rows_out");
+    part.tally.rows_filtered = entry.at("rows_filtered");
+    part.tally.rows_by_error = entry.at("rows_by_error").get<RowsByError>();
+    part.tally.num_invalid_captions = entry.at("invalid_captions");
+    part.tally.num_unported_captions = entry.at("unported_captions");
+    part.content_hash = entry.at("content_hash");
+    return part;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string print_summary_file(const std::string& job_hash, const std::map<int64_t, CommittedPart>& parts) {
+  ItemTally total;
+  for (const auto& [item, part] : parts) {
+    total.add(part.tally);
+  }
+  const nlohmann::json head = {{"version", kJobFormatVersion},
+                               {"job", job_hash},
+                               {"rows_in", total.rows_in},
+                               {"rows_out", total.rows_out},
+                               {"rows_filtered", total.rows_filtered},
+                               {"rows_by_error", total.rows_by_error},
+                               {"invalid_captions", total.num_invalid_captions},
+                               {"unported_captions", total.num_unported_captions}};
+  std::string text = canonical_text(head);
+  text.pop_back();
+  text += ",\"parts\":[";
+  const char* separator = "\n";
+  for (const auto& [item, part] : parts) {
+    text.append(separator).append(canonical_text(entry_of(part)));
+    separator = ",\n";
+  }
+  return text + "\n]}\n";
+}
+
+Result<std::map<std::string, CommittedPart>> read_summary_file(const Location& output) {
+  std::map<std::string, CommittedPart> entries;
+  const Location file = output / kSummaryFile;
+  const Result<std::string> text = file.store->read_small(file.path, kMaxSummaryBytes);
+  if (!text.is_ok()) {
+    const StatusCode code = text.status().code();
+    return code == StatusCode::kNotFound || code == StatusCode::kCorruptData ? Result<std::map<std::string, CommittedPart>>(entries)
+                                                                             : text.status();
+  }
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.ends_with(',')) {
+      line.remove_suffix(1);
+    }
+    const nlohmann::json entry = line.starts_with("{\"content_hash\"") ? parse_json(line) : nlohmann::json();
+    if (std::optional<CommittedPart> part = entry.is_object() ? part_of(entry) : std::nullopt) {
+      entries.insert_or_assign(part->name.text(), *std::move(part));
+    }
+  }
+  return entries;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,346 @@
+#include "s3_sender.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "darkroom/core/log.h"
+#include "darkroom/core/sha256.h"
+#include "darkroom/web/retry_rules.h"
+
+namespace darkroom {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kFirstContact{12};  // With the time-outs of connecting: less than 15 s.
+constexpr milliseconds kLongestConnect{10'000};
+constexpr int kMaxSilentTries = 3;                // Each waits a third of the time-out.
+constexpr int kMaxSlowTries = 2;                  // Of what may take long on the server: each waits all of it.
+constexpr int64_t kLeastBytesPerSecond = 65'536;  // Slower is a failure.
+constexpr Backoff kS3Backoff{.first = milliseconds(200), .longest = milliseconds(20'000)};
+constexpr size_t kMaxShownIdBytes = 64;
+
+std::string hash_of_pieces(std::span<const std::span<const std::byte>> pieces) {
+  Sha256 hash;
+  for (const auto piece : pieces) {
+    hash.update(piece);
+  }
+  return hash.finish_hex();
+}
+
+int64_t size_of_pieces(std::span<const std::span<const std::byte>> pieces) {
+  int64_t num_bytes = 0;
+  for (const auto piece : pieces) {
+    num_bytes += static_cast<int64_t>(piece.size());
+  }
+  return num_bytes;
+}
+
+bool is_region_name(std::string_view text) {
+  return !text.empty() && text.size() <= 64 && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
+}
+
+/// A request id, or nothing where it could be something else.
+std::string shown_id(const std::string& id) {
+  const bool is_plain = id.size() <= kMaxShownIdBytes && std::ranges::all_of(id, [](char c) {
+                          return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+                        });
+  return is_plain ? id : std::string();
+}
+
+/// "host:443" is "host" where https goes to 443 anyway: so says the Host header, which is signed.
+std::string without_own_port(const std::string& endpoint, std::string_view scheme) {
+  const std::string_view port = scheme == "https" ? ":443" : ":80";
+  return endpoint.ends_with(port) ? endpoint.substr(0, endpoint.size() - port.size()) : endpoint;
+}
+
+struct S3Address {
+  std::string host;
+  std::string path;
+};
+
+S3Address address_of(const S3Options& options, const std::string& region, const S3Name& name) {
+  const std::string host =
+      options.endpoint.empty() ? fmt::format("s3.{}.amazonaws.com", region) : without_own_port(options.endpoint, options.scheme);
+  // A certificate for *.HOST is not one for a bucket with dots.
+  const bool has_own_host = options.endpoint.empty() ? name.bucket.find('.') == std::string::npos : !options.path_style;
+  if (has_own_host) {
+    return {.host = fmt::format("{}.{}", name.bucket, host), .path = "/" + name.key};
+  }
+  return {.host = host, .path = name.key.empty() ? "/" + name.bucket : fmt::format("/{}/{}", name.bucket, name.key)};
+}
+
+/// Empty where there is none, or none that is understood.
+S3Error error_in(const S3Call& call, int status, const std::string& body) {
+  if (status / 100 != 2) {
+    Result<S3Error> error = read_error(body);
+    return error.is_ok() ? *std::move(error) : S3Error{};
+  }
+  if (call.outcome_root.empty()) {
+    return {};
+  }
+  Result<std::optional<S3Error>> outcome = read_outcome(body, call.outcome_root);
+  if (!outcome.is_ok()) {
+    return {.code = "InternalError", .message = {}, .request_id = {}, .region = {}};  // Neither done nor failed: asked again.
+  }
+  return outcome->value_or(S3Error{});
+}
+
+struct S3Words {
+  StatusCode code;
+  std::string_view what;
+};
+
+S3Words words_of(const S3Reply& reply) {
+  const std::string& code = reply.error.code;
+  if (code == "NoSuchBucket") {
+    return {StatusCode::kFailedPrecondition, "there is no such bucket"};
+  }
+  if (code == "NoSuchUpload") {
+    return {StatusCode::kUnavailable, "a sweep took the upload; run the same command again"};
+  }
+  if (code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch" || code == "InvalidToken") {
+    return {StatusCode::kFailedPrecondition, "the store does not take these credentials; check keys, profile and region"};
+  }
+  if (code == "QuotaExceeded" || reply.status == 507) {
+    return {StatusCode::kResourceExhausted, "the store's quota is used up"};
+  }
+  switch (reply.status) {
+    case 401:
+    case 403:
+      return {StatusCode::kFailedPrecondition, "the store forbids it; check credentials and the bucket's policy"};
+    case 404:
+      return {StatusCode::kNotFound, "there is no such object"};
+    case 412:
+      return {StatusCode::kFailedPrecondition, "the object changed meanwhile"};
+    case 501:
+      return {StatusCode::kFailedPrecondition, "the store cannot do this"};
+    default:
+      break;
+  }
+  return reply.status >= 500 || reply.status == 429 || judge_s3_answer(reply.status, code) != S3Verdict::kFinal
+             ? S3Words{StatusCode::kUnavailable, "the store failed"}
+             : S3Words{StatusCode::kFailedPrecondition, "the store refuses it"};
+}
+
+}  // namespace
+
+std::string S3Name::uri() const {
+  std::string shown;
+  for (const char c : key) {
+    const auto byte = static_cast<unsigned char>(c);
+    shown += byte < 0x20 || byte == 0x7f || c == '%' || c == '?' || c == '#' ? fmt::format("%{:02X}", byte) : std::string(1, c);
+  }
+  return key.empty() ? fmt::format("s3://{}", bucket) : fmt::format("s3://{}/{}", bucket, shown);
+}
+
+Status S3Options::validate() const {
+  if (scheme != "https" && scheme != "http") {
+    return Status::invalid_argument("scheme of an S3 store must be https or http:", scheme);
+  }
+  if (endpoint.find_first_of("/@?# \t\r\n") != std::string::npos) {
+    return Status::invalid_argument("endpoint of an S3 store must be HOST or HOST:PORT, without scheme and path");
+  }
+  if (!region.empty() && !is_region_name(region)) {
+    return Status::invalid_argument("region of an S3 store must be lower-case letters, digits and dashes:", region);
+  }
+  if (timeout < milliseconds(1) || timeout > std::chrono::hours(1)) {
+    return Status::invalid_argument("timeout of an S3 store must be 1 ms to 1 hour, in ms:", timeout.count());
+  }
+  if (max_tries < 1 || max_tries > 100) {
+    return Status::invalid_argument("max_tries of an S3 store must be 1 to 100:", max_tries);
+  }
+  if (part_bytes < 1 || part_bytes > (int64_t{1} << 30)) {
+    return Status::invalid_argument("part_bytes of an S3 store must be 1 byte to 1 GiB (and servers want 5 MiB at least):", part_bytes);
+  }
+  return Status::ok();
+}
+
+struct S3Sender::Attempt {
+  Bucket& bucket;
+  const std::stop_token stop;
+  const Clock::Instant began;
+  const std::string payload_hash;
+  int num_tries = 0;
+  int num_silent = 0;
+  bool knows_region = false;  ///< Of the server, in this call.
+  bool knows_time = false;
+  bool has_new_keys = false;
+  bool wants_new_keys = false;
+  bool needs_new_connection = false;
+  std::string region = {};                      ///< That the last try was signed for.
+  std::optional<S3Reply> reply = std::nullopt;  ///< That stands.
+};
+
+S3Sender::S3Sender(S3Options options, S3KeySource keys, HttpClient& client, Clock& clock)
+    : options_(std::move(options)), keys_(std::move(keys)), client_(client), clock_(clock) {}
+
+S3Sender::Bucket& S3Sender::bucket_of(const std::string& name) {
+  const std::lock_guard hold(mutex_);
+  std::unique_ptr<Bucket>& bucket = buckets_[name];
+  if (!bucket) {
+    bucket = std::make_unique<Bucket>();
+  }
+  return *bucket;
+}
+
+std::string S3Sender::region_of(Bucket& bucket) const {
+  const std::lock_guard hold(bucket.mutex);
+  if (!bucket.region.empty()) {
+    return bucket.region;
+  }
+  return options_.region.empty() ? "us-east-1" : options_.region;
+}
+
+double S3Sender::draw_chance() {
+  const std::lock_guard hold(mutex_);
+  return std::uniform_real_distribution<double>()(chance_);
+}
+
+Status S3Sender::sleep(Clock::Instant until, const std::stop_token& stop) {
+  return clock_.sleep_until(until, stop) ? Status::ok() : Status::cancelled("a request to a store was stopped");
+}
+
+Result<S3Reply> S3Sender::send(const S3Call& call, std::stop_token stop) {
+  const bool is_hashed = options_.scheme == "http";  // TLS keeps the body whole otherwise.
+  Attempt attempt{.bucket = bucket_of(call.name.bucket),
+                  .stop = std::move(stop),
+                  .began = clock_.now(),
+                  .payload_hash = is_hashed ? hash_of_pieces(call.body) : std::string(kUnsignedPayload)};
+  while (!attempt.reply) {
+    DARKROOM_RETURN_IF_ERROR(sleep(attempt.bucket.rate.take_turn(clock_.now()), attempt.stop));
+    DARKROOM_ASSIGN_OR_RETURN(HttpRequest request, make_request(call, attempt));
+    HttpResponse response = client_.exchange(request, attempt.stop);
+    DARKROOM_RETURN_IF_ERROR(judge(call, request, std::move(response), attempt));
+  }
+  return *std::move(attempt.reply);
+}
+
+Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt) {
+  attempt.region = region_of(attempt.bucket);
+  const S3Address address = address_of(options_, attempt.region, call.name);
+  const S3Request meant{.method = call.method,
+                        .host = address.host,
+                        .path = address.path,
+                        .query = call.query,
+                        .headers = call.headers,
+                        .payload_hash = attempt.payload_hash};
+  HttpRequest request{.method = call.method, .url = fmt::format("{}://{}{}", options_.scheme, address.host, request_target(meant))};
+  for (const S3Header& header : call.headers) {
+    request.headers.emplace_back(header.name, header.value);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<S3Keys> keys, keys_(std::exchange(attempt.wants_new_keys, false)));
+  if (keys) {
+    const WallTime now = clock_.wall() + seconds(skew_seconds_.load());
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Header> signature, sign_request(meant, *keys, {.region = attempt.region}, now));
+    for (const S3Header& header : signature) {
+      request.headers.emplace_back(header.name, header.value);
+    }
+  }
+  request.body = call.body;
+  const bool waits_once = call.may_be_silent || !has_answered_;
+  request.limits.connect = std::min(kLongestConnect, options_.timeout);
+  request.limits.idle = waits_once ? options_.timeout : std::max(milliseconds(1), options_.timeout / kMaxSilentTries);
+  request.limits.total = request.limits.idle + seconds((size_of_pieces(call.body) + call.max_answer_bytes) / kLeastBytesPerSecond);
+  request.limits.max_body_bytes = call.max_answer_bytes;
+  request.needs_new_connection = attempt.needs_new_connection;
+  return request;
+}
+
+Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt) {
+  ++attempt.num_tries;
+  if (!response.is_answered()) {
+    const S3Verdict verdict = judge_s3_end(response.end);
+    const Status failure = http_failure(request, response).with_context(fmt::format("{} {}", call.doing, call.name.uri()));
+    return verdict == S3Verdict::kFinal ? failure : wait_before_next(call, verdict, failure, attempt);
+  }
+  S3Reply reply{.status = response.status(), .head = std::move(response.head), .body = std::move(response.body)};
+  reply.error = error_in(call, reply.status, reply.body);
+  S3Verdict verdict = judge_s3_answer(reply.status, reply.error.code);
+  if (reply.status == 400 && reply.error.code.empty() && reply.head.find("x-amz-bucket-region").value_or("") != attempt.region &&
+      reply.head.find("x-amz-bucket-region")) {
+    verdict = S3Verdict::kWrongRegion;  // The answer to a HEAD says it in this header alone.
+  }
+  if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
+    if (verdict == S3Verdict::kSlowDown) {
+      attempt.bucket.rate.slow_down(clock_.now());
+    }
+    return wait_before_next(call, verdict, failure_of(call, reply), attempt);
+  }
+  has_answered_ = true;
+  if (verdict != S3Verdict::kFinal) {
+    return mend(call, verdict, reply, attempt);
+  }
+  attempt.reply = std::move(reply);
+  return Status::ok();
+}
+
+/// Ok: the next try is made otherwise.
+Status S3Sender::mend(const S3Call& call, S3Verdict verdict, const S3Reply& reply, Attempt& attempt) {
+  const std::string where = call.name.uri();
+  if (verdict == S3Verdict::kWrongRegion) {
+    if (learn_region(call, reply, attempt)) {
+      return Status::ok();
+    }
+    return Status::failed_precondition("the bucket is in another region; give its own with ?region= (object, region signed for, code):",
+                                       where, attempt.region, reply.error.code);
+  }
+  if (verdict == S3Verdict::kSkewedClock) {
+    // A date, read as seconds since a time long enough ago: Retry-After has the same three forms.
+    const WallTime before = clock_.wall() - std::chrono::hours(24 * 365);
+    const auto since = parse_retry_after(reply.head.find("date").value_or(""), before);
+    if (attempt.knows_time || !since) {
+      return Status::failed_precondition("this machine's clock differs too much from the store's; set it (object):", where);
+    }
+    attempt.knows_time = true;
+    skew_seconds_ = std::chrono::duration_cast<seconds>(*since - std::chrono::hours(24 * 365)).count();
+    return Status::ok();
+  }
+  if (attempt.has_new_keys) {
+    return Status::failed_precondition("the credentials for the store have expired; renew them and run the same command again (object):",
+                                       where);
+  }
+  attempt.has_new_keys = attempt.wants_new_keys = true;
+  return Status::ok();
+}
+
+bool S3Sender::learn_region(const S3Call& call, const S3Reply& reply, Attempt& attempt) {
+  std::string region = reply.error.region;
+  if (const auto header = reply.head.find("x-amz-bucket-region")) {
+    region = *header;
+  }
+  if (attempt.knows_region || !is_region_name(region) || region == attempt.region) {
+    return false;
+  }
+  attempt.knows_region = true;
+  const std::lock_guard hold(attempt.bucket.mutex);
+  if (attempt.bucket.region != region) {
+    log_info("the bucket {} is in region {}: its requests are signed for that one", call.name.bucket, region);
+    attempt.bucket.region = region;
+  }
+  return true;
+}
+
+Status S3Sender::wait_before_next(const S3Call& call, S3Verdict verdict, const Status& failure, Attempt& attempt) {
+  const bool is_silent = verdict == S3Verdict::kSilent;
+  attempt.num_silent = is_silent ? attempt.num_silent + 1 : 0;
+  const int max_silent = !has_answered_ ? 1 : call.may_be_silent ? kMaxSlowTries : kMaxSilentTries;
+  const bool is_too_silent = is_silent && attempt.num_silent >= max_silent;
+  const milliseconds delay = kS3Backoff.delay(attempt.num_tries - 1, draw_chance());
+  const Clock::Instant until = clock_.now() + delay;
+  const bool is_too_late = !has_answered_ && until - attempt.began > kFirstContact;
+  if (is_too_silent || is_too_late || attempt.num_tries >= options_.max_tries) {
+    return failure.with_context(fmt::format("gave up after {} tries", attempt.num_tries));
+  }
+  attempt.needs_new_connection = verdict == S3Verdict::kSlowDown;  // Perhaps to another machine of the store.
+  return sleep(until, attempt.stop);
+}
+
+Status S3Sender::failure_of(const S3Call& call, const S3Reply& reply) const {
+  const S3Words words = words_of(reply);
+  const std::string what = fmt::format("{} {}: {} (status, code, request id):", call.doing, call.name.uri(), words.what);
+  return Status::make(words.code, what, reply.status, reply.error.code, shown_id(reply.error.request_id));
+}
+
+}  // namespace darkroom

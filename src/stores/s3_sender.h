@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "darkroom/core/clock.h"
+#include "darkroom/core/result.h"
+#include "darkroom/stores/s3_store.h"
+#include "darkroom/web/http_client.h"
+#include "s3_documents.h"
+#include "s3_retry.h"
+#include "s3_signature.h"
+
+namespace darkroom {
+
+/// An object of a bucket; an empty key is the bucket itself.
+struct S3Name {
+  std::string bucket;
+  std::string key;
+
+  std::string uri() const;  ///< s3://BUCKET/KEY; "%", "?", "#" and control characters of the key as %XX.
+};
+
+/// The keys to sign with; nothing: requests are not signed. `anew`: those that were given last have expired. Any thread.
+using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
+
+/// One operation, as it is meant.
+struct S3Call {
+  std::string_view doing;  ///< For messages: "reading", "storing".
+  std::string method;
+  S3Name name;
+  std::vector<S3Parameter> query = {};
+  std::vector<S3Header> headers = {};
+  std::vector<std::span<const std::byte>> body = {};
+  int64_t max_answer_bytes = 5'000'000;
+  std::string_view outcome_root = {};  ///< Of an operation that may fail after its status 200 (read_outcome).
+  bool may_be_silent = false;          ///< The server may work for long before it answers.
+};
+
+/// The answer that stands: success, or a failure that trying again does not mend.
+struct S3Reply {
+  int status = 0;
+  HttpHead head = {};
+  std::string body = {};
+  S3Error error = {};  ///< Of a failure; its code may be empty (HEAD has no body).
+
+  bool is_ok() const { return status / 100 == 2 && error.code.empty(); }
+};
+
+/// Signs requests, sends them, and tries again what may pass. Thread safety: any thread.
+class S3Sender {
+ public:
+  /// REQUIRES: valid options; `client` and `clock` outlive the sender.
+  S3Sender(S3Options options, S3KeySource keys, HttpClient& client, Clock& clock);
+
+  /// Errors: no answer that stands, with the last failure; kCancelled. A reply may be a failure: failure_of().
+  Result<S3Reply> send(const S3Call& call, std::stop_token stop);
+
+  /// The failure that a reply is: kNotFound, kFailedPrecondition (no permission, no such bucket, wrong region, condition not met, not
+  /// implemented), kResourceExhausted (quota), kUnavailable. Names the operation and the object, shows the error's code and no text of the
+  /// server's. REQUIRES: the reply is not ok.
+  Status failure_of(const S3Call& call, const S3Reply& reply) const;
+
+  const S3Options& options() const { return options_; }
+
+ private:
+  struct Bucket {
+    S3Rate rate;
+    std::mutex mutex;    // Guards region.
+    std::string region;  // Empty: that of the options.
+  };
+  struct Attempt;  // What the tries of one call know.
+
+  Bucket& bucket_of(const std::string& name);
+  std::string region_of(Bucket& bucket) const;
+  Status sleep(Clock::Instant until, const std::stop_token& stop);
+  Result<HttpRequest> make_request(const S3Call& call, Attempt& attempt);
+  Status judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt);
+  Status mend(const S3Call& call, S3Verdict verdict, const S3Reply& reply, Attempt& attempt);
+  Status wait_before_next(const S3Call& call, S3Verdict verdict, const Status& failure, Attempt& attempt);
+  bool learn_region(const S3Call& call, const S3Reply& reply, Attempt& attempt);
+  double draw_chance();
+
+  const S3Options options_;
+  const S3KeySource keys_;
+  HttpClient& client_;
+  Clock& clock_;
+  std::atomic<bool> has_answered_ = false;  // The server, ever, something else than "try later".
+  std::atomic<int64_t> skew_seconds_ = 0;   // Of the server's clock before ours.
+  std::mutex mutex_;                        // Guards what follows.
+  std::map<std::string, std::unique_ptr<Bucket>> buckets_;
+  std::minstd_rand chance_{std::random_device()()};
+};
+
+}  // namespace darkroom

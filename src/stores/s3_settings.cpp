@@ -1,0 +1,98 @@
+#include "s3_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "darkroom/stores/stores.h"
+#include "percent_escapes.h"
+
+namespace darkroom {
+namespace {
+
+Status bad_setting(std::string_view why, std::string_view setting) {
+  return Status::invalid_argument(fmt::format("an s3:// address is followed by ?NAME=VALUE&...; {}:", why), setting);
+}
+
+/// HOST[:PORT], or a URL of a server without a path.
+Status set_endpoint(std::string_view text, S3Options& options) {
+  for (const std::string_view scheme : {"http", "https"}) {
+    if (text.starts_with(fmt::format("{}://", scheme))) {
+      text.remove_prefix(scheme.size() + 3);
+      options.scheme = scheme;
+    }
+  }
+  if (text.ends_with('/')) {
+    text.remove_suffix(1);
+  }
+  if (text.empty() || text.find_first_of("/?#@") != std::string_view::npos) {
+    return Status::invalid_argument("the endpoint of an S3 store is HOST[:PORT], with http:// or https:// before it:", text);
+  }
+  options.endpoint = text;
+  return Status::ok();
+}
+
+Status set_one(std::string_view name, const std::string& value, S3Options& options) {
+  if (name == "endpoint_override") {
+    return set_endpoint(value, options);
+  }
+  if (name == "anonymous" && (value == "true" || value == "false")) {
+    options.anonymous = value == "true";
+  } else if (name == "scheme" && (value == "http" || value == "https")) {
+    options.scheme = value;
+  } else if (name == "region" && !value.empty()) {
+    options.region = value;
+  } else if (name == "profile" && !value.empty()) {
+    options.profile = value;
+  } else {
+    return bad_setting("there are endpoint_override, region, scheme (http, https), profile and anonymous (true, false)",
+                       fmt::format("{}={}", name, value));
+  }
+  return Status::ok();
+}
+
+std::optional<std::string> first_variable(const EnvironmentLookup& environment, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (auto value = environment(name); value && !value->empty()) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<S3Options> read_s3_settings(std::string_view settings, const EnvironmentLookup& environment) {
+  S3Options options;
+  // One that is overridden is not read: its scheme is not that of the other one.
+  const bool is_overridden = settings.starts_with("endpoint_override=") || settings.find("&endpoint_override=") != std::string_view::npos;
+  const auto url = is_overridden ? std::nullopt : first_variable(environment, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
+  if (url) {
+    DARKROOM_RETURN_IF_ERROR(set_endpoint(*url, options).with_context("reading AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL"));
+  }
+  options.region = first_variable(environment, {"AWS_REGION", "AWS_DEFAULT_REGION"}).value_or("");
+  while (!settings.empty()) {
+    const std::string_view setting = settings.substr(0, settings.find('&'));
+    settings.remove_prefix(std::min(setting.size() + 1, settings.size()));
+    const size_t equals = setting.find('=');
+    const auto value = equals == std::string_view::npos ? std::nullopt : decode_escapes(setting.substr(equals + 1));
+    if (!value) {
+      return bad_setting("this is none", setting);
+    }
+    DARKROOM_RETURN_IF_ERROR(set_one(setting.substr(0, equals), *value, options));
+  }
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  return options;
+}
+
+Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, HttpClient& http, Clock& clock) {
+  const auto environment = [](const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  DARKROOM_ASSIGN_OR_RETURN(const S3Options options, read_s3_settings(settings, environment));
+  return make_s3_store(options, http, clock);
+}
+
+}  // namespace darkroom

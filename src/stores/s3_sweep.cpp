@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "darkroom/files/paths.h"
+#include "s3_object_store.h"
+
+namespace darkroom {
+namespace {
+
+constexpr std::string_view kInTemporaryFolder = "_tmp/";
+
+/// Of the folder itself, or of a folder on its way beside it; not of another folder below.
+bool belongs_to(std::string_view key, std::string_view prefix) {
+  const std::string_view rest = key.substr(prefix.size());
+  return rest.find('/') == std::string_view::npos || rest.starts_with(kS3TemporaryPrefix) || rest.starts_with(kInTemporaryFolder);
+}
+
+Result<std::vector<S3Upload>> list_stale_uploads(S3Client& client, const S3Name& prefix, std::chrono::sys_seconds oldest) {
+  std::vector<S3Upload> stale;
+  const auto add = [&](S3UploadPage page) {
+    for (S3Upload& upload : page.uploads) {
+      if (belongs_to(upload.key, prefix.key) && upload.initiated < oldest) {
+        stale.push_back(std::move(upload));
+      }
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(client.list_uploads(prefix, add));
+  return stale;
+}
+
+/// One sweep of a folder.
+class S3Sweep {
+ public:
+  S3Sweep(S3Store& store, const std::string& folder, std::chrono::sys_seconds oldest)
+      : store_(store), folder_(without_trailing_slashes(folder)), prefix_(S3Store::prefix_of(folder)), oldest_(oldest) {}
+
+  Result<SweepReport> run() {
+    // The records are completed when the stale uploads are known: what a record named by then is visible, or will never be.
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Upload> stale, list_stale_uploads(client(), prefix_, oldest_));
+    DARKROOM_RETURN_IF_ERROR(settle({.store = &store_, .path = folder_}));
+    DARKROOM_RETURN_IF_ERROR(settle_folders());
+    for (const S3Upload& upload : stale) {
+      if (!unsettled_keys_.contains(upload.key)) {
+        DARKROOM_RETURN_IF_ERROR(client().abort({.bucket = prefix_.bucket, .key = upload.key}, upload.id));
+        ++report_.num_uploads;
+      }
+    }
+    DARKROOM_RETURN_IF_ERROR(remove_stale_temporaries());
+    return failure_.is_ok() ? Result<SweepReport>(report_) : failure_;
+  }
+
+ private:
+  S3Client& client() { return store_.client(); }
+
+  /// Completes what the records of one folder name. A failure is kept for the end, and what its record names is spared.
+  Status settle(const Location& place) {
+    const auto complete = [this](const Location& object, const CommitRecord& record) {
+      Result<Completion> completion = complete_s3_contender(store_, object, record);
+      if (!completion.is_ok()) {
+        unsettled_marks_.insert(record.contender);
+        unsettled_keys_.insert(S3Store::name_of(object.path).key);
+      }
+      num_gone_ += completion.is_ok() && *completion == Completion::kGone ? 1 : 0;
+      return completion;
+    };
+    const Result<int64_t> num_completed = sweep_records(place, complete);
+    if (!num_completed.is_ok()) {
+      failure_ = failure_.is_ok() ? num_completed.status() : failure_;
+      return Status::ok();
+    }
+    report_.num_completed += *num_completed;
+    return Status::ok();
+  }
+
+  /// The record of a folder on its way lies below the folder that it becomes.
+  Status settle_folders() {
+    std::vector<std::string> names;
+    const auto add = [&](const S3ObjectPage& page) {
+      for (const std::string& key : page.prefixes) {
+        std::string name = key.substr(prefix_.key.size(), key.size() - 1 - prefix_.key.size());
+        if (name != kS3TemporaryFolder && !name.starts_with(kS3TemporaryPrefix)) {
+          names.push_back(std::move(name));
+        }
+      }
+      return Status::ok();
+    };
+    DARKROOM_RETURN_IF_ERROR(client().list(prefix_, "/", add));
+    for (const std::string& name : names) {
+      DARKROOM_ASSIGN_OR_RETURN(const int64_t num_before, count_records(name));
+      if (num_before > 0) {
+        num_gone_ = 0;
+        DARKROOM_RETURN_IF_ERROR(settle({.store = &store_, .path = join_path(folder_, name)}));
+        DARKROOM_ASSIGN_OR_RETURN(const int64_t num_left, count_records(name));
+        if (num_left > num_gone_) {  // Of one that could not be read, nobody knows what it names.
+          unsettled_names_.insert(s3_temporary_stem(name));
+        }
+      }
+    }
+    return Status::ok();
+  }
+
+  Result<int64_t> count_records(const std::string& name) {
+    int64_t count = 0;
+    const auto add = [&](const S3ObjectPage& page) {
+      count += std::ranges::count_if(page.objects, [](const S3Object& object) { return is_commit_record(file_name(object.key)); });
+      return Status::ok();
+    };
+    const S3Name records{.bucket = prefix_.bucket, .key = fmt::format("{}{}/{}", prefix_.key, name, kInTemporaryFolder)};
+    DARKROOM_RETURN_IF_ERROR(client().list(records, "/", add));
+    return count;
+  }
+
+  /// Whether it may be what a record names that is not settled. `name`: _tmp.NAME.MARK.
+  bool is_spared(const std::string& name) const {
+    const size_t dot = name.rfind('.');
+    return unsettled_marks_.contains(name.substr(dot + 1)) || unsettled_names_.contains(name.substr(0, dot));
+  }
+
+  /// Probes and folders on their way; records are settled above.
+  Status remove_stale_temporaries() {
+    struct Group {
+      std::vector<std::string> keys;
+      bool is_stale = true;
+    };
+    std::map<std::string, Group> groups;  // A folder on its way goes whole or not at all.
+    const auto add = [&](const S3ObjectPage& page) {
+      for (const S3Object& object : page.objects) {
+        const std::string rest = object.key.substr(prefix_.key.size());
+        const bool is_probe = rest.starts_with(kInTemporaryFolder);
+        const size_t slash = rest.find('/');
+        const bool is_of_folder = rest.starts_with(kS3TemporaryPrefix) && slash != std::string::npos;
+        const bool is_record =
+            is_probe && rest.find('/', kInTemporaryFolder.size()) == std::string::npos && is_commit_record(file_name(rest));
+        if (is_record || !(is_probe || is_of_folder) || (is_of_folder && is_spared(rest.substr(0, slash)))) {
+          continue;
+        }
+        Group& group = groups[is_probe ? rest : rest.substr(0, slash)];
+        group.keys.push_back(object.key);
+        group.is_stale = group.is_stale && object.modified && *object.modified < oldest_;
+      }
+      return Status::ok();
+    };
+    DARKROOM_RETURN_IF_ERROR(client().list({.bucket = prefix_.bucket, .key = prefix_.key + kS3TemporaryFolder}, "", add));
+    for (const auto& [name, group] : groups) {
+      for (const std::string& key : group.is_stale ? group.keys : std::vector<std::string>()) {
+        DARKROOM_RETURN_IF_ERROR(client().remove({.bucket = prefix_.bucket, .key = key}));
+        ++report_.num_temporaries;
+      }
+    }
+    return Status::ok();
+  }
+
+  S3Store& store_;
+  const std::string folder_;
+  const S3Name prefix_;
+  const std::chrono::sys_seconds oldest_;
+  SweepReport report_;
+  Status failure_;                         // The first of the records'.
+  int64_t num_gone_ = 0;                   // Contenders of the folder looked at.
+  std::set<std::string> unsettled_marks_;  // Of contenders whose completion failed.
+  std::set<std::string> unsettled_keys_;   // Of the objects that those would become.
+  std::set<std::string> unsettled_names_;  // s3_temporary_stem of folders with other records that stay.
+};
+
+}  // namespace
+
+Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, std::chrono::sys_seconds oldest) {
+  Result<SweepReport> report = S3Sweep(store, folder, oldest).run();
+  return report.is_ok() ? std::move(report) : report.status().with_context("sweeping what an interrupted run left");
+}
+
+}  // namespace darkroom

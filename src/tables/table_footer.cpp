@@ -1,0 +1,149 @@
+#include "darkroom/tables/table_footer.h"
+
+#include <arrow/util/key_value_metadata.h>
+#include <parquet/arrow/schema.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include <cstring>
+#include <limits>
+
+#include "darkroom/core/sha256.h"
+#include "darkroom/tables/arrow_files.h"
+#include "footer_hash.h"
+#include "parquet_metadata.h"
+
+namespace darkroom {
+
+namespace {
+
+constexpr int64_t kTailBytes = 8;  // Length of the Thrift bytes (little-endian), then "PAR1".
+constexpr size_t kHashDigits = 64;
+
+Status not_parquet(const std::string& path, std::string_view why) {
+  return Status::corrupt_data("reading a Parquet file: " + std::string(why) + " (path):", path);
+}
+
+Result<std::string> read_exactly(const InputFile& file, int64_t offset, int64_t num_bytes) {
+  std::string bytes(static_cast<size_t>(num_bytes), '\0');
+  DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file.read_at(offset, std::as_writable_bytes(std::span(bytes))));
+  if (num_read != bytes.size()) {
+    return not_parquet(file.path(), "the file became shorter while it was read");
+  }
+  return bytes;
+}
+
+/// The Thrift bytes of the footer, magic numbers and lengths checked.
+Result<std::string> read_thrift(const InputFile& file) {
+  constexpr std::string_view kMagic = "PAR1";
+  if (file.size_bytes() < kTailBytes + 4) {
+    return not_parquet(file.path(), "the file is too short, it is damaged or truncated");
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string head, read_exactly(file, 0, 4));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string tail, read_exactly(file, file.size_bytes() - kTailBytes, kTailBytes));
+  if (tail.substr(4) == "PARE" || head == "PARE") {
+    return not_parquet(file.path(), "the file is encrypted");
+  }
+  if (head != kMagic || tail.substr(4) != kMagic) {
+    return not_parquet(file.path(), "PAR1 is not at both ends, it is truncated or no Parquet file");
+  }
+  uint32_t thrift_bytes = 0;
+  std::memcpy(&thrift_bytes, tail.data(), sizeof(thrift_bytes));
+  if (thrift_bytes > file.size_bytes() - kTailBytes - 4) {
+    return not_parquet(file.path(), "the footer's length is impossible, the file is damaged");
+  }
+  return read_exactly(file, file.size_bytes() - kTailBytes - thrift_bytes, thrift_bytes);
+}
+
+Status check_footer_hash(const std::string& thrift, const std::string& path) {
+  const std::optional<size_t> position = find_footer_hash(thrift);
+  if (position && hash_footer(thrift, *position) != thrift.substr(*position, kHashDigits)) {
+    return not_parquet(path, "the footer differs from its own hash, the file is damaged");
+  }
+  return Status::ok();
+}
+
+Status fill_footer(const parquet::FileMetaData& metadata, TableFooter& footer) {
+  footer.num_rows = metadata.num_rows();
+  int64_t num_rows = 0;
+  for (int group = 0; group < metadata.num_row_groups(); ++group) {
+    const auto row_group = metadata.RowGroup(group);
+    footer.row_groups.push_back({.num_rows = row_group->num_rows(), .num_bytes = row_group->total_byte_size()});
+    if (row_group->num_rows() < 0 || row_group->num_rows() > std::numeric_limits<int64_t>::max() - num_rows) {
+      return not_parquet(footer.path, "a row group's row count is impossible");
+    }
+    num_rows += row_group->num_rows();
+  }
+  if (num_rows != footer.num_rows) {
+    return not_parquet(footer.path, "the row groups do not add up to the number of rows");
+  }
+  if (const auto& pairs = metadata.key_value_metadata()) {
+    for (int64_t i = 0; i < pairs->size(); ++i) {
+      footer.key_values.emplace_back(pairs->key(i), pairs->value(i));
+    }
+  }
+  const arrow::Status converted = parquet::arrow::FromParquetSchema(metadata.schema(), parquet::default_arrow_reader_properties(),
+                                                                    metadata.key_value_metadata(), &footer.schema);
+  return from_arrow(converted, "reading the schema of " + footer.path);
+}
+
+}  // namespace
+
+std::string unsealed_footer_hash() { return std::string(kHashDigits, '0'); }
+
+std::optional<size_t> find_footer_hash(const std::string& thrift) {
+  // In Thrift's compact protocol the value follows its key after one byte of field header and one of length.
+  constexpr size_t kValueHeaderBytes = 2;
+  const size_t key = thrift.rfind(kFooterHashKey);
+  if (key == std::string::npos) {
+    return std::nullopt;
+  }
+  const size_t value = key + std::strlen(kFooterHashKey) + kValueHeaderBytes;
+  return value + kHashDigits <= thrift.size() ? std::optional(value) : std::nullopt;
+}
+
+std::string hash_footer(std::string thrift, size_t position) {
+  thrift.replace(position, kHashDigits, unsealed_footer_hash());
+  return sha256_hex(thrift);
+}
+
+Result<ParquetMetadata> read_parquet_metadata(const InputFile& file) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string thrift, read_thrift(file));
+  DARKROOM_RETURN_IF_ERROR(check_footer_hash(thrift, file.path()));
+  ParquetMetadata metadata;
+  metadata.footer.path = file.path();
+  metadata.footer.file_bytes = file.size_bytes();
+  metadata.footer.content_bytes = file.size_bytes() - kTailBytes - static_cast<int64_t>(thrift.size());
+  try {
+    uint32_t thrift_bytes = static_cast<uint32_t>(thrift.size());
+    metadata.parquet = parquet::FileMetaData::Make(thrift.data(), &thrift_bytes);
+    DARKROOM_RETURN_IF_ERROR(fill_footer(*metadata.parquet, metadata.footer));
+  } catch (const std::exception& failure) {
+    return Status::corrupt_data("reading the footer of a Parquet file (path, reason):", file.path(), failure.what());
+  }
+  return metadata;
+}
+
+const std::string* TableFooter::find(std::string_view key) const {
+  for (const auto& [name, value] : key_values) {
+    if (name == key) {
+      return &value;
+    }
+  }
+  return nullptr;
+}
+
+Result<TableFooter> read_footer(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
+  DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(*file));
+  return std::move(metadata.footer);
+}
+
+Result<TableFooter> read_footer(const Location& place) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, place.store->open_input(place.path));
+  DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(*file));
+  return std::move(metadata.footer);
+}
+
+}  // namespace darkroom

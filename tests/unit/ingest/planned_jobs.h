@@ -1,0 +1,82 @@
+#pragma once
+
+#include <arrow/api.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/files/memory_files.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/ingest/job_plan.h"
+
+namespace darkroom {
+
+inline std::shared_ptr<arrow::Schema> value_schema() { return arrow::schema({arrow::field("value", arrow::utf8())}); }
+
+inline Status write_values(ShardWriter& shard, int64_t num_rows, const std::string& value) {
+  arrow::StringBuilder values;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    EXPECT_TRUE(values.Append(value).ok());
+  }
+  return shard.write(*arrow::RecordBatch::Make(value_schema(), num_rows, {*values.Finish()}));
+}
+
+/// Makes the input in/NAME of so many rows.
+inline void add_input(FileSystem& files, const std::string& name, int64_t num_rows, const std::string& value = "x") {
+  auto shard = ShardWriter::open(files, "in", name, value_schema());
+  ASSERT_TRUE(shard.is_ok()) << shard.status().to_string();
+  ASSERT_TRUE(write_values(**shard, num_rows, value).is_ok());
+  ASSERT_TRUE((*shard)->finish({}).is_ok());
+}
+
+inline JobIdentity small_job(int64_t rows_per_file = 5) {
+  return {.verb = "download", .fields = {{"a", 1}}, .rows_per_file = rows_per_file};
+}
+
+/// A plan of small_job() or another over in/ and out/.
+inline Result<std::unique_ptr<JobPlan>> plan_job(FileSystem& files, Store& store, Selection selection = {},
+                                                 JobIdentity identity = small_job(), const std::stop_token& stop = {}) {
+  JobRequest request{.output = {.store = &store, .path = "out"}, .identity = std::move(identity), .input_store = &store};
+  request.selection = std::move(selection);
+  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(files, {"in"}));
+  return JobPlan::make(std::move(request), stop);
+}
+
+inline Result<std::unique_ptr<ShardWriter>> write_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
+  DARKROOM_ASSIGN_OR_RETURN(auto shard, ShardWriter::open(plan.output(), item.part_name(), value_schema()));
+  DARKROOM_RETURN_IF_ERROR(write_values(*shard, item.num_rows, value));
+  return shard;
+}
+
+inline ItemTally tally_of(const WorkItem& item) { return {.rows_in = item.num_rows, .rows_out = item.num_rows}; }
+
+inline Status commit_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
+  DARKROOM_ASSIGN_OR_RETURN(const auto shard, write_item(plan, item, value));
+  return plan.commit(item, tally_of(item), *shard);
+}
+
+/// Does what is pending, or so many items of it.
+inline Status do_pending(JobPlan& plan, int64_t max_items = INT64_MAX) {
+  int64_t next = 0;
+  for (int64_t i = 0; i < max_items; ++i) {
+    const std::optional<WorkItem> item = plan.next_pending(next);
+    if (!item) {
+      break;
+    }
+    DARKROOM_RETURN_IF_ERROR(commit_item(plan, *item));
+    next = item->number + 1;
+  }
+  return Status::ok();
+}
+
+/// One whole run of a job.
+inline Status run_small_job(FileSystem& files, Store& store, Selection selection = {}, JobIdentity identity = small_job()) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto plan, plan_job(files, store, std::move(selection), std::move(identity)));
+  DARKROOM_RETURN_IF_ERROR(plan->prepare());
+  DARKROOM_RETURN_IF_ERROR(do_pending(*plan));
+  return plan->write_summary({});
+}
+
+}  // namespace darkroom

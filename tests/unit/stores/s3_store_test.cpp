@@ -1,0 +1,492 @@
+#include "darkroom/stores/s3_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "s3_server.h"
+#include "stores/input_listing.h"
+#include "stores/s3_object_store.h"
+#include "support/no_new_threads.h"
+
+namespace darkroom {
+namespace {
+
+using std::chrono::hours;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Conditions = FakeS3::Conditions;
+using S3Fault = FakeS3::Fault;
+
+std::string name_of_conditions(Conditions conditions) {
+  return conditions == Conditions::kEverywhere ? "everywhere" : conditions == Conditions::kPutOnly ? "put_only" : "none";
+}
+
+/// A store on a fake server; its parts are of 100 bytes.
+class S3StoreTest : public testing::Test {
+ public:
+  explicit S3StoreTest(Conditions conditions = Conditions::kEverywhere) : server_(conditions) {}
+
+ protected:
+  std::unique_ptr<S3Store> make_store() { return std::make_unique<S3Store>(server_.make_client()); }
+  static std::string at(const std::string& key) { return std::string(FakeS3::kBucket) + "/" + key; }
+  Result<PublishOutcome> publish(const std::string& folder, const std::string& name, std::string_view text) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<PendingObject> object, store_->begin_object(at(folder), name));
+    DARKROOM_RETURN_IF_ERROR(object->write_text(text));
+    return object->publish();
+  }
+  FakeS3& fake() { return server_.fake; }
+
+  S3Server server_;
+  std::unique_ptr<S3Store> store_ = make_store();
+};
+
+/// Every kind of server keeps the same contract, for as long as nobody else writes at the same instant.
+class AnyS3 : public S3StoreTest, public testing::WithParamInterface<Conditions> {
+ public:
+  AnyS3() : S3StoreTest(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Servers, AnyS3, testing::Values(Conditions::kEverywhere, Conditions::kPutOnly, Conditions::kNone),
+                         [](const auto& info) { return name_of_conditions(info.param); });
+
+TEST_P(AnyS3, finds_out_how_its_server_publishes_with_seven_requests_once) {
+  const FirstWins want = GetParam() == Conditions::kEverywhere ? FirstWins::kAtomic
+                         : GetParam() == Conditions::kPutOnly  ? FirstWins::kCommitRecord
+                                                               : FirstWins::kLookBefore;
+  EXPECT_EQ(store_->first_wins(at("out")).value(), want);
+  EXPECT_LE(fake().requests().size(), 9u);  // Seven, and one look for each 412.
+  const size_t num_requests = fake().requests().size();
+  EXPECT_EQ(store_->first_wins(at("out")).value(), want);
+  EXPECT_EQ(fake().requests().size(), num_requests);
+  EXPECT_THAT(fake().keys_below(), IsEmpty());
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
+TEST_P(AnyS3, looks_before_where_the_server_refuses_conditions) {
+  fake().state.refuses_conditions = true;
+  const FirstWins want = GetParam() == Conditions::kEverywhere ? FirstWins::kAtomic
+                         : GetParam() == Conditions::kPutOnly  ? FirstWins::kCommitRecord
+                                                               : FirstWins::kLookBefore;
+  EXPECT_EQ(store_->first_wins(at("out")).value(), want);
+  EXPECT_EQ(publish("out", "part", "bytes").value(), PublishOutcome::kPublished);
+  EXPECT_EQ(publish("out", "part", "other").value(), PublishOutcome::kAlreadyThere);
+}
+
+TEST_P(AnyS3, publishes_objects_of_every_size_around_its_parts) {
+  for (const size_t size : {0u, 1u, 99u, 100u, 101u, 199u, 200u, 201u, 1009u}) {
+    std::string bytes(size, '\0');
+    for (size_t i = 0; i < size; ++i) {
+      bytes[i] = static_cast<char>(i * 7 + size);
+    }
+    const std::string name = "part-" + std::to_string(size);
+    auto object = store_->begin_object(at("out"), name).value();
+    for (size_t i = 0; i < size; i += 33) {
+      ASSERT_TRUE(object->write_text(std::string_view(bytes).substr(i, 33)).is_ok());
+    }
+    EXPECT_EQ(object->num_bytes(), static_cast<int64_t>(size));
+    EXPECT_EQ(object->describe(), "s3://pictures/out/" + name);
+    EXPECT_EQ(fake().bytes_of("out/" + name), std::nullopt);
+    EXPECT_EQ(object->publish().value(), PublishOutcome::kPublished) << size;
+    object.reset();
+    EXPECT_EQ(fake().bytes_of("out/" + name), bytes) << size;
+    EXPECT_EQ(store_->read_small(at("out/" + name), 5000).value(), bytes);
+    EXPECT_EQ(publish("out", name, "other").value(), PublishOutcome::kAlreadyThere) << size;
+    EXPECT_EQ(publish("out", name, std::string(300, 'o')).value(), PublishOutcome::kAlreadyThere) << size;
+    EXPECT_EQ(fake().state.past["out/" + name].size(), 1u) << size;
+  }
+  EXPECT_EQ(fake().num_uploads(), 0u);
+  EXPECT_THAT(fake().keys_below("out/_tmp"), IsEmpty());
+}
+
+TEST_P(AnyS3, takes_names_of_any_bytes) {
+  for (const std::string& name : {std::string("a b=+%?#&"), std::string("\xc3\xa4"), std::string("%41"), std::string("x.commit-1")}) {
+    EXPECT_EQ(publish("o =%", name, name).value(), PublishOutcome::kPublished) << name;
+    EXPECT_EQ(publish("o =%", name, std::string(300, 'x')).value(), PublishOutcome::kAlreadyThere) << name;
+    EXPECT_EQ(store_->read_small(at("o =%/" + name), 100).value(), name);
+  }
+}
+
+TEST_P(AnyS3, takes_everything_back_that_was_not_published) {
+  {
+    const auto small = store_->begin_object(at("out"), "small").value();
+    ASSERT_TRUE(small->write_text("rows").is_ok());
+    const auto large = store_->begin_object(at("out"), "large").value();
+    ASSERT_TRUE(large->write_text(std::string(1000, 'x')).is_ok());
+    EXPECT_EQ(fake().num_uploads(), 1u);
+    const auto folder = store_->begin_folder(at("out"), "step").value();
+    ASSERT_TRUE(store_->replace_small((folder->folder() / "weights").path, "bytes").is_ok());
+  }
+  EXPECT_THAT(fake().keys_below(), IsEmpty());
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
+TEST_P(AnyS3, aborts_the_upload_of_an_object_that_is_unwound) {
+  try {
+    const auto object = store_->begin_object(at("out"), "large").value();
+    ASSERT_TRUE(object->write_text(std::string(1000, 'x')).is_ok());
+    throw std::runtime_error("stage failed");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(fake().num_uploads(), 0u);
+  EXPECT_THAT(fake().keys_below("out/"), IsEmpty());
+}
+
+TEST_P(AnyS3, is_spoiled_by_a_part_that_fails_and_takes_it_back) {
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());
+  fake().fault = [](const FakeS3::Call& call) { return call.operation == "upload_part" ? S3Fault::kInternal : S3Fault::kNone; };
+  auto object = store_->begin_object(at("out"), "large").value();
+  Status written;
+  for (int i = 0; i < 10 && written.is_ok(); ++i) {
+    written = object->write_text(std::string(100, 'x'));
+  }
+  EXPECT_EQ(written.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(object->write_text("more").to_string(), written.to_string());
+  EXPECT_EQ(object->publish().status().to_string(), written.to_string());
+  object.reset();
+  EXPECT_EQ(fake().num_uploads(), 0u);
+  EXPECT_THAT(fake().keys_below(), IsEmpty());
+}
+
+TEST_P(AnyS3, settles_a_lost_reply_of_whatever_publishes) {
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());
+  for (const size_t size : {5u, 500u}) {
+    for (const std::string operation : {"put", "complete"}) {
+      const std::string name = fmt::format("{}-{}", operation, size);
+      fake().fault = [&, left = std::make_shared<std::atomic<int>>(1)](const FakeS3::Call& call) {
+        return call.operation == operation && (*left)-- > 0 ? S3Fault::kLostReply : S3Fault::kNone;
+      };
+      EXPECT_EQ(publish("out", name, std::string(size, 'a')).value(), PublishOutcome::kPublished) << name;
+      fake().fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
+      EXPECT_EQ(publish("out", name, std::string(size, 'b')).value(), PublishOutcome::kAlreadyThere) << name;
+      for (const std::string& bytes : fake().state.past["out/" + name]) {
+        EXPECT_EQ(bytes, std::string(size, 'a')) << name;  // Without conditions a retry stores them once more.
+      }
+    }
+  }
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
+TEST_P(AnyS3, says_that_a_sweep_took_an_upload) {
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());
+  auto object = store_->begin_object(at("out"), "large").value();
+  ASSERT_TRUE(object->write_text(std::string(150, 'x')).is_ok());
+  auto late = store_->begin_object(at("out"), "late").value();
+  ASSERT_TRUE(late->write_text(std::string(350, 'x')).is_ok());
+  const SweepReport young = store_->sweep(at("out"), hours(24), fake().state.now + hours(23)).value();
+  EXPECT_EQ(young.num_uploads, 0);
+  const SweepReport report = store_->sweep(at("out"), hours(24), fake().state.now + hours(25)).value();
+  EXPECT_EQ(report.num_uploads, 2);
+  EXPECT_EQ(fake().num_uploads(), 0u);
+  EXPECT_THAT(object->publish().status().message(), HasSubstr("a sweep took the"));
+  object.reset();
+  EXPECT_EQ(publish("out", "large", "others").value(), PublishOutcome::kPublished);
+  EXPECT_THAT(late->publish().status().message(), HasSubstr("a sweep took the"));
+}
+
+TEST_P(AnyS3, sweeps_what_is_old_and_its_own) {
+  S3Client& client = store_->client();
+  const auto begin = [&](const std::string& key) { ASSERT_TRUE(client.create_upload(in_bucket(key), "w").is_ok()); };
+  begin("out/part");
+  begin("out/_tmp/probe-1");
+  begin("out/_tmp.step.abc/weights");
+  begin("out/other/part");  // Of another folder.
+  begin("outside");
+  ASSERT_TRUE(store_->replace_small(at("out/_tmp/probe-2"), "x").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("out/_tmp.step.abc/config"), "x").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("out/_tmpdata"), "x").is_ok());  // Somebody's file.
+  ASSERT_TRUE(store_->replace_small(at("out/data"), "x").is_ok());
+  const SweepReport report = store_->sweep(at("out"), hours(24), fake().state.now + hours(25)).value();
+  EXPECT_EQ(report.num_uploads, 3);
+  EXPECT_EQ(report.num_temporaries, 2);
+  EXPECT_EQ(report.num_completed, 0);
+  EXPECT_THAT(fake().keys_below(), ElementsAre("out/_tmpdata", "out/data"));
+  EXPECT_EQ(fake().num_uploads(), 2u);
+  EXPECT_EQ(store_->sweep(at("nothing"), hours(24), fake().state.now).value().num_uploads, 0);
+}
+
+TEST_P(AnyS3, makes_small_objects_once_and_replaces_them) {
+  EXPECT_TRUE(store_->create_small(at("out/_claims/1"), "a").value());
+  EXPECT_FALSE(store_->create_small(at("out/_claims/1"), "b").value());
+  EXPECT_EQ(store_->read_small(at("out/_claims/1"), 10).value(), "a");
+  ASSERT_TRUE(store_->replace_small(at("out/_claims/1"), "c").is_ok());
+  EXPECT_EQ(store_->read_small(at("out/_claims/1"), 10).value(), "c");
+  EXPECT_EQ(store_->read_small(at("out/_claims/1"), 0).status().code(), StatusCode::kCorruptData);
+  EXPECT_TRUE(store_->remove(at("out/_claims/1")).is_ok());
+  EXPECT_TRUE(store_->remove(at("out/_claims/1")).is_ok());
+  EXPECT_TRUE(store_->create_small(at("out/_claims/1"), "d").value());
+}
+
+TEST_P(AnyS3, publishes_a_folder_with_its_record_last) {
+  auto folder = store_->begin_folder(at("run"), "step-5").value();
+  ASSERT_TRUE(store_->replace_small((folder->folder() / "weights").path, "w").is_ok());
+  ASSERT_TRUE(store_->replace_small((folder->folder() / "unet/config =%.json").path, "c").is_ok());
+  {
+    const auto large = store_->begin_object(folder->folder().path, "ema").value();
+    ASSERT_TRUE(large->write_text(std::string(500, 'e')).is_ok());
+    EXPECT_EQ(large->publish().value(), PublishOutcome::kPublished);
+  }
+  EXPECT_THAT(fake().keys_below("run/step-5"), IsEmpty());
+  std::atomic<bool> record_was_last = true;
+  fake().after = [&](const FakeS3::Call& call) {
+    if (call.operation == "copy") {
+      record_was_last = record_was_last && !fake().bytes_of("run/step-5/state.json");
+    }
+  };
+  EXPECT_EQ(folder->publish("state.json", "{}").value(), PublishOutcome::kPublished);
+  folder.reset();
+  EXPECT_TRUE(record_was_last);
+  EXPECT_THAT(fake().keys_below(),
+              ElementsAre("run/step-5/ema", "run/step-5/state.json", "run/step-5/unet/config =%.json", "run/step-5/weights"));
+  auto second = store_->begin_folder(at("run"), "step-5").value();
+  ASSERT_TRUE(store_->replace_small((second->folder() / "weights").path, "other").is_ok());
+  EXPECT_EQ(second->publish("state.json", "{}").value(), PublishOutcome::kAlreadyThere);
+  second.reset();
+  EXPECT_EQ(fake().bytes_of("run/step-5/weights"), "w");
+  EXPECT_EQ(fake().keys_below().size(), 4u);
+  auto nameless = store_->begin_folder(at("run"), "step-6").value();
+  EXPECT_EQ(nameless->publish("", "").status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_P(AnyS3, leaves_an_upload_to_the_sweep_when_nobody_answers_whether_it_is_visible) {
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());
+  fake().fault = [](const FakeS3::Call& call) { return call.operation == "complete" ? S3Fault::kReset : S3Fault::kNone; };
+  EXPECT_EQ(publish("out", "large", std::string(300, 'x')).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(fake().num_calls("abort"), GetParam() == Conditions::kNone ? 0 : 1);  // That of the probe.
+  EXPECT_EQ(fake().num_uploads(), 1u);
+  fake().fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
+  const SweepReport report = store_->sweep(at("out"), hours(24), fake().state.now + hours(25)).value();
+  EXPECT_EQ(report.num_completed, GetParam() == Conditions::kPutOnly ? 1 : 0);
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
+TEST_F(S3StoreTest, takes_its_probe_back_when_one_of_its_requests_fails) {
+  for (const std::string operation : {"create_upload", "upload_part", "complete"}) {
+    fake().fault = [&](const FakeS3::Call& call) { return call.operation == operation ? S3Fault::kInternal : S3Fault::kNone; };
+    EXPECT_EQ(store_->first_wins(at("out")).status().code(), StatusCode::kUnavailable) << operation;
+    EXPECT_THAT(fake().keys_below(), IsEmpty()) << operation;
+    EXPECT_EQ(fake().num_uploads(), 0u) << operation;
+  }
+}
+
+TEST_P(AnyS3, says_once_that_two_writers_may_both_succeed) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());
+  ASSERT_TRUE(store_->first_wins(at("other")).is_ok());
+  const std::string said = testing::internal::GetCapturedStderr();
+  const size_t first = said.find("both may succeed");
+  EXPECT_EQ(first != std::string::npos, GetParam() == Conditions::kNone) << said;
+  EXPECT_EQ(said.find("both may succeed", first == std::string::npos ? 0 : first + 1), std::string::npos) << said;
+}
+
+TEST_F(S3StoreTest, stores_parts_where_no_thread_can_start) {
+  ASSERT_TRUE(store_->first_wins(at("out")).is_ok());  // The connection stands, and the server's thread with it.
+  const NoNewThreads none;
+  EXPECT_EQ(publish("out", "large", std::string(500, 'x')).value(), PublishOutcome::kPublished);
+  EXPECT_EQ(fake().bytes_of("out/large"), std::string(500, 'x'));
+}
+
+TEST_F(S3StoreTest, keeps_keys_with_empty_names_as_inputs) {
+  for (const char* key : {"in//x.csv", "in/a/y.csv", "in/"}) {
+    ASSERT_TRUE(store_->replace_small(at(key), "rows").is_ok());
+  }
+  EXPECT_TRUE(store_->stat(at("in/")).value().is_folder);  // Though a console has made an object of that name.
+  const std::vector<InputObject> found = list_inputs_at({.store = store_.get(), .path = at("in")}, {}).value();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].place.path, at("in//x.csv"));
+  EXPECT_EQ(found[1].place.path, at("in/a/y.csv"));
+  for (const InputObject& object : found) {
+    EXPECT_EQ(store_->read_small(object.place.path, 10).value(), "rows");
+  }
+}
+
+TEST_F(S3StoreTest, lists_folders_and_trees_in_byte_order) {
+  for (const std::string key : {"out/b", "out/a b", "out/c/1", "out/c/2", "out/c!", "other"}) {
+    ASSERT_TRUE(store_->replace_small(at(key), key).is_ok());
+  }
+  ASSERT_TRUE(store_->replace_small(at("out/c/"), "").is_ok());  // How consoles show a folder.
+  const std::vector<FileInfo> entries = store_->list(at("out")).value();
+  EXPECT_THAT(entries,
+              ElementsAre(FileInfo{at("out/a b"), 7}, FileInfo{at("out/b"), 5}, FileInfo{at("out/c"), 0, true}, FileInfo{at("out/c!"), 6}));
+  EXPECT_EQ(store_->list(at("out/")).value(), entries);
+  EXPECT_EQ(store_->list(at("nothing")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->list(FakeS3::kBucket).value().size(), 2u);
+  fake().max_page = 2;
+  std::vector<std::string> paths;
+  size_t longest_page = 0;
+  const auto page = [&](std::span<const FileInfo> files) {
+    longest_page = std::max(longest_page, files.size());
+    for (const FileInfo& file : files) {
+      paths.push_back(file.path);
+    }
+    return Status::ok();
+  };
+  ASSERT_TRUE(store_->list_tree(at("out"), {}, page).is_ok());
+  EXPECT_THAT(paths, ElementsAre(at("out/a b"), at("out/b"), at("out/c!"), at("out/c/1"), at("out/c/2")));
+  EXPECT_EQ(longest_page, 2u);
+  EXPECT_EQ(store_->list_tree(at("nothing"), {}, page).code(), StatusCode::kNotFound);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(store_->list_tree(at("out"), stop.get_token(), page).code(), StatusCode::kCancelled);
+  EXPECT_EQ(store_->list_tree(at("out"), {}, [](auto) { return Status::internal("enough"); }).message(), "enough");
+}
+
+TEST_F(S3StoreTest, tells_objects_from_folders_and_a_missing_bucket_from_a_missing_object) {
+  ASSERT_TRUE(store_->replace_small(at("out/a"), "12345").is_ok());
+  EXPECT_EQ(store_->stat(at("out/a")).value(), (FileInfo{at("out/a"), 5}));
+  EXPECT_EQ(store_->stat(at("out")).value(), (FileInfo{at("out"), 0, true}));
+  EXPECT_EQ(store_->stat(FakeS3::kBucket).value().is_folder, true);
+  EXPECT_EQ(store_->stat(at("ou")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->open_input(at("ou"), {}).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(store_->open_input(at("out"), {}).status().message(), HasSubstr("this is a folder"));
+  for (const Status& missing : {store_->stat("nobody/x").status(), store_->open_input("nobody/x", {}).status(),
+                                store_->list("nobody/x").status(), store_->create_small("nobody/x", "").status()}) {
+    EXPECT_EQ(missing.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(missing.message(), HasSubstr("there is no such bucket"));
+  }
+}
+
+TEST_F(S3StoreTest, reads_at_any_place_of_one_version) {
+  std::string bytes(1'000'003, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 31 + i / 256);
+  }
+  ASSERT_TRUE(store_->replace_small(at("in"), bytes).is_ok());
+  const auto file = store_->open_input(at("in"), {}).value();
+  EXPECT_EQ(file->size_bytes(), 1'000'003);
+  EXPECT_EQ(file->path(), at("in"));
+  std::string out(100, '\0');
+  EXPECT_EQ(file->read_at(999'953, std::as_writable_bytes(std::span(out))).value(), 50u);
+  EXPECT_EQ(out.substr(0, 50), bytes.substr(999'953));
+  EXPECT_EQ(file->read_at(2'000'000, std::as_writable_bytes(std::span(out))).value(), 0u);
+  const ByteRange behind{.offset = 999'953, .num_bytes = 100};
+  const std::span<std::byte> place = std::as_writable_bytes(std::span(out));
+  EXPECT_EQ(file->read_ranges(std::span(&behind, 1), std::span(&place, 1)).code(), StatusCode::kCorruptData);
+  const int num_gets = fake().num_calls("get");
+  for (const ByteRange& range : {ByteRange{.offset = INT64_MAX - 1, .num_bytes = 100}, ByteRange{.offset = 1, .num_bytes = INT64_MAX},
+                                 ByteRange{.offset = -1, .num_bytes = 100}, ByteRange{.offset = 0, .num_bytes = -1}}) {
+    EXPECT_EQ(file->read_ranges(std::span(&range, 1), std::span(&place, 1)).code(), StatusCode::kCorruptData) << range.offset;
+  }
+  EXPECT_EQ(fake().num_calls("get"), num_gets);
+
+  const int before = fake().num_calls("get");
+  const std::vector<ByteRange> ranges = {
+      {.offset = 900'000, .num_bytes = 10}, {.offset = 0, .num_bytes = 20}, {.offset = 30, .num_bytes = 5}};
+  std::vector<std::string> got = {std::string(10, '\0'), std::string(20, '\0'), std::string(5, '\0')};
+  std::vector<std::span<std::byte>> places;
+  for (std::string& text : got) {
+    places.push_back(std::as_writable_bytes(std::span(text)));
+  }
+  ASSERT_TRUE(file->read_ranges(ranges, places).is_ok());
+  EXPECT_EQ(got[0], bytes.substr(900'000, 10));
+  EXPECT_EQ(got[1], bytes.substr(0, 20));
+  EXPECT_EQ(got[2], bytes.substr(30, 5));
+  EXPECT_EQ(fake().num_calls("get") - before, 2);
+
+  const auto known = store_->open_input(at("in"), 1'000'003).value();
+  ASSERT_TRUE(known->read_at(0, place).is_ok());
+  ASSERT_TRUE(store_->replace_small(at("in"), std::string(1'000'003, 'x')).is_ok());
+  EXPECT_EQ(known->read_at(0, place).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(file->read_at(0, place).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store_->open_input(at("in"), 5).value()->read_at(0, place.first(5)).status().code(), StatusCode::kCorruptData);
+}
+
+TEST_F(S3StoreTest, reads_ends_in_one_request) {
+  ASSERT_TRUE(store_->replace_small(at("in"), "0123456789").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("empty"), "").is_ok());
+  const size_t before = fake().requests().size();
+  const ObjectTail tail = store_->read_tail(at("in"), 4).value();
+  EXPECT_EQ(fake().requests().size(), before + 1);
+  EXPECT_EQ(tail.bytes, "6789");
+  EXPECT_EQ(tail.size_bytes, 10);
+  EXPECT_THAT(tail.version, Not(IsEmpty()));
+  EXPECT_EQ(store_->read_tail(at("in"), 400).value().bytes, "0123456789");
+  EXPECT_EQ(store_->read_tail(at("in"), 0).value().size_bytes, 10);
+  EXPECT_EQ(store_->read_tail(at("empty"), 4).value().size_bytes, 0);
+  EXPECT_EQ(store_->read_tail(at("none"), 4).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(S3StoreTest, moves_objects_and_can_do_it_again) {
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  ASSERT_TRUE(store_->move_object(at("from"), at("to")).is_ok());
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+  EXPECT_TRUE(store_->move_object(at("from"), at("to")).is_ok());
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  EXPECT_TRUE(store_->move_object(at("from"), at("to")).is_ok());  // Interrupted between its two steps.
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+  ASSERT_EQ(publish("up", "same", std::string(500, 's')).value(), PublishOutcome::kPublished);  // Another ETag, the same bytes.
+  ASSERT_TRUE(store_->replace_small(at("same"), std::string(500, 's')).is_ok());
+  EXPECT_TRUE(store_->move_object(at("same"), at("up/same")).is_ok());
+  for (const std::string other : {"other", "bytez"}) {
+    ASSERT_TRUE(store_->replace_small(at("from"), other).is_ok());
+    EXPECT_EQ(store_->move_object(at("from"), at("to")).code(), StatusCode::kAlreadyExists);
+    EXPECT_EQ(fake().bytes_of("to"), "bytes");
+    EXPECT_EQ(fake().bytes_of("from"), other);
+  }
+  EXPECT_EQ(store_->move_object(at("none"), at("none2")).code(), StatusCode::kNotFound);
+}
+
+TEST_F(S3StoreTest, moves_no_object_whose_version_the_store_does_not_tell) {
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("to"), "other").is_ok());
+  fake().with_state([](FakeS3Objects& state) { state.objects["from"].etag = state.objects["to"].etag = ""; });
+  EXPECT_EQ(store_->move_object(at("from"), at("to")).code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(fake().keys_below(), ElementsAre("from", "to"));
+}
+
+TEST_F(S3StoreTest, is_content_when_another_moves_the_object_between_its_look_and_its_copy) {
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  fake().before = [&](const FakeS3::Call& call) {
+    if (call.operation == "copy") {
+      fake().with_state([](FakeS3Objects& state) {
+        state.copy("from", std::nullopt, "to");
+        state.objects.erase("from");
+      });
+    }
+  };
+  EXPECT_TRUE(store_->move_object(at("from"), at("to")).is_ok());
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+}
+
+TEST_F(S3StoreTest, removes_trees) {
+  for (int i = 0; i < 25; ++i) {
+    ASSERT_TRUE(store_->replace_small(at(fmt::format("out/{}/x", i)), "x").is_ok());
+  }
+  ASSERT_TRUE(store_->replace_small(at("outside"), "x").is_ok());
+  fake().max_page = 10;
+  EXPECT_TRUE(store_->remove_tree(at("out")).is_ok());
+  EXPECT_THAT(fake().keys_below(), ElementsAre("outside"));
+  EXPECT_TRUE(store_->remove_tree(at("out")).is_ok());
+}
+
+TEST_F(S3StoreTest, has_uris_without_secrets) {
+  EXPECT_EQ(store_->scheme(), "s3");
+  EXPECT_EQ(store_->uri_of(at("a b")), "s3://pictures/a b");
+  EXPECT_EQ(store_->local_path(at("a")), std::nullopt);
+  EXPECT_EQ((Location{.store = store_.get(), .path = at("a/b")}.parent() / "c").uri(), "s3://pictures/a/c");
+}
+
+TEST(make_s3_store, finds_keys_and_says_when_there_are_none) {
+  S3Server server;
+  S3Options options = server.options();
+  options.profile = "no-such-profile-of-anybody";
+  EXPECT_EQ(make_s3_store(options, *server.http, server.clock).status().code(), StatusCode::kFailedPrecondition);
+  options.max_tries = 0;
+  EXPECT_EQ(make_s3_store(options, *server.http, server.clock).status().code(), StatusCode::kInvalidArgument);
+  options = server.options();
+  options.anonymous = true;
+  server.fake.is_anonymous = true;
+  const auto store = make_s3_store(options, *server.http, server.clock).value();
+  ASSERT_TRUE(store->replace_small("pictures/a", "bytes").is_ok());
+  EXPECT_EQ(server.fake.bytes_of("a"), "bytes");
+}
+
+}  // namespace
+}  // namespace darkroom

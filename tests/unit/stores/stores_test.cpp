@@ -1,0 +1,251 @@
+#include "darkroom/stores/stores.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "darkroom/files/memory_files.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/stores/uri.h"
+#include "hub_caller.h"
+#include "stores/input_listing.h"
+#include "stores/s3_settings.h"
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using Answer = ScriptedServer::Answer;
+using Request = ScriptedServer::Request;
+
+TEST(path_fits, stands_for_levels) {
+  const auto fits = [](std::vector<std::string> pattern, std::vector<std::string> names) { return path_fits(pattern, names); };
+  EXPECT_TRUE(fits({"**"}, {"a"}));
+  EXPECT_TRUE(fits({"**"}, {"a", "b"}));
+  EXPECT_TRUE(fits({"**", "*.csv"}, {"x.csv"}));
+  EXPECT_TRUE(fits({"**", "*.csv"}, {"a", "b", "x.csv"}));
+  EXPECT_TRUE(fits({"**", "b", "**", "c?"}, {"b", "c1"}));
+  EXPECT_TRUE(fits({"**", "b", "**", "c?"}, {"a", "b", "x", "y", "c1"}));
+  EXPECT_FALSE(fits({"**", "b", "**", "c?"}, {"a", "x", "c1"}));
+  EXPECT_FALSE(fits({"*", "x"}, {"x"}));
+  EXPECT_FALSE(fits({"*"}, {"a", "b"}));
+  EXPECT_FALSE(fits({"a"}, {}));
+}
+
+class stores : public HubTest {
+ protected:
+  StoreSetOptions options() {
+    return {
+        .hub = [this] { return Result<HubOptions>(HubOptions{.endpoint = hub_.endpoint()}); }, .web = quick_options(), .make_s3 = nullptr};
+  }
+  static std::vector<std::string> uris(const Result<std::vector<InputObject>>& found) {
+    EXPECT_TRUE(found.is_ok()) << found.status().to_string();
+    std::vector<std::string> names;
+    for (const InputObject& object : found.is_ok() ? *found : std::vector<InputObject>()) {
+      names.push_back(fmt::format("{} {}", object.place.uri(), object.size_bytes));
+    }
+    return names;
+  }
+
+  FakeClock clock_;
+};
+
+TEST_F(stores, local_places) {
+  StoreSet set(options(), clock_, metrics_);
+  const Location plain = set.resolve("/data/a b", Access::kWrite).value();
+  EXPECT_EQ(plain.store, &local_store());
+  EXPECT_EQ(plain.path, "/data/a b");
+  EXPECT_EQ(set.resolve("file:///data/a%20b", Access::kRead).value().path, "/data/a b");
+  EXPECT_EQ(set.resolve("", Access::kRead).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(set.resolve("gopher://x/y", Access::kRead).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(set.resolve("s3://bucket/key", Access::kWrite).status().message(), local_path("s3://bucket/key").status().message());
+}
+
+// What a job lists today and what the set lists is the same.
+TEST_F(stores, lists_local_inputs_as_ever) {
+  const TemporaryFolder folder;
+  FileSystem& files = local_files();
+  for (const char* path : {"b.csv", "a.parquet", "a.txt", "_tmp/x.csv", ".hidden.csv", "sub/c.csv", "sub/_x.csv", "sub/deep/d.parquet",
+                           "sub-2/c.csv", "sub/[x].csv"}) {
+    ASSERT_TRUE(write_file_atomic(files, join_path(folder.path(), path), path).is_ok());
+  }
+  StoreSet set(options(), clock_, metrics_);
+  for (const char* pattern :
+       {"", "/", "/a.txt", "/sub", "/*", "/*.csv", "/*/c.csv", "/**", "/**/*.csv", "/sub/**", "/**/deep/*", "/s*/c.???", "/sub/[x].csv",
+        "/[ab].*", "/**/**/d.*", "/nothing", "/nothing*", "/sub/nothing/*.csv", "/_tmp/*"}) {
+    const std::string uri = folder.path() + pattern;
+    const Result<std::vector<FileInfo>> before = list_inputs(files, uri);
+    const Result<std::vector<InputObject>> now = set.resolve_inputs(uri);
+    ASSERT_EQ(now.is_ok(), before.is_ok()) << pattern << ": " << now.status().to_string() << " / " << before.status().to_string();
+    if (!now.is_ok()) {
+      EXPECT_EQ(now.status().code(), before.status().code()) << pattern;
+      continue;
+    }
+    ASSERT_EQ(now->size(), before->size()) << pattern;
+    for (size_t i = 0; i < now->size(); ++i) {
+      EXPECT_EQ((*now)[i].place.path, (*before)[i].path) << pattern;
+      EXPECT_EQ((*now)[i].size_bytes, (*before)[i].size_bytes) << pattern;
+    }
+  }
+}
+
+TEST_F(stores, further_stores_by_their_scheme) {
+  MemoryFileSystem files;
+  ASSERT_TRUE(write_file_atomic(files, "/d/x.csv", "1").is_ok());
+  ASSERT_TRUE(write_file_atomic(files, "/d/e/y.csv", "22").is_ok());
+  const auto memory = make_posix_store(files, "memory");
+  StoreSetOptions with_memory = options();
+  with_memory.others = {memory.get()};
+  StoreSet set(with_memory, clock_, metrics_);
+  EXPECT_EQ(set.resolve("memory:///d", Access::kWrite).value().store, memory.get());
+  EXPECT_THAT(uris(set.resolve_inputs("memory:///d")), ElementsAre("memory:///d/e/y.csv 2", "memory:///d/x.csv 1"));
+  EXPECT_THAT(uris(set.resolve_inputs("memory:///d/**/*.csv")), ElementsAre("memory:///d/e/y.csv 2", "memory:///d/x.csv 1"));
+}
+
+TEST_F(stores, a_hub_address_is_pinned_to_a_commit) {
+  const std::string commit = hub_.add("datasets/org/data", "main",
+                                      {{"README.md", {"x"}},
+                                       {"data/b.parquet", {"22", true}},
+                                       {"data/a.parquet", {"1"}},
+                                       {"data/_x.parquet", {"1"}},
+                                       {"more/c.csv", {"333"}}});
+  StoreSet set(options(), clock_, metrics_);
+  const std::string root = "hf://datasets/org/data@" + commit;
+  EXPECT_EQ(set.resolve("hf://datasets/org/data/data/a.parquet", Access::kRead).value().uri(), root + "/data/a.parquet");
+  EXPECT_THAT(uris(set.resolve_inputs("hf://datasets/org/data")),
+              ElementsAre(root + "/data/a.parquet 1", root + "/data/b.parquet 2", root + "/more/c.csv 3"));
+  EXPECT_THAT(uris(set.resolve_inputs("hf://datasets/org/data@main/data/*.parquet")),
+              ElementsAre(root + "/data/a.parquet 1", root + "/data/b.parquet 2"));
+  EXPECT_THAT(uris(set.resolve_inputs("hf://datasets/org/data/**/?.csv")), ElementsAre(root + "/more/c.csv 3"));
+  EXPECT_THAT(uris(set.resolve_inputs("hf://datasets/org/data/README.md")), ElementsAre(root + "/README.md 1"));
+  EXPECT_EQ(set.resolve_inputs("hf://datasets/org/data/nothing/*").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(set.resolve_inputs("hf://datasets/org/none").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(stores, config_and_split_are_files_of_the_conversion) {
+  const std::string commit = hub_.add("datasets/org/data", "refs/convert/parquet", {{"default/train/0000.parquet", {"abc"}}});
+  hub_.set_parquet("datasets/org/data", R"({"default":{"train":["u0"]}})");
+  StoreSet set(options(), clock_, metrics_);
+  const auto found = set.resolve_inputs("hf://datasets/org/data?config=default&split=train");
+  EXPECT_THAT(uris(found), ElementsAre("hf://datasets/org/data@" + commit + "/default/train/0000.parquet 3"));
+  EXPECT_EQ(found->at(0).place.store->read_small(found->at(0).place.path).value(), "abc");
+  EXPECT_EQ(set.resolve("hf://datasets/org/data?split=train", Access::kRead).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(stores, a_web_file_is_one_input) {
+  const ScriptedServer server([](const Request& request) { return Answer{ranged_answer(request, "rows", "")}; });
+  StoreSet set(options(), clock_, metrics_);
+  const std::string url = fmt::format("http://127.0.0.1:{}/a.csv", server.port());
+  EXPECT_THAT(uris(set.resolve_inputs(url + "?sig=s3cret")), ElementsAre(url + " 4"));
+  EXPECT_EQ(set.resolve(fmt::format("http://127.0.0.1:{}/*.csv", server.port()), Access::kRead).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(stores, web_and_hub_are_not_written) {
+  StoreSet set(options(), clock_, metrics_);
+  for (const char* uri : {"https://host/a?sig=s3cret", "http://host/a", "hf://org/model"}) {
+    const Status refused = set.resolve(uri, Access::kWrite).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(refused.message(), Not(HasSubstr("s3cret")));
+  }
+}
+
+TEST_F(stores, s3_stores_are_made_once_for_each_setting) {
+  MemoryFileSystem files;
+  std::vector<std::string> made;
+  StoreSetOptions with_s3 = options();
+  with_s3.make_s3 = [&](std::string_view settings, HttpClient&, Clock&) -> Result<std::unique_ptr<Store>> {
+    made.emplace_back(settings);
+    return make_posix_store(files, "s3");
+  };
+  StoreSet set(with_s3, clock_, metrics_);
+  const Location one = set.resolve("s3://bucket/what?/a", Access::kWrite).value();
+  EXPECT_EQ(one.path, "bucket/what?/a");
+  EXPECT_EQ(set.resolve("s3://bucket/b", Access::kRead).value().store, one.store);
+  const Location two = set.resolve("s3://bucket/b?region=x&anonymous=true", Access::kRead).value();
+  EXPECT_EQ(two.path, "bucket/b");
+  EXPECT_NE(two.store, one.store);
+  EXPECT_THAT(made, ElementsAre("", "region=x&anonymous=true"));
+}
+
+TEST_F(stores, a_secret_in_an_s3_address_is_in_no_message) {
+  MemoryFileSystem files;
+  StoreSetOptions with_s3 = options();
+  with_s3.make_s3 = [&](std::string_view, HttpClient&, Clock&) -> Result<std::unique_ptr<Store>> { return make_posix_store(files, "s3"); };
+  StoreSet set(with_s3, clock_, metrics_);
+  for (const char* uri : {"s3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket", "S3://AKID:s3cret@bucket/key",
+                          "s3://AKID:s3cret@bucket/key?region=x", "HTTPS://user:s3cret@host/x", "gopher://user:s3cret@host/x"}) {
+    for (const Status& status : {set.resolve(uri, Access::kRead).status(), set.resolve(uri, Access::kWrite).status(),
+                                 set.resolve_inputs(uri).status(), local_path(uri).status()}) {
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << uri;
+      EXPECT_THAT(status.message(), Not(HasSubstr("s3cret"))) << uri;
+    }
+  }
+  for (const char* uri : {"s3://", "s3:///key", "s3://ab/key", "s3://buck et/key"}) {
+    EXPECT_EQ(set.resolve(uri, Access::kRead).status().code(), StatusCode::kInvalidArgument) << uri;
+  }
+  EXPECT_EQ(set.resolve("s3://bucket/out//", Access::kRead).value().path, "bucket/out");
+  EXPECT_EQ(set.resolve("s3://bucket/", Access::kRead).value().path, "bucket");
+}
+
+TEST_F(stores, a_stop_ends_a_call_to_the_hub) {
+  std::stop_source stop;
+  const ScriptedServer silent([&](const Request&) {
+    stop.request_stop();
+    return Answer{"", Answer::Then::kHang};
+  });
+  StoreSetOptions to_silent = options();
+  to_silent.hub = [&] { return Result<HubOptions>(HubOptions{.endpoint = fmt::format("http://127.0.0.1:{}", silent.port())}); };
+  StoreSet set(to_silent, clock_, metrics_, stop.get_token());
+  EXPECT_EQ(set.resolve("hf://org/model/a.csv", Access::kRead).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(silent.requests().size(), 1u);
+}
+
+TEST(s3_settings, are_those_of_the_address_and_then_of_the_environment) {
+  std::map<std::string, std::string> variables;
+  const auto environment = [&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  S3Options options = read_s3_settings("", environment).value();
+  EXPECT_EQ(options.endpoint, "");
+  EXPECT_EQ(options.scheme, "https");
+  variables = {{"AWS_ENDPOINT_URL", "http://one:1/"}, {"AWS_DEFAULT_REGION", "there"}};
+  options = read_s3_settings("", environment).value();
+  EXPECT_EQ(options.endpoint, "one:1");
+  EXPECT_EQ(options.scheme, "http");
+  EXPECT_EQ(options.region, "there");
+  options = read_s3_settings("region=x&endpoint_override=other", environment).value();
+  EXPECT_EQ(options.endpoint, "other");
+  EXPECT_EQ(options.scheme, "https");  // That of the environment is the other endpoint's.
+  variables["AWS_ENDPOINT_URL_S3"] = "https://two";
+  variables["AWS_REGION"] = "here";
+  EXPECT_EQ(read_s3_settings("", environment)->endpoint, "two");
+  options = read_s3_settings("endpoint_override=three%3A3&scheme=http&region=x&profile=p&anonymous=true", environment).value();
+  EXPECT_EQ(options.endpoint, "three:3");
+  EXPECT_EQ(options.scheme, "http");
+  EXPECT_EQ(options.region, "x");
+  EXPECT_EQ(options.profile, "p");
+  EXPECT_TRUE(options.anonymous);
+}
+
+TEST(s3_settings, refuse_what_is_none) {
+  const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
+  for (const char* settings :
+       {"region", "region=", "region=%2", "scheme=ftp", "anonymous=1", "anonymous=maybe", "profile=", "other=1",
+        "endpoint_override=", "endpoint_override=host/path", "endpoint_override=user@host", "region=x&&scheme=http"}) {
+    EXPECT_EQ(read_s3_settings(settings, nothing).status().code(), StatusCode::kInvalidArgument) << settings;
+  }
+  const auto bad = [](const std::string& name) {
+    return name == "AWS_ENDPOINT_URL" ? std::optional<std::string>("http://") : std::nullopt;
+  };
+  EXPECT_THAT(read_s3_settings("", bad).status().message(), HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -97,7 +97,11 @@ void ProgressReporter::report(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
-  while (!wake.wait_for(lock, stop, interval, [&] { return stop.stop_requested(); })) {
+  const auto asked_to_stop = [&] {  // The wait's own answer may be no at the moment of the stop: libstdc++ asks the token again after the condition.
+    wake.wait_for(lock, stop, interval, [] { return false; });
+    return stop.stop_requested();
+  };
+  while (!asked_to_stop()) {
     const auto elapsed = std::chrono::steady_clock::now() - start_;
     if (terminal) {
       show_progress(format_progress_bar(name_, state_(), elapsed, terminal_columns()));

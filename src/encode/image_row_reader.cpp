@@ -9,9 +9,8 @@
 
 namespace darkroom {
 
-Result<std::unique_ptr<ImageRowReader>> ImageRowReader::open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
-                                                             int64_t memory_bytes) {
-  DARKROOM_ASSIGN_OR_RETURN(auto reader, RowGroupReader::create(files, uri, index));
+Result<std::unique_ptr<ImageRowReader>> ImageRowReader::open(const DatasetFiles& dataset, const DatasetIndex& index, int64_t memory_bytes) {
+  auto reader = RowGroupReader::create(dataset, index);
   DARKROOM_ASSIGN_OR_RETURN(const auto place, reader->locate(0));
   DARKROOM_ASSIGN_OR_RETURN(const auto schema, reader->schema(place));
   DARKROOM_RETURN_IF_ERROR(find_image_columns(*schema, reader->path(place.file)).status());

@@ -16,8 +16,7 @@ namespace darkroom {
 class ImageRowReader {
  public:
   /// Errors: those of find_image_columns and of the store.
-  static Result<std::unique_ptr<ImageRowReader>> open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
-                                                      int64_t memory_bytes);
+  static Result<std::unique_ptr<ImageRowReader>> open(const DatasetFiles& dataset, const DatasetIndex& index, int64_t memory_bytes);
 
   /// A null picture comes out with empty bytes.
   Result<ImageRow> read(int64_t row);

@@ -81,10 +81,10 @@ Result<std::shared_ptr<const PictureSource::State::Picture>> PictureSource::Stat
 PictureSource::PictureSource(std::unique_ptr<State> state) : state_(std::move(state)) {}
 PictureSource::~PictureSource() = default;
 
-Result<std::unique_ptr<PictureSource>> PictureSource::open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+Result<std::unique_ptr<PictureSource>> PictureSource::open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                            const PictureSourceOptions& options) {
   DARKROOM_RETURN_IF_ERROR(options.transform.validate());
-  DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(files, uri, index, options.memory_bytes / 2));
+  DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(dataset, index, options.memory_bytes / 2));
   return std::unique_ptr<PictureSource>(new PictureSource(std::make_unique<State>(options, std::move(reader))));
 }
 
@@ -147,9 +147,9 @@ Result<std::shared_ptr<const OnlineSource::State::Encoded>> OnlineSource::State:
 OnlineSource::OnlineSource(std::unique_ptr<State> state) : state_(std::move(state)) {}
 OnlineSource::~OnlineSource() = default;
 
-Result<std::unique_ptr<OnlineSource>> OnlineSource::open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+Result<std::unique_ptr<OnlineSource>> OnlineSource::open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                          std::shared_ptr<const RowEncoder> encoder, const OnlineSourceOptions& options) {
-  DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(files, uri, index, options.memory_bytes / 2));
+  DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(dataset, index, options.memory_bytes / 2));
   return std::unique_ptr<OnlineSource>(new OnlineSource(std::make_unique<State>(std::move(encoder), options, std::move(reader))));
 }
 

@@ -1,14 +1,16 @@
 #include "darkroom/feed/dataset_index.h"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
-#include "darkroom/files/paths.h"
-#include "darkroom/stores/uri.h"
 #include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
@@ -16,27 +18,15 @@ namespace {
 
 constexpr int64_t kFormatVersion = 1;
 
-// The folder that part names are relative to: the folder of a file, what stands before the first pattern of a glob.
-Result<std::string> root_folder(FileSystem& files, const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(uri));
-  const std::string path(without_trailing_slashes(given));
-  const auto info = files.stat(path);
-  if (info.is_ok()) {
-    return info->is_folder ? path : parent_folder(path);
-  }
-  const size_t pattern = path.find_first_of("*?[");
-  return pattern == std::string::npos ? path : parent_folder(path.substr(0, pattern + 1));
-}
-
 // A file's identity without reading its data: the record of a shard of ours, else a hash of its footer.
-Result<std::string> content_hash(FileSystem& files, const TableFooter& footer) {
+Result<std::string> content_hash(const Location& place, const TableFooter& footer) {
   if (const std::string* record = footer.find(kShardKey); record != nullptr) {
     const auto parsed = parse_json(*record);
     if (parsed.is_object() && parsed.contains("content_hash") && parsed["content_hash"].is_string()) {
       return parsed["content_hash"].get<std::string>();
     }
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(footer.path));
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, place.store->open_input(place.path, footer.file_bytes));
   std::vector<std::byte> bytes(static_cast<size_t>(footer.file_bytes - footer.content_bytes));
   DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(footer.content_bytes, bytes));
   Sha256 hash;
@@ -44,25 +34,70 @@ Result<std::string> content_hash(FileSystem& files, const TableFooter& footer) {
   return "footer:" + hash.finish_hex();
 }
 
-Result<DatasetIndex> build_index(FileSystem& files, const std::string& uri, int64_t rows_per_part) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto inputs, list_inputs(files, uri));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string root, root_folder(files, uri));
+/// What a file's footer says.
+struct IndexedFile {
+  int64_t num_rows = 0;
+  std::string content_hash = {};
+};
+
+Result<IndexedFile> index_file(const Location& place) {
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(place));
+  DARKROOM_ASSIGN_OR_RETURN(std::string hash, content_hash(place, footer));
+  return IndexedFile{.num_rows = footer.num_rows, .content_hash = std::move(hash)};
+}
+
+/// In the order of the objects: the first failure in that order is the one to report. A store that answers slowly is asked for many files
+/// at a time.
+Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& objects) {
+  constexpr size_t kFilesAtOnce = 32;
+  const Location& first = objects.front().place;
+  const bool is_local = first.store->local_path(first.path).has_value();
+  std::vector<std::optional<Result<IndexedFile>>> found(objects.size());
+  std::atomic<size_t> next{0};
+  std::atomic<bool> has_failed{false};
+  const auto work = [&] {
+    while (!has_failed) {  // A file that is taken is read: none before the first that failed may be missing.
+      const size_t i = next++;
+      if (i >= objects.size()) {
+        return;
+      }
+      found[i] = index_file(objects[i].place);
+      if (!found[i]->is_ok()) {
+        has_failed = true;
+      }
+    }
+  };
+  std::vector<std::future<void>> helpers;
+  for (size_t i = 1; !is_local && i < std::min(kFilesAtOnce, objects.size()); ++i) {
+    helpers.push_back(std::async(std::launch::async, work));
+  }
+  work();
+  for (auto& helper : helpers) {
+    helper.get();
+  }
+  std::vector<IndexedFile> files;
+  for (auto& file : found) {
+    DARKROOM_ASSIGN_OR_RETURN(IndexedFile one, *std::move(file));  // One that was not asked for lies behind one that failed.
+    files.push_back(std::move(one));
+  }
+  return files;
+}
+
+Result<DatasetIndex> build_index(const DatasetFiles& dataset, int64_t rows_per_part) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<IndexedFile> files, index_files(dataset.objects));
   std::vector<DatasetPart> parts;
-  for (const auto& input : inputs) {
-    DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, input.path));
-    DARKROOM_ASSIGN_OR_RETURN(const std::string hash, content_hash(files, footer));
-    const bool inside = root != "." && input.path.starts_with(root + "/");
-    const std::string name = inside ? input.path.substr(root.size() + 1) : input.path;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name = dataset.name_of(dataset.objects[i].place);
     int64_t first = 0;
     do {
-      const int64_t count = std::min(rows_per_part, footer.num_rows - first);
-      parts.push_back({name, hash, first, count});
+      const int64_t count = std::min(rows_per_part, files[i].num_rows - first);
+      parts.push_back({name, files[i].content_hash, first, count});
       first += count;
-    } while (first < footer.num_rows);
+    } while (first < files[i].num_rows);
   }
   DatasetIndex index(std::move(parts));
   if (index.num_rows() == 0) {
-    return Status::failed_precondition("the dataset has no rows to train on:", uri);
+    return Status::failed_precondition("the dataset has no rows to train on:", dataset.uri);
   }
   return index;
 }
@@ -77,13 +112,13 @@ DatasetIndex::DatasetIndex(std::vector<DatasetPart> parts) : parts_(std::move(pa
   }
 }
 
-Result<DatasetIndex> DatasetIndex::of_latents(FileSystem& files, const std::string& uri) {
-  return build_index(files, uri, std::numeric_limits<int64_t>::max());
+Result<DatasetIndex> DatasetIndex::of_latents(const DatasetFiles& dataset) {
+  return build_index(dataset, std::numeric_limits<int64_t>::max());
 }
 
-Result<DatasetIndex> DatasetIndex::of_images(FileSystem& files, const std::string& uri, int64_t rows_per_file) {
+Result<DatasetIndex> DatasetIndex::of_images(const DatasetFiles& dataset, int64_t rows_per_file) {
   DARKROOM_CHECK(rows_per_file > 0, "a part must have rows:", rows_per_file);
-  return build_index(files, uri, rows_per_file);
+  return build_index(dataset, rows_per_file);
 }
 
 std::vector<int32_t> DatasetIndex::block_rows() const {
@@ -135,11 +170,6 @@ Result<DatasetIndex> DatasetIndex::from_json(std::string_view text) {
   } catch (const nlohmann::json::exception& error) {
     return Status::corrupt_data("the dataset index lacks a field:", error.what());
   }
-}
-
-Result<std::string> part_path(FileSystem& files, const std::string& uri, const std::string& name) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string root, root_folder(files, uri));
-  return name.starts_with("/") || root == "." ? name : join_path(root, name);
 }
 
 }  // namespace darkroom

@@ -9,8 +9,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/feed/row_group_reader.h"
-#include "darkroom/files/paths.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/files/local_copy.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/tensor_column.h"
@@ -159,13 +158,13 @@ Result<std::shared_ptr<const LatentsGroup>> LatentsReader::State::load(const Row
 LatentsReader::LatentsReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
 LatentsReader::~LatentsReader() = default;
 
-Result<std::unique_ptr<LatentsReader>> LatentsReader::open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+Result<std::unique_ptr<LatentsReader>> LatentsReader::open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                            const LatentsReaderOptions& options) {
   DARKROOM_CHECK(options.latents_shape.size() == 3 && options.states_shape.size() == 2, "latents need a shape (C, h, w) and states (T, W)");
   auto state = std::make_unique<State>();
   state->options = options;
   state->groups = LruCache<LatentsGroup>(options.memory_bytes);
-  DARKROOM_ASSIGN_OR_RETURN(state->reader, RowGroupReader::create(files, uri, index));
+  state->reader = RowGroupReader::create(dataset, index);
   // A dataset of the wrong kind is told at once, not at the first batch.
   DARKROOM_ASSIGN_OR_RETURN(const auto place, state->reader->locate(0));
   DARKROOM_ASSIGN_OR_RETURN(const auto schema, state->reader->schema(place));
@@ -198,14 +197,14 @@ Result<Batch> LatentsReader::read(std::span<const SampleRef> samples) {
 
 std::string LatentsReader::describe(int64_t row) const { return state_->reader->describe(row); }
 
-Result<LatentsDatasetInfo> read_latents_info(FileSystem& files, const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto inputs, list_inputs(files, uri));
-  DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(files, inputs.front().path));
+Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset) {
+  const Location& first = dataset.objects.front().place;
+  DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(first));
   LatentsDatasetInfo info;
   if (const std::string* text = footer.find(kLatentsFooterKey); text != nullptr) {
     const auto json = parse_json(*text);
     if (!json.is_object()) {
-      return Status::corrupt_data("the shard's footer key darkroom.latents is no JSON object:", inputs.front().path);
+      return Status::corrupt_data("the shard's footer key darkroom.latents is no JSON object:", first.uri());
     }
     try {
       info.vae_fingerprint = json.value("vae_fingerprint", std::string());
@@ -213,25 +212,30 @@ Result<LatentsDatasetInfo> read_latents_info(FileSystem& files, const std::strin
       info.tokenizer_dialect = json.value("tokenizer_dialect", std::string());
       info.scaling_factor = json.value("scaling_factor", 0.0);
     } catch (const nlohmann::json::exception& error) {
-      return Status::corrupt_data("the shard's footer key darkroom.latents has a field of another type:", inputs.front().path,
-                                  error.what());
+      return Status::corrupt_data("the shard's footer key darkroom.latents has a field of another type:", first.uri(), error.what());
     }
   }
   return info;
 }
 
-Result<torch::Tensor> read_empty_caption(FileSystem& files, const std::string& uri, const std::vector<int64_t>& states_shape) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string folder, part_path(files, uri, std::string(kEmptyCaptionFile)));
-  const auto file = SafetensorsFile::open(folder);
-  if (!file.is_ok()) {
-    return file.status().with_context("caption dropout needs the empty caption's states that process writes beside its shards");
+Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const std::vector<int64_t>& states_shape) {
+  constexpr const char* kWhatFor = "caption dropout needs the empty caption's states that process writes beside its shards";
+  const Location place = dataset.place_of(kEmptyCaptionFile);
+  const auto copy = LocalCopy::fetch(place);
+  if (!copy.is_ok()) {
+    return copy.status().with_context(kWhatFor);
   }
+  const auto file = SafetensorsFile::open(copy->path());
+  if (!file.is_ok()) {
+    return file.status().with_context(kWhatFor);
+  }
+  const std::string shown = place.uri();
   if ((*file)->names().size() != 1) {
-    return Status::corrupt_data("the empty caption's file must hold one tensor (path, tensors):", folder, (*file)->names().size());
+    return Status::corrupt_data("the empty caption's file must hold one tensor (path, tensors):", shown, (*file)->names().size());
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto tensor, (*file)->tensor((*file)->names().front()));
   if (tensor.sizes() != torch::IntArrayRef(states_shape)) {
-    return Status::failed_precondition("the empty caption's states have another shape than the network takes (path, want, got):", folder,
+    return Status::failed_precondition("the empty caption's states have another shape than the network takes (path, want, got):", shown,
                                        fmt::format("{}", fmt::join(states_shape, "x")), fmt::format("{}", fmt::join(tensor.sizes(), "x")));
   }
   return tensor.to(torch::kFloat32).contiguous();

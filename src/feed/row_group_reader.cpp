@@ -14,20 +14,20 @@ constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
 }  // namespace
 
-RowGroupReader::RowGroupReader(FileSystem& files, DatasetIndex index) : files_(files), index_(std::move(index)), open_files_(kOpenFiles) {}
+RowGroupReader::RowGroupReader(DatasetIndex index) : index_(std::move(index)), open_files_(kOpenFiles) {}
 
-Result<std::unique_ptr<RowGroupReader>> RowGroupReader::create(FileSystem& files, const std::string& uri, DatasetIndex index) {
-  std::unique_ptr<RowGroupReader> reader(new RowGroupReader(files, std::move(index)));
+std::unique_ptr<RowGroupReader> RowGroupReader::create(const DatasetFiles& dataset, DatasetIndex index) {
+  std::unique_ptr<RowGroupReader> reader(new RowGroupReader(std::move(index)));
   std::string last_name;
   for (const auto& part : reader->index_.parts()) {
     // Parts of one file follow each other.
-    if (reader->paths_.empty() || part.name != last_name) {
-      DARKROOM_ASSIGN_OR_RETURN(auto path, part_path(files, uri, part.name));
-      reader->paths_.push_back(std::move(path));
+    if (reader->places_.empty() || part.name != last_name) {
+      reader->places_.push_back(dataset.place_of(part.name));
+      reader->paths_.push_back(reader->places_.back().uri());
       reader->rows_of_file_.push_back(0);
       last_name = part.name;
     }
-    reader->file_of_part_.push_back(reader->paths_.size() - 1);
+    reader->file_of_part_.push_back(reader->places_.size() - 1);
     reader->rows_of_file_.back() += part.num_rows;
   }
   return reader;
@@ -38,7 +38,7 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     return held;
   }
   OpenFile opened;
-  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files_, paths_[file]));
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(places_[file]));
   if (footer.num_rows != rows_of_file_[file]) {
     return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], rows_of_file_[file],
                                 footer.num_rows);
@@ -47,7 +47,7 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
   for (const auto& group : footer.row_groups) {
     opened.first_rows.push_back(opened.first_rows.back() + group.num_rows);
   }
-  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(files_, paths_[file]));
+  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(places_[file]));
   return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
 }
 

@@ -8,7 +8,6 @@
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
-#include "darkroom/files/file_system.h"
 #include "darkroom/image/transform.h"
 
 namespace darkroom {
@@ -28,7 +27,7 @@ struct PictureSourceOptions {
 class PictureSource : public SampleSource {
  public:
   /// Errors: kNotFound (a column is missing: the message names those that exist), those of the store.
-  static Result<std::unique_ptr<PictureSource>> open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+  static Result<std::unique_ptr<PictureSource>> open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                      const PictureSourceOptions& options);
   ~PictureSource() override;
   Result<Batch> read(std::span<const SampleRef> samples) override;
@@ -53,7 +52,7 @@ struct OnlineSourceOptions {
 class OnlineSource : public SampleSource {
  public:
   /// Errors: as PictureSource::open.
-  static Result<std::unique_ptr<OnlineSource>> open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+  static Result<std::unique_ptr<OnlineSource>> open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                     std::shared_ptr<const RowEncoder> encoder, const OnlineSourceOptions& options);
   ~OnlineSource() override;
   Result<Batch> read(std::span<const SampleRef> samples) override;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
-#include "darkroom/files/file_system.h"
+#include "darkroom/feed/dataset_files.h"
 
 namespace darkroom {
 
@@ -34,12 +34,12 @@ class DatasetIndex {
 
   explicit DatasetIndex(std::vector<DatasetPart> parts);
 
-  /// Of a latents dataset: one part a shard. `uri` is a file, a folder or a pattern.
-  /// Errors: kNotFound, kCorruptData (a damaged footer), kFailedPrecondition (no rows at all).
-  static Result<DatasetIndex> of_latents(FileSystem& files, const std::string& uri);
+  /// Of a latents dataset: one part a shard. Reads the footers only, of a remote store many at a time.
+  /// Errors: kNotFound, kCorruptData (a damaged footer), kFailedPrecondition (no rows at all), those of the store.
+  static Result<DatasetIndex> of_latents(const DatasetFiles& dataset);
   /// Of an image dataset: parts are the work items of `process` with the same --rows-per-file, so that the online order is
   /// the offline one. Errors: as of_latents.
-  static Result<DatasetIndex> of_images(FileSystem& files, const std::string& uri, int64_t rows_per_file);
+  static Result<DatasetIndex> of_images(const DatasetFiles& dataset, int64_t rows_per_file);
   /// Errors: kCorruptData, kFailedPrecondition (a later format version).
   static Result<DatasetIndex> from_json(std::string_view text);
 
@@ -58,9 +58,5 @@ class DatasetIndex {
   std::vector<DatasetPart> parts_;
   std::vector<int64_t> first_rows_;  // Of each part in the dataset, then the total.
 };
-
-/// The path of a part's file in the dataset at `uri` (a file, a folder or a pattern).
-/// Errors: kInvalidArgument (a URI that is not built yet).
-Result<std::string> part_path(FileSystem& files, const std::string& uri, const std::string& name);
 
 }  // namespace darkroom

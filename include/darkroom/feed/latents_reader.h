@@ -8,7 +8,6 @@
 #include "darkroom/core/result.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
-#include "darkroom/files/file_system.h"
 
 namespace darkroom {
 
@@ -24,12 +23,13 @@ struct LatentsReaderOptions {
 ///
 /// Memory: the row groups used last, up to memory_bytes and one more. A run that shuffles in C lanes of W blocks works on
 /// C * W blocks at a time; where these do not fit, row groups are read several times an epoch.
+/// Shards of a remote store are read by ranges: a row group is a few requests.
 /// Errors while reading: kNotFound (a column is missing: the message names those that exist), kFailedPrecondition (another
 /// shape than the network takes; moments or token ids only), kCorruptData (damage, a null, a NaN or an infinity: file and
 /// row are named). Thread safety: as SampleSource.
 class LatentsReader : public SampleSource {
  public:
-  static Result<std::unique_ptr<LatentsReader>> open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
+  static Result<std::unique_ptr<LatentsReader>> open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                      const LatentsReaderOptions& options);
   ~LatentsReader() override;
 
@@ -53,11 +53,11 @@ struct LatentsDatasetInfo {
   std::string tokenizer_dialect;
   double scaling_factor = 0;
 };
-/// Reads the footer of the first shard. Errors: those of list_inputs and read_footer.
-Result<LatentsDatasetInfo> read_latents_info(FileSystem& files, const std::string& uri);
+/// Reads the footer of the first shard. Errors: those of read_footer.
+Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset);
 
 /// The empty caption's states [T, W] as float32 that `process` left beside the shards (_empty_caption.safetensors).
 /// Errors: kNotFound saying what to do; kFailedPrecondition (another shape than `states_shape`); kCorruptData.
-Result<torch::Tensor> read_empty_caption(FileSystem& files, const std::string& uri, const std::vector<int64_t>& states_shape);
+Result<torch::Tensor> read_empty_caption(const DatasetFiles& dataset, const std::vector<int64_t>& states_shape);
 
 }  // namespace darkroom

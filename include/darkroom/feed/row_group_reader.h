@@ -11,7 +11,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/feed/lru_cache.h"
-#include "darkroom/files/file_system.h"
+#include "darkroom/files/store.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
@@ -31,8 +31,8 @@ struct RowGroupPlace {
 /// describe().
 class RowGroupReader {
  public:
-  /// Errors: kInvalidArgument (a URI that is not built yet).
-  static Result<std::unique_ptr<RowGroupReader>> create(FileSystem& files, const std::string& uri, DatasetIndex index);
+  /// Opens nothing yet. The dataset's store outlives the reader.
+  static std::unique_ptr<RowGroupReader> create(const DatasetFiles& dataset, DatasetIndex index);
 
   const DatasetIndex& index() const { return index_; }
   /// Errors: kNotFound, kCorruptData (the file, or it is no longer the one that was indexed).
@@ -41,8 +41,9 @@ class RowGroupReader {
   Result<std::shared_ptr<arrow::Schema>> schema(const RowGroupPlace& place);
   /// The whole group as batches in order. Errors: those of TableReader.
   Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> read(const RowGroupPlace& place, const std::vector<std::string>& columns);
-  /// "PATH, row N".
+  /// "ADDRESS, row N".
   std::string describe(int64_t row) const;
+  /// A file's address, for messages.
   const std::string& path(size_t file) const { return paths_[file]; }
 
  private:
@@ -51,12 +52,12 @@ class RowGroupReader {
     std::vector<int64_t> first_rows;  // Of each row group, then the total.
   };
 
-  RowGroupReader(FileSystem& files, DatasetIndex index);
+  explicit RowGroupReader(DatasetIndex index);
   Result<std::shared_ptr<const OpenFile>> open_file(size_t file);
 
-  FileSystem& files_;
   DatasetIndex index_;
-  std::vector<std::string> paths_;  // Of the files.
+  std::vector<Location> places_;  // Of the files.
+  std::vector<std::string> paths_;
   std::vector<size_t> file_of_part_;
   std::vector<int64_t> rows_of_file_;  // As indexed.
   LruCache<OpenFile> open_files_;

@@ -69,13 +69,13 @@ TEST(online_source, gives_the_bits_that_process_stores) {
 
   const auto frozen = *load_frozen_models(local_files(), model.path(), TokenizerDialect::kHuggingFace);
   const auto encoder = *RowEncoder::create(frozen, {.transform = small_transform()});
-  const auto images = *DatasetIndex::of_images(local_files(), folder.path("images"), 4);
-  const auto latents = *DatasetIndex::of_latents(local_files(), folder.path("latents"));
+  const auto images = *DatasetIndex::of_images(*find_local_dataset(folder.path("images")), 4);
+  const auto latents = *DatasetIndex::of_latents(*find_local_dataset(folder.path("latents")));
   EXPECT_EQ(images.block_rows(), latents.block_rows()) << "the canonical order of both would differ";
 
-  auto online = *OnlineSource::open(local_files(), folder.path("images"), images, encoder, {});
+  auto online = *OnlineSource::open(*find_local_dataset(folder.path("images")), images, encoder, {});
   auto offline =
-      *LatentsReader::open(local_files(), folder.path("latents"), latents,
+      *LatentsReader::open(*find_local_dataset(folder.path("latents")), latents,
                            {.resolution = kSide, .latents_shape = encoder->latents_shape(), .states_shape = encoder->states_shape()});
   const std::vector<SampleRef> samples = {{0, 7}, {2, 0}, {0, 10}, {0, 7}, {0, 3}};
   const auto want = offline->read(samples);
@@ -87,7 +87,7 @@ TEST(online_source, gives_the_bits_that_process_stores) {
     EXPECT_TRUE(torch::equal(got->states_btc, want->states_btc));
     EXPECT_EQ(got->keys, want->keys);
   }
-  const auto empty = *read_empty_caption(local_files(), folder.path("latents"), encoder->states_shape());
+  const auto empty = *read_empty_caption(*find_local_dataset(folder.path("latents")), encoder->states_shape());
   EXPECT_TRUE(torch::equal(encoder->empty_caption_states().to(torch::kFloat32), empty));
 }
 
@@ -98,8 +98,8 @@ TEST(picture_source, gives_transformed_pictures_and_replaces_bad_rows) {
   pictures[2] = "";
   pictures[4] = picture(4).substr(0, 60);
   write_pictures(folder.path("images"), pictures);
-  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
-  auto source = *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform()});
+  const auto index = *DatasetIndex::of_images(*find_local_dataset(folder.path("images")), 100);
+  auto source = *PictureSource::open(*find_local_dataset(folder.path("images")), index, {.transform = small_transform()});
   const std::vector<SampleRef> samples = {{0, 0}, {0, 1}, {0, 3}, {0, 4}};
   const auto batch = source->read(samples);
   ASSERT_TRUE(batch.is_ok()) << batch.status().to_string();
@@ -113,13 +113,13 @@ TEST(picture_source, gives_transformed_pictures_and_replaces_bad_rows) {
 TEST(picture_source, random_crops_follow_epoch_and_key_only) {
   TemporaryFolder folder;
   write_pictures(folder.path("images"), good_pictures(3));
-  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
+  const auto index = *DatasetIndex::of_images(*find_local_dataset(folder.path("images")), 100);
   PictureSourceOptions options{.transform = small_transform(), .seed = 5};
   options.transform.resolution = 16;
   options.transform.crop = Crop::kRandom;
   const auto read = [&](std::vector<SampleRef> samples, int64_t memory_bytes) {
     options.memory_bytes = memory_bytes;
-    return (*PictureSource::open(local_files(), folder.path("images"), index, options))->read(samples)->images_nchw;
+    return (*PictureSource::open(*find_local_dataset(folder.path("images")), index, options))->read(samples)->images_nchw;
   };
   const auto both = read({{0, 1}, {1, 1}, {2, 1}, {3, 1}}, 1 << 20);
   EXPECT_TRUE(torch::equal(read({{1, 1}}, 1)[0], both[1]));
@@ -133,8 +133,8 @@ TEST(picture_source, random_crops_follow_epoch_and_key_only) {
 TEST(picture_source, fails_when_no_row_can_be_used) {
   TemporaryFolder folder;
   write_pictures(folder.path("images"), {"bad", ""});
-  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
-  auto source = *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform()});
+  const auto index = *DatasetIndex::of_images(*find_local_dataset(folder.path("images")), 100);
+  auto source = *PictureSource::open(*find_local_dataset(folder.path("images")), index, {.transform = small_transform()});
   const std::vector<SampleRef> samples = {{0, 0}};
   EXPECT_EQ(source->read(samples).status().code(), StatusCode::kFailedPrecondition);
 }

@@ -51,32 +51,32 @@ TEST(dataset_index, follows_the_content_and_not_the_place_of_a_dataset) {
   TemporaryFolder folder;
   write_small_latents(folder.path("one"), "part-000000.parquet", {.num_rows = 5});
   write_small_latents(folder.path("one"), "part-000001.parquet", {.first = 5, .num_rows = 7});
-  const auto index = DatasetIndex::of_latents(local_files(), folder.path("one"));
+  const auto index = DatasetIndex::of_latents(*find_local_dataset(folder.path("one")));
   ASSERT_TRUE(index.is_ok()) << index.status().to_string();
   EXPECT_EQ(index->num_rows(), 12);
   std::filesystem::rename(folder.path("one"), folder.path("moved"));
-  EXPECT_EQ(DatasetIndex::of_latents(local_files(), folder.path("moved") + "/")->hash(), index->hash());
+  EXPECT_EQ(DatasetIndex::of_latents(*find_local_dataset(folder.path("moved") + "/"))->hash(), index->hash());
   write_small_latents(folder.path("moved"), "part-000002.parquet", {.num_rows = 1});
-  EXPECT_NE(DatasetIndex::of_latents(local_files(), folder.path("moved"))->hash(), index->hash());
+  EXPECT_NE(DatasetIndex::of_latents(*find_local_dataset(folder.path("moved")))->hash(), index->hash());
 }
 
 TEST(dataset_index, parts_of_images_are_the_work_items_of_process) {
   TemporaryFolder folder;
   write_small_latents(folder.path("d"), "a.parquet", {.num_rows = 25});
   write_small_latents(folder.path("d"), "b.parquet", {.num_rows = 10});
-  const auto index = DatasetIndex::of_images(local_files(), folder.path("d"), 10);
+  const auto index = DatasetIndex::of_images(*find_local_dataset(folder.path("d")), 10);
   ASSERT_TRUE(index.is_ok()) << index.status().to_string();
   EXPECT_EQ(index->block_rows(), (std::vector<int32_t>{10, 10, 5, 10}));
-  EXPECT_EQ(*part_path(local_files(), folder.path("d"), index->parts()[3].name), folder.path("d") + "/b.parquet");
+  EXPECT_EQ(find_local_dataset(folder.path("d"))->place_of(index->parts()[3].name).path, folder.path("d") + "/b.parquet");
 }
 
 TEST(dataset_index, names_a_dataset_that_is_missing_empty_or_damaged) {
   TemporaryFolder folder;
-  EXPECT_EQ(DatasetIndex::of_latents(local_files(), folder.path("none")).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(find_local_dataset(folder.path("none")).status().code(), StatusCode::kNotFound);
   write_small_latents(folder.path("empty"), "a.parquet", {.num_rows = 0});
-  EXPECT_EQ(DatasetIndex::of_latents(local_files(), folder.path("empty")).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(DatasetIndex::of_latents(*find_local_dataset(folder.path("empty"))).status().code(), StatusCode::kFailedPrecondition);
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("bad/a.parquet"), "PAR1 no parquet PAR1").is_ok());
-  EXPECT_EQ(DatasetIndex::of_latents(local_files(), folder.path("bad")).status().code(), StatusCode::kCorruptData);
+  EXPECT_EQ(DatasetIndex::of_latents(*find_local_dataset(folder.path("bad"))).status().code(), StatusCode::kCorruptData);
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include "darkroom/feed/dataset_files.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "darkroom/files/paths.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/stores/uri.h"
+#include "darkroom/tables/part_name.h"
+
+namespace darkroom {
+namespace {
+
+/// The folder that part names are relative to: the folder itself, that of a file, what stands before the first wildcard of a pattern.
+Result<std::string> root_folder(const Location& place) {
+  const std::string path(without_trailing_slashes(place.path));
+  const auto info = place.store->stat(path);
+  if (info.is_ok()) {
+    return info->is_folder ? path : parent_folder(path);
+  }
+  const size_t pattern = path.find_first_of("*?[");
+  if (pattern == std::string::npos && info.status().code() != StatusCode::kNotFound) {
+    return info.status();
+  }
+  return pattern == std::string::npos ? path : parent_folder(path.substr(0, pattern + 1));
+}
+
+/// The lowest folder that all files lie in.
+std::string common_folder(const std::vector<InputObject>& objects) {
+  std::string folder = parent_folder(objects.front().place.path);
+  for (const InputObject& object : objects) {
+    while (!object.place.path.starts_with(folder + "/") && folder != "." && folder != "/") {
+      folder = parent_folder(folder);
+    }
+  }
+  return folder;
+}
+
+void take_out_superseded(std::vector<InputObject>& objects) {
+  std::vector<FileInfo> listing;
+  for (const InputObject& object : objects) {
+    listing.push_back({.path = object.place.path, .size_bytes = object.size_bytes, .is_folder = false});
+  }
+  std::set<std::string> superseded;
+  for (FileInfo& file : take_out_superseded_parts(listing)) {
+    superseded.insert(std::move(file.path));
+  }
+  std::erase_if(objects, [&](const InputObject& object) { return superseded.contains(object.place.path); });
+}
+
+bool is_hub_table(const std::string& uri) { return uri.starts_with("hf://") && uri.find('?') != std::string::npos; }
+
+}  // namespace
+
+std::string DatasetFiles::name_of(const Location& place) const {
+  const bool is_inside = root.path != "." && place.path.starts_with(root.path + "/");
+  return is_inside ? place.path.substr(root.path.size() + 1) : place.path;
+}
+
+Location DatasetFiles::place_of(const std::string& name) const {
+  return {.store = root.store, .path = name.starts_with("/") || root.path == "." ? name : join_path(root.path, name)};
+}
+
+Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri) {
+  DatasetFiles dataset{.uri = recorded_uri(uri)};
+  DARKROOM_ASSIGN_OR_RETURN(dataset.objects, stores.resolve_inputs(uri));
+  take_out_superseded(dataset.objects);
+  dataset.root.store = dataset.objects.front().place.store;
+  if (is_hub_table(uri)) {
+    dataset.root.path = common_folder(dataset.objects);
+    return dataset;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(uri, Access::kRead));
+  DARKROOM_ASSIGN_OR_RETURN(dataset.root.path, root_folder(place));
+  return dataset;
+}
+
+Result<DatasetFiles> find_local_dataset(const std::string& uri) {
+  DatasetFiles dataset{.uri = recorded_uri(uri)};
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(local_files(), uri));
+  for (const FileInfo& input : inputs) {
+    dataset.objects.push_back({.place = {.store = &local_store(), .path = input.path}, .size_bytes = input.size_bytes});
+  }
+  DARKROOM_ASSIGN_OR_RETURN(std::string path, local_path(uri));
+  dataset.root.store = &local_store();
+  DARKROOM_ASSIGN_OR_RETURN(dataset.root.path, root_folder({.store = &local_store(), .path = std::move(path)}));
+  return dataset;
+}
+
+std::string recorded_uri(const std::string& uri) {
+  const bool is_web = uri.starts_with("https://") || uri.starts_with("http://");
+  return is_web ? shown_url(uri) : uri;
+}
+
+}  // namespace darkroom

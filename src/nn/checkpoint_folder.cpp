@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -77,6 +78,24 @@ int64_t step_of_name(std::string_view name) {
   return step;
 }
 
+// Those of a folder's entries that are checkpoints, by step.
+Result<std::vector<CheckpointPlace>> complete_checkpoints(const std::vector<FileInfo>& entries,
+                                                          const std::function<Result<bool>(const std::string& path)>& exists) {
+  std::vector<CheckpointPlace> places;
+  for (const auto& entry : entries) {
+    const int64_t step = entry.is_folder ? step_of_name(file_name(entry.path)) : -1;
+    if (step < 0) {
+      continue;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const bool complete, exists(join_path(entry.path, kCheckpointRecordFile)));
+    if (complete) {
+      places.push_back({entry.path, step});
+    }
+  }
+  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return places;
+}
+
 }  // namespace
 
 std::string print_checkpoint_record(const CheckpointRecord& record, const FileDigests& digests) {
@@ -112,6 +131,15 @@ Result<RecordedCheckpoint> read_checkpoint_record(FileSystem& files, const std::
   }
   auto parsed = parse_checkpoint_record(*text);
   return parsed.is_ok() ? std::move(parsed) : parsed.status().with_context("cannot use the checkpoint " + folder);
+}
+
+Result<RecordedCheckpoint> read_checkpoint_record(const Location& folder) {
+  const auto text = folder.store->read_small((folder / kCheckpointRecordFile).path);
+  if (!text.is_ok()) {
+    return text.status().with_context("there is no checkpoint in " + folder.uri());
+  }
+  auto parsed = parse_checkpoint_record(*text);
+  return parsed.is_ok() ? std::move(parsed) : parsed.status().with_context("cannot use the checkpoint " + folder.uri());
 }
 
 Result<FileDigest> digest_file(FileSystem& files, const std::string& path, const std::stop_token& stop) {
@@ -158,24 +186,22 @@ Result<CheckpointRecord> read_checkpoint(FileSystem& files, const std::string& f
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kNamePrefix, step); }
 
 Result<std::vector<CheckpointPlace>> list_checkpoints(FileSystem& files, const std::string& checkpoints_folder) {
-  std::vector<CheckpointPlace> places;
   DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(checkpoints_folder));
   if (!exists) {
-    return places;
+    return std::vector<CheckpointPlace>();
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(checkpoints_folder));
-  for (const auto& entry : entries) {
-    const int64_t step = entry.is_folder ? step_of_name(file_name(entry.path)) : -1;
-    if (step < 0) {
-      continue;
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const bool complete, files.exists(join_path(entry.path, kCheckpointRecordFile)));
-    if (complete) {
-      places.push_back({entry.path, step});
-    }
+  return complete_checkpoints(entries, [&](const std::string& path) { return files.exists(path); });
+}
+
+Result<std::vector<CheckpointPlace>> list_checkpoints(const Location& checkpoints_folder) {
+  const auto entries = checkpoints_folder.store->list(checkpoints_folder.path);
+  if (entries.status().code() == StatusCode::kNotFound) {
+    return std::vector<CheckpointPlace>();
   }
-  std::sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
-  return places;
+  DARKROOM_RETURN_IF_ERROR(entries.status());
+  return complete_checkpoints(*entries,
+                              [&](const std::string& path) { return Location{.store = checkpoints_folder.store, .path = path}.exists(); });
 }
 
 }  // namespace darkroom

@@ -12,9 +12,7 @@
 namespace darkroom {
 namespace {
 
-constexpr std::string_view kDamagedPrefix = "damaged-";
 constexpr std::string_view kEmaFolder = "ema";
-constexpr std::string_view kOptimizerFile = "optimizer-00000-of-00001.safetensors";
 constexpr const char* kFirstMoment = "first_moment";
 constexpr const char* kSecondMoment = "second_moment";
 constexpr const char* kWeightsFile = "diffusion_pytorch_model.safetensors";
@@ -40,16 +38,32 @@ Status write_state_file(FileSystem& files, const std::string& folder, const Chec
   return file->close();
 }
 
+std::string moments_file(int64_t index, int64_t count) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, count); }
+
+// Ranges of all parameters, a file each: nearly equal, none empty.
+Status write_moments(FileSystem& files, const std::string& folder, TrainingState& state) {
+  constexpr int64_t kBytesAParameter = 2 * sizeof(float);
+  const int64_t total = state.parameters.size();
+  const int64_t most = std::max<int64_t>(1, state.max_moments_file_bytes / kBytesAParameter);
+  const int64_t num_files = std::max<int64_t>(1, (total + most - 1) / most);
+  for (int64_t i = 0; i < num_files; ++i) {
+    const int64_t first = total * i / num_files;
+    const int64_t count = total * (i + 1) / num_files - first;
+    const std::vector<NamedTensor> moments = {{kFirstMoment, state.optimizer.first_moment().narrow(0, first, count)},
+                                              {kSecondMoment, state.optimizer.second_moment().narrow(0, first, count)}};
+    DARKROOM_RETURN_IF_ERROR(write_safetensors(files, join_path(folder, moments_file(i, num_files)), moments,
+                                               {{"first", fmt::format("{}", first)}, {"total", fmt::format("{}", total)}}));
+  }
+  return {};
+}
+
 Status write_contents(FileSystem& files, const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
   DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, record.component)));
   {
     const EmaScope averaged(state.parameters, state.ema);
     DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, kEmaFolder)));
   }
-  const std::vector<NamedTensor> moments = {{kFirstMoment, state.optimizer.first_moment()},
-                                            {kSecondMoment, state.optimizer.second_moment()}};
-  DARKROOM_RETURN_IF_ERROR(write_safetensors(files, join_path(folder, kOptimizerFile), moments,
-                                             {{"first", "0"}, {"total", fmt::format("{}", state.parameters.size())}}));
+  DARKROOM_RETURN_IF_ERROR(write_moments(files, folder, state));
   return write_state_file(files, folder, record);
 }
 
@@ -67,6 +81,29 @@ Status copy_flat(const SafetensorsFile& file, const std::string& name, const tor
                                        source.numel());
   }
   target.copy_(source);
+  return {};
+}
+
+// How many files hold the moments.
+Result<int64_t> count_moments_files(const std::string& folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto entries, local_files().list(folder));
+  const auto num_files = std::count_if(entries.begin(), entries.end(), [](const FileInfo& entry) {
+    const std::string name = file_name(entry.path);
+    return name.starts_with("optimizer-") && name.ends_with(".safetensors");
+  });
+  return std::max<int64_t>(1, num_files);
+}
+
+Status restore_moments(const std::string& folder, TrainingState& state) {
+  const int64_t total = state.parameters.size();
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(folder));
+  for (int64_t i = 0; i < num_files; ++i) {
+    const int64_t first = total * i / num_files;
+    const int64_t count = total * (i + 1) / num_files - first;
+    DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
+    DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kFirstMoment, state.optimizer.first_moment().narrow(0, first, count)));
+    DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kSecondMoment, state.optimizer.second_moment().narrow(0, first, count)));
+  }
   return {};
 }
 
@@ -92,9 +129,7 @@ Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
 }
 
 Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, kOptimizerFile)));
-  DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kFirstMoment, state.optimizer.first_moment()));
-  DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kSecondMoment, state.optimizer.second_moment()));
+  DARKROOM_RETURN_IF_ERROR(restore_moments(folder, state));
   state.optimizer.set_num_updates(record.optimizer_updates);
   DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kWeightsFile)));
   for (const auto& [name, view] : state.parameters.named_views(state.ema.weights())) {
@@ -129,14 +164,21 @@ Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files,
   return std::optional<FoundCheckpoint>();
 }
 
-Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every) {
-  DARKROOM_ASSIGN_OR_RETURN(auto places, list_checkpoints(files, checkpoints_folder));
+std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<CheckpointPlace>& places, int64_t keep_last, int64_t keep_every) {
+  std::vector<CheckpointPlace> superfluous;
   const auto num_old = static_cast<int64_t>(places.size()) - keep_last;
   for (int64_t i = 0; i < num_old; ++i) {
     const auto& place = places[static_cast<size_t>(i)];
-    if (keep_every > 0 && place.step % keep_every == 0) {
-      continue;
+    if (keep_every <= 0 || place.step % keep_every != 0) {
+      superfluous.push_back(place);
     }
+  }
+  return superfluous;
+}
+
+Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
+  for (const auto& place : superfluous_checkpoints(places, keep_last, keep_every)) {
     // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
     DARKROOM_RETURN_IF_ERROR(files.remove_file(join_path(place.path, kCheckpointRecordFile)));
     DARKROOM_RETURN_IF_ERROR(files.remove_tree(place.path));

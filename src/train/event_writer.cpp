@@ -84,8 +84,10 @@ std::string tfrecord_frame(std::string_view data) {
   return frame;
 }
 
+std::string event_file_name(int64_t first_step) { return fmt::format("{}{:010}.darkroom", kFilePrefix, first_step); }
+
 Result<std::unique_ptr<EventWriter>> EventWriter::open(FileSystem& files, const std::string& folder, int64_t first_step) {
-  const std::string name = fmt::format("{}{:010}.darkroom", kFilePrefix, first_step);
+  const std::string name = event_file_name(first_step);
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(folder));
   for (const auto& entry : entries) {
     const std::string other = file_name(entry.path);

@@ -9,18 +9,6 @@
 namespace darkroom {
 namespace {
 
-Status check_recipe(const Recipe& recipe, const FoundCheckpoint& found) {
-  DARKROOM_ASSIGN_OR_RETURN(const Recipe before, parse_recipe(found.record.recipe, found.place.path + "/state.json"));
-  const auto conflicts = conflicting_fields(recipe, before);
-  if (!conflicts.empty()) {
-    return Status::failed_precondition(
-        fmt::format("the run folder holds a run of another recipe; take another --output, or set these fields back: {}; checkpoint:",
-                    fmt::join(conflicts, ", ")),
-        found.place.path);
-  }
-  return {};
-}
-
 Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
                                                         const std::string& given) {
   const std::string path(without_trailing_slashes(given));
@@ -37,6 +25,18 @@ Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const
 
 }  // namespace
 
+Status check_same_run(const Recipe& recipe, const FoundCheckpoint& found) {
+  DARKROOM_ASSIGN_OR_RETURN(const Recipe before, parse_recipe(found.record.recipe, found.place.path + "/state.json"));
+  const auto conflicts = conflicting_fields(recipe, before);
+  if (!conflicts.empty()) {
+    return Status::failed_precondition(
+        fmt::format("the run folder holds a run of another recipe; take another --output, or set these fields back: {}; checkpoint:",
+                    fmt::join(conflicts, ", ")),
+        found.place.path);
+  }
+  return {};
+}
+
 Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
                                                          const TrainOptions& options) {
   std::optional<FoundCheckpoint> found;
@@ -52,7 +52,7 @@ Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, cons
     DARKROOM_ASSIGN_OR_RETURN(found, named_checkpoint(files, checkpoints_folder, options.resume));
   }
   if (found.has_value()) {
-    DARKROOM_RETURN_IF_ERROR(check_recipe(options.recipe, *found));
+    DARKROOM_RETURN_IF_ERROR(check_same_run(options.recipe, *found));
   }
   return found;
 }

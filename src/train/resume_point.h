@@ -19,6 +19,9 @@ Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, cons
 /// Errors: kNotFound, kCorruptData (a damaged checkpoint), kFailedPrecondition (it trains another part).
 Result<std::string> find_initial_weights(FileSystem& files, const std::string& init_from, const std::string& component);
 
+/// Errors: kFailedPrecondition when the checkpoint is of a run of another recipe, naming the fields that differ.
+Status check_same_run(const Recipe& recipe, const FoundCheckpoint& found);
+
 /// Errors: kFailedPrecondition when the dataset, its encoders or the trained part are not those of the checkpoint.
 Status check_continuation(const CheckpointRecord& before, const CheckpointRecord& now);
 

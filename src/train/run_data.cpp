@@ -54,27 +54,29 @@ TransformOptions transform_of(const Recipe& recipe) {
   return transform;
 }
 
-Result<RunData> open_pictures(FileSystem& files, const Recipe& recipe) {
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(files, recipe.data.raw_path, recipe.data.rows_per_file));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   const PictureSourceOptions options{
       .transform = transform_of(recipe), .seed = static_cast<uint64_t>(recipe.runtime.seed), .memory_bytes = recipe.data.memory_bytes};
-  DARKROOM_ASSIGN_OR_RETURN(data.source, PictureSource::open(files, recipe.data.raw_path, data.index, options));
+  DARKROOM_ASSIGN_OR_RETURN(data.source, PictureSource::open(dataset, data.index, options));
   data.num_ahead = recipe.data.batches_ahead;
   return data;
 }
 
-Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen) {
+Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen) {
   RunData data;
-  const std::string& path = recipe.data.path;
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_latents(files, path));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.path));
+  const std::string& path = dataset.uri;
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_latents(dataset));
   const LatentsReaderOptions options{.resolution = recipe.data.resolution,
                                      .latents_shape = shapes.latents,
                                      .states_shape = shapes.states,
                                      .memory_bytes = recipe.data.memory_bytes};
-  DARKROOM_ASSIGN_OR_RETURN(data.source, LatentsReader::open(files, path, data.index, options));
+  DARKROOM_ASSIGN_OR_RETURN(data.source, LatentsReader::open(dataset, data.index, options));
   data.num_ahead = recipe.data.batches_ahead;
-  DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(files, path));
+  DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(dataset));
   if (frozen != nullptr) {
     DARKROOM_RETURN_IF_ERROR(check_dialect(info.tokenizer_dialect, frozen->tokenizer->dialect(), path));
     DARKROOM_RETURN_IF_ERROR(check_fingerprint("VAE", info.vae_fingerprint, frozen->vae_fingerprint, path));
@@ -84,15 +86,16 @@ Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const Samp
   data.text_encoder_fingerprint = info.text_encoder_fingerprint;
   data.tokenizer_dialect = info.tokenizer_dialect;
   if (recipe.objective.caption_dropout > 0) {
-    DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(files, path, shapes.states));
+    DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(dataset, shapes.states));
   }
   return data;
 }
 
-Result<RunData> open_online(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes,
+Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes,
                             std::shared_ptr<const FrozenModels> frozen) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(files, recipe.data.raw_path, recipe.data.rows_per_file));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   RowEncoderOptions encoding;
   encoding.transform = transform_of(recipe);
   encoding.dtype = recipe.data.storage_dtype == "float32" ? torch::kFloat32 : torch::kFloat16;
@@ -101,7 +104,7 @@ Result<RunData> open_online(FileSystem& files, const Recipe& recipe, const Sampl
   DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
   DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
   const OnlineSourceOptions options{.memory_bytes = recipe.data.memory_bytes, .threads = 1, .training_threads = recipe.runtime.threads};
-  DARKROOM_ASSIGN_OR_RETURN(data.source, OnlineSource::open(files, recipe.data.raw_path, data.index, encoder, options));
+  DARKROOM_ASSIGN_OR_RETURN(data.source, OnlineSource::open(dataset, data.index, encoder, options));
   data.vae_fingerprint = frozen->vae_fingerprint;
   data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;
   data.tokenizer_dialect = tokenizer_dialect_name(frozen->tokenizer->dialect());

@@ -10,7 +10,7 @@
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
-#include "darkroom/files/file_system.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
@@ -34,10 +34,9 @@ struct RunData {
 
 /// Opens the dataset for the recipe's objective. `frozen` may be null unless pictures are encoded on the way.
 /// Errors: those of the sources; kFailedPrecondition when the latents were made by other frozen parts than `frozen`.
-Result<RunData> open_pictures(FileSystem& files, const Recipe& recipe);
-Result<RunData> open_latents(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
-Result<RunData> open_online(FileSystem& files, const Recipe& recipe, const SampleShapes& shapes,
-                            std::shared_ptr<const FrozenModels> frozen);
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe);
+Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
+Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen);
 
 /// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
 TransformOptions transform_of(const Recipe& recipe);

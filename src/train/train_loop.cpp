@@ -28,11 +28,20 @@ nlohmann::json TrainSummary::to_json() const {
           {"seconds", seconds}};
 }
 
-Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), options));
+Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), stores, options, stop));
   const Status status = run->run(std::move(stop));
+  if (!status.is_ok()) {
+    run->store_logs_of_failure();
+  }
   const Status summed_up = run->sum_up(summary);
   return status.is_ok() ? summed_up : status;
+}
+
+Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
+  MetricsRegistry metrics;
+  StoreSet stores({}, system_clock(), metrics, stop);
+  return run_training(stores, options, std::move(stop), summary);
 }
 
 Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop) {

@@ -8,16 +8,19 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/files/local_copy.h"
 #include "darkroom/optim/adamw.h"
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
 #include "darkroom/optim/train_step.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/train/checkpoint.h"
 #include "darkroom/train/event_writer.h"
 #include "darkroom/train/metrics_log.h"
 #include "darkroom/train/train_loop.h"
 #include "previews.h"
 #include "progress_line.h"
+#include "remote_run.h"
 #include "run_data.h"
 #include "run_facts.h"
 #include "trace.h"
@@ -30,20 +33,28 @@ namespace darkroom {
 class TrainingRun {
  public:
   /// Sets everything up; the run folder holds recipe.toml and index.json afterwards. Errors: as run_training.
-  static Result<std::unique_ptr<TrainingRun>> create(FileSystem& files, const TrainOptions& options);
+  /// `files` are this machine's; the stores outlive the run. `stop` ends what is fetched until then.
+  static Result<std::unique_ptr<TrainingRun>> create(FileSystem& files, StoreSet& stores, const TrainOptions& options,
+                                                     const std::stop_token& stop = {});
 
   Status run(const std::stop_token& stop);
   /// The figures so far, also after a failure. Errors: those of reading the metrics.
   Status sum_up(TrainSummary& summary) const;
+  /// Of a run that failed: stores what was logged since the last checkpoint where the run folder is remote. Best effort.
+  void store_logs_of_failure();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  TrainingRun(FileSystem& files, TrainOptions options) : files_(files), options_(std::move(options)) {}
+  TrainingRun(FileSystem& files, StoreSet& stores, TrainOptions options, std::stop_token stop)
+      : files_(files), stores_(stores), options_(std::move(options)), stop_(std::move(stop)) {}
 
   Status set_up();
   // Setting up, in this order.
+  Status fetch_inputs();
   Status open_folder();
+  Status open_local_folder();
+  Status open_remote_folder(const Location& output);
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
   Status open_optimizer();
@@ -67,9 +78,16 @@ class TrainingRun {
   CheckpointRecord record() const;
 
   FileSystem& files_;
-  TrainOptions options_;
-  std::string folder_;  // The run folder.
-  std::unique_ptr<FileLock> lock_;
+  StoreSet& stores_;
+  TrainOptions options_;        // Its places are local ones once fetch_inputs() is done, but for the datasets and the output.
+  const std::stop_token stop_;  // Of setting up.
+  Recipe recorded_;             // The recipe as the run folder tells it: places as they were named, without what may be secret.
+  std::optional<LocalCopy> model_copy_;
+  std::optional<LocalCopy> resume_copy_;
+  std::optional<LocalCopy> init_copy_;
+  std::unique_ptr<RemoteRun> remote_;  // Null where the run folder is local.
+  std::string folder_;                 // The run folder; of a remote one its spool.
+  std::unique_ptr<FileLock> lock_;     // Of a local one.
   std::optional<FoundCheckpoint> resumed_;
 
   std::shared_ptr<const FrozenModels> frozen_;  // Shared with the encoders of the online source; null when not needed.

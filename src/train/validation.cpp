@@ -91,19 +91,19 @@ class AutoencoderValidation : public Validation {
 
 }  // namespace
 
-Result<std::unique_ptr<Validation>> make_diffusion_validation(FileSystem& files, const Recipe& recipe, const UNetPart& part,
+Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
                                                               const SampleShapes& shapes, const FrozenModels* frozen) {
   Recipe held_out = recipe;
   held_out.data.path = recipe.validation.path;
   held_out.objective.caption_dropout = 0;
-  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_latents(files, held_out, shapes, frozen));
+  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_latents(stores, held_out, shapes, frozen));
   return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
 }
 
-Result<std::unique_ptr<Validation>> make_autoencoder_validation(FileSystem& files, const Recipe& recipe, const VaePart& part) {
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part) {
   Recipe held_out = recipe;
   held_out.data.raw_path = recipe.validation.path;
-  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_pictures(files, held_out));
+  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_pictures(stores, held_out));
   return std::unique_ptr<Validation>(std::make_unique<AutoencoderValidation>(std::move(data), recipe, part));
 }
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "darkroom/core/result.h"
-#include "darkroom/files/file_system.h"
 #include "darkroom/train/recipe.h"
 #include "run_data.h"
 #include "trained_part.h"
@@ -23,8 +22,8 @@ class Validation {
   virtual Result<nlohmann::ordered_json> score() = 0;
 };
 
-Result<std::unique_ptr<Validation>> make_diffusion_validation(FileSystem& files, const Recipe& recipe, const UNetPart& part,
+Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
                                                               const SampleShapes& shapes, const FrozenModels* frozen);
-Result<std::unique_ptr<Validation>> make_autoencoder_validation(FileSystem& files, const Recipe& recipe, const VaePart& part);
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part);
 
 }  // namespace darkroom

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/store.h"
 
 namespace darkroom {
 
@@ -57,6 +58,9 @@ Result<RecordedCheckpoint> parse_checkpoint_record(std::string_view text);
 /// in it), kCorruptData, kFailedPrecondition (a later format version); each names the folder.
 Result<RecordedCheckpoint> read_checkpoint_record(FileSystem& files, const std::string& folder);
 
+/// The same of a checkpoint on any store.
+Result<RecordedCheckpoint> read_checkpoint_record(const Location& folder);
+
 /// Errors: those of the file system, kCancelled.
 Result<FileDigest> digest_file(FileSystem& files, const std::string& path, const std::stop_token& stop = {});
 
@@ -80,5 +84,7 @@ struct CheckpointPlace {
 
 /// The checkpoints in a folder (those that have a state.json; not looked into), by step. Fine when the folder is missing.
 Result<std::vector<CheckpointPlace>> list_checkpoints(FileSystem& files, const std::string& checkpoints_folder);
+/// The same on any store; their paths are the store's.
+Result<std::vector<CheckpointPlace>> list_checkpoints(const Location& checkpoints_folder);
 
 }  // namespace darkroom

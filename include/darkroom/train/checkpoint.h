@@ -4,6 +4,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
@@ -21,6 +23,8 @@ struct TrainingState {
   Ema& ema;
   /// Writes the module's present parameters as a component folder (config.json and weights).
   std::function<Status(FileSystem&, const std::string& folder)> save_component;
+  /// The moments are cut into files of about so many bytes at most: Amazon copies no object above 5 GB in one request.
+  int64_t max_moments_file_bytes = int64_t{4} << 30;
 };
 
 /// Writes `checkpoints_folder`/step-NNNNNNNN/ and makes it visible in one atomic step (files/publication.h): weights, EMA
@@ -41,6 +45,12 @@ struct FoundCheckpoint {
 /// The newest valid checkpoint. Damaged newer ones are reported as warnings and renamed to `damaged-step-NNNNNNNN`.
 /// Empty when there is no checkpoint at all. Errors: kCorruptData when there are some and all are damaged.
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder);
+
+/// What the name of a damaged checkpoint that was set aside begins with.
+inline constexpr std::string_view kDamagedPrefix = "damaged-";
+
+/// Of checkpoints by step: all but the last `keep_last` and those whose step is a multiple of `keep_every` (0: none are). Pure.
+std::vector<CheckpointPlace> superfluous_checkpoints(const std::vector<CheckpointPlace>& places, int64_t keep_last, int64_t keep_every);
 
 /// Removes all but the last `keep_last` checkpoints and those whose step is a multiple of `keep_every` (0: none are).
 Status prune_checkpoints(FileSystem& files, const std::string& checkpoints_folder, int64_t keep_last, int64_t keep_every);

@@ -10,6 +10,9 @@
 
 namespace darkroom {
 
+/// The name of the event file of a start at `first_step`.
+std::string event_file_name(int64_t first_step);
+
 /// Writes a TensorBoard event file: tf.Event messages in TFRecord frames (docs/formats/run_folder.md).
 /// A run folder holds one file a start, `events.out.tfevents.STEP.darkroom`, STEP being the steps done at that start: the
 /// first message tells TensorBoard to forget what earlier files say about later steps.

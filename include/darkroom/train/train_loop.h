@@ -7,15 +7,16 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
 
 struct TrainOptions {
   Recipe recipe;                ///< Resolved: file, --set and flags.
-  std::string output;           ///< Run folder.
-  std::string resume = "auto";  ///< "auto", "none" or a checkpoint's path.
-  std::string init_from;        ///< Checkpoint or model folder whose weights the run starts from; empty: none.
+  std::string output;           ///< Run folder: local or on a store that can be written.
+  std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
+  std::string init_from;        ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
   bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
   std::string trace_path;       ///< Safetensors file for checking; empty: none.
   int64_t trace_steps = 5;      ///< First steps that are traced.
@@ -44,6 +45,10 @@ struct TrainSummary {
 /// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
 /// writes. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary` gets the figures, those of
 /// a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
+/// The places of recipe and options are addresses of `stores`, which outlive the call; a remote model or checkpoint is fetched into a
+/// scratch folder below $TMPDIR first, and a remote run folder is filled from one.
+Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary);
+/// The same with the stores that the environment names.
 Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary);
 Result<TrainSummary> run_training(const TrainOptions& options, std::stop_token stop);
 

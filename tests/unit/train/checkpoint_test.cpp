@@ -104,6 +104,20 @@ TEST_F(CheckpointTest, gives_back_weights_moments_average_and_record) {
   EXPECT_TRUE(torch::equal(other.parameters.values(), run.parameters.values()));
 }
 
+TEST_F(CheckpointTest, moments_are_cut_into_files_that_a_store_copies) {
+  SmallRun run;
+  run.state.max_moments_file_bytes = 3 * 8;  // Of 8 parameters three.
+  save_steps(run, 1);
+  EXPECT_TRUE(*files.exists(path(1) + "/optimizer-00002-of-00003.safetensors"));
+  EXPECT_FALSE(*files.exists(path(1) + "/optimizer-00003-of-00003.safetensors"));
+  const auto record = read_checkpoint(files, path(1));
+  ASSERT_TRUE(record.is_ok()) << record.status().to_string();
+  SmallRun other(100);
+  ASSERT_TRUE(restore_training_state(path(1), *record, other.state).is_ok());
+  EXPECT_TRUE(torch::equal(other.optimizer.first_moment(), run.optimizer.first_moment()));
+  EXPECT_TRUE(torch::equal(other.optimizer.second_moment(), run.optimizer.second_moment()));
+}
+
 TEST_F(CheckpointTest, saving_leaves_the_training_state_as_it_was) {
   SmallRun run;
   run.update(2);

@@ -33,9 +33,13 @@ class TrainingRunTest : public testing::Test {
     options.recipe.data.path = folder_.path("missing-latents");
     return options;
   }
-  Status start(FileSystem& files) const { return TrainingRun::create(files, options()).status(); }
+  Status start(FileSystem& files) {
+    StoreSet stores({}, system_clock(), metrics_);
+    return TrainingRun::create(files, stores, options()).status();
+  }
   bool is_there(const std::string& name) const { return *local_files().exists(run_ + name); }
 
+  MetricsRegistry metrics_;
   TemporaryFolder folder_;
   const std::string run_ = folder_.path("run");
 };

@@ -1,0 +1,210 @@
+#include "remote_run.h"
+
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "darkroom/core/clock.h"
+#include "darkroom/core/log.h"
+#include "darkroom/feed/stored_run.h"
+#include "darkroom/files/claim.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/train/run_files.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kRunClaim = 0;  // The one claim of a run folder: _claims/000000.
+constexpr const char* kClaimPath = "_claims/000000";
+constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
+
+Status held_by_another(const Location& folder) {
+  return Status::failed_precondition(
+      "another process is training in this run folder; wait for it (the claim of one that died ends within ten minutes) or take another "
+      "--output:",
+      folder.uri());
+}
+
+}  // namespace
+
+RemoteRun::RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop)
+    : folder_(std::move(folder)),
+      checkpoints_(folder_ / kRunCheckpointsFolder),
+      spool_(std::move(spool)),
+      owner_(std::move(owner)),
+      stop_(std::move(stop)),
+      claims_(folder_, owner_, system_clock()) {}
+
+std::string RemoteRun::in_spool(const std::string& name) const { return join_path(spool(), name); }
+
+std::string RemoteRun::checkpoint_uri(int64_t step) const { return (checkpoints_ / checkpoint_name(step)).uri(); }
+
+Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
+  std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), stop));
+  DARKROOM_RETURN_IF_ERROR(run->take_claim());
+  for (const Location& place : {run->folder_, run->checkpoints_}) {
+    DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
+  }
+  DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
+  const Location facts = folder / kRunFactsFile;
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_facts, facts.exists());
+  if (has_facts) {
+    DARKROOM_RETURN_IF_ERROR(copy_file_here(facts, run->in_spool(kRunFactsFile), {.stop = stop}));
+  }
+  return run;
+}
+
+Status RemoteRun::take_claim() {
+  DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, claims_.take(kRunClaim));
+  return holder == ClaimHolder::kOurs ? Status::ok() : held_by_another(folder_);
+}
+
+Status RemoteRun::check_claim() const {
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(folder_ / kClaimPath));
+  const bool is_anothers = claim && claim->owner != owner_ && claim->is_live(system_clock().wall());
+  return is_anothers ? held_by_another(folder_).with_context("this run was thought dead, and its folder was taken over") : Status::ok();
+}
+
+Result<int64_t> RemoteRun::newest_step() const {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
+  return places.empty() ? -1 : places.back().step;
+}
+
+Result<std::optional<FoundCheckpoint>> RemoteRun::fetch_newest_checkpoint() {
+  FileSystem& files = local_files();
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
+  std::vector<CheckpointPlace> damaged;
+  Status last_failure;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    const Location from{.store = checkpoints_.store, .path = place->path};
+    const std::string copy = join_path(in_spool(kRunCheckpointsFolder), checkpoint_name(place->step));
+    log_info("fetching the checkpoint {}", from.uri());
+    DARKROOM_RETURN_IF_ERROR(copy_tree_here(from, copy, {.stop = stop_}));
+    auto record = read_checkpoint(files, copy);
+    if (record.is_ok()) {
+      for (const auto& bad : damaged) {
+        DARKROOM_RETURN_IF_ERROR(set_aside(bad));
+      }
+      return std::optional(FoundCheckpoint{{copy, place->step}, *std::move(record)});
+    }
+    if (record.status().code() != StatusCode::kCorruptData) {
+      return record.status().with_context(from.uri());
+    }
+    log_warning("the checkpoint of step {} is damaged and is not used ({}): {}", place->step, from.uri(), record.status().message());
+    DARKROOM_RETURN_IF_ERROR(files.remove_tree(copy));
+    damaged.push_back(*place);
+    last_failure = record.status();
+  }
+  if (!damaged.empty()) {
+    return Status::corrupt_data("every checkpoint of the run is damaged; start afresh in another --output; the oldest one:",
+                                checkpoint_uri(damaged.back().step), last_failure.message());
+  }
+  return std::optional<FoundCheckpoint>();
+}
+
+/// Its record first, so that what is half moved is no checkpoint.
+Status RemoteRun::set_aside(const CheckpointPlace& place) {
+  Store& store = *checkpoints_.store;
+  const Location target = checkpoints_ / (std::string(kDamagedPrefix) + file_name(place.path));
+  DARKROOM_RETURN_IF_ERROR(store.remove_tree(target.path));
+  std::vector<std::string> names = {std::string(kCheckpointRecordFile)};
+  const auto add = [&](std::span<const FileInfo> page) {
+    for (const FileInfo& file : page) {
+      if (std::string name = file.path.substr(place.path.size() + 1); name != kCheckpointRecordFile) {
+        names.push_back(std::move(name));
+      }
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(store.list_tree(place.path, {}, add));
+  for (const std::string& name : names) {
+    DARKROOM_RETURN_IF_ERROR(store.move_object(join_path(place.path, name), (target / name).path));
+  }
+  return Status::ok();
+}
+
+Status RemoteRun::fetch_metrics(int64_t step) {
+  const auto none = [](const std::string&) { return false; };
+  const Status fetched = fetch_run_files(folder_, spool(), step, none, stop_);
+  return fetched.code() == StatusCode::kNotFound ? Status::ok() : fetched;
+}
+
+Status RemoteRun::begin(int64_t steps_done, const std::string& events_file) {
+  events_file_ = events_file;
+  const auto entries = folder_.store->list(folder_.path);
+  DARKROOM_RETURN_IF_ERROR(entries.status().code() == StatusCode::kNotFound ? Status::ok() : entries.status());
+  for (const FileInfo& entry : entries.is_ok() ? *entries : std::vector<FileInfo>()) {
+    const std::string name = file_name(entry.path);
+    const auto metrics_step = step_of_metrics_part(name);
+    const auto events_step = step_of_events_part(name);
+    // This start's event file takes the name of those that began at the same step or later.
+    const bool is_repeated = metrics_step ? *metrics_step > steps_done : events_step && (*events_step > steps_done || name >= events_file);
+    if (is_repeated) {
+      DARKROOM_RETURN_IF_ERROR(folder_.store->remove(entry.path));
+    }
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
+  metrics_bytes_ = metrics.size_bytes;
+  for (const char* name : {kRunRecipeFile, kRunIndexFile, kRunFactsFile}) {
+    DARKROOM_RETURN_IF_ERROR(store_file(name));
+  }
+  return Status::ok();
+}
+
+Status RemoteRun::store_file(const std::string& name) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), in_spool(name)));
+  return folder_.store->replace_small((folder_ / name).path, bytes);
+}
+
+Status RemoteRun::store_folder(const std::string& name) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, local_files().list_tree(in_spool(name)));
+  for (const FileInfo& entry : entries) {
+    DARKROOM_RETURN_IF_ERROR(store_file(entry.path.substr(spool().size() + 1)));
+  }
+  return Status::ok();
+}
+
+Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), in_spool(name)));
+  const auto begin = static_cast<size_t>(stored_bytes);
+  if (begin >= bytes.size()) {
+    return Status::ok();
+  }
+  DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, std::string_view(bytes).substr(begin)));
+  stored_bytes = static_cast<int64_t>(bytes.size());
+  return Status::ok();
+}
+
+Status RemoteRun::store_logs(int64_t step) {
+  DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
+  return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
+}
+
+Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
+  DARKROOM_RETURN_IF_ERROR(check_claim());
+  DARKROOM_RETURN_IF_ERROR(store_logs(step));
+  const std::string name = checkpoint_name(step);
+  const std::string local = join_path(in_spool(kRunCheckpointsFolder), name);
+  DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome,
+                            publish_tree_there(local, std::string(kCheckpointRecordFile), checkpoints_ / name));
+  if (outcome == PublishOutcome::kAlreadyThere) {
+    return Status::already_exists("a checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
+  }
+  DARKROOM_RETURN_IF_ERROR(store_file(kRunFactsFile));
+  // Earlier ones in the spool were stored, too.
+  DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
+  return prune(keep);
+}
+
+Status RemoteRun::prune(const Recipe::Checkpoints& keep) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
+  for (const CheckpointPlace& place : superfluous_checkpoints(places, keep.keep_last, keep.keep_every)) {
+    // Without its state.json the folder is no checkpoint any more: an interrupted removal leaves none that is half there.
+    DARKROOM_RETURN_IF_ERROR(checkpoints_.store->remove(join_path(place.path, kCheckpointRecordFile)));
+    DARKROOM_RETURN_IF_ERROR(checkpoints_.store->remove_tree(place.path));
+  }
+  return Status::ok();
+}
+
+}  // namespace darkroom

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/files/local_copy.h"
+#include "darkroom/files/store.h"
+#include "darkroom/ingest/claims.h"
+#include "darkroom/train/checkpoint.h"
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+
+/// A run folder on a store that cannot append. The run works in a folder of this machine, the spool, as if that were its run folder; what
+/// must outlive the process is stored from there: small files as they come, metrics, events and the checkpoint at each checkpoint, in that
+/// order, state.json last. Of two processes the second is refused: the first holds a claim (files/claim.h). Thread safety: none.
+class RemoteRun {
+ public:
+  /// Takes the run folder's claim, completes and sweeps what dead writers left, and makes the spool, with the facts of earlier starts.
+  /// Errors: kFailedPrecondition (another process trains in this folder), those of store and disk.
+  static Result<std::unique_ptr<RemoteRun>> open(const Location& folder, const std::stop_token& stop);
+
+  const std::string& spool() const { return spool_.path(); }
+  /// "s3://.../checkpoints/step-00001000", for messages.
+  std::string checkpoint_uri(int64_t step) const;
+
+  /// The newest valid checkpoint, in the spool. Damaged newer ones are reported as warnings and renamed to `damaged-step-NNNNNNNN`.
+  /// Errors: kCorruptData when there are some and all are damaged.
+  Result<std::optional<FoundCheckpoint>> fetch_newest_checkpoint();
+  /// The step of the newest checkpoint that is there; -1 without one.
+  Result<int64_t> newest_step() const;
+  /// Lays the metrics up to `step` into the spool. To be called before these are opened.
+  Status fetch_metrics(int64_t step);
+
+  /// Once the run's files are open: removes the parts of steps that are about to be repeated and stores the small files of the spool.
+  /// `events_file`: the name of this start's event file.
+  Status begin(int64_t steps_done, const std::string& events_file);
+  /// Stores a small file of the spool, by its name.
+  Status store_file(const std::string& name);
+  /// Stores the files of a folder of the spool as small ones.
+  Status store_folder(const std::string& name);
+  /// Stores the metrics and events that were added since they were last stored. REQUIRES: they are synced.
+  Status store_logs(int64_t step);
+  /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept.
+  /// Errors: kAlreadyExists (a checkpoint of this step is there), kFailedPrecondition (another process took the run folder over).
+  Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep);
+
+ private:
+  RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop);
+  Status take_claim();
+  Status check_claim() const;
+  Status set_aside(const CheckpointPlace& place);
+  Status prune(const Recipe::Checkpoints& keep);
+  Status store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes);
+  std::string in_spool(const std::string& name) const;
+
+  const Location folder_;
+  const Location checkpoints_;
+  const ScratchFolder spool_;
+  const std::string owner_;
+  const std::stop_token stop_;  // Of what is fetched before the run begins; what it saves goes on.
+  ItemClaims claims_;
+  std::string events_file_;
+  int64_t metrics_bytes_ = 0;  // That are stored.
+  int64_t events_bytes_ = 0;
+};
+
+}  // namespace darkroom

@@ -1,0 +1,296 @@
+#include <fmt/format.h>
+
+#include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/files/publication.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/stores/model_copy.h"
+#include "darkroom/train/run_files.h"
+#include "resume_point.h"
+#include "training_run.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+
+// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step.
+LrScheduleOptions lr_schedule(const Recipe& recipe) {
+  return {.peak = recipe.optimizer.lr,
+          .warmup_steps = std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1),
+          .decay = recipe.schedule.kind == "cosine" ? LrDecay::kCosine : LrDecay::kConstant,
+          .total_steps = recipe.schedule.max_steps,
+          .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
+}
+
+int64_t num_workers(const Recipe& recipe) {
+  const auto& runtime = recipe.runtime;
+  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / runtime.threads);
+}
+
+AdamWOptions adamw(const Recipe& recipe) {
+  const auto& optimizer = recipe.optimizer;
+  return {.beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .epsilon = optimizer.epsilon, .weight_decay = optimizer.weight_decay};
+}
+
+// Whether a file of a model folder, by its path in it, holds weights of a component.
+bool is_weight_of(const std::string& name, const std::string& component) {
+  return name.starts_with(component + "/") && name.ends_with(".safetensors");
+}
+
+// Latents and states as the U-Net takes them at the recipe's resolution.
+Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, const FrozenModels* frozen) {
+  constexpr int64_t kTokens = ClipTokenizer::kContextLength;
+  constexpr int64_t kPublishedFactor = 8;
+  const int64_t factor = frozen == nullptr ? kPublishedFactor : frozen->vae->config().factor();
+  if (resolution % factor != 0) {
+    return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):", factor,
+                                    resolution);
+  }
+  return SampleShapes{{unet.in_channels, resolution / factor, resolution / factor}, {kTokens, unet.states_width()}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, StoreSet& stores, const TrainOptions& options,
+                                                         const std::stop_token& stop) {
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
+  at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  DARKROOM_ASSIGN_OR_RETURN(const Location output, stores.resolve(options.output, Access::kWrite));
+  const auto local = output.store->local_path(output.path);
+  DARKROOM_ASSIGN_OR_RETURN(const bool was_there, local ? files.exists(*local) : Result<bool>(true));
+  std::unique_ptr<TrainingRun> run(new TrainingRun(files, stores, options, stop));
+  const Status status = run->set_up();
+  if (!status.is_ok()) {
+    if (!was_there) {
+      run->remove_empty_folders();
+    }
+    return status;
+  }
+  return run;
+}
+
+// Only under the lock: another start may hold this folder, still empty while it loads its model. The failure that led here is the
+// one to report.
+void TrainingRun::remove_empty_folders() {
+  if (lock_ == nullptr) {
+    return;
+  }
+  for (const std::string& folder : {in_folder(kRunCheckpointsFolder), folder_}) {
+    const auto left = files_.list(folder);
+    if (left.is_ok() && left->empty()) {
+      static_cast<void>(files_.remove_tree(folder));
+    }
+  }
+}
+
+Status TrainingRun::set_up() {
+  DARKROOM_RETURN_IF_ERROR(open_folder());
+  DARKROOM_RETURN_IF_ERROR(fetch_inputs());
+  const bool is_diffusion = recipe().objective.kind == "diffusion";
+  const std::string component = is_diffusion ? "unet" : "vae";
+  std::string weights;
+  if (resumed_.has_value()) {
+    weights = join_path(resumed_->place.path, component);
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(weights, find_initial_weights(files_, options_.init_from, component));
+  }
+  DARKROOM_RETURN_IF_ERROR(is_diffusion ? open_diffusion(weights) : open_autoencoder(weights));
+  DARKROOM_RETURN_IF_ERROR(open_optimizer());
+  DARKROOM_RETURN_IF_ERROR(restore_or_begin());
+  return open_outputs();
+}
+
+// What the run reads as files of this machine: the model folder and the weights that it starts from.
+Status TrainingRun::fetch_inputs() {
+  Recipe& local = options_.recipe;
+  const std::string trained = local.objective.kind == "diffusion" ? "unet" : "vae";
+  const bool needs_weights = local.model.start == "weights" && !resumed_.has_value();
+  const auto is_needed = [&](const std::string& name) { return needs_weights || !is_weight_of(name, trained); };
+  DARKROOM_ASSIGN_OR_RETURN(model_copy_, fetch_model_files(stores_, local.model.path, is_needed, stop_));
+  local.model.path = model_copy_->path();
+  if (!options_.init_from.empty() && !resumed_.has_value()) {
+    DARKROOM_ASSIGN_OR_RETURN(init_copy_, fetch_model_files(stores_, options_.init_from, {}, stop_));
+    options_.init_from = init_copy_->path();
+  }
+  return {};
+}
+
+Status TrainingRun::open_folder() {
+  recorded_ = options_.recipe;
+  for (std::string* place : {&recorded_.model.path, &recorded_.data.path, &recorded_.data.raw_path, &recorded_.validation.path}) {
+    *place = recorded_uri(*place);
+  }
+  if (options_.resume != "auto" && options_.resume != "none") {
+    DARKROOM_ASSIGN_OR_RETURN(const Location place, stores_.resolve(options_.resume, Access::kRead));
+    DARKROOM_ASSIGN_OR_RETURN(resume_copy_, LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_}));
+    options_.resume = resume_copy_->path();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Location output, stores_.resolve(options_.output, Access::kWrite));
+  if (auto local = output.store->local_path(output.path)) {
+    folder_ = *std::move(local);
+    return open_local_folder();
+  }
+  return open_remote_folder(output);
+}
+
+Status TrainingRun::open_remote_folder(const Location& output) {
+  DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, stop_));
+  folder_ = remote_->spool();
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, remote_->newest_step());
+  if (options_.resume == "auto") {
+    DARKROOM_ASSIGN_OR_RETURN(resumed_, remote_->fetch_newest_checkpoint());
+    DARKROOM_RETURN_IF_ERROR(resumed_.has_value() ? check_same_run(options_.recipe, *resumed_) : Status::ok());
+  } else if (options_.resume == "none" && newest >= 0) {
+    return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
+                                       remote_->checkpoint_uri(newest));
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+    if (resumed_.has_value() && newest > resumed_->record.step) {
+      return Status::failed_precondition(
+          "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
+          remote_->checkpoint_uri(newest));
+    }
+  }
+  return remote_->fetch_metrics(resumed_.has_value() ? resumed_->record.step : 0);
+}
+
+Status TrainingRun::open_local_folder() {
+  DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
+  auto lock = files_.try_lock(folder_);
+  const bool has_locks = lock.status().code() != StatusCode::kFailedPrecondition;  // Else a file system without them.
+  if (has_locks) {
+    DARKROOM_ASSIGN_OR_RETURN(lock_, std::move(lock));
+    if (lock_ == nullptr) {
+      return Status::failed_precondition("another process is training in this run folder; wait for it or take another --output:", folder_);
+    }
+  }
+  DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, folder_));
+  DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, in_folder(kRunCheckpointsFolder)));
+  DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+  return {};
+}
+
+Status TrainingRun::open_diffusion(const std::string& weights_folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const NoiseScheduleConfig noise, make_noise_config(recipe()));
+  DARKROOM_ASSIGN_OR_RETURN(auto unet, make_starting_unet(files_, recipe(), weights_folder));
+  const bool is_online = !recipe().data.raw_path.empty();
+  const bool paints = recipe().samples.every_steps > 0 && !recipe().samples.prompts.empty();
+  DARKROOM_ASSIGN_OR_RETURN(const auto dialect, parse_tokenizer_dialect(recipe().data.tokenizer_dialect));
+  if (is_online || paints) {
+    DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
+  if (is_online) {
+    DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_));
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
+  }
+  const DiffusionObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
+                                            .caption_drop = recipe().objective.caption_dropout,
+                                            .min_snr_gamma = recipe().objective.min_snr_gamma};
+  auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, data_.empty_states_tw));
+  if (!recipe().validation.path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(stores_, recipe(), *part, shapes, frozen_.get()));
+  }
+  if (paints) {
+    DARKROOM_ASSIGN_OR_RETURN(previews_, make_prompt_previews(recipe(), *part, frozen_));
+  }
+  part_ = std::move(part);
+  return {};
+}
+
+Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
+  constexpr int64_t kPreviewRows = 8;
+  DARKROOM_ASSIGN_OR_RETURN(auto vae, make_starting_vae(files_, recipe(), weights_folder));
+  if (recipe().data.resolution % vae->config().factor() != 0) {
+    return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):",
+                                    vae->config().factor(), recipe().data.resolution);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(data_, open_pictures(stores_, recipe()));
+  const AutoencoderObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
+                                              .l1_weight = recipe().objective.l1_weight,
+                                              .mse_weight = recipe().objective.mse_weight,
+                                              .log_mse_weight = recipe().objective.log_mse_weight,
+                                              .kl_weight = recipe().objective.kl_weight};
+  auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective));
+  if (!recipe().validation.path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(validation_, make_autoencoder_validation(stores_, recipe(), *part));
+  }
+  if (recipe().samples.every_steps > 0) {
+    // Rows spread over the dataset, always the same ones.
+    std::vector<SampleRef> rows;
+    const int64_t count = std::min(kPreviewRows, data_.index.num_rows());
+    for (int64_t i = 0; i < count; ++i) {
+      rows.push_back({0, i * data_.index.num_rows() / count});
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const Batch shown, data_.source->read(rows));
+    previews_ = make_reconstruction_previews(*part, shown.images_nchw, shown.keys);
+  }
+  part_ = std::move(part);
+  return {};
+}
+
+Status TrainingRun::open_optimizer() {
+  parameters_ = std::make_unique<FlatParameters>(part_->module());
+  const AdamWOptions adamw_options = adamw(recipe());
+  DARKROOM_RETURN_IF_ERROR(adamw_options.validate());
+  optimizer_ = std::make_unique<AdamW>(*parameters_, adamw_options);
+  const EmaOptions ema_options{.decay = recipe().ema.decay, .warmup = recipe().ema.warmup};
+  DARKROOM_RETURN_IF_ERROR(ema_options.validate());
+  ema_ = std::make_unique<Ema>(*parameters_, ema_options);
+  const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
+                                      .workers = num_workers(recipe()),
+                                      .max_grad_norm = recipe().optimizer.clip_norm,
+                                      .schedule = lr_schedule(recipe())};
+  DARKROOM_RETURN_IF_ERROR(step_options.validate());
+  train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options);
+  state_ = std::make_unique<TrainingState>(TrainingState{
+      *parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) { return part_->save(files, folder); }});
+  return {};
+}
+
+Status TrainingRun::restore_or_begin() {
+  index_hash_ = data_.index.hash();
+  if (resumed_.has_value()) {
+    DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
+    DARKROOM_RETURN_IF_ERROR(restore_training_state(resumed_->place.path, resumed_->record, *state_));
+    steps_done_ = resumed_->record.step;
+    saved_step_ = steps_done_;
+    const bool is_of_store = remote_ != nullptr && options_.resume == "auto";
+    log_info("going on from {} (step {} of {})", is_of_store ? remote_->checkpoint_uri(steps_done_) : resumed_->place.path, steps_done_,
+             max_steps());
+  }
+  const OrderSpec spec{.seed = static_cast<uint64_t>(recipe().runtime.seed),
+                       .num_lanes = recipe().runtime.lanes,
+                       .batch_size = recipe().batch.global,
+                       .window_blocks = recipe().data.window_blocks};
+  DARKROOM_ASSIGN_OR_RETURN(auto order, CanonicalOrder::create(data_.index.block_rows(), spec));
+  const BatcherOptions ahead{.first_batch = resumed_.has_value() ? resumed_->record.batch_number : 0, .num_ahead = data_.num_ahead};
+  batcher_ = std::make_unique<Batcher>(std::move(order), std::move(data_.source), ahead);
+  return {};
+}
+
+Status TrainingRun::open_outputs() {
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
+  DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
+  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
+  const RunFacts facts{.component = part_->component(), .parameters = parameters_->size(), .recipe = recorded_};
+  DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
+  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
+  if (remote_ != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(remote_->begin(steps_done_, event_file_name(steps_done_)));
+  }
+  if (!options_.trace_path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
+  }
+  progress_ = std::make_unique<ProgressLine>(max_steps(), recipe().batch.global);
+  log_info("training {} ({:.2f} M parameters) on {} rows: steps {} to {}, {} samples each", part_->component(),
+           static_cast<double>(parameters_->size()) / kMillion, data_.index.num_rows(), steps_done_ + 1, max_steps(),
+           recipe().batch.global);
+  return {};
+}
+
+}  // namespace darkroom

@@ -37,6 +37,18 @@ class DamageLog {
     add(status.message());
     return Status::ok();
   }
+  /// Says `to` for `from` in what was found: of a copy what it was made of.
+  void rename(const std::string& from, const std::string& to) {
+    for (std::string& line : lines_) {
+      line = renamed(std::move(line), from, to);
+    }
+  }
+  static std::string renamed(std::string text, const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+    return text;
+  }
   const std::vector<std::string>& lines() const { return lines_; }
   int64_t count() const { return count_; }
 

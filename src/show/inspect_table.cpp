@@ -11,6 +11,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/tables/shard_writer.h"
 #include "first_rows.h"
+#include "part_list.h"
 #include "table_kind.h"
 #include "table_parts.h"
 
@@ -210,9 +211,12 @@ Status show_unless_damaged(Result<T> result, bool has_damage, T& target) {
 
 }  // namespace
 
-Status inspect_tables(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
-                      DamageLog& damage) {
-  DARKROOM_ASSIGN_OR_RETURN(TableParts parts, find_table_parts(files, options.uri, kMaxBytesCounted, damage, stop));
+Status inspect_tables(FileSystem& files, const TableInputs& tables, const InspectOptions& options, const std::stop_token& stop,
+                      InspectReport& report, DamageLog& damage) {
+  DARKROOM_ASSIGN_OR_RETURN(TableParts parts, find_table_parts(files, tables.inputs, options.uri, kMaxBytesCounted, damage, stop));
+  if (damage.is_on() && tables.are_a_folders) {
+    DARKROOM_RETURN_IF_ERROR(check_part_list(files, parts, damage));
+  }
   report.kind = "table";
   describe_parts(parts, report);
   if (parts.schema == nullptr) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stop_token>
+#include <vector>
 
 #include "damage_log.h"
 #include "darkroom/core/status.h"
@@ -8,9 +9,14 @@
 
 namespace darkroom {
 
-/// Describes the tables that options.uri names into `report`; what --verify finds goes to `damage`.
-/// Errors: as inspect().
-Status inspect_tables(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
-                      DamageLog& damage);
+/// What options.uri names.
+struct TableInputs {
+  std::vector<FileInfo> inputs = {};
+  bool are_a_folders = false;  ///< All tables of a folder, so that a missing one is damage.
+};
+
+/// Describes tables into `report`; what --verify finds goes to `damage`. Errors: as inspect().
+Status inspect_tables(FileSystem& files, const TableInputs& tables, const InspectOptions& options, const std::stop_token& stop,
+                      InspectReport& report, DamageLog& damage);
 
 }  // namespace darkroom

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 
 #include "cell_text.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/feed/stored_run.h"
+#include "darkroom/files/local_copy.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/show/line_chart.h"
@@ -205,6 +208,19 @@ Result<std::string> render_run_report(FileSystem& files, const std::string& run_
   }
   DARKROOM_ASSIGN_OR_RETURN(const RunFolder other, read_run_folder(files, compare_with));
   return render(files, run, &other);
+}
+
+Status write_run_report(StoreSet& stores, const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(const Location run, stores.resolve(uri, Access::kWrite));
+  if (const auto local = run.store->local_path(run.path)) {
+    return write_run_report(local_files(), *local);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
+  const std::string copy = join_path(scratch.path(), run.name());
+  DARKROOM_RETURN_IF_ERROR(fetch_run_files(run, copy, std::numeric_limits<int64_t>::max()));
+  const auto page = render_run_report(local_files(), copy);
+  DARKROOM_RETURN_IF_ERROR(page.is_ok() ? Status::ok() : page.status().with_context("writing the report of " + run.uri()));
+  return run.store->replace_small((run / "report.html").path, *page);
 }
 
 Status write_run_report(FileSystem& files, const std::string& run_folder) {

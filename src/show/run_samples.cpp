@@ -12,6 +12,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
+#include "darkroom/stores/uri.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
@@ -105,7 +106,21 @@ Status search_part(FileSystem& files, const DatasetPart& part, const std::string
   }
 }
 
-// Nothing was searched where the dataset is not known or not there any more.
+// Where a part of the run's dataset lies: within the folder, beside the file or below the pattern that the recipe names.
+Result<std::string> path_of_part(FileSystem& files, const std::string& uri, const std::string& name) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(uri));
+  std::string root(without_trailing_slashes(given));
+  const auto info = files.stat(root);
+  const size_t pattern = root.find_first_of("*?[");
+  if (info.is_ok() && !info->is_folder) {
+    root = parent_folder(root);
+  } else if (!info.is_ok() && pattern != std::string::npos) {
+    root = parent_folder(root.substr(0, pattern + 1));
+  }
+  return name.starts_with("/") || root == "." ? name : join_path(root, name);
+}
+
+// Nothing was searched where the dataset is not known, not of this machine or not there any more.
 Result<CaptionSearch> search_captions(FileSystem& files, const RunFolder& run, const std::set<std::string>& prompts) {
   CaptionSearch search;
   if (!run.index || run.dataset().empty()) {
@@ -115,9 +130,10 @@ Result<CaptionSearch> search_captions(FileSystem& files, const RunFolder& run, c
     if (search.num_rows >= kMaxRowsSearched || search.found.size() == prompts.size()) {
       break;
     }
-    const auto path = part_path(files, run.dataset(), part.name);
+    const auto path = path_of_part(files, run.dataset(), part.name);
     const Status status = path.is_ok() ? search_part(files, part, *path, prompts, search) : path.status();
-    if (status.code() == StatusCode::kNotFound) {
+    const bool is_remote = !path.is_ok() && path.status().code() == StatusCode::kInvalidArgument;
+    if (status.code() == StatusCode::kNotFound || is_remote) {
       return CaptionSearch();
     }
     DARKROOM_RETURN_IF_ERROR(status);

@@ -1,7 +1,6 @@
 #include "table_parts.h"
 
 #include "darkroom/core/nested_text.h"
-#include "darkroom/stores/uri.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
 
@@ -65,6 +64,10 @@ Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
   note_schema(footer.schema, parts);
   if (const nlohmann::json record = parse_key(footer, kShardKey); !record.is_null()) {
     part.is_ours = true;
+    const auto item = record.find("item");
+    part.item = item != record.end() && item->is_number_integer() ? item->get<int64_t>() : -1;
+    const auto hash = record.find("content_hash");
+    part.content_hash = hash != record.end() && hash->is_string() ? hash->get<std::string>() : std::string();
     DARKROOM_RETURN_IF_ERROR(add_record(footer, record, parts));
   }
   return Status::ok();
@@ -104,9 +107,8 @@ int64_t TableParts::num_rows() const {
   return sum;
 }
 
-Result<TableParts> find_table_parts(FileSystem& files, const std::string& uri, int64_t max_bytes_counted, DamageLog& damage,
-                                    const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(files, uri));
+Result<TableParts> find_table_parts(FileSystem& files, const std::vector<FileInfo>& inputs, const std::string& uri,
+                                    int64_t max_bytes_counted, DamageLog& damage, const std::stop_token& stop) {
   TableParts parts;
   for (const FileInfo& input : inputs) {
     if (stop.stop_requested()) {

@@ -24,6 +24,8 @@ struct TablePart {
   int64_t size_bytes = 0;
   int64_t num_rows = -1;  ///< -1: not counted (a large text file).
   bool is_ours = false;   ///< Its footer has a shard record.
+  int64_t item = -1;      ///< Of its job; -1: not known.
+  std::string content_hash = {};
 };
 
 /// The files that a URI names and what their footers say.
@@ -43,9 +45,9 @@ struct TableParts {
 };
 
 /// Looks at every file's footer. Text files are counted (read once) up to `max_bytes_counted` each, all of them while `damage` is on.
-/// Errors: those of list_inputs; a damaged file goes to `damage`.
-Result<TableParts> find_table_parts(FileSystem& files, const std::string& uri, int64_t max_bytes_counted, DamageLog& damage,
-                                    const std::stop_token& stop);
+/// `inputs`: the dataset's files; `uri` names it in messages. Errors: kCancelled; a damaged file goes to `damage`.
+Result<TableParts> find_table_parts(FileSystem& files, const std::vector<FileInfo>& inputs, const std::string& uri,
+                                    int64_t max_bytes_counted, DamageLog& damage, const std::stop_token& stop);
 
 /// A batch of rows and where it lies.
 struct BatchPlace {

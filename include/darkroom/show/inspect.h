@@ -9,6 +9,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/image.h"
+#include "darkroom/stores/stores.h"
 
 namespace darkroom {
 
@@ -60,6 +61,11 @@ inline constexpr int64_t kRowsStudied = 10'000;
 /// known), kCorruptData (without --verify: what must be read is damaged), kFailedPrecondition (a sheet of something
 /// without pictures; --model does not fit), kCancelled, those of the file system. `report` gets what was found, also by an inspection that
 /// failed or was stopped.
+/// Of a remote dataset rows are read by ranges; of a remote checkpoint, run or model the small files and the weights' headers are fetched
+/// into a scratch folder, with --verify everything.
+Status inspect(StoreSet& stores, const InspectOptions& options, const std::stop_token& stop, InspectReport& report);
+Result<InspectReport> inspect(StoreSet& stores, const InspectOptions& options, const std::stop_token& stop);
+/// The same among the files of one file system.
 Status inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report);
 Result<InspectReport> inspect(FileSystem& files, const InspectOptions& options, const std::stop_token& stop);
 

@@ -4,6 +4,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/stores/stores.h"
 
 namespace darkroom {
 
@@ -15,6 +16,8 @@ namespace darkroom {
 /// the recipe says is no error: the folder may have been moved.
 Result<std::string> render_run_report(FileSystem& files, const std::string& run_folder, const std::string& compare_with = {});
 
+/// Writes it as report.html of a run folder on any store. Errors: as above, those of the stores.
+Status write_run_report(StoreSet& stores, const std::string& uri);
 /// Writes it as RUN/report.html in one atomic step. Errors: as above.
 Status write_run_report(FileSystem& files, const std::string& run_folder);
 

@@ -1,0 +1,222 @@
+#include <arrow/api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "darkroom/feed/stored_run.h"
+#include "darkroom/image/png.h"
+#include "darkroom/nn/checkpoint_folder.h"
+#include "darkroom/show/inspect.h"
+#include "darkroom/show/run_report.h"
+#include "darkroom/tables/shard_writer.h"
+#include "support/fake_s3_stores.h"
+#include "support/temporary_folder.h"
+#include "trained_run.h"
+
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// Image datasets of three parts as a job of ours leaves them, with its summary.
+class InspectRemote : public testing::Test {
+ protected:
+  static std::string part_name(int64_t item) { return fmt::format("part-{:06}.parquet", item); }
+  void write_part(int64_t item, const std::string& name) {
+    arrow::StringBuilder keys, captions;
+    arrow::BinaryBuilder images;
+    for (int64_t row = 0; row < 4; ++row) {
+      ASSERT_TRUE(keys.Append(fmt::format("{:012}", 4 * item + row)).ok());
+      ASSERT_TRUE(captions.Append("caption").ok());
+      ASSERT_TRUE(images.Append(encode_png(Image::filled(40, 33, 3, static_cast<uint8_t>(row)))).ok());
+    }
+    const auto schema =
+        arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
+    auto writer = ShardWriter::open(local_files(), folder_.path("images"), name, schema);
+    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
+    ASSERT_TRUE((*writer)->write(*arrow::RecordBatch::Make(schema, 4, {*keys.Finish(), *captions.Finish(), *images.Finish()})).is_ok());
+    const std::string record =
+        fmt::format(R"({{"job":"abc","identity":{{}},"item":{},"rows_in":4,"rows_out":4,"rows_by_error":{{}}}})", item);
+    const auto written = (*writer)->finish({{kShardKey, record}});
+    ASSERT_TRUE(written.is_ok());
+    summary_["parts"].push_back({{"name", name}, {"size_bytes", written->num_bytes}, {"content_hash", written->content_hash}});
+  }
+  void write_dataset(int64_t num_parts) {
+    for (int64_t item = 0; item < num_parts; ++item) {
+      write_part(item, part_name(item));
+    }
+    write_summary();
+  }
+  void write_summary() { ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_summary.json"), summary_.dump()).is_ok()); }
+  void remove(const std::string& name) { ASSERT_TRUE(local_files().remove_file(folder_.path("images/" + name)).is_ok()); }
+
+  InspectReport verify_local() {
+    auto report = inspect(local_files(), {.uri = folder_.path("images"), .verify = true}, {});
+    EXPECT_TRUE(report.is_ok()) << report.status().to_string();
+    return report.is_ok() ? *report : InspectReport();
+  }
+  InspectReport look(const std::string& name, InspectOptions options = {}) {
+    options.uri = FakeS3Stores::uri(name);
+    auto report = inspect(s3_.set, options, {});
+    EXPECT_TRUE(report.is_ok()) << report.status().to_string();
+    return report.is_ok() ? *report : InspectReport();
+  }
+
+  nlohmann::json summary_ = {{"version", 2}, {"job", "abc"}, {"parts", nlohmann::json::array()}};
+  TemporaryFolder folder_;
+  FakeS3Stores s3_;
+};
+
+TEST_F(InspectRemote, a_whole_dataset_has_no_damage) {
+  write_dataset(3);
+  EXPECT_THAT(verify_local().damage, IsEmpty());
+  remove("_summary.json");
+  EXPECT_THAT(verify_local().damage, IsEmpty());
+}
+
+TEST_F(InspectRemote, verify_finds_a_missing_part_by_the_summary) {
+  write_dataset(3);
+  remove(part_name(2));  // The last one: nothing else tells.
+  EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("a part is missing"), HasSubstr("images/part-000002.parquet"))));
+}
+
+TEST_F(InspectRemote, verify_finds_a_missing_part_by_its_item) {
+  write_dataset(4);
+  remove("_summary.json");
+  remove(part_name(1));
+  remove(part_name(2));
+  EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("parts are missing"), HasSubstr("2 1, 2"))));
+}
+
+TEST_F(InspectRemote, verify_finds_a_part_that_is_there_twice_and_one_that_is_another) {
+  write_dataset(2);
+  std::filesystem::copy(folder_.path("images/part-000001.parquet"), folder_.path("images/copy.parquet"));
+  const InspectReport twice = verify_local();
+  EXPECT_THAT(twice.damage, testing::Contains(HasSubstr("an item has two parts, so that its rows are there twice (item, parts): 1")));
+  EXPECT_GT(twice.num_damages, 1) << "its keys, too";
+  remove("copy.parquet");
+  summary_["parts"][0]["content_hash"] = "other";
+  write_summary();
+  EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("a part is not the one that the job's summary lists")));
+}
+
+TEST_F(InspectRemote, verify_names_a_summary_that_is_none) {
+  write_dataset(1);
+  for (const char* text : {"no json", "[]", R"({"parts": 1})", R"({"parts": [{"name": 1}]})"}) {
+    ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("images/_summary.json"), text).is_ok());
+    EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("images/_summary.json"))) << text;
+  }
+}
+
+TEST_F(InspectRemote, describes_and_verifies_a_dataset_of_s3) {
+  write_dataset(3);
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "data/images").is_ok());
+  const InspectReport report = look("data/images", {.verify = true});
+  EXPECT_EQ(report.kind, "image dataset");
+  EXPECT_THAT(report.damage, IsEmpty());
+  EXPECT_EQ(report.summary["rows"], 12);
+  EXPECT_EQ(report.summary["uri"], "s3://pictures/data/images");
+  const InspectReport local = verify_local();
+  EXPECT_EQ(report.summary["statistics"], local.summary["statistics"]);
+  EXPECT_EQ(look("data/images/part-000001.parquet").summary["rows"], 4);
+  EXPECT_EQ(look("data/images/part-*.parquet").summary["rows"], 12);
+}
+
+TEST_F(InspectRemote, verify_finds_damage_and_missing_parts_on_s3) {
+  write_dataset(4);
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "images").is_ok());
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.objects.erase("images/part-000003.parquet");
+    state.objects.at("images/part-000000.parquet").bytes[40] ^= 1;
+  });
+  EXPECT_THAT(look("images", {.verify = true}).damage,
+              testing::UnorderedElementsAre(AllOf(HasSubstr("is missing"), HasSubstr("s3://pictures/images/part-000003.parquet")),
+                                            HasSubstr("s3://pictures/images/part-000000.parquet")));
+}
+
+TEST_F(InspectRemote, writes_sheet_and_page_to_s3) {
+  write_dataset(1);
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "images").is_ok());
+  look("images", {.sheet_path = FakeS3Stores::uri("looks/sheet.png"), .html_path = FakeS3Stores::uri("looks/page.html")});
+  EXPECT_TRUE(s3_.fake.bytes_of("looks/sheet.png")->starts_with("\x89PNG"));
+  EXPECT_THAT(*s3_.fake.bytes_of("looks/page.html"), HasSubstr("image dataset"));
+}
+
+TEST_F(InspectRemote, says_what_is_not_there) {
+  const Status failed = inspect(s3_.set, {.uri = FakeS3Stores::uri("nothing")}, {}).status();
+  EXPECT_EQ(failed.code(), StatusCode::kNotFound);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/nothing"));
+}
+
+/// A run as it lies on a store: of the local one what a remote one stores.
+class InspectRemoteRun : public InspectRemote {
+ protected:
+  void store_run(const std::string& name) {
+    trained_.train(name, 6);
+    ASSERT_TRUE(s3_.upload(trained_.path(name), "runs/" + name).is_ok());
+    s3_.fake.with_state([&](FakeS3Objects& state) {
+      auto metrics = state.objects.extract("runs/" + name + "/metrics.jsonl");
+      metrics.key() = "runs/" + name + "/" + metrics_part_name(6);
+      state.objects.insert(std::move(metrics));
+    });
+  }
+  TrainedRun trained_;
+};
+
+TEST_F(InspectRemoteRun, describes_and_verifies_a_run) {
+  store_run("first");
+  const InspectReport report = look("runs/first");
+  EXPECT_EQ(report.kind, "run folder");
+  EXPECT_EQ(report.summary["metrics"]["lines"], 6);
+  EXPECT_EQ(report.summary["checkpoints"][0]["step"], 6);
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.objects.at("runs/first/checkpoints/step-00000006/ema/diffusion_pytorch_model.safetensors").bytes.back() ^= 1;
+  });
+  const InspectReport verified = look("runs/first", {.verify = true});
+  ASSERT_EQ(verified.num_damages, 1);
+  EXPECT_THAT(verified.damage[0], HasSubstr("s3://pictures/runs/first/checkpoints/step-00000006/ema"));
+}
+
+TEST_F(InspectRemoteRun, describes_a_checkpoint_without_fetching_its_weights) {
+  store_run("first");
+  const size_t before = s3_.fake.requests().size();
+  const InspectReport report = look("runs/first/checkpoints/step-00000006");
+  EXPECT_EQ(report.kind, "checkpoint");
+  EXPECT_EQ(report.summary["step"], 6);
+  EXPECT_EQ(report.summary["components"]["unet"]["parameters"], trained_.parameters());
+  const auto requests = s3_.fake.requests();
+  for (size_t i = before; i < requests.size(); ++i) {
+    const std::string& head = requests[i].head;
+    if (head.starts_with("GET ") && head.find(".safetensors") != std::string::npos) {
+      EXPECT_NE(head.find("bytes=0-"), std::string::npos) << "no more than the begin: " << head;
+    }
+  }
+  EXPECT_THAT(look("runs/first/checkpoints/step-00000006", {.verify = true}).damage, IsEmpty());
+}
+
+TEST_F(InspectRemoteRun, compares_and_reports_runs) {
+  store_run("first");
+  store_run("second");
+  const InspectReport report =
+      look("runs/first", {.html_path = FakeS3Stores::uri("looks/both.html"), .compare = FakeS3Stores::uri("runs/second")});
+  EXPECT_THAT(report.to_text(), AllOf(HasSubstr("first"), HasSubstr("second")));
+  ASSERT_TRUE(write_run_report(s3_.set, FakeS3Stores::uri("runs/first")).is_ok());
+  EXPECT_THAT(*s3_.fake.bytes_of("runs/first/report.html"), AllOf(HasSubstr("first"), Not(HasSubstr("darkroom-scratch"))));
+  EXPECT_EQ(write_run_report(s3_.set, FakeS3Stores::uri("runs/none")).code(), StatusCode::kNotFound);
+}
+
+TEST_F(InspectRemoteRun, describes_and_verifies_a_model) {
+  store_run("first");
+  ASSERT_TRUE(s3_.upload(trained_.path("model"), "model").is_ok());
+  EXPECT_EQ(look("model").kind, "model folder");
+  EXPECT_THAT(look("model", {.verify = true}).damage, IsEmpty());
+  EXPECT_EQ(look("model/unet", {.verify = true}).summary["components"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace darkroom

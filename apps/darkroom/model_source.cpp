@@ -21,9 +21,20 @@ Result<FoundModel> find_usable_folder(const std::string& path, const ModelSource
   return found;
 }
 
+// Checks what there is of it.
+Result<CheckpointRecord> read_used_part(const ModelSource& source) {
+  DARKROOM_ASSIGN_OR_RETURN(RecordedCheckpoint checkpoint, read_checkpoint_record(local_files(), source.model));
+  const std::string part = (source.weights == "ema" ? "ema" : checkpoint.record.component) + "/";
+  for (const auto& [name, digest] : checkpoint.digests) {
+    DARKROOM_RETURN_IF_ERROR(name.starts_with(part) ? verify_checkpoint_file(local_files(), source.model, name, digest) : Status::ok());
+  }
+  return std::move(checkpoint.record);
+}
+
 Result<FoundModel> find_checkpoint(const ModelSource& source) {
   FoundModel found;
-  DARKROOM_ASSIGN_OR_RETURN(CheckpointRecord record, read_checkpoint(local_files(), source.model));
+  DARKROOM_ASSIGN_OR_RETURN(CheckpointRecord record,
+                            source.has_used_part_only ? read_used_part(source) : read_checkpoint(local_files(), source.model));
   const std::string& frozen = source.frozen.empty() ? record.frozen_path : source.frozen;
   if (!frozen.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(found, find_usable_folder(frozen, source));

@@ -22,6 +22,8 @@ struct ModelSource {
   std::string prediction_type;
   /// Folder with CLIP's vocabulary, for a single file that has no tokenizer beside it; empty: none.
   std::string shipped_tokenizer;
+  /// The checkpoint is a copy of its record and the weights that are used (remote_models.h); else every file of it is checked.
+  bool has_used_part_only = false;
 };
 
 /// What --prediction-type takes, and ModelSource's value for each.

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "darkroom/files/file_system.h"
 #include "darkroom/show/inspect.h"
+#include "open_stores.h"
 #include "self_description.h"
 #include "verb.h"
 
@@ -35,8 +35,10 @@ std::string damage_text(const InspectReport& report) {
 }
 
 Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
   InspectReport report;
-  const Status status = inspect(local_files(), options, context.stop, report);
+  const Status status = inspect(*stores, options, context.stop, report);
   context.summary = report.summary;
   if (!status.is_ok()) {
     // What was found until then is said, too; of two failures the first is the one to report.
@@ -57,11 +59,11 @@ void add_inspect_verb(CommandLine& line) {
   VerbDefinition& verb = line.add_verb("inspect", "look at any dataset, checkpoint, run folder or model folder");
   verb.positional("URI", value::uri(options->uri, "URI"), "what to look at: a file, a folder or a pattern").required();
   verb.flag("--rows", value::count(options->num_rows), "first rows of a dataset that are shown");
-  verb.flag("--sheet", value::path(options->sheet_path, "PATH.png", "none"),
+  verb.flag("--sheet", value::uri(options->sheet_path, "PATH.png", "none"),
             "contact sheet of these rows: pictures, or latent channels as heat maps");
-  verb.flag("--html", value::path(options->html_path, "PATH", "none"), "report and sheet as one page without network");
-  verb.flag("--model", value::folder(options->model, "DIR", "none"), "model folder whose vae decodes the latents of the sheet");
-  verb.flag("--compare", value::folder(options->compare, "RUN", "none"),
+  verb.flag("--html", value::uri(options->html_path, "PATH", "none"), "report and sheet as one page without network");
+  verb.flag("--model", value::uri(options->model, "DIR", "none"), "model folder whose vae decodes the latents of the sheet");
+  verb.flag("--compare", value::uri(options->compare, "RUN", "none"),
             "another run folder: both beside each other, their curves in one page");
   verb.flag("--max-pixels", value::count(options->max_pixels).least(1).unit("pixels"), "a larger picture is not decoded for the sheet");
   verb.flag("--max-bytes", value::bytes(options->max_bytes).least(1), "nor is an encoded picture of more bytes");

@@ -6,12 +6,16 @@
 #include <vector>
 
 #include "darkroom/core/log.h"
+#include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/nn/check_model.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/nn/run_component.h"
 #include "darkroom/nn/write_model.h"
+#include "darkroom/stores/model_copy.h"
 #include "model_source.h"
+#include "open_stores.h"
+#include "remote_models.h"
 #include "resources.h"
 #include "verb.h"
 
@@ -54,8 +58,11 @@ Result<int> run_init(const InitFlags& flags, const VerbContext& context) {
   if (flags.tokenizer.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(vocabulary.tokenizer_folder, find_resource(kShippedTokenizer));
   }
-  DARKROOM_RETURN_IF_ERROR(
-      write_random_model(local_files(), preset, flags.seed, flags.dtype, tokenizer_writer(vocabulary), flags.output, context.stop));
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
+  DARKROOM_RETURN_IF_ERROR(write_model_at(*stores, flags.output, ModelForm::kFolder, context.stop, [&](const std::string& path) {
+    return write_random_model(local_files(), preset, flags.seed, flags.dtype, tokenizer_writer(vocabulary), path, context.stop);
+  }));
   log_info("wrote {} with random weights (preset {}, seed {})", flags.output, preset.name, flags.seed);
   return 0;
 }
@@ -82,7 +89,10 @@ Status check_tokenizer(const FoundModel& model, int64_t num_ids, nlohmann::json&
 }
 
 Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const FoundModel found, find_model_folder(flags.model, shipped_tokenizer()));
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
+  DARKROOM_ASSIGN_OR_RETURN(const LocalCopy copy, fetch_model_files(*stores, flags.model, {}, context.stop));
+  DARKROOM_ASSIGN_OR_RETURN(const FoundModel found, find_model_folder(copy.path(), shipped_tokenizer()));
   DARKROOM_ASSIGN_OR_RETURN(const ModelFolder folder, open_model_folder(found.folder));
   const auto print_part = [&](const PartReport& part) {
     fmt::print("{:<14}{:>14} parameters  {}\n", part.name, part.num_parameters, part.fingerprint);
@@ -101,27 +111,30 @@ Result<int> run_export(const ExportFlags& flags, const VerbContext& context) {
   ModelSource source = flags.source;
   source.shipped_tokenizer = shipped_tokenizer();
   source.weights = flags.ema ? "ema" : "unet";
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
+  DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, context.stop));
   DARKROOM_ASSIGN_OR_RETURN(FoundModel found, find_model(source));
   if (flags.ema && !found.checkpoint) {
-    return Status::invalid_argument("--ema belongs to a checkpoint, but the model is a folder or file:", source.model);
+    return Status::invalid_argument("--ema belongs to a checkpoint, but the model is a folder or file:", flags.source.model);
   }
-  if (flags.single_file) {
-    DARKROOM_RETURN_IF_ERROR(export_single_file(local_files(), found.parts, flags.dtype, flags.output, context.stop));
-  } else {
-    if (found.is_single_file && !found.parts.unet.empty()) {
-      DARKROOM_ASSIGN_OR_RETURN(found.parts.scheduler, require_scheduler(found));
-    }
-    DARKROOM_RETURN_IF_ERROR(
-        export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), flags.output, context.stop));
+  if (!flags.single_file && found.is_single_file && !found.parts.unet.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(found.parts.scheduler, require_scheduler(found));
   }
-  log_info("wrote {} from {}{}", flags.output, found.checkpoint ? fmt::format("step {} of ", found.checkpoint->step) : "", source.model);
+  const ModelForm form = flags.single_file ? ModelForm::kSingleFile : ModelForm::kFolder;
+  DARKROOM_RETURN_IF_ERROR(write_model_at(*stores, flags.output, form, context.stop, [&](const std::string& path) {
+    return flags.single_file ? export_single_file(local_files(), found.parts, flags.dtype, path, context.stop)
+                             : export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), path, context.stop);
+  }));
+  log_info("wrote {} from {}{}", flags.output, found.checkpoint ? fmt::format("step {} of ", found.checkpoint->step) : "",
+           recorded_uri(flags.source.model));
   return 0;
 }
 
 void add_init(CommandLine& line) {
   const auto flags = std::make_shared<InitFlags>();  // Shared by the definitions and the action, as below.
   VerbDefinition& verb = line.add_verb("models init", "a model folder with random weights");
-  verb.positional("OUT", value::path(flags->output, "OUT"), "folder to write; must not exist").required();
+  verb.positional("OUT", value::uri(flags->output, "OUT"), "folder to write; must not exist").required();
   verb.flag("--preset", value::choice(flags->preset, preset_names()), "architecture").required();
   verb.flag("--seed", value::count(flags->seed).shown("S"), "of the weights");
   verb.flag("--tokenizer", value::folder(flags->tokenizer, "DIR", "the shipped one"), "tokenizer folder to copy");
@@ -133,7 +146,7 @@ void add_init(CommandLine& line) {
 void add_check(CommandLine& line) {
   const auto flags = std::make_shared<CheckFlags>();
   VerbDefinition& verb = line.add_verb("models check", "load every part of a model folder or single file and print sizes and fingerprints");
-  verb.positional("DIR", value::path(flags->model, "DIR"), "model folder, or an original checkpoint as one safetensors file").required();
+  verb.positional("DIR", value::uri(flags->model, "DIR"), "model folder, or an original checkpoint as one safetensors file").required();
   verb.example("darkroom models check models/tiny", "the model that comes with the program");
   verb.run([flags](VerbContext& context) { return run_check(*flags, context); });
 }
@@ -141,14 +154,14 @@ void add_check(CommandLine& line) {
 void add_export(CommandLine& line) {
   const auto flags = std::make_shared<ExportFlags>();
   VerbDefinition& verb = line.add_verb("models export", "a checkpoint, model folder or single file as a model folder or single file");
-  verb.positional("MODEL", value::path(flags->source.model, "MODEL"),
+  verb.positional("MODEL", value::uri(flags->source.model, "MODEL"),
                   "checkpoint folder, model folder, or original checkpoint as one safetensors file")
       .required();
-  verb.positional("OUT", value::path(flags->output, "OUT"), "folder (with --single-file: file) to write; must not exist").required();
+  verb.positional("OUT", value::uri(flags->output, "OUT"), "folder (with --single-file: file) to write; must not exist").required();
   verb.flag("--ema", value::toggle(flags->ema), "of a checkpoint: the averaged weights instead of the last ones");
   verb.flag("--single-file", value::toggle(flags->single_file),
             "one safetensors file in the layout of the original SD1 and SD2 checkpoints");
-  verb.flag("--frozen", value::folder(flags->source.frozen, "DIR", "the checkpoint's"), "model folder of a checkpoint's frozen parts");
+  verb.flag("--frozen", value::uri(flags->source.frozen, "DIR", "the checkpoint's"), "model folder of a checkpoint's frozen parts");
   verb.flag("--prediction-type", value::choice(flags->source.prediction_type, prediction_choices()),
             "what the U-Net predicts; a single file of version 2 does not say it");
   verb.flag("--dtype", value::choice(flags->dtype, dtype_choices()), "how weights are stored");

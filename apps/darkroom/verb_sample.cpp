@@ -4,15 +4,19 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "darkroom/core/log.h"
+#include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
 #include "darkroom/stream/progress.h"
 #include "open_painter.h"
+#include "open_stores.h"
+#include "remote_models.h"
 #include "resources.h"
 #include "verb.h"
 
@@ -38,8 +42,8 @@ nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, doub
           {"steps", job.request.sampler.num_steps}};
 }
 
-// Paints and shows how far it is.
-Status paint(const SampleJob& job, const PainterSource& source, const std::stop_token& stop, SampleReport& report) {
+// Paints on this machine and shows how far it is.
+Status paint_here(const SampleJob& job, const PainterSource& source, const std::stop_token& stop, SampleReport& report) {
   std::atomic<int64_t> num_painted = 0;
   std::atomic<int64_t> num_asked = 0;
   const ProgressReporter reporter("sample",
@@ -52,10 +56,28 @@ Status paint(const SampleJob& job, const PainterSource& source, const std::stop_
       local_files(), job, [&] { return open_painter(source); }, stop, report, on_painted);
 }
 
+// Paints with a model from anywhere to anywhere.
+Status paint(const SampleJob& asked, PainterSource source, const std::stop_token& stop, SampleReport& report) {
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, stop);
+  SampleJob job = asked;
+  DARKROOM_ASSIGN_OR_RETURN(const OutputPlace output, OutputPlace::open(*stores, asked.output));
+  job.output = output.path();
+  std::optional<OutputPlace> latents;
+  if (!asked.latents_output.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(latents, OutputPlace::open(*stores, asked.latents_output));
+    job.latents_output = latents->path();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
+  DARKROOM_RETURN_IF_ERROR(paint_here(job, source, stop, report));
+  DARKROOM_RETURN_IF_ERROR(output.store());
+  return latents.has_value() ? latents->store() : Status::ok();
+}
+
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
   SampleJob job = flags.job;
-  job.model = flags.source.model;
+  job.model = recorded_uri(flags.source.model);
   job.weights = flags.source.weights;
   PainterSource source = flags.source;
   const Result<std::string> shipped = find_resource(kShippedTokenizer);
@@ -118,10 +140,10 @@ void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
 
 void add_output_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.group("What is written");
-  verb.flag("--output", value::path(flags.job.output, "PATH.png"), "picture; several pictures become PATH-00000.png, PATH-00001.png, ...")
+  verb.flag("--output", value::uri(flags.job.output, "PATH.png"), "picture; several pictures become PATH-00000.png, PATH-00001.png, ...")
       .required();
   verb.flag("--grid", value::toggle(flags.job.grid), "write one sheet with captions to PATH.png, besides numbered single files");
-  verb.flag("--save-latents", value::path(flags.job.latents_output, "PATH.safetensors", "none"),
+  verb.flag("--save-latents", value::uri(flags.job.latents_output, "PATH.safetensors", "none"),
             "tensor `latents`, float32 [N, C, h, w], scaled");
   verb.flag("--latents", value::path(flags.job.start_latents, "PATH.safetensors", "none"),
             "start noise of variance 1 instead of the seeds': tensor `latents`, float32 [N, C, h, w]");
@@ -133,11 +155,11 @@ void add_sample_verb(CommandLine& line) {
   const auto flags = std::make_shared<SampleFlags>();  // Shared by the definitions and the action.
   VerbDefinition& verb = line.add_verb("sample", "checkpoint or model folder + prompts -> pictures");
   verb.group("Model");
-  verb.flag("--model", value::path(flags->source.model, "DIR_or_CHECKPOINT"),
+  verb.flag("--model", value::uri(flags->source.model, "DIR_or_CHECKPOINT"),
             "model folder, checkpoint, or original checkpoint of SD1 or SD2 as one safetensors file")
       .required();
   verb.flag("--weights", value::choice(flags->source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
-  verb.flag("--frozen", value::folder(flags->source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
+  verb.flag("--frozen", value::uri(flags->source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
   const std::vector<std::pair<std::string, std::string>> dialects = {{"auto", ""}, {"hf", "hf"}, {"open_clip", "open_clip"}};
   verb.flag("--tokenizer-dialect", value::choice(flags->source.tokenizer_dialect, dialects),
             "cleaning and padding; auto: the checkpoint's, else hf");

@@ -6,8 +6,8 @@
 #include "darkroom/core/log.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/run_report.h"
-#include "darkroom/stores/uri.h"
 #include "darkroom/train/train_loop.h"
+#include "open_stores.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -66,13 +66,14 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
   TrainSummary summary;
-  const Status status = run_training(options, context.stop, summary);
+  const Status status = run_training(*stores, options, context.stop, summary);
   context.summary["train"] = summary.to_json();
   const bool is_stopped = status.code() == StatusCode::kCancelled;
   if (status.is_ok() || is_stopped) {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(options.output));
-    const Status reported = write_run_report(local_files(), folder);
+    const Status reported = write_run_report(*stores, options.output);
     if (is_stopped && !reported.is_ok()) {
       log_warning("the report of the stopped run was not written: {}", reported.message());  // The exit status tells of the stop.
     } else {
@@ -89,7 +90,7 @@ void add_data_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.group("What to train on");
   verb.flag("--data", value::uri(flags.data, "URI", "the recipe's"), "latents dataset (offline)");
   verb.flag("--raw-data", value::uri(flags.raw_data, "URI", "none"), "image dataset: encode in the same job (online)");
-  verb.flag("--model", value::folder(flags.model, "DIR", "the recipe's"),
+  verb.flag("--model", value::uri(flags.model, "DIR", "the recipe's"),
             "model folder: frozen parts, config and weights of the trained part");
   verb.flag("--validation", value::uri(flags.validation, "URI", "none"), "held-out dataset, scored every validation.every_steps");
   verb.later({"--num-readers"});
@@ -100,9 +101,9 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.group("The run");
   verb.flag("--output", value::uri(options.output, "URI"), "run folder: checkpoints, samples, metrics, events").required();
   verb.flag("--set", value::repeated_texts(flags.settings, "section.key=value"), "a field of the recipe; repeatable");
-  verb.flag("--resume", value::path(options.resume, "auto|none|PATH"),
+  verb.flag("--resume", value::uri(options.resume, "auto|none|PATH"),
             "the newest valid checkpoint of the run folder, none, or a checkpoint");
-  verb.flag("--init-from", value::path(options.init_from, "PATH", "none"), "checkpoint or model folder: weights only, step 0");
+  verb.flag("--init-from", value::uri(options.init_from, "PATH", "none"), "checkpoint or model folder: weights only, step 0");
   verb.flag("--max-steps", value::count(flags.max_steps).least(1).also("recipe", 0), "steps of the run");
   verb.flag("--global-batch", value::count(flags.global_batch).least(1).also("recipe", 0), "samples per step");
   verb.flag("--micro-batch", value::count(flags.micro_batch).least(1).also("recipe", 0), "samples per forward pass");
@@ -125,6 +126,8 @@ void add_train_verb(CommandLine& line) {
   verb.example("darkroom train recipes/tiny.toml --data latents --model models/tiny --output run", "from stored latents");
   verb.example("darkroom train recipes/tiny.toml --raw-data images --model models/tiny --output run --set optimizer.lr=1e-4 --max-steps 2k",
                "from pictures, with changes to the recipe");
+  verb.example("darkroom train recipes/tiny.toml --data s3://bucket/latents --model models/tiny --output s3://bucket/run",
+               "on a store of objects; keys come from the environment or the AWS files");
   verb.run([flags](VerbContext& context) { return run_train(*flags, context); });
 }
 

@@ -29,6 +29,7 @@
 #include "demo_training.h"
 #include "latents_subset.h"
 #include "open_painter.h"
+#include "open_stores.h"
 #include "planted_troubles.h"
 #include "reconstruction.h"
 
@@ -189,8 +190,10 @@ Status Demo::process() {
   ProcessOptions process{.input = folder_.images(), .output = folder_.latents(), .model = tools_.model};
   process.transform.resolution = resolution();
   process.seed = static_cast<uint64_t>(options_.seed);
+  MetricsRegistry metrics;
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics, stop_);
   StageSummary result;
-  const Status processed = run_process(files_, process, stop_, result);
+  const Status processed = run_process(*stores, process, stop_, result);  // Its own pictures: they need no sandbox.
   summary_["process"] = result.to_json();
   DARKROOM_RETURN_IF_ERROR(processed);
   if (result.rows_failed() > 0) {

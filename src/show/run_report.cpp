@@ -105,8 +105,11 @@ Result<Json> read_job_summary(FileSystem& files, const std::string& data_uri) {
   if (data_uri.empty()) {
     return Json();
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string folder, local_path(data_uri));
-  const std::string path = join_path(folder, "_summary.json");
+  const auto folder = local_path(data_uri);
+  if (!folder.is_ok()) {
+    return Json();  // A dataset elsewhere is not looked at.
+  }
+  const std::string path = join_path(*folder, "_summary.json");
   const auto has_summary = files.exists(path);
   if (!has_summary.is_ok() || !*has_summary) {
     return Json();  // A file or a pattern has none beside it, nor has a folder that another program wrote.

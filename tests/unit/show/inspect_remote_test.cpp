@@ -85,6 +85,14 @@ TEST_F(InspectRemote, verify_finds_a_missing_part_by_the_summary) {
   EXPECT_THAT(verify_local().damage, ElementsAre(AllOf(HasSubstr("a part is missing"), HasSubstr("images/part-000002.parquet"))));
 }
 
+TEST_F(InspectRemote, a_part_that_was_replaced_since_the_summary_is_no_damage) {
+  write_part(0, "part-000000-r00002.parquet");
+  remove("part-000000-r00002.parquet");
+  write_summary();
+  write_part(0, part_name(0));
+  EXPECT_THAT(verify_local().damage, IsEmpty());
+}
+
 TEST_F(InspectRemote, verify_finds_a_missing_part_by_its_item) {
   write_dataset(4);
   remove("_summary.json");
@@ -205,7 +213,13 @@ TEST_F(InspectRemoteRun, compares_and_reports_runs) {
   const InspectReport report =
       look("runs/first", {.html_path = FakeS3Stores::uri("looks/both.html"), .compare = FakeS3Stores::uri("runs/second")});
   EXPECT_THAT(report.to_text(), AllOf(HasSubstr("first"), HasSubstr("second")));
-  ASSERT_TRUE(write_run_report(s3_.set, FakeS3Stores::uri("runs/first")).is_ok());
+  s3_.fake.with_state([&](FakeS3Objects& state) {  // Trained on a dataset of a store.
+    std::string& facts = state.objects.at("runs/first/run.json").bytes;
+    const std::string here = trained_.path("latents");
+    facts.replace(facts.find(here), here.size(), "s3://pictures/latents");
+  });
+  const Status written = write_run_report(s3_.set, FakeS3Stores::uri("runs/first"));
+  ASSERT_TRUE(written.is_ok()) << written.to_string();
   EXPECT_THAT(*s3_.fake.bytes_of("runs/first/report.html"), AllOf(HasSubstr("first"), Not(HasSubstr("darkroom-scratch"))));
   EXPECT_EQ(write_run_report(s3_.set, FakeS3Stores::uri("runs/none")).code(), StatusCode::kNotFound);
 }

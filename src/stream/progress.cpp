@@ -97,7 +97,8 @@ void ProgressReporter::report(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any wake;
   std::unique_lock lock(mutex);
-  const auto asked_to_stop = [&] {  // The wait's own answer may be no at the moment of the stop: libstdc++ asks the token again after the condition.
+  // The wait's own answer may be no at the moment of the stop: libstdc++ asks the token again after the condition.
+  const auto asked_to_stop = [&] {
     wake.wait_for(lock, stop, interval, [] { return false; });
     return stop.stop_requested();
   };

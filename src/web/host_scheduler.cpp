@@ -81,7 +81,7 @@ std::unique_ptr<Attempt> HostScheduler::take(Instant now) {
   }
   attempt->taken_at = t;
   attempt->num_pauses = host.num_pauses;
-  attempt->is_probe = host.trouble_since.has_value();
+  attempt->is_probe = host.is_half_open();
   host.num_probes += attempt->is_probe ? 1 : 0;
   ++host.num_on_wire;
   ++num_on_wire_;

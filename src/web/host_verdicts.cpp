@@ -131,8 +131,7 @@ void HostScheduler::note_network_failure(Host& host, const Attempt& attempt, con
   if (attempt.num_pauses != host.num_pauses) {
     return;
   }
-  const bool is_half_open = host.num_openings > 0;  // A host that only asked for time is alive.
-  if (++host.num_failures < rules_.breaker_failures && !is_half_open) {
+  if (++host.num_failures < rules_.breaker_failures && !host.is_half_open()) {
     return;
   }
   const Backoff waits{rules_.breaker_wait, longest_pause()};

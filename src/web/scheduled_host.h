@@ -49,12 +49,14 @@ struct HostScheduler::Host {
   bool is_counted = false;
 
   bool is_paused(Instant t) const { return t < paused_until; }
+  /// Its breaker opened and nothing has been answered since. A host that only asked for time is alive.
+  bool is_half_open() const { return num_openings > 0; }
   Duration clock(Instant t) const { return waiting_since ? waited + std::max(Duration(0), t - *waiting_since) : waited; }
   bool is_empty() const { return rows.empty() && internal.empty() && num_backing_off == 0 && num_on_wire == 0 && num_suspects == 0; }
 
-  /// In trouble one attempt at a time; else no more suspects than would open the breaker.
+  /// Half open one attempt at a time; else no more suspects than would open the breaker.
   bool has_place(const HostRules& rules) const {
-    const bool is_awaited = trouble_since ? num_probes > 0 : num_failures + num_suspects >= rules.breaker_failures;
+    const bool is_awaited = is_half_open() ? num_probes > 0 : num_failures + num_suspects >= rules.breaker_failures;
     return num_on_wire < rules.per_host && !is_awaited;
   }
 

@@ -2,13 +2,16 @@
 """Records tests/golden/{nn,optim,diffusion}/spread.json: how far the reference itself strays from its recorded values when the same
 numbers are computed with other instructions, or laid out otherwise in memory.
 
-Needs what make_nn_goldens.py needs (requirements/parity.txt). Usage: tools/goldens/make_spread.py [GOLDENS=tests/golden]
+Needs what make_nn_goldens.py needs (requirements/parity.txt). Usage: tools/goldens/make_spread.py [--add] [GOLDENS=tests/golden]
+
+With --add the runs of this processor are added to those in the files: the larger spread stays. So a level that one processor lacks is
+measured on another. Without it the files are made anew, as they must be when the recordings were.
 
 The three recordings (make_nn_goldens.py, make_training_goldens.py, make_diffusion_goldens.py) run again, unchanged, in a process for each
 level of ATen, oneDNN and MKL in processor_levels.py, and once with convolutions in channels-last and matrices in columns. The processes are
 forks made before the first computation, which is when the libraries look at these variables. A tensor's
 spread is the largest distance of any of its elements from the recorded value in any of these runs; what is not listed has none. A level
-that this processor lacks is named in the file and was not run. Of training runs the file keeps the relative spread of losses and norms and
+that this processor lacks is named in the file under that processor. Of training runs the file keeps the relative spread of losses and norms and
 the distance of the weights, sqrt(sum of squares), as the test measures them; of sampler runs the spread of values, of their absolute
 sum and of the timesteps.
 """
@@ -129,9 +132,12 @@ def compare_samplers(recorded, other, spread):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--add", action="store_true", help="add to what the files hold of other processors")
     parser.add_argument("goldens", nargs="?", type=pathlib.Path, default=ROOT / "tests/golden")
     flags = parser.parse_args()
-    spreads = {"nn": {}, "optim": {}, "diffusion": {}}
+    parts = ("nn", "optim", "diffusion")
+    records = {part: json.loads((flags.goldens / part / "spread.json").read_text()) if flags.add else {} for part in parts}
+    spreads = {part: record.get("spread", {}) for part, record in records.items()}
     compare = {"nn": compare_networks, "optim": compare_training, "diffusion": compare_samplers}
     levels = processor_levels.torch_levels()
     runs = [(level.name, level.environment, False) for level in levels if not level.lacks] + [(OTHER_FORMAT, {}, True)]
@@ -143,10 +149,10 @@ def main():
         for number in range(len(runs)):
             for part, spread in spreads.items():
                 compare[part](flags.goldens / part, pathlib.Path(folder) / str(number) / part, spread)
+    ran = {"levels": [name for name, _, _ in runs], "not_run": [f"{level.name}: {level.lacks}" for level in levels if level.lacks]}
     for part, spread in spreads.items():
-        record = {
-            "made_by": "tools/goldens/make_spread.py", "processor": processor_levels.processor_name(), "levels": [name for name, _, _ in runs],
-            "not_run": [f"{level.name}: {level.lacks}" for level in levels if level.lacks], "spread": spread}
+        processors = records[part].get("processors", {}) | {processor_levels.processor_name(): ran}
+        record = {"made_by": "tools/goldens/make_spread.py", "processors": processors, "spread": spread}
         (flags.goldens / part / "spread.json").write_text(json.dumps(record, indent=0, separators=(",", ":")) + "\n")
 
 

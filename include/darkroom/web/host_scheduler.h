@@ -36,7 +36,7 @@ struct Attempt {
   // Of the scheduler.
   std::chrono::steady_clock::time_point taken_at{};
   uint64_t num_pauses = 0;  ///< Of its host when it was taken: what it meets later says nothing of the pauses since.
-  bool is_probe = false;    ///< The one attempt of a host that was in trouble.
+  bool is_probe = false;    ///< The one attempt of a host whose breaker was open.
   bool is_suspect = false;  ///< Not yet judged or restarted.
 };
 
@@ -60,8 +60,9 @@ struct AttemptVerdict {
 /// Of the attempts that may start the one with the smallest `order` does; of equal ones the one added first. Limits per host: places,
 /// spacing, and pauses. A pause begins when the host says 429, or 503 with Retry-After (its length is what Retry-After asks, and grows
 /// with each pause that the host answers with another), when its breaker opens, or by park(). It lasts the larger of max_park and
-/// breaker_wait at most, after which one attempt probes the host; the others follow once that one is answered. A suspect is not: it stays
-/// the probe until its verdict, and suspects that would open the breaker keep their host waiting.
+/// breaker_wait at most. After a breaker's pause one attempt probes the host; the others follow once that one is answered. A suspect is
+/// not: it stays the probe until its verdict, and suspects that would open the breaker keep their host waiting. After any other pause all
+/// of the host's places are free again.
 ///
 /// A row ends with the error that keeps it, when it has waited max_park for paused hosts in all, or when its host has been in
 /// trouble for max_park without one good answer: so a dead host costs a job max_park once, not once a row. Back-offs and turns do not count

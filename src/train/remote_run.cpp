@@ -177,12 +177,12 @@ Status RemoteRun::store_tail(const std::string& name, const std::string& part_na
 }
 
 Status RemoteRun::store_logs(int64_t step) {
+  DARKROOM_RETURN_IF_ERROR(check_claim());
   DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
 
 Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
-  DARKROOM_RETURN_IF_ERROR(check_claim());
   DARKROOM_RETURN_IF_ERROR(store_logs(step));
   const std::string name = checkpoint_name(step);
   const std::string local = join_path(in_spool(kRunCheckpointsFolder), name);

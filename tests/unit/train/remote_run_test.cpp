@@ -336,6 +336,19 @@ TEST_F(RemoteRunTest, a_run_that_was_taken_over_stores_no_checkpoint) {
   EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(failed.message(), HasSubstr("taken over"));
   EXPECT_THAT(steps(), ElementsAre(4)) << "which it was about to store";
+  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value());
+}
+
+TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {
+  TrainOptions exploding = options(FakeS3Stores::uri("run"), 50);
+  exploding.recipe.optimizer.lr = 1e30;
+  exploding.recipe.optimizer.clip_norm = 0;
+  exploding.recipe.checkpoint.every_steps = 0;
+  const Status failed = train(exploding);
+  EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/latents/part-00000"));
+  EXPECT_FALSE(s3_.fake.keys_below("run/metrics-").empty());
+  EXPECT_TRUE(steps().empty());
 }
 
 TEST_F(RemoteRunTest, keeps_every_mth_checkpoint) {

@@ -54,6 +54,7 @@ class RemoteRun {
  private:
   RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop);
   Status take_claim();
+  Status remove_remains();
   Status check_claim() const;
   Status set_aside(const CheckpointPlace& place);
   Status prune(const Recipe::Checkpoints& keep);

@@ -256,7 +256,9 @@ TEST_F(RemoteRunTest, goes_on_bit_identically_wherever_a_run_was_cut_off) {
     let_claim_expire();
     expect_trained(options());
     EXPECT_EQ(losses(), undisturbed_losses());
-    EXPECT_EQ(steps().back(), 12);
+    EXPECT_THAT(steps(), ElementsAre(8, 12));
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/step-00000004").empty());
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/_tmp").empty());
     expect_same_checkpoint(12);
     ASSERT_TRUE(s3_.place("run").store->remove_tree(s3_.place("run").path).is_ok());
   }
@@ -308,7 +310,8 @@ TEST_F(RemoteRunTest, fails_when_every_checkpoint_is_damaged) {
   });
   const Status failed = train(options());
   EXPECT_EQ(failed.code(), StatusCode::kCorruptData);
-  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/run/checkpoints/step-00000008"));
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/run/checkpoints/step-00000008/unet/config.json"));
+  EXPECT_THAT(failed.message(), Not(HasSubstr("darkroom-scratch")));
 }
 
 TEST_F(RemoteRunTest, of_two_processes_the_second_is_refused) {

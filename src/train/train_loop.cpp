@@ -40,7 +40,7 @@ Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_tok
 
 Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
   MetricsRegistry metrics;
-  StoreSet stores({}, system_clock(), metrics, stop);
+  StoreSet stores({}, system_clock(), metrics);  // A stop ends no read: the step at hand is finished, then saved.
   return run_training(stores, options, std::move(stop), summary);
 }
 

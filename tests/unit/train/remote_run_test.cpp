@@ -402,6 +402,21 @@ TEST_F(RemoteRunTest, a_dataset_that_changed_is_refused_and_a_missing_one_is_nam
   EXPECT_TRUE(s3_.fake.keys_below("other/").empty()) << "a start that failed leaves nothing";
 }
 
+TEST_F(RemoteRunTest, a_store_without_conditions_on_uploads_gets_the_same_run) {
+  for (const auto conditions : {FakeS3::Conditions::kPutOnly, FakeS3::Conditions::kNone}) {
+    FakeS3Stores other(conditions, 16 << 10);
+    ASSERT_TRUE(other.upload(inputs_->path("model"), "model").is_ok());
+    ASSERT_TRUE(other.upload(inputs_->path("latents"), "latents").is_ok());
+    TrainSummary summary;
+    const Status trained = run_training(other.set, options(FakeS3Stores::uri("run"), 12), {}, summary);
+    ASSERT_TRUE(trained.is_ok()) << trained.to_string();
+    const std::string within = "checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors";
+    EXPECT_EQ(sha256_hex(*other.fake.bytes_of("run/" + within)),
+              sha256_hex(*read_file(local_files(), undisturbed_->path("run/" + within))));
+    EXPECT_EQ(other.fake.num_uploads(), 0U);
+  }
+}
+
 TEST_F(RemoteRunTest, no_key_is_in_any_file_of_the_run) {
   expect_trained(options());
   for (const std::string& key : s3_.fake.keys_below("run/")) {

@@ -67,7 +67,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   MetricsRegistry metrics;
-  const auto stores = open_stores(metrics, context.stop);
+  const auto stores = open_stores(metrics, {});  // A stop ends no read: the step at hand is finished, then saved.
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
   context.summary["train"] = summary.to_json();

@@ -1,5 +1,6 @@
 #include "remote_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -17,6 +18,14 @@ namespace {
 constexpr int64_t kRunClaim = 0;  // The one claim of a run folder: _claims/000000.
 constexpr const char* kClaimPath = "_claims/000000";
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
+
+// What is said of a copy is said of what it was made of.
+std::string said_of(const std::string& uri, const std::string& copy, std::string message) {
+  for (size_t at = message.find(copy); at != std::string::npos; at = message.find(copy, at + uri.size())) {
+    message.replace(at, copy.size(), uri);
+  }
+  return message;
+}
 
 Status held_by_another(const Location& folder) {
   return Status::failed_precondition(
@@ -46,6 +55,7 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, const
   for (const Location& place : {run->folder_, run->checkpoints_}) {
     DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
   }
+  DARKROOM_RETURN_IF_ERROR(run->remove_remains());
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
   const Location facts = folder / kRunFactsFile;
   DARKROOM_ASSIGN_OR_RETURN(const bool has_facts, facts.exists());
@@ -53,6 +63,23 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, const
     DARKROOM_RETURN_IF_ERROR(copy_file_here(facts, run->in_spool(kRunFactsFile), {.stop = stop}));
   }
   return run;
+}
+
+/// What an interrupted removal left: folders without a record that are older than the newest checkpoint.
+Status RemoteRun::remove_remains() {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
+  if (places.empty()) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto entries, checkpoints_.store->list(checkpoints_.path));
+  for (const FileInfo& entry : entries) {
+    const bool is_older = file_name(entry.path).starts_with("step-") && entry.path < places.back().path;
+    const bool is_whole = std::ranges::find(places, entry.path, &CheckpointPlace::path) != places.end();
+    if (entry.is_folder && is_older && !is_whole) {
+      DARKROOM_RETURN_IF_ERROR(checkpoints_.store->remove_tree(entry.path));
+    }
+  }
+  return Status::ok();
 }
 
 Status RemoteRun::take_claim() {
@@ -75,7 +102,7 @@ Result<std::optional<FoundCheckpoint>> RemoteRun::fetch_newest_checkpoint() {
   FileSystem& files = local_files();
   DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(checkpoints_));
   std::vector<CheckpointPlace> damaged;
-  Status last_failure;
+  std::string last_failure;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     const Location from{.store = checkpoints_.store, .path = place->path};
     const std::string copy = join_path(in_spool(kRunCheckpointsFolder), checkpoint_name(place->step));
@@ -91,14 +118,13 @@ Result<std::optional<FoundCheckpoint>> RemoteRun::fetch_newest_checkpoint() {
     if (record.status().code() != StatusCode::kCorruptData) {
       return record.status().with_context(from.uri());
     }
-    log_warning("the checkpoint of step {} is damaged and is not used ({}): {}", place->step, from.uri(), record.status().message());
+    last_failure = said_of(from.uri(), copy, record.status().message());
+    log_warning("the checkpoint of step {} is damaged and is not used: {}", place->step, last_failure);
     DARKROOM_RETURN_IF_ERROR(files.remove_tree(copy));
     damaged.push_back(*place);
-    last_failure = record.status();
   }
   if (!damaged.empty()) {
-    return Status::corrupt_data("every checkpoint of the run is damaged; start afresh in another --output; the oldest one:",
-                                checkpoint_uri(damaged.back().step), last_failure.message());
+    return Status::corrupt_data("every checkpoint of the run is damaged; start afresh in another --output; the oldest one:", last_failure);
   }
   return std::optional<FoundCheckpoint>();
 }
@@ -177,12 +203,12 @@ Status RemoteRun::store_tail(const std::string& name, const std::string& part_na
 }
 
 Status RemoteRun::store_logs(int64_t step) {
+  DARKROOM_RETURN_IF_ERROR(check_claim());
   DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
 
 Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
-  DARKROOM_RETURN_IF_ERROR(check_claim());
   DARKROOM_RETURN_IF_ERROR(store_logs(step));
   const std::string name = checkpoint_name(step);
   const std::string local = join_path(in_spool(kRunCheckpointsFolder), name);

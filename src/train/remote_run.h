@@ -45,14 +45,16 @@ class RemoteRun {
   /// Stores the files of a folder of the spool as small ones.
   Status store_folder(const std::string& name);
   /// Stores the metrics and events that were added since they were last stored. REQUIRES: they are synced.
+  /// Errors: kFailedPrecondition (another process took the run folder over), those of the store.
   Status store_logs(int64_t step);
   /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept.
-  /// Errors: kAlreadyExists (a checkpoint of this step is there), kFailedPrecondition (another process took the run folder over).
+  /// Errors: kAlreadyExists (a checkpoint of this step is there), store_logs's.
   Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep);
 
  private:
   RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop);
   Status take_claim();
+  Status remove_remains();
   Status check_claim() const;
   Status set_aside(const CheckpointPlace& place);
   Status prune(const Recipe::Checkpoints& keep);

@@ -126,6 +126,7 @@ Status TrainingRun::open_folder() {
   if (options_.resume != "auto" && options_.resume != "none") {
     DARKROOM_ASSIGN_OR_RETURN(const Location place, stores_.resolve(options_.resume, Access::kRead));
     DARKROOM_ASSIGN_OR_RETURN(resume_copy_, LocalCopy::fetch(place, {.takes = {}, .wanted_bytes = {}, .stop = stop_}));
+    resumed_from_ = recorded_uri(options_.resume);
     options_.resume = resume_copy_->path();
   }
   DARKROOM_ASSIGN_OR_RETURN(const Location output, stores_.resolve(options_.output, Access::kWrite));
@@ -142,7 +143,10 @@ Status TrainingRun::open_remote_folder(const Location& output) {
   DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, remote_->newest_step());
   if (options_.resume == "auto") {
     DARKROOM_ASSIGN_OR_RETURN(resumed_, remote_->fetch_newest_checkpoint());
-    DARKROOM_RETURN_IF_ERROR(resumed_.has_value() ? check_same_run(options_.recipe, *resumed_) : Status::ok());
+    if (resumed_.has_value()) {
+      resumed_from_ = remote_->checkpoint_uri(resumed_->record.step);
+      DARKROOM_RETURN_IF_ERROR(check_same_run(options_.recipe, *resumed_));
+    }
   } else if (options_.resume == "none" && newest >= 0) {
     return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
                                        remote_->checkpoint_uri(newest));
@@ -259,9 +263,7 @@ Status TrainingRun::restore_or_begin() {
     DARKROOM_RETURN_IF_ERROR(restore_training_state(resumed_->place.path, resumed_->record, *state_));
     steps_done_ = resumed_->record.step;
     saved_step_ = steps_done_;
-    const bool is_of_store = remote_ != nullptr && options_.resume == "auto";
-    log_info("going on from {} (step {} of {})", is_of_store ? remote_->checkpoint_uri(steps_done_) : resumed_->place.path, steps_done_,
-             max_steps());
+    log_info("going on from {} (step {} of {})", resumed_from_.empty() ? resumed_->place.path : resumed_from_, steps_done_, max_steps());
   }
   const OrderSpec spec{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                        .num_lanes = recipe().runtime.lanes,

@@ -31,7 +31,7 @@ nlohmann::json TrainSummary::to_json() const {
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), stores, options, stop));
   const Status status = run->run(std::move(stop));
-  if (!status.is_ok()) {
+  if (!status.is_ok() && status.code() != StatusCode::kUnavailable) {  // Else the store may be what failed.
     run->store_logs_of_failure();
   }
   const Status summed_up = run->sum_up(summary);
@@ -40,7 +40,7 @@ Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_tok
 
 Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
   MetricsRegistry metrics;
-  StoreSet stores({}, system_clock(), metrics, stop);
+  StoreSet stores({}, system_clock(), metrics);  // A stop ends no read: the step at hand is finished, then saved.
   return run_training(stores, options, std::move(stop), summary);
 }
 

@@ -81,6 +81,7 @@ class TrainingRun {
   StoreSet& stores_;
   TrainOptions options_;        // Its places are local ones once fetch_inputs() is done, but for the datasets and the output.
   const std::stop_token stop_;  // Of setting up.
+  std::string resumed_from_;    // The checkpoint's address, for people.
   Recipe recorded_;             // The recipe as the run folder tells it: places as they were named, without what may be secret.
   std::optional<LocalCopy> model_copy_;
   std::optional<LocalCopy> resume_copy_;

@@ -45,8 +45,8 @@ struct TrainSummary {
 /// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
 /// writes. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary` gets the figures, those of
 /// a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
-/// The places of recipe and options are addresses of `stores`, which outlive the call; a remote model or checkpoint is fetched into a
-/// scratch folder below $TMPDIR first, and a remote run folder is filled from one.
+/// The places of recipe and options are addresses of `stores`, which outlive the call and whose reads no stop ends; a remote model or
+/// checkpoint is fetched into a scratch folder below $TMPDIR first, and a remote run folder is filled from one.
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary);
 /// The same with the stores that the environment names.
 Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary);

@@ -256,7 +256,9 @@ TEST_F(RemoteRunTest, goes_on_bit_identically_wherever_a_run_was_cut_off) {
     let_claim_expire();
     expect_trained(options());
     EXPECT_EQ(losses(), undisturbed_losses());
-    EXPECT_EQ(steps().back(), 12);
+    EXPECT_THAT(steps(), ElementsAre(8, 12));
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/step-00000004").empty());
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/_tmp").empty());
     expect_same_checkpoint(12);
     ASSERT_TRUE(s3_.place("run").store->remove_tree(s3_.place("run").path).is_ok());
   }
@@ -308,7 +310,8 @@ TEST_F(RemoteRunTest, fails_when_every_checkpoint_is_damaged) {
   });
   const Status failed = train(options());
   EXPECT_EQ(failed.code(), StatusCode::kCorruptData);
-  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/run/checkpoints/step-00000008"));
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/run/checkpoints/step-00000008/unet/config.json"));
+  EXPECT_THAT(failed.message(), Not(HasSubstr("darkroom-scratch")));
 }
 
 TEST_F(RemoteRunTest, of_two_processes_the_second_is_refused) {
@@ -336,6 +339,19 @@ TEST_F(RemoteRunTest, a_run_that_was_taken_over_stores_no_checkpoint) {
   EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(failed.message(), HasSubstr("taken over"));
   EXPECT_THAT(steps(), ElementsAre(4)) << "which it was about to store";
+  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value());
+}
+
+TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {
+  TrainOptions exploding = options(FakeS3Stores::uri("run"), 50);
+  exploding.recipe.optimizer.lr = 1e30;
+  exploding.recipe.optimizer.clip_norm = 0;
+  exploding.recipe.checkpoint.every_steps = 0;
+  const Status failed = train(exploding);
+  EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/latents/part-00000"));
+  EXPECT_FALSE(s3_.fake.keys_below("run/metrics-").empty());
+  EXPECT_TRUE(steps().empty());
 }
 
 TEST_F(RemoteRunTest, keeps_every_mth_checkpoint) {
@@ -384,6 +400,21 @@ TEST_F(RemoteRunTest, a_dataset_that_changed_is_refused_and_a_missing_one_is_nam
   EXPECT_EQ(failed.code(), StatusCode::kNotFound);
   EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/nowhere"));
   EXPECT_TRUE(s3_.fake.keys_below("other/").empty()) << "a start that failed leaves nothing";
+}
+
+TEST_F(RemoteRunTest, a_store_without_conditions_on_uploads_gets_the_same_run) {
+  for (const auto conditions : {FakeS3::Conditions::kPutOnly, FakeS3::Conditions::kNone}) {
+    FakeS3Stores other(conditions, 16 << 10);
+    ASSERT_TRUE(other.upload(inputs_->path("model"), "model").is_ok());
+    ASSERT_TRUE(other.upload(inputs_->path("latents"), "latents").is_ok());
+    TrainSummary summary;
+    const Status trained = run_training(other.set, options(FakeS3Stores::uri("run"), 12), {}, summary);
+    ASSERT_TRUE(trained.is_ok()) << trained.to_string();
+    const std::string within = "checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors";
+    EXPECT_EQ(sha256_hex(*other.fake.bytes_of("run/" + within)),
+              sha256_hex(*read_file(local_files(), undisturbed_->path("run/" + within))));
+    EXPECT_EQ(other.fake.num_uploads(), 0U);
+  }
 }
 
 TEST_F(RemoteRunTest, no_key_is_in_any_file_of_the_run) {

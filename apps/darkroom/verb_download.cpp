@@ -101,7 +101,9 @@ void add_table_flags(VerbDefinition& verb, DownloadOptions& options) {
   verb.flag("--dry-run", value::toggle(options.dry_run), "plan only: nothing is fetched or written");
   verb.flag("--where", value::text(options.where, "EXPR", "none"),
             "only rows that this condition keeps, such as \"punsafe < 0.1 AND width >= 512\"; the others are counted apart");
-  verb.later({"--deny-list", "--dedup", "--retry-failed"});
+  verb.flag("--deny-list", value::uri(options.deny_list, "URI", "none"),
+            "hashes of URLs and pictures to leave out: an MD5 or a SHA-256 a line; such rows are counted as denied");
+  verb.later({"--dedup", "--retry-failed"});
 }
 
 void add_limit_flags(VerbDefinition& verb, DownloadFlags& flags) {

@@ -1,7 +1,10 @@
 #include "download_fetch.h"
 
 #include <algorithm>
+#include <cctype>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "darkroom/core/check.h"
@@ -16,12 +19,29 @@ constexpr size_t kFetchedPieces = 64;
 constexpr size_t kDecodedPixelBytes = 11;
 constexpr size_t kDecoderBytes = size_t{64} << 20;
 
+/// The host of a URL that the fetcher took; "" where there is none.
+std::string host_of_url(std::string_view url) {
+  const size_t scheme = url.find("://");
+  if (scheme == std::string_view::npos) {
+    return "";
+  }
+  url.remove_prefix(scheme + 3);
+  url = url.substr(0, url.find_first_of("/?#"));
+  if (url.find('@') != std::string_view::npos) {  // A name and a password, which were refused and are nobody's business.
+    return "";
+  }
+  const size_t port = url.find(':', url.starts_with('[') ? url.find(']') : 0);
+  std::string host(url.substr(0, port));
+  std::ranges::transform(host, host.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return host;
+}
+
 /// Looks at a fetched picture and fills in its header or its error.
 class Inspect : public Stage<DownloadPiece, DownloadPiece> {
  public:
   /// Without a decoder the header is all that is looked at.
-  Inspect(const ImageLimits& limits, std::unique_ptr<PictureDecoder> decoder, MemoryBudget& decoding)
-      : limits_(limits), decoder_(std::move(decoder)), decoding_(decoding) {}
+  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, MemoryBudget& decoding)
+      : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding) {}
 
   Status process(DownloadPiece piece, Emitter<DownloadPiece>& out) override {
     DownloadRow& row = piece.body;
@@ -45,6 +65,10 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
       return {};
     }
     row.header = header.value();
+    if (rules_.denied && rules_.denied->denies(bytes)) {
+      row.error = RowError{.code = RowErrorCode::kDenied};
+      return {};
+    }
     if (decoder_ == nullptr) {
       return {};
     }
@@ -61,18 +85,19 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
   }
 
   const ImageLimits& limits_;
+  const DownloadRules& rules_;
   const std::unique_ptr<PictureDecoder> decoder_;
   MemoryBudget& decoding_;
 };
 
 }  // namespace
 
-DownloadFetch::DownloadFetch(JobRun& run, const DownloadOptions& options, size_t work_bytes)
-    : run_(run), options_(options), decoding_(work_bytes), fetched_(kFetchedPieces) {}
+DownloadFetch::DownloadFetch(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, size_t work_bytes)
+    : run_(run), options_(options), rules_(rules), decoding_(work_bytes), fetched_(kFetchedPieces) {}
 
-Result<std::unique_ptr<DownloadFetch>> DownloadFetch::create(JobRun& run, const DownloadOptions& options, BodyPool& pool,
-                                                             size_t work_bytes) {
-  std::unique_ptr<DownloadFetch> made(new DownloadFetch(run, options, work_bytes));
+Result<std::unique_ptr<DownloadFetch>> DownloadFetch::create(JobRun& run, const DownloadOptions& options, const DownloadRules& rules,
+                                                             BodyPool& pool, size_t work_bytes) {
+  std::unique_ptr<DownloadFetch> made(new DownloadFetch(run, options, rules, work_bytes));
   FetchOptions fetch = options.fetch;
   fetch.memory = &pool.memory();
   DARKROOM_ASSIGN_OR_RETURN(made->fetcher_, Fetcher::create(std::move(fetch), options.metrics));
@@ -90,7 +115,7 @@ void DownloadFetch::add_stages(Pipeline& pipeline, BoundedQueue<DownloadPiece>& 
       [this, stop = pipeline.stop_token()](int) -> Result<std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>> {
         DARKROOM_ASSIGN_OR_RETURN(auto decoder, make_decoder(stop));
         return std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>(
-            std::make_unique<Inspect>(options_.limits, std::move(decoder), decoding_));
+            std::make_unique<Inspect>(options_.limits, rules_, std::move(decoder), decoding_));
       },
       fetched_, done);
   cancelling_.emplace(pipeline.stop_token(), [this] { fetcher_->cancel(); });
@@ -122,6 +147,7 @@ Status DownloadFetch::collect(Emitter<DownloadPiece>& out) {
     DownloadPiece piece = take(reply->id);
     out.count(1, reply->num_bytes);
     run_.count_bytes(reply->num_bytes);
+    hosts_.add(host_of_url(piece.body.url), !reply->body.is_ok(), reply->on_wire);
     if (reply->body.is_ok()) {
       piece.body.image = std::move(reply->body).value();
     } else {

@@ -15,6 +15,8 @@
 #include "darkroom/stream/pipeline.h"
 #include "darkroom/web/fetch.h"
 #include "download_row.h"
+#include "download_rules.h"
+#include "host_tally.h"
 
 namespace darkroom {
 
@@ -23,16 +25,18 @@ namespace darkroom {
 /// Thread safety: built and destroyed by one thread, after the pipeline that it was added to has ended.
 class DownloadFetch {
  public:
-  /// `pool` and `run` outlive this. `work_bytes`: of pictures that are decoded at a time. Errors: Fetcher::create's.
-  static Result<std::unique_ptr<DownloadFetch>> create(JobRun& run, const DownloadOptions& options, BodyPool& pool, size_t work_bytes);
+  /// `pool`, `rules` and `run` outlive this. `work_bytes`: of pictures that are decoded at a time. Errors: Fetcher::create's.
+  static Result<std::unique_ptr<DownloadFetch>> create(JobRun& run, const DownloadOptions& options, const DownloadRules& rules,
+                                                       BodyPool& pool, size_t work_bytes);
   DownloadFetch(const DownloadFetch&) = delete;
   DownloadFetch& operator=(const DownloadFetch&) = delete;
 
   void add_stages(Pipeline& pipeline, BoundedQueue<DownloadPiece>& read, BoundedQueue<DownloadPiece>& done);
   FetchStats stats() const { return fetcher_->stats(); }
+  const HostTally& hosts() const { return hosts_; }
 
  private:
-  DownloadFetch(JobRun& run, const DownloadOptions& options, size_t work_bytes);
+  DownloadFetch(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, size_t work_bytes);
 
   Status submit(BoundedQueue<DownloadPiece>& read, Emitter<DownloadPiece>& out);
   Status collect(Emitter<DownloadPiece>& out);
@@ -42,6 +46,8 @@ class DownloadFetch {
 
   JobRun& run_;
   const DownloadOptions& options_;
+  const DownloadRules& rules_;
+  HostTally hosts_;
   MemoryBudget decoding_;
   BoundedQueue<DownloadPiece> fetched_;
   std::mutex mutex_;

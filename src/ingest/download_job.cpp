@@ -15,6 +15,7 @@
 #include "darkroom/tables/where.h"
 #include "download_fetch.h"
 #include "download_reader.h"
+#include "download_rules.h"
 #include "download_writer.h"
 
 namespace darkroom {
@@ -28,8 +29,10 @@ constexpr int kNumWriters = 2;
 // Of claims, too: what one process has claimed no other one does.
 constexpr size_t kMaxOpenItems = 64;
 constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
+constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
+constexpr size_t kTopHosts = 20;
 
-JobIdentity make_identity(const DownloadOptions& options, const WhereExpression* where) {
+JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& rules) {
   JobIdentity identity{.verb = "download",
                        .fields = {{"algorithm_version", kDownloadAlgorithmVersion},
                                   {"url_column", options.url_column},
@@ -49,8 +52,11 @@ JobIdentity make_identity(const DownloadOptions& options, const WhereExpression*
   if (options.fetch.respect.aipref) {
     identity.fields["respect_aipref"] = true;
   }
-  if (where != nullptr) {
-    identity.fields["where"] = where->canonical();
+  if (rules.where) {
+    identity.fields["where"] = rules.where->canonical();
+  }
+  if (rules.denied) {
+    identity.fields["deny_list"] = rules.denied->fingerprint();
   }
   return identity;
 }
@@ -61,6 +67,17 @@ Result<std::optional<WhereExpression>> parse_where(const std::string& text) {
   }
   Result<WhereExpression> where = WhereExpression::parse(text);
   return where.is_ok() ? Result<std::optional<WhereExpression>>(*std::move(where)) : where.status().with_context("reading --where");
+}
+
+Result<DownloadRules> read_rules(StoreSet& stores, const DownloadOptions& options) {
+  DownloadRules rules;
+  DARKROOM_ASSIGN_OR_RETURN(rules.where, parse_where(options.where));
+  if (!options.deny_list.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(options.deny_list, Access::kRead));
+    DARKROOM_ASSIGN_OR_RETURN(const std::string text, place.store->read_small(place.path, kMaxDenyListBytes));
+    DARKROOM_ASSIGN_OR_RETURN(rules.denied, DenyList::parse(text, place.uri()));
+  }
+  return rules;
 }
 
 /// Where bodies may wait on a disk; null: nowhere. A folder that was named has to work, another one is done without.
@@ -88,16 +105,16 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 }
 
 /// Fetches what there is to do.
-Status execute(JobRun& run, const DownloadOptions& options, const WhereExpression* where, std::stop_token stop, StageSummary& summary) {
+Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + upload_bytes(run.output()));
   BodyMemory intake(plan.intake_bytes);
   BodyMemory bodies(plan.body_bytes);
   DARKROOM_ASSIGN_OR_RETURN(auto scratch, open_scratch(options, run.output()));
   BodyPool pool(bodies, std::move(scratch));
-  DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, pool, plan.work_bytes));
+  DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, rules, pool, plan.work_bytes));
   const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20)};
   ItemJob<DownloadRow> job{.make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
-                             return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, where, read));
+                             return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read));
                            },
                            .add_middle = [&](Pipeline& pipeline, auto& in, auto& done) { fetch->add_stages(pipeline, in, done); },
                            .open_writer =
@@ -110,16 +127,17 @@ Status execute(JobRun& run, const DownloadOptions& options, const WhereExpressio
   const Status status =
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
   summary.retries = fetch->stats().num_retries;
+  summary.hosts = fetch->hosts().top(kTopHosts);
   log_detail("download: {} pictures waited on disk; bodies held at most {:.1f} MB", pool.num_spilled(),
              static_cast<double>(bodies.peak_bytes()) * 1e-6);
   return status;
 }
 
 /// The part of a run that writes.
-Status work(JobRun& run, const DownloadOptions& options, const WhereExpression* where, std::stop_token stop, StageSummary& summary) {
+Status work(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   if (run.plan().num_pending() > 0) {
-    DARKROOM_RETURN_IF_ERROR(execute(run, options, where, stop, summary));
+    DARKROOM_RETURN_IF_ERROR(execute(run, options, rules, stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   run.fill(summary);
@@ -163,15 +181,14 @@ Status DownloadOptions::validate() const {
 
 Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_ASSIGN_OR_RETURN(const std::optional<WhereExpression> parsed, parse_where(options.where));
-  const WhereExpression* const where = parsed ? &*parsed : nullptr;
+  DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
   DARKROOM_ASSIGN_OR_RETURN(Location output, stores.resolve(options.output, Access::kWrite));
   DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> listed, list_job_inputs(stores, options.metadata));
   JobRequest request;
   request.output = std::move(output);
-  request.identity = make_identity(options, where);
+  request.identity = make_identity(options, rules);
   request.listed = std::move(listed);
-  request.check_columns = check_columns(options, where);
+  request.check_columns = check_columns(options, rules.condition());
   request.selection = options.selection;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
@@ -181,9 +198,10 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
                                }});
   run.fill(summary);
   if (options.dry_run) {
+    log_info("download: {} of {} items are to do; nothing was fetched or written", summary.num_pending, summary.num_items);
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, where, std::move(stop), summary), run.output().uri()));
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, rules, std::move(stop), summary), run.output().uri()));
   log_stages("download", summary);
   log_info("{}", summary.to_text("download"));
   return Status::ok();

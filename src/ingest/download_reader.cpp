@@ -69,6 +69,9 @@ Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kep
   for (const int64_t i : kept.rows) {
     DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i};
     fill_text(row, urls.at(i), captions.at(i));
+    if (!row.error && rules_.denied && rules_.denied->denies(row.url)) {
+      row.error = RowError{.code = RowErrorCode::kDenied};
+    }
     const size_t text_bytes = row.url.size() + row.caption.size();
     DARKROOM_RETURN_IF_ERROR(intake.admit(sizeof(DownloadPiece) + text_bytes + share));
     intake.count(1, static_cast<int64_t>(text_bytes));

@@ -2,6 +2,7 @@
 
 #include "darkroom/ingest/download_job.h"
 #include "download_row.h"
+#include "download_rules.h"
 #include "input_rows.h"
 
 namespace darkroom {
@@ -9,9 +10,9 @@ namespace darkroom {
 /// Reads the items of a URL table, row by row. Thread safety: one thread.
 class DownloadReader : public ItemReader<DownloadRow> {
  public:
-  /// `where` may be null; all outlive this.
-  DownloadReader(JobRun& run, const DownloadOptions& options, const WhereExpression* where, const ReadOptions& read)
-      : run_(run), options_(options), rows_(where, read) {}
+  /// All outlive this.
+  DownloadReader(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, const ReadOptions& read)
+      : run_(run), options_(options), rules_(rules), rows_(rules.condition(), read) {}
 
   /// Errors: InputRows', find_url_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
   Status read(ItemIntake<DownloadRow>& intake) override;
@@ -21,6 +22,7 @@ class DownloadReader : public ItemReader<DownloadRow> {
 
   JobRun& run_;
   const DownloadOptions& options_;
+  const DownloadRules& rules_;
   InputRows rows_;
 };
 

@@ -239,6 +239,7 @@ void Fetcher::Engine::end_attempt(Flight& flight, const AttemptOutcome& outcome,
   const std::unique_ptr<Flight> ended = std::move(flights_.extract(flight.number).mapped());
   places_.end(ended->number);
   std::unique_ptr<Attempt> attempt = std::move(ended->attempt);
+  rows_.at(attempt->row).reply.on_wire += now - ended->began;
   const uint64_t row = attempt->row;
   const AttemptVerdict verdict = scheduler_.report(attempt, outcome, now);
   if (verdict.kind == AttemptVerdict::Kind::kFinish && !verdict.error) {

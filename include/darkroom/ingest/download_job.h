@@ -26,6 +26,7 @@ struct DownloadOptions {
   std::string url_column = {};        ///< Empty: by the known names.
   std::string caption_column = {};
   std::string where = {};          ///< Only rows that this condition keeps (tables/where.h); empty: all.
+  std::string deny_list = {};      ///< URI of a list of hashes of URLs and pictures that are `denied`; empty: none.
   Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
   ImageLimits limits = {};

@@ -56,12 +56,13 @@ struct FetchRequest {
 
 struct FetchReply {
   uint64_t id;
-  RowResult<std::string> body;    ///< The bytes exactly as served (no content decoding), or why there are none.
-  std::string final_url = {};     ///< After redirects, as it is asked for; empty when the first one cannot be.
-  std::string content_type = {};  ///< As the server says; empty if it says nothing.
-  int http_status = 0;            ///< Of the last response; 0 if the last attempt had none.
-  int num_retries = 0;            ///< Attempts after the first, those after a pause of the host too; redirects are none.
-  int64_t num_bytes = 0;          ///< Body bytes received over all attempts.
+  RowResult<std::string> body;          ///< The bytes exactly as served (no content decoding), or why there are none.
+  std::string final_url = {};           ///< After redirects, as it is asked for; empty when the first one cannot be.
+  std::string content_type = {};        ///< As the server says; empty if it says nothing.
+  int http_status = 0;                  ///< Of the last response; 0 if the last attempt had none.
+  int num_retries = 0;                  ///< Attempts after the first, those after a pause of the host too; redirects are none.
+  int64_t num_bytes = 0;                ///< Body bytes received over all attempts.
+  std::chrono::nanoseconds on_wire{0};  ///< Time of all attempts, without what lay between them.
 };
 
 struct FetchStats {

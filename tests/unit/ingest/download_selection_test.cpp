@@ -162,6 +162,29 @@ TEST_F(DownloadSelection, a_scratch_folder_that_was_named_has_to_work) {
   EXPECT_EQ(download(options).rows_out, 3);
 }
 
+TEST_F(DownloadSelection, a_summary_names_hosts_and_items) {
+  web_.add_url("HTTP://Nobody.TEST:80/a?b", "no such name");
+  web_.add_url("http://user:secret@127.0.0.1/", "refused, and not repeated");
+  start_web(12);
+  DownloadOptions options = web_.options(output());
+  options.fetch.num_retries = 0;
+  const StageSummary summary = download(options);
+  ASSERT_EQ(summary.hosts.size(), 2u);
+  EXPECT_EQ(summary.hosts[0].host, "127.0.0.1");
+  EXPECT_EQ(summary.hosts[0].num_rows, 12);
+  EXPECT_EQ(summary.hosts[0].num_failed, 0);
+  EXPECT_GT(summary.hosts[0].seconds, 0.0);
+  EXPECT_EQ(summary.hosts[1].host, "nobody.test");
+  EXPECT_EQ(summary.hosts[1].num_failed, 1);
+  EXPECT_EQ(summary.to_json()["hosts"][1]["rows_failed"], 1);
+  EXPECT_EQ(summary.to_json().dump().find("secret"), std::string::npos);
+  EXPECT_EQ(summary.num_items, 2);
+  options.selection.items = {0};
+  options.output = output("none");
+  options.dry_run = true;
+  EXPECT_EQ(download(options).num_pending, 1);
+}
+
 // The first items' rows are decoded once for all, and a batch may end in another item than it begins in.
 TEST_F(DownloadSelection, items_that_are_read_on_are_those_that_are_read_alone) {
   start_web(47);

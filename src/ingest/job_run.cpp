@@ -26,15 +26,6 @@ void release_freed_memory() {
 
 }  // namespace
 
-MemoryPlan plan_memory(int64_t memory_bytes) {
-  MemoryPlan plan;
-  plan.total_bytes = memory_bytes > 0 ? static_cast<size_t>(memory_bytes) : default_memory_budget_bytes();
-  const auto shard_bytes = static_cast<size_t>(2 * ShardOptions().row_group_bytes);
-  plan.max_open_items = std::clamp<int64_t>(static_cast<int64_t>(plan.total_bytes / 2 / shard_bytes), 1, kMaxOpenItems);
-  plan.row_bytes = plan.total_bytes / 4;
-  return plan;
-}
-
 ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes) {
   const size_t total = memory_bytes > 0 ? static_cast<size_t>(memory_bytes) : default_memory_budget_bytes();
   return {.total_bytes = total,

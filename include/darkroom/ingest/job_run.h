@@ -23,17 +23,6 @@
 
 namespace darkroom {
 
-/// Rows in flight may fill so many items at once; each has an open shard.
-inline constexpr int64_t kMaxOpenItems = 4;
-
-/// How one --memory budget is shared out.
-struct MemoryPlan {
-  size_t total_bytes = 0;
-  size_t row_bytes = 0;        ///< For rows between the door and their shard.
-  int64_t max_open_items = 1;  ///< Each open shard may buffer twice a row group.
-};
-MemoryPlan plan_memory(int64_t memory_bytes);
-
 /// How one --memory budget is shared out among the parts of an item pipeline.
 struct ItemMemory {
   size_t total_bytes = 0;
@@ -66,7 +55,6 @@ class FinishedPart : public FinishedItem {
 
 /// What one start of a job has at hand, besides the plan.
 struct RunTools {
-  FileSystem* files = nullptr;  ///< Where the input files are read by a job that knows no stores.
   Clock* clock = nullptr;
   std::string owner = {};                                                   ///< Of its claims.
   std::function<std::shared_ptr<JobItem>(const WorkItem&)> make_item = {};  ///< Makes next()'s; null: plain ones.
@@ -80,7 +68,6 @@ class JobRun : public ItemSource {
 
   JobPlan& plan() { return *plan_; }
   const JobPlan& plan() const { return *plan_; }
-  FileSystem& files() const { return *tools_.files; }
   /// Folder of the dataset.
   const Location& output() const { return plan_->output(); }
   const JobInput& input_of(const WorkItem& item) const { return plan_->inputs()[item.input]; }

@@ -21,7 +21,7 @@ class JobRuns : public ::testing::Test {
     auto plan = plan_job(files_, *store_);
     EXPECT_TRUE(plan.is_ok()) << plan.status().to_string();
     EXPECT_TRUE((*plan)->prepare().is_ok());
-    return std::make_unique<JobRun>(*std::move(plan), RunTools{.files = &files_, .clock = &clock_, .owner = owner});
+    return std::make_unique<JobRun>(*std::move(plan), RunTools{.clock = &clock_, .owner = owner});
   }
   std::optional<WorkItem> take(JobRun& run) {
     auto item = run.take_item({});
@@ -219,7 +219,7 @@ TEST_F(JobRuns, hand_out_the_items_of_a_jobs_own_kind) {
   EXPECT_TRUE(files_.list("out/_claims")->empty());
 }
 
-TEST(MemoryPlan, shares_the_budget_out_and_starts_fewer_items_where_writers_are_large) {
+TEST(plan_memory, shares_the_budget_out_and_starts_fewer_items_where_writers_are_large) {
   const ItemMemory plan = plan_memory(int64_t{1} << 30, size_t{16} << 20);
   EXPECT_EQ(plan.total_bytes, size_t{1} << 30);
   EXPECT_EQ(plan.max_started_items, 8u);
@@ -227,11 +227,6 @@ TEST(MemoryPlan, shares_the_budget_out_and_starts_fewer_items_where_writers_are_
   EXPECT_EQ(plan_memory(int64_t{1} << 30, size_t{100} << 20).max_started_items, 2u);
   EXPECT_EQ(plan_memory(1, size_t{1} << 30).max_started_items, 1u);
   EXPECT_GT(plan_memory(0, 1).total_bytes, 0u);
-}
-
-TEST(MemoryPlan, a_smaller_budget_opens_fewer_items) {
-  EXPECT_EQ(plan_memory(int64_t{16} << 30).max_open_items, kMaxOpenItems);
-  EXPECT_EQ(plan_memory(1).max_open_items, 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <stop_token>
+#include <thread>
 
 #include "darkroom/stores/s3_store.h"
 #include "process_fixture.h"
@@ -288,6 +289,22 @@ TEST_F(ProcessRuns, a_stop_ends_the_job_and_the_next_run_goes_on) {
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
   process(options());
   EXPECT_EQ(parts_of("latents"), parts_of("whole"));
+}
+
+// While batches wait before the encoders, which are the slowest stage.
+TEST_F(ProcessRuns, a_stop_in_the_middle_ends_the_job_and_the_next_run_goes_on) {
+  write_images("a.parquet", good_rows(300));
+  std::stop_source stop;
+  const std::jthread stopper([&](const std::stop_token& ended) {
+    while (!ended.stop_requested() && !std::filesystem::exists(part(1))) {
+      std::this_thread::yield();
+    }
+    stop.request_stop();
+  });
+  EXPECT_EQ(run_process(stores_, options(), stop.get_token()).status().code(), StatusCode::kCancelled);
+  EXPECT_TRUE(std::filesystem::exists(part(1)));
+  EXPECT_FALSE(std::filesystem::exists(part(29)));
+  EXPECT_EQ(process(options()).rows_out, 300);
 }
 
 TEST_F(ProcessRuns, keys_with_invalid_text_are_repaired) {

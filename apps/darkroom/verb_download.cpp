@@ -29,6 +29,7 @@ struct DownloadFlags {
   double error_budget_percent = 60;
   ScratchFlags scratch;
   bool clean = false;
+  std::string metrics_address;
   bool is_sandboxed = true;
 };
 
@@ -70,13 +71,13 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
-  MetricsRegistry metrics;
-  const std::unique_ptr<StoreSet> stores = open_stores(metrics, context.stop);
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<JobMetrics> metrics, JobMetrics::start(flags.metrics_address));
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
   StageSummary summary;
-  options.metrics = &metrics;
+  options.metrics = &metrics->registry();
   const Status status = run_download(*stores, options, context.stop, summary);
   context.summary["download"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
@@ -157,7 +158,7 @@ void add_job_flags(VerbDefinition& verb, DownloadFlags& flags) {
   verb.later_except("--output-dialect", "darkroom");
   add_scratch_flags(verb, flags.scratch);
   add_selection_flags(verb, options.selection, flags.clean);
-  verb.later({"--metrics-port"});
+  add_metrics_flag(verb, flags.metrics_address);
 }
 
 }  // namespace

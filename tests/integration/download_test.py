@@ -5,6 +5,7 @@ import hashlib
 import json
 import pathlib
 import subprocess
+import urllib.request
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -104,6 +105,26 @@ def cleaning_leaves_what_is_committed() -> None:
         require(jobs.run("images")["download"]["rows_out"] == ROWS, "the job goes on")
 
 
+def its_numbers_are_served_while_it_runs() -> None:
+    with Downloads() as jobs:
+        slow = LoopbackWeb(jobs.bench.path("corpus"), delay=0.2)
+        table = jobs.bench.write_url_table(slow.port)
+        command = ["download", jobs.bench.path("images"), "--metadata", table, "--concurrency", "2", "--allow-private", f"127.0.0.1/32:{slow.port}", "--metrics-port", "0"]
+        job = subprocess.Popen([str(PROGRAM), *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        try:
+            address = next(line.split()[-1] for line in job.stderr if "the job's numbers are at" in line)
+            numbers = urllib.request.urlopen(address, timeout=60).read().decode()
+            for name in ("darkroom_rows_total", "darkroom_process_resident_bytes", "darkroom_fetch_seconds"):
+                require(name in numbers, "no such number:", name)
+            taken = [*command[:1], jobs.bench.path("other"), *command[2:-1], address.split(":")[-1].split("/")[0]]
+            require("port" in run(*taken, expect=1).stderr, "a port that is taken is named")
+            require(not pathlib.Path(jobs.bench.path("other")).exists(), "a job that cannot serve its numbers has begun")
+        finally:
+            job.terminate()
+            job.communicate()
+            slow.__exit__()
+
+
 if __name__ == "__main__":
     main([
         shards_and_items_make_the_bytes_of_one_run,
@@ -111,4 +132,5 @@ if __name__ == "__main__":
         a_condition_and_a_deny_list_drop_their_rows,
         full_validation_in_the_sandbox_keeps_good_pictures,
         cleaning_leaves_what_is_committed,
+        its_numbers_are_served_while_it_runs,
     ])

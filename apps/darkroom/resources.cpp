@@ -16,6 +16,7 @@ namespace {
 // build/darkroom, build/release/darkroom, build/release/tests/demo_test.
 constexpr int kLevels = 3;
 constexpr const char* kSourceMark = "include/darkroom/core/version.h";
+constexpr const char* kDecoder = "darkroom-decoder";
 constexpr const char* kInstalledPython = "lib/darkroom/python/bin/python";
 
 std::string environment(const char* name) {
@@ -82,6 +83,24 @@ Result<std::string> find_resource(std::string_view relative_path) {
       "a file that is shipped with the program is missing; install it again, or name the folder that has it in DARKROOM_SHARE (file, "
       "looked in):",
       relative_path, fmt::format("{}", fmt::join(folders, ", ")));
+}
+
+Result<std::string> find_decoder() {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string program, program_path());
+  return decoder_beside(program);
+}
+
+Result<std::string> decoder_beside(const std::string& program) {
+  const std::string folder = parent_folder(program);
+  for (const std::string& candidate : {join_path(folder, kDecoder), join_path(parent_folder(folder), kDecoder)}) {
+    if (exists(candidate)) {
+      return candidate;
+    }
+  }
+  return Status::not_found(
+      "the program that decodes pictures in a sandbox is missing; install darkroom again, or decode in this process with --no-sandbox "
+      "(looked for):",
+      join_path(folder, kDecoder));
 }
 
 Result<std::string> find_python() {

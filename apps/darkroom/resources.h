@@ -14,6 +14,13 @@ namespace darkroom {
 /// Errors: kNotFound naming the file and where it was looked for; kUnavailable without /proc.
 Result<std::string> find_resource(std::string_view relative_path);
 
+/// The program that decodes pictures locked in (docs/sandbox.md): darkroom-decoder beside this program, or in the folder above it (tests).
+/// Errors: kNotFound naming where it was looked for; kUnavailable without /proc.
+Result<std::string> find_decoder();
+
+/// The same for the program at `program`. Errors: kNotFound.
+Result<std::string> decoder_beside(const std::string& program);
+
 /// The Python interpreter with the packages of the corpus tool: $DARKROOM_PYTHON, else the one of the installed tree
 /// (lib/darkroom/python beside the program's own folder), else the source tree's .venv.
 /// Errors: kNotFound naming what was looked for and how to get it; kUnavailable without /proc.

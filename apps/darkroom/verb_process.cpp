@@ -1,9 +1,14 @@
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "darkroom/core/log.h"
 #include "darkroom/encode/process_job.h"
-#include "darkroom/files/file_system.h"
+#include "job_flags.h"
+#include "open_stores.h"
+#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -13,19 +18,54 @@ struct ProcessFlags {
   ProcessOptions options;
   std::string compute_dtype = "auto";
   std::string device = "auto";
+  bool no_sandbox = false;
+  bool clean = false;
 };
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
-  DARKROOM_RETURN_IF_ERROR(flags.options.validate());
+  ProcessOptions options = flags.options;
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  MetricsRegistry metrics;
+  options.metrics = &metrics;
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics, context.stop);
+  if (flags.clean) {
+    return run_clean(*stores, options.output, context);
+  }
+  if (!flags.no_sandbox) {
+    DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
+  }
   StageSummary summary;
-  const Status status = run_process(local_files(), flags.options, context.stop, summary);
+  const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
   if (summary.rows_in > 0 && summary.rows_out == 0) {
-    log_error("process finished, but every row failed: the errors by code are above; {} holds no sample", flags.options.output);
+    log_error("process finished, but every row failed: the errors by code are above; {} holds no sample", options.output);
     return kExitOverErrorBudget;
   }
   return 0;
+}
+
+/// NAME,NAME,...: the names, none empty.
+ValueDefinition column_names(std::vector<std::string>& target) {
+  ValueDefinition definition{.kind = "text", .shown = "NAME,...", .default_text = "none"};
+  definition.take = [target = &target](const std::vector<std::string>& values) -> Status {
+    std::vector<std::string> names;
+    std::string_view rest = values.back();
+    while (true) {
+      const size_t comma = rest.find(',');
+      names.emplace_back(rest.substr(0, comma));
+      if (names.back().empty()) {
+        return Status::invalid_argument("must be names of columns with commas between them, got:", quote_value(values.back()));
+      }
+      if (comma == std::string_view::npos) {
+        break;
+      }
+      rest.remove_prefix(comma + 1);
+    }
+    *target = std::move(names);
+    return Status::ok();
+  };
+  return definition;
 }
 
 void add_transform_flags(VerbDefinition& verb, ProcessOptions& options) {
@@ -59,8 +99,8 @@ void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
   verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--visualize", value::number_and_path(options.num_visualized, options.visualize_path, "N PATH.png"),
             "picture of N samples: input, latent channels, caption states, decoded latents");
+  verb.flag("--keep-columns", column_names(options.keep_columns), "columns of the image dataset to carry along, such as hash,url");
   verb.later_except("--output-dialect", "darkroom");
-  verb.later({"--keep-columns"});
 }
 
 void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
@@ -78,7 +118,10 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
   verb.flag("--device", value::device(flags.device, true), "where the encoders run");
   verb.flag("--memory", value::bytes(options.memory_bytes).least(1).also("auto", 0),
             "budget of all queues and buffers together; auto: a quarter of the machine's");
-  verb.later({"--accelerator-type", "--shard", "--items", "--clean", "--metrics-port"});
+  verb.flag("--no-sandbox", value::toggle(flags.no_sandbox),
+            "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
+  add_selection_flags(verb, options.selection, flags.clean);
+  verb.later({"--accelerator-type", "--metrics-port"});
 }
 
 }  // namespace

@@ -1,11 +1,7 @@
 #include "image_row_reader.h"
 
-#include <arrow/array.h>
-
-#include "darkroom/core/utf8.h"
-#include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/tables/bytes_column.h"
+#include "image_rows.h"
 
 namespace darkroom {
 
@@ -22,22 +18,14 @@ Result<std::shared_ptr<const ImageRowReader::Group>> ImageRowReader::load(const 
   const std::string& path = reader_->path(place.file);
   DARKROOM_ASSIGN_OR_RETURN(const auto schema, reader_->schema(place));
   DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*schema, path));
-  std::vector<std::string> names = {columns.image, columns.caption};
-  if (!columns.key.empty()) {
-    names.push_back(columns.key);
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const auto batches, reader_->read(place, names));
+  DARKROOM_ASSIGN_OR_RETURN(const auto batches, reader_->read(place, names_of(columns)));
   Group group;
   int64_t num_bytes = 0;
   for (const auto& batch : batches) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto images, open_image_column(path, columns.image, batch->column(0)));
-    DARKROOM_ASSIGN_OR_RETURN(const auto captions, BytesColumn::open(path, columns.caption, batch->column(1)));
-    // Without keys the captions stand in for the column and are not read from it.
-    DARKROOM_ASSIGN_OR_RETURN(const auto keys, BytesColumn::open(path, columns.key, batch->column(columns.key.empty() ? 1 : 2)));
-    for (int64_t row = 0; row < batch->num_rows(); ++row) {
-      const std::string numbered = row_key(first_row_of_dataset + static_cast<int64_t>(group.size()));
-      group.push_back({columns.key.empty() ? numbered : std::string(keys.at(row).value_or(numbered)),
-                       replace_invalid_utf8(captions.at(row).value_or("")).first, std::string(images.at(row).value_or(""))});
+    const int64_t first_row = first_row_of_dataset + static_cast<int64_t>(group.size());
+    DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(path, columns, *batch, first_row));
+    for (int64_t row = 0; row < rows.num_rows(); ++row) {
+      group.push_back(rows.at(row).row);
       num_bytes += static_cast<int64_t>(group.back().image.size() + group.back().caption.size() + sizeof(ImageRow));
     }
   }

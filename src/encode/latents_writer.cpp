@@ -1,20 +1,19 @@
 #include "latents_writer.h"
 
+#include <arrow/buffer.h>
 #include <arrow/builder.h>
 
-#include <array>
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include "darkroom/feed/latents_reader.h"
 #include "darkroom/tables/arrow_files.h"
-#include "darkroom/tables/tensor_column.h"
 
 namespace darkroom {
 namespace {
 
 constexpr int kLatentsFormatVersion = 1;
+// Columns that are carried along may be large: then a row group ends sooner.
+constexpr int64_t kLatentsGroupBytes = 256 << 20;
 
 std::shared_ptr<arrow::DataType> ids_type() {
   return arrow::fixed_size_list(arrow::field("item", arrow::uint16(), false), ClipTokenizer::kContextLength);
@@ -24,9 +23,38 @@ Status build_failure(const arrow::Status& status) {
   return from_arrow(status, "building a latents column", StatusCode::kResourceExhausted);
 }
 
-std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
+/// A tensor's memory as Arrow sees it; keeps the tensor alive.
+class TensorBuffer : public arrow::Buffer {
+ public:
+  /// REQUIRES: contiguous, on the CPU.
+  explicit TensorBuffer(torch::Tensor tensor)
+      : Buffer(static_cast<const uint8_t*>(tensor.const_data_ptr()), static_cast<int64_t>(tensor.nbytes())), tensor_(std::move(tensor)) {}
+
+ private:
+  const torch::Tensor tensor_;
+};
+
+/// The good rows of an encoded batch.
+class GoodRowsOfBatch {
+ public:
+  explicit GoodRowsOfBatch(const EncodedRows& encoded) : num_encoded_(static_cast<int64_t>(encoded.is_finite.size())) {
+    for (size_t i = 0; i < encoded.is_finite.size(); ++i) {
+      if (encoded.is_finite[i] != 0) {
+        numbers_.push_back(static_cast<int64_t>(i));
+      }
+    }
+  }
+  const std::vector<int64_t>& numbers() const { return numbers_; }
+  int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
+  /// Those of a tensor of all rows; the tensor itself where all are good.
+  torch::Tensor of(const torch::Tensor& rows) const {
+    return size() == num_encoded_ ? rows.contiguous() : rows.index_select(0, torch::tensor(numbers_, torch::kInt64));
+  }
+
+ private:
+  const int64_t num_encoded_;
+  std::vector<int64_t> numbers_;
+};
 
 Result<std::shared_ptr<arrow::Array>> build_ids(const torch::Tensor& ids_bt) {
   auto values = std::make_shared<arrow::UInt16Builder>();
@@ -82,6 +110,7 @@ std::shared_ptr<arrow::Schema> LatentsLayout::schema() const {
   if (has_ids()) {
     fields.push_back(arrow::field("caption_ids", ids_type(), false));
   }
+  fields.insert(fields.end(), kept.begin(), kept.end());
   return arrow::schema(std::move(fields));
 }
 
@@ -92,11 +121,12 @@ nlohmann::json describe_transform(const TransformOptions& options) {
           {"orientation", orientation_name(options.orientation)}};
 }
 
-LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::string& empty_states_sha256) {
+LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::string& empty_states_sha256, arrow::FieldVector kept) {
   const RowEncoderOptions& options = encoder.options();
   const FrozenModels& models = encoder.models();
   LatentsLayout layout;
   layout.text = text;
+  layout.kept = std::move(kept);
   layout.latents_name =
       fmt::format("image_{}_{}", options.latents == LatentsKind::kSample ? "latents" : "moments", options.transform.resolution);
   layout.latents_shape = encoder.latents_shape();
@@ -118,49 +148,52 @@ LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::s
   return layout;
 }
 
-Result<std::unique_ptr<LatentsWriter>> LatentsWriter::open(JobRun& run, std::shared_ptr<ProcessItem> item, const LatentsLayout& layout) {
-  std::unique_ptr<LatentsWriter> writer(new LatentsWriter(run, std::move(item), layout));
-  DARKROOM_ASSIGN_OR_RETURN(writer->writer_, ShardWriter::open(run.output(), writer->item_->work.part_name(), layout.schema()));
+Result<std::unique_ptr<LatentsWriter>> LatentsWriter::open(JobRun& run, const WorkItem& work, const LatentsLayout& layout) {
+  std::unique_ptr<LatentsWriter> writer(new LatentsWriter(run, work, layout));
+  const Location& output = run.output();
+  DARKROOM_ASSIGN_OR_RETURN(auto object, output.store->begin_object(output.path, work.part_name()));
+  const PagedShardOptions options{.row_group_bytes = kLatentsGroupBytes, .row_group_rows = kLatentsGroupRows};
+  DARKROOM_ASSIGN_OR_RETURN(writer->shard_, PagedShardWriter::open(std::move(object), writer->schema_, options));
   return writer;
 }
 
-Status LatentsWriter::add(ProcessBatch batch) {
-  const int64_t index = batch.index;
-  reorder_.insert(index, std::move(batch));
-  while (std::optional<ProcessBatch> next = reorder_.take_next()) {
-    tally_.add(next->tally);
-    DARKROOM_RETURN_IF_ERROR(write_batch(*next));
-  }
-  if (reorder_.next_position() == item_->num_batches) {
-    DARKROOM_RETURN_IF_ERROR(run_.commit(item_->work, tally_, *writer_, {{kLatentsFooterKey, layout_.footer}}));
-    item_->open_slot.release();
-    is_committed_ = true;
-  }
-  return {};
+Status LatentsWriter::add(int64_t /*position*/, ProcessBatch batch) {
+  tally_.add(batch.tally);
+  run_.count_rows(batch.tally.rows_in, batch.tally.rows_by_error);
+  return write_rows(batch);
 }
 
-Status LatentsWriter::write_batch(const ProcessBatch& batch) {
-  std::vector<int64_t> chosen;
-  for (size_t i = 0; i < batch.encoded.is_finite.size(); ++i) {
-    if (batch.encoded.is_finite[i] != 0) {
-      chosen.push_back(static_cast<int64_t>(i));
-    }
+Status LatentsWriter::write_rows(const ProcessBatch& batch) {
+  const GoodRowsOfBatch good(batch.encoded);
+  if (good.size() == 0) {
+    return Status::ok();
   }
-  if (chosen.empty()) {
-    return {};
-  }
-  const torch::Tensor rows = torch::tensor(chosen, torch::kInt64);
-  DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector columns, build_text_columns(batch.prepared, chosen));
-  const torch::Tensor latents_nchw = batch.encoded.latents_nchw.index_select(0, rows).contiguous();
-  DARKROOM_ASSIGN_OR_RETURN(columns.emplace_back(), make_tensor_column(layout_.element, layout_.latents_shape, bytes_of(latents_nchw)));
+  DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector columns, build_text_columns(batch.prepared, good.numbers()));
+  const auto add_tensors = [&](const std::vector<int64_t>& shape, const torch::Tensor& rows) {
+    columns.push_back(wrap_tensor_column(layout_.element, shape, std::make_shared<TensorBuffer>(good.of(rows))));
+  };
+  add_tensors(layout_.latents_shape, batch.encoded.latents_nchw);
   if (layout_.has_states()) {
-    const torch::Tensor states_btc = batch.encoded.states_btc.index_select(0, rows).contiguous();
-    DARKROOM_ASSIGN_OR_RETURN(columns.emplace_back(), make_tensor_column(layout_.element, layout_.states_shape, bytes_of(states_btc)));
+    add_tensors(layout_.states_shape, batch.encoded.states_btc);
   }
   if (layout_.has_ids()) {
-    DARKROOM_ASSIGN_OR_RETURN(columns.emplace_back(), build_ids(batch.encoded.ids_bt.index_select(0, rows).contiguous()));
+    DARKROOM_ASSIGN_OR_RETURN(columns.emplace_back(), build_ids(good.of(batch.encoded.ids_bt)));
   }
-  return writer_->write(*arrow::RecordBatch::Make(layout_.schema(), static_cast<int64_t>(chosen.size()), std::move(columns)));
+  if (!layout_.kept.empty()) {
+    std::vector<KeptRow> kept;
+    for (const int64_t i : good.numbers()) {
+      kept.push_back(batch.kept[static_cast<size_t>(batch.positions[static_cast<size_t>(i)] - batch.first_position)]);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector copied, copy_kept(layout_.kept, kept));
+    columns.insert(columns.end(), copied.begin(), copied.end());
+  }
+  return shard_->write(*arrow::RecordBatch::Make(schema_, good.size(), std::move(columns)));
+}
+
+Result<std::unique_ptr<FinishedItem>> LatentsWriter::finish() {
+  DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard,
+                            shard_->finish(run_.plan().footer_of(work_, tally_, {{kLatentsFooterKey, layout_.footer}})));
+  return std::unique_ptr<FinishedItem>(std::make_unique<FinishedPart>(std::move(shard), std::move(tally_)));
 }
 
 }  // namespace darkroom

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <arrow/type.h>
+
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "darkroom/encode/process_job.h"
 #include "darkroom/ingest/job_run.h"
-#include "darkroom/stream/reorder_buffer.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/tensor_column.h"
 #include "process_batch.h"
 
@@ -20,7 +23,8 @@ struct LatentsLayout {
   std::vector<int64_t> latents_shape;
   std::vector<int64_t> states_shape;
   TensorElement element = TensorElement::kFloat16;
-  std::string footer;  ///< Value of the footer key darkroom.latents.
+  arrow::FieldVector kept = {};  ///< Columns of the image dataset that are carried along, last.
+  std::string footer;            ///< Value of the footer key darkroom.latents.
 
   bool has_states() const { return text != TextKind::kTokens; }
   bool has_ids() const { return text != TextKind::kEmbeddings; }
@@ -28,34 +32,36 @@ struct LatentsLayout {
 };
 
 /// `empty_states_sha256` is the hash of the empty caption's states; empty without states.
-LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::string& empty_states_sha256);
+LatentsLayout make_layout(const RowEncoder& encoder, TextKind text, const std::string& empty_states_sha256, arrow::FieldVector kept);
 
 /// {resolution, resize, crop, orientation} as flags name them.
 nlohmann::json describe_transform(const TransformOptions& options);
 
-/// The shard of one item of a latents dataset: takes batches in any order, writes them in order, commits itself with the last one.
-/// Thread safety: one thread.
-class LatentsWriter {
- public:
-  static Result<std::unique_ptr<LatentsWriter>> open(JobRun& run, std::shared_ptr<ProcessItem> item, const LatentsLayout& layout);
+/// Rows of a row group, so that a block of training is one read.
+inline constexpr int64_t kLatentsGroupRows = 256;
 
-  /// Errors: those of ShardWriter. REQUIRES: an encoded batch of this item.
-  Status add(ProcessBatch batch);
-  bool is_committed() const { return is_committed_; }
+/// The shard of one item of a latents dataset. Its tensors go to the file from where the encoder put them. Memory: the rows of a row group.
+class LatentsWriter : public ItemWriter<ProcessBatch> {
+ public:
+  /// `run` and `layout` outlive the writer. Errors: the store's.
+  static Result<std::unique_ptr<LatentsWriter>> open(JobRun& run, const WorkItem& work, const LatentsLayout& layout);
+
+  /// Errors: PagedShardWriter's.
+  Status add(int64_t position, ProcessBatch batch) override;
+  Result<std::unique_ptr<FinishedItem>> finish() override;
 
  private:
-  LatentsWriter(JobRun& run, std::shared_ptr<ProcessItem> item, const LatentsLayout& layout)
-      : run_(run), item_(std::move(item)), layout_(layout) {}
+  LatentsWriter(JobRun& run, const WorkItem& work, const LatentsLayout& layout)
+      : run_(run), work_(work), layout_(layout), schema_(layout.schema()) {}
 
-  Status write_batch(const ProcessBatch& batch);
+  Status write_rows(const ProcessBatch& batch);
 
   JobRun& run_;
-  std::shared_ptr<ProcessItem> item_;  // Shared with the batches that are still under way.
+  const WorkItem work_;
   const LatentsLayout& layout_;
-  std::unique_ptr<ShardWriter> writer_;
-  ReorderBuffer<ProcessBatch> reorder_;
+  const std::shared_ptr<arrow::Schema> schema_;
+  std::unique_ptr<PagedShardWriter> shard_;
   ItemTally tally_;
-  bool is_committed_ = false;
 };
 
 }  // namespace darkroom

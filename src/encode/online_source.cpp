@@ -1,11 +1,12 @@
 #include "darkroom/encode/online_source.h"
 
-#include <cstring>
 #include <functional>
+#include <optional>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/random.h"
 #include "darkroom/feed/lru_cache.h"
+#include "darkroom/image/sandbox.h"
 #include "image_row_reader.h"
 
 namespace darkroom {
@@ -16,7 +17,8 @@ constexpr int64_t kWarningsShown = 10;
 /// Works on a row; on failure on the rows after it, until one succeeds.
 class GoodRows {
  public:
-  using Work = std::function<RowResult<bool>(const ImageRow&)>;  // True when the row is good.
+  /// The row's own error; the outer one ends the read.
+  using Work = std::function<Result<std::optional<RowError>>(const ImageRow&)>;
 
   explicit GoodRows(std::unique_ptr<ImageRowReader> reader) : reader_(std::move(reader)) {}
 
@@ -24,11 +26,11 @@ class GoodRows {
     for (int64_t tries = 0; tries < reader_->num_rows(); ++tries) {
       const int64_t candidate = (row + tries) % reader_->num_rows();
       DARKROOM_ASSIGN_OR_RETURN(const ImageRow image, reader_->read(candidate));
-      const auto done = work(image);
-      if (done.is_ok()) {
+      DARKROOM_ASSIGN_OR_RETURN(const std::optional<RowError> error, work(image));
+      if (!error) {
         return {};
       }
-      note(candidate, done.error());
+      note(candidate, *error);
     }
     return Status::failed_precondition("not one row of the image dataset can be used; rows:", reader_->num_rows());
   }
@@ -51,30 +53,34 @@ class GoodRows {
 struct PictureSource::State {
   struct Picture {
     std::string key;
-    std::vector<float> chw;
+    Image square;
   };
 
   PictureSourceOptions options;
   GoodRows rows;
+  std::unique_ptr<PictureDecoder> decoder;
   LruCache<Picture> pictures;
 
-  State(const PictureSourceOptions& source_options, std::unique_ptr<ImageRowReader> reader)
-      : options(source_options), rows(std::move(reader)), pictures(source_options.memory_bytes / 2) {}
+  State(const PictureSourceOptions& source_options, std::unique_ptr<ImageRowReader> reader, std::unique_ptr<PictureDecoder> picture_decoder)
+      : options(source_options), rows(std::move(reader)), decoder(std::move(picture_decoder)), pictures(source_options.memory_bytes / 2) {}
   Result<std::shared_ptr<const Picture>> load(const SampleRef& sample, int64_t cache_key);
 };
 
 Result<std::shared_ptr<const PictureSource::State::Picture>> PictureSource::State::load(const SampleRef& sample, int64_t cache_key) {
-  Picture picture;
-  DARKROOM_RETURN_IF_ERROR(rows.work(sample.row, [&](const ImageRow& row) -> RowResult<bool> {
+  const int side = options.transform.resolution;
+  Picture picture{.key = {}, .square = Image::filled(side, side, 3)};
+  DARKROOM_RETURN_IF_ERROR(rows.work(sample.row, [&](const ImageRow& row) -> Result<std::optional<RowError>> {
     const CounterRandom random(options.seed, Purpose::kCrop, sample.epoch, row.key);
-    auto image = transform_image(std::as_bytes(std::span(row.image)), options.transform, kAnySize, {random.uniform(0), random.uniform(1)});
-    if (!image.is_ok()) {
-      return image.error();
+    DARKROOM_ASSIGN_OR_RETURN(const RowResult<DecodedSize> size,
+                              decoder->transform(std::as_bytes(std::span(row.image)), options.transform, kAnySize,
+                                                 {random.uniform(0), random.uniform(1)}, picture.square.pixels));
+    if (!size.is_ok()) {
+      return std::optional(size.error());
     }
-    picture = {row.key, std::move(image->chw)};
-    return true;
+    picture.key = row.key;
+    return std::optional<RowError>();
   }));
-  const auto num_bytes = static_cast<int64_t>(picture.chw.size() * sizeof(float) + sizeof(Picture));
+  const auto num_bytes = static_cast<int64_t>(picture.square.pixels.size() + sizeof(Picture));
   return pictures.insert(cache_key, std::move(picture), num_bytes);
 }
 
@@ -85,14 +91,16 @@ Result<std::unique_ptr<PictureSource>> PictureSource::open(FileSystem& files, co
                                                            const PictureSourceOptions& options) {
   DARKROOM_RETURN_IF_ERROR(options.transform.validate());
   DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(files, uri, index, options.memory_bytes / 2));
-  return std::unique_ptr<PictureSource>(new PictureSource(std::make_unique<State>(options, std::move(reader))));
+  DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
+  return std::unique_ptr<PictureSource>(new PictureSource(std::make_unique<State>(options, std::move(reader), std::move(decoder))));
 }
 
 Result<Batch> PictureSource::read(std::span<const SampleRef> samples) {
   const int64_t side = state_->options.transform.resolution;
   Batch batch;
   batch.images_nchw = torch::empty({static_cast<int64_t>(samples.size()), 3, side, side}, torch::kFloat32);
-  auto* out = batch.images_nchw.data_ptr<float>();
+  const auto square_floats = static_cast<size_t>(3 * side * side);
+  std::span<float> out(batch.images_nchw.data_ptr<float>(), samples.size() * square_floats);
   for (const auto& sample : samples) {
     // A random crop differs from epoch to epoch; a centre crop is made once.
     const bool is_fresh = state_->options.transform.crop == Crop::kRandom;
@@ -101,7 +109,8 @@ Result<Batch> PictureSource::read(std::span<const SampleRef> samples) {
     if (picture == nullptr) {
       DARKROOM_ASSIGN_OR_RETURN(picture, state_->load(sample, cache_key));
     }
-    out = std::copy(picture->chw.begin(), picture->chw.end(), out);
+    normalise_chw(picture->square, out.first(square_floats));
+    out = out.subspan(square_floats);
     batch.keys.push_back(picture->key);
   }
   return batch;
@@ -119,26 +128,32 @@ struct OnlineSource::State {
   std::shared_ptr<const RowEncoder> encoder;  // Shared with the caller, who asks it for the empty caption.
   OnlineSourceOptions options;
   GoodRows rows;
+  std::unique_ptr<PictureDecoder> decoder;
   LruCache<Encoded> encoded;
 
-  State(std::shared_ptr<const RowEncoder> row_encoder, const OnlineSourceOptions& source_options, std::unique_ptr<ImageRowReader> reader)
-      : encoder(std::move(row_encoder)), options(source_options), rows(std::move(reader)), encoded(source_options.memory_bytes / 2) {}
+  State(std::shared_ptr<const RowEncoder> row_encoder, const OnlineSourceOptions& source_options, std::unique_ptr<ImageRowReader> reader,
+        std::unique_ptr<PictureDecoder> picture_decoder)
+      : encoder(std::move(row_encoder)),
+        options(source_options),
+        rows(std::move(reader)),
+        decoder(std::move(picture_decoder)),
+        encoded(source_options.memory_bytes / 2) {}
   Result<std::shared_ptr<const Encoded>> load(int64_t row);
 };
 
 Result<std::shared_ptr<const OnlineSource::State::Encoded>> OnlineSource::State::load(int64_t row) {
   Encoded result;
-  DARKROOM_RETURN_IF_ERROR(rows.work(row, [&](const ImageRow& image) -> RowResult<bool> {
-    const auto prepared = encoder->prepare(image);
+  DARKROOM_RETURN_IF_ERROR(rows.work(row, [&](const ImageRow& image) -> Result<std::optional<RowError>> {
+    DARKROOM_ASSIGN_OR_RETURN(const RowResult<PreparedRow> prepared, encoder->prepare(image, *decoder));
     if (!prepared.is_ok()) {
-      return prepared.error();
+      return std::optional(prepared.error());
     }
     const EncodedRows out = encoder->encode(std::span(&*prepared, 1));
     if (out.is_finite[0] == 0) {
-      return RowError{.code = RowErrorCode::kNanLatents};
+      return std::optional(RowError{.code = RowErrorCode::kNanLatents});
     }
     result = {image.key, out.latents_nchw[0], out.states_btc[0]};
-    return true;
+    return std::optional<RowError>();
   }));
   const auto num_bytes = static_cast<int64_t>(result.latents_chw.nbytes() + result.states_tw.nbytes() + sizeof(Encoded));
   return encoded.insert(row, std::move(result), num_bytes);
@@ -150,7 +165,9 @@ OnlineSource::~OnlineSource() = default;
 Result<std::unique_ptr<OnlineSource>> OnlineSource::open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
                                                          std::shared_ptr<const RowEncoder> encoder, const OnlineSourceOptions& options) {
   DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(files, uri, index, options.memory_bytes / 2));
-  return std::unique_ptr<OnlineSource>(new OnlineSource(std::make_unique<State>(std::move(encoder), options, std::move(reader))));
+  DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
+  auto state = std::make_unique<State>(std::move(encoder), options, std::move(reader), std::move(decoder));
+  return std::unique_ptr<OnlineSource>(new OnlineSource(std::move(state)));
 }
 
 Result<Batch> OnlineSource::read(std::span<const SampleRef> samples) {

@@ -1,38 +1,38 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "darkroom/encode/row_encoder.h"
+#include "darkroom/ingest/item_pipeline.h"
 #include "darkroom/ingest/part_record.h"
-#include "darkroom/stream/memory_budget.h"
+#include "kept_columns.h"
 
 namespace darkroom {
 
-/// One item on its way: shared by its batches and its shard.
-struct ProcessItem {
-  WorkItem work;
-  int64_t num_batches = 0;
-  MemoryLease open_slot;  ///< Held until the shard is committed: bounds how many items are open.
-};
-
-/// Rows [index * batch_size, ...) of an item: always the same rows, whoever works on them.
+/// Rows [k * batch_size, (k + 1) * batch_size) of an item, where k is the piece's position: always the same rows, whoever works on them.
 struct ProcessBatch {
-  std::shared_ptr<ProcessItem> item;  ///< Shared by the item's batches.
-  int64_t index = 0;
-  std::vector<ImageRow> rows = {};         ///< Until they are prepared.
   int64_t first_position = 0;              ///< Of its first row, within the item.
+  std::vector<ImageRow> rows = {};         ///< Until they are prepared.
+  std::vector<KeptRow> kept = {};          ///< Of each row; empty where no column is kept.
   std::vector<PreparedRow> prepared = {};  ///< The good ones; without pixels once encoded.
   std::vector<int64_t> positions = {};     ///< Of the prepared rows, within the item.
   EncodedRows encoded = {};                ///< Of `prepared`.
   ItemTally tally = {};
-  MemoryLease lease = {};
 
   void count_failed(const std::string& code, int64_t position) {
     ++tally.rows_by_error[code];
     tally.failed_rows[code].push_back(position);
   }
+};
+
+using ProcessPiece = ItemPiece<ProcessBatch>;
+
+/// What a row takes at most on its way, besides its encoded picture.
+struct RowBytes {
+  size_t prepared = 0;  ///< Its pixels.
+  size_t encoded = 0;   ///< Its latents and states.
 };
 
 }  // namespace darkroom

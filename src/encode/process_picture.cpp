@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "darkroom/encode/stored_latents.h"
-#include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/png.h"
+#include "darkroom/image/sandbox.h"
+#include "darkroom/ingest/row_dialects.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
-#include "process_source.h"
+#include "image_rows.h"
+#include "latents_writer.h"
 
 namespace darkroom {
 namespace {
@@ -37,9 +39,9 @@ Result<torch::Tensor> read_tensor(const arrow::RecordBatch& batch, const std::st
   return tensor;
 }
 
-Status read_samples(FileSystem& files, const std::string& path, const LatentsLayout& layout, size_t num_samples,
-                    std::vector<Sample>& samples) {
-  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(files, path));
+Status read_samples(const Location& part, const LatentsLayout& layout, size_t num_samples, std::vector<Sample>& samples) {
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(part));
+  const std::string& path = table->path();
   DARKROOM_ASSIGN_OR_RETURN(auto range, table->read_rows(0, static_cast<int64_t>(num_samples), {}));
   while (samples.size() < num_samples) {
     DARKROOM_ASSIGN_OR_RETURN(const auto batch, range->next());
@@ -64,19 +66,30 @@ Status read_samples(FileSystem& files, const std::string& path, const LatentsLay
 }
 
 /// The transformed inputs of an item's rows that are wanted, by key.
-Status read_inputs(const JobRun& run, const WorkItem& work, const RowEncoder& encoder, std::map<std::string, Image>& wanted) {
-  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(run.files(), run.input_of(work).path));
-  const int side = encoder.options().transform.resolution;
-  return read_image_rows(*table, work, [&](const ImageRow& row, bool) -> Status {
-    const auto found = wanted.find(row.key);
-    if (found != wanted.end() && found->second.pixels.empty()) {
-      const RowResult<PreparedRow> prepared = encoder.prepare(row);
-      if (prepared.is_ok()) {
-        found->second = denormalise_chw(prepared->pixels_chw, side, side, 3);
+Status read_inputs(const JobPlan& plan, const WorkItem& work, const RowEncoder& encoder, PictureDecoder& decoder,
+                   std::map<std::string, Image>& wanted) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(plan.input_place(work)));
+  DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*table->schema(), table->path()));
+  DARKROOM_ASSIGN_OR_RETURN(const auto range, table->read_rows(work.first_row, work.num_rows, names_of(columns), {.batch_bytes = 4 << 20}));
+  int64_t list_row = work.list_row;
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto batch, range->next());
+    if (batch == nullptr) {
+      return {};
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(table->path(), columns, *batch, list_row));
+    for (int64_t i = 0; i < rows.num_rows(); ++i) {
+      const ImageRow row = rows.at(i).row;
+      const auto found = wanted.find(row.key);
+      if (found != wanted.end() && found->second.pixels.empty()) {
+        DARKROOM_ASSIGN_OR_RETURN(RowResult<PreparedRow> prepared, encoder.prepare(row, decoder));
+        if (prepared.is_ok()) {
+          found->second = std::move(prepared).value().square;
+        }
       }
     }
-    return {};
-  });
+    list_row += batch->num_rows();
+  }
 }
 
 std::span<const float> floats_of(const torch::Tensor& tensor) {
@@ -114,21 +127,21 @@ std::vector<std::string> column_titles(const LatentsLayout& layout) {
 
 }  // namespace
 
-Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const LatentsLayout& layout, int num_samples,
-                             const std::string& path) {
+Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const ProcessOptions& options, const Location& picture) {
+  const LatentsLayout layout = make_layout(encoder, options.text, "", {});
+  const auto num_samples = static_cast<size_t>(options.num_visualized);
+  DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
   std::vector<Sample> samples;
   std::map<std::string, Image> inputs;
   for (const auto& [item, part] : run.plan().parts()) {
-    if (samples.size() >= static_cast<size_t>(num_samples)) {
+    if (samples.size() >= num_samples) {
       break;
     }
-    const WorkItem work = run.plan().item(item);
-    const std::string path_of_part = (run.output() / part.name.text()).path;
-    DARKROOM_RETURN_IF_ERROR(read_samples(run.files(), path_of_part, layout, static_cast<size_t>(num_samples), samples));
+    DARKROOM_RETURN_IF_ERROR(read_samples(run.output() / part.name.text(), layout, num_samples, samples));
     for (const Sample& sample : samples) {
       inputs.try_emplace(sample.key);
     }
-    DARKROOM_RETURN_IF_ERROR(read_inputs(run, work, encoder, inputs));
+    DARKROOM_RETURN_IF_ERROR(read_inputs(run.plan(), run.plan().item(item), encoder, *decoder, inputs));
   }
   std::vector<std::vector<ContactSheetCell>> rows;
   for (const Sample& sample : samples) {
@@ -136,7 +149,7 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
   }
   const int side = std::max(128, encoder.options().transform.resolution);
   const Image sheet = render_contact_sheet(rows, {.cell_width = side, .cell_height = side, .column_titles = column_titles(layout)});
-  return write_file_atomic(run.files(), path, encode_png(sheet));
+  return picture.store->replace_small(picture.path, encode_png(sheet));
 }
 
 }  // namespace darkroom

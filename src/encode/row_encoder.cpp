@@ -1,6 +1,6 @@
 #include "darkroom/encode/row_encoder.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "darkroom/core/random.h"
@@ -62,36 +62,39 @@ std::vector<int64_t> RowEncoder::states_shape() const {
   return {ClipTokenizer::kContextLength, models_->text_encoder->config().hidden_size};
 }
 
-RowResult<PreparedRow> RowEncoder::prepare(const ImageRow& row) const {
+Result<RowResult<PreparedRow>> RowEncoder::prepare(const ImageRow& row, PictureDecoder& decoder) const {
   if (row.image.empty()) {
-    return RowError{.code = RowErrorCode::kNullImage};
+    return RowResult<PreparedRow>(RowError{.code = RowErrorCode::kNullImage});
   }
   if (is_blank(row.caption)) {
-    return RowError{.code = RowErrorCode::kEmptyCaption};
+    return RowResult<PreparedRow>(RowError{.code = RowErrorCode::kEmptyCaption});
   }
+  const TransformOptions& transform = options_.transform;
   CropDraw draw;
-  if (options_.transform.crop == Crop::kRandom) {
+  if (transform.crop == Crop::kRandom) {
     const CounterRandom random(options_.seed, Purpose::kCrop, options_.epoch, row.key);
     draw = {.x = random.uniform(0), .y = random.uniform(1)};
   }
-  RowResult<TransformedImage> image = transform_image(std::as_bytes(std::span(row.image)), options_.transform, kAnySize, draw);
-  if (!image.is_ok()) {
-    return image.error();
+  Image square = Image::filled(transform.resolution, transform.resolution, 3);
+  DARKROOM_ASSIGN_OR_RETURN(const RowResult<DecodedSize> size,
+                            decoder.transform(std::as_bytes(std::span(row.image)), transform, kAnySize, draw, square.pixels));
+  if (!size.is_ok()) {
+    return RowResult<PreparedRow>(size.error());
   }
   PreparedRow prepared{.key = row.key,
                        .caption = row.caption,
-                       .width = image->width,
-                       .height = image->height,
-                       .pixels_chw = std::move(image->chw),
+                       .width = size->width,
+                       .height = size->height,
+                       .square = std::move(square),
                        .ids = std::vector<int32_t>(ClipTokenizer::kContextLength)};
   prepared.unported = models_->tokenizer->encode(row.caption, prepared.ids);
-  return prepared;
+  return RowResult<PreparedRow>(std::move(prepared));
 }
 
 torch::Tensor RowEncoder::encode_image(const PreparedRow& row) const {
   const int64_t side = options_.transform.resolution;
-  // from_blob wants a mutable pointer; the networks only read.
-  const torch::Tensor image_nchw = torch::from_blob(const_cast<float*>(row.pixels_chw.data()), {1, 3, side, side}, torch::kFloat32);
+  const torch::Tensor image_nchw = torch::empty({1, 3, side, side}, torch::kFloat32);
+  normalise_chw(row.square, {image_nchw.data_ptr<float>(), static_cast<size_t>(image_nchw.numel())});
   AutoencoderKL vae = models_->vae;  // A second handle: encode is not declared const.
   const Moments moments = vae->encode(image_nchw);
   if (options_.latents == LatentsKind::kMoments) {
@@ -113,24 +116,27 @@ torch::Tensor RowEncoder::encode_ids(const torch::Tensor& ids_bt) const {
 EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows) const {
   DARKROOM_CHECK(!rows.empty(), "an encoder batch without rows");
   const torch::NoGradGuard no_gradients;
-  std::vector<torch::Tensor> latents;
-  std::vector<torch::Tensor> states;
-  EncodedRows encoded;
-  encoded.ids_bt = torch::empty({static_cast<int64_t>(rows.size()), ClipTokenizer::kContextLength}, torch::kInt64);
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const auto rows_of = [&](std::vector<int64_t> shape, torch::Dtype dtype) {
+    shape.insert(shape.begin(), num_rows);
+    return torch::empty(shape, dtype);
+  };
+  EncodedRows encoded{.latents_nchw = rows_of(latents_shape(), options_.dtype),
+                      .states_btc = options_.with_states ? rows_of(states_shape(), options_.dtype) : torch::Tensor(),
+                      .ids_bt = rows_of({ClipTokenizer::kContextLength}, torch::kInt64),
+                      .is_finite = {}};
   int64_t* ids = encoded.ids_bt.data_ptr<int64_t>();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy(rows[i].ids.begin(), rows[i].ids.end(), ids + i * ClipTokenizer::kContextLength);
-    latents.push_back(encode_image(rows[i]).to(options_.dtype));
-    bool is_finite = torch::isfinite(latents.back()).all().item<bool>();
+  for (int64_t i = 0; i < num_rows; ++i) {
+    const PreparedRow& row = rows[static_cast<size_t>(i)];
+    ids = std::copy(row.ids.begin(), row.ids.end(), ids);
+    // Rounded to the storage type on the way to their place.
+    const torch::Tensor latents_chw = encoded.latents_nchw[i].copy_(encode_image(row).squeeze(0));
+    bool is_finite = torch::isfinite(latents_chw).all().item<bool>();
     if (options_.with_states) {
-      states.push_back(encode_ids(encoded.ids_bt.narrow(0, static_cast<int64_t>(i), 1)).to(options_.dtype));
-      is_finite = is_finite && torch::isfinite(states.back()).all().item<bool>();
+      const torch::Tensor states_tc = encoded.states_btc[i].copy_(encode_ids(encoded.ids_bt.narrow(0, i, 1)).squeeze(0));
+      is_finite = is_finite && torch::isfinite(states_tc).all().item<bool>();
     }
     encoded.is_finite.push_back(is_finite ? 1 : 0);
-  }
-  encoded.latents_nchw = torch::cat(latents).contiguous();
-  if (options_.with_states) {
-    encoded.states_btc = torch::cat(states).contiguous();
   }
   return encoded;
 }

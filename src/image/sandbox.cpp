@@ -205,4 +205,18 @@ Result<std::unique_ptr<PictureDecoder>> decoder_in_child(const SandboxOptions& o
   return std::unique_ptr<PictureDecoder>(std::move(decoder));
 }
 
+SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::stop_token stop) {
+  constexpr int64_t kPixelBytes = 11;  // At most, while a picture is decoded.
+  constexpr int64_t kBesides = int64_t{64} << 20;
+  constexpr int64_t kMostPixels = int64_t{1} << 40;
+  SandboxOptions options{.program = std::move(program), .stop = std::move(stop)};
+  const int64_t wanted_bytes = kPixelBytes * std::clamp<int64_t>(limits.max_pixels, 0, kMostPixels) + kBesides;
+  options.memory_bytes = std::max(options.memory_bytes, static_cast<size_t>(wanted_bytes));
+  return options;
+}
+
+Result<std::unique_ptr<PictureDecoder>> open_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop) {
+  return program.empty() ? decoder_in_process() : decoder_in_child(sandbox_for(program, limits, std::move(stop)));
+}
+
 }  // namespace darkroom

@@ -54,6 +54,12 @@ nlohmann::json JobIdentity::to_json() const {
 
 std::string JobIdentity::hash() const { return sha256_hex(canonical_text(to_json())); }
 
+Location place_of(Store* otherwise, const JobInput& input) {
+  Store* const store = input.store == nullptr ? otherwise : input.store;
+  DARKROOM_CHECK(store != nullptr, "an input of no store:", input.path);
+  return {.store = store, .path = input.path};
+}
+
 std::string WorkItem::part_name() const {
   PartName name{.item = number};
   if (num_rows < whole_rows) {

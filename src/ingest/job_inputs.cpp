@@ -9,6 +9,7 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stores/uri.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_reader.h"
 #include "read_many.h"
@@ -30,6 +31,33 @@ Result<std::string> naming_root(FileSystem& files, const std::string& path) {
     return info.status();
   }
   return parent_folder(path.substr(0, wildcard) + "x");
+}
+
+/// The same of a place in any store. A split of the hub's (?config=...) is named from its repository's revision on.
+Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const std::vector<InputObject>& objects) {
+  const Result<Location> place = stores.resolve(uri, Access::kRead);
+  if (!place.is_ok()) {
+    constexpr int kNamesOfRevision = 3;  // datasets/ORG/NAME@REVISION
+    size_t end = 0;
+    for (int i = 0; i < kNamesOfRevision && end != std::string::npos; ++i) {
+      end = objects.front().place.path.find('/', end + (i > 0 ? 1 : 0));
+    }
+    return objects.front().place.path.substr(0, end);
+  }
+  if (objects.size() == 1 && objects.front().place.path == place->path) {
+    return parent_folder(place->path);
+  }
+  const bool is_folder = objects.front().place.path.starts_with(join_path(place->path, ""));
+  const size_t wildcard = place->path.find_first_of("*?[");
+  return is_folder || wildcard == std::string::npos ? place->path : parent_folder(place->path.substr(0, wildcard) + "x");
+}
+
+/// In byte order of their paths; of a file that is named twice the first naming counts.
+std::vector<JobInput> each_once(std::vector<JobInput> inputs) {
+  std::stable_sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
+  const auto is_same = [](const JobInput& a, const JobInput& b) { return a.path == b.path && a.store == b.store; };
+  inputs.erase(std::unique(inputs.begin(), inputs.end(), is_same), inputs.end());
+  return inputs;
 }
 
 std::string relative_name(const std::string& path, const std::string& root) {
@@ -66,8 +94,9 @@ Status check_num_rows(const JobInput& input) {
              : Status::corrupt_data("an input says that it has more rows than can be (file, rows):", input.path, input.num_rows);
 }
 
-Status measure_input(Store& store, CheckedSchemas& schemas, JobInput& input) {
-  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, store.read_tail(input.path, kPlanningTailBytes));
+Status measure_input(Store* store, CheckedSchemas& schemas, JobInput& input) {
+  const Location place = place_of(store, input);
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
   input.size_bytes = tail.size_bytes;
   input.tail_sha256 = sha256_hex(tail.bytes);
   const std::optional<QuickFooter> quick = read_quick_footer(tail);
@@ -76,7 +105,7 @@ Status measure_input(Store& store, CheckedSchemas& schemas, JobInput& input) {
     input.num_rows = quick->num_rows;
     return check_num_rows(input);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table({.store = &store, .path = input.path}));
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
   DARKROOM_RETURN_IF_ERROR(schemas.check(*table, quick ? quick->schema : std::string_view()));
   if (table->format() != TableFormat::kParquet) {
     input.num_rows = kNotCounted;
@@ -125,19 +154,39 @@ Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vect
       inputs.push_back({.path = std::move(info.path), .name = std::move(name), .size_bytes = info.size_bytes, .num_rows = kNotCounted});
     }
   }
-  // Of a file that is named twice the first naming counts.
-  std::stable_sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
-  inputs.erase(std::unique(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path == b.path; }),
-               inputs.end());
-  return inputs;
+  return each_once(std::move(inputs));
 }
 
-Status measure_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs) {
+Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vector<std::string>& uris) {
+  std::vector<JobInput> inputs;
+  for (const std::string& uri : uris) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<InputObject> objects, stores.resolve_inputs(uri));
+    DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(stores, uri, objects));
+    std::vector<FileInfo> files;
+    for (const InputObject& object : objects) {
+      files.push_back({.path = object.place.path, .size_bytes = object.size_bytes});
+    }
+    if (files.size() > 1) {  // A part that was named alone is meant.
+      (void)take_out_superseded_parts(files);
+    }
+    for (FileInfo& file : files) {
+      std::string name = relative_name(file.path, root);
+      inputs.push_back({.path = std::move(file.path),
+                        .name = std::move(name),
+                        .size_bytes = file.size_bytes,
+                        .num_rows = kNotCounted,
+                        .store = objects.front().place.store});
+    }
+  }
+  return each_once(std::move(inputs));
+}
+
+Status measure_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs) {
   CheckedSchemas schemas(check_columns);
   return read_many(inputs.size(), stop, [&](size_t i) { return measure_input(store, schemas, inputs[i]); });
 }
 
-Status measure_usable_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs,
+Status measure_usable_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs,
                              std::map<std::string, Status>& unusable) {
   CheckedSchemas schemas(check_columns);
   std::mutex mutex;  // Guards `unusable`.
@@ -154,12 +203,12 @@ Status measure_usable_inputs(Store& store, const CheckColumns& check_columns, co
   });
 }
 
-Status count_text_rows(Store& store, const std::stop_token& stop, std::vector<JobInput>& inputs) {
+Status count_text_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs) {
   return read_many(inputs.size(), stop, [&](size_t i) -> Status {
     if (inputs[i].num_rows != kNotCounted) {
       return Status::ok();
     }
-    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table({.store = &store, .path = inputs[i].path}));
+    DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place_of(store, inputs[i])));
     DARKROOM_ASSIGN_OR_RETURN(inputs[i].num_rows, table->num_rows());
     return Status::ok();
   });
@@ -194,6 +243,7 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
   joined.inputs = pins;
   for (size_t i = 0; i < pins.size(); ++i) {
     joined.inputs[i].path = measured[*matches[i]].path;
+    joined.inputs[i].store = measured[*matches[i]].store;
   }
   for (size_t i = 0; i < measured.size(); ++i) {
     if (!is_pinned[i]) {

@@ -1,6 +1,7 @@
 #include "darkroom/ingest/job_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -69,18 +70,6 @@ Status another_item(const Location& part, int64_t names) {
 
 }  // namespace
 
-Status Selection::validate() const {
-  if (num_shards < 1 || shard < 0 || shard >= num_shards) {
-    return Status::invalid_argument(fmt::format("--shard must be I/N with 0 <= I < N, got: {}/{}", shard, num_shards));
-  }
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (items[i] < 0 || (i > 0 && items[i] <= items[i - 1])) {
-      return Status::invalid_argument("--items must be ascending numbers of items, got:", items[i]);
-    }
-  }
-  return Status::ok();
-}
-
 Result<nlohmann::json> read_job_file(const Location& output) {
   const Location file = output / kJobFile;
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, file.store->read_small(file.path));
@@ -124,22 +113,22 @@ Status JobPlan::find_inputs(std::vector<JobInput> listed, const CheckColumns& ch
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
   // What came late and is left out need not be whole.
   std::map<std::string, Status> unusable;
-  DARKROOM_RETURN_IF_ERROR(pins && !selection_.extend ? measure_usable_inputs(*input_store_, check_columns, stop, listed, unusable)
-                                                      : measure_inputs(*input_store_, check_columns, stop, listed));
+  DARKROOM_RETURN_IF_ERROR(pins && !selection_.extend ? measure_usable_inputs(input_store_, check_columns, stop, listed, unusable)
+                                                      : measure_inputs(input_store_, check_columns, stop, listed));
   if (pins) {
     num_pin_lists_ = pins->num_lists;
     DARKROOM_RETURN_IF_ERROR(find_needed(listed, unusable, pins->inputs));
     DARKROOM_ASSIGN_OR_RETURN(PinnedInputs joined, join_pins(std::move(listed), pins->inputs, output_.uri(), identity_));
     inputs_ = std::move(joined.inputs);
     if (selection_.extend && !joined.late.empty()) {
-      DARKROOM_RETURN_IF_ERROR(count_text_rows(*input_store_, stop, joined.late));
+      DARKROOM_RETURN_IF_ERROR(count_text_rows(input_store_, stop, joined.late));
       new_pins_ = std::move(joined.late);
       inputs_.insert(inputs_.end(), new_pins_.begin(), new_pins_.end());
     } else {
       warn_of_late_files(joined.late.size());
     }
   } else {
-    DARKROOM_RETURN_IF_ERROR(count_text_rows(*input_store_, stop, listed));
+    DARKROOM_RETURN_IF_ERROR(count_text_rows(input_store_, stop, listed));
     inputs_ = std::move(listed);
     if (!parts.empty()) {
       DARKROOM_RETURN_IF_ERROR(rebuild_inputs(parts, stop));
@@ -379,22 +368,41 @@ Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
   return false;
 }
 
-Status JobPlan::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
+PartRecord JobPlan::record_of(const WorkItem& item, const ItemTally& tally) const {
   const JobInput& input = inputs_[item.input];
+  return {.job = job_hash_,
+          .identity = identity_.to_json(),
+          .fingerprint = item_fingerprint(job_hash_, input, item),
+          .item = item.number,
+          .considered = item.num_rows,
+          .input = input,
+          .first_row = item.first_row,
+          .num_rows = item.whole_rows,
+          .tally = tally};
+}
+
+KeyValues JobPlan::footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer) const {
+  KeyValues footer = {{kShardKey, print_part_record(record_of(item, tally))}};
+  footer.insert(footer.end(), std::make_move_iterator(more_footer.begin()), std::make_move_iterator(more_footer.end()));
+  return footer;
+}
+
+Status JobPlan::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
+  DARKROOM_ASSIGN_OR_RETURN(ShardRecord written, shard.finish(footer_of(item, tally, std::move(more_footer))));
+  return settle(item, record_of(item, tally), written.outcome, written.num_bytes, std::move(written.content_hash));
+}
+
+Status JobPlan::publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard) {
+  DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome, shard.object->publish());
+  shard.object.reset();
+  return settle(item, record_of(item, tally), outcome, shard.num_bytes, std::move(shard.content_hash));
+}
+
+/// Takes in what a publication left under the item's name.
+Status JobPlan::settle(const WorkItem& item, const PartRecord& record, PublishOutcome outcome, int64_t num_bytes,
+                       std::string content_hash) {
   const PartName name = *PartName::parse(item.part_name());
-  const PartRecord record{.job = job_hash_,
-                          .identity = identity_.to_json(),
-                          .fingerprint = item_fingerprint(job_hash_, input, item),
-                          .item = item.number,
-                          .considered = item.num_rows,
-                          .input = input,
-                          .first_row = item.first_row,
-                          .num_rows = item.whole_rows,
-                          .tally = tally};
-  KeyValues footer = {{kShardKey, print_part_record(record)}};
-  footer.insert(footer.end(), more_footer.begin(), more_footer.end());
-  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, shard.finish(std::move(footer)));
-  if (written.outcome == PublishOutcome::kAlreadyThere) {
+  if (outcome == PublishOutcome::kAlreadyThere) {
     DARKROOM_ASSIGN_OR_RETURN(const bool is_there, is_committed_now(item));
     if (!is_there) {
       return Status::unavailable("a part that another process had published is gone; run the same command again (part):",
@@ -403,8 +411,8 @@ Status JobPlan::commit(const WorkItem& item, const ItemTally& tally, ShardWriter
     const std::lock_guard hold(mutex_);
     ++num_lost_races_;
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(name, written.num_bytes, record));
-    part.content_hash = written.content_hash;
+    DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(name, num_bytes, record));
+    part.content_hash = std::move(content_hash);
     take_in(std::move(part));
   }
   if (!name.considered) {

@@ -8,6 +8,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
+#include "darkroom/stores/s3_store.h"
 
 namespace darkroom {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 // How long to wait for others before each look, doubled up to the longest.
 constexpr std::chrono::milliseconds kFirstLook{100};
 constexpr std::chrono::milliseconds kLongestWait{10'000};
+constexpr size_t kMaxStartedItems = 8;
 
 /// Gives what a finished item held back to the system: otherwise the allocators keep the peaks of several items at once.
 void release_freed_memory() {
@@ -31,6 +33,20 @@ MemoryPlan plan_memory(int64_t memory_bytes) {
   plan.max_open_items = std::clamp<int64_t>(static_cast<int64_t>(plan.total_bytes / 2 / shard_bytes), 1, kMaxOpenItems);
   plan.row_bytes = plan.total_bytes / 4;
   return plan;
+}
+
+ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes) {
+  const size_t total = memory_bytes > 0 ? static_cast<size_t>(memory_bytes) : default_memory_budget_bytes();
+  return {.total_bytes = total,
+          .intake_bytes = total / 8,
+          .body_bytes = total / 2,
+          .work_bytes = total / 8,
+          .max_started_items = std::clamp<size_t>(total / 4 / std::max<size_t>(writer_bytes, 1), 1, kMaxStartedItems)};
+}
+
+size_t upload_bytes(const Location& output) {
+  const bool is_local = output.store->local_path(output.path).has_value();
+  return is_local ? 0 : 3 * static_cast<size_t>(S3Options().part_bytes);
 }
 
 JobRun::JobRun(std::unique_ptr<JobPlan> plan, RunTools tools)
@@ -112,6 +128,24 @@ Result<std::optional<WorkItem>> JobRun::take_item(const std::stop_token& stop) {
   }
 }
 
+Result<std::shared_ptr<ItemInWork>> JobRun::next(std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> work, take_item(stop));
+  if (!work) {
+    return std::shared_ptr<ItemInWork>();
+  }
+  return std::shared_ptr<ItemInWork>(tools_.make_item ? tools_.make_item(*work) : std::make_shared<JobItem>(*work));
+}
+
+Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) {
+  const WorkItem& work = static_cast<JobItem&>(item).work;
+  auto& part = static_cast<FinishedPart&>(*finished);
+  DARKROOM_RETURN_IF_ERROR(plan_->publish(work, part.tally, std::move(part.shard)));
+  finished.reset();
+  claims_.release(work.number);
+  release_freed_memory();
+  return {};
+}
+
 void JobRun::count_row(const RowError* error) {
   std::lock_guard lock(mutex_);
   ++rows_done_;
@@ -156,6 +190,7 @@ void JobRun::fill(StageSummary& summary) const {
   summary.rows_in = total.rows_in;
   summary.rows_out = total.rows_out;
   summary.rows_by_error = total.rows_by_error;
+  summary.rows_filtered = total.rows_filtered;
   summary.num_invalid_captions = total.num_invalid_captions;
   summary.num_unported_captions = total.num_unported_captions;
   summary.num_parts = plan_->num_parts();

@@ -21,6 +21,7 @@ nlohmann::json StageSummary::to_json() const {
       {"rows_in", rows_in},
       {"rows_out", rows_out},
       {"rows_by_error", nlohmann::json::object()},
+      {"rows_filtered", rows_filtered},
       {"rows_this_run", rows_this_run},
       {"retries", retries},
       {"bytes", bytes},
@@ -45,8 +46,10 @@ nlohmann::json StageSummary::to_json() const {
 }
 
 std::string StageSummary::to_text(const std::string& name) const {
-  std::string text = fmt::format("{}: {} rows in, {} out, {} failed ({:.1f}%), {} parts; this run {} rows in {:.1f} s", name, rows_in,
-                                 rows_out, rows_failed(), failed_percent(), num_parts, rows_this_run, seconds);
+  std::string text =
+      fmt::format("{}: {} rows in, {} out, {} failed ({:.1f}%), {}{} parts; this run {} rows in {:.1f} s", name, rows_in, rows_out,
+                  rows_failed(), failed_percent(), rows_filtered > 0 ? fmt::format("{} left out by the condition, ", rows_filtered) : "",
+                  num_parts, rows_this_run, seconds);
   for (const auto& [code, count] : rows_by_error) {
     text += fmt::format("{}{} {}", code == rows_by_error.begin()->first ? "; errors: " : ", ", code, count);
   }

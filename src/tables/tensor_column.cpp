@@ -302,16 +302,19 @@ std::shared_ptr<arrow::DataType> tensor_type(TensorElement element, const Shape&
 }
 
 Result<std::shared_ptr<arrow::Array>> make_tensor_column(TensorElement element, const Shape& shape, std::span<const std::byte> values) {
-  const std::shared_ptr<arrow::DataType> type = tensor_type(element, shape);
-  const int64_t row_bytes = count_elements(shape) * element_bytes(element);
-  const auto num_bytes = static_cast<int64_t>(values.size());
-  DARKROOM_CHECK(num_bytes % row_bytes == 0, "the values are no whole number of rows (bytes, a row's bytes):", num_bytes, row_bytes);
-  auto buffer = arrow::AllocateBuffer(num_bytes, table_pool());
+  auto buffer = arrow::AllocateBuffer(static_cast<int64_t>(values.size()), table_pool());
   DARKROOM_RETURN_IF_ARROW_ERROR(buffer.status(), "making a tensor column");
   std::copy(values.begin(), values.end(), reinterpret_cast<std::byte*>((*buffer)->mutable_data()));
-  const std::shared_ptr<arrow::Buffer> bytes = *std::move(buffer);
+  return wrap_tensor_column(element, shape, *std::move(buffer));
+}
+
+std::shared_ptr<arrow::Array> wrap_tensor_column(TensorElement element, const Shape& shape, std::shared_ptr<arrow::Buffer> values) {
+  const std::shared_ptr<arrow::DataType> type = tensor_type(element, shape);
+  const int64_t row_bytes = count_elements(shape) * element_bytes(element);
+  const int64_t num_bytes = values->size();
+  DARKROOM_CHECK(num_bytes % row_bytes == 0, "the values are no whole number of rows (bytes, a row's bytes):", num_bytes, row_bytes);
   const auto elements =
-      arrow::MakeArray(arrow::ArrayData::Make(arrow_element(element), num_bytes / element_bytes(element), {nullptr, bytes}, 0));
+      arrow::MakeArray(arrow::ArrayData::Make(arrow_element(element), num_bytes / element_bytes(element), {nullptr, std::move(values)}, 0));
   const auto& storage_type = checked_cast<const arrow::ExtensionType&>(*type).storage_type();
   const auto storage = std::make_shared<arrow::FixedSizeListArray>(storage_type, num_bytes / row_bytes, elements);
   return arrow::ExtensionType::WrapArray(type, storage);

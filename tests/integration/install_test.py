@@ -42,7 +42,8 @@ def a_moved_tree_opens_nothing_of_the_checkout() -> None:
         lay_out("install", folder / "first")
         (folder / "first").rename(folder / "moved")
         program = folder / "moved/bin/darkroom"
-        run(LISTING, program, "--within", folder / "moved", cwd=folder)
+        for each in (program, program.with_name("darkroom-decoder")):
+            run(LISTING, each, "--within", folder / "moved", cwd=folder)
         require(str(ROOT) not in run("readelf", "-d", program, cwd=folder), "the program names the checkout")
         outside = [path for path in (folder / "moved").rglob("*") if path.is_symlink() and ROOT in path.resolve().parents]
         require(not outside, "links into the checkout:", *outside)
@@ -68,6 +69,8 @@ def a_wheel_finds_the_libraries_of_its_environment() -> None:
         theirs = next((ROOT / ".venv").glob("lib/python3.*/site-packages"))
         for name in LIBRARIES_OF_PIP:
             (packages / name).symlink_to(theirs / name)
+        decoder = program.with_name("darkroom-decoder")
+        require(decoder.stat().st_size > 0, "the wheel has no decoder")
         run(LISTING, program, "--within", packages, *(word for name in LIBRARIES_OF_PIP for word in ("--within", theirs / name)), cwd=folder)
         run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packages)!r}); sys.argv[1:] = ['--version']; import darkroom.__main__",
             cwd=folder)

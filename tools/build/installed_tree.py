@@ -5,9 +5,9 @@
     installed_tree.py writable PREFIX      ends with 1 and one sentence where `install` could not write
     installed_tree.py wheel FOLDER         dist/darkroom-VERSION-py3-none-PLATFORM.whl and its pinned requirements
 
-`install` and `wheel` copy build/release/darkroom, its files (models, recipes, the corpus tool, what `bench` measures) and every
-shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The wheel leaves
-torch, pyarrow and the rest of Python to pip.
+`install` and `wheel` copy build/release/darkroom and darkroom-decoder, their files (models, recipes, the corpus tool, what `bench`
+measures) and every shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The
+wheel leaves torch, pyarrow and the rest of Python to pip.
 """
 
 from __future__ import annotations  # `make install` asks it before there is a Python of the right version.
@@ -30,6 +30,7 @@ from shared_libraries import needed_by, set_rpath
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build/release/darkroom"
+DECODER = PROGRAM.with_name("darkroom-decoder")  # Started by the program from beside it.
 VENV = ROOT / ".venv"
 FONTS = [ROOT / "tools/corpus/NotoColorEmoji.ttf", pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")]
 NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
@@ -66,10 +67,11 @@ def copy(source: pathlib.Path, target: pathlib.Path) -> None:
         shutil.copy2(source, target)
 
 
-def copy_program(target: pathlib.Path, rpath: str) -> None:
-    copy(PROGRAM, target)
-    subprocess.run(["strip", target], check=True)
-    set_rpath(target, rpath)
+def copy_programs(folder: pathlib.Path, rpath: str) -> None:
+    for program in (PROGRAM, DECODER):
+        copy(program, folder / program.name)
+        subprocess.run(["strip", folder / program.name], check=True)
+    set_rpath(folder / PROGRAM.name, rpath)  # The decoder was linked with the only one that it needs.
 
 
 def copy_shared_files(share: pathlib.Path) -> None:
@@ -183,7 +185,7 @@ def install(prefix: pathlib.Path) -> None:
     copy_shared_files(share)
     copy_python(libraries, share / "licences")
     copy_libraries(libraries, share / "licences", with_wheels=True)
-    copy_program(prefix / "bin/darkroom", "$ORIGIN/../lib/darkroom")
+    copy_programs(prefix / "bin", "$ORIGIN/../lib/darkroom")
     write_generated_files(prefix / "share", prefix / "bin/darkroom")
     size = megabytes(libraries) + megabytes(share) + (prefix / "bin/darkroom").stat().st_size // 1_000_000
     print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens")
@@ -244,7 +246,7 @@ def lay_out_wheel(package: pathlib.Path) -> None:
         copy(source, package / source.name)
     copy_shared_files(package / "share/darkroom")
     copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False)
-    copy_program(package / "bin/darkroom", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
+    copy_programs(package / "bin", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
     write_generated_files(package / "share", PROGRAM)
 
 
@@ -280,8 +282,9 @@ def main() -> None:
     if options.what == "writable":
         require_writable(folder)
         return
-    if not PROGRAM.exists():
-        fail(f"{PROGRAM} is missing: run `make build`")
+    for program in (PROGRAM, DECODER):
+        if not program.exists():
+            fail(f"{program} is missing: run `make build`")
     if options.what == "install":
         require_writable(folder)
         install(folder)

@@ -29,13 +29,14 @@
 #include "demo_training.h"
 #include "latents_subset.h"
 #include "open_painter.h"
+#include "open_stores.h"
 #include "planted_troubles.h"
 #include "reconstruction.h"
 
 namespace darkroom {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using nlohmann::json;
 
 // Each slow drip of the corpus costs the whole deadline; they overlap. The later deadlines are for a machine that is so slow
@@ -49,7 +50,7 @@ constexpr size_t kSheetColumns = 8;
 constexpr int64_t kTrainingBatch = 32;  // In a few minutes more steps teach more than larger batches.
 constexpr int kPaintingThreads = 1;     // Of each batch; batches are painted side by side. Part of the bits.
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(SteadyClock::time_point start) { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
 
 Result<std::unique_ptr<Painter>> open_weights(const std::string& model_or_checkpoint) {
   PainterSource source;
@@ -66,7 +67,7 @@ struct SheetPainter {
 class Demo {
  public:
   Demo(const DemoOptions& options, json& summary, const std::stop_token& stop)
-      : options_(options), summary_(summary), stop_(stop), start_(Clock::now()) {}
+      : options_(options), summary_(summary), stop_(stop), start_(SteadyClock::now()) {}
 
   Status run() {
     DARKROOM_RETURN_IF_ERROR(prepare());
@@ -100,7 +101,7 @@ class Demo {
   const DemoOptions& options_;
   json& summary_;
   std::stop_token stop_;
-  Clock::time_point start_;
+  SteadyClock::time_point start_;
   FileSystem& files_ = local_files();
   DemoTools tools_;
   DemoFolder folder_;
@@ -136,7 +137,7 @@ Status Demo::prepare() {
 }
 
 Status Demo::make_corpus() {
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   DARKROOM_ASSIGN_OR_RETURN(web_, make_corpus_web(tools_, folder_.corpus(), static_cast<uint64_t>(options_.seed), stop_));
   web_port_ = web_->port();
   DARKROOM_ASSIGN_OR_RETURN(const std::string expected, read_file(files_, join_path(folder_.corpus(), "expected.json")));
@@ -189,8 +190,10 @@ Status Demo::process() {
   ProcessOptions process{.input = folder_.images(), .output = folder_.latents(), .model = tools_.model};
   process.transform.resolution = resolution();
   process.seed = static_cast<uint64_t>(options_.seed);
+  MetricsRegistry metrics;
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics, stop_);
   StageSummary result;
-  const Status processed = run_process(files_, process, stop_, result);
+  const Status processed = run_process(*stores, process, stop_, result);  // Its own pictures: they need no sandbox.
   summary_["process"] = result.to_json();
   DARKROOM_RETURN_IF_ERROR(processed);
   if (result.rows_failed() > 0) {
@@ -240,7 +243,7 @@ Status Demo::train() {
 }
 
 Result<std::vector<Image>> Demo::paint(Painter& painter, std::span<const std::string> captions, const std::string& what) {
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   DARKROOM_ASSIGN_OR_RETURN(std::vector<Image> images, paint_captions(painter, captions, kMeasureSeed, resolution(), what, stop_));
   painting_seconds_ += seconds_since(start);
   num_painted_ += images.size();

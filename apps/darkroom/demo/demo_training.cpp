@@ -8,7 +8,7 @@
 namespace darkroom {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr int64_t kTrialSteps = 24;
 constexpr int64_t kFewestSteps = 50;
@@ -35,9 +35,9 @@ int64_t plan_steps(double seconds, double images_per_second, int64_t global_batc
 }
 
 Status train_for_time(FileSystem& files, const DemoTrainingOptions& options, const std::stop_token& stop, TrainSummary& summary) {
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   DARKROOM_ASSIGN_OR_RETURN(const double images_per_second, measure_images_per_second(files, options, stop));
-  const double seconds_left = options.seconds - std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds_left = options.seconds - std::chrono::duration<double>(SteadyClock::now() - start).count();
   TrainOptions training;
   training.recipe = options.recipe;
   training.output = options.run;

@@ -22,12 +22,13 @@ struct PictureSourceOptions {
   TransformOptions transform;
   uint64_t seed = 0;                        ///< Of random crops, which are fresh each epoch.
   int64_t memory_bytes = int64_t{2} << 30;  ///< Encoded pictures and decoded ones, together.
+  std::string decoder_program = {};         ///< darkroom-decoder: pictures are decoded locked in (docs/sandbox.md); empty: in this process.
 };
 
 /// Pictures for the autoencoder objective: float32 [B, 3, R, R] in [-1, 1]. Uses no torch operation that runs threads.
 class PictureSource : public SampleSource {
  public:
-  /// Errors: kNotFound (a column is missing: the message names those that exist), those of the store.
+  /// Errors: kNotFound (a column is missing: the message names those that exist), those of the store and of open_decoder.
   static Result<std::unique_ptr<PictureSource>> open(FileSystem& files, const std::string& uri, const DatasetIndex& index,
                                                      const PictureSourceOptions& options);
   ~PictureSource() override;
@@ -44,6 +45,7 @@ struct OnlineSourceOptions {
   int64_t memory_bytes = int64_t{2} << 30;  ///< Encoded pictures and results, together.
   int64_t threads = 1;                      ///< Intra-op threads of the encoders, as process uses.
   int64_t training_threads = 1;             ///< Set back after each read.
+  std::string decoder_program = {};         ///< As above.
 };
 
 /// Latents and states made here from pictures and captions: the same bits as process would have stored, because both go

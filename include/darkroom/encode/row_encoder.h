@@ -11,6 +11,8 @@
 #include "darkroom/core/result.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/image/image.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/nn/clip_text.h"
 #include "darkroom/nn/vae.h"
@@ -63,7 +65,7 @@ struct PreparedRow {
   std::string caption;
   int width = 0;  ///< Of the encoded picture.
   int height = 0;
-  std::vector<float> pixels_chw;           ///< 3 * R * R in [-1, 1].
+  Image square;                            ///< R x R, RGB: a quarter of what the networks see takes.
   std::vector<int32_t> ids;                ///< Token ids, ClipTokenizer::kContextLength of them.
   Unported unported = Unported::kNothing;  ///< What keeps the ids from being promised equal to the reference's.
 };
@@ -77,6 +79,7 @@ struct EncodedRows {
 };
 
 /// The one code path from an image row to what training eats: the process job (offline) and the online source both use it.
+/// Pixels stay bytes until the networks take them: encode() normalises.
 /// On the CPU every row runs through the networks alone, so its bits depend on nothing but the row, the options, the models and the
 /// number of intra-op threads: not on the batch it came in. Hence online and offline training see equal bits.
 /// Thread safety: const methods may run in many threads at once. The caller sets at::set_num_threads in its worker.
@@ -85,8 +88,9 @@ class RowEncoder {
   /// Errors: those of RowEncoderOptions::validate.
   static Result<std::shared_ptr<const RowEncoder>> create(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options);
 
-  /// Decodes, transforms and tokenises. Errors: kNullImage (no bytes), kEmptyCaption, kDecodeFailed, and those of transform_image.
-  RowResult<PreparedRow> prepare(const ImageRow& row) const;
+  /// Decodes, transforms and tokenises. The row's errors: kNullImage (no bytes), kEmptyCaption, and those of transform_pixels. The outer
+  /// Status fails with the decoder.
+  Result<RowResult<PreparedRow>> prepare(const ImageRow& row, PictureDecoder& decoder) const;
   /// Runs the encoders over the rows. REQUIRES: rows not empty, made by prepare() of an encoder with the same options.
   EncodedRows encode(std::span<const PreparedRow> rows) const;
   /// The states of the empty caption, options.dtype [T, W]: what caption dropout puts in place of a caption.

@@ -45,4 +45,12 @@ Result<SandboxProtection> examine_sandbox(const SandboxOptions& options);
 /// with it): a decoder that is handed to another thread starts another child at the next call.
 Result<std::unique_ptr<PictureDecoder>> decoder_in_child(const SandboxOptions& options);
 
+/// The options of `program` with memory for the largest picture that `limits` let pass, so that whether a picture can be decoded does not
+/// depend on where.
+SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::stop_token stop);
+
+/// The decoder of a worker: decoder_in_child of sandbox_for(program, limits, stop), or decoder_in_process() where `program` is empty.
+/// Errors: decoder_in_child's.
+Result<std::unique_ptr<PictureDecoder>> open_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop);
+
 }  // namespace darkroom

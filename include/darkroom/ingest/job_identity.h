@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/files/store.h"
 
 namespace darkroom {
 
@@ -32,7 +33,11 @@ struct JobInput {
   int64_t num_rows = 0;
   int64_t first_row = 0;   ///< Number of its first row in the pinned list.
   int64_t first_item = 0;  ///< Number of its first item.
+  Store* store = nullptr;  ///< Of its path; null: the one that the job's request names.
 };
+
+/// Where an input is read. REQUIRES: `otherwise` is the store of an input that names none.
+Location place_of(Store* otherwise, const JobInput& input);
 
 /// A piece of a job with one output part: up to rows_per_file consecutive rows of one input file.
 struct WorkItem {

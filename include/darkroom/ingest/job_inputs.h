@@ -14,6 +14,7 @@
 #include "darkroom/files/store.h"
 #include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/part_record.h"
+#include "darkroom/stores/stores.h"
 
 namespace darkroom {
 
@@ -25,14 +26,18 @@ using CheckColumns = std::function<Status(const arrow::Schema& schema, const std
 
 /// The input files that `uris` name, each once, in byte order of their paths: paths, names and sizes. Errors: list_inputs'.
 Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vector<std::string>& uris);
+/// The same of any store, with the store of each. Of the parts of one item in one folder the one that counts is taken (part_name.h).
+/// Errors: StoreSet::resolve_inputs'.
+Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vector<std::string>& uris);
 
 /// Reads the end of every listed file, once each and up to 64 at a time: fills in `tail_sha256`, takes the size that it has now, and of a
 /// Parquet file the number of rows (of a text table: -1). Tables with other columns than those before are shown to `check_columns`.
 /// Errors: the store's, check_columns', kCorruptData naming a damaged table; kCancelled within the reads that are under way.
-Status measure_inputs(Store& store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs);
+/// REQUIRES: `store` is not null where an input names none; so of the next, too.
+Status measure_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs);
 
 /// Counts the rows of the text tables among them, which have to be read. Errors: open_table's; kCancelled.
-Status count_text_rows(Store& store, const std::stop_token& stop, std::vector<JobInput>& inputs);
+Status count_text_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs);
 
 /// The pinned list of a job: its files in their order, and the ones that `inputs` holds besides.
 struct PinnedInputs {

@@ -14,21 +14,12 @@
 #include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/job_inputs.h"
 #include "darkroom/ingest/part_record.h"
+#include "darkroom/ingest/selection.h"
+#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
-
-/// Which items of a job a run does.
-struct Selection {
-  int64_t limit = -1;  ///< Only the first rows of the list; negative: all.
-  int64_t shard = 0;   ///< Items shard, shard + num_shards, ...
-  int64_t num_shards = 1;
-  std::vector<int64_t> items = {};  ///< Only these, ascending; empty: all.
-  bool extend = false;              ///< Files that came after the job was started are appended to its list.
-
-  Status validate() const;  ///< kInvalidArgument naming the first bad field.
-};
 
 /// A part that is there.
 struct CommittedPart {
@@ -46,7 +37,7 @@ struct CommittedPart {
 struct JobRequest {
   Location output = {};  ///< Folder of the dataset.
   JobIdentity identity = {};
-  Store* input_store = nullptr;       ///< Of the files in `listed`.
+  Store* input_store = nullptr;       ///< Of the files in `listed` that name no store of their own.
   std::vector<JobInput> listed = {};  ///< list_job_inputs'.
   CheckColumns check_columns = {};
   Selection selection = {};
@@ -67,9 +58,10 @@ class JobPlan {
   const Location& output() const { return output_; }
   const JobIdentity& identity() const { return identity_; }
   const std::string& job_hash() const { return job_hash_; }
-  /// The pinned inputs; their paths are those of the input store.
+  /// The pinned inputs; their paths are those of their stores.
   const std::vector<JobInput>& inputs() const { return inputs_; }
-  Store& input_store() const { return *input_store_; }
+  /// Where the file of an item is read.
+  Location input_place(const WorkItem& item) const { return place_of(input_store_, inputs_[item.input]); }
 
   /// Of the whole job.
   int64_t num_items() const;
@@ -89,8 +81,12 @@ class JobPlan {
   std::optional<WorkItem> next_pending(int64_t number) const;
   /// Whether somebody has committed the item meanwhile; looks. Errors: as commit.
   Result<bool> is_committed_now(const WorkItem& item);
-  /// Commits an item's shard, opened under its part_name(): writes the footer (and `more_footer`), publishes. When another writer was
-  /// first, the part that is there counts. Errors: the store's; kFailedPrecondition when what is there is another job's.
+  /// The footer that makes a shard this item's part: its record under kShardKey, then `more_footer`.
+  KeyValues footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer = {}) const;
+  /// Publishes an item's shard, begun under its part_name() and finished with footer_of(item, tally). When another writer was first, the
+  /// part that is there counts. Errors: the store's; kFailedPrecondition when what is there is another job's.
+  Status publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard);
+  /// footer_of and publish for a shard of format version 1.
   Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
   /// Commits that found another writer's part there.
   int64_t num_lost_races() const;
@@ -118,12 +114,14 @@ class JobPlan {
   Result<CommittedPart> read_part(const PartName& name, int64_t size_bytes) const;
   Result<CommittedPart> check_record(const PartName& name, int64_t size_bytes, const PartRecord& record) const;
   Status remove_superseded(const std::vector<FileInfo>& files);
+  PartRecord record_of(const WorkItem& item, const ItemTally& tally) const;
+  Status settle(const WorkItem& item, const PartRecord& record, PublishOutcome outcome, int64_t num_bytes, std::string content_hash);
   void take_in(CommittedPart part);
 
   Location output_;
   JobIdentity identity_;
   std::string job_hash_;
-  Store* input_store_ = nullptr;
+  Store* input_store_ = nullptr;  // Of inputs that name none.
   std::vector<JobInput> inputs_;
   Selection selection_;
   int64_t list_rows_ = 0;  // Of all inputs.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,10 +13,12 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/ingest/claims.h"
+#include "darkroom/ingest/item_pipeline.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/progress.h"
+#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
@@ -31,15 +34,46 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(int64_t memory_bytes);
 
-/// What one start of a job has at hand, besides the plan.
-struct RunTools {
-  FileSystem* files = nullptr;  ///< Where the input files are read.
-  Clock* clock = nullptr;
-  std::string owner = {};  ///< Of its claims.
+/// How one --memory budget is shared out among the parts of an item pipeline.
+struct ItemMemory {
+  size_t total_bytes = 0;
+  size_t intake_bytes = 0;       ///< An eighth: rows between their reader and their writer, without the bodies.
+  size_t body_bytes = 0;         ///< Half: bodies that arrive and bodies that wait.
+  size_t work_bytes = 0;         ///< An eighth: what the middle takes besides (pictures that are decoded).
+  size_t max_started_items = 1;  ///< A quarter: items with a writer.
+};
+/// `memory_bytes`: 0 is a quarter of the machine's. `writer_bytes`: what one item's writer holds.
+ItemMemory plan_memory(int64_t memory_bytes, size_t writer_bytes);
+/// What an object on its way into a place holds besides: the parts of an upload, or nothing.
+size_t upload_bytes(const Location& output);
+
+/// An item of a job that is being worked on. A job derives its own where its reader, middle and writer share more.
+class JobItem : public ItemInWork {
+ public:
+  explicit JobItem(WorkItem item) : work(std::move(item)) {}
+
+  const WorkItem work;
 };
 
-/// A job while it runs: hands out its items, and counts. Thread safety: any thread.
-class JobRun {
+/// What a writer made of an item: its shard, finished with JobPlan::footer_of the tally.
+class FinishedPart : public FinishedItem {
+ public:
+  FinishedPart(FinishedShard written, ItemTally counts) : shard(std::move(written)), tally(std::move(counts)) {}
+
+  FinishedShard shard;
+  ItemTally tally;
+};
+
+/// What one start of a job has at hand, besides the plan.
+struct RunTools {
+  FileSystem* files = nullptr;  ///< Where the input files are read by a job that knows no stores.
+  Clock* clock = nullptr;
+  std::string owner = {};                                                   ///< Of its claims.
+  std::function<std::shared_ptr<JobItem>(const WorkItem&)> make_item = {};  ///< Makes next()'s; null: plain ones.
+};
+
+/// A job while it runs: hands out its items, commits them, and counts. Thread safety: any thread.
+class JobRun : public ItemSource {
  public:
   /// REQUIRES: what `tools` point to outlives the run.
   JobRun(std::unique_ptr<JobPlan> plan, RunTools tools);
@@ -56,11 +90,16 @@ class JobRun {
   /// Errors: the store's; kCancelled.
   Result<std::optional<WorkItem>> take_item(const std::stop_token& stop);
 
-  /// Counts finished rows for the progress line.
+  /// take_item() for a pipeline: a JobItem of make_item's.
+  Result<std::shared_ptr<ItemInWork>> next(std::stop_token stop) override;
+  /// Publishes the item's FinishedPart (JobPlan::publish) and gives its claim back. REQUIRES: a JobItem of next(), a FinishedPart.
+  Status commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) override;
+
+  /// Counts finished rows for the progress line; rows that a condition drops are none that fail.
   void count_row(const RowError* error);
   void count_rows(int64_t num_rows, const RowsByError& failed);
   void count_bytes(int64_t num_bytes);
-  /// Commits an item's shard (JobPlan::commit) and gives its claim back.
+  /// Commits an item's shard of format version 1 (JobPlan::commit) and gives its claim back.
   Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
 
   ProgressState progress() const;

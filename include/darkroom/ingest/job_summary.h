@@ -15,6 +15,7 @@ struct StageSummary {
   int64_t rows_in = 0;        ///< Of the whole job: earlier runs included.
   int64_t rows_out = 0;       ///< Good rows.
   RowsByError rows_by_error;  ///< Failed rows.
+  int64_t rows_filtered = 0;  ///< Rows that a condition left out before they counted as rows in.
   int64_t rows_this_run = 0;  ///< Input rows that this run worked through.
   int64_t retries = 0;        ///< Of this run, like all below.
   int64_t bytes = 0;          ///< Bytes fetched (download) or read (process).
@@ -27,7 +28,8 @@ struct StageSummary {
   int64_t rows_failed() const;
   /// Share of failed rows in percent; 0 without rows.
   double failed_percent() const;
-  /// The object of docs/formats/summary: rows_in, rows_out, rows_by_error, retries, bytes, seconds, rows_per_second, parts, stages.
+  /// The object of docs/formats/summary: rows_in, rows_out, rows_by_error, rows_filtered, retries, bytes, seconds, rows_per_second, parts,
+  /// stages.
   nlohmann::json to_json() const;
   /// One line for the end of a job.
   std::string to_text(const std::string& name) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <arrow/array.h>
+#include <arrow/buffer.h>
 #include <arrow/type.h>
 
 #include <cstddef>
@@ -31,6 +32,9 @@ std::shared_ptr<arrow::DataType> tensor_type(TensorElement element, const std::v
 /// Errors: kResourceExhausted. REQUIRES: values.size() is a multiple of a row's bytes; extents > 0.
 Result<std::shared_ptr<arrow::Array>> make_tensor_column(TensorElement element, const std::vector<int64_t>& shape,
                                                          std::span<const std::byte> values);
+/// The same over bytes that lie in a buffer, without a copy: the column keeps the buffer. REQUIRES: as above; aligned for its elements.
+std::shared_ptr<arrow::Array> wrap_tensor_column(TensorElement element, const std::vector<int64_t>& shape,
+                                                 std::shared_ptr<arrow::Buffer> values);
 
 /// A column of tensors of one shape, in whatever form it was stored: arrow.fixed_shape_tensor, fixed or variable lists
 /// (nested ones too) of float16, float32 or float64, raw little-endian blobs of float16 or float32, and Ray's tensor

@@ -6,6 +6,7 @@
 #include "darkroom/encode/process_job.h"
 #include "darkroom/feed/latents_reader.h"
 #include "darkroom/image/png.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/tables/shard_writer.h"
 #include "tiny_models.h"
 
@@ -65,7 +66,10 @@ TEST(online_source, gives_the_bits_that_process_stores) {
   process.model = model.path();
   process.transform = small_transform();
   process.rows_per_file = 4;
-  ASSERT_TRUE(run_process(local_files(), process, {}).is_ok());
+  MetricsRegistry metrics;
+  StoreSet stores({}, system_clock(), metrics);
+  const auto processed = run_process(stores, process, {});
+  ASSERT_TRUE(processed.is_ok()) << processed.status().to_string();
 
   const auto frozen = *load_frozen_models(local_files(), model.path(), TokenizerDialect::kHuggingFace);
   const auto encoder = *RowEncoder::create(frozen, {.transform = small_transform()});
@@ -108,6 +112,33 @@ TEST(picture_source, gives_transformed_pictures_and_replaces_bad_rows) {
   const auto want = transform_image(std::as_bytes(std::span(pictures[3])), small_transform(), {});
   EXPECT_TRUE(torch::equal(batch->images_nchw[1].flatten(), torch::tensor(want->chw)));
   EXPECT_TRUE(torch::equal(batch->images_nchw[1], batch->images_nchw[2]));
+}
+
+TEST(online_sources, decode_in_a_sandbox_with_the_same_results_and_lose_only_the_row_of_a_crash) {
+  TemporaryFolder folder;
+  const TinyModelFolder model;
+  auto pictures = good_pictures(4);
+  pictures[1] = "PLANT:crash\n" + pictures[1];
+  write_pictures(folder.path("images"), pictures);
+  const auto index = *DatasetIndex::of_images(local_files(), folder.path("images"), 100);
+  const std::string planted = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "planted_decoder";
+  const std::vector<SampleRef> samples = {{0, 0}, {0, 1}, {0, 3}};
+  auto locked_in =
+      *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform(), .decoder_program = planted});
+  auto here = *PictureSource::open(local_files(), folder.path("images"), index, {.transform = small_transform()});
+  const auto got = locked_in->read(samples);
+  ASSERT_TRUE(got.is_ok()) << got.status().to_string();
+  EXPECT_EQ(got->keys, (std::vector<std::string>{"key-0", "key-2", "key-3"}));
+  EXPECT_TRUE(torch::equal(got->images_nchw, here->read(samples)->images_nchw));  // To which the mark is no picture.
+
+  const auto frozen = *load_frozen_models(local_files(), model.path(), TokenizerDialect::kHuggingFace);
+  const auto encoder = *RowEncoder::create(frozen, {.transform = small_transform()});
+  auto online = *OnlineSource::open(local_files(), folder.path("images"), index, encoder, {.decoder_program = planted});
+  auto online_here = *OnlineSource::open(local_files(), folder.path("images"), index, encoder, {});
+  EXPECT_TRUE(torch::equal(online->read(samples)->latents_nchw, online_here->read(samples)->latents_nchw));
+  EXPECT_EQ(
+      OnlineSource::open(local_files(), folder.path("images"), index, encoder, {.decoder_program = folder.path("none")}).status().code(),
+      StatusCode::kNotFound);
 }
 
 TEST(picture_source, random_crops_follow_epoch_and_key_only) {

@@ -4,74 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "darkroom/image/probe.h"
-#include "darkroom/ingest/job_identity.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
-#include "support/download_web.h"
-#include "tiny_models.h"
+#include "process_fixture.h"
 
 namespace darkroom {
 namespace {
-
-constexpr int kResolution = 32;
-
-class ProcessJob : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { models_ = new TinyModelFolder(); }
-  static void TearDownTestSuite() {
-    delete models_;
-    models_ = nullptr;
-  }
-
-  /// An image dataset as one parquet file; an empty image is null.
-  void write_images(const std::string& name, const std::vector<ImageRow>& rows) {
-    arrow::StringBuilder keys, captions;
-    arrow::BinaryBuilder images;
-    for (const ImageRow& row : rows) {
-      ASSERT_TRUE((keys.Append(row.key) & captions.Append(row.caption)).ok());
-      ASSERT_TRUE((row.image.empty() ? images.AppendNull() : images.Append(row.image)).ok());
-    }
-    const auto schema =
-        arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
-    auto writer = ShardWriter::open(local_files(), folder_.path("images"), name, schema);
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
-    const auto batch =
-        arrow::RecordBatch::Make(schema, static_cast<int64_t>(rows.size()), {*keys.Finish(), *captions.Finish(), *images.Finish()});
-    ASSERT_TRUE((*writer)->write(*batch).is_ok());
-    ASSERT_TRUE((*writer)->finish({}).is_ok());
-  }
-  static std::vector<ImageRow> good_rows(int num_rows) {
-    std::vector<ImageRow> rows;
-    for (int i = 0; i < num_rows; ++i) {
-      rows.push_back({row_key(i), "caption " + std::to_string(i), numbered_png(i, 32 + i % 5, 40)});
-    }
-    return rows;
-  }
-  ProcessOptions options(const std::string& output = "latents") const {
-    ProcessOptions options;
-    options.input = folder_.path("images");
-    options.output = folder_.path(output);
-    options.model = models_->path();
-    options.transform.resolution = kResolution;
-    options.rows_per_file = 10;
-    options.batch_size = 4;
-    return options;
-  }
-  StageSummary process(const ProcessOptions& options) {
-    auto summary = run_process(local_files(), options, {});
-    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
-    return summary.is_ok() ? *summary : StageSummary();
-  }
-  Status failure(const ProcessOptions& options) { return run_process(local_files(), options, {}).status(); }
-  std::string part(int number, const std::string& output = "latents") const {
-    return folder_.path(output) + "/" + PartName{.item = number}.text();
-  }
-
-  static TinyModelFolder* models_;
-  TemporaryFolder folder_;
-};
-TinyModelFolder* ProcessJob::models_ = nullptr;
 
 std::string tensor_bytes(const arrow::Table& table, const std::string& name, const std::vector<int64_t>& shape, int64_t row) {
   auto column = TensorColumn::open(*table.schema()->GetFieldByName(name), table.GetColumnByName(name)->chunk(0), shape);
@@ -92,13 +30,14 @@ TEST_F(ProcessJob, stores_what_the_row_encoder_computes) {
 
   const auto models = *load_frozen_models(local_files(), models_->path(), TokenizerDialect::kHuggingFace);
   RowEncoderOptions encoder_options;
-  encoder_options.transform.resolution = kResolution;
+  encoder_options.transform.resolution = kProcessSide;
   const auto encoder = *RowEncoder::create(models, encoder_options);
   const auto table = read_table(part(1));
   ASSERT_EQ(table->num_rows(), 3);
   at::set_num_threads(1);
+  const auto decoder = decoder_in_process();
   for (int64_t i = 0; i < 3; ++i) {
-    auto prepared = encoder->prepare(rows[static_cast<size_t>(10 + i)]);
+    RowResult<PreparedRow> prepared = *encoder->prepare(rows[static_cast<size_t>(10 + i)], *decoder);
     ASSERT_TRUE(prepared.is_ok());
     const EncodedRows encoded = encoder->encode({&prepared.value(), 1});
     EXPECT_EQ(encoded.latents_nchw.sizes(), torch::IntArrayRef({1, 4, 4, 4}));

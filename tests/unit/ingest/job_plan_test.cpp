@@ -271,11 +271,11 @@ TEST_F(JobPlans, a_limited_run_beside_a_whole_one_costs_it_no_row) {
     const WorkItem cut = *limited->next_pending(1);
     auto cut_shard = write_item(*limited, cut, "cut");
     ASSERT_TRUE(whole_shard.is_ok() && cut_shard.is_ok());
-    const auto commit_cut = [&] { return limited->commit(cut, tally_of(cut), **cut_shard); };
+    const auto commit_cut = [&] { return limited->publish(cut, tally_of(cut), *std::move(cut_shard)); };
     if (limited_is_first) {
       ASSERT_TRUE(commit_cut().is_ok());
     }
-    ASSERT_TRUE(whole->commit(whole->item(1), tally_of(whole->item(1)), **whole_shard).is_ok());
+    ASSERT_TRUE(whole->publish(whole->item(1), tally_of(whole->item(1)), *std::move(whole_shard)).is_ok());
     const std::string published = *read_file(files_, "out/part-000001.parquet");
     if (!limited_is_first) {
       ASSERT_TRUE(commit_cut().is_ok());
@@ -651,7 +651,7 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
     auto shard = write_item(plan, item);
     ASSERT_TRUE(shard.is_ok());
     const int64_t before = allocated_bytes;
-    ASSERT_TRUE(plan.commit(item, tally_of(item), **shard).is_ok());
+    ASSERT_TRUE(plan.publish(item, tally_of(item), *std::move(shard)).is_ok());
     commit_bytes.push_back(allocated_bytes - before);
     const auto again = plan_job(files, *store);  // With pins to join.
     ASSERT_TRUE(again.is_ok()) << again.status().to_string();

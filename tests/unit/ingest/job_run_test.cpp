@@ -29,8 +29,9 @@ class JobRuns : public ::testing::Test {
     return item.is_ok() ? *item : std::nullopt;
   }
   Status commit(JobRun& run, const WorkItem& item) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto shard, write_item(run.plan(), item));
-    return run.commit(item, tally_of(item), *shard);
+    DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, write_item(run.plan(), item));
+    JobItem done(item);
+    return run.commit(done, std::make_unique<FinishedPart>(std::move(shard), tally_of(item)));
   }
   Location claim(int64_t item) { return Location{.store = store_.get(), .path = "out"} / "_claims" / fmt::format("{:06d}", item); }
 
@@ -187,6 +188,45 @@ TEST_F(JobRuns, claims_of_garbage_stop_nobody) {
     const auto run = start("one");
     EXPECT_EQ(take(*run)->number, 0) << bytes;
   }
+}
+
+/// What a job shares among an item's parts.
+class TitledItem : public JobItem {
+ public:
+  using JobItem::JobItem;
+  std::string title = {};
+};
+
+TEST_F(JobRuns, hand_out_the_items_of_a_jobs_own_kind) {
+  auto planned = plan_job(files_, *store_, {.limit = 8});
+  ASSERT_TRUE(planned.is_ok() && (*planned)->prepare().is_ok());
+  const auto make_item = [](const WorkItem& work) {
+    auto item = std::make_shared<TitledItem>(work);
+    item->title = "item " + std::to_string(work.number);
+    return item;
+  };
+  JobRun run(*std::move(planned), RunTools{.clock = &clock_, .owner = "one", .make_item = make_item});
+  std::vector<std::string> titles;
+  while (auto item = run.next({}).value()) {
+    auto& titled = dynamic_cast<TitledItem&>(*item);
+    titles.push_back(titled.title);
+    auto shard = write_item(run.plan(), titled.work);
+    ASSERT_TRUE(shard.is_ok()) << shard.status().to_string();
+    ASSERT_TRUE(run.commit(*item, std::make_unique<FinishedPart>(*std::move(shard), tally_of(titled.work))).is_ok());
+  }
+  EXPECT_EQ(titles, (std::vector<std::string>{"item 0", "item 1"}));
+  EXPECT_TRUE(*files_.exists("out/part-000001-r00003.parquet"));
+  EXPECT_TRUE(files_.list("out/_claims")->empty());
+}
+
+TEST(MemoryPlan, shares_the_budget_out_and_starts_fewer_items_where_writers_are_large) {
+  const ItemMemory plan = plan_memory(int64_t{1} << 30, size_t{16} << 20);
+  EXPECT_EQ(plan.total_bytes, size_t{1} << 30);
+  EXPECT_EQ(plan.max_started_items, 8u);
+  EXPECT_LE(plan.intake_bytes + plan.body_bytes + plan.work_bytes + plan.max_started_items * (size_t{16} << 20), plan.total_bytes);
+  EXPECT_EQ(plan_memory(int64_t{1} << 30, size_t{100} << 20).max_started_items, 2u);
+  EXPECT_EQ(plan_memory(1, size_t{1} << 30).max_started_items, 1u);
+  EXPECT_GT(plan_memory(0, 1).total_bytes, 0u);
 }
 
 TEST(MemoryPlan, a_smaller_budget_opens_fewer_items) {

@@ -10,12 +10,15 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/ingest/job_plan.h"
+#include "darkroom/tables/paged_shard_writer.h"
+#include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
 
 inline std::shared_ptr<arrow::Schema> value_schema() { return arrow::schema({arrow::field("value", arrow::utf8())}); }
 
-inline Status write_values(ShardWriter& shard, int64_t num_rows, const std::string& value) {
+template <typename Writer>
+Status write_values(Writer& shard, int64_t num_rows, const std::string& value) {
   arrow::StringBuilder values;
   for (int64_t row = 0; row < num_rows; ++row) {
     EXPECT_TRUE(values.Append(value).ok());
@@ -44,17 +47,19 @@ inline Result<std::unique_ptr<JobPlan>> plan_job(FileSystem& files, Store& store
   return JobPlan::make(std::move(request), stop);
 }
 
-inline Result<std::unique_ptr<ShardWriter>> write_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
-  DARKROOM_ASSIGN_OR_RETURN(auto shard, ShardWriter::open(plan.output(), item.part_name(), value_schema()));
-  DARKROOM_RETURN_IF_ERROR(write_values(*shard, item.num_rows, value));
-  return shard;
-}
-
 inline ItemTally tally_of(const WorkItem& item) { return {.rows_in = item.num_rows, .rows_out = item.num_rows}; }
 
+/// An item's shard, not yet published.
+inline Result<FinishedShard> write_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
+  DARKROOM_ASSIGN_OR_RETURN(auto object, plan.output().store->begin_object(plan.output().path, item.part_name()));
+  DARKROOM_ASSIGN_OR_RETURN(auto shard, PagedShardWriter::open(std::move(object), value_schema()));
+  DARKROOM_RETURN_IF_ERROR(write_values(*shard, item.num_rows, value));
+  return shard->finish(plan.footer_of(item, tally_of(item)));
+}
+
 inline Status commit_item(JobPlan& plan, const WorkItem& item, const std::string& value = "x") {
-  DARKROOM_ASSIGN_OR_RETURN(const auto shard, write_item(plan, item, value));
-  return plan.commit(item, tally_of(item), *shard);
+  DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, write_item(plan, item, value));
+  return plan.publish(item, tally_of(item), std::move(shard));
 }
 
 /// Does what is pending, or so many items of it.

@@ -128,5 +128,18 @@ TEST(FindPythonTest, a_tree_made_for_another_version_of_python_names_it) {
   EXPECT_THAT(missing.status().to_string(), HasSubstr(tree.path("usr/bin/python3.11")));
 }
 
+TEST(FindDecoderTest, it_lies_beside_the_program_or_in_the_folder_above_a_test) {
+  const TemporaryFolder tree;
+  const auto missing = decoder_beside(tree.path("build/tests/demo_test"));
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.status().message(), HasSubstr("--no-sandbox"));
+  EXPECT_THAT(missing.status().message(), HasSubstr(tree.path("build/tests/darkroom-decoder")));
+  touch(tree.path("build/darkroom-decoder"));
+  EXPECT_EQ(*decoder_beside(tree.path("build/tests/demo_test")), tree.path("build/darkroom-decoder"));
+  EXPECT_EQ(*decoder_beside(tree.path("build/darkroom")), tree.path("build/darkroom-decoder"));
+  touch(tree.path("build/tests/darkroom-decoder"));
+  EXPECT_EQ(*decoder_beside(tree.path("build/tests/demo_test")), tree.path("build/tests/darkroom-decoder"));
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -205,5 +205,16 @@ TEST(TensorColumns, an_empty_column_takes_the_shape_that_is_needed) {
   EXPECT_THAT(column.shape(), ElementsAre(4, 4));
 }
 
+TEST(wrap_tensor_column, takes_the_buffer_as_it_is) {
+  const std::vector<float> values = counted(12);
+  const auto buffer = arrow::Buffer::FromString(raw(values));
+  const auto column = wrap_tensor_column(TensorElement::kFloat32, {2, 3}, buffer);
+  ASSERT_TRUE(column->ValidateFull().ok());
+  EXPECT_TRUE(column->Equals(**make_tensor_column(TensorElement::kFloat32, {2, 3}, std::as_bytes(std::span(values)))));
+  const auto opened = open(column);
+  EXPECT_EQ(static_cast<const void*>(opened->bytes(0).data()), buffer->data());
+  EXPECT_THAT(floats(*opened, 1), ElementsAre(6, 7, 8, 9, 10, 11));
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "command_line.h"
+#include "darkroom/ingest/selection.h"
+#include "darkroom/stores/stores.h"
+
+namespace darkroom {
+
+/// Which part of a job a process does, and --clean: flags of every job.
+void add_selection_flags(VerbDefinition& verb, Selection& selection, bool& clean);
+
+/// Where what waits may go to disk.
+struct ScratchFlags {
+  std::string folder = {};
+  int64_t num_bytes = -1;  ///< Negative: the default.
+};
+void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch);
+
+/// What --clean does instead of the job.
+Result<int> run_clean(StoreSet& stores, const std::string& output, VerbContext& context);
+
+}  // namespace darkroom

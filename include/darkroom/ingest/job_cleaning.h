@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "darkroom/core/clock.h"
+#include "darkroom/core/result.h"
+#include "darkroom/files/store.h"
+
+namespace darkroom {
+
+/// What --clean did to a job's folder.
+struct CleanReport {
+  SweepReport swept = {};
+  int64_t num_claims = 0;       ///< Of dead or lost processes, removed.
+  int64_t num_live_claims = 0;  ///< Items that other processes work on.
+  int64_t num_cut_parts = 0;    ///< Parts that --limit cut and that longer ones have replaced, removed.
+
+  std::string to_text() const;
+};
+
+/// Clears up what dead writers left in the folder of a job (docs/formats/job.md): claims, temporaries, uploads, replaced cut parts. While
+/// another process works there, only what is older than a day counts as left behind, where the store cannot tell the dead from the living.
+/// Committed parts stay. Fine when the folder does not exist. Errors: the store's.
+Result<CleanReport> clean_job(const Location& output, Clock& clock);
+
+}  // namespace darkroom

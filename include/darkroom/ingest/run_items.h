@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "darkroom/ingest/item_pipeline.h"
+#include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/job_summary.h"
+#include "darkroom/stream/progress.h"
+
+namespace darkroom {
+
+/// Runs the items that a job has to do, with its progress shown under `name`; `summary` gets the counts and the stages, those of a run that
+/// failed, too. REQUIRES: the plan is prepared; as ItemRun.
+template <typename Body>
+Status run_items(const std::string& name, JobRun& run, ItemJob<Body> job, BodyMemory& intake, BodyPool* pool,
+                 const ItemPipelineOptions& options, MetricsRegistry* metrics, std::stop_token stop, StageSummary& summary) {
+  ItemRun<Body> items(run, std::move(job), intake, pool, options, metrics, std::move(stop));
+  Status status;
+  {
+    const ProgressReporter reporter(name, [&] {
+      ProgressState state = run.progress();
+      state.queue_depth = items.num_waiting();
+      return state;
+    });
+    status = items.execute();
+  }
+  run.fill(summary);
+  summary.stages = items.snapshots();
+  return status;
+}
+
+}  // namespace darkroom

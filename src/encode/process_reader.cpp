@@ -1,0 +1,82 @@
+#include "process_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "image_rows.h"
+
+namespace darkroom {
+namespace {
+
+// Encoded pictures are held once more while they are read: no more of them than a few batches.
+constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256};
+
+}  // namespace
+
+Status ProcessReader::open(const Location& place) {
+  std::string uri = place.uri();
+  if (rows_ != nullptr && uri == uri_) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path()));
+  std::vector<std::string> names = names_of(columns_);
+  for (const std::string& name : reading_.kept) {
+    if (std::ranges::find(names, name) == names.end()) {
+      names.push_back(name);
+    }
+  }
+  rows_ = std::make_unique<TableRows>(std::move(table), std::move(names), kReadOptions);
+  uri_ = std::move(uri);
+  return Status::ok();
+}
+
+Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
+  const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
+  DARKROOM_RETURN_IF_ERROR(open(run_.plan().input_place(work)));
+  DARKROOM_RETURN_IF_ERROR(rows_->seek(work.first_row));
+  ProcessBatch batch;
+  for (int64_t num_read = 0; num_read < work.num_rows;) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto read, rows_->next(work.num_rows - num_read));
+    if (read == nullptr) {
+      return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", rows_->table().path(),
+                                  work.num_rows, num_read);
+    }
+    DARKROOM_RETURN_IF_ERROR(add_rows(*read, work.list_row + num_read, batch, intake));
+    num_read += read->num_rows();
+  }
+  return batch.rows.empty() ? Status::ok() : hand_on(std::move(batch), intake);
+}
+
+Status ProcessReader::add_rows(const arrow::RecordBatch& read, int64_t first_list_row, ProcessBatch& batch,
+                               ItemIntake<ProcessBatch>& intake) {
+  DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_->table().path(), columns_, read, first_list_row));
+  const auto kept = reading_.kept.empty() ? nullptr : select_columns(read, reading_.kept);
+  for (int64_t i = 0; i < rows.num_rows(); ++i) {
+    DARKROOM_RETURN_IF_ERROR(intake.admit(rows.num_bytes(i) + reading_.row_bytes.prepared + reading_.row_bytes.encoded));
+    ReadImageRow row = rows.at(i);
+    batch.tally.num_invalid_captions += row.caption_was_invalid ? 1 : 0;
+    batch.rows.push_back(std::move(row.row));
+    if (kept != nullptr) {
+      batch.kept.push_back({.columns = kept, .row = i});
+    }
+    if (static_cast<int>(batch.rows.size()) == reading_.batch_size) {
+      const int64_t next_position = batch.first_position + reading_.batch_size;
+      DARKROOM_RETURN_IF_ERROR(hand_on(std::exchange(batch, ProcessBatch{.first_position = next_position}), intake));
+    }
+  }
+  return Status::ok();
+}
+
+Status ProcessReader::hand_on(ProcessBatch batch, ItemIntake<ProcessBatch>& intake) {
+  batch.tally.rows_in = static_cast<int64_t>(batch.rows.size());
+  int64_t num_bytes = 0;
+  for (const ImageRow& row : batch.rows) {
+    num_bytes += static_cast<int64_t>(row.image.size());
+  }
+  intake.count(batch.tally.rows_in, num_bytes);
+  run_.count_bytes(num_bytes);
+  return intake.emit(std::move(batch));
+}
+
+}  // namespace darkroom

@@ -1,0 +1,82 @@
+#include "darkroom/ingest/job_cleaning.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <vector>
+
+#include "darkroom/files/claim.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/ingest/claims.h"
+#include "darkroom/tables/part_name.h"
+
+namespace darkroom {
+namespace {
+
+constexpr std::chrono::hours kAgeBesideOthers{24};
+
+Result<std::vector<FileInfo>> entries_of(const Location& folder) {
+  Result<std::vector<FileInfo>> entries = folder.store->list(folder.path);
+  const bool is_missing = !entries.is_ok() && entries.status().code() == StatusCode::kNotFound;
+  return is_missing ? Result<std::vector<FileInfo>>(std::vector<FileInfo>()) : entries;
+}
+
+/// A claim is dead when it can be taken.
+Status clean_claims(const Location& claims, Clock& clock, CleanReport& report) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, entries_of(claims));
+  const std::string owner = make_claim_owner();
+  for (const FileInfo& entry : entries) {
+    if (file_name(entry.path).starts_with("_tmp")) {
+      continue;
+    }
+    const Location place{.store = claims.store, .path = entry.path};
+    DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, take_claim(place, owner, clock.wall()));
+    if (holder == ClaimHolder::kOthers) {
+      ++report.num_live_claims;
+      continue;
+    }
+    DARKROOM_RETURN_IF_ERROR(release_claim(place, owner));
+    ++report.num_claims;
+  }
+  return Status::ok();
+}
+
+Status clean_cut_parts(const Location& output, CleanReport& report) {
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, entries_of(output));
+  std::erase_if(parts, [](const FileInfo& entry) { return entry.is_folder || !PartName::parse(file_name(entry.path)); });
+  for (const FileInfo& replaced : take_out_superseded_parts(parts)) {
+    if (PartName::parse(file_name(replaced.path))->considered) {
+      DARKROOM_RETURN_IF_ERROR(output.store->remove(replaced.path));
+      ++report.num_cut_parts;
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+std::string CleanReport::to_text() const {
+  std::string text = fmt::format("{} unfinished files, {} uploads, {} claims and {} replaced parts were removed, {} objects completed",
+                                 swept.num_temporaries, swept.num_uploads, num_claims, num_cut_parts, swept.num_completed);
+  if (num_live_claims > 0) {
+    text += fmt::format("; other processes work on {} items, so what is younger than a day may have stayed", num_live_claims);
+  }
+  return text;
+}
+
+Result<CleanReport> clean_job(const Location& output, Clock& clock) {
+  CleanReport report;
+  const Location claims = output / "_claims";
+  DARKROOM_RETURN_IF_ERROR(clean_claims(claims, clock, report));
+  const std::chrono::seconds age = report.num_live_claims > 0 ? kAgeBesideOthers : std::chrono::hours(0);
+  for (const Location& folder : {output, claims}) {
+    DARKROOM_ASSIGN_OR_RETURN(const SweepReport swept, folder.store->sweep(folder.path, age, clock.wall()));
+    report.swept.num_temporaries += swept.num_temporaries;
+    report.swept.num_uploads += swept.num_uploads;
+    report.swept.num_completed += swept.num_completed;
+  }
+  DARKROOM_RETURN_IF_ERROR(clean_cut_parts(output, report));
+  return report;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,302 @@
+// Process jobs in parts, in other stores, with other columns and with decoders of their own.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+#include <stop_token>
+
+#include "darkroom/stores/s3_store.h"
+#include "process_fixture.h"
+#include "support/fake_s3.h"
+#include "support/leap_clock.h"
+
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string program_beside_tests(const std::string& name) { return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name; }
+
+class ProcessRuns : public ProcessJob {
+ protected:
+  void write_three_files() {
+    for (int file = 0; file < 3; ++file) {
+      write_images(PartName{.item = file}.text(), good_rows(17));
+    }
+  }
+  std::map<std::string, std::string> parts_of(const std::string& output) { return part_bytes(folder_.path(output)); }
+};
+
+TEST_F(ProcessRuns, shards_of_a_job_give_the_parts_of_the_whole) {
+  write_three_files();
+  process(options("whole"));
+  ProcessOptions job = options("shards");
+  job.selection.num_shards = 2;
+  EXPECT_EQ(process(job).rows_this_run, 30);  // Items 0, 2 and 4 of 10, 7, 10, 7, 10 and 7 rows.
+  EXPECT_EQ(process(job).rows_this_run, 0);
+  job.selection.shard = 1;
+  const StageSummary summary = process(job);
+  EXPECT_EQ(summary.rows_this_run, 21);
+  EXPECT_EQ(summary.rows_in, 51);
+  EXPECT_EQ(parts_of("shards"), parts_of("whole"));
+}
+
+TEST_F(ProcessRuns, only_the_items_asked_for_are_done) {
+  write_three_files();
+  process(options("whole"));
+  ProcessOptions job = options();
+  job.selection.items = {1, 4};
+  EXPECT_EQ(process(job).num_parts, 2);
+  const auto whole = parts_of("whole");
+  const auto some = parts_of("latents");
+  EXPECT_EQ(some.size(), 2u);
+  for (const int item : {1, 4}) {
+    const std::string name = PartName{.item = item}.text();
+    EXPECT_EQ(some.at(name), whole.at(name));
+  }
+  job.selection.items = {6};
+  EXPECT_THAT(failure(job).message(), HasSubstr("--items"));
+}
+
+TEST_F(ProcessRuns, row_groups_hold_256_rows_whatever_the_batch) {
+  write_images("part-000000.parquet", good_rows(600));
+  for (const int batch_size : {7, 64}) {
+    ProcessOptions job = options(std::to_string(batch_size));
+    job.transform.resolution = 8;
+    job.rows_per_file = 1000;
+    job.batch_size = batch_size;
+    job.text = TextKind::kTokens;
+    process(job);
+    const TableFooter footer = *read_footer(local_files(), part(0, std::to_string(batch_size)));
+    std::vector<int64_t> rows;
+    for (const RowGroupInfo& group : footer.row_groups) {
+      rows.push_back(group.num_rows);
+    }
+    EXPECT_THAT(rows, ElementsAre(256, 256, 88));
+  }
+}
+
+// -- columns that are carried along -----------------------------------------------------------------------------------
+
+TEST_F(ProcessRuns, columns_are_carried_along_with_the_rows_that_stay) {
+  auto rows = good_rows(9);
+  rows[1].image.clear();
+  rows[5].caption = " ";
+  write_images("part-000000.parquet", rows);
+  ProcessOptions job = options();
+  job.keep_columns = {"hash"};
+  process(job);
+  const auto table = read_table(part(0));
+  EXPECT_EQ(table->schema()->fields().back()->name(), "hash");
+  const auto& hashes = static_cast<const arrow::Int64Array&>(*table->GetColumnByName("hash")->chunk(0));
+  std::vector<std::string> kept;
+  for (int64_t i = 0; i < hashes.length(); ++i) {
+    kept.push_back(hashes.IsNull(i) ? "null" : std::to_string(hashes.Value(i)));
+  }
+  EXPECT_THAT(kept, ElementsAre("0", "null", "33", "44", "66", "77", "null"));  // Of rows 0, 2, 3, 4, 6, 7 and 8.
+  EXPECT_EQ(texts(*table, "key"),
+            (std::vector<std::string>{row_key(0), row_key(2), row_key(3), row_key(4), row_key(6), row_key(7), row_key(8)}));
+  job.keep_columns.clear();
+  EXPECT_THAT(failure(job).message(), HasSubstr("keep_columns (had [\"hash\"]"));
+}
+
+TEST_F(ProcessRuns, pictures_can_be_carried_along) {
+  const auto rows = good_rows(5);
+  write_images("part-000000.parquet", rows);
+  ProcessOptions job = options();
+  job.keep_columns = {"image"};
+  process(job);
+  const auto pictures = texts(*read_table(part(0)), "image");
+  ASSERT_EQ(pictures.size(), 5u);
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    EXPECT_EQ(pictures[i], rows[i].image) << i;
+  }
+}
+
+TEST_F(ProcessRuns, a_missing_column_is_named_with_those_that_exist) {
+  write_images("part-000000.parquet", good_rows(2));
+  ProcessOptions job = options();
+  job.keep_columns = {"hash", "url"};
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("part-000000.parquet"), HasSubstr("key, caption, image, hash"), HasSubstr("url")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
+TEST_F(ProcessRuns, columns_that_cannot_stand_beside_ours_are_refused) {
+  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
+           {"key"}, {"Caption"}, {"image_latents_64"}, {"CAPTION_IDS"}, {"hash", "hash"}, {"hash", "HASH"}, {""}}) {
+    ProcessOptions job = options();
+    job.keep_columns = names;
+    EXPECT_EQ(job.validate().code(), StatusCode::kInvalidArgument) << names.back();
+  }
+}
+
+TEST_F(ProcessRuns, a_column_of_two_types_is_refused_before_anything_is_written) {
+  write_images("part-000000.parquet", good_rows(2));
+  const auto schema =
+      arrow::schema({arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("hash", arrow::utf8())});
+  arrow::BinaryBuilder images;
+  arrow::StringBuilder captions, hashes;
+  ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption") & hashes.Append("x")).ok());
+  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "part-000001.parquet", schema);
+  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *hashes.Finish()})).is_ok());
+  ASSERT_TRUE(writer->finish({}).is_ok());
+  ProcessOptions job = options();
+  process(options("without"));
+  job.keep_columns = {"hash"};
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("hash"), HasSubstr("part-000000.parquet"), HasSubstr("int64"),
+                                      HasSubstr("part-000001.parquet"), HasSubstr("string")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
+// -- other stores -----------------------------------------------------------------------------------------------------
+
+/// A server of S3 and the stores that reach it.
+class S3Places {
+ public:
+  S3Places() { fake_.is_anonymous = true; }
+
+  StoreSet& stores() { return stores_; }
+  FakeS3& fake() { return fake_; }
+  Status copy(const std::string& path, const std::string& uri) {
+    DARKROOM_ASSIGN_OR_RETURN(const Location place, stores_.resolve(uri, Access::kWrite));
+    return place.store->replace_small(place.path, read_bytes(path));
+  }
+  std::map<std::string, std::string> parts_below(const std::string& prefix) {
+    std::map<std::string, std::string> parts;
+    for (const std::string& key : fake_.keys_below(prefix + "/part-")) {
+      parts[key.substr(prefix.size() + 1)] = *fake_.bytes_of(key);
+    }
+    return parts;
+  }
+
+ private:
+  StoreSetOptions options() {
+    StoreSetOptions options;
+    options.make_s3 = [this](std::string_view, HttpClient& http, Clock& clock) {
+      return make_s3_store({.endpoint = fake_.endpoint(), .scheme = "http", .anonymous = true, .part_bytes = 20'000}, http, clock);
+    };
+    return options;
+  }
+
+  FakeS3 fake_;
+  LeapClock clock_;
+  MetricsRegistry metrics_;
+  StoreSet stores_{options(), clock_, metrics_};
+};
+
+TEST_F(ProcessRuns, an_object_store_gets_the_parts_of_a_local_folder) {
+  write_three_files();
+  process(options());
+  S3Places places;
+  for (int file = 0; file < 3; ++file) {
+    const std::string name = PartName{.item = file}.text();
+    ASSERT_TRUE(places.copy(folder_.path("images/" + name), "s3://pictures/images/" + name).is_ok());
+  }
+  ProcessOptions job = options();
+  job.input = "s3://pictures/images";
+  job.output = "s3://pictures/latents";
+  job.selection.limit = 23;
+  const auto limited = run_process(places.stores(), job, {});
+  ASSERT_TRUE(limited.is_ok()) << limited.status().to_string();
+  job.selection.limit = -1;
+  const auto summary = run_process(places.stores(), job, {});
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_EQ(summary->rows_in, 51);
+  EXPECT_EQ(summary->rows_this_run, 51 - 17);
+  EXPECT_EQ(places.parts_below("latents"), parts_of("latents"));
+  EXPECT_EQ(places.fake().bytes_of("latents/_empty_caption.safetensors"), read_bytes(folder_.path("latents/_empty_caption.safetensors")));
+  EXPECT_EQ(places.fake().num_uploads(), 0u);
+  EXPECT_TRUE(places.fake().keys_below("latents/_claims").empty());
+
+  job.output = folder_.path("here");  // From there to here.
+  ASSERT_TRUE(run_process(places.stores(), job, {}).is_ok());
+  EXPECT_EQ(parts_of("here"), parts_of("latents"));
+}
+
+TEST_F(ProcessRuns, a_run_that_an_object_store_broke_goes_on) {
+  write_three_files();
+  process(options());
+  S3Places places;
+  ProcessOptions job = options();
+  job.output = "s3://pictures/latents";
+  places.fake().fault = [](const FakeS3::Call& call) {
+    return call.operation == "complete" && call.key.ends_with("part-000003.parquet") ? FakeS3::Fault::kInternal : FakeS3::Fault::kNone;
+  };
+  const Status broken = run_process(places.stores(), job, {}).status();
+  EXPECT_EQ(broken.code(), StatusCode::kUnavailable) << broken.to_string();
+  EXPECT_THAT(broken.message(), AllOf(HasSubstr("run the same command again"), HasSubstr("s3://pictures/latents")));
+  places.fake().fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+  const auto summary = run_process(places.stores(), job, {});
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_EQ(places.parts_below("latents"), parts_of("latents"));
+}
+
+// -- decoders ---------------------------------------------------------------------------------------------------------
+
+TEST_F(ProcessRuns, a_sandbox_changes_no_byte) {
+  auto rows = good_rows(13);
+  rows[3].image = "no picture";
+  rows[6].image.resize(rows[6].image.size() / 2);
+  write_images("part-000000.parquet", rows);
+  for (const bool is_locked_in : {false, true}) {
+    ProcessOptions job = options(is_locked_in ? "locked" : "here");
+    job.transform.crop = Crop::kRandom;
+    job.decoder_program = is_locked_in ? program_beside_tests("../darkroom-decoder") : "";
+    job.num_visualized = 2;
+    job.visualize_path = folder_.path(is_locked_in ? "locked.png" : "here.png");
+    EXPECT_EQ(process(job).rows_by_error, (RowsByError{{"not_an_image", 1}, {"truncated", 1}}));
+  }
+  EXPECT_EQ(parts_of("locked"), parts_of("here"));
+  EXPECT_EQ(read_bytes(folder_.path("locked.png")), read_bytes(folder_.path("here.png")));
+}
+
+TEST_F(ProcessRuns, a_decoder_that_dies_of_a_picture_costs_its_row) {
+  auto rows = good_rows(9);
+  rows[2].image = "PLANT:crash\n" + rows[2].image;
+  rows[5].image = "PLANT:success\n" + rows[5].image;
+  write_images("part-000000.parquet", rows);
+  ProcessOptions job = options();
+  job.decoder_program = program_beside_tests("planted_decoder");
+  EXPECT_EQ(process(job).rows_by_error, (RowsByError{{"decode_failed", 2}}));
+  EXPECT_EQ(texts(*read_table(part(0)), "key").size(), 7u);
+}
+
+TEST_F(ProcessRuns, a_missing_decoder_ends_the_job_before_anything_is_written) {
+  write_images("part-000000.parquet", good_rows(2));
+  ProcessOptions job = options();
+  job.decoder_program = folder_.path("darkroom-decoder");
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("darkroom-decoder"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
+// -- stops and hostile inputs -----------------------------------------------------------------------------------------
+
+TEST_F(ProcessRuns, a_stop_ends_the_job_and_the_next_run_goes_on) {
+  write_three_files();
+  process(options("whole"));
+  std::stop_source stop;
+  stop.request_stop();
+  const Status status = run_process(stores_, options(), stop.get_token()).status();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
+  process(options());
+  EXPECT_EQ(parts_of("latents"), parts_of("whole"));
+}
+
+TEST_F(ProcessRuns, keys_with_invalid_text_are_repaired) {
+  auto rows = good_rows(2);
+  rows[1].key = "caf\xe9";
+  write_images("part-000000.parquet", rows);
+  process(options());
+  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), "caf\xEF\xBF\xBD"}));
+}
+
+}  // namespace
+}  // namespace darkroom

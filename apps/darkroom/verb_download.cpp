@@ -10,8 +10,10 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/version.h"
-#include "darkroom/files/file_system.h"
 #include "darkroom/ingest/download_job.h"
+#include "job_flags.h"
+#include "open_stores.h"
+#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -25,6 +27,9 @@ struct DownloadFlags {
   std::vector<std::string> allow_ports;
   std::string contact;
   double error_budget_percent = 60;
+  ScratchFlags scratch;
+  bool clean = false;
+  bool is_sandboxed = true;
 };
 
 Result<uint16_t> parse_port(const std::string& text) {
@@ -54,14 +59,25 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
   if (!flags.contact.empty()) {
     options.fetch.user_agent = fmt::format("darkroom/{} ({})", kVersion, flags.contact);
   }
+  options.scratch_folder = flags.scratch.folder;
+  options.scratch_bytes = flags.scratch.num_bytes;
+  if (options.validation == Validation::kFull && flags.is_sandboxed) {
+    DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
+  }
   DARKROOM_RETURN_IF_ERROR(options.validate());
   return options;
 }
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const DownloadOptions options, options_of(flags));
+  DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
+  MetricsRegistry metrics;
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics, context.stop);
+  if (flags.clean) {
+    return run_clean(*stores, options.output, context);
+  }
   StageSummary summary;
-  const Status status = run_download(local_files(), options, context.stop, summary);
+  options.metrics = &metrics;
+  const Status status = run_download(*stores, options, context.stop, summary);
   context.summary["download"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
   if (summary.failed_percent() > flags.error_budget_percent) {
@@ -83,10 +99,15 @@ void add_table_flags(VerbDefinition& verb, DownloadOptions& options) {
   verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--extend", value::toggle(options.selection.extend), "append input files that came after the job was started");
   verb.flag("--dry-run", value::toggle(options.dry_run), "plan only: nothing is fetched or written");
-  verb.later({"--where", "--deny-list", "--dedup", "--retry-failed"});
+  verb.flag("--where", value::text(options.where, "EXPR", "none"),
+            "only rows that this condition keeps, such as \"punsafe < 0.1 AND width >= 512\"; the others are counted apart");
+  verb.flag("--deny-list", value::uri(options.deny_list, "URI", "none"),
+            "hashes of URLs and pictures to leave out: an MD5 or a SHA-256 a line; such rows are counted as denied");
+  verb.later({"--dedup", "--retry-failed"});
 }
 
-void add_limit_flags(VerbDefinition& verb, DownloadOptions& options) {
+void add_limit_flags(VerbDefinition& verb, DownloadFlags& flags) {
+  DownloadOptions& options = flags.options;
   verb.group("Which pictures are kept");
   verb.flag("--min-size", value::count(options.limits.min_size).least(1).unit("pixels"), "smallest shorter side");
   verb.flag("--max-aspect", value::number(options.limits.max_aspect).also("off", 0).least(0).shown("RATIO"),
@@ -105,7 +126,7 @@ void add_limit_flags(VerbDefinition& verb, DownloadOptions& options) {
                                                   {"noai,aipref", {.aipref = true}},
                                                   {"robots,noai,aipref", {.robots = true, .aipref = true}}}),
             "opt-out signals of servers that are honoured: robots.txt, X-Robots-Tag, Content-Usage and Content-Signal");
-  verb.later({"--no-sandbox"});
+  verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed), "decode in this process, where the kernel refuses the sandbox");
 }
 
 void add_network_flags(VerbDefinition& verb, DownloadFlags& flags) {
@@ -134,7 +155,9 @@ void add_job_flags(VerbDefinition& verb, DownloadFlags& flags) {
             "budget of all queues and buffers together; auto: a quarter of the machine's");
   verb.flag("--error-budget", value::percent(flags.error_budget_percent), "share of failed rows above which the exit code is 3");
   verb.later_except("--output-dialect", "darkroom");
-  verb.later({"--scratch", "--scratch-bytes", "--shard", "--items", "--clean", "--metrics-port"});
+  add_scratch_flags(verb, flags.scratch);
+  add_selection_flags(verb, options.selection, flags.clean);
+  verb.later({"--metrics-port"});
 }
 
 }  // namespace
@@ -144,7 +167,7 @@ void add_download_verb(CommandLine& line) {
   VerbDefinition& verb = line.add_verb("download", "URL and caption tables -> image parquet");
   verb.positional("OUTPUT_URI", value::uri(flags->options.output, "URI"), "folder of the image dataset").required();
   add_table_flags(verb, flags->options);
-  add_limit_flags(verb, flags->options);
+  add_limit_flags(verb, *flags);
   add_network_flags(verb, *flags);
   add_job_flags(verb, *flags);
   verb.example("darkroom download images --metadata urls.parquet --limit 10k", "the first ten thousand rows of a table");

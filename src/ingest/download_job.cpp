@@ -1,27 +1,38 @@
 #include "darkroom/ingest/download_job.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "darkroom/core/log.h"
-#include "darkroom/core/machine.h"
-#include "darkroom/files/posix_store.h"
-#include "darkroom/image/decode.h"
+#include "darkroom/core/verbosity.h"
+#include "darkroom/files/scratch.h"
+#include "darkroom/ingest/body_pool.h"
 #include "darkroom/ingest/job_run.h"
-#include "darkroom/stream/pipeline.h"
-#include "download_shard.h"
-#include "download_source.h"
+#include "darkroom/ingest/run_items.h"
+#include "darkroom/tables/where.h"
+#include "download_fetch.h"
+#include "download_reader.h"
+#include "download_rules.h"
+#include "download_writer.h"
 
 namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, flags and responses would give other bytes.
-constexpr int kDownloadAlgorithmVersion = 2;
-constexpr size_t kQueueRows = 64;
+constexpr int kDownloadAlgorithmVersion = 3;
+// Of an item that is being written, without what its store holds: pages of pictures, and a few rows of the other columns.
+constexpr size_t kWriterBytes = size_t{6} << 20;
+constexpr int kNumWriters = 2;
+// Of claims, too: what one process has claimed no other one does.
+constexpr size_t kMaxOpenItems = 64;
+constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
+constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
+constexpr size_t kTopHosts = 20;
 
-JobIdentity make_identity(const DownloadOptions& options) {
+JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& rules) {
   JobIdentity identity{.verb = "download",
                        .fields = {{"algorithm_version", kDownloadAlgorithmVersion},
                                   {"url_column", options.url_column},
@@ -41,198 +52,107 @@ JobIdentity make_identity(const DownloadOptions& options) {
   if (options.fetch.respect.aipref) {
     identity.fields["respect_aipref"] = true;
   }
+  if (rules.where) {
+    identity.fields["where"] = rules.where->canonical();
+  }
+  if (rules.denied) {
+    identity.fields["deny_list"] = rules.denied->fingerprint();
+  }
   return identity;
 }
 
-/// Looks at a fetched picture and fills in its header or its error.
-class Inspect : public Stage<DownloadRow, DownloadRow> {
- public:
-  explicit Inspect(const DownloadOptions& options) : options_(options) {}
-
-  Status process(DownloadRow row, Emitter<DownloadRow>& out) override {
-    out.count(1, static_cast<int64_t>(row.image.size()));
-    if (!row.error) {
-      inspect(row);
-    }
-    if (row.error) {
-      row.image = std::string();
-      row.lease.resize(row.caption.size());
-    }
-    return out.emit(std::move(row));
+Result<std::optional<WhereExpression>> parse_where(const std::string& text) {
+  if (text.empty()) {
+    return std::optional<WhereExpression>();
   }
+  Result<WhereExpression> where = WhereExpression::parse(text);
+  return where.is_ok() ? Result<std::optional<WhereExpression>>(*std::move(where)) : where.status().with_context("reading --where");
+}
 
- private:
-  void inspect(DownloadRow& row) const {
-    const auto bytes = std::as_bytes(std::span(row.image));
-    const RowResult<ImageHeader> header = probe_image(bytes, options_.limits);
-    if (!header.is_ok()) {
-      row.error = header.error();
-      return;
-    }
-    row.header = header.value();
-    if (options_.validation == Validation::kFull) {
-      const RowResult<Image> image = decode_image(bytes, options_.limits);
-      if (!image.is_ok()) {
-        row.error = image.error();
-      }
-    }
+Result<DownloadRules> read_rules(StoreSet& stores, const DownloadOptions& options) {
+  DownloadRules rules;
+  DARKROOM_ASSIGN_OR_RETURN(rules.where, parse_where(options.where));
+  if (!options.deny_list.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(options.deny_list, Access::kRead));
+    DARKROOM_ASSIGN_OR_RETURN(const std::string text, place.store->read_small(place.path, kMaxDenyListBytes));
+    DARKROOM_ASSIGN_OR_RETURN(rules.denied, DenyList::parse(text, place.uri()));
   }
+  return rules;
+}
 
-  const DownloadOptions& options_;
-};
-
-/// Rows whose requests are under way, by request id. Thread safety: any thread.
-class RowsUnderWay {
- public:
-  uint64_t add(DownloadRow row) {
-    std::lock_guard lock(mutex_);
-    rows_.emplace(next_id_, std::move(row));
-    return next_id_++;
+/// Where bodies may wait on a disk; null: nowhere. A folder that was named has to work, another one is done without.
+Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& options, const Location& output) {
+  if (options.scratch_bytes == 0) {
+    return std::unique_ptr<ScratchFiles>();
   }
-  DownloadRow take(uint64_t id) {
-    std::lock_guard lock(mutex_);
-    auto node = rows_.extract(id);
-    DARKROOM_CHECK(!node.empty(), "a reply to no request:", id);
-    return std::move(node.mapped());
+  const bool is_named = !options.scratch_folder.empty();
+  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/tmp");
+  if (is_named) {
+    DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder).with_context("making the folder of --scratch"));
   }
-
- private:
-  std::mutex mutex_;
-  std::map<uint64_t, DownloadRow> rows_;  // Guarded by mutex_, like next_id_.
-  uint64_t next_id_ = 0;
-};
-
-/// The pipeline: read -> fetch -> inspect -> write.
-class DownloadPipeline {
- public:
-  DownloadPipeline(JobRun& run, const DownloadOptions& options, const MemoryPlan& plan, Fetcher& fetcher, std::stop_token stop)
-      : run_(run),
-        options_(options),
-        fetcher_(fetcher),
-        row_budget_(plan.row_bytes),
-        open_items_(static_cast<size_t>(plan.max_open_items)),
-        fetched_(kQueueRows),
-        inspected_(kQueueRows),
-        pipeline_(std::move(stop)) {}
-
-  Status execute() {
-    const int num_validators = options_.num_validators > 0 ? options_.num_validators : num_processors();
-    pipeline_.add_source<DownloadRow>(
-        "read", 1, [this](int, Emitter<DownloadRow>& out) { return read(out); }, fetched_);
-    pipeline_.add_source<DownloadRow>(
-        "fetch", 1, [this](int, Emitter<DownloadRow>& out) { return collect(out); }, fetched_);
-    pipeline_.add_pool<DownloadRow, DownloadRow>(
-        "inspect", num_validators,
-        [this](int) -> Result<std::unique_ptr<Stage<DownloadRow, DownloadRow>>> {
-          return std::unique_ptr<Stage<DownloadRow, DownloadRow>>(std::make_unique<Inspect>(options_));
-        },
-        fetched_, inspected_);
-    pipeline_.add_sink<DownloadRow>(
-        "write", [this](DownloadRow row, StageStats& stats) { return write(std::move(row), stats); }, inspected_);
-    const std::stop_callback drop_transfers(pipeline_.stop_token(), [this] { fetcher_.cancel(); });
-    return pipeline_.run();
+  int64_t num_bytes = options.scratch_bytes;
+  if (num_bytes < 0) {
+    std::error_code unknown;  // Then the disk itself says when it is full.
+    const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
+    num_bytes = unknown ? kDefaultScratchBytes : std::min(kDefaultScratchBytes, static_cast<int64_t>(space.available / 2));
   }
-
-  std::vector<StageSnapshot> snapshots() const { return pipeline_.snapshots(); }
-  size_t queue_depth() const { return fetched_.size() + inspected_.size() + static_cast<size_t>(fetcher_.stats().num_active); }
-
- private:
-  Status read(Emitter<DownloadRow>& out) {
-    DownloadSource source(run_, options_, row_budget_, open_items_);
-    const auto hand_on = [&](DownloadRow row) -> Status {
-      out.count(1, static_cast<int64_t>(row.url.size() + row.caption.size()));
-      if (row.error) {
-        return out.emit(std::move(row));
-      }
-      std::string url = row.url;
-      const uint64_t id = under_way_.add(std::move(row));
-      const bool submitted = out.waiting([&] { return fetcher_.submit({.id = id, .url = std::move(url)}); });
-      return submitted ? Status() : failure_or(Status::cancelled("stopped while fetching"));
-    };
-    DARKROOM_RETURN_IF_ERROR(source.read_all(hand_on, out));
-    fetcher_.close();
-    return {};
+  Result<std::unique_ptr<ScratchFiles>> scratch = ScratchFiles::open(folder, std::max<int64_t>(num_bytes, 1));
+  if (!scratch.is_ok() && !is_named) {
+    log_warning("pictures that wait for slower ones stay in memory, so fewer are fetched at a time: {}", scratch.status().message());
+    return std::unique_ptr<ScratchFiles>();
   }
+  return scratch.is_ok() ? std::move(scratch) : scratch.status().with_context("opening the folder of --scratch");
+}
 
-  Status collect(Emitter<DownloadRow>& out) {
-    while (std::optional<FetchReply> reply = out.waiting([&] { return fetcher_.next(); })) {
-      DownloadRow row = under_way_.take(reply->id);
-      out.count(1, reply->num_bytes);
-      run_.count_bytes(reply->num_bytes);
-      if (reply->body.is_ok()) {
-        row.image = std::move(reply->body).value();
-        row.lease.resize(row.image.size() + row.caption.size());
-      } else {
-        row.error = reply->body.error();
-      }
-      DARKROOM_RETURN_IF_ERROR(out.emit(std::move(row)));
-    }
-    return failure_or({});
-  }
-
-  // A fetcher that has ended by itself must not look like a stop, nor like the end.
-  Status failure_or(Status otherwise) const {
-    Status failure = fetcher_.failure();
-    return failure.is_ok() ? otherwise : failure;
-  }
-
-  Status write(DownloadRow row, StageStats& stats) {
-    stats.count(1, static_cast<int64_t>(row.image.size()));
-    const int64_t number = row.item->work.number;
-    auto found = shards_.find(number);
-    if (found == shards_.end()) {
-      DARKROOM_ASSIGN_OR_RETURN(auto shard, DownloadShard::open(run_, row.item, options_.keep_failed));
-      found = shards_.emplace(number, std::move(shard)).first;
-    }
-    DARKROOM_RETURN_IF_ERROR(found->second->add(std::move(row)));
-    if (found->second->is_committed()) {
-      shards_.erase(found);
-    }
-    return {};
-  }
-
-  JobRun& run_;
-  const DownloadOptions& options_;
-  Fetcher& fetcher_;
-  MemoryBudget row_budget_;  // Outlives every row, so it stands before what holds rows.
-  MemoryBudget open_items_;
-  RowsUnderWay under_way_;
-  BoundedQueue<DownloadRow> fetched_;
-  BoundedQueue<DownloadRow> inspected_;
-  std::map<int64_t, std::unique_ptr<DownloadShard>> shards_;  // Open items; used by the write stage only.
-  Pipeline pipeline_;
-};
-
-Status execute(JobRun& run, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
-  const MemoryPlan plan = plan_memory(options.memory_bytes);
-  FetchOptions fetch = options.fetch;
-  fetch.max_bytes_in_flight = std::min<int64_t>(fetch.max_bytes_in_flight, static_cast<int64_t>(plan.total_bytes / 4 + 1));
-  DARKROOM_ASSIGN_OR_RETURN(const auto fetcher, Fetcher::create(fetch));
-  DownloadPipeline pipeline(run, options, plan, *fetcher, std::move(stop));
-  Status status;
-  {
-    const ProgressReporter reporter("download", [&] {
-      ProgressState state = run.progress();
-      state.queue_depth = pipeline.queue_depth();
-      return state;
-    });
-    status = pipeline.execute();
-  }
-  run.fill(summary);
-  summary.retries = fetcher->stats().num_retries;
-  summary.stages = pipeline.snapshots();
+/// Fetches what there is to do.
+Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
+  const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + upload_bytes(run.output()));
+  BodyMemory intake(plan.intake_bytes);
+  BodyMemory bodies(plan.body_bytes);
+  DARKROOM_ASSIGN_OR_RETURN(auto scratch, open_scratch(options, run.output()));
+  BodyPool pool(bodies, std::move(scratch));
+  DARKROOM_ASSIGN_OR_RETURN(const auto fetch, DownloadFetch::create(run, options, rules, pool, plan.work_bytes));
+  const ReadOptions read{.batch_bytes = std::clamp<int64_t>(static_cast<int64_t>(plan.intake_bytes / 16), 64 << 10, 4 << 20)};
+  ItemJob<DownloadRow> job{.make_reader = [&](int) -> Result<std::unique_ptr<ItemReader<DownloadRow>>> {
+                             return std::unique_ptr<ItemReader<DownloadRow>>(std::make_unique<DownloadReader>(run, options, rules, read));
+                           },
+                           .add_middle = [&](Pipeline& pipeline, auto& in, auto& done) { fetch->add_stages(pipeline, in, done); },
+                           .open_writer =
+                               [&](const std::shared_ptr<ItemInWork>& item) {
+                                 return DownloadWriter::open(run, std::static_pointer_cast<DownloadItem>(item), options.keep_failed);
+                               },
+                           .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; }};
+  const ItemPipelineOptions pipeline{
+      .num_readers = 1, .num_writers = kNumWriters, .max_open_items = kMaxOpenItems, .max_started_items = plan.max_started_items};
+  const Status status =
+      run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
+  summary.retries = fetch->stats().num_retries;
+  summary.hosts = fetch->hosts().top(kTopHosts);
+  log_detail("download: {} pictures waited on disk; bodies held at most {:.1f} MB", pool.num_spilled(),
+             static_cast<double>(bodies.peak_bytes()) * 1e-6);
   return status;
 }
 
 /// The part of a run that writes.
-Status work(JobRun& run, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
+Status work(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   if (run.plan().num_pending() > 0) {
-    DARKROOM_RETURN_IF_ERROR(execute(run, options, stop, summary));
+    DARKROOM_RETURN_IF_ERROR(execute(run, options, rules, stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   run.fill(summary);
   return Status::ok();
+}
+
+CheckColumns check_columns(const DownloadOptions& options, const WhereExpression* where) {
+  return [&options, where](const arrow::Schema& schema, const std::string& path) -> Status {
+    DARKROOM_RETURN_IF_ERROR(find_url_columns(schema, path, options.url_column, options.caption_column).status());
+    if (where == nullptr) {
+      return Status::ok();
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(path));
+    return where->bind(schema, format, path).status().with_context("reading --where");
+  };
 }
 
 }  // namespace
@@ -254,38 +174,42 @@ Status DownloadOptions::validate() const {
   if (memory_bytes < 0) {
     return Status::invalid_argument("--memory must not be negative, got:", memory_bytes);
   }
+  DARKROOM_RETURN_IF_ERROR(parse_where(where).status());
   DARKROOM_RETURN_IF_ERROR(selection.validate());
   return fetch.validate();
 }
 
-Status run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
+Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  const std::unique_ptr<Store> store = make_posix_store(files, "file");
-  JobRequest request{.output = {.store = store.get(), .path = options.output},
-                     .identity = make_identity(options),
-                     .input_store = store.get(),
-                     .selection = options.selection};
-  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(files, options.metadata));
-  request.check_columns = [&options](const arrow::Schema& schema, const std::string& path) {
-    return find_url_columns(schema, path, options.url_column, options.caption_column).status();
-  };
+  DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
+  DARKROOM_ASSIGN_OR_RETURN(Location output, stores.resolve(options.output, Access::kWrite));
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> listed, list_job_inputs(stores, options.metadata));
+  JobRequest request;
+  request.output = std::move(output);
+  request.identity = make_identity(options, rules);
+  request.listed = std::move(listed);
+  request.check_columns = check_columns(options, rules.condition());
+  request.selection = options.selection;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
            options.rows_per_file, plan->num_rows_before(), plan->num_pending());
-  JobRun run(std::move(plan), {.files = &files, .clock = &system_clock(), .owner = owner_of_this_process()});
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .make_item = [](const WorkItem& item) {
+                                 return std::make_shared<DownloadItem>(item);
+                               }});
   run.fill(summary);
   if (options.dry_run) {
+    log_info("download: {} of {} items are to do; nothing was fetched or written", summary.num_pending, summary.num_items);
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, std::move(stop), summary), options.output));
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, rules, std::move(stop), summary), run.output().uri()));
   log_stages("download", summary);
   log_info("{}", summary.to_text("download"));
   return Status::ok();
 }
 
-Result<StageSummary> run_download(FileSystem& files, const DownloadOptions& options, std::stop_token stop) {
+Result<StageSummary> run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop) {
   StageSummary summary;
-  DARKROOM_RETURN_IF_ERROR(run_download(files, options, std::move(stop), summary));
+  DARKROOM_RETURN_IF_ERROR(run_download(stores, options, std::move(stop), summary));
   return summary;
 }
 

@@ -10,24 +10,25 @@
 
 #include "darkroom/core/row_error.h"
 #include "darkroom/image/probe.h"
-#include "darkroom/ingest/job_identity.h"
+#include "darkroom/ingest/item_pipeline.h"
+#include "darkroom/ingest/job_run.h"
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/stream/memory_budget.h"
 
 namespace darkroom {
 
-/// One item on its way: shared by its rows and its shard.
-struct DownloadItem {
-  WorkItem work;
-  UrlColumns columns;
-  std::shared_ptr<arrow::Schema> table_schema;
-  MemoryLease open_slot;  ///< Held until the shard is committed: bounds how many items are open.
+/// One item on its way. Its reader fills in all but `rows_filtered` before the first piece, and that before the item's end.
+class DownloadItem : public JobItem {
+ public:
+  using JobItem::JobItem;
+
+  UrlColumns columns = {};
+  std::shared_ptr<arrow::Schema> table_schema = {};
+  int64_t rows_filtered = 0;  ///< Rows of the item that the condition drops.
 };
 
 /// One row of a URL table on its way to its shard.
 struct DownloadRow {
-  std::shared_ptr<DownloadItem> item;  ///< Shared by the item's rows.
-  int64_t position = 0;                ///< Within the item.
+  int64_t position = 0;  ///< Within the item, with the rows that a condition drops.
   std::string url = {};
   std::string caption = {};
   bool caption_was_invalid = false;           ///< Invalid UTF-8 was replaced.
@@ -36,7 +37,8 @@ struct DownloadRow {
   std::string image = {};  ///< The bytes as served; empty when `error` says why there are none.
   std::optional<RowError> error = {};
   ImageHeader header = {};
-  MemoryLease lease = {};
 };
+
+using DownloadPiece = ItemPiece<DownloadRow>;
 
 }  // namespace darkroom

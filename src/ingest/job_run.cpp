@@ -194,6 +194,8 @@ void JobRun::fill(StageSummary& summary) const {
   summary.num_invalid_captions = total.num_invalid_captions;
   summary.num_unported_captions = total.num_unported_captions;
   summary.num_parts = plan_->num_parts();
+  summary.num_items = plan_->num_items();
+  summary.num_pending = plan_->num_pending();
   std::lock_guard lock(mutex_);
   summary.rows_this_run = rows_done_;
   summary.bytes = bytes_done_;
@@ -204,6 +206,9 @@ void log_stages(const std::string& name, const StageSummary& summary) {
   for (const StageSnapshot& stage : summary.stages) {
     log_detail("{}: stage {}: {} workers, {} rows, {:.1f} MB, {:.1f} s busy", name, stage.name, stage.num_workers, stage.num_rows,
                static_cast<double>(stage.num_bytes) * 1e-6, stage.busy_seconds);
+  }
+  for (const HostCounts& host : summary.hosts) {
+    log_detail("{}: host {}: {} rows, {} failed, {:.1f} s on the wire", name, host.host, host.num_rows, host.num_failed, host.seconds);
   }
 }
 

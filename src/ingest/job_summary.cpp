@@ -28,12 +28,17 @@ nlohmann::json StageSummary::to_json() const {
       {"seconds", seconds},
       {"rows_per_second", seconds > 0 ? static_cast<double>(rows_this_run) / seconds : 0.0},
       {"parts", num_parts},
+      {"items", num_items},
+      {"items_to_do", num_pending},
       {"invalid_captions", num_invalid_captions},
       {"unported_captions", num_unported_captions},
       {"stages", nlohmann::json::array()},
   };
   for (const auto& [code, count] : rows_by_error) {
     json["rows_by_error"][code] = count;
+  }
+  for (const HostCounts& host : hosts) {
+    json["hosts"].push_back({{"host", host.host}, {"rows", host.num_rows}, {"rows_failed", host.num_failed}, {"seconds", host.seconds}});
   }
   for (const StageSnapshot& stage : stages) {
     json["stages"].push_back({{"name", stage.name},

@@ -26,7 +26,8 @@ milliseconds at_least_one(nanoseconds time) { return std::max(milliseconds(1), s
 
 void Fetcher::Engine::add_row(Request request, Instant now) {
   const uint64_t number = ++num_rows_;
-  Row row{.reply = {request.id, RowError{RowErrorCode::kBadUrl}}, .began = now};
+  const uint64_t order = options_.memory == nullptr ? number : request.order;
+  Row row{.reply = {request.id, RowError{RowErrorCode::kBadUrl}}, .order = order, .began = now};
   if (!request.hop.is_ok()) {
     counts_.num_refused += request.hop.error().code == RowErrorCode::kBlockedHost ? 1 : 0;
     rows_.emplace(number, std::move(row));
@@ -37,7 +38,8 @@ void Fetcher::Engine::add_row(Request request, Instant now) {
   row.reply.final_url = row.hop.url();
   rows_.emplace(number, std::move(row));
   auto attempt = std::make_unique<Attempt>();
-  attempt->row = attempt->order = number;
+  attempt->row = number;
+  attempt->order = order;
   attempt->timeout = options_.timeout;
   add_allowed(std::move(attempt), now);
 }
@@ -59,15 +61,23 @@ void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
   }
   row.reply.http_status = 0;
   row.reply.content_type.clear();
-  memory_.enter(attempt->row);
-  auto owned = std::make_unique<Flight>(row.robots_of ? *robots_rules_ : *body_rules_, attempt->row, number);
+  enter_memory(row);
+  auto owned = std::make_unique<Flight>(row.robots_of ? *robots_rules_ : *body_rules_, row.order, number);
   Flight& flight = *owned;
   flight.attempt = std::move(attempt);
   flight.began = now;
-  flight.body.expect(std::max(sizes_.expected(), row.expected_bytes));
+  if (is_shared(row)) {
+    flight.body.begin_with(expected_bytes(row));  // Which it was admitted with.
+  } else {
+    flight.body.expect(expected_bytes(row));
+  }
   flights_.emplace(number, std::move(owned));
   places_.start(number, now);
   resolve(flight, now);
+}
+
+int64_t Fetcher::Engine::expected_bytes(const Row& row) const {
+  return std::min(std::max(sizes_.expected(), row.expected_bytes), options_.max_body_bytes);
 }
 
 nanoseconds Fetcher::Engine::time_left(const Flight& flight, Instant now) const {
@@ -219,7 +229,7 @@ void Fetcher::Engine::give_back(Flight& flight, Instant now) {
 void Fetcher::Engine::put_back(Flight& flight, Instant now) {
   std::unique_ptr<Attempt> attempt = std::move(flight.attempt);
   const nanoseconds paused = flight.body.paused();
-  memory_.leave(attempt->row);
+  leave_memory(rows_.at(attempt->row));
   places_.end(flight.number);
   flights_.erase(flight.number);
   scheduler_.interrupt(std::move(attempt), paused, now);
@@ -229,17 +239,19 @@ void Fetcher::Engine::end_attempt(Flight& flight, const AttemptOutcome& outcome,
   const std::unique_ptr<Flight> ended = std::move(flights_.extract(flight.number).mapped());
   places_.end(ended->number);
   std::unique_ptr<Attempt> attempt = std::move(ended->attempt);
+  rows_.at(attempt->row).reply.on_wire += now - ended->began;
   const uint64_t row = attempt->row;
   const AttemptVerdict verdict = scheduler_.report(attempt, outcome, now);
   if (verdict.kind == AttemptVerdict::Kind::kFinish && !verdict.error) {
     std::string bytes = ended->body.take_bytes();
-    memory_.withdraw(row);
-    memory_.set_held(row, bytes.size());
+    const Row& done = rows_.at(row);
+    memory_of(done).withdraw(done.order);
+    memory_of(done).set_held(done.order, bytes.size());
     sizes_.note(static_cast<int64_t>(bytes.size()));
     finish_row(row, std::move(bytes));
     return;
   }
-  memory_.leave(row);
+  leave_memory(rows_.at(row));
   if (verdict.kind == AttemptVerdict::Kind::kSuspect) {
     watch_.suspect({std::move(attempt), outcome}, ended->began, now);
     return;
@@ -283,7 +295,7 @@ void Fetcher::Engine::finish_row(uint64_t number, RowResult<std::string> body) {
   Row row = std::move(rows_.extract(number).mapped());
   if (row.robots_of) {
     if (body.is_ok()) {
-      memory_.leave(number);
+      own_memory_.leave(row.order);
     }
     take_robots(*row.robots_of, body);
     return;

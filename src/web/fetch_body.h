@@ -38,6 +38,8 @@ class FetchBody final : public HttpSink {
 
   /// Asks for the first bytes, before the exchange begins.
   void expect(int64_t num_bytes);
+  /// Instead, where it holds so many already.
+  void begin_with(int64_t num_bytes) { granted_ = num_bytes; }
 
   Want headers(const HttpHead& head) override;
   Take bytes(std::span<const std::byte> piece) override;

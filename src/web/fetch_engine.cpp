@@ -61,7 +61,8 @@ Fetcher::Engine::Engine(FetchOptions options, FetchRoom room, MetricsRegistry* m
       connections_(connection_counter(metrics_)),
       connections_before_(connections_.value()),
       seconds_(metrics_.histogram("darkroom_fetch_seconds", "Time of one fetch, from its start to its end.", latency_bounds())),
-      memory_(static_cast<size_t>(options_.max_bytes_in_flight)),
+      own_memory_(static_cast<size_t>(options_.max_bytes_in_flight)),
+      memory_(options_.memory == nullptr ? own_memory_ : *options_.memory),
       scheduler_(host_rules(options_), std::random_device{}()),
       watch_(options_.network),
       places_(options_.num_concurrent, room.num_places) {}
@@ -72,13 +73,14 @@ Fetcher::Engine::~Engine() {
     thread_.join();
   }
   loops_.clear();  // Ends every exchange, so that nobody uses a flight any more.
+  empty_shared_memory();
 }
 
 Status Fetcher::Engine::start() {
   DARKROOM_ASSIGN_OR_RETURN(inbox_, FetchInbox::create());
   const std::string agent = options_.user_agent.substr(0, options_.user_agent.find_first_of("/ "));
   body_rules_.emplace(FetchBodyRules{options_.max_body_bytes, options_.respect, agent, false, memory_, inbox_});
-  robots_rules_.emplace(FetchBodyRules{RobotsRules::kMaxBytes, {.noai = false}, agent, true, memory_, inbox_});
+  robots_rules_.emplace(FetchBodyRules{RobotsRules::kMaxBytes, {.noai = false}, agent, true, own_memory_, inbox_});
   if (options_.respect.robots || options_.respect.aipref) {
     robots_.emplace(options_.respect);
   }
@@ -100,7 +102,7 @@ Status Fetcher::Engine::start() {
 }
 
 bool Fetcher::Engine::submit(FetchRequest request) {
-  Request read{request.id, UrlHop::parse(request.url, policy_)};
+  Request read{request.id, UrlHop::parse(request.url, policy_), request.order};
   bool was_empty = false;
   {
     std::unique_lock lock(mutex_);
@@ -132,8 +134,8 @@ std::optional<FetchReply> Fetcher::Engine::next() {
   }
   lock.unlock();
   may_submit_.notify_one();
-  if (taken.reply.body.is_ok()) {
-    memory_.leave(taken.row);
+  if (taken.reply.body.is_ok() && options_.memory == nullptr) {
+    own_memory_.leave(taken.row);
     if (wants_bytes_.load()) {
       inbox_->wake();
     }
@@ -197,6 +199,7 @@ void Fetcher::Engine::run() {
 
 void Fetcher::Engine::step() {
   const Instant now = std::chrono::steady_clock::now();
+  close_door();  // Before any row can end.
   for (FetchEvent& event : events_) {
     handle(event, now);
   }
@@ -282,23 +285,37 @@ void Fetcher::Engine::watch_probes(Instant now) {
   }
 }
 
-// For the first bytes of one more body.
+// For the first bytes of one more body, in our own memory.
 bool Fetcher::Engine::has_room() const {
-  return memory_.num_inside() == 0 ||
-         (memory_.num_waiting() == 0 && static_cast<int64_t>(memory_.used_bytes()) + sizes_.expected() <= options_.max_bytes_in_flight);
+  return own_memory_.num_inside() == 0 ||
+         (own_memory_.num_waiting() == 0 &&
+          static_cast<int64_t>(own_memory_.used_bytes()) + sizes_.expected() <= options_.max_bytes_in_flight);
+}
+
+// The next row that may begin; null: none now, and what makes room wakes the thread.
+std::unique_ptr<Attempt> Fetcher::Engine::next_admitted(Instant now) {
+  if (options_.memory == nullptr) {
+    if (!has_room()) {
+      wants_bytes_ = true;
+      if (!has_room()) {  // A reply that was taken before wants_bytes_ was set woke nobody.
+        return nullptr;
+      }
+    }
+    return scheduler_.take(now);
+  }
+  std::unique_ptr<Attempt> attempt = scheduler_.take(now);
+  if (attempt && !is_admitted(rows_.at(attempt->row))) {
+    scheduler_.put_back(std::move(attempt), now);
+  }
+  return attempt;
 }
 
 // Rows wait here, where their deadlines stand still, and not in the resolver's queue behind names that nobody answers for.
 void Fetcher::Engine::start_attempts(Instant now) {
   wants_bytes_ = false;
+  close_door();
   while (places_.has_place() && may_look_up()) {
-    if (!has_room()) {
-      wants_bytes_ = true;
-      if (!has_room()) {  // A reply that was taken before wants_bytes_ was set woke nobody.
-        break;
-      }
-    }
-    auto attempt = scheduler_.take(now);
+    auto attempt = next_admitted(now);
     if (!attempt) {
       break;
     }
@@ -339,17 +356,18 @@ bool Fetcher::Engine::look_at(uint64_t number, Instant now) {
 }
 
 // Bodies of unknown length ask again and again, and several may hold what the others wait for: the youngest begins again later, with as
-// much as it wanted.
+// much as it wanted. In a memory of the caller one that waits may keep a place that an older piece needs, also where it holds nothing.
 void Fetcher::Engine::relieve_memory(Instant now) {
-  if (now < next_relief_ || memory_.num_waiting() < 2) {
+  if (now < next_relief_ || memory_.num_waiting() < (options_.memory == nullptr ? 2u : 1u)) {
     return;
   }
   next_relief_ = now + kReliefEvery;
   Flight* youngest = nullptr;
   for (const auto& [number, flight] : flights_) {
     const bool is_stuck = flight->paused_since && now - *flight->paused_since >= kLongestHold && flight->exchange != 0;
-    if (is_stuck && !flight->gives_back && memory_.held_bytes(flight->attempt->row) > 0 &&
-        (youngest == nullptr || flight->attempt->row > youngest->attempt->row)) {
+    const Row& row = rows_.at(flight->attempt->row);
+    const bool gives_something = is_shared(row) || memory_of(row).held_bytes(row.order) > 0;
+    if (is_stuck && !flight->gives_back && gives_something && (youngest == nullptr || flight->attempt->row > youngest->attempt->row)) {
       youngest = flight.get();
     }
   }

@@ -64,6 +64,7 @@ class Fetcher::Engine {
   struct Request {
     uint64_t id;
     RowResult<UrlHop> hop;
+    uint64_t order;
   };
   /// A row inside: waiting, under way, or suspect.
   struct Row {
@@ -72,11 +73,12 @@ class Fetcher::Engine {
     std::optional<std::string> robots_of = std::nullopt;  ///< It is one of our own: the robots.txt of this origin.
     bool is_again = false;                                ///< It was tried before.
     int64_t expected_bytes = 0;                           ///< What its body wanted when it gave its bytes back.
+    uint64_t order = 0;                                   ///< Of its body in memory_of().
     Instant began;
   };
   /// An attempt on the wire.
   struct Flight {
-    Flight(const FetchBodyRules& rules, uint64_t row, uint64_t number) : number(number), body(rules, row, number) {}
+    Flight(const FetchBodyRules& rules, uint64_t order, uint64_t number) : number(number), body(rules, order, number) {}
 
     const uint64_t number;
     std::unique_ptr<Attempt> attempt;
@@ -104,6 +106,7 @@ class Fetcher::Engine {
   void say_network(Instant now);
   void start_attempts(Instant now);
   bool has_room() const;
+  std::unique_ptr<Attempt> next_admitted(Instant now);
   bool may_look_up() const { return num_unanswered_ < options_.resolver.max_queries; }
   void look_at_places(Instant now);
   bool look_at(uint64_t number, Instant now);
@@ -116,6 +119,7 @@ class Fetcher::Engine {
   void add_row(Request request, Instant now);
   void add_attempt(std::unique_ptr<Attempt> attempt, Instant now);
   void begin(std::unique_ptr<Attempt> attempt, Instant now);
+  int64_t expected_bytes(const Row& row) const;
   void resolve(Flight& flight, Instant now);
   void expire_lookups(Instant now);
   void on_resolved(Flight& flight, const DnsAnswer& answer, Instant now);
@@ -134,6 +138,15 @@ class Fetcher::Engine {
   void ask_robots(const UrlHop& of, uint64_t order, Instant now);
   void take_robots(const std::string& origin, const RowResult<std::string>& body);
 
+  // Memory (fetch_memory.cpp).
+  bool is_shared(const Row& row) const { return options_.memory != nullptr && !row.robots_of; }
+  BodyMemory& memory_of(const Row& row) { return is_shared(row) ? memory_ : own_memory_; }
+  bool is_admitted(const Row& row);
+  void close_door();
+  void enter_memory(const Row& row);
+  void leave_memory(const Row& row);
+  void empty_shared_memory();
+
   std::chrono::nanoseconds time_left(const Flight& flight, Instant now) const;
   HttpLoop& loop_of(const std::string& host);
   bool may_keep_connection(const std::string& host);
@@ -147,7 +160,8 @@ class Fetcher::Engine {
   Counter& connections_;
   const int64_t connections_before_;
   Histogram& seconds_;
-  BodyMemory memory_;  // A row is inside, by its number, from the start of an attempt until its reply is taken.
+  BodyMemory own_memory_;  // A row is inside, by its number, from the start of an attempt until its reply is taken.
+  BodyMemory& memory_;     // Of bodies: the caller's or ours. That of robots.txt is ours.
   std::shared_ptr<FetchInbox> inbox_;
   std::optional<FetchBodyRules> body_rules_;
   std::optional<FetchBodyRules> robots_rules_;
@@ -158,6 +172,7 @@ class Fetcher::Engine {
   FetchPlaces places_;
   FetchSizes sizes_;
   std::optional<RobotsFiles> robots_;  // When it matters.
+  std::optional<uint64_t> door_;       // The order of a row that asked for memory and was not begun; only wakes the thread.
   std::unordered_map<uint64_t, Row> rows_;
   std::unordered_map<uint64_t, std::unique_ptr<Attempt>> held_;  // Rows that wait for a robots.txt.
   std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights_;

@@ -44,7 +44,11 @@ void Fetcher::Engine::ask_robots(const UrlHop& of, uint64_t order, Instant now) 
   auto hop = UrlHop::parse(RobotsFiles::robots_url(of), policy_);
   DARKROOM_CHECK(hop.is_ok(), "the robots.txt of an origin that was read has no URL:", of.url());
   const uint64_t number = ++num_rows_;
-  Row row{.hop = *std::move(hop), .reply = {0, RowError{RowErrorCode::kBadUrl}}, .robots_of = RobotsFiles::origin_of(of), .began = now};
+  Row row{.hop = *std::move(hop),
+          .reply = {0, RowError{RowErrorCode::kBadUrl}},
+          .robots_of = RobotsFiles::origin_of(of),
+          .order = number,
+          .began = now};
   rows_.emplace(number, std::move(row));
   auto attempt = std::make_unique<Attempt>();
   attempt->row = number;

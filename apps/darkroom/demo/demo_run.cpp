@@ -173,7 +173,9 @@ Status Demo::download_within(std::chrono::seconds deadline) {
   DARKROOM_ASSIGN_OR_RETURN(const AllowedNetwork web, AllowedNetwork::parse(fmt::format("127.0.0.1/32:{}", web_port_)));
   download.fetch.allow_private.push_back(web);
   StageSummary result;
-  const Status downloaded = run_download(files_, download, stop_, result);
+  MetricsRegistry metrics;
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics, stop_);
+  const Status downloaded = run_download(*stores, download, stop_, result);
   summary_["download"] = result.to_json();
   DARKROOM_RETURN_IF_ERROR(downloaded);
   const int num_retries = download.fetch.num_retries;

@@ -24,36 +24,36 @@ std::string head(int status, std::string_view type, int64_t length, std::string_
   return fmt::format("HTTP/1.1 {} -\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\r\n", status, type, length, extra_headers);
 }
 
-WebAnswer file_answer(const WebRoute& route, std::string_view extra_headers = "") {
+TroubledAnswer file_answer(const WebRoute& route, std::string_view extra_headers = "") {
   std::error_code error;
   const auto size = static_cast<int64_t>(std::filesystem::file_size(route.file_path, error));
   if (error) {
     return plain_answer(500, "", "the file is gone\n");
   }
-  WebAnswer answer;
+  TroubledAnswer answer;
   answer.bytes = head(200, route.content_type, size, extra_headers);
   answer.file_path = route.file_path;
   answer.file_bytes = size;
   return answer;
 }
 
-WebAnswer truncated(const WebRoute& route) {
-  WebAnswer answer = file_answer(route);
+TroubledAnswer truncated(const WebRoute& route) {
+  TroubledAnswer answer = file_answer(route);
   answer.file_bytes /= 2;
-  answer.then = WebAnswer::Then::kClose;
+  answer.then = TroubledAnswer::Then::kClose;
   return answer;
 }
 
-WebAnswer slow_drip(const WebRoute& route) {
-  WebAnswer answer = file_answer(route);
+TroubledAnswer slow_drip(const WebRoute& route) {
+  TroubledAnswer answer = file_answer(route);
   answer.bytes_per_second = route.bytes_per_second;
   return answer;
 }
 
-WebAnswer chunked(const WebRoute& route, bool is_cut) {
+TroubledAnswer chunked(const WebRoute& route, bool is_cut) {
   std::ifstream file(route.file_path, std::ios::binary);
   const std::string body{std::istreambuf_iterator<char>(file), {}};
-  WebAnswer answer;
+  TroubledAnswer answer;
   answer.bytes = fmt::format("HTTP/1.1 200 -\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n", route.content_type);
   constexpr size_t kChunkBytes = 1000;
   for (size_t at = 0; at < body.size(); at += kChunkBytes) {
@@ -61,46 +61,46 @@ WebAnswer chunked(const WebRoute& route, bool is_cut) {
     answer.bytes += fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk);
   }
   if (is_cut) {
-    answer.then = WebAnswer::Then::kClose;
+    answer.then = TroubledAnswer::Then::kClose;
   } else {
     answer.bytes += "0\r\n\r\n";
   }
   return answer;
 }
 
-WebAnswer repeating(std::string start, std::string repeated) {
-  WebAnswer answer;
+TroubledAnswer repeating(std::string start, std::string repeated) {
+  TroubledAnswer answer;
   answer.bytes = std::move(start);
   answer.repeated = std::move(repeated);
-  answer.then = WebAnswer::Then::kRepeat;
+  answer.then = TroubledAnswer::Then::kRepeat;
   return answer;
 }
 
-WebAnswer endless(const WebRoute& route) {
+TroubledAnswer endless(const WebRoute& route) {
   constexpr size_t kChunkBytes = 16'384;
   return repeating(fmt::format("HTTP/1.1 {} -\r\nContent-Type: image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\n",
                                route.status != 0 ? route.status : 200),
                    fmt::format("{:x}\r\n{}\r\n", kChunkBytes, std::string(kChunkBytes, '\0')));
 }
 
-WebAnswer bytes_then(std::string bytes, WebAnswer::Then then) {
-  WebAnswer answer;
+TroubledAnswer bytes_then(std::string bytes, TroubledAnswer::Then then) {
+  TroubledAnswer answer;
   answer.bytes = std::move(bytes);
   answer.then = then;
   return answer;
 }
 
-WebAnswer redirect(const WebRoute& route, std::string_view default_location) {
+TroubledAnswer redirect(const WebRoute& route, std::string_view default_location) {
   const std::string_view location = route.location.empty() ? default_location : std::string_view(route.location);
   return plain_answer(route.status != 0 ? route.status : 302, fmt::format("Location: {}\r\n", location), "moved\n");
 }
 
-WebAnswer retry_after(const WebRoute& route) {
+TroubledAnswer retry_after(const WebRoute& route) {
   const std::string value = route.as_date ? http_date(std::time(nullptr) + route.seconds) : fmt::format("{}", route.seconds);
   return plain_answer(route.status != 0 ? route.status : 429, fmt::format("Retry-After: {}\r\n", value), "too many requests\n");
 }
 
-WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
+TroubledAnswer troubled_answer(const WebRoute& route, std::string_view path) {
   switch (route.trouble) {
     case Trouble::kNone:
       return file_answer(route);
@@ -124,11 +124,11 @@ WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
       return slow_drip(route);
     case Trouble::kReset:
       // A client may resend silently when a kept connection breaks without a byte; a header line rules that out.
-      return bytes_then("HTTP/1.1 200 -\r\nServer: troubled\r\n", WebAnswer::Then::kReset);
+      return bytes_then("HTTP/1.1 200 -\r\nServer: troubled\r\n", TroubledAnswer::Then::kReset);
     case Trouble::kHang:
-      return bytes_then("", WebAnswer::Then::kHang);
+      return bytes_then("", TroubledAnswer::Then::kHang);
     case Trouble::kGarbage:
-      return bytes_then("\x89PNG this is no HTTP\r\n\r\n", WebAnswer::Then::kClose);
+      return bytes_then("\x89PNG this is no HTTP\r\n\r\n", TroubledAnswer::Then::kClose);
     case Trouble::kChunked:
       return chunked(route, false);
     case Trouble::kCutChunks:
@@ -147,14 +147,14 @@ WebAnswer troubled_answer(const WebRoute& route, std::string_view path) {
 
 }  // namespace
 
-WebAnswer plain_answer(int status, std::string_view extra_headers, std::string_view text, std::string_view type) {
-  WebAnswer answer;
+TroubledAnswer plain_answer(int status, std::string_view extra_headers, std::string_view text, std::string_view type) {
+  TroubledAnswer answer;
   answer.bytes = head(status, type, static_cast<int64_t>(text.size()), extra_headers);
   answer.bytes += text;
   return answer;
 }
 
-WebAnswer answer_request(WebRoute& route, std::string_view path) {
+TroubledAnswer answer_request(WebRoute& route, std::string_view path) {
   const int64_t num_before = route.num_requests.fetch_add(1);
   if (route.times > 0 && num_before >= route.times) {
     return file_answer(route);

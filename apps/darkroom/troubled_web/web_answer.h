@@ -9,7 +9,7 @@
 namespace darkroom {
 
 /// What the server does for one request: sends `bytes`, then a part of a file, then what `then` says.
-struct WebAnswer {
+struct TroubledAnswer {
   enum class Then { kKeepOpen, kClose, kReset, kHang, kRepeat };
 
   std::string bytes;
@@ -21,9 +21,9 @@ struct WebAnswer {
 };
 
 /// The answer of a route to one more request, which it counts. Errors are answers as well (500).
-WebAnswer answer_request(WebRoute& route, std::string_view path);
+TroubledAnswer answer_request(WebRoute& route, std::string_view path);
 
 /// An answer without a file.
-WebAnswer plain_answer(int status, std::string_view extra_headers, std::string_view text, std::string_view type = "text/plain");
+TroubledAnswer plain_answer(int status, std::string_view extra_headers, std::string_view text, std::string_view type = "text/plain");
 
 }  // namespace darkroom

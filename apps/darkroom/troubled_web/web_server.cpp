@@ -158,7 +158,7 @@ void WebServer::on_event(Connection& connection, uint32_t events) {
 
 void WebServer::on_timer(Connection& connection) {
   connection.timer_at = {};
-  if (connection.answer.then == WebAnswer::Then::kReset) {
+  if (connection.answer.then == TroubledAnswer::Then::kReset) {
     drop(connection, true);
   } else if (!advance(connection) || !answer_received(connection)) {
     drop(connection, false);
@@ -212,7 +212,7 @@ bool WebServer::answer_next(Connection& connection) {
   return advance(connection);
 }
 
-WebAnswer WebServer::answer_to(std::string_view request, bool& wants_close) {
+TroubledAnswer WebServer::answer_to(std::string_view request, bool& wants_close) {
   ++num_requests_;
   const size_t line_end = request.find("\r\n");
   const std::string_view line = request.substr(0, line_end);
@@ -240,7 +240,7 @@ bool WebServer::advance(Connection& connection) {
     if (progress != Progress::kDone) {
       return progress == Progress::kBlocked;
     }
-    if (connection.answer.then != WebAnswer::Then::kRepeat) {
+    if (connection.answer.then != TroubledAnswer::Then::kRepeat) {
       return finish_answer(connection);
     }
     connection.answer.bytes = connection.answer.repeated;
@@ -268,7 +268,7 @@ WebServer::Progress WebServer::send_bytes(Connection& connection) {
 }
 
 WebServer::Progress WebServer::send_file(Connection& connection) {
-  const WebAnswer& answer = connection.answer;
+  const TroubledAnswer& answer = connection.answer;
   const bool is_slow = answer.bytes_per_second > 0;
   // A slow answer sends a tenth of a second's worth at a time, one byte at least.
   const int64_t step = is_slow ? std::max(1, answer.bytes_per_second / 10) : answer.file_bytes;
@@ -297,12 +297,12 @@ WebServer::Progress WebServer::send_file(Connection& connection) {
 bool WebServer::finish_answer(Connection& connection) {
   watch(connection, false);
   switch (connection.answer.then) {
-    case WebAnswer::Then::kReset:
+    case TroubledAnswer::Then::kReset:
       set_timer(connection, kResetDelay);
       return true;
-    case WebAnswer::Then::kHang:
+    case TroubledAnswer::Then::kHang:
       return true;
-    case WebAnswer::Then::kClose:
+    case TroubledAnswer::Then::kClose:
       return false;
     default:
       connection.is_answering = false;

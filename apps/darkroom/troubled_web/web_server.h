@@ -39,7 +39,7 @@ class WebServer {
     bool is_answering = false;
     bool wants_close = false;  // By the client.
     bool wants_writable = false;
-    WebAnswer answer;
+    TroubledAnswer answer;
     size_t num_sent = 0;  // Of answer.bytes.
     int file = -1;
     int64_t file_sent = 0;
@@ -54,7 +54,7 @@ class WebServer {
   bool receive(Connection& connection);
   bool answer_received(Connection& connection);
   bool answer_next(Connection& connection);
-  WebAnswer answer_to(std::string_view request, bool& wants_close);
+  TroubledAnswer answer_to(std::string_view request, bool& wants_close);
   bool advance(Connection& connection);
   Progress send_bytes(Connection& connection);
   Progress send_file(Connection& connection);

@@ -149,7 +149,8 @@ struct ItemJob {
   /// wait for its memory). A fetcher's own bound on the number of requests must not bind where there are several readers.
   std::function<void(Pipeline& pipeline, BoundedQueue<Piece>& read, BoundedQueue<Piece>& done)> add_middle;
   std::function<Result<std::unique_ptr<ItemWriter<Body>>>(const std::shared_ptr<ItemInWork>& item)> open_writer;
-  /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body without any.
+  /// The bytes of a body that waits, which may go to disk meanwhile; may be null, and null for a body that never has any. Of a body whose
+  /// bytes are on disk it gives where they come back to.
   std::function<std::string*(Body&)> spillable = {};
 };
 

@@ -10,6 +10,14 @@
 
 namespace darkroom {
 
+/// What the rows of one host came to.
+struct HostCounts {
+  std::string host = {};
+  int64_t num_rows = 0;
+  int64_t num_failed = 0;
+  double seconds = 0;  ///< On the wire, of all its rows together.
+};
+
 /// What a job amounts to. Always rows_in = rows_out + the sum of rows_by_error.
 struct StageSummary {
   int64_t rows_in = 0;        ///< Of the whole job: earlier runs included.
@@ -20,10 +28,13 @@ struct StageSummary {
   int64_t retries = 0;        ///< Of this run, like all below.
   int64_t bytes = 0;          ///< Bytes fetched (download) or read (process).
   double seconds = 0;
-  int64_t num_parts = 0;              ///< Shards of the whole job.
-  int64_t num_invalid_captions = 0;   ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
-  int64_t num_unported_captions = 0;  ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
-  std::vector<StageSnapshot> stages;  ///< Counters of the pipeline's stages.
+  int64_t num_parts = 0;               ///< Shards of the whole job.
+  int64_t num_items = 0;               ///< Work items of the whole job.
+  int64_t num_pending = 0;             ///< Items that this run's selection had to do.
+  std::vector<HostCounts> hosts = {};  ///< Those with the most rows of this run (download).
+  int64_t num_invalid_captions = 0;    ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
+  int64_t num_unported_captions = 0;   ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
+  std::vector<StageSnapshot> stages;   ///< Counters of the pipeline's stages.
 
   int64_t rows_failed() const;
   /// Share of failed rows in percent; 0 without rows.

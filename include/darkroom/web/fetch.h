@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/core/body_memory.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/core/row_error.h"
@@ -25,6 +26,7 @@ struct FetchOptions {
   std::chrono::milliseconds first_backoff{500};  ///< Wait before the first retry, doubled for each further one; 50 to 100 % of it.
   int64_t max_body_bytes = 50'000'000;           ///< A longer body is kTooLarge.
   int64_t max_bytes_in_flight = 256'000'000;     ///< Body bytes held: those arriving and those of replies not yet taken.
+  BodyMemory* memory = nullptr;                  ///< Of the caller, holds the bodies instead (see Fetcher); outlives the fetcher.
   int max_redirects = 10;                        ///< One more is kTooManyRedirects.
   OptOutRules respect = {};                      ///< Signals of servers that give kOptedOut, before the body is read.
   std::vector<AllowedNetwork> allow_private;     ///< Exceptions from the address policy.
@@ -49,16 +51,18 @@ int64_t descriptors_needed(int num_concurrent);
 struct FetchRequest {
   uint64_t id = 0;  ///< Comes back in the reply.
   std::string url;
+  uint64_t order = 0;  ///< With FetchOptions::memory: the piece that the body is of.
 };
 
 struct FetchReply {
   uint64_t id;
-  RowResult<std::string> body;    ///< The bytes exactly as served (no content decoding), or why there are none.
-  std::string final_url = {};     ///< After redirects, as it is asked for; empty when the first one cannot be.
-  std::string content_type = {};  ///< As the server says; empty if it says nothing.
-  int http_status = 0;            ///< Of the last response; 0 if the last attempt had none.
-  int num_retries = 0;            ///< Attempts after the first, those after a pause of the host too; redirects are none.
-  int64_t num_bytes = 0;          ///< Body bytes received over all attempts.
+  RowResult<std::string> body;          ///< The bytes exactly as served (no content decoding), or why there are none.
+  std::string final_url = {};           ///< After redirects, as it is asked for; empty when the first one cannot be.
+  std::string content_type = {};        ///< As the server says; empty if it says nothing.
+  int http_status = 0;                  ///< Of the last response; 0 if the last attempt had none.
+  int num_retries = 0;                  ///< Attempts after the first, those after a pause of the host too; redirects are none.
+  int64_t num_bytes = 0;                ///< Body bytes received over all attempts.
+  std::chrono::nanoseconds on_wire{0};  ///< Time of all attempts, without what lay between them.
 };
 
 struct FetchStats {
@@ -92,6 +96,12 @@ struct FetchStats {
 /// Bounds: body bytes in transfers and untaken replies are at most max_bytes_in_flight, plus what the oldest transfer needs. The others
 /// pause at the limit (their deadlines with them). At most num_outstanding() requests are inside (waiting, under way, or replies not
 /// taken).
+///
+/// With a memory of the caller, each request's order is inside it from submit() until its reply has been taken or the fetcher is gone, and
+/// the fetcher lets no order leave: after a reply the piece holds its body's bytes, or none where there is no body. A transfer is admitted
+/// when it is granted what its body is expected to be, and the oldest piece always is. One that waits for more for half a second gives its
+/// places and its bytes back and begins anew when it is granted all that it wanted. Requests are submitted in the order of their pieces,
+/// or num_outstanding() never binds; else the oldest might stand outside.
 ///
 /// Thread safety: every member may be called by any thread at any time.
 class Fetcher {

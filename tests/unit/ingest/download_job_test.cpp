@@ -8,6 +8,7 @@
 #include "darkroom/files/posix_store.h"
 #include "darkroom/tables/shard_writer.h"
 #include "support/download_web.h"
+#include "support/other_stores.h"
 
 namespace darkroom {
 namespace {
@@ -21,14 +22,19 @@ class DownloadJob : public ::testing::Test {
   }
   std::string output(const std::string& name = "images") const { return folder_.path(name); }
   StageSummary download(const DownloadOptions& options) {
-    auto summary = run_download(local_files(), options, {});
+    auto summary = run_download(stores_, options, {});
     EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
     return summary.is_ok() ? *summary : StageSummary();
   }
-  Status failure(const DownloadOptions& options) { return run_download(local_files(), options, {}).status(); }
+  Status failure(const DownloadOptions& options) { return run_download(stores_, options, {}).status(); }
+  std::string faulty(const std::string& path) const { return "faulty://" + path; }
 
   TemporaryFolder folder_;
   DownloadWeb web_;
+  MetricsRegistry metrics_;
+  FaultInjectingFileSystem files_{local_files()};  // What faulty() names.
+  const std::unique_ptr<Store> faulty_store_ = make_posix_store(files_, "faulty");
+  StoreSet stores_{with_other_stores({faulty_store_.get()}), system_clock(), metrics_};
 };
 
 TEST_F(DownloadJob, stores_pictures_as_served_in_input_order_with_their_metadata) {
@@ -187,31 +193,31 @@ TEST_F(DownloadJob, a_death_at_any_moment_loses_and_doubles_nothing) {
   web_.start();
   download(web_.options(output("clean")));
   const auto clean = part_bytes(output("clean"));
-  FaultInjectingFileSystem files(local_files());
   bool finished_at_once = false;
   for (int64_t call = 0; !finished_at_once; call += 2) {
-    const DownloadOptions options = web_.options(output(std::to_string(call)));
-    files.fail_call(call, Fault::kDeath);
-    finished_at_once = run_download(files, options, {}).is_ok();
-    files.heal();
-    const auto resumed = run_download(files, options, {});
+    const std::string folder = output(std::to_string(call));
+    DownloadOptions options = web_.options(faulty(folder));
+    options.metadata = {faulty(web_.table())};
+    files_.fail_call(call, Fault::kDeath);
+    finished_at_once = run_download(stores_, options, {}).is_ok();
+    files_.heal();
+    const auto resumed = run_download(stores_, options, {});
     ASSERT_TRUE(resumed.is_ok()) << call << ": " << resumed.status().to_string();
     EXPECT_EQ(resumed->rows_in, 25);
-    EXPECT_EQ(part_bytes(options.output), clean) << "died at call " << call;
+    EXPECT_EQ(part_bytes(folder), clean) << "died at call " << call;
   }
 }
 
 TEST_F(DownloadJob, a_full_disk_is_named_and_what_is_there_stays) {
   add_pictures(25);
   web_.start();
-  FaultInjectingFileSystem files(local_files());
-  const DownloadOptions options = web_.options(output());
-  files.fail_call(12, Fault::kNoSpace);
-  const Status status = run_download(files, options, {}).status();
+  const DownloadOptions options = web_.options(faulty(output()));
+  files_.fail_call(12, Fault::kNoSpace);
+  const Status status = failure(options);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
   EXPECT_NE(status.message().find("run the same command again"), std::string::npos) << status.message();
-  files.heal();
-  EXPECT_TRUE(run_download(files, options, {}).is_ok());
+  files_.heal();
+  EXPECT_EQ(download(options).rows_out, 25);
 }
 
 TEST_F(DownloadJob, a_limit_takes_the_first_rows_and_a_larger_one_goes_on) {
@@ -355,7 +361,7 @@ TEST_F(DownloadJob, a_stop_keeps_what_was_complete) {
     }
     stop.request_stop();
   });
-  const Status status = run_download(local_files(), options, stop.get_token()).status();
+  const Status status = run_download(stores_, options, stop.get_token()).status();
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
   EXPECT_TRUE(verify_shard(local_files(), output() + "/part-000001.parquet").is_ok());
 }

@@ -1,34 +1,36 @@
-#include "download_shard.h"
+#include "download_writer.h"
 
+#include <span>
 #include <utility>
 
 #include "darkroom/ingest/row_dialects.h"
-#include "darkroom/ingest/value_copier.h"
 #include "darkroom/tables/arrow_files.h"
 
 namespace darkroom {
 namespace {
 
 // When the builders go to the shard; how rows are cut here does not change its bytes.
-constexpr int64_t kFlushRows = 1024;
-constexpr int64_t kFlushBytes = 4 << 20;
+constexpr size_t kFlushRows = 1024;
+constexpr size_t kFlushBytes = 1 << 20;
+constexpr const char* kImageColumn = "image";
 
 Status append_failure(const arrow::Status& status) { return from_arrow(status, "collecting a row", StatusCode::kResourceExhausted); }
 
 }  // namespace
 
-Result<std::unique_ptr<DownloadShard>> DownloadShard::open(JobRun& run, std::shared_ptr<DownloadItem> item, bool keep_failed) {
-  std::unique_ptr<DownloadShard> shard(new DownloadShard(run, std::move(item), keep_failed));
-  DARKROOM_RETURN_IF_ERROR(shard->open_columns());
-  DARKROOM_ASSIGN_OR_RETURN(shard->writer_, ShardWriter::open(run.output(), shard->item_->work.part_name(), shard->schema_));
-  return shard;
+Result<std::unique_ptr<ItemWriter<DownloadRow>>> DownloadWriter::open(JobRun& run, std::shared_ptr<DownloadItem> item, bool keep_failed) {
+  std::unique_ptr<DownloadWriter> made(new DownloadWriter(run, std::move(item), keep_failed));
+  DARKROOM_RETURN_IF_ERROR(made->open_columns());
+  const Location& output = run.output();
+  DARKROOM_ASSIGN_OR_RETURN(auto object, output.store->begin_object(output.path, made->item_->work.part_name()));
+  DARKROOM_ASSIGN_OR_RETURN(made->writer_, PagedShardWriter::open(std::move(object), made->schema_, {.streamed_column = kImageColumn}));
+  return std::unique_ptr<ItemWriter<DownloadRow>>(std::move(made));
 }
 
-Status DownloadShard::open_columns() {
+Status DownloadWriter::open_columns() {
   arrow::FieldVector fields = {
       arrow::field("key", arrow::utf8(), false), arrow::field("url", arrow::utf8(), false), arrow::field("caption", arrow::utf8(), false),
-      arrow::field("image", arrow::binary()),    arrow::field("width", arrow::int32()),     arrow::field("height", arrow::int32()),
-      arrow::field("mime", arrow::utf8()),
+      arrow::field("width", arrow::int32()),     arrow::field("height", arrow::int32()),    arrow::field("mime", arrow::utf8()),
   };
   if (keep_failed_) {
     fields.push_back(arrow::field("error", arrow::utf8()));
@@ -40,26 +42,13 @@ Status DownloadShard::open_columns() {
     fields.push_back(arrow::field(columns.output_names[i], copier.type()));
     metadata_.push_back(std::move(copier));
   }
+  batch_schema_ = arrow::schema(fields);
+  fields.insert(fields.begin(), arrow::field(kImageColumn, arrow::binary()));
   schema_ = arrow::schema(std::move(fields));
   return {};
 }
 
-Status DownloadShard::add(DownloadRow row) {
-  const int64_t position = row.position;
-  reorder_.insert(position, std::move(row));
-  while (std::optional<DownloadRow> next = reorder_.take_next()) {
-    DARKROOM_RETURN_IF_ERROR(write_row(*next));
-  }
-  if (reorder_.next_position() == item_->work.num_rows) {
-    DARKROOM_RETURN_IF_ERROR(flush());
-    DARKROOM_RETURN_IF_ERROR(run_.commit(item_->work, tally_, *writer_));
-    item_->open_slot.release();
-    is_committed_ = true;
-  }
-  return {};
-}
-
-Status DownloadShard::write_row(const DownloadRow& row) {
+Status DownloadWriter::add(int64_t /*position*/, DownloadRow row) {
   ++tally_.rows_in;
   tally_.num_invalid_captions += row.caption_was_invalid ? 1 : 0;
   run_.count_row(row.error ? &*row.error : nullptr);
@@ -77,21 +66,20 @@ Status DownloadShard::write_row(const DownloadRow& row) {
     DARKROOM_RETURN_IF_ERROR(metadata_[i].append(*row.table->GetColumnByName(item_->columns.metadata[i]), row.table_row));
   }
   ++pending_rows_;
-  pending_bytes_ += static_cast<int64_t>(row.image.size() + row.caption.size() + row.url.size());
+  pending_bytes_ += row.image.size() + row.caption.size() + row.url.size();
+  images_.push_back(row.error ? std::nullopt : std::optional(std::move(row.image)));
   return pending_rows_ >= kFlushRows || pending_bytes_ >= kFlushBytes ? flush() : Status();
 }
 
-Status DownloadShard::append_own_columns(const DownloadRow& row) {
+Status DownloadWriter::append_own_columns(const DownloadRow& row) {
   arrow::Status status = keys_.Append(row_key(item_->work.list_row + row.position));
   status &= urls_.Append(row.url);
   status &= captions_.Append(row.caption);
   if (row.error) {
-    status &= images_.AppendNull();
     status &= widths_.AppendNull();
     status &= heights_.AppendNull();
     status &= mimes_.AppendNull();
   } else {
-    status &= images_.Append(row.image);
     status &= widths_.Append(row.header.width);
     status &= heights_.Append(row.header.height);
     status &= mimes_.Append(mime_type(row.header.format));
@@ -102,11 +90,11 @@ Status DownloadShard::append_own_columns(const DownloadRow& row) {
   return status.ok() ? Status() : append_failure(status);
 }
 
-Status DownloadShard::flush() {
+Status DownloadWriter::flush() {
   if (pending_rows_ == 0) {
     return {};
   }
-  std::vector<arrow::ArrayBuilder*> builders = {&keys_, &urls_, &captions_, &images_, &widths_, &heights_, &mimes_};
+  std::vector<arrow::ArrayBuilder*> builders = {&keys_, &urls_, &captions_, &widths_, &heights_, &mimes_};
   if (keep_failed_) {
     builders.push_back(&errors_);
   }
@@ -122,9 +110,28 @@ Status DownloadShard::flush() {
     DARKROOM_ASSIGN_OR_RETURN(auto column, copier.finish());
     columns.push_back(std::move(column));
   }
-  const int64_t num_rows = std::exchange(pending_rows_, 0);
+  std::vector<BorrowedValue> borrowed;
+  for (size_t i = images_.size() - pending_rows_; i < images_.size(); ++i) {
+    borrowed.push_back(images_[i] ? BorrowedValue(std::as_bytes(std::span(*images_[i]))) : std::nullopt);
+  }
+  const auto num_rows = static_cast<int64_t>(std::exchange(pending_rows_, 0));
   pending_bytes_ = 0;
-  return writer_->write(*arrow::RecordBatch::Make(schema_, num_rows, std::move(columns)));
+  DARKROOM_RETURN_IF_ERROR(writer_->write(*arrow::RecordBatch::Make(batch_schema_, num_rows, std::move(columns)), borrowed));
+  drop_taken_images();
+  return {};
+}
+
+void DownloadWriter::drop_taken_images() {
+  for (; first_image_ < writer_->num_rows_taken(); ++first_image_) {
+    images_.pop_front();
+  }
+}
+
+Result<std::unique_ptr<FinishedItem>> DownloadWriter::finish() {
+  DARKROOM_RETURN_IF_ERROR(flush());
+  tally_.rows_filtered = item_->rows_filtered;
+  DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, writer_->finish(run_.plan().footer_of(item_->work, tally_)));
+  return std::unique_ptr<FinishedItem>(std::make_unique<FinishedPart>(std::move(shard), std::move(tally_)));
 }
 
 }  // namespace darkroom

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Which rows and items a download does, and where what waits lies: through the program, against one undisturbed run."""
+
+import hashlib
+import json
+import pathlib
+import subprocess
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run
+
+ROWS = 100
+
+
+class Downloads:
+    """One web and one table; what is told apart are the flags."""
+
+    def __enter__(self) -> "Downloads":
+        self.bench = Workbench(ROWS)
+        self.web = LoopbackWeb(self.bench.path("corpus"))
+        self.table = self.bench.write_url_table(self.web.port)
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.web.__exit__()
+        self.bench.__exit__()
+
+    def arguments(self, out: str, *flags: str) -> list[str]:
+        common = ["--metadata", self.table, "--rows-per-file", "20", "--allow-private", f"127.0.0.1/32:{self.web.port}"]
+        return ["download", self.bench.path(out), *common, "--json-summary", self.bench.path(out + ".json"), *flags]
+
+    def run(self, out: str, *flags: str, expect: int = 0) -> dict:
+        run(*self.arguments(out, *flags), expect=expect)
+        return json.loads(pathlib.Path(self.bench.path(out + ".json")).read_text())
+
+    def parts(self, out: str) -> dict[str, str]:
+        return digests(self.bench.path(out), "part-*.parquet")
+
+
+def shards_and_items_make_the_bytes_of_one_run() -> None:
+    with Downloads() as jobs:
+        jobs.run("whole")
+        want = jobs.parts("whole")
+        require(len(want) == 5, "parts", want)
+        both = [subprocess.Popen([str(PROGRAM), *jobs.arguments("shards", "--shard", f"{i}/2")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) for i in (0, 1)]
+        require([job.wait(timeout=300) for job in both] == [0, 0], "exit codes of two shards at once")
+        require(jobs.parts("shards") == want, "two shards differ from one run")
+        jobs.run("items", "--items", "3,0-1")
+        require(sorted(jobs.parts("items")) == [f"part-00000{i}.parquet" for i in (0, 1, 3)], "items", jobs.parts("items"))
+        jobs.run("items", "--items", "4,2")
+        require(jobs.parts("items") == want, "items differ from one run")
+        run(*jobs.arguments("items", "--items", "5"), expect=1)
+        run(*jobs.arguments("items", "--items", "3-1"), expect=2)
+        run(*jobs.arguments("items", "--shard", "2/2"), expect=2)
+
+
+def little_memory_and_no_disk_change_no_byte() -> None:
+    with Downloads() as jobs:
+        jobs.run("whole")
+        for name, flags in {"none": ["--scratch-bytes", "0"], "some": ["--scratch-bytes", "100kB"], "folder": ["--scratch", jobs.bench.path("scratch")]}.items():
+            jobs.run(name, "--memory", "300kB", *flags)
+            require(jobs.parts(name) == jobs.parts("whole"), "bytes differ with scratch:", name)
+        require(not list(pathlib.Path(jobs.bench.path("scratch")).iterdir()), "scratch files were left")
+
+
+def a_condition_and_a_deny_list_drop_their_rows() -> None:
+    with Downloads() as jobs:
+        table = pq.read_table(jobs.table)
+        limit = int(pc.quantile(table["WIDTH"], 0.5, interpolation="lower")[0].as_py())
+        kept = table.filter(pc.greater(table["WIDTH"], limit))
+        summary = jobs.run("where", "--where", f"width > {limit}")["download"]
+        require(summary["rows_out"] == len(kept) and summary["rows_filtered"] == ROWS - len(kept), "counts", summary)
+        got = pq.read_table(jobs.bench.path("where"))
+        require(got["url"].to_pylist() == kept["URL"].to_pylist(), "other rows were kept")
+        picture = pathlib.Path(jobs.bench.path("corpus")) / "pictures" / table["URL"][1].as_py().rsplit("/", 1)[1]
+        denied = [hashlib.sha256(table["URL"][0].as_py().encode()).hexdigest(), hashlib.md5(picture.read_bytes()).hexdigest()]
+        pathlib.Path(jobs.bench.path("withdrawn.txt")).write_text("# withdrawn\n" + "\n".join(denied) + "\n")
+        summary = jobs.run("denied", "--deny-list", jobs.bench.path("withdrawn.txt"))["download"]
+        require(summary["rows_by_error"].get("denied", 0) >= 2 and table["URL"][0].as_py() not in pq.read_table(jobs.bench.path("denied"))["url"].to_pylist(), "denied", summary)
+
+
+def full_validation_in_the_sandbox_keeps_good_pictures() -> None:
+    with Downloads() as jobs:
+        summary = jobs.run("full", "--validate", "full")["download"]
+        require(summary["rows_out"] == ROWS, "counts", summary)
+        jobs.run("plain", "--validate", "full", "--no-sandbox")
+        require(jobs.parts("plain") == jobs.parts("full"), "the sandbox changes bytes")
+
+
+def cleaning_leaves_what_is_committed() -> None:
+    with Downloads() as jobs:
+        jobs.run("images", "--items", "0-2")
+        before = jobs.parts("images")
+        out = pathlib.Path(jobs.bench.path("images"))
+        (out / "_tmp").mkdir(exist_ok=True)
+        (out / "_tmp" / "part-000003.parquet.dead").write_bytes(b"half")
+        (out / "_claims").mkdir(exist_ok=True)
+        (out / "_claims" / "000003").write_text('{"owner": "lost", "expires": 1}')
+        report = jobs.run("images", "--clean")["clean"]
+        require(report["temporaries"] == 1 and report["claims"] == 1 and report["live_claims"] == 0, "report", report)
+        require(jobs.parts("images") == before and not (out / "_claims" / "000003").exists(), "after cleaning")
+        require(jobs.run("images")["download"]["rows_out"] == ROWS, "the job goes on")
+
+
+if __name__ == "__main__":
+    main([
+        shards_and_items_make_the_bytes_of_one_run,
+        little_memory_and_no_disk_change_no_byte,
+        a_condition_and_a_deny_list_drop_their_rows,
+        full_validation_in_the_sandbox_keeps_good_pictures,
+        cleaning_leaves_what_is_committed,
+    ])

@@ -1,0 +1,43 @@
+#include "ingest/host_tally.h"
+
+#include <gtest/gtest.h>
+
+namespace darkroom {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(HostTally, gives_the_hosts_with_the_most_rows_first) {
+  HostTally tally;
+  for (int i = 0; i < 3; ++i) {
+    tally.add("many.test", i == 1, milliseconds(500));
+  }
+  tally.add("b.test", true, milliseconds(1));
+  tally.add("a.test", false, milliseconds(1));
+  tally.add("", true, milliseconds(1));
+  const std::vector<HostCounts> top = tally.top(2);
+  ASSERT_EQ(top.size(), 2u);
+  EXPECT_EQ(top[0].host, "many.test");
+  EXPECT_EQ(top[0].num_rows, 3);
+  EXPECT_EQ(top[0].num_failed, 1);
+  EXPECT_NEAR(top[0].seconds, 1.5, 1e-9);
+  EXPECT_EQ(top[1].host, "a.test");
+  EXPECT_EQ(tally.top(10).size(), 3u);
+  EXPECT_TRUE(HostTally().top(5).empty());
+}
+
+TEST(HostTally, counts_hosts_beyond_its_bound_together) {
+  HostTally tally;
+  for (int i = 0; i < 70'000; ++i) {
+    tally.add("host" + std::to_string(i), false, milliseconds(0));
+  }
+  tally.add("host5", false, milliseconds(0));
+  const std::vector<HostCounts> top = tally.top(2);
+  EXPECT_EQ(top[0].host, "(others)");
+  EXPECT_EQ(top[0].num_rows, 70'000 - 65'536);
+  EXPECT_EQ(top[1].host, "host5");
+  EXPECT_EQ(tally.top(100'000).size(), 65'537u);
+}
+
+}  // namespace
+}  // namespace darkroom

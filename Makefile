@@ -1,7 +1,7 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test mutants parity bench lint format install wheel clean
+.PHONY: help setup build demo test acceptance mutants parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -18,6 +18,9 @@ demo: build ## the whole chain on this machine: URL list -> pictures, in demo-ru
 
 test: setup ## unit, golden, integration, structure and sanitizer tests
 	@tools/check/run_tests.py
+
+acceptance: build ## the data plane against a hostile web, bad disks and stores, kills (8 minutes; docs/testing.md)
+	@.venv/bin/python tests/acceptance/acceptance.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
 .PHONY: writable

@@ -19,6 +19,7 @@
 
 #include "command_line.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/core/version.h"
 #include "darkroom/files/file_system.h"
@@ -156,8 +157,19 @@ int exit_code_of(const Result<int>& result, const SignalWatch& signals) {
   return result.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
+void remove_uri_secrets(nlohmann::json& value) {
+  if (value.is_string()) {
+    value = without_uri_secrets(value.get_ref<const std::string&>());
+  } else if (value.is_structured()) {
+    for (nlohmann::json& inner : value) {
+      remove_uri_secrets(inner);
+    }
+  }
+}
+
 // Paths and messages may hold bytes that are no UTF-8: JSON gets a replacement for them.
-Status write_summary(const std::string& path, const nlohmann::json& summary) {
+Status write_summary(const std::string& path, nlohmann::json summary) {
+  remove_uri_secrets(summary);
   // Folders are not made for it: a run's last word in a folder of a misspelt name would be missed.
   DARKROOM_ASSIGN_OR_RETURN(const bool has_folder, local_files().exists(parent_folder(path)));
   if (!has_folder) {
@@ -168,7 +180,7 @@ Status write_summary(const std::string& path, const nlohmann::json& summary) {
 
 // When stderr takes nothing, there is nobody left to tell; the exit code still says it.
 int fail(const std::string& text, int exit_code) {
-  const std::string line = (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + text + "\n";
+  const std::string line = (may_color(STDERR_FILENO) ? "\x1b[1;31merror:\x1b[0m " : "error: ") + without_uri_secrets(text) + "\n";
   static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
   return exit_code;
 }

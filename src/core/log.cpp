@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/core/verbosity.h"
 
 namespace darkroom {
@@ -105,10 +106,10 @@ void log_line(LogLevel level, std::string_view message) {
   if (level == LogLevel::kInfo && verbosity() == Verbosity::kQuiet) {
     return;
   }
-  write_line(fmt::format("{} {}{}\n", timestamp(), mark(level), message));
+  write_line(fmt::format("{} {}{}\n", timestamp(), mark(level), without_uri_secrets(message)));
 }
 
-void log_detail_line(std::string_view message) { write_line(fmt::format("{} {}\n", timestamp(), message)); }
+void log_detail_line(std::string_view message) { write_line(fmt::format("{} {}\n", timestamp(), without_uri_secrets(message))); }
 
 void show_progress(std::string_view text) {
   if (!stderr_is_terminal() || verbosity() == Verbosity::kQuiet) {

@@ -16,6 +16,7 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kJobFile = "_job.json";
+constexpr const char* kClaimsFolder = "_claims";
 constexpr const char* kSupersededFolder = "_superseded";
 // What other machines left without locks counts as dead after so long.
 constexpr std::chrono::hours kLeftoverAge{24};
@@ -301,7 +302,9 @@ Status JobPlan::count_rows() {
 }
 
 Status JobPlan::prepare() {
-  DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, kLeftoverAge, std::chrono::system_clock::now()).status());
+  for (const Location& folder : {output_, output_ / kClaimsFolder}) {
+    DARKROOM_RETURN_IF_ERROR(folder.store->sweep(folder.path, kLeftoverAge, std::chrono::system_clock::now()).status());
+  }
   const Location job_file = output_ / kJobFile;
   DARKROOM_ASSIGN_OR_RETURN(const bool has_job, job_file.exists());
   if (!has_job) {

@@ -8,6 +8,8 @@
 namespace darkroom {
 namespace {
 
+constexpr std::string_view kAwsNameCharacters = "-_/.%@:+";  // Besides letters and digits.
+
 bool is_aws_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 bool begins_aws_comment(std::string_view text) { return text.starts_with('#') || text.starts_with(';'); }
@@ -73,6 +75,11 @@ class AwsFileReader {
   /// Null where the section is skipped.
   AwsProfile* profile_of_section(std::string_view name) {
     constexpr std::string_view kPrefix = "profile";
+    constexpr std::string_view kSession = "sso-session";
+    if (file_ == AwsFile::kConfig && name.starts_with(kSession) && name.size() > kSession.size() && is_aws_blank(name[kSession.size()])) {
+      const std::string_view session = trim_blanks(name.substr(kSession.size()));
+      return is_aws_name(session, kAwsNameCharacters) ? &profiles_[fmt::format("{} {}", kSession, session)] : nullptr;
+    }
     const bool has_prefix = name.starts_with(kPrefix) && name.size() > kPrefix.size() && is_aws_blank(name[kPrefix.size()]);
     if (file_ == AwsFile::kConfig && !has_prefix && name != "default") {
       return nullptr;
@@ -83,7 +90,7 @@ class AwsFileReader {
         return &(prefixed_default_ ? *prefixed_default_ : prefixed_default_.emplace());
       }
     }
-    return is_aws_name(name, "-_/.%@:+") ? &profiles_[std::string(name)] : nullptr;
+    return is_aws_name(name, kAwsNameCharacters) ? &profiles_[std::string(name)] : nullptr;
   }
 
   Status read_setting(std::string_view text) {

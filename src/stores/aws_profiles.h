@@ -22,7 +22,8 @@ enum class AwsFile { kConfig, kCredentials };
 
 /// The profiles of a shared config or credentials file (AWS SDKs and Tools Reference Guide, "Format of the config and credentials
 /// files"). A profile that stands twice is one; of a setting that stands twice the last counts. [profile default] makes [default]
-/// void. Sections of other kinds, profiles and settings with names of other characters are skipped.
+/// void. A config file's [sso-session NAME] is given as "sso-session NAME", as no profile is called. Sections of other kinds, profiles
+/// and settings with names of other characters are skipped.
 /// Comments are lines that begin with # or ;, and what follows them behind white space in a value or anywhere behind a section's
 /// name. An indented line goes on with the value before it, except that it is skipped where it begins like a comment.
 /// Errors: kInvalidArgument naming the line (from 1) and never what stands in it, which may be a secret: more than kMaxAwsFileBytes,

@@ -2,6 +2,7 @@
 #include <array>
 #include <cctype>
 
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/stores/hub.h"
 #include "percent_escapes.h"
 #include "s3_signature.h"
@@ -16,7 +17,7 @@ Status no_hub_uri(std::string_view why, std::string_view uri) {
   return Status::invalid_argument(
       fmt::format("{}; an address of the hub is hf://[datasets/]ORG/NAME[@REVISION][/PATH] or hf://datasets/ORG/NAME?config=C&split=S:",
                   why),
-      uri);
+      shown_uri(uri));
 }
 
 /// What stands before the next `separator`, which is taken away too.

@@ -4,23 +4,16 @@
 #include <span>
 #include <utility>
 
-#include "aws_profiles.h"
-
 namespace darkroom {
 namespace {
 
-constexpr std::string_view kKeyIdSetting = "aws_access_key_id";
-constexpr std::string_view kSecretSetting = "aws_secret_access_key";
-constexpr std::string_view kTokenSetting = "aws_session_token";
+constexpr const char* kKeyIdSetting = "aws_access_key_id";
+constexpr const char* kSecretSetting = "aws_secret_access_key";
+constexpr const char* kTokenSetting = "aws_session_token";
 
 /// Settings of a profile that lead to an issuer even where keys stand beside them.
-constexpr std::array<std::string_view, 2> kRoleSettings = {"role_arn", "web_identity_token_file"};
-constexpr std::array<std::string_view, 3> kSignOnSettings = {"sso_session", "sso_start_url", "sso_account_id"};
-
-std::string setting_of(const AwsProfile& profile, std::string_view name) {
-  const auto found = profile.find(std::string(name));
-  return found == profile.end() ? "" : found->second;
-}
+constexpr std::array<const char*, 2> kRoleSettings = {"role_arn", "web_identity_token_file"};
+constexpr std::array<const char*, 3> kSignOnSettings = {"sso_session", "sso_start_url", "sso_account_id"};
 
 /// Both keys, or nothing where both lack. The names say what to mend.
 Result<std::optional<S3Keys>> pair_of_keys(S3Keys keys, std::string_view id_name, std::string_view secret_name) {
@@ -40,20 +33,6 @@ Result<std::optional<S3Keys>> keys_of_profile(const AwsProfile& profile) {
                        .token = setting_of(profile, kTokenSetting)},
                       kKeyIdSetting, kSecretSetting);
 }
-
-/// One of the two shared files, read.
-struct SharedFile {
-  std::string path;  ///< Empty: there is no home folder in which it could be.
-  AwsProfiles profiles;
-
-  bool holds(const std::string& profile) const { return profiles.contains(profile); }
-
-  /// Without settings where the file lacks it.
-  AwsProfile profile(const std::string& name) const {
-    const auto found = profiles.find(name);
-    return found == profiles.end() ? AwsProfile() : found->second;
-  }
-};
 
 class CredentialSearch {
  public:
@@ -80,7 +59,7 @@ class CredentialSearch {
  private:
   using Found = std::optional<S3Credentials>;
 
-  std::string variable(const std::string& name) const { return surroundings_.environment(name).value_or(""); }
+  std::string variable(const std::string& name) const { return surroundings_.variable(name); }
 
   void note_place(std::string_view place) { looked_in_ += (looked_in_.empty() ? "" : ", ") + std::string(place); }
 
@@ -145,22 +124,21 @@ class CredentialSearch {
   }
 
   Status require_profile(const std::string& name) const {
-    return config_.holds(name) || credentials_.holds(name)
-               ? Status::ok()
-               : Status::failed_precondition("there is no such profile for S3 (looked in, profile):", looked_in_, name);
+    return files_.holds(name) ? Status::ok()
+                              : Status::failed_precondition("there is no such profile for S3 (looked in, profile):", looked_in_, name);
   }
 
   /// Where either file gives the profile one of the settings.
-  Result<Found> from_issuer_of(const std::string& profile, std::span<const std::string_view> settings) {
-    for (const std::string_view setting : settings) {
-      if (!setting_of(credentials_.profile(profile), setting).empty() || !setting_of(config_.profile(profile), setting).empty()) {
+  Result<Found> from_issuer_of(const std::string& profile, std::span<const char* const> settings) {
+    for (const char* setting : settings) {
+      if (!files_.setting(profile, setting).empty()) {
         return required_from(S3KeyIssuer::kProfile, profile);
       }
     }
     return Found();
   }
 
-  Result<Found> from_keys_in(const SharedFile& file, const std::string& profile) const {
+  Result<Found> from_keys_in(const AwsSharedFile& file, const std::string& profile) const {
     const std::string origin = fmt::format("profile {} of {}", profile, file.path);
     Result<std::optional<S3Keys>> keys = keys_of_profile(file.profile(profile));
     if (!keys.is_ok()) {
@@ -171,15 +149,15 @@ class CredentialSearch {
 
   /// All but its role.
   Result<Found> from_profile(const std::string& name) {
-    constexpr std::array<std::string_view, 1> kProcessSettings = {"credential_process"};
+    constexpr std::array<const char*, 1> kProcessSettings = {"credential_process"};
     DARKROOM_ASSIGN_OR_RETURN(Found found, from_issuer_of(name, kSignOnSettings));
     if (!found) {
-      DARKROOM_ASSIGN_OR_RETURN(found, from_keys_in(credentials_, name));
+      DARKROOM_ASSIGN_OR_RETURN(found, from_keys_in(files_.credentials, name));
     }
     if (!found) {
       DARKROOM_ASSIGN_OR_RETURN(found, from_issuer_of(name, kProcessSettings));
     }
-    return found ? Result<Found>(std::move(found)) : from_keys_in(config_, name);
+    return found ? Result<Found>(std::move(found)) : from_keys_in(files_.config, name);
   }
 
   Result<Found> required_from(S3KeyIssuer issuer, const std::string& profile) {
@@ -195,37 +173,17 @@ class CredentialSearch {
   }
 
   Status read_files() {
-    DARKROOM_RETURN_IF_ERROR(read_shared(credentials_, AwsFile::kCredentials, "AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials"));
-    return read_shared(config_, AwsFile::kConfig, "AWS_CONFIG_FILE", "/.aws/config");
-  }
-
-  Status read_shared(SharedFile& shared, AwsFile kind, const std::string& variable_name, std::string_view below_home) {
-    const std::string home = variable("HOME");
-    shared.path = variable(variable_name);
-    if (shared.path.empty() && !home.empty()) {
-      shared.path = home + std::string(below_home);
-    } else if (shared.path.starts_with("~/") && !home.empty()) {
-      shared.path = home + shared.path.substr(1);
+    DARKROOM_ASSIGN_OR_RETURN(files_, read_aws_shared_files(surroundings_));
+    for (const AwsSharedFile* file : {&files_.credentials, &files_.config}) {
+      if (!file->path.empty()) {
+        note_place(file->path);
+      }
     }
-    if (shared.path.empty()) {
-      return Status::ok();
-    }
-    note_place(shared.path);
-    const Result<std::string> text = surroundings_.read_file(shared.path);
-    if (!text.is_ok()) {
-      return text.status().code() == StatusCode::kNotFound ? Status::ok() : text.status();
-    }
-    Result<AwsProfiles> profiles = read_aws_profiles(*text, kind);
-    if (!profiles.is_ok()) {
-      return profiles.status().with_context(shared.path);
-    }
-    shared.profiles = *std::move(profiles);
     return Status::ok();
   }
 
   const S3Surroundings& surroundings_;
-  SharedFile credentials_;
-  SharedFile config_;
+  AwsSharedFiles files_;
   std::string looked_in_;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "aws_shared_files.h"
 #include "darkroom/core/result.h"
 #include "s3_signature.h"
 
@@ -28,11 +29,7 @@ enum class S3KeyIssuer {
 std::string_view key_issuer_name(S3KeyIssuer issuer);
 
 /// Everything that find_s3_credentials may look at. Thread safety: that of the functions given.
-struct S3Surroundings {
-  /// The value of a variable of the environment; nothing where it is not set.
-  std::function<std::optional<std::string>(const std::string& name)> environment;
-  /// A small file's bytes. kNotFound: there is none.
-  std::function<Result<std::string>(const std::string& path)> read_file;
+struct S3Surroundings : AwsPlaces {
   /// Keys of an issuer; `profile` is the name of the one that leads there, "" without. No keys: there is no such issuer here (an
   /// instance without a role). Null: none can be asked.
   std::function<Result<std::optional<S3Keys>>(S3KeyIssuer issuer, const std::string& profile)> ask;

@@ -66,8 +66,9 @@ std::optional<int64_t> whole_number(std::string_view text, int64_t largest) {
   return is_number && number <= largest ? std::optional(number) : std::nullopt;
 }
 
-/// 2010-11-10T20:48:33.000Z; the fraction may lack, and what is below a second is dropped.
-Result<std::chrono::sys_seconds> parse_time(std::string_view text) {
+}  // namespace
+
+Result<std::chrono::sys_seconds> parse_s3_time(std::string_view text) {
   const auto fail = [&] { return Status::corrupt_data("a time is not written like 2010-11-10T20:48:33.000Z:", one_line(text)); };
   constexpr std::string_view kShape = "0000-00-00T00:00:00";
   if (text.size() <= kShape.size() || !text.ends_with('Z')) {
@@ -92,6 +93,8 @@ Result<std::chrono::sys_seconds> parse_time(std::string_view text) {
   return std::chrono::sys_days(date) + std::chrono::hours(number(11, 2)) + std::chrono::minutes(number(14, 2)) +
          std::chrono::seconds(number(17, 2));
 }
+
+namespace {
 
 /// What encoding-type=url made of a key: %XX, and "+" for a space.
 Result<std::string> decode_key(std::string_view text) {
@@ -170,7 +173,7 @@ Result<S3Object> read_object(const XmlElement& entry, const KeyReader& keys) {
   DARKROOM_ASSIGN_OR_RETURN(object.etag, text_or_empty(entry, "ETag"));
   DARKROOM_ASSIGN_OR_RETURN(const std::string modified, text_or_empty(entry, "LastModified"));
   if (!modified.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(object.modified, parse_time(modified));
+    DARKROOM_ASSIGN_OR_RETURN(object.modified, parse_s3_time(modified));
   }
   return object;
 }
@@ -180,7 +183,7 @@ Result<S3Upload> read_upload(const XmlElement& entry, const KeyReader& keys) {
   DARKROOM_ASSIGN_OR_RETURN(upload.key, keys.required(entry, "Key"));
   DARKROOM_ASSIGN_OR_RETURN(upload.id, required_text(entry, "UploadId"));
   DARKROOM_ASSIGN_OR_RETURN(const std::string initiated, required_text(entry, "Initiated"));
-  DARKROOM_ASSIGN_OR_RETURN(upload.initiated, parse_time(initiated));
+  DARKROOM_ASSIGN_OR_RETURN(upload.initiated, parse_s3_time(initiated));
   return upload;
 }
 

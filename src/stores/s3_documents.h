@@ -18,6 +18,9 @@ namespace darkroom {
 // Times are whole seconds of the years 0 to 9999: some servers write 0001-01-01 where they know none, which nanoseconds cannot hold;
 // compare them with seconds. Pure functions: any thread.
 
+/// "2010-11-10T20:48:33.000Z"; the fraction may lack, and what is below a second is dropped. Errors: kCorruptData.
+Result<std::chrono::sys_seconds> parse_s3_time(std::string_view text);
+
 struct S3Object {
   std::string key;
   int64_t size_bytes = 0;

@@ -1,6 +1,7 @@
 #include "s3_sender.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "darkroom/core/log.h"
@@ -13,7 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kFirstContact{12};  // With the time-outs of connecting: less than 15 s.
+constexpr seconds kFirstContact{12};  // No try begins later.
+// How long the tries wait for a server that has never answered: with the waits between them less than 15 s.
+constexpr std::array<milliseconds, 3> kFirstPatience = {milliseconds(3'000), milliseconds(4'000), milliseconds(6'000)};
 constexpr milliseconds kLongestConnect{10'000};
 constexpr int kMaxSilentTries = 3;                // Each waits a third of the time-out.
 constexpr int kMaxSlowTries = 2;                  // Of what may take long on the server: each waits all of it.
@@ -239,9 +242,14 @@ Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt)
     }
   }
   request.body = call.body;
-  const bool waits_once = call.may_be_silent || !has_answered_;
-  request.limits.connect = std::min(kLongestConnect, options_.timeout);
-  request.limits.idle = waits_once ? options_.timeout : std::max(milliseconds(1), options_.timeout / kMaxSilentTries);
+  const milliseconds share = std::max(milliseconds(1), options_.timeout / kMaxSilentTries);
+  if (!has_answered_) {
+    const size_t num_waited = std::min<size_t>(attempt.num_silent, kFirstPatience.size() - 1);
+    request.limits.idle = request.limits.connect = std::min(share, kFirstPatience[num_waited]);
+  } else {
+    request.limits.idle = call.may_be_silent ? options_.timeout : share;
+    request.limits.connect = std::min(kLongestConnect, options_.timeout);
+  }
   request.limits.total = request.limits.idle + seconds((size_of_pieces(call.body) + call.max_answer_bytes) / kLeastBytesPerSecond);
   request.limits.max_body_bytes = call.max_answer_bytes;
   request.needs_new_connection = attempt.needs_new_connection;
@@ -325,7 +333,7 @@ bool S3Sender::learn_region(const S3Call& call, const S3Reply& reply, Attempt& a
 Status S3Sender::wait_before_next(const S3Call& call, S3Verdict verdict, const Status& failure, Attempt& attempt) {
   const bool is_silent = verdict == S3Verdict::kSilent;
   attempt.num_silent = is_silent ? attempt.num_silent + 1 : 0;
-  const int max_silent = !has_answered_ ? 1 : call.may_be_silent ? kMaxSlowTries : kMaxSilentTries;
+  const int max_silent = has_answered_ && call.may_be_silent ? kMaxSlowTries : kMaxSilentTries;
   const bool is_too_silent = is_silent && attempt.num_silent >= max_silent;
   const milliseconds delay = kS3Backoff.delay(attempt.num_tries - 1, draw_chance());
   const Clock::Instant until = clock_.now() + delay;

@@ -15,6 +15,12 @@ Status bad_setting(std::string_view why, std::string_view setting) {
   return Status::invalid_argument(fmt::format("an s3:// address is followed by ?NAME=VALUE&...; {}:", why), setting);
 }
 
+/// A setting that is none, without its value, which may be a secret that somebody put there.
+std::string shown_setting(std::string_view setting) {
+  const size_t equals = setting.find('=');
+  return equals == std::string_view::npos ? "(no =)" : fmt::format("{}=...", setting.substr(0, equals));
+}
+
 /// HOST[:PORT], or a URL of a server without a path.
 Status set_endpoint(std::string_view text, S3Options& options) {
   for (const std::string_view scheme : {"http", "https"}) {
@@ -27,7 +33,8 @@ Status set_endpoint(std::string_view text, S3Options& options) {
     text.remove_suffix(1);
   }
   if (text.empty() || text.find_first_of("/?#@") != std::string_view::npos) {
-    return Status::invalid_argument("the endpoint of an S3 store is HOST[:PORT], with http:// or https:// before it:", text);
+    return Status::invalid_argument("the endpoint of an S3 store is HOST[:PORT], with http:// or https:// before it:",
+                                    text.substr(text.rfind('@') + 1));
   }
   options.endpoint = text;
   return Status::ok();
@@ -47,7 +54,7 @@ Status set_one(std::string_view name, const std::string& value, S3Options& optio
     options.profile = value;
   } else {
     return bad_setting("there are endpoint_override, region, scheme (http, https), profile and anonymous (true, false)",
-                       fmt::format("{}={}", name, value));
+                       name == "scheme" || name == "anonymous" ? fmt::format("{}={}", name, value) : fmt::format("{}=...", name));
   }
   return Status::ok();
 }
@@ -78,7 +85,7 @@ Result<S3Options> read_s3_settings(std::string_view settings, const EnvironmentL
     const size_t equals = setting.find('=');
     const auto value = equals == std::string_view::npos ? std::nullopt : decode_escapes(setting.substr(equals + 1));
     if (!value) {
-      return bad_setting("this is none", setting);
+      return bad_setting("this is none", shown_setting(setting));
     }
     DARKROOM_RETURN_IF_ERROR(set_one(setting.substr(0, equals), *value, options));
   }

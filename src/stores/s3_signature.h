@@ -19,6 +19,7 @@ struct S3Keys {
   std::string id;
   std::string secret;
   std::string token;  ///< Of temporary keys; empty: none.
+  std::optional<std::chrono::sys_seconds> expires = std::nullopt;
 };
 
 /// One query parameter as it is meant, not encoded. No value and an empty value are sent as `?name` and `?name=` and sign alike.

@@ -8,12 +8,17 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
+#include "key_process.h"
 #include "range_reads.h"
 #include "s3_credentials.h"
+#include "s3_key_issuers.h"
+#include "s3_key_ring.h"
 #include "s3_object_store.h"
 
 namespace darkroom {
 namespace {
+
+constexpr std::chrono::seconds kKeyProcessTimeout{30};
 
 FileInfo file_info(const std::string& bucket, const S3Object& object) {
   return {.path = S3Store::path_of(bucket, object.key), .size_bytes = object.size_bytes, .is_folder = false};
@@ -25,35 +30,28 @@ bool is_folder_mark(const std::string& key) { return key.ends_with('/'); }
 Status no_such_folder(const std::string& uri) { return Status::not_found("nothing is below this folder (folder):", uri); }
 
 /// The process's own environment and files.
-S3Surroundings real_surroundings() {
-  S3Surroundings surroundings;
-  surroundings.environment = [](const std::string& name) {
+AwsPlaces own_places() {
+  AwsPlaces places;
+  places.environment = [](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::optional<std::string>() : std::optional<std::string>(value);
   };
-  surroundings.read_file = [](const std::string& path) { return read_file(local_files(), path); };
-  return surroundings;
+  places.read_file = [](const std::string& path) { return read_file(local_files(), path); };
+  return places;
 }
 
-/// Looks for keys once, and again when they have expired.
-class S3KeyRing {
- public:
-  explicit S3KeyRing(S3Identity identity) : identity_(std::move(identity)) {}
-
-  Result<std::optional<S3Keys>> get(bool anew) {
-    const std::lock_guard hold(mutex_);
-    if (anew || !keys_) {
-      DARKROOM_ASSIGN_OR_RETURN(S3Credentials found, find_s3_credentials(identity_, real_surroundings()));
-      keys_ = std::move(found.keys);
-    }
-    return *keys_;
-  }
-
- private:
-  const S3Identity identity_;
-  std::mutex mutex_;
-  std::optional<std::optional<S3Keys>> keys_;
-};
+/// Looks for the keys of this process, and asks who gives out temporary ones.
+S3KeyRing::Find find_own_keys(S3Identity identity, HttpClient& client, Clock& clock) {
+  S3IssuerTools tools{.places = own_places(),
+                      .exchange = [&client](const HttpRequest& request) { return client.exchange(request, {}); },
+                      .run_process = [](const std::vector<std::string>& command) { return run_key_process(command, kKeyProcessTimeout); },
+                      .clock = clock};
+  return [identity = std::move(identity), issuers = S3KeyIssuers(std::move(tools))] {
+    const S3Surroundings surroundings{own_places(),
+                                      [&issuers](S3KeyIssuer issuer, const std::string& profile) { return issuers.ask(issuer, profile); }};
+    return find_s3_credentials(identity, surroundings);
+  };
+}
 
 }  // namespace
 
@@ -304,8 +302,8 @@ Result<SweepReport> S3Store::sweep(const std::string& folder, std::chrono::secon
 
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  // Shared by the store's threads, and by nobody else.
-  const auto keys = std::make_shared<S3KeyRing>(S3Identity{.anonymous = options.anonymous, .profile = options.profile});
+  const S3Identity identity{.anonymous = options.anonymous, .profile = options.profile};
+  const auto keys = std::make_shared<S3KeyRing>(find_own_keys(identity, client, clock), clock);  // Shared by the store's threads alone.
   DARKROOM_RETURN_IF_ERROR(keys->get(false).status());
   const S3KeySource source = [keys](bool anew) { return keys->get(anew); };
   return std::unique_ptr<Store>(std::make_unique<S3Store>(std::make_unique<S3Client>(options, source, client, clock)));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/stores/https_store.h"
@@ -26,7 +27,8 @@ Status read_only(const std::string& uri) {
 }
 
 /// Before a secret that somebody put there comes into messages and records: s3://KEY:SECRET@BUCKET is no address of ours.
-Status check_bucket(std::string_view bucket) {
+Status check_bucket(std::string_view place) {
+  const std::string_view bucket = place.substr(0, place.find('/'));
   const bool has_letters_of_one = std::ranges::all_of(bucket, [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
   });
@@ -38,7 +40,20 @@ Status check_bucket(std::string_view bucket) {
         "an s3:// address holds no keys: they come from the environment or the AWS files; this one has an @ in its bucket");
   }
   return Status::invalid_argument("an s3:// address begins with a bucket, 3 to 255 letters, digits, dots, hyphens and underscores:",
-                                  bucket);
+                                  shown_uri(fmt::format("s3://{}", place)));
+}
+
+/// A presigned address of S3 is one of the web; taken for a key it would be shown whole.
+Status check_unsigned(std::string_view place) {
+  std::string query(place.substr(std::min(place.find('?'), place.size())));
+  std::ranges::transform(query, query.begin(), [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  for (const std::string_view name : {"x-amz-", "awsaccesskeyid=", "signature="}) {
+    if (query.find(name) != std::string::npos) {
+      return Status::invalid_argument("an s3:// address holds no signature; a presigned one begins with https:// (address):",
+                                      shown_uri("s3://" + std::string(place)));
+    }
+  }
+  return Status::ok();
 }
 
 /// Settings of a store stand behind the last "?" of an s3:// address, as NAME=VALUE; elsewhere "?" belongs to a key or a pattern.
@@ -117,7 +132,8 @@ struct StoreSet::Parts {
 
   Result<Location> s3_place(std::string_view place) {
     const auto [path, settings] = split_settings(place);
-    DARKROOM_RETURN_IF_ERROR(check_bucket(path.substr(0, path.find('/'))));
+    DARKROOM_RETURN_IF_ERROR(check_bucket(path));
+    DARKROOM_RETURN_IF_ERROR(check_unsigned(place));
     const std::lock_guard hold(mutex);
     auto found = s3_stores.find(settings);
     if (found == s3_stores.end()) {
@@ -152,9 +168,9 @@ Result<Location> StoreSet::resolve(const std::string& uri, Access access) {
   }
   if (scheme == "hf") {
     DARKROOM_ASSIGN_OR_RETURN(const HubUri place, HubUri::parse(uri));
-    return place.is_table
-               ? Result<Location>(Status::invalid_argument("config= and split= name several files, and here one place is wanted:", uri))
-               : parts_->hub_place(place);
+    return place.is_table ? Result<Location>(Status::invalid_argument(
+                                "config= and split= name several files, and here one place is wanted:", shown_uri(uri)))
+                          : parts_->hub_place(place);
   }
   if (scheme == "s3" && parts_->options.make_s3 != nullptr) {
     return parts_->s3_place(std::string_view(uri).substr(scheme.size() + 3));

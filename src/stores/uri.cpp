@@ -6,6 +6,7 @@
 #include <cctype>
 #include <span>
 
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/table_reader.h"
@@ -28,7 +29,7 @@ Result<std::string> decode_percent(std::string_view text, const std::string& uri
     }
     const auto is_hex = [&](size_t at) { return at < text.size() && std::isxdigit(static_cast<unsigned char>(text[at])) != 0; };
     if (!is_hex(i + 1) || !is_hex(i + 2)) {
-      return Status::invalid_argument("a % in a file:// address must be followed by two hexadecimal digits:", uri);
+      return Status::invalid_argument("a % in a file:// address must be followed by two hexadecimal digits:", shown_uri(uri));
     }
     decoded += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 2)), nullptr, 16));
     i += 2;
@@ -129,7 +130,7 @@ Result<std::string> local_path(const std::string& uri) {
   const std::string_view rest = std::string_view(uri).substr(colon + 3);
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos || (slash > 0 && rest.substr(0, slash) != "localhost")) {
-    return Status::invalid_argument("a file:// address needs an absolute path and no host (file:///folder/name):", uri);
+    return Status::invalid_argument("a file:// address needs an absolute path and no host (file:///folder/name):", shown_uri(uri));
   }
   return decode_percent(rest.substr(slash), uri);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/shown_uri.h"
 
 namespace darkroom {
 namespace {
@@ -266,13 +267,11 @@ Status http_failure(const HttpRequest& request, const HttpResponse& response) {
 }
 
 std::string shown_url(std::string_view url) {
-  std::string_view shown = url.substr(0, url.find_first_of("?#"));
-  const size_t scheme_end = shown.find("://");
-  const size_t host = scheme_end == std::string_view::npos ? 0 : scheme_end + 3;
-  const std::string_view authority = shown.substr(host, shown.find('/', host) - host);
-  const size_t user_end = authority.rfind('@');
-  const size_t skipped = user_end == std::string_view::npos ? 0 : user_end + 1;
-  return std::string(shown.substr(0, host)) + std::string(shown.substr(host + skipped));
+  constexpr std::string_view kSomeScheme = "x://";
+  const bool has_scheme = url.find("://") != std::string_view::npos;
+  std::string shown = shown_uri(has_scheme ? std::string(url) : std::string(kSomeScheme).append(url));
+  shown.erase(std::min(shown.find_first_of("?#"), shown.size()));
+  return has_scheme ? shown : shown.substr(kSomeScheme.size());
 }
 
 }  // namespace darkroom

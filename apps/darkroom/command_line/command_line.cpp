@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "darkroom/core/shown_uri.h"
 #include "given_flags.h"
 #include "help_text.h"
 #include "nearest_name.h"
@@ -30,7 +31,7 @@ Status take_values(const FlagDefinition& flag, const std::vector<std::string>& v
 std::string setting_text(const FlagDefinition& flag, const std::vector<std::string>& values, std::string_view where) {
   std::string text = flag.name;
   for (const std::string& value : values) {
-    text += " " + quote_value(value);
+    text += " " + quote_value(without_uri_secrets(value));
   }
   return fmt::format("{} ({})", text, where);
 }

@@ -8,7 +8,7 @@ namespace darkroom {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-/// Writes one line to stderr: "HH:MM:SS message" (warnings and errors are marked). Thread-safe: lines never interleave.
+/// Writes one line to stderr: "HH:MM:SS message", warnings and errors marked, addresses without secrets (shown_uri.h). Thread-safe.
 void log_line(LogLevel level, std::string_view message);
 
 template <typename... Args>

@@ -36,11 +36,13 @@ struct S3Options {
 /// seven requests, once a bucket. Each object carries `x-amz-meta-darkroom-writer`, a mark that is never used twice, so that a lost reply
 /// tells no lie: who finds the name taken looks whose the object is.
 ///
-/// Failures that may pass are tried again with growing waits. Before the server has answered at all, a dead, unknown or refusing one is
-/// given up after 12 seconds, a silent one after `timeout`. A bucket that says "slow down" is asked at half the rate, which grows back.
+/// Failures that may pass are tried again with growing waits. Before the server has answered at all, a dead, unknown, refusing or silent
+/// one is given up within 15 seconds, after three tries when it is silent. A bucket that says "slow down" is asked at half the rate, which
+/// grows back.
 ///
-/// Keys are found as find_s3_credentials says, when the store is made and when they have expired; no message, URI, environment or child
-/// ever holds them. Errors: kInvalidArgument (options), kFailedPrecondition (no credentials).
+/// Keys are found as find_s3_credentials says when the store is made; temporary ones are asked for anew before they expire. No message,
+/// URI, environment or child ever holds them. Errors: kInvalidArgument (options), kFailedPrecondition (no credentials), kUnavailable (who
+/// gives out temporary keys cannot be reached).
 /// Thread safety: as Store. `client` and `clock` outlive the store.
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock);
 

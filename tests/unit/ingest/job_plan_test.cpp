@@ -660,5 +660,14 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
   EXPECT_LE(static_cast<double>(commit_bytes[1]), 1.2 * static_cast<double>(commit_bytes[0]));
 }
 
+TEST_F(JobPlans, a_run_begins_by_sweeping_what_the_dead_left_beside_parts_and_claims) {
+  for (const char* left : {"out/_tmp/part-000000.parquet.left", "out/_claims/_tmp/000003.left", "out/_claims/_tmp.000003.left"}) {
+    ASSERT_TRUE(files_.create_folders(parent_folder(left)).is_ok());
+    ASSERT_TRUE(files_.create(left).value()->close().is_ok());
+    ASSERT_TRUE(plan()->prepare().is_ok());
+    EXPECT_FALSE(files_.exists(left).value()) << left;
+  }
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -49,7 +49,10 @@ TEST(AwsProfiles, the_two_files_write_a_profiles_name_differently) {
   EXPECT_EQ(shape_of_file("[foo]\na = 1\n[default]\nb = 2\n[profile bar]\nc = 3\n[profilefoo]\nd = 4"), "bar{c=3;}default{b=2;}");
   EXPECT_EQ(shape_of_file("[foo]\na = 1\n[default]\nb = 2\n[profile bar]\nc = 3\n[profilefoo]\nd = 4", AwsFile::kCredentials),
             "default{b=2;}foo{a=1;}profilefoo{d=4;}");
-  EXPECT_EQ(shape_of_file("[sso-session foo]\na = 1\n[services s]\nb = 2\n[plugins]\nc = 3\n[profile]\nd = 4\n[profile ]\ne = 5"), "");
+  EXPECT_EQ(shape_of_file("[sso-session foo]\na = 1\n[services s]\nb = 2\n[plugins]\nc = 3\n[profile]\nd = 4\n[profile ]\ne = 5"),
+            "sso-session foo{a=1;}");
+  EXPECT_EQ(shape_of_file("[sso-session]\na = 1\n[sso-session ]\nb = 2\n[sso-sessions c]\nd = 3\n[sso-session a!b]\ne = 4"), "");
+  EXPECT_EQ(shape_of_file("[sso-session foo]\na = 1", AwsFile::kCredentials), "");
 }
 
 TEST(AwsProfiles, names_of_profiles_are_trimmed_keep_their_case_and_hold_known_characters) {

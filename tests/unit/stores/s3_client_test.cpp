@@ -314,8 +314,9 @@ TEST(s3_client, waits_for_a_silent_server_as_long_as_the_timeout_says) {
   options.timeout = std::chrono::milliseconds(900);
   const auto client = server.make_client(options);
   server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kHang; };
-  EXPECT_THAT(client->head(in_bucket("k")).status().message(), HasSubstr("no whole answer came in time"));
-  EXPECT_EQ(server.fake.num_calls("head"), 1);
+  EXPECT_THAT(client->head(in_bucket("k")).status().message(),
+              AllOf(HasSubstr("no whole answer came in time"), HasSubstr("gave up after 3 tries")));
+  EXPECT_EQ(server.fake.num_calls("head"), 3);
   fail_once(server.fake, "head", S3Fault::kHang);
   EXPECT_EQ(put_text(*client, "k", "bytes", "w").value(), S3Outcome::kStored);
   EXPECT_TRUE(client->head(in_bucket("k")).is_ok());  // One that has answered before is asked again.
@@ -323,6 +324,18 @@ TEST(s3_client, waits_for_a_silent_server_as_long_as_the_timeout_says) {
   const int before = server.fake.num_calls("head");
   EXPECT_EQ(client->head(in_bucket("k")).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(server.fake.num_calls("head") - before, 3);
+}
+
+TEST(s3_client, a_silence_or_two_at_first_contact_cost_nothing) {
+  for (const int num_silent : {1, 2}) {
+    S3Server server;
+    S3Options options = server.options();
+    options.timeout = std::chrono::milliseconds(900);
+    const auto client = server.make_client(options);
+    fail_once(server.fake, "put", S3Fault::kHang, num_silent);
+    EXPECT_EQ(put_text(*client, "k", "bytes", "w").value(), S3Outcome::kStored);
+    EXPECT_EQ(server.fake.num_calls("put"), num_silent + 1);
+  }
 }
 
 TEST(s3_client, stops_on_request) {

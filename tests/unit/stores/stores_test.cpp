@@ -178,8 +178,12 @@ TEST_F(stores, a_secret_in_an_s3_address_is_in_no_message) {
   StoreSetOptions with_s3 = options();
   with_s3.make_s3 = [&](std::string_view, HttpClient&, Clock&) -> Result<std::unique_ptr<Store>> { return make_posix_store(files, "s3"); };
   StoreSet set(with_s3, clock_, metrics_);
-  for (const char* uri : {"s3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket", "S3://AKID:s3cret@bucket/key",
-                          "s3://AKID:s3cret@bucket/key?region=x", "HTTPS://user:s3cret@host/x", "gopher://user:s3cret@host/x"}) {
+  for (const char* uri :
+       {"s3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket", "S3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket/key?region=x",
+        "s3://AKID:s3cret/more@bucket/key", "s3://bucket/key?X-Amz-Signature=s3cret",
+        "s3://bucket/key?region=x&x-amz-security-token=s3cret", "s3://bucket/key?AWSAccessKeyId=A&Signature=s3cret",
+        "hf://u:s3cret@datasets/o/n", "hf://datasets/o/n?config=c&token=s3cret", "file://u:s3cret@host/x", "HTTPS://user:s3cret@host/x",
+        "gopher://user:s3cret@host/x"}) {
     for (const Status& status : {set.resolve(uri, Access::kRead).status(), set.resolve(uri, Access::kWrite).status(),
                                  set.resolve_inputs(uri).status(), local_path(uri).status()}) {
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << uri;
@@ -245,6 +249,16 @@ TEST(s3_settings, refuse_what_is_none) {
     return name == "AWS_ENDPOINT_URL" ? std::optional<std::string>("http://") : std::nullopt;
   };
   EXPECT_THAT(read_s3_settings("", bad).status().message(), HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+TEST(s3_settings, of_one_that_is_none_the_value_is_not_shown) {
+  const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
+  for (const char* settings : {"token=s3cret", "region=x&token=s3cret", "region=%2&s3cret", "region=x&s3cret", "profile=%2s3cret",
+                               "endpoint_override=u:s3cret@host", "endpoint_override=http://u:s3cret@host/"}) {
+    const Status failure = read_s3_settings(settings, nothing).status();
+    EXPECT_EQ(failure.code(), StatusCode::kInvalidArgument) << settings;
+    EXPECT_THAT(failure.message(), Not(HasSubstr("s3cret"))) << settings;
+  }
 }
 
 }  // namespace

@@ -211,6 +211,7 @@ TEST_F(http_client, shows_no_query_user_or_header_in_a_failure) {
   EXPECT_THAT(failure.message(), Not(HasSubstr("secret")));
   EXPECT_THAT(failure.message(), HasSubstr("/key"));
   EXPECT_EQ(shown_url("https://user:secret@host:1/a@b?c"), "https://host:1/a@b");
+  EXPECT_EQ(shown_url("https://user:sec/ret@host:1/a#c"), "https://host:1/a");
   EXPECT_EQ(shown_url("host/a"), "host/a");
 }
 

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""The acceptance of the data plane (docs/testing.md): each check in a short form, or whole with --full.
+
+usage: acceptance.py [--full] [--results FILE] [CHECK...]    checks: their names, or the first words of them; without one all
+Results go to build/acceptance/short.json or full.json. A run that was cut goes on where it was; what passed with this very program is
+not run again. Exits 1 when a check failed. A check that this machine or this program cannot do is skipped, with its reason.
+"""
+
+import argparse
+import importlib
+import pathlib
+import sys
+import time
+
+from harness import PROGRAM, ROOT, Ledger, run_checks
+
+MODULES = ["addresses", "hostile_web", "outage", "kills", "disk_faults", "first_contact", "s3_faults", "decoder", "formats", "secrets_kept"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="acceptance of the data plane")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("checks", nargs="*")
+    arguments = parser.parse_args()
+    if not PROGRAM.exists():
+        print("acceptance: build/darkroom is not there; run 'make build'")
+        return 1
+    checks = [check for name in MODULES for check in importlib.import_module(name).CHECKS]
+    chosen = [check for check in checks if not arguments.checks or any(check[0].startswith(word) for word in arguments.checks)]
+    if not chosen:
+        print("acceptance: no such check; there are", ", ".join(name for name, _ in checks))
+        return 2
+    ledger = Ledger(arguments.results or ROOT / "build" / "acceptance" / ("full.json" if arguments.full else "short.json"), arguments.full)
+    begin = time.monotonic()
+    num_failed = run_checks(chosen, ledger, arguments.full)
+    print(f"{len(chosen) - num_failed} of {len(chosen)} did not fail, {time.monotonic() - begin:.0f} s; the results are in {ledger.path}")
+    return 1 if num_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

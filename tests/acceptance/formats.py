@@ -1,0 +1,90 @@
+"""Acceptance 11: what the jobs write opens in pyarrow, pandas, DuckDB and Hugging Face datasets; what is not installed is skipped by name.
+
+The packages are looked for in this environment and in the one of `make parity` (build/parity-venv, or DARKROOM_PEERS: a Python program).
+"""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+
+from harness import ROOT, LoopbackWeb, Skipped, Trials, Workbench, darkroom, require, temporary_folder
+
+READERS = {
+    "pandas": "import pandas; print(len(pandas.read_parquet(sys.argv[1])))",
+    "duckdb": "import duckdb; print(duckdb.sql(f\"select count(*) from '{sys.argv[1]}/part-*.parquet'\").fetchone()[0])",
+    "datasets": "import datasets, glob; print(len(datasets.load_dataset('parquet', data_files=sorted(glob.glob(sys.argv[1] + '/part-*.parquet')), split='train', cache_dir=sys.argv[2])))",
+}
+
+
+def pythons() -> list[str]:
+    others = [os.environ.get("DARKROOM_PEERS", ""), str(ROOT / ".venv-parity" / "bin" / "python"), str(ROOT / "build" / "parity-venv" / "bin" / "python")]
+    return [sys.executable, *(path for path in others if path and pathlib.Path(path).exists())]
+
+
+def python_with(package: str) -> str | None:
+    for python in pythons():
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def make_datasets(bench: Workbench, web: LoopbackWeb, folder: pathlib.Path) -> dict[str, int]:
+    flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{web.port}"]
+    darkroom("download", folder / "images", *flags)
+    darkroom("process", folder / "images", folder / "latents", "--model", bench.model, "--resolution", "64", "--rows-per-file", "16", "--text", "both")
+    return {name: sum(pq.ParquetFile(path).metadata.num_rows for path in (folder / name).glob("part-*.parquet")) for name in ("images", "latents")}
+
+
+def open_in_pyarrow(trials: Trials) -> None:
+    with Workbench(48) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
+        counts = make_datasets(bench, web, folder)
+        for name, count in counts.items():
+            table = pq.read_table(folder / name, page_checksum_verification=True)
+            table.validate(full=True)
+            require(table.num_rows == count == 48, "rows", name, table.num_rows)
+        trials.figures.update(counts)
+
+
+def open_in(trials: Trials, package: str) -> None:
+    python = python_with(package)
+    if python is None:
+        raise Skipped(f"{package} is not installed in {', '.join(pythons())}")
+    with Workbench(48) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
+        for name, count in make_datasets(bench, web, folder).items():
+            done = subprocess.run([python, "-c", "import sys\n" + READERS[package], str(folder / name), str(folder / "cache")], capture_output=True, text=True, timeout=300)
+            require(done.returncode == 0 and done.stdout.split()[-1] == str(count), "rows read by", package, name, done.stdout[-300:], done.stderr[-800:])
+
+
+def flipped_bytes_are_found(trials: Trials) -> None:
+    """inspect --verify finds any flipped byte of a part. Short: 40 flips, full: 10,000."""
+    generator = random.Random(5)
+    with Workbench(24) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
+        make_datasets(bench, web, folder)
+        darkroom("inspect", folder / "images", "--verify")
+        parts = sorted((folder / "images").glob("part-*.parquet"))
+        count = trials.count(40, 10_000)
+
+        def flip(first: int) -> int:
+            missed = 0
+            for _ in range(min(20, count)):
+                path = generator.choice(parts)
+                data = bytearray(path.read_bytes())
+                at = generator.randrange(len(data))
+                before = data[at]
+                data[at] ^= 1 << generator.randrange(8)
+                path.write_bytes(data)
+                missed += darkroom("inspect", folder / "images", "--verify", expect=None).returncode == 0
+                data[at] = before
+                path.write_bytes(data)
+            return missed
+
+        missed = sum(trials.trial(f"flips {first}", lambda: flip(first)) for first in range(0, count, 20))
+        trials.figures.update(flips=count, missed=missed)
+        require(missed == 0, "flipped bytes were not found", missed)
+
+
+CHECKS = [("formats.pyarrow", open_in_pyarrow)] + [(f"formats.{package}", lambda trials, package=package: open_in(trials, package)) for package in READERS] + [("formats.flips", flipped_bytes_are_found)]

@@ -1,0 +1,199 @@
+"""What the acceptance checks share: results that survive a cut, trials that are not done twice, servers, mounts, peaks of memory."""
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+from cases import Skipped, require, temporary_folder  # noqa: E402, F401: the checks take their whole vocabulary from here.
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests  # noqa: E402, F401
+
+BUCKET = "pictures"
+
+
+class Ledger:
+    """The results of one form, in a JSON file that is whole at any moment. Another program begins it anew."""
+
+    def __init__(self, path: pathlib.Path, is_full: bool):
+        self.path = path
+        program = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        self.results = {"form": "full" if is_full else "short", "program_sha256": program, "commit": head, "checks": {}}
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if found.get("program_sha256") == program:
+                self.results = found
+
+    def of(self, check: str) -> dict:
+        return self.results["checks"].setdefault(check, {"state": "begun", "trials": {}})
+
+    def write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding="utf-8")
+        beside.replace(self.path)
+
+
+class Trials:
+    """What one check does: named trials, each done once over all starts. `figures` go into the results."""
+
+    def __init__(self, ledger: Ledger, name: str, is_full: bool):
+        self.ledger, self.name, self.is_full = ledger, name, is_full
+        self.figures = ledger.of(name).setdefault("figures", {})
+
+    def count(self, short: int, full: int) -> int:
+        return full if self.is_full else short
+
+    def trial(self, name: str, work):
+        """work()'s value, from the results where it was done before."""
+        trials = self.ledger.of(self.name)["trials"]
+        if name not in trials:
+            trials[name] = {"value": work(), "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
+            self.ledger.write()
+        return trials[name]["value"]
+
+
+def run_checks(checks: list, ledger: Ledger, is_full: bool) -> int:
+    """Runs (name, function of Trials) one after the other; what passed before is not run again. Returns how many failed."""
+    num_failed = 0
+    for name, check in checks:
+        entry = ledger.of(name)
+        if entry["state"] == "passed":
+            print(f"ok      {name} (before)", flush=True)
+            continue
+        begin = time.monotonic()
+        trials = Trials(ledger, name, is_full)
+        try:
+            check(trials)
+            entry["state"], entry["reason"] = "passed", ""
+        except Skipped as skip:
+            entry["state"], entry["reason"] = "skipped", str(skip)
+        except Exception as error:  # Each check is a boundary: the next one runs whatever happened.
+            entry["state"], entry["reason"] = "failed", f"{type(error).__name__}: {error}"[-4000:]
+            num_failed += 1
+        entry["seconds"] = round(entry.get("seconds", 0) + time.monotonic() - begin, 1)
+        ledger.write()
+        word = {"passed": "ok     ", "skipped": "skipped", "failed": "FAILED "}[entry["state"]]
+        print(f"{word} {name} ({time.monotonic() - begin:.1f} s) {entry['reason']} {json.dumps(trials.figures) if trials.figures else ''}".rstrip(), flush=True)
+    return num_failed
+
+
+def darkroom(*arguments, expect: int | set | None = 0, environment: dict | None = None, timeout: float = 900, **options) -> subprocess.CompletedProcess:
+    """Runs the program to its end and requires its exit code (None: any)."""
+    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=timeout, cwd=ROOT, env=environment, **options)
+    codes = {expect} if isinstance(expect, int) else expect
+    require(codes is None or done.returncode in codes, f"darkroom {' '.join(map(str, arguments))}: exit code {done.returncode}, want {codes}\n", done.stderr[-2500:])
+    return done
+
+
+def peak_of(*arguments, expect: int = 0, environment: dict | None = None) -> tuple[float, float]:
+    """Runs the program; its largest resident size in MB, and the seconds it took."""
+    begin = time.monotonic()
+    with temporary_folder() as folder, open(folder / "log", "w+b") as log:
+        process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=log, stderr=log, cwd=ROOT, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        log.seek(0)
+        require(process.returncode == expect, f"exit code {process.returncode}, want {expect}\n", log.read()[-2500:].decode(errors="replace"))
+    return usage.ru_maxrss * 1024 / 1e6, time.monotonic() - begin
+
+
+def knows_flag(verb: str, flag: str) -> bool:
+    return flag in darkroom(verb, "--help").stdout
+
+
+def require_s3_jobs() -> None:
+    """Skips where the program's jobs do not open s3:// yet."""
+    done = darkroom("download", "s3://pictures/probe?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true", "--metadata", "/nowhere.parquet", expect=None)
+    if "not built yet" in done.stderr:
+        raise Skipped("this program's jobs do not open s3:// yet")
+
+
+def build(target: str) -> pathlib.Path:
+    """A test program that `make build` leaves out."""
+    done = subprocess.run([str(ROOT / "tools" / "build" / "build.sh"), "release", target], cwd=ROOT, capture_output=True, text=True)
+    require(done.returncode == 0, f"building {target}:\n", done.stderr[-2500:])
+    return ROOT / "build" / "release" / target
+
+
+class FakeS3Server:
+    """tests/support/fake_s3.h as a program: one bucket in memory, with faults on demand."""
+
+    def __init__(self, conditions: str = "everywhere", seed: int = 1):
+        self.process = subprocess.Popen([str(build("fake_s3_server")), conditions, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.endpoint = self.process.stdout.readline().strip()
+        require(self.endpoint.startswith("127.0.0.1:"), "the fake S3 server does not start:", self.endpoint)
+
+    def __enter__(self) -> "FakeS3Server":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def tell(self, command: str) -> str:
+        """faults PERCENT | hang 0|1 | uploads | calls | faulted | dump FOLDER | load FOLDER PREFIX"""
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def environment(self, **more: str) -> dict:
+        return s3_environment(self.endpoint, "AKFAKE", "fake/secret+key", **more)
+
+    def dump(self, folder: pathlib.Path) -> pathlib.Path:
+        require(self.tell(f"dump {folder}") == "ok", "the fake S3 server cannot write its objects")
+        return folder
+
+
+def s3_environment(endpoint: str, key: str, secret: str, **more: str) -> dict:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment.update(AWS_ENDPOINT_URL_S3=f"http://{endpoint}", AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret, AWS_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")
+    environment.update(AWS_CONFIG_FILE="/nowhere", AWS_SHARED_CREDENTIALS_FILE="/nowhere", **more)
+    return environment
+
+
+def require_root(what: str) -> None:
+    if os.geteuid() != 0:
+        raise Skipped(f"{what} needs root")
+
+
+def require_namespaces() -> None:
+    require_root("a network namespace")
+    if subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode != 0:
+        raise Skipped("this kernel or container grants no network namespace")
+    if shutil.which("ip") is None:
+        raise Skipped("there is no ip program (package iproute2)")
+
+
+def run_in_namespace(script: str, *arguments, timeout: float = 900) -> dict:
+    """Runs a script of this folder in a network and mount namespace of its own; its last line of output is JSON."""
+    require_namespaces()
+    done = subprocess.run(["unshare", "--net", "--mount", "--fork", "--kill-child", sys.executable, str(pathlib.Path(__file__).parent / script), "--inside", *map(str, arguments)],
+                          capture_output=True, text=True, errors="replace", timeout=timeout, cwd=ROOT)
+    require(done.returncode == 0, "the check in its namespace failed:\n", done.stdout[-1500:], done.stderr[-2500:])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@contextlib.contextmanager
+def tmpfs(size: str):
+    """A small disk of its own, in this process's mount namespace or the machine's."""
+    require_root("mounting a small disk")
+    with temporary_folder() as folder:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "darkroom-acceptance", str(folder)], capture_output=True).returncode != 0:
+            raise Skipped("this container may not mount a tmpfs")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+def summary_of(path: pathlib.Path, verb: str) -> dict:
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))[verb]

@@ -1,0 +1,201 @@
+"""Acceptance 5: bodies without end, drips, lies about lengths, bombs of headers, loops; slow hosts; large bodies in little memory."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+import zlib
+
+from harness import Trials, build, peak_of, require, summary_of, temporary_folder
+from hostile_test import png  # Of tests/integration.
+
+ROWS_OF_EACH = 12
+TIMEOUT = 5
+
+
+class HostileWeb:
+    """One thread a connection; each path misbehaves as it is called."""
+
+    def __init__(self):
+        self.picture = png(64, 64)
+        self.gzip = zlib.compress(bytes(50_000_000), 9)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                received = b""
+                while True:
+                    while b"\r\n\r\n" not in received:
+                        piece = connection.recv(65_536)
+                        if not piece:
+                            return
+                        received += piece
+                    head, _, received = received.partition(b"\r\n\r\n")
+                    kind = head.split(b" ")[1].split(b"/")[1].decode()
+                    if not getattr(self, "serve_" + kind)(connection, head.split(b" ")[1]):
+                        return
+            except OSError:
+                return  # The client has gone.
+
+    def answer(self, connection: socket.socket, status: str, headers: str, body: bytes) -> bool:
+        connection.sendall(f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        return True
+
+    def serve_good(self, connection: socket.socket, path: bytes) -> bool:
+        return self.answer(connection, "200 OK", "Content-Type: image/png\r\n", self.picture)
+
+    def serve_endless(self, connection: socket.socket, path: bytes, status: str = "200 OK") -> bool:
+        connection.sendall(f"HTTP/1.1 {status}\r\nLocation: {path.decode()}x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        while True:
+            connection.sendall(b"10000\r\n" + bytes(65_536) + b"\r\n")
+
+    def serve_endlessredirect(self, connection: socket.socket, path: bytes) -> bool:
+        return self.serve_endless(connection, path, "302 Found")
+
+    def serve_drip(self, connection: socket.socket, path: bytes) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.5)
+
+    def serve_silent(self, connection: socket.socket, path: bytes) -> bool:
+        connection.recv(1)
+        return False
+
+    def serve_long(self, connection: socket.socket, path: bytes) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n" + self.picture)
+        return False
+
+    def serve_short(self, connection: socket.socket, path: bytes) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + self.picture[:50])
+        return False
+
+    def serve_gzip(self, connection: socket.socket, path: bytes) -> bool:
+        return self.answer(connection, "200 OK", "Content-Encoding: gzip\r\nContent-Type: image/png\r\n", self.gzip)
+
+    def serve_headers(self, connection: socket.socket, path: bytes) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        for number in range(100_000):
+            connection.sendall(b"X-%d: " % number + b"h" * 1000 + b"\r\n")
+        return False
+
+    def serve_header(self, connection: socket.socket, path: bytes) -> bool:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+        for _ in range(1_600):
+            connection.sendall(b"h" * 65_536)
+        return False
+
+    def serve_loop(self, connection: socket.socket, path: bytes) -> bool:
+        return self.answer(connection, "302 Found", f"Location: {path.decode()}\r\n", b"")
+
+    def serve_chain(self, connection: socket.socket, path: bytes) -> bool:
+        return self.answer(connection, "302 Found", f"Location: {path.decode()}x\r\n", bytes(1_000_000))
+
+
+KINDS = ["endless", "endlessredirect", "drip", "silent", "long", "short", "gzip", "headers", "header", "loop", "chain"]
+
+
+def write_table(path: pathlib.Path, urls: list[str]) -> pathlib.Path:
+    path.write_text("".join(json.dumps({"URL": url, "TEXT": "a picture"}) + "\n" for url in urls), encoding="utf-8")
+    return path
+
+
+def hostile_bodies_cost_their_rows_alone(trials: Trials) -> None:
+    web = HostileWeb()
+    base = f"http://127.0.0.1:{web.port}"
+    common = ["--timeout", TIMEOUT, "--retries", "0", "--max-park", "0", "--allow-private", f"127.0.0.1/32:{web.port}", "--error-budget", "100", "--per-host", "512", "--memory", "64MB", "--max-bytes", "4MB"]
+    with temporary_folder() as folder:
+        good = [f"{base}/good/{i}" for i in range(200)]
+        hostile = [f"{base}/{kind}/{i}" for i in range(ROWS_OF_EACH) for kind in KINDS]
+        clean, _ = peak_of("download", folder / "clean", "--metadata", write_table(folder / "clean.jsonl", good), *common)
+        peak, seconds = peak_of("download", folder / "hostile", "--metadata", write_table(folder / "hostile.jsonl", good + hostile), *common, "--json-summary", folder / "summary.json")
+        summary = summary_of(folder / "summary.json", "download")
+        trials.figures.update(rows=len(good + hostile), peak_mb=round(peak), clean_peak_mb=round(clean), seconds=round(seconds, 1), rows_by_error=summary["rows_by_error"])
+        require(summary["rows_out"] == len(good), "good rows", summary["rows_out"])
+        require(sum(summary["rows_by_error"].values()) == len(hostile), "each hostile row ends with its error", summary)
+        require(peak <= clean + 64, "memory grew (MB, of a clean run)", peak, clean)
+        # Each row by its deadline: all of them run side by side.
+        require(seconds <= 4 * TIMEOUT + 10, "rows ended late (seconds)", seconds)
+
+
+class FastWeb:
+    """The troubled web in C++ over a folder with web.json."""
+
+    def __init__(self, folder: pathlib.Path, routes: dict):
+        (folder / "web.json").write_text(json.dumps({"routes": routes}), encoding="utf-8")
+        self.process = subprocess.Popen([str(build("web_server")), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def __enter__(self) -> "FastWeb":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def on_one_core(arguments: list) -> tuple[float, float]:
+    """Seconds and peak of the program on core 0; the server is elsewhere where there is another core."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        peak, seconds = peak_of(*arguments)
+        return seconds, peak
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def slow_hosts_do_not_stall_the_rest(trials: Trials) -> None:
+    """A tenth of the URLs drips or is silent for a deadline of 20 s; the rest goes on at nearly its own rate."""
+    num_rows = trials.count(6_000, 60_000)
+    with temporary_folder() as folder:
+        (folder / "a.png").write_bytes(png(64, 64))
+        routes = {f"/{i}": {"file": "a.png", **({"trouble": "slow_drip" if i % 20 == 0 else "hang"} if i % 10 == 0 else {})} for i in range(num_rows)}
+        routes |= {f"/clean/{i}": {"file": "a.png"} for i in range(num_rows)}
+        with FastWeb(folder, routes) as web:
+            common = ["--timeout", "20", "--retries", "0", "--max-park", "0", "--allow-private", f"127.0.0.1/32:{web.port}", "--error-budget", "100", "--per-host", "100000"]
+            base = f"http://127.0.0.1:{web.port}"
+            table = write_table(folder / "slow.jsonl", [f"{base}/{i}" for i in range(num_rows)])
+            clean = write_table(folder / "clean.jsonl", [f"{base}/clean/{i}" for i in range(num_rows)])
+            clean_seconds, _ = on_one_core(["download", folder / "clean", "--metadata", clean, *common])
+            seconds, peak = on_one_core(["download", folder / "out", "--metadata", table, *common, "--json-summary", folder / "summary.json"])
+        summary = summary_of(folder / "summary.json", "download")
+        rate = num_rows / max(0.001, seconds - 20)
+        trials.figures.update(rows=num_rows, seconds=round(seconds, 1), clean_rows_per_second=round(num_rows / clean_seconds), rows_per_second=round(rate), peak_mb=round(peak))
+        require(summary["rows_out"] == num_rows - num_rows // 10, "good rows", summary["rows_out"])
+        require(sum(summary["rows_by_error"].values()) == num_rows // 10, "slow rows", summary["rows_by_error"])
+        if trials.is_full:
+            require(rate >= 3_000, "rows per second beside the deadline", rate)
+        else:
+            require(seconds <= clean_seconds + 60, "slow rows held the others up (seconds, clean)", seconds, clean_seconds)
+
+
+def large_bodies_stay_within_the_memory(trials: Trials) -> None:
+    """600 bodies of 4 MB (short: 150) under --memory 256MB: peak resident at most 256 MB and 128 MB of the program itself."""
+    num_rows = trials.count(150, 600)
+    with temporary_folder() as folder:
+        (folder / "a.png").write_bytes(png(64, 64) + os.urandom(4_000_000))
+        with FastWeb(folder, {f"/{i}": {"file": "a.png", "trouble": "none" if i % 50 else "slow_drip", "bytes_per_second": 1_000_000} for i in range(num_rows)}) as web:
+            table = write_table(folder / "urls.jsonl", [f"http://127.0.0.1:{web.port}/{i}" for i in range(num_rows)])
+            peak, seconds = peak_of("download", folder / "out", "--metadata", table, "--allow-private", f"127.0.0.1/32:{web.port}", "--memory", "256MB", "--json-summary", folder / "summary.json", "--timeout", "60", "--per-host", "1000")
+        trials.figures.update(rows=num_rows, peak_mb=round(peak), seconds=round(seconds, 1))
+        require(summary_of(folder / "summary.json", "download")["rows_out"] == num_rows, "rows were lost")
+        require(peak <= 256 + 128, "peak resident (MB)", peak)
+
+
+CHECKS = [
+    ("hostile_web.bodies", hostile_bodies_cost_their_rows_alone),
+    ("hostile_web.slow_hosts", slow_hosts_do_not_stall_the_rest),
+    ("hostile_web.large_bodies", large_bodies_stay_within_the_memory),
+]

@@ -1,0 +1,164 @@
+"""Acceptance 2: kill -9 at random moments, of download and process, on a disk and on S3, alone and with three processes that share a job."""
+
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+import pyarrow.parquet as pq
+
+from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, require_s3_jobs, temporary_folder
+
+SEED = 20261123
+KILLS = (10, 200)  # Short and full, of each job.
+
+
+def start(arguments: list, environment: dict | None = None) -> subprocess.Popen:
+    return subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment)
+
+
+def kill_at(process: subprocess.Popen, seconds: float) -> bool:
+    """Whether the kill hit a running process."""
+    try:
+        process.wait(seconds)
+        return False
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return True
+
+
+def keys_of(folder: pathlib.Path) -> list[str]:
+    return pq.read_table(folder, columns=["key"])["key"].to_pylist()
+
+
+def require_same(folder: pathlib.Path, reference: pathlib.Path) -> None:
+    want = digests(str(reference), "part-*.parquet")
+    require(bool(want) and digests(str(folder), "part-*.parquet") == want, "parts differ from the undisturbed run", folder)
+    keys = keys_of(folder)
+    require(len(keys) == len(set(keys)) and sorted(keys) == sorted(keys_of(reference)), "rows were lost or are there twice", folder)
+
+
+class Place:
+    """Where a job writes: folders of a disk, or prefixes of a bucket that are looked at as folders."""
+
+    def __init__(self, folder: pathlib.Path, server: FakeS3Server | None):
+        self.folder, self.server = folder, server
+        self.environment = server.environment() if server else None
+
+    def uri(self, name: str) -> str:
+        return f"s3://{BUCKET}/{name}" if self.server else str(self.folder / name)
+
+    def look(self, name: str) -> pathlib.Path:
+        if not self.server:
+            return self.folder / name
+        return self.server.dump(self.folder / f"dump-{time.monotonic_ns()}") / name
+
+
+def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4) -> list[str]:
+    if verb == "download":
+        return ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "30", "--concurrency", str(workers), "--allow-private", f"127.0.0.1/32:{web.port}"]
+    return ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20", "--batch-size", "8", "--num-transformers", str(workers), "--num-encoders", str(min(workers, 2))]
+
+
+def survives(trials: Trials, verb: str, on_s3: bool) -> None:
+    if on_s3:
+        require_s3_jobs()
+    with Workbench(240) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
+        images = bench.write_image_dataset("images", 80)
+        inputs = [images] if verb == "process" else []
+        server = FakeS3Server() if on_s3 else None
+        try:
+            place = Place(folder, server)
+            begin = time.monotonic()
+            darkroom(verb, *inputs, folder / "reference", *arguments_of(bench, web, verb))
+            seconds = time.monotonic() - begin
+            for workers in (1, 2, 8):
+                darkroom(verb, *inputs, folder / f"workers-{workers}", *arguments_of(bench, web, verb, workers))
+                require_same(folder / f"workers-{workers}", folder / "reference")
+            num_kills = trials.count(*KILLS)
+            num_rounds = max(1, num_kills // 10)
+            for round_number in range(num_rounds):
+                trials.trial(f"round {round_number}", lambda: kill_round(place, verb, inputs, arguments_of(bench, web, verb), seconds, round_number))
+            hits = sum(trials.trial(f"round {number}", dict)["hits"] for number in range(num_rounds))
+            trials.figures.update(kills=10 * num_rounds, kills_that_hit=hits, lost_rows=0, duplicate_rows=0)
+            require(hits >= num_kills // 4, "too few kills hit a running job", hits)
+        finally:
+            if server:
+                server.process.kill()
+
+
+def kill_round(place: Place, verb: str, inputs: list[str], arguments: list[str], seconds: float, number: int) -> dict:
+    """Ten kills of one job, each a little further on, then its end."""
+    generator = random.Random(SEED + number)
+    name = f"{verb}-killed-{number}"
+    hits = 0
+    for _ in range(10):
+        hits += kill_at(start([verb, *inputs, place.uri(name), *arguments], place.environment), generator.uniform(0.03, seconds))
+    darkroom(verb, *inputs, place.uri(name), *arguments, environment=place.environment)
+    require_same(place.look(name), place.folder / "reference")
+    return {"hits": hits}
+
+
+def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
+    """One of the three is killed for good; the other two end with what a run alone gives."""
+    if on_s3:
+        require_s3_jobs()
+    with Workbench(240) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
+        images = bench.write_image_dataset("images", 80)
+        inputs = [images] if verb == "process" else []
+        arguments = arguments_of(bench, web, verb)
+        server = FakeS3Server() if on_s3 else None
+        try:
+            place = Place(folder, server)
+            begin = time.monotonic()
+            darkroom(verb, *inputs, folder / "reference", *arguments)
+            seconds = time.monotonic() - begin
+            num_rounds = trials.count(2, 60)
+            for number in range(num_rounds):
+                trials.trial(f"round {number}", lambda: shared_round(place, [verb, *inputs], arguments, seconds, number))
+            trials.figures.update(rounds=num_rounds, lost_rows=0, duplicate_rows=0)
+        finally:
+            if server:
+                server.process.kill()
+
+
+def shared_round(place: Place, command: list[str], arguments: list[str], seconds: float, number: int) -> dict:
+    generator = random.Random(SEED + 7 * number)
+    name = f"shared-{number}"
+    processes = [start([*command, place.uri(name), *arguments], place.environment) for _ in range(3)]
+    hit = kill_at(processes[0], generator.uniform(0.05, seconds))
+    codes = [process.wait(timeout=900) for process in processes[1:]]
+    require(codes == [0, 0], "exit codes of the two that live", codes)
+    # What the dead one held is done by the others, or by the next run, at the latest.
+    darkroom(*command, place.uri(name), *arguments, environment=place.environment)
+    require_same(place.look(name), place.folder / "reference")
+    return {"hit": hit}
+
+
+def splits_give_the_same_bytes(trials: Trials) -> None:
+    if "--shard" not in darkroom("download", "--help").stdout:
+        raise Skipped("this program has no --shard yet")
+    with Workbench(120) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
+        images = bench.write_image_dataset("images", 40)
+        for verb, inputs in (("download", []), ("process", [images])):
+            arguments = arguments_of(bench, web, verb)
+            darkroom(verb, *inputs, folder / f"{verb}-whole", *arguments)
+            for num_shards in (2, 3):
+                out = folder / f"{verb}-{num_shards}"
+                for shard in range(num_shards):
+                    darkroom(verb, *inputs, out, *arguments, "--shard", f"{shard}/{num_shards}")
+                require_same(out, folder / f"{verb}-whole")
+
+
+CHECKS = [
+    ("kills.download", lambda trials: survives(trials, "download", False)),
+    ("kills.process", lambda trials: survives(trials, "process", False)),
+    ("kills.download_s3", lambda trials: survives(trials, "download", True)),
+    ("kills.process_s3", lambda trials: survives(trials, "process", True)),
+    ("kills.shared_download", lambda trials: three_processes_share_a_job(trials, "download", False)),
+    ("kills.shared_process", lambda trials: three_processes_share_a_job(trials, "process", False)),
+    ("kills.shared_download_s3", lambda trials: three_processes_share_a_job(trials, "download", True)),
+    ("kills.splits", splits_give_the_same_bytes),
+]

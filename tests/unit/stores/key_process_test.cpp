@@ -1,0 +1,78 @@
+#include "stores/key_process.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr milliseconds kLongEnough{60'000};
+
+Result<std::string> run_shell(const std::string& script, milliseconds timeout = kLongEnough) {
+  return run_key_process({"sh", "-c", script}, timeout);
+}
+
+TEST(KeyProcess, splits_its_command_as_the_aws_tools_do) {
+  EXPECT_THAT(split_key_command("/opt/bin/keys --for  me\t").value(), ElementsAre("/opt/bin/keys", "--for", "me"));
+  EXPECT_THAT(split_key_command(R"("/a b/keys" --user="a \"b\" \x" '' 'c\d "e"' f\ g)").value(),
+              ElementsAre("/a b/keys", R"(--user=a "b" \x)", "", R"(c\d "e")", "f g"));
+  EXPECT_THAT(split_key_command("a $HOME * | b").value(), ElementsAre("a", "$HOME", "*", "|", "b"));
+  EXPECT_EQ(split_key_command("").status().to_string(), "invalid_argument: credential_process is empty");
+  EXPECT_EQ(split_key_command("  \n").status().to_string(), "invalid_argument: credential_process is empty");
+  EXPECT_EQ(split_key_command("a 'CANARY").status().to_string(), "invalid_argument: a quote in credential_process does not end");
+  EXPECT_EQ(split_key_command("a \"CANARY").status().to_string(), "invalid_argument: a quote in credential_process does not end");
+}
+
+TEST(KeyProcess, gives_what_the_program_writes) {
+  EXPECT_EQ(run_key_process({"/bin/echo", "a", "b c"}, kLongEnough).value(), "a b c\n");
+  EXPECT_EQ(run_shell("cat; printf x; exec 1>&-; true").value(), "x");  // An empty stdin; stdout closed early.
+  EXPECT_EQ(run_shell("head -c 65536 /dev/zero").value().size(), 65'536u);
+}
+
+TEST(KeyProcess, fails_without_showing_output_or_arguments) {
+  const Status failed = run_shell("echo CANARY; echo CANARY >&2; exit 3").status();
+  EXPECT_EQ(failed.to_string(), "failed_precondition: credential_process gave no keys: it ended with code 3 (program): sh");
+  EXPECT_THAT(run_shell("kill -9 $$ # CANARY").status().to_string(), HasSubstr("it was ended by signal 9 (program): sh"));
+  EXPECT_THAT(run_shell("yes CANARY").status().to_string(), HasSubstr("it writes too much (program): sh"));
+  const Status missing = run_key_process({"/no/such/program", "CANARY"}, kLongEnough).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.message(), Not(HasSubstr("CANARY")));
+}
+
+TEST(KeyProcess, is_killed_with_what_it_started_when_its_time_is_over) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path("fifo");
+  // The grandchild holds the fifo open for reading: a writer finds nobody once it is dead.
+  const Status hung = run_shell(fmt::format("mkfifo '{0}'; (exec 9<>'{0}'; sleep 600) & wait", fifo), milliseconds(300)).status();
+  EXPECT_EQ(hung.to_string(), "unavailable: credential_process gave no keys: it does not end in time (program): sh");
+  int error = 0;
+  for (int i = 0; i < 6'000 && error != ENXIO; ++i) {
+    const int writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK);
+    error = writer < 0 ? errno : 0;
+    if (writer >= 0) {
+      close(writer);
+      poll(nullptr, 0, 10);
+    }
+  }
+  EXPECT_EQ(error, ENXIO);
+}
+
+TEST(KeyProcess, does_not_wait_for_what_it_left_behind) {
+  EXPECT_EQ(run_shell("printf keys; sleep 30 >/dev/null &").value(), "keys");
+  EXPECT_EQ(run_shell("printf keys; sleep 30 &").value(), "keys");  // Which holds its stdout.
+}
+
+}  // namespace
+}  // namespace darkroom

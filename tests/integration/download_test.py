@@ -5,6 +5,7 @@ import hashlib
 import json
 import pathlib
 import subprocess
+import time
 import urllib.request
 
 import pyarrow.compute as pc
@@ -113,7 +114,9 @@ def its_numbers_are_served_while_it_runs() -> None:
         job = subprocess.Popen([str(PROGRAM), *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
         try:
             address = next(line.split()[-1] for line in job.stderr if "the job's numbers are at" in line)
-            numbers = urllib.request.urlopen(address, timeout=60).read().decode()
+            numbers, deadline = "", time.monotonic() + 60
+            while "darkroom_rows_total" not in numbers and time.monotonic() < deadline:  # Until the job has planned.
+                numbers = urllib.request.urlopen(address, timeout=60).read().decode()
             for name in ("darkroom_rows_total", "darkroom_process_resident_bytes", "darkroom_fetch_seconds"):
                 require(name in numbers, "no such number:", name)
             taken = [*command[:1], jobs.bench.path("other"), *command[2:-1], address.split(":")[-1].split("/")[0]]

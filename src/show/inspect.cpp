@@ -186,12 +186,11 @@ Status fetch_run(const Location& place, const std::string& folder, bool with_che
   return fetched.code() == StatusCode::kNotFound ? Status::ok() : fetched;
 }
 
-Status describe_remote_tables(StoreSet& stores, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
-                              DamageLog& damage) {
+Status describe_remote_tables(StoreSet& stores, const InspectOptions& options, bool is_folder, const std::stop_token& stop,
+                              InspectReport& report, DamageLog& damage) {
   const auto dataset = find_dataset(stores, options.uri);
   DARKROOM_RETURN_IF_ERROR(explain_unknown(dataset.status(), recorded_uri(options.uri)));
   DatasetView view(*dataset);
-  const bool is_folder = dataset->root.uri() == without_trailing_slashes(options.uri);
   return describe(view, {.kind = Kind::kTables, .path = {}, .inputs = view.inputs(), .is_folder = is_folder}, options, stop, report,
                   damage);
 }
@@ -201,7 +200,8 @@ Status describe_remote(StoreSet& stores, const Location& place, InspectOptions o
   DARKROOM_ASSIGN_OR_RETURN(const Kind kind, recognise_remote(place));
   DARKROOM_RETURN_IF_ERROR(check_kind(kind, options));
   if (kind == Kind::kTables) {
-    return describe_remote_tables(stores, options, stop, report, damage);
+    const Result<FileInfo> info = place.store->stat(place.path);
+    return describe_remote_tables(stores, options, info.is_ok() && info->is_folder, stop, report, damage);
   }
   DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
   const std::string copy = join_path(scratch.path(), place.name());
@@ -326,7 +326,7 @@ Status inspect(StoreSet& stores, const InspectOptions& given, const std::stop_to
   const bool is_local = place && place->store->local_path(place->path);
   const Status described = is_local ? describe_local(local_files(), options, stop, report, damage)
                            : place  ? describe_remote(stores, *place, options, stop, report, damage)
-                                    : describe_remote_tables(stores, options, stop, report, damage);
+                                    : describe_remote_tables(stores, options, /*is_folder=*/false, stop, report, damage);
   sum_up(options, damage, report);
   DARKROOM_RETURN_IF_ERROR(described);
   return write_outputs(options, report, [&](const std::string& path, const std::string& bytes) -> Status {

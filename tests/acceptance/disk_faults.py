@@ -77,7 +77,7 @@ def every_call_may_fail(trials: Trials, verb: str) -> None:
         job.run(folder / "reference")
         want = parts_of(folder / "reference")
         count = count_calls(job, library, folder)
-        step = 1 if trials.is_full else max(1, count // 8)
+        step = 1 if trials.is_full else max(1, count // 5)
         outcomes: dict[str, int] = {}
         for kind, stays in (("nospace", False), ("io", False), ("short", False), ("nospace", True), ("io", True)):
             for at in range(1, count + 1, step):

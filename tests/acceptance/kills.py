@@ -65,7 +65,7 @@ def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4
 def survives(trials: Trials, verb: str, on_s3: bool) -> None:
     if on_s3:
         require_s3_jobs()
-    with Workbench(240) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
+    with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []
         server = FakeS3Server() if on_s3 else None
@@ -105,7 +105,7 @@ def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
     """One of the three is killed for good; the other two end with what a run alone gives."""
     if on_s3:
         require_s3_jobs()
-    with Workbench(240) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
+    with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []
         arguments = arguments_of(bench, web, verb)

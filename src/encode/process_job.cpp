@@ -102,18 +102,17 @@ class ProcessParts {
         encoder_(encoder),
         layout_(layout),
         reading_{.batch_size = batch_size_of(options), .row_bytes = row_bytes_of(encoder), .kept = options.keep_columns},
+        memory_(plan_memory(options.memory_bytes, kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run.output()))),
+        intake_(memory_.intake_bytes + memory_.body_bytes),
         prepared_(kQueueBatches) {}
 
   Status execute(std::stop_token stop, StageSummary& summary) {
-    const size_t writer_bytes = kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run_.output());
-    const ItemMemory memory = plan_memory(options_.memory_bytes, writer_bytes);
-    BodyMemory intake(memory.intake_bytes + memory.body_bytes);
     const ItemPipelineOptions pipeline{.num_readers = workers_.readers,
                                        .num_writers = workers_.writers,
                                        .max_open_items = kMaxOpenProcessItems,
-                                       .max_started_items = memory.max_started_items,
+                                       .max_started_items = memory_.max_started_items,
                                        .queue_pieces = kQueueBatches};
-    return run_items("process", run_, make_job(stop), intake, nullptr, pipeline, options_.metrics, stop, summary);
+    return run_items("process", run_, make_job(stop), intake_, nullptr, pipeline, options_.metrics, stop, summary);
   }
 
  private:
@@ -152,6 +151,8 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
+  const ItemMemory memory_;
+  BodyMemory intake_;  // Outlives every piece, also those that a failure leaves in the queue.
   BoundedQueue<ProcessPiece> prepared_;
 };
 

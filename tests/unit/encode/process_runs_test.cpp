@@ -5,6 +5,9 @@
 #include <map>
 #include <stop_token>
 
+#include "darkroom/files/fault_files.h"
+#include "darkroom/files/memory_files.h"
+#include "darkroom/files/posix_store.h"
 #include "darkroom/stores/s3_store.h"
 #include "process_fixture.h"
 #include "support/fake_s3.h"
@@ -235,6 +238,31 @@ TEST_F(ProcessRuns, a_run_that_an_object_store_broke_goes_on) {
   const auto summary = run_process(places.stores(), job, {});
   ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
   EXPECT_EQ(places.parts_below("latents"), parts_of("latents"));
+}
+
+TEST_F(ProcessRuns, a_failure_ends_the_job_with_batches_under_way_wherever_it_comes) {
+  write_images("part-000000.parquet", good_rows(60));
+  ProcessOptions job = options();
+  job.output = "memory://latents";
+  job.text = TextKind::kTokens;
+  job.num_transformers = 2;
+  job.num_encoders = 1;  // So that prepared batches wait for it.
+  job.batch_size = 1;
+  int num_failures = 0;
+  for (int64_t call = 30; call < 150; call += 20) {
+    MemoryFileSystem memory;
+    FaultInjectingFileSystem faulty(memory);
+    const std::unique_ptr<Store> store = make_posix_store(faulty, "memory");
+    StoreSet stores({.others = {store.get()}}, system_clock(), metrics_);
+    faulty.fail_call(call, Fault::kDeath);
+    const Status failure = run_process(stores, job, {}).status();
+    num_failures += failure.is_ok() ? 0 : 1;
+    faulty.heal();
+    const auto summary = run_process(stores, job, {});
+    ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+    EXPECT_EQ(summary->rows_out, 60);
+  }
+  EXPECT_GT(num_failures, 2);
 }
 
 // -- decoders ---------------------------------------------------------------------------------------------------------

@@ -130,7 +130,11 @@ nlohmann::json run_bombs(const std::string& program, const std::string& folder) 
       return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
              static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
     };
-    bombs.push_back({{"name", file.name}, {"outcome", outcome}, {"cpu_seconds", seconds(after) - seconds(before)}});
+    bombs.push_back({{"name", file.name},
+                     {"outcome", outcome},
+                     {"cpu_seconds", seconds(after) - seconds(before)},
+                     {"bytes", file.bytes.size()},
+                     {"largest_child_mb", static_cast<double>(after.ru_maxrss) * 1024 / 1e6}});
   }
   rusage all{};
   getrusage(RUSAGE_CHILDREN, &all);

@@ -23,7 +23,7 @@ def fails_soon(trials: Trials, name: str, arguments: list, environment: dict, me
 
 
 def bad_stores_say_so(trials: Trials) -> None:
-    require_s3_jobs()
+    require_s3_jobs("download")
     with Workbench(20) as bench, LoopbackWeb(bench.path("corpus")) as web, FakeS3Server() as server, temporary_folder() as folder:
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "10", "--allow-private", f"127.0.0.1/32:{web.port}"]
 
@@ -78,7 +78,7 @@ def make_bucket(gateway: Radosgw, name: str) -> None:
 
 def the_chain_runs_over_a_real_server(trials: Trials) -> None:
     """hf:// -> s3:// (download), s3:// -> s3:// (process), s3:// -> s3:// (train); the same bytes as on a disk."""
-    require_s3_jobs()
+    require_s3_jobs("download", "process")
     with temporary_folder() as folder, Radosgw(folder) as gateway, Workbench(trials.count(96, 1870)) as bench, LoopbackWeb(bench.path("corpus")) as web:
         make_bucket(gateway, "acceptance")
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "32", "--allow-private", f"127.0.0.1/32:{web.port}"]

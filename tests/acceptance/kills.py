@@ -64,7 +64,7 @@ def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4
 
 def survives(trials: Trials, verb: str, on_s3: bool) -> None:
     if on_s3:
-        require_s3_jobs()
+        require_s3_jobs(verb)
     with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []
@@ -104,7 +104,7 @@ def kill_round(place: Place, verb: str, inputs: list[str], arguments: list[str],
 def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
     """One of the three is killed for good; the other two end with what a run alone gives."""
     if on_s3:
-        require_s3_jobs()
+        require_s3_jobs(verb)
     with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []

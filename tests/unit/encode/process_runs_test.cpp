@@ -12,6 +12,7 @@
 #include "process_fixture.h"
 #include "support/fake_s3.h"
 #include "support/leap_clock.h"
+#include "support/other_stores.h"
 
 namespace darkroom {
 namespace {
@@ -253,7 +254,7 @@ TEST_F(ProcessRuns, a_failure_ends_the_job_with_batches_under_way_wherever_it_co
     MemoryFileSystem memory;
     FaultInjectingFileSystem faulty(memory);
     const std::unique_ptr<Store> store = make_posix_store(faulty, "memory");
-    StoreSet stores({.others = {store.get()}}, system_clock(), metrics_);
+    StoreSet stores(with_other_stores({store.get()}), system_clock(), metrics_);
     faulty.fail_call(call, Fault::kDeath);
     const Status failure = run_process(stores, job, {}).status();
     num_failures += failure.is_ok() ? 0 : 1;

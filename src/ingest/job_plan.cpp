@@ -1,12 +1,14 @@
 #include "darkroom/ingest/job_plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <utility>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "read_many.h"
 #include "summary_file.h"
@@ -302,8 +304,11 @@ Status JobPlan::count_rows() {
 }
 
 Status JobPlan::prepare() {
-  for (const Location& folder : {output_, output_ / kClaimsFolder}) {
-    DARKROOM_RETURN_IF_ERROR(folder.store->sweep(folder.path, kLeftoverAge, std::chrono::system_clock::now()).status());
+  const auto now = std::chrono::system_clock::now();
+  DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, kLeftoverAge, now).status());
+  const Location claims = output_ / kClaimsFolder;
+  if (const Status swept = claims.store->sweep(claims.path, kLeftoverAge, now).status(); !swept.is_ok()) {
+    log_detail("{}: leftovers of claims stay: {}", identity_.verb, swept.message());  // Claims only save work.
   }
   const Location job_file = output_ / kJobFile;
   DARKROOM_ASSIGN_OR_RETURN(const bool has_job, job_file.exists());

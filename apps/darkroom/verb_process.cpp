@@ -20,14 +20,15 @@ struct ProcessFlags {
   std::string device = "auto";
   bool no_sandbox = false;
   bool clean = false;
+  std::string metrics_address;
 };
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   ProcessOptions options = flags.options;
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  MetricsRegistry metrics;
-  options.metrics = &metrics;
-  const std::unique_ptr<StoreSet> stores = open_stores(metrics, context.stop);
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<JobMetrics> metrics, JobMetrics::start(flags.metrics_address));
+  options.metrics = &metrics->registry();
+  const std::unique_ptr<StoreSet> stores = open_stores(metrics->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
@@ -121,7 +122,8 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
   verb.flag("--no-sandbox", value::toggle(flags.no_sandbox),
             "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
   add_selection_flags(verb, options.selection, flags.clean);
-  verb.later({"--accelerator-type", "--metrics-port"});
+  add_metrics_flag(verb, flags.metrics_address);
+  verb.later({"--accelerator-type"});
 }
 
 }  // namespace

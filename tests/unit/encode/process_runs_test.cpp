@@ -154,6 +154,28 @@ TEST_F(ProcessRuns, a_column_of_two_types_is_refused_before_anything_is_written)
   EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
 }
 
+// They are one type of Parquet.
+TEST_F(ProcessRuns, columns_that_differ_in_arrow_alone_are_two_types) {
+  for (const auto& [name, type] : {std::pair{"part-000000.parquet", arrow::binary()}, {"part-000001.parquet", arrow::large_binary()}}) {
+    const auto schema =
+        arrow::schema({arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("hash", type)});
+    arrow::BinaryBuilder images;
+    arrow::StringBuilder captions;
+    ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
+    const std::shared_ptr<arrow::Scalar> hash = *arrow::MakeScalar(type, arrow::Buffer::FromString("hash"));
+    const std::shared_ptr<arrow::Array> hashes = *arrow::MakeArrayFromScalar(*hash, 1);
+    auto writer = *ShardWriter::open(local_files(), folder_.path("images"), name, schema);
+    ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), hashes})).is_ok());
+    ASSERT_TRUE(writer->finish({}).is_ok());
+  }
+  ProcessOptions job = options();
+  job.keep_columns = {"hash"};
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("part-000000.parquet"), HasSubstr("part-000001.parquet"), HasSubstr("large_binary")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
 // -- other stores -----------------------------------------------------------------------------------------------------
 
 /// A server of S3 and the stores that reach it.

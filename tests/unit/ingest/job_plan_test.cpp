@@ -660,6 +660,28 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
   EXPECT_LE(static_cast<double>(commit_bytes[1]), 1.2 * static_cast<double>(commit_bytes[0]));
 }
 
+TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {
+  const auto add = [&](const std::string& name, const std::shared_ptr<arrow::DataType>& type, const std::string& metadata) {
+    const auto schema = arrow::schema({arrow::field("value", type)}, arrow::key_value_metadata({"pandas"}, {metadata}));
+    const auto builder = *arrow::MakeBuilder(type);
+    ASSERT_TRUE(builder->AppendNull().ok());
+    auto shard = ShardWriter::open(files_, "typed", name, schema).value();
+    ASSERT_TRUE(shard->write(*arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
+    ASSERT_TRUE(shard->finish({}).is_ok());
+  };
+  add("a.parquet", arrow::binary(), "rows 0 to 1");
+  add("b.parquet", arrow::binary(), "rows 1 to 2");
+  add("c.parquet", arrow::large_binary(), "rows 0 to 1");
+  std::vector<std::string> seen;
+  const CheckColumns look = [&](const arrow::Schema& schema, const std::string&) {
+    seen.push_back(schema.field(0)->type()->ToString());
+    return Status::ok();
+  };
+  auto inputs = list_job_inputs(files_, {"typed"}).value();
+  ASSERT_TRUE(measure_inputs(store_.get(), look, {}, inputs).is_ok());
+  EXPECT_THAT(seen, ElementsAre("binary", "large_binary"));
+}
+
 TEST_F(JobPlans, a_run_begins_by_sweeping_what_the_dead_left_beside_parts_and_claims) {
   for (const char* left : {"out/_tmp/part-000000.parquet.left", "out/_claims/_tmp/000003.left", "out/_claims/_tmp.000003.left"}) {
     ASSERT_TRUE(files_.create_folders(parent_folder(left)).is_ok());

@@ -68,7 +68,7 @@ Status read_samples(const Location& part, const LatentsLayout& layout, size_t nu
 /// The transformed inputs of an item's rows that are wanted, by key.
 Status read_inputs(const JobPlan& plan, const WorkItem& work, const RowEncoder& encoder, PictureDecoder& decoder,
                    std::map<std::string, Image>& wanted) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(plan.input_place(work)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, plan.open_input(work));
   DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*table->schema(), table->path()));
   DARKROOM_ASSIGN_OR_RETURN(const auto range, table->read_rows(work.first_row, work.num_rows, names_of(columns), {.batch_bytes = 4 << 20}));
   int64_t list_row = work.list_row;

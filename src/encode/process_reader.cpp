@@ -13,12 +13,12 @@ constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256
 
 }  // namespace
 
-Status ProcessReader::open(const Location& place) {
-  std::string uri = place.uri();
+Status ProcessReader::open(const WorkItem& work) {
+  std::string uri = run_.plan().input_place(work).uri();
   if (rows_ != nullptr && uri == uri_) {
     return Status::ok();
   }
-  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  DARKROOM_ASSIGN_OR_RETURN(auto table, run_.plan().open_input(work));
   DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path()));
   std::vector<std::string> names = names_of(columns_);
   for (const std::string& name : reading_.kept) {
@@ -33,7 +33,7 @@ Status ProcessReader::open(const Location& place) {
 
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
-  DARKROOM_RETURN_IF_ERROR(open(run_.plan().input_place(work)));
+  DARKROOM_RETURN_IF_ERROR(open(work));
   DARKROOM_RETURN_IF_ERROR(rows_->seek(work.first_row));
   ProcessBatch batch;
   for (int64_t num_read = 0; num_read < work.num_rows;) {

@@ -38,7 +38,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   auto& item = static_cast<DownloadItem&>(*intake.item());
   const WorkItem& work = item.work;
   const Location place = run_.plan().input_place(work);
-  DARKROOM_RETURN_IF_ERROR(rows_.seek(place, work.first_row, run_.plan().inputs()[work.input].num_rows));
+  DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
   item.table_schema = rows_.table().schema();
   DARKROOM_ASSIGN_OR_RETURN(item.columns, find_url_columns(*item.table_schema, place.uri(), options_.url_column, options_.caption_column));
   const int64_t end = work.first_row + work.num_rows;

@@ -17,7 +17,6 @@
 #include "darkroom/stores/uri.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
-#include "darkroom/tables/table_reader.h"
 #include "read_many.h"
 #include "usable_inputs.h"
 
@@ -277,6 +276,18 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
     }
   }
   return joined;
+}
+
+Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input) {
+  const Location place = place_of(store, input);
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  // Looked at behind the opening: what replaces the file from here on is not what is read.
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+  if (tail.size_bytes != input.size_bytes || sha256_hex(tail.bytes) != input.tail_sha256) {
+    return Status::failed_precondition("an input was replaced since the job looked at it: put the file back that was there (file):",
+                                       place.uri());
+  }
+  return table;
 }
 
 }  // namespace darkroom

@@ -62,6 +62,10 @@ class JobPlan {
   const std::vector<JobInput>& inputs() const { return inputs_; }
   /// Where the file of an item is read.
   Location input_place(const WorkItem& item) const { return place_of(input_store_, inputs_[item.input]); }
+  /// Opens it. Errors: open_pinned_input's.
+  Result<std::unique_ptr<TableReader>> open_input(const WorkItem& item) const {
+    return open_pinned_input(input_store_, inputs_[item.input]);
+  }
 
   /// Of the whole job.
   int64_t num_items() const;

@@ -5,6 +5,7 @@
 #include <map>
 #include <stop_token>
 
+#include "darkroom/files/posix_store.h"
 #include "darkroom/stores/s3_store.h"
 #include "process_fixture.h"
 #include "support/fake_s3.h"
@@ -257,6 +258,27 @@ TEST_F(ProcessRuns, a_run_that_an_object_store_broke_goes_on) {
   const auto summary = run_process(places.stores(), job, {});
   ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
   EXPECT_EQ(places.parts_below("latents"), parts_of("latents"));
+}
+
+TEST_F(ProcessRuns, an_input_that_is_replaced_after_it_was_looked_at_makes_no_part) {
+  write_three_files();
+  S3Places places;
+  ProcessOptions job = options();
+  job.output = "s3://pictures/latents";
+  places.fake().before = [&](const FakeS3::Call& call) {
+    if (call.key.ends_with("_job.json") && call.operation == "put") {  // All were looked at, and none is opened yet.
+      auto rows = good_rows(17);
+      rows[3].caption = "another caption";
+      std::filesystem::remove(folder_.path("images/part-000001.parquet"));
+      write_images("part-000001.parquet", rows);
+    }
+  };
+  const Status status = run_process(places.stores(), job, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("replaced"), HasSubstr("part-000001.parquet")));
+  for (const auto& [name, bytes] : places.parts_below("latents")) {
+    EXPECT_THAT(name, testing::AnyOf("part-000000.parquet", "part-000001.parquet")) << "of the first file, or none";
+  }
 }
 
 // -- decoders ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/stores/uri.h"
+#include "ingest/input_rows.h"
 #include "planned_jobs.h"
 #include "support/synthetic_files.h"
 
@@ -658,6 +659,19 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
     EXPECT_EQ((*again)->num_pending(), num_files - 1);
   }
   EXPECT_LE(static_cast<double>(commit_bytes[1]), 1.2 * static_cast<double>(commit_bytes[0]));
+}
+
+TEST_F(JobPlans, an_input_that_was_replaced_is_not_opened) {
+  const auto job = plan();
+  EXPECT_TRUE(job->open_input(job->item(5)).is_ok());
+  ASSERT_TRUE(files_.remove_file("in/d.parquet").is_ok());
+  add_input(files_, "d.parquet", 7, "y");
+  const Status status = job->open_input(job->item(5)).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("in/d.parquet"));
+  InputRows rows(nullptr, {});
+  EXPECT_TRUE(rows.seek(*job, job->item(0)).is_ok());
+  EXPECT_EQ(rows.seek(*job, job->item(5)).code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {

@@ -134,7 +134,7 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
   std::vector<Sample> samples;
   std::map<std::string, Image> inputs;
   for (const auto& [item, part] : run.plan().parts()) {
-    if (samples.size() >= num_samples) {
+    if (samples.size() >= num_samples || item >= run.plan().num_items()) {  // Those behind are another run's (--extend).
       break;
     }
     DARKROOM_RETURN_IF_ERROR(read_samples(run.output() / part.name.text(), layout, num_samples, samples));

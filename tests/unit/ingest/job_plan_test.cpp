@@ -16,6 +16,7 @@
 #include "darkroom/stores/uri.h"
 #include "ingest/input_rows.h"
 #include "planned_jobs.h"
+#include "support/forwarding_files.h"
 #include "support/synthetic_files.h"
 
 namespace {
@@ -526,6 +527,19 @@ TEST_F(JobPlans, late_files_are_appended_when_asked_for_and_stay) {
   EXPECT_EQ(input_names(*plan()), input_names(*got));
 }
 
+TEST_F(JobPlans, a_run_beside_one_that_extends_ends_with_the_parts_of_both) {
+  const auto one = plan();
+  ASSERT_TRUE(one->prepare().is_ok());
+  add_input(files_, "e.parquet", 3);
+  run({.extend = true});
+  ASSERT_TRUE(do_pending(*one).is_ok());
+  const Status status = one->write_summary({});
+  ASSERT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_EQ(one->num_items(), 6);
+  EXPECT_EQ(one->num_parts(), 7);
+  EXPECT_EQ(summary()["rows_in"], 27);
+}
+
 TEST_F(JobPlans, of_two_that_extend_at_once_one_is_told_to_run_again) {
   run();
   add_input(files_, "e.parquet", 2);
@@ -694,6 +708,38 @@ TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {
   auto inputs = list_job_inputs(files_, {"typed"}).value();
   ASSERT_TRUE(measure_inputs(store_.get(), look, {}, inputs).is_ok());
   EXPECT_THAT(seen, ElementsAre("binary", "large_binary"));
+}
+
+/// Has the whole part take the place of the cut one between the look at that and its opening, as another run does.
+class ReplacedCut : public ForwardingFiles {
+ public:
+  explicit ReplacedCut(FileSystem& files) : ForwardingFiles(files), base_(files) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (path.ends_with("out/part-000001-r00003.parquet") && *base_.exists("whole/part-000001.parquet")) {
+      EXPECT_TRUE(base_.rename_replace("whole/part-000001.parquet", "out/part-000001.parquet").is_ok());
+      EXPECT_TRUE(base_.remove_file(path).is_ok());
+    }
+    return ForwardingFiles::open_input(path);
+  }
+
+ private:
+  FileSystem& base_;
+};
+
+TEST_F(JobPlans, a_cut_part_that_goes_for_the_whole_one_while_it_is_looked_at_fails_no_run) {
+  run();
+  ASSERT_TRUE(files_.create_folders("whole").is_ok());
+  ASSERT_TRUE(files_.rename_replace("out/part-000001.parquet", "whole/part-000001.parquet").is_ok());
+  ReplacedCut files(files_);
+  const auto store = make_posix_store(files, "memory");
+  const auto job = plan_job(files, *store, {.limit = 8}).value();
+  run({.limit = 8});
+  WorkItem cut = job->item(1);
+  cut.num_rows = 3;
+  const auto is_there = job->is_committed_now(cut);
+  ASSERT_TRUE(is_there.is_ok()) << is_there.status().to_string();
+  EXPECT_TRUE(*is_there);
+  EXPECT_EQ(job->parts().at(1).name.text(), "part-000001.parquet");
 }
 
 TEST_F(JobPlans, a_run_begins_by_sweeping_what_the_dead_left_beside_parts_and_claims) {

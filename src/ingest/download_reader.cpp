@@ -1,5 +1,6 @@
 #include "download_reader.h"
 
+#include <arrow/array.h>
 #include <arrow/util/byte_size.h>
 
 #include <tuple>
@@ -30,6 +31,16 @@ void fill_text(DownloadRow& row, std::optional<std::string_view> url, std::optio
 size_t share_of_batch(const arrow::RecordBatch& batch, size_t num_kept) {
   const auto num_bytes = arrow::util::ReferencedBufferSize(batch);
   return num_bytes.ok() ? static_cast<size_t>(*num_bytes) / num_kept : 0;
+}
+
+/// Has each dictionary built here: an array does that when it is first asked for it, and the writers of two items may ask at once.
+void build_dictionaries(const arrow::RecordBatch& batch) {
+  for (int i = 0; i < batch.num_columns(); ++i) {
+    const std::shared_ptr<arrow::Array> column = batch.column(i);  // The batch keeps it.
+    if (column->type_id() == arrow::Type::DICTIONARY) {
+      static_cast<const arrow::DictionaryArray&>(*column).dictionary();
+    }
+  }
 }
 
 }  // namespace
@@ -65,6 +76,7 @@ Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kep
   const auto column = [&](const std::string& name) { return BytesColumn::open(path, name, kept.batch->GetColumnByName(name)); };
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn urls, column(columns.url));
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn captions, column(columns.caption));
+  build_dictionaries(*kept.batch);
   const size_t share = share_of_batch(*kept.batch, kept.rows.size());
   for (const int64_t i : kept.rows) {
     DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i};

@@ -6,6 +6,7 @@
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/posix_store.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/shard_writer.h"
 #include "support/download_web.h"
 #include "support/other_stores.h"
@@ -337,6 +338,43 @@ TEST_F(DownloadJob, a_wrong_column_names_those_that_exist_and_writes_nothing) {
   EXPECT_NE(status.message().find("title"), std::string::npos);
   EXPECT_NE(status.message().find("TEXT"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+/// A Parquet table of pictures' URLs, texts and a number, each caption once more as a category.
+void write_categories(const std::string& folder, const std::vector<std::string>& urls) {
+  arrow::StringBuilder url_column, captions;
+  arrow::StringDictionaryBuilder categories;
+  arrow::Int64Builder numbers;
+  for (size_t i = 0; i < urls.size(); ++i) {
+    ASSERT_TRUE((url_column.Append(urls[i]) & captions.Append("caption") & categories.Append("category " + std::to_string(i % 3)) &
+                 numbers.Append(static_cast<int64_t>(i)))
+                    .ok());
+  }
+  const arrow::ArrayVector columns = {*url_column.Finish(), *captions.Finish(), *categories.Finish(), *numbers.Finish()};
+  const auto schema = arrow::schema({arrow::field("url", columns[0]->type()), arrow::field("caption", columns[1]->type()),
+                                     arrow::field("category", columns[2]->type()), arrow::field("number", columns[3]->type())});
+  auto writer = ShardWriter::open(local_files(), folder, "urls.parquet", schema).value();
+  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, static_cast<int64_t>(urls.size()), columns)).is_ok());
+  ASSERT_TRUE(writer->finish({}).is_ok());
+}
+
+// The rows of one batch are written by two threads at once; a thread sanitizer says whether they share it well.
+TEST_F(DownloadJob, categories_are_carried_along_by_items_that_are_written_side_by_side) {
+  add_pictures(60);
+  web_.start();
+  std::vector<std::string> urls;
+  for (int i = 0; i < 60; ++i) {
+    urls.push_back(web_.web().url() + "/picture" + std::to_string(i) + ".png");
+  }
+  write_categories(folder_.path("tables"), urls);
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("tables")};
+  options.rows_per_file = 3;
+  EXPECT_EQ(download(options).rows_out, 60);
+  for (int item = 0; item < 20; ++item) {
+    const auto table = read_table(output() + "/" + PartName{.item = item}.text());
+    EXPECT_EQ(texts(*table, "category"), (std::vector<std::string>{"category 0", "category 1", "category 2"})) << item;
+  }
 }
 
 TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {

@@ -6,7 +6,9 @@
 #include <stop_token>
 
 #include "darkroom/files/posix_store.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/stores/s3_store.h"
+#include "encode/empty_caption.h"
 #include "process_fixture.h"
 #include "support/fake_s3.h"
 #include "support/leap_clock.h"
@@ -352,6 +354,23 @@ TEST_F(ProcessRuns, a_stop_in_the_middle_ends_the_job_and_the_next_run_goes_on) 
   ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
   EXPECT_EQ(summary->rows_out, 300);
   EXPECT_GT(summary->rows_this_run, 0);
+}
+
+TEST_F(ProcessRuns, networks_that_throw_at_the_empty_caption_are_an_error) {
+  const auto models = std::make_shared<FrozenModels>();
+  models->vae = load_vae(models_->path("vae")).value();
+  models->tokenizer = ClipTokenizer::load(local_files(), models_->path("tokenizer"), TokenizerDialect::kHuggingFace).value();
+  ClipTextConfig config = find_preset("tiny")->text_encoder;
+  config.vocab_size = 10;  // Which load_frozen_models would refuse.
+  models->text_encoder = ClipTextModel(config);
+  initialize_parameters(models->text_encoder, 1);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = RowEncoder::create(models, encoder_options).value();
+  const Location output{.store = &local_store(), .path = folder_.path("latents")};
+  const Status status = publish_empty_caption(*encoder, 1, output).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("empty caption"));
 }
 
 TEST_F(ProcessRuns, keys_with_invalid_text_are_repaired) {

@@ -11,7 +11,10 @@
 #include "darkroom/files/scratch.h"
 #include "darkroom/ingest/body_pool.h"
 #include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
+#include "darkroom/ingest/value_copier.h"
+#include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/where.h"
 #include "download_fetch.h"
 #include "download_reader.h"
@@ -144,9 +147,34 @@ Status work(JobRun& run, const DownloadOptions& options, const DownloadRules& ru
   return Status::ok();
 }
 
+Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
+  const arrow::DataType& type = *schema.GetFieldByName(name)->type();
+  const bool is_dictionary = type.id() == arrow::Type::DICTIONARY;
+  if (is_bytes_type(is_dictionary ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type)) {
+    return Status::ok();
+  }
+  return Status::failed_precondition("a column of URLs or captions holds no text (table, column, type):", path, name, type.ToString());
+}
+
+/// Whether rows of such a table can be read and written.
+Status check_types(const arrow::Schema& schema, const std::string& path, const UrlColumns& columns) {
+  for (const std::string& name : {columns.url, columns.caption}) {
+    DARKROOM_RETURN_IF_ERROR(check_text_column(schema, path, name));
+  }
+  for (const std::string& name : columns.metadata) {
+    const auto field = schema.GetFieldByName(name);
+    if (field == nullptr) {
+      return Status::failed_precondition("a table has two columns of one name (table, column):", path, name);
+    }
+    DARKROOM_RETURN_IF_ERROR(ValueCopier::create(name, field->type()).status().with_context("table " + path));
+  }
+  return Status::ok();
+}
+
 CheckColumns check_columns(const DownloadOptions& options, const WhereExpression* where) {
   return [&options, where](const arrow::Schema& schema, const std::string& path) -> Status {
-    DARKROOM_RETURN_IF_ERROR(find_url_columns(schema, path, options.url_column, options.caption_column).status());
+    DARKROOM_ASSIGN_OR_RETURN(const UrlColumns columns, find_url_columns(schema, path, options.url_column, options.caption_column));
+    DARKROOM_RETURN_IF_ERROR(check_types(schema, path, columns));
     if (where == nullptr) {
       return Status::ok();
     }

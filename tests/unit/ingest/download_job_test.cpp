@@ -377,6 +377,31 @@ TEST_F(DownloadJob, categories_are_carried_along_by_items_that_are_written_side_
   }
 }
 
+TEST_F(DownloadJob, a_column_that_holds_no_text_is_refused_before_anything_is_written) {
+  web_.start();
+  write_categories(folder_.path("tables"), {"http://nobody.test/"});
+  for (const bool is_url : {true, false}) {
+    DownloadOptions options = web_.options(output());
+    options.metadata = {folder_.path("tables")};
+    (is_url ? options.url_column : options.caption_column) = "number";
+    const Status status = failure(options);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_NE(status.message().find("number int64"), std::string::npos) << status.message();
+    EXPECT_FALSE(std::filesystem::exists(output()));
+  }
+}
+
+TEST_F(DownloadJob, two_columns_of_one_name_are_refused_before_anything_is_written) {
+  web_.start();
+  write_bytes(folder_.path("urls.csv"), "url,caption,size,size\nhttp://nobody.test/,text,1,2\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("urls.csv")};
+  const Status status = failure(options);
+  EXPECT_FALSE(status.is_ok());
+  EXPECT_NE(status.message().find("size"), std::string::npos) << status.message();
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
 TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {
   add_pictures(1);
   web_.start();

@@ -27,6 +27,11 @@ void fill_text(DownloadRow& row, std::optional<std::string_view> url, std::optio
   }
 }
 
+/// A list may have been made of the table's own bytes, with white space around them or text that is no UTF-8.
+bool is_denied(const DenyList& list, std::string_view url, std::string_view as_stored) {
+  return list.denies(url) || (as_stored != url && list.denies(as_stored));
+}
+
 /// Of a batch's memory, what each of its rows that are kept stands for.
 size_t share_of_batch(const arrow::RecordBatch& batch, size_t num_kept) {
   const auto num_bytes = arrow::util::ReferencedBufferSize(batch);
@@ -81,7 +86,7 @@ Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kep
   for (const int64_t i : kept.rows) {
     DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i};
     fill_text(row, urls.at(i), captions.at(i));
-    if (!row.error && rules_.denied && rules_.denied->denies(row.url)) {
+    if (!row.error && rules_.denied && is_denied(*rules_.denied, row.url, *urls.at(i))) {
       row.error = RowError{.code = RowErrorCode::kDenied};
     }
     const size_t text_bytes = row.url.size() + row.caption.size();

@@ -8,6 +8,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/ingest/claims.h"
 #include "read_many.h"
 #include "summary_file.h"
 #include "usable_inputs.h"
@@ -317,8 +318,10 @@ Status JobPlan::count_rows() {
 }
 
 Status JobPlan::prepare() {
+  const auto now = std::chrono::system_clock::now();
+  const std::chrono::seconds age = may_have_live_claims(output_, now) ? kLeftoverAgeBesideOthers : kLeftoverAge;
   for (const Location& folder : {output_, output_ / kClaimsFolder}) {
-    DARKROOM_RETURN_IF_ERROR(folder.store->sweep(folder.path, kLeftoverAge, std::chrono::system_clock::now()).status());
+    DARKROOM_RETURN_IF_ERROR(folder.store->sweep(folder.path, age, now).status());
   }
   const Location job_file = output_ / kJobFile;
   DARKROOM_ASSIGN_OR_RETURN(const bool has_job, job_file.exists());

@@ -113,28 +113,28 @@ class ProcessParts {
                                        .max_open_items = kMaxOpenProcessItems,
                                        .max_started_items = memory.max_started_items,
                                        .queue_pieces = kQueueBatches};
-    return run_items("process", run_, make_job(prepared, stop), intake, nullptr, pipeline, options_.metrics, stop, summary);
+    return run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
   }
 
  private:
-  ItemJob<ProcessBatch> make_job(BoundedQueue<ProcessPiece>& prepared, const std::stop_token& stop) {
+  ItemJob<ProcessBatch> make_job(BoundedQueue<ProcessPiece>& prepared) {
     using Reader = std::unique_ptr<ItemReader<ProcessBatch>>;
     using Writer = std::unique_ptr<ItemWriter<ProcessBatch>>;
     return {.make_reader = [this](int) -> Result<Reader> { return Reader(std::make_unique<ProcessReader>(run_, reading_)); },
-            .add_middle = [this, &prepared, stop](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
-                                                  BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, stop, read, prepared, done); },
+            .add_middle = [this, &prepared](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
+                                            BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, read, prepared, done); },
             .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<Writer> {
               DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, static_cast<JobItem&>(*item).work, layout_));
               return Writer(std::move(writer));
             }};
   }
 
-  void add_middle(Pipeline& pipeline, const std::stop_token& stop, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
+  void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
                   BoundedQueue<ProcessPiece>& done) {
     using Made = Result<std::unique_ptr<ProcessStage>>;
     pipeline.add_pool<ProcessPiece, ProcessPiece>(
         "transform", workers_.transformers,
-        [this, stop](int) -> Made {
+        [this, stop = pipeline.stop_token()](int) -> Made {
           DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
           return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
         },

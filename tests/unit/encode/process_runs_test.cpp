@@ -356,6 +356,22 @@ TEST_F(ProcessRuns, a_stop_in_the_middle_ends_the_job_and_the_next_run_goes_on) 
   EXPECT_GT(summary->rows_this_run, 0);
 }
 
+TEST_F(ProcessRuns, a_stop_is_obeyed_between_the_rows_of_a_batch) {
+  const auto models = *load_frozen_models(local_files(), models_->path(), TokenizerDialect::kHuggingFace);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = *RowEncoder::create(models, encoder_options);
+  const auto decoder = decoder_in_process();
+  std::vector<PreparedRow> rows;
+  for (const ImageRow& row : good_rows(3)) {
+    rows.push_back(encoder->prepare(row, *decoder)->value());
+  }
+  std::stop_source stop;
+  EXPECT_EQ(encoder->encode(rows, stop.get_token()).is_finite.size(), 3u);
+  stop.request_stop();
+  EXPECT_TRUE(encoder->encode(rows, stop.get_token()).is_finite.empty());
+}
+
 TEST_F(ProcessRuns, networks_that_throw_at_the_empty_caption_are_an_error) {
   const auto models = std::make_shared<FrozenModels>();
   models->vae = load_vae(models_->path("vae")).value();

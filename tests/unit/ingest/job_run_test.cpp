@@ -150,6 +150,19 @@ TEST_F(JobRuns, a_claim_of_a_lost_machine_expires) {
   EXPECT_EQ(take(*run)->number, 0);
 }
 
+TEST_F(JobRuns, an_item_that_somebody_is_at_hides_none_that_is_free) {
+  ASSERT_EQ(*take_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(1), "lost", clock_.wall()), ClaimHolder::kOurs);
+  const auto run = start("one");
+  for (int i = 2; i < 5; ++i) {
+    EXPECT_EQ(take(*run)->number, i);
+  }
+  clock_.advance(kClaimLifetime - std::chrono::seconds(1));
+  ASSERT_EQ(*renew_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
+  clock_.advance(std::chrono::seconds(2));
+  EXPECT_EQ(take(*run)->number, 1);
+}
+
 /// Claims on files that fail, or that wait within a change, when they are told to.
 class TroubledClaims : public ::testing::Test {
  protected:

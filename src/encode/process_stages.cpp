@@ -7,7 +7,7 @@ namespace darkroom {
 namespace {
 
 size_t held_bytes(const ProcessBatch& batch, size_t bytes_per_row) {
-  size_t size_bytes = 0;
+  size_t size_bytes = batch.kept_bytes;
   for (const PreparedRow& row : batch.prepared) {
     size_bytes += row.caption.size() + bytes_per_row;
   }

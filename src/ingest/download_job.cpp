@@ -89,7 +89,7 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
     return std::unique_ptr<ScratchFiles>();
   }
   const bool is_named = !options.scratch_folder.empty();
-  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/tmp");
+  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/var/tmp");
   if (is_named) {
     DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder).with_context("making the folder of --scratch"));
   }

@@ -84,7 +84,7 @@ Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kep
   build_dictionaries(*kept.batch);
   const size_t share = share_of_batch(*kept.batch, kept.rows.size());
   for (const int64_t i : kept.rows) {
-    DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i};
+    DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i, .table_bytes = share};
     fill_text(row, urls.at(i), captions.at(i));
     if (!row.error && rules_.denied && is_denied(*rules_.denied, row.url, *urls.at(i))) {
       row.error = RowError{.code = RowErrorCode::kDenied};

@@ -34,6 +34,8 @@ constexpr size_t kMaxOpenItems = 64;
 constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
 constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
 constexpr size_t kTopHosts = 20;
+// A page of Parquet holds a picture whole.
+constexpr int64_t kMaxBodyBytes = 2'000'000'000;
 
 JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& rules) {
   JobIdentity identity{.verb = "download",
@@ -201,6 +203,9 @@ Status DownloadOptions::validate() const {
   }
   if (memory_bytes < 0) {
     return Status::invalid_argument("--memory must not be negative, got:", memory_bytes);
+  }
+  if (fetch.max_body_bytes > kMaxBodyBytes) {
+    return Status::invalid_argument("--max-bytes must be at most 2,000,000,000, got:", fetch.max_body_bytes);
   }
   DARKROOM_RETURN_IF_ERROR(parse_where(where).status());
   DARKROOM_RETURN_IF_ERROR(selection.validate());

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
@@ -59,9 +60,9 @@ Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const 
 
 /// In byte order of their paths; of a file that is named twice the first naming counts.
 std::vector<JobInput> each_once(std::vector<JobInput> inputs) {
+  std::set<std::pair<std::string, const Store*>> known;
+  std::erase_if(inputs, [&](const JobInput& input) { return !known.emplace(input.path, input.store).second; });
   std::stable_sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
-  const auto is_same = [](const JobInput& a, const JobInput& b) { return a.path == b.path && a.store == b.store; };
-  inputs.erase(std::unique(inputs.begin(), inputs.end(), is_same), inputs.end());
   return inputs;
 }
 

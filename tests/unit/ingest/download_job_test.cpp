@@ -402,6 +402,13 @@ TEST_F(DownloadJob, two_columns_of_one_name_are_refused_before_anything_is_writt
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 
+TEST_F(DownloadJob, a_table_that_is_named_twice_counts_once_whatever_lies_between) {
+  web_.start();
+  const auto inputs = list_job_inputs(stores_, {web_.table(), faulty(web_.table()), web_.table()});
+  ASSERT_TRUE(inputs.is_ok()) << inputs.status().to_string();
+  EXPECT_EQ(inputs->size(), 2u);
+}
+
 TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {
   add_pictures(1);
   web_.start();
@@ -443,7 +450,8 @@ TEST_F(DownloadJob, bad_options_are_refused_before_anything_happens) {
   web_.start();
   for (const auto& spoil : std::vector<std::function<void(DownloadOptions&)>>{
            [](auto& o) { o.rows_per_file = 0; }, [](auto& o) { o.metadata.clear(); }, [](auto& o) { o.output.clear(); },
-           [](auto& o) { o.limits.min_size = 0; }, [](auto& o) { o.memory_bytes = -1; }, [](auto& o) { o.fetch.num_concurrent = 0; }}) {
+           [](auto& o) { o.limits.min_size = 0; }, [](auto& o) { o.memory_bytes = -1; }, [](auto& o) { o.fetch.num_concurrent = 0; },
+           [](auto& o) { o.fetch.max_body_bytes = 2'000'000'001; }}) {
     DownloadOptions options = web_.options(output());
     spoil(options);
     EXPECT_EQ(failure(options).code(), StatusCode::kInvalidArgument);

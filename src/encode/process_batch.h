@@ -16,6 +16,7 @@ struct ProcessBatch {
   int64_t first_position = 0;              ///< Of its first row, within the item.
   std::vector<ImageRow> rows = {};         ///< Until they are prepared.
   std::vector<KeptRow> kept = {};          ///< Of each row; empty where no column is kept.
+  size_t kept_bytes = 0;                   ///< What `kept` holds.
   std::vector<PreparedRow> prepared = {};  ///< The good ones; without pixels once encoded.
   std::vector<int64_t> positions = {};     ///< Of the prepared rows, within the item.
   EncodedRows encoded = {};                ///< Of `prepared`.

@@ -101,48 +101,50 @@ class ProcessParts {
         options_(options),
         encoder_(encoder),
         layout_(layout),
-        reading_{.batch_size = batch_size_of(options), .row_bytes = row_bytes_of(encoder), .kept = options.keep_columns},
-        memory_(plan_memory(options.memory_bytes, kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run.output()))),
-        intake_(memory_.intake_bytes + memory_.body_bytes),
-        prepared_(kQueueBatches) {}
+        reading_{.batch_size = batch_size_of(options), .row_bytes = row_bytes_of(encoder), .kept = options.keep_columns} {}
 
   Status execute(std::stop_token stop, StageSummary& summary) {
+    const size_t writer_bytes = kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run_.output());
+    const ItemMemory memory = plan_memory(options_.memory_bytes, writer_bytes);
+    BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    BoundedQueue<ProcessPiece> prepared(kQueueBatches);  // After a stop it keeps its pieces, which hold leases of `intake`.
     const ItemPipelineOptions pipeline{.num_readers = workers_.readers,
                                        .num_writers = workers_.writers,
                                        .max_open_items = kMaxOpenProcessItems,
-                                       .max_started_items = memory_.max_started_items,
+                                       .max_started_items = memory.max_started_items,
                                        .queue_pieces = kQueueBatches};
-    return run_items("process", run_, make_job(stop), intake_, nullptr, pipeline, options_.metrics, stop, summary);
+    return run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
   }
 
  private:
-  ItemJob<ProcessBatch> make_job(const std::stop_token& stop) {
+  ItemJob<ProcessBatch> make_job(BoundedQueue<ProcessPiece>& prepared) {
     using Reader = std::unique_ptr<ItemReader<ProcessBatch>>;
     using Writer = std::unique_ptr<ItemWriter<ProcessBatch>>;
     return {.make_reader = [this](int) -> Result<Reader> { return Reader(std::make_unique<ProcessReader>(run_, reading_)); },
-            .add_middle = [this, stop](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
-                                       BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, stop, read, done); },
+            .add_middle = [this, &prepared](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
+                                            BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, read, prepared, done); },
             .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<Writer> {
               DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, static_cast<JobItem&>(*item).work, layout_));
               return Writer(std::move(writer));
             }};
   }
 
-  void add_middle(Pipeline& pipeline, const std::stop_token& stop, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& done) {
+  void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
+                  BoundedQueue<ProcessPiece>& done) {
     using Made = Result<std::unique_ptr<ProcessStage>>;
     pipeline.add_pool<ProcessPiece, ProcessPiece>(
         "transform", workers_.transformers,
-        [this, stop](int) -> Made {
+        [this, stop = pipeline.stop_token()](int) -> Made {
           DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
           return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
         },
-        read, prepared_);
+        read, prepared);
     pipeline.add_pool<ProcessPiece, ProcessPiece>(
         "encode", workers_.encoders,
         [this](int) -> Made {
           return std::unique_ptr<ProcessStage>(std::make_unique<EncodeStage>(encoder_, options_.encoder_threads, reading_.row_bytes));
         },
-        prepared_, done);
+        prepared, done);
   }
 
   JobRun& run_;
@@ -151,9 +153,6 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
-  const ItemMemory memory_;
-  BodyMemory intake_;  // Outlives every piece, also those that a failure leaves in the queue.
-  BoundedQueue<ProcessPiece> prepared_;
 };
 
 /// The part of a run that writes.

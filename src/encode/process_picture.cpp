@@ -68,7 +68,7 @@ Status read_samples(const Location& part, const LatentsLayout& layout, size_t nu
 /// The transformed inputs of an item's rows that are wanted, by key.
 Status read_inputs(const JobPlan& plan, const WorkItem& work, const RowEncoder& encoder, PictureDecoder& decoder,
                    std::map<std::string, Image>& wanted) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(plan.input_place(work)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, plan.open_input(work));
   DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*table->schema(), table->path()));
   DARKROOM_ASSIGN_OR_RETURN(const auto range, table->read_rows(work.first_row, work.num_rows, names_of(columns), {.batch_bytes = 4 << 20}));
   int64_t list_row = work.list_row;
@@ -134,7 +134,7 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
   std::vector<Sample> samples;
   std::map<std::string, Image> inputs;
   for (const auto& [item, part] : run.plan().parts()) {
-    if (samples.size() >= num_samples) {
+    if (samples.size() >= num_samples || item >= run.plan().num_items()) {  // Those behind are another run's (--extend).
       break;
     }
     DARKROOM_RETURN_IF_ERROR(read_samples(run.output() / part.name.text(), layout, num_samples, samples));

@@ -1,5 +1,7 @@
 #include "process_reader.h"
 
+#include <arrow/util/byte_size.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,14 +13,20 @@ namespace {
 // Encoded pictures are held once more while they are read: no more of them than a few batches.
 constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256};
 
+/// Of a batch's memory, what each of its rows stands for.
+size_t bytes_of_row(const arrow::RecordBatch& batch) {
+  const auto num_bytes = arrow::util::ReferencedBufferSize(batch);
+  return num_bytes.ok() && batch.num_rows() > 0 ? static_cast<size_t>(*num_bytes / batch.num_rows()) : 0;
+}
+
 }  // namespace
 
-Status ProcessReader::open(const Location& place) {
-  std::string uri = place.uri();
+Status ProcessReader::open(const WorkItem& work) {
+  std::string uri = run_.plan().input_place(work).uri();
   if (rows_ != nullptr && uri == uri_) {
     return Status::ok();
   }
-  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  DARKROOM_ASSIGN_OR_RETURN(auto table, run_.plan().open_input(work));
   DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path()));
   std::vector<std::string> names = names_of(columns_);
   for (const std::string& name : reading_.kept) {
@@ -33,7 +41,7 @@ Status ProcessReader::open(const Location& place) {
 
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
-  DARKROOM_RETURN_IF_ERROR(open(run_.plan().input_place(work)));
+  DARKROOM_RETURN_IF_ERROR(open(work));
   DARKROOM_RETURN_IF_ERROR(rows_->seek(work.first_row));
   ProcessBatch batch;
   for (int64_t num_read = 0; num_read < work.num_rows;) {
@@ -52,13 +60,15 @@ Status ProcessReader::add_rows(const arrow::RecordBatch& read, int64_t first_lis
                                ItemIntake<ProcessBatch>& intake) {
   DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_->table().path(), columns_, read, first_list_row));
   const auto kept = reading_.kept.empty() ? nullptr : select_columns(read, reading_.kept);
+  const size_t share = kept == nullptr ? 0 : bytes_of_row(*kept);
   for (int64_t i = 0; i < rows.num_rows(); ++i) {
-    DARKROOM_RETURN_IF_ERROR(intake.admit(rows.num_bytes(i) + reading_.row_bytes.prepared + reading_.row_bytes.encoded));
+    DARKROOM_RETURN_IF_ERROR(intake.admit(rows.num_bytes(i) + reading_.row_bytes.prepared + reading_.row_bytes.encoded + share));
     ReadImageRow row = rows.at(i);
     batch.tally.num_invalid_captions += row.caption_was_invalid ? 1 : 0;
     batch.rows.push_back(std::move(row.row));
     if (kept != nullptr) {
       batch.kept.push_back({.columns = kept, .row = i});
+      batch.kept_bytes += share;
     }
     if (static_cast<int>(batch.rows.size()) == reading_.batch_size) {
       const int64_t next_position = batch.first_position + reading_.batch_size;

@@ -25,11 +25,11 @@ class ProcessReader : public ItemReader<ProcessBatch> {
   /// Both outlive the reader.
   ProcessReader(JobRun& run, const ProcessReading& reading) : run_(run), reading_(reading) {}
 
-  /// Errors: open_table's, find_image_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
+  /// Errors: JobPlan::open_input's, find_image_columns'; kCorruptData (fewer rows than were pinned); kCancelled.
   Status read(ItemIntake<ProcessBatch>& intake) override;
 
  private:
-  Status open(const Location& place);
+  Status open(const WorkItem& work);
   Status add_rows(const arrow::RecordBatch& read, int64_t first_list_row, ProcessBatch& batch, ItemIntake<ProcessBatch>& intake);
   Status hand_on(ProcessBatch batch, ItemIntake<ProcessBatch>& intake);
 

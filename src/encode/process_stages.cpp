@@ -7,7 +7,7 @@ namespace darkroom {
 namespace {
 
 size_t held_bytes(const ProcessBatch& batch, size_t bytes_per_row) {
-  size_t size_bytes = 0;
+  size_t size_bytes = batch.kept_bytes;
   for (const PreparedRow& row : batch.prepared) {
     size_bytes += row.caption.size() + bytes_per_row;
   }
@@ -16,9 +16,12 @@ size_t held_bytes(const ProcessBatch& batch, size_t bytes_per_row) {
 
 }  // namespace
 
-Status TransformStage::prepare(ProcessBatch& batch) const {
+Status TransformStage::prepare(ProcessBatch& batch, const std::stop_token& stop) const {
   int64_t position = batch.first_position;
   for (ImageRow& row : batch.rows) {
+    if (stop.stop_requested()) {
+      return Status::cancelled("stopped before a picture was transformed");
+    }
     DARKROOM_ASSIGN_OR_RETURN(RowResult<PreparedRow> prepared, encoder_.prepare(row, *decoder_));
     row.image = std::string();
     if (prepared.is_ok()) {
@@ -40,7 +43,7 @@ Status TransformStage::process(ProcessPiece piece, Emitter<ProcessPiece>& out) {
   for (const ImageRow& row : batch.rows) {
     num_bytes += static_cast<int64_t>(row.image.size());
   }
-  DARKROOM_RETURN_IF_ERROR(prepare(batch));
+  DARKROOM_RETURN_IF_ERROR(prepare(batch, out.stop()));
   out.count(batch.tally.rows_in, num_bytes);
   piece.intake.set_held(held_bytes(batch, row_bytes_.prepared + row_bytes_.encoded));
   return out.emit(std::move(piece));
@@ -53,7 +56,10 @@ EncodeStage::EncodeStage(const RowEncoder& encoder, int num_threads, RowBytes ro
 Status EncodeStage::process(ProcessPiece piece, Emitter<ProcessPiece>& out) {
   ProcessBatch& batch = piece.body;
   if (!batch.prepared.empty()) {
-    batch.encoded = encoder_.encode(batch.prepared);
+    batch.encoded = encoder_.encode(batch.prepared, out.stop());
+  }
+  if (out.stop().stop_requested()) {
+    return Status::cancelled("stopped while encoding");
   }
   for (PreparedRow& row : batch.prepared) {
     row.square = Image();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <utility>
 
 #include "darkroom/encode/row_encoder.h"
@@ -21,7 +22,7 @@ class TransformStage : public ProcessStage {
   Status process(ProcessPiece piece, Emitter<ProcessPiece>& out) override;
 
  private:
-  Status prepare(ProcessBatch& batch) const;
+  Status prepare(ProcessBatch& batch, const std::stop_token& stop) const;
 
   const RowEncoder& encoder_;
   const std::unique_ptr<PictureDecoder> decoder_;

@@ -113,7 +113,7 @@ torch::Tensor RowEncoder::encode_ids(const torch::Tensor& ids_bt) const {
   return text_encoder->forward(ids_bt);
 }
 
-EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows) const {
+EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::stop_token& stop) const {
   DARKROOM_CHECK(!rows.empty(), "an encoder batch without rows");
   const torch::NoGradGuard no_gradients;
   const auto num_rows = static_cast<int64_t>(rows.size());
@@ -126,7 +126,7 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows) const {
                       .ids_bt = rows_of({ClipTokenizer::kContextLength}, torch::kInt64),
                       .is_finite = {}};
   int64_t* ids = encoded.ids_bt.data_ptr<int64_t>();
-  for (int64_t i = 0; i < num_rows; ++i) {
+  for (int64_t i = 0; i < num_rows && !stop.stop_requested(); ++i) {
     const PreparedRow& row = rows[static_cast<size_t>(i)];
     ids = std::copy(row.ids.begin(), row.ids.end(), ids);
     // Rounded to the storage type on the way to their place.

@@ -1,11 +1,15 @@
 #include "darkroom/ingest/claims.h"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "darkroom/core/log.h"
+#include "darkroom/files/paths.h"
 
 namespace darkroom {
 namespace {
@@ -21,26 +25,48 @@ struct ItemClaims::State {
   State(Location job, std::string name, Clock& time) : output(std::move(job)), owner(std::move(name)), clock(time) {}
 
   void complain(const Status& status) {
-    if (!status.is_ok() && !std::exchange(has_complained, true)) {
+    if (!status.is_ok() && !has_complained.exchange(true)) {
       log_warning("a claim on an item could not be renewed or given back; it expires by itself: {}", status.message());
     }
   }
 
+  std::set<int64_t> held_now() {
+    const std::lock_guard hold(mutex);
+    return held;
+  }
+  bool holds(int64_t item) {
+    const std::lock_guard hold(mutex);
+    return held.contains(item);
+  }
+
   void renew_until(const std::stop_token& stop) {
     while (clock.sleep_until(clock.now() + kRenewEvery, stop)) {
-      const std::lock_guard hold(mutex);
-      for (const int64_t item : held) {
-        complain(renew_claim(place_of_claim(output, item), owner, clock.wall()).status());
+      for (const int64_t item : held_now()) {
+        if (stop.stop_requested()) {
+          return;
+        }
+        renew(item);
       }
     }
   }
+  /// A store that does not answer makes this take long, so nothing is locked meanwhile.
+  void renew(int64_t item) {
+    if (!holds(item)) {
+      return;
+    }
+    complain(renew_claim(place_of_claim(output, item), owner, clock.wall()).status());
+    if (!holds(item)) {  // It was given back meanwhile, and may have been made again.
+      complain(give_back(item));
+    }
+  }
+  Status give_back(int64_t item) { return release_claim(place_of_claim(output, item), owner); }
 
   const Location output;
   const std::string owner;
   Clock& clock;
-  std::mutex mutex;  // Guards both below; held while claims are renewed, so that none that was given back is made again.
-  std::set<int64_t> held;
-  bool has_complained = false;
+  std::mutex mutex;
+  std::set<int64_t> held;  // Guarded by mutex.
+  std::atomic<bool> has_complained = false;
   std::jthread renewing;  // Last: it uses the rest.
 };
 
@@ -51,8 +77,12 @@ ItemClaims::ItemClaims(Location output, std::string owner, Clock& clock)
 
 ItemClaims::~ItemClaims() {
   state_->renewing = std::jthread();
-  while (!state_->held.empty()) {
-    release(*state_->held.begin());
+  for (const int64_t item : state_->held) {
+    const Status status = state_->give_back(item);
+    state_->complain(status);
+    if (status.code() == StatusCode::kUnavailable) {
+      return;  // Nor would the others go: one wait for a store that is down is enough.
+    }
   }
 }
 
@@ -67,10 +97,28 @@ Result<ClaimHolder> ItemClaims::take(int64_t item) {
 }
 
 void ItemClaims::release(int64_t item) {
-  const std::lock_guard hold(state_->mutex);
-  if (state_->held.erase(item) > 0) {
-    state_->complain(release_claim(place_of_claim(state_->output, item), state_->owner));
+  {
+    const std::lock_guard hold(state_->mutex);
+    if (state_->held.erase(item) == 0) {
+      return;
+    }
   }
+  state_->complain(state_->give_back(item));
+}
+
+bool may_have_live_claims(const Location& output, std::chrono::system_clock::time_point now) {
+  const Location claims = output / "_claims";
+  const Result<std::vector<FileInfo>> entries = claims.store->list(claims.path);
+  if (!entries.is_ok()) {
+    return entries.status().code() != StatusCode::kNotFound;
+  }
+  return std::ranges::any_of(*entries, [&](const FileInfo& entry) {
+    if (file_name(entry.path).starts_with("_tmp")) {
+      return false;
+    }
+    const Result<std::optional<Claim>> claim = read_claim({.store = claims.store, .path = entry.path});
+    return !claim.is_ok() || (*claim && (*claim)->is_live(now));
+  });
 }
 
 const std::string& owner_of_this_process() {

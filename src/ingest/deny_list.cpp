@@ -64,6 +64,10 @@ Result<DenyList> DenyList::parse(std::string_view text, std::string_view name) {
           number, line.substr(0, 80));
     }
   }
+  if (list.size() == 0) {
+    return Status::corrupt_data("the deny list holds no hash, so that it would deny nothing; leave --deny-list out to deny nothing (file):",
+                                name);
+  }
   sort_hashes(list.md5s_);
   sort_hashes(list.sha256s_);
   return list;

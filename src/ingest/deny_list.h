@@ -17,7 +17,8 @@ namespace darkroom {
 class DenyList {
  public:
   /// One hash a line: an MD5 (32 hexadecimal digits) or a SHA-256 (64), of a URL or of a picture's bytes; what follows white space or "#"
-  /// is a comment. `name` is for messages. Errors: kCorruptData with the line that is no hash; nothing of a bad list is used.
+  /// is a comment. `name` is for messages. Errors: kCorruptData with the line that is no hash, or for a list without any;
+  /// nothing of a bad list is used.
   static Result<DenyList> parse(std::string_view text, std::string_view name);
 
   bool denies(std::span<const std::byte> bytes) const;

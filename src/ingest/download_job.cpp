@@ -11,7 +11,10 @@
 #include "darkroom/files/scratch.h"
 #include "darkroom/ingest/body_pool.h"
 #include "darkroom/ingest/job_run.h"
+#include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
+#include "darkroom/ingest/value_copier.h"
+#include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/where.h"
 #include "download_fetch.h"
 #include "download_reader.h"
@@ -31,6 +34,8 @@ constexpr size_t kMaxOpenItems = 64;
 constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
 constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
 constexpr size_t kTopHosts = 20;
+// A page of Parquet holds a picture whole.
+constexpr int64_t kMaxBodyBytes = 2'000'000'000;
 
 JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& rules) {
   JobIdentity identity{.verb = "download",
@@ -86,7 +91,7 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
     return std::unique_ptr<ScratchFiles>();
   }
   const bool is_named = !options.scratch_folder.empty();
-  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/tmp");
+  const std::string folder = is_named ? options.scratch_folder : output.store->local_path(output.path).value_or("/var/tmp");
   if (is_named) {
     DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder).with_context("making the folder of --scratch"));
   }
@@ -144,9 +149,34 @@ Status work(JobRun& run, const DownloadOptions& options, const DownloadRules& ru
   return Status::ok();
 }
 
+Status check_text_column(const arrow::Schema& schema, const std::string& path, const std::string& name) {
+  const arrow::DataType& type = *schema.GetFieldByName(name)->type();
+  const bool is_dictionary = type.id() == arrow::Type::DICTIONARY;
+  if (is_bytes_type(is_dictionary ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type)) {
+    return Status::ok();
+  }
+  return Status::failed_precondition("a column of URLs or captions holds no text (table, column, type):", path, name, type.ToString());
+}
+
+/// Whether rows of such a table can be read and written.
+Status check_types(const arrow::Schema& schema, const std::string& path, const UrlColumns& columns) {
+  for (const std::string& name : {columns.url, columns.caption}) {
+    DARKROOM_RETURN_IF_ERROR(check_text_column(schema, path, name));
+  }
+  for (const std::string& name : columns.metadata) {
+    const auto field = schema.GetFieldByName(name);
+    if (field == nullptr) {
+      return Status::failed_precondition("a table has two columns of one name (table, column):", path, name);
+    }
+    DARKROOM_RETURN_IF_ERROR(ValueCopier::create(name, field->type()).status().with_context("table " + path));
+  }
+  return Status::ok();
+}
+
 CheckColumns check_columns(const DownloadOptions& options, const WhereExpression* where) {
   return [&options, where](const arrow::Schema& schema, const std::string& path) -> Status {
-    DARKROOM_RETURN_IF_ERROR(find_url_columns(schema, path, options.url_column, options.caption_column).status());
+    DARKROOM_ASSIGN_OR_RETURN(const UrlColumns columns, find_url_columns(schema, path, options.url_column, options.caption_column));
+    DARKROOM_RETURN_IF_ERROR(check_types(schema, path, columns));
     if (where == nullptr) {
       return Status::ok();
     }
@@ -173,6 +203,9 @@ Status DownloadOptions::validate() const {
   }
   if (memory_bytes < 0) {
     return Status::invalid_argument("--memory must not be negative, got:", memory_bytes);
+  }
+  if (fetch.max_body_bytes > kMaxBodyBytes) {
+    return Status::invalid_argument("--max-bytes must be at most 2,000,000,000, got:", fetch.max_body_bytes);
   }
   DARKROOM_RETURN_IF_ERROR(parse_where(where).status());
   DARKROOM_RETURN_IF_ERROR(selection.validate());

@@ -34,6 +34,7 @@ struct DownloadRow {
   bool caption_was_invalid = false;           ///< Invalid UTF-8 was replaced.
   std::shared_ptr<arrow::RecordBatch> table;  ///< The rows that this one was read with: its metadata columns. Shared by them.
   int64_t table_row = 0;
+  size_t table_bytes = 0;  ///< The row's share of `table`.
   std::string image = {};  ///< The bytes as served; empty when `error` says why there are none.
   std::optional<RowError> error = {};
   ImageHeader header = {};

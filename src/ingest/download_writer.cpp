@@ -66,7 +66,7 @@ Status DownloadWriter::add(int64_t /*position*/, DownloadRow row) {
     DARKROOM_RETURN_IF_ERROR(metadata_[i].append(*row.table->GetColumnByName(item_->columns.metadata[i]), row.table_row));
   }
   ++pending_rows_;
-  pending_bytes_ += row.image.size() + row.caption.size() + row.url.size();
+  pending_bytes_ += row.image.size() + row.caption.size() + row.url.size() + row.table_bytes;
   images_.push_back(row.error ? std::nullopt : std::optional(std::move(row.image)));
   return pending_rows_ >= kFlushRows || pending_bytes_ >= kFlushBytes ? flush() : Status();
 }

@@ -6,11 +6,13 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kOtherHosts = "(others)";
+// No name of a host is longer (RFC 1035): URLs that were refused hold anything.
+constexpr size_t kMaxHostBytes = 253;
 
 }  // namespace
 
 void HostTally::add(const std::string& host, bool has_failed, std::chrono::nanoseconds on_wire) {
-  if (host.empty()) {
+  if (host.empty() || host.size() > kMaxHostBytes) {
     return;
   }
   const std::lock_guard hold(mutex_);

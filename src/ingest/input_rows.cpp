@@ -4,7 +4,9 @@
 
 namespace darkroom {
 
-Status InputRows::seek(const Location& place, int64_t first_row, int64_t num_rows) {
+Status InputRows::seek(const JobPlan& plan, const WorkItem& item) {
+  const Location place = plan.input_place(item);
+  const int64_t first_row = item.first_row;
   const bool is_same = table_ != nullptr && place_.store == place.store && place_.path == place.path;
   if (is_same && rows_ != nullptr && first_row_ == first_row) {
     return Status::ok();
@@ -13,7 +15,7 @@ Status InputRows::seek(const Location& place, int64_t first_row, int64_t num_row
   batch_ = {};
   if (!is_same) {
     table_.reset();
-    DARKROOM_ASSIGN_OR_RETURN(table_, open_table(place));
+    DARKROOM_ASSIGN_OR_RETURN(table_, plan.open_input(item));
     place_ = place;
     filter_.reset();
     if (where_ != nullptr) {
@@ -21,7 +23,8 @@ Status InputRows::seek(const Location& place, int64_t first_row, int64_t num_row
     }
   }
   const RowFilter* const filter = filter_ ? &*filter_ : nullptr;
-  DARKROOM_ASSIGN_OR_RETURN(rows_, FilteredRows::open(*table_, filter, first_row, num_rows - first_row, {}, options_));
+  const int64_t num_rows = plan.inputs()[item.input].num_rows - first_row;
+  DARKROOM_ASSIGN_OR_RETURN(rows_, FilteredRows::open(*table_, filter, first_row, num_rows, {}, options_));
   opened_at_ = first_row_ = first_row;
   num_taken_ = 0;
   num_kept_ = 0;

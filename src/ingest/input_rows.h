@@ -6,6 +6,7 @@
 #include <span>
 
 #include "darkroom/files/store.h"
+#include "darkroom/ingest/job_plan.h"
 #include "darkroom/tables/filtered_rows.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/where.h"
@@ -19,8 +20,8 @@ class InputRows {
   /// `where` may be null and outlives this.
   InputRows(const WhereExpression* where, const ReadOptions& options) : where_(where), options_(options) {}
 
-  /// Goes to a row of a file that has `num_rows` rows. Errors: open_table's; WhereExpression::bind's.
-  Status seek(const Location& place, int64_t first_row, int64_t num_rows);
+  /// Goes to the first row of an item. Errors: JobPlan::open_input's; WhereExpression::bind's.
+  Status seek(const JobPlan& plan, const WorkItem& item);
   TableReader& table() { return *table_; }
 
   struct Kept {

@@ -13,8 +13,6 @@
 namespace darkroom {
 namespace {
 
-constexpr std::chrono::hours kAgeBesideOthers{24};
-
 Result<std::vector<FileInfo>> entries_of(const Location& folder) {
   Result<std::vector<FileInfo>> entries = folder.store->list(folder.path);
   const bool is_missing = !entries.is_ok() && entries.status().code() == StatusCode::kNotFound;
@@ -59,7 +57,7 @@ std::string CleanReport::to_text() const {
   std::string text = fmt::format("{} unfinished files, {} uploads, {} claims and {} replaced parts were removed, {} objects completed",
                                  swept.num_temporaries, swept.num_uploads, num_claims, num_cut_parts, swept.num_completed);
   if (num_live_claims > 0) {
-    text += fmt::format("; other processes work on {} items, so what is younger than a day may have stayed", num_live_claims);
+    text += fmt::format("; other processes work on {} items, so what is younger than a week may have stayed", num_live_claims);
   }
   return text;
 }
@@ -68,7 +66,7 @@ Result<CleanReport> clean_job(const Location& output, Clock& clock) {
   CleanReport report;
   const Location claims = output / "_claims";
   DARKROOM_RETURN_IF_ERROR(clean_claims(claims, clock, report));
-  const std::chrono::seconds age = report.num_live_claims > 0 ? kAgeBesideOthers : std::chrono::hours(0);
+  const std::chrono::seconds age = report.num_live_claims > 0 ? kLeftoverAgeBesideOthers : std::chrono::hours(0);
   for (const Location& folder : {output, claims}) {
     DARKROOM_ASSIGN_OR_RETURN(const SweepReport swept, folder.store->sweep(folder.path, age, clock.wall()));
     report.swept.num_temporaries += swept.num_temporaries;

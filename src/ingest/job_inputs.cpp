@@ -1,17 +1,23 @@
 #include "darkroom/ingest/job_inputs.h"
 
+#include <arrow/buffer.h>
+#include <arrow/io/memory.h>
+#include <arrow/ipc/dictionary.h>
+#include <arrow/ipc/reader.h>
+#include <arrow/util/base64.h>
+
 #include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stores/uri.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
-#include "darkroom/tables/table_reader.h"
 #include "read_many.h"
 #include "usable_inputs.h"
 
@@ -54,9 +60,9 @@ Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const 
 
 /// In byte order of their paths; of a file that is named twice the first naming counts.
 std::vector<JobInput> each_once(std::vector<JobInput> inputs) {
+  std::set<std::pair<std::string, const Store*>> known;
+  std::erase_if(inputs, [&](const JobInput& input) { return !known.emplace(input.path, input.store).second; });
   std::stable_sort(inputs.begin(), inputs.end(), [](const JobInput& a, const JobInput& b) { return a.path < b.path; });
-  const auto is_same = [](const JobInput& a, const JobInput& b) { return a.path == b.path && a.store == b.store; };
-  inputs.erase(std::unique(inputs.begin(), inputs.end(), is_same), inputs.end());
   return inputs;
 }
 
@@ -65,20 +71,39 @@ std::string relative_name(const std::string& path, const std::string& root) {
   return path.starts_with(prefix) ? path.substr(prefix.size()) : file_name(path);
 }
 
+/// The types that an ARROW:schema names, without the metadata beside them, which differ from file to file; bytes that cannot be read stand
+/// for themselves.
+std::string arrow_types(std::string_view arrow_schema) {
+  arrow::io::BufferReader bytes(arrow::Buffer::FromString(arrow::util::base64_decode(arrow_schema)));
+  arrow::ipc::DictionaryMemo dictionaries;
+  const auto schema = arrow::ipc::ReadSchema(&bytes, &dictionaries);
+  return schema.ok() && !(*schema)->fingerprint().empty() ? (*schema)->fingerprint() : std::string(arrow_schema);
+}
+
+/// The same for tables with the same columns, and for no others: `binary` and `large_binary` are one type of Parquet. "" where the quick
+/// look has not seen them.
+std::string columns_key(const std::optional<QuickFooter>& quick) {
+  if (!quick) {
+    return "";
+  }
+  const std::string types = quick->arrow_schema.empty() ? "" : arrow_types(quick->arrow_schema);
+  return sha256_hex(sha256_hex(quick->schema) + types);
+}
+
 /// Columns that were looked at, so that of 200,000 tables alike one is. Thread safety: any thread.
 class CheckedSchemas {
  public:
   explicit CheckedSchemas(const CheckColumns& check) : check_(check) {}
 
-  /// `schema`: the Thrift bytes of it.
-  bool knows(std::string_view schema) {
+  /// `key`: columns_key's.
+  bool knows(const std::string& key) {
     const std::lock_guard hold(mutex_);
-    return known_.contains(std::string(schema));
+    return known_.contains(key);
   }
-  Status check(TableReader& table, std::string_view schema) {
+  Status check(TableReader& table, const std::string& key) {
     DARKROOM_RETURN_IF_ERROR(check_ ? check_(*table.schema(), table.path()) : Status::ok());
     const std::lock_guard hold(mutex_);
-    known_.emplace(schema);
+    known_.insert(key);
     return Status::ok();
   }
 
@@ -100,13 +125,14 @@ Status measure_input(Store* store, CheckedSchemas& schemas, JobInput& input) {
   input.size_bytes = tail.size_bytes;
   input.tail_sha256 = sha256_hex(tail.bytes);
   const std::optional<QuickFooter> quick = read_quick_footer(tail);
+  const std::string columns = columns_key(quick);
   // A damaged footer that says 0 rows would drop the file without a word: the whole reader looks at it.
-  if (quick && quick->num_rows > 0 && schemas.knows(quick->schema)) {
+  if (quick && quick->num_rows > 0 && schemas.knows(columns)) {
     input.num_rows = quick->num_rows;
     return check_num_rows(input);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
-  DARKROOM_RETURN_IF_ERROR(schemas.check(*table, quick ? quick->schema : std::string_view()));
+  DARKROOM_RETURN_IF_ERROR(schemas.check(*table, columns));
   if (table->format() != TableFormat::kParquet) {
     input.num_rows = kNotCounted;
     return Status::ok();
@@ -251,6 +277,18 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
     }
   }
   return joined;
+}
+
+Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input) {
+  const Location place = place_of(store, input);
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  // Looked at behind the opening: what replaces the file from here on is not what is read.
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+  if (tail.size_bytes != input.size_bytes || sha256_hex(tail.bytes) != input.tail_sha256) {
+    return Status::failed_precondition("an input was replaced since the job looked at it: put the file back that was there (file):",
+                                       place.uri());
+  }
+  return table;
 }
 
 }  // namespace darkroom

@@ -10,6 +10,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/ingest/claims.h"
 #include "read_many.h"
 #include "summary_file.h"
 #include "usable_inputs.h"
@@ -58,6 +59,10 @@ Status find_needed(const std::vector<JobInput>& listed, const std::map<std::stri
   return Status::ok();
 }
 
+int64_t num_items_of_list(const std::vector<JobInput>& inputs, int64_t rows_per_file) {
+  return inputs.empty() ? 0 : inputs.back().first_item + num_items_of(inputs.back().num_rows, rows_per_file);
+}
+
 void warn_of_late_files(size_t num_files) {
   if (num_files > 0) {
     log_warning("{} input files came after the job was started and are left out of it", num_files);
@@ -97,7 +102,7 @@ Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::st
   DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
   DARKROOM_RETURN_IF_ERROR(plan->find_inputs(std::move(request.listed), request.check_columns, parts, stop));
-  DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), stop));
+  DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), plan->inputs_, stop));
   DARKROOM_RETURN_IF_ERROR(plan->count_rows());
   return plan;
 }
@@ -175,7 +180,8 @@ Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_toke
   return Status::ok();
 }
 
-Result<CommittedPart> JobPlan::check_record(const PartName& name, int64_t size_bytes, const PartRecord& record) const {
+Result<CommittedPart> JobPlan::check_record(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes,
+                                            const PartRecord& record) const {
   const Location part = output_ / name.text();
   if (record.job != job_hash_) {
     return refuse_other_job(output_.uri(), record.identity, identity_);
@@ -184,9 +190,9 @@ Result<CommittedPart> JobPlan::check_record(const PartName& name, int64_t size_b
   if (record.item != name.item || record.generation != name.generation || record.considered != name.considered.value_or(record.num_rows)) {
     return another_item(part, record.item);
   }
-  const bool is_known = name.item < num_items();
-  const WorkItem work = is_known ? item(name.item) : WorkItem();
-  if (!is_known || item_fingerprint(job_hash_, inputs_[work.input], work) != record.fingerprint) {
+  const bool is_known = name.item < num_items_of_list(inputs, identity_.rows_per_file);
+  const WorkItem work = is_known ? find_item(inputs, identity_.rows_per_file, name.item) : WorkItem();
+  if (!is_known || item_fingerprint(job_hash_, inputs[work.input], work) != record.fingerprint) {
     return refuse_other_job(output_.uri(), record.identity, identity_,
                             {fmt::format("input {} (the part {} was made of another list of inputs)", record.input.name, name.text())});
   }
@@ -196,12 +202,23 @@ Result<CommittedPart> JobPlan::check_record(const PartName& name, int64_t size_b
   return committed;
 }
 
-Result<CommittedPart> JobPlan::read_part(const PartName& name, int64_t size_bytes) const {
+Result<CommittedPart> JobPlan::read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const {
   DARKROOM_ASSIGN_OR_RETURN(const PartRecord record, read_part_record(output_ / name.text()));
-  return check_record(name, size_bytes, record);
+  return check_record(inputs, name, size_bytes, record);
 }
 
-Status JobPlan::find_parts(std::vector<FileInfo> files, const std::stop_token& stop) {
+/// The list as it is pinned by now: another run may have appended to it (--extend) and have made parts of that.
+Result<std::vector<JobInput>> JobPlan::read_longer_list() const {
+  DARKROOM_ASSIGN_OR_RETURN(std::optional<PinnedList> pins, read_pins(output_, identity_));
+  if (!pins || pins->inputs.size() <= inputs_.size()) {
+    return inputs_;
+  }
+  number_inputs(pins->inputs, identity_.rows_per_file);
+  return std::move(pins->inputs);
+}
+
+/// Takes in those of the files that are not known yet, as parts of the items of `inputs`.
+Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInput>& inputs, const std::stop_token& stop) {
   std::vector<FileInfo> superseded = take_out_superseded_parts(files);
   {
     // What is known already needs no look: parts are immutable.
@@ -219,15 +236,16 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::stop_token& s
   DARKROOM_RETURN_IF_ERROR(read_many(files.size(), stop, [&](size_t i) -> Status {
     const PartName name = *PartName::parse(file_name(files[i].path));
     const auto entry = summary.find(name.text());
-    if (entry != summary.end() && entry->second.size_bytes == files[i].size_bytes && name.item < num_items()) {
-      const WorkItem work = item(name.item);
-      if (item_fingerprint(job_hash_, inputs_[work.input], work) == entry->second.fingerprint &&
+    if (entry != summary.end() && entry->second.size_bytes == files[i].size_bytes &&
+        name.item < num_items_of_list(inputs, identity_.rows_per_file)) {
+      const WorkItem work = find_item(inputs, identity_.rows_per_file, name.item);
+      if (item_fingerprint(job_hash_, inputs[work.input], work) == entry->second.fingerprint &&
           entry->second.tally.adds_up_to(name.considered.value_or(work.whole_rows))) {
         found[i] = entry->second;
         return Status::ok();
       }
     }
-    Result<CommittedPart> part = read_part(name, files[i].size_bytes);
+    Result<CommittedPart> part = read_part(inputs, name, files[i].size_bytes);
     if (!part.is_ok()) {
       // A cut part goes at any time, when a longer one is there.
       return name.considered && part.status().code() == StatusCode::kNotFound ? Status::ok() : part.status();
@@ -253,9 +271,7 @@ void JobPlan::take_in(CommittedPart part) {
   }
 }
 
-int64_t JobPlan::num_items() const {
-  return inputs_.empty() ? 0 : inputs_.back().first_item + num_items_of(inputs_.back().num_rows, identity_.rows_per_file);
-}
+int64_t JobPlan::num_items() const { return num_items_of_list(inputs_, identity_.rows_per_file); }
 
 bool JobPlan::is_selected(int64_t number) const {
   return number % selection_.num_shards == selection_.shard &&
@@ -305,9 +321,10 @@ Status JobPlan::count_rows() {
 
 Status JobPlan::prepare() {
   const auto now = std::chrono::system_clock::now();
-  DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, kLeftoverAge, now).status());
+  const std::chrono::seconds age = may_have_live_claims(output_, now) ? kLeftoverAgeBesideOthers : kLeftoverAge;
+  DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, age, now).status());
   const Location claims = output_ / kClaimsFolder;
-  if (const Status swept = claims.store->sweep(claims.path, kLeftoverAge, now).status(); !swept.is_ok()) {
+  if (const Status swept = claims.store->sweep(claims.path, age, now).status(); !swept.is_ok()) {
     log_detail("{}: leftovers of claims stay: {}", identity_.verb, swept.message());  // Claims only save work.
   }
   const Location job_file = output_ / kJobFile;
@@ -358,17 +375,25 @@ Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
 }
 
 Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const PartName whole{.item = item.number};
-  for (const std::string& name : {whole.text(), item.part_name()}) {
-    const Result<FileInfo> info = output_.store->stat((output_ / name).path);
-    if (info.is_ok()) {
-      DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, read_part(*PartName::parse(name), info->size_bytes));
-      take_in(std::move(part));
+  const std::string whole = PartName{.item = item.number}.text();
+  std::vector<std::string> names = {whole, item.part_name()};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Result<FileInfo> info = output_.store->stat((output_ / names[i]).path);
+    if (!info.is_ok()) {
+      if (info.status().code() != StatusCode::kNotFound) {
+        return info.status();
+      }
+      continue;
+    }
+    Result<CommittedPart> part = read_part(inputs_, *PartName::parse(names[i]), info->size_bytes);
+    if (part.is_ok()) {
+      take_in(*std::move(part));
       return true;
     }
-    if (info.status().code() != StatusCode::kNotFound) {
-      return info.status();
+    if (part.status().code() != StatusCode::kNotFound || names[i] == whole) {
+      return part.status();
     }
+    names.push_back(whole);  // A cut part goes when the whole one is there, also between the two looks.
   }
   return false;
 }
@@ -416,7 +441,7 @@ Status JobPlan::settle(const WorkItem& item, const PartRecord& record, PublishOu
     const std::lock_guard hold(mutex_);
     ++num_lost_races_;
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(name, num_bytes, record));
+    DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(inputs_, name, num_bytes, record));
     part.content_hash = std::move(content_hash);
     take_in(std::move(part));
   }
@@ -467,7 +492,13 @@ Status JobPlan::refresh(const std::stop_token& stop) {
     const std::lock_guard hold(mutex_);
     std::erase_if(parts_, [&](const auto& known) { return !names.contains(known.second.name.text()); });
   }
-  DARKROOM_RETURN_IF_ERROR(find_parts(std::move(files), stop));
+  const bool is_extended =
+      std::ranges::any_of(files, [&](const FileInfo& file) { return PartName::parse(file_name(file.path))->item >= num_items(); });
+  std::vector<JobInput> longer;
+  if (is_extended) {
+    DARKROOM_ASSIGN_OR_RETURN(longer, read_longer_list());
+  }
+  DARKROOM_RETURN_IF_ERROR(find_parts(std::move(files), is_extended ? longer : inputs_, stop));
   std::vector<FileInfo> superseded;
   {
     const std::lock_guard hold(mutex_);

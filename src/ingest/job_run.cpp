@@ -16,6 +16,7 @@ namespace {
 // How long to wait for others before each look, doubled up to the longest.
 constexpr std::chrono::milliseconds kFirstLook{100};
 constexpr std::chrono::milliseconds kLongestWait{10'000};
+constexpr size_t kMaxLiveClaimsALook = 16;
 constexpr size_t kMaxStartedItems = 8;
 
 /// Gives what a finished item held back to the system: otherwise the allocators keep the peaks of several items at once.
@@ -83,15 +84,18 @@ Result<std::optional<WorkItem>> JobRun::take_unclaimed() {
   return std::optional<WorkItem>();
 }
 
-/// Looks once at what others were at.
+/// Looks once at what others were at, until so many are found that they are at still; the next look begins behind these.
 Result<std::optional<WorkItem>> JobRun::take_from_others() {
-  while (!with_others_.empty()) {
+  size_t num_live = 0;
+  for (size_t left = with_others_.size(); left > 0 && num_live < kMaxLiveClaimsALook; --left) {
     const WorkItem item = with_others_.front();
+    with_others_.pop_front();
     DARKROOM_ASSIGN_OR_RETURN(const bool is_done, plan_->is_committed_now(item));
     if (!is_done && try_claim(item.number) == ClaimHolder::kOthers) {
-      return std::optional<WorkItem>();
+      with_others_.push_back(item);
+      ++num_live;
+      continue;
     }
-    with_others_.erase(with_others_.begin());
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> ours, try_item(item));
     if (ours) {
       return ours;

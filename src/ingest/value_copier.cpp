@@ -33,6 +33,10 @@ Status ValueCopier::append(const arrow::Array& array, int64_t row) {
     row = dictionary.GetValueIndex(row);
     is_null = values->IsNull(row);
   }
+  if (!is_null && !values->type()->Equals(*type_)) {
+    return Status::failed_precondition("a value has another type than its column (type of the column, of the value):", type_->ToString(),
+                                       values->type()->ToString());
+  }
   arrow::Status appended;
   if (is_null) {
     appended = builder_->AppendNull();

@@ -82,6 +82,24 @@ class ThriftSkipper {
     return field;
   }
 
+  struct List {
+    uint64_t count = 0;
+    uint8_t type = kStop;
+  };
+  /// The header of a list; its elements follow.
+  std::optional<List> list() {
+    const std::optional<uint8_t> header = byte();
+    const bool is_long = header && (*header >> 4) == 15;
+    const std::optional<uint64_t> count = is_long ? varint() : header ? std::optional<uint64_t>(*header >> 4) : std::nullopt;
+    return count ? std::optional(List{.count = *count, .type = static_cast<uint8_t>(*header & 0x0F)}) : std::nullopt;
+  }
+
+  std::optional<std::string_view> binary() {
+    const std::optional<uint64_t> num_bytes = varint();
+    const std::string_view bytes = rest_;
+    return num_bytes && skip_bytes(*num_bytes) ? std::optional(bytes.substr(0, static_cast<size_t>(*num_bytes))) : std::nullopt;
+  }
+
   /// Passes over a field's value. Of a list's elements a truth value takes a byte, of a field's none.
   bool skip(uint8_t type, int depth = 0) {
     constexpr int kMaxDepth = 32;
@@ -100,10 +118,8 @@ class ThriftSkipper {
         return varint().has_value();
       case kDouble:
         return skip_bytes(8);
-      case kBinary: {
-        const std::optional<uint64_t> num_bytes = varint();
-        return num_bytes && skip_bytes(*num_bytes);
-      }
+      case kBinary:
+        return binary().has_value();
       case kList:
       case kSet:
         return skip_list(depth);
@@ -128,15 +144,13 @@ class ThriftSkipper {
   bool skip_element(uint8_t type, int depth) { return type == kTrue || type == kFalse ? skip_bytes(1) : skip(type, depth + 1); }
 
   bool skip_list(int depth) {
-    const std::optional<uint8_t> header = byte();
-    const bool is_long = header && (*header >> 4) == 15;
-    const std::optional<uint64_t> count = is_long ? varint() : header ? std::optional<uint64_t>(*header >> 4) : std::nullopt;
-    for (uint64_t i = 0; count && i < *count; ++i) {
-      if (!skip_element(*header & 0x0F, depth)) {
+    const std::optional<List> elements = list();
+    for (uint64_t i = 0; elements && i < elements->count; ++i) {
+      if (!skip_element(elements->type, depth)) {
         return false;
       }
     }
-    return count.has_value();
+    return elements.has_value();
   }
 
   bool skip_map(int depth) {
@@ -189,39 +203,87 @@ bool fits_its_hash(std::string_view thrift) {
   return !position || hash_footer(text, *position) == text.substr(*position, unsealed_footer_hash().size());
 }
 
+/// The value that a KeyValue gives to ARROW:schema, "" of another one. Nothing: it is no KeyValue.
+std::optional<std::string_view> read_arrow_schema(ThriftSkipper& skipper) {
+  constexpr int64_t kKeyField = 1, kValueField = 2;
+  std::string_view key, value;
+  int64_t id = 0;
+  while (true) {
+    const auto field = skipper.field(id);
+    if (!field || field->type == ThriftSkipper::kStop) {
+      return !field ? std::nullopt : std::optional(key == "ARROW:schema" ? value : std::string_view());
+    }
+    id = field->id;
+    if (field->type == ThriftSkipper::kBinary && (id == kKeyField || id == kValueField)) {
+      const std::optional<std::string_view> text = skipper.binary();
+      if (!text) {
+        return std::nullopt;
+      }
+      (id == kKeyField ? key : value) = *text;
+    } else if (!skipper.skip(field->type)) {
+      return std::nullopt;
+    }
+  }
+}
+
+/// The same of a whole list of them: the first one counts.
+std::optional<std::string_view> find_arrow_schema(ThriftSkipper& skipper) {
+  const std::optional<ThriftSkipper::List> pairs = skipper.list();
+  if (!pairs || pairs->type != ThriftSkipper::kStruct) {
+    return std::nullopt;
+  }
+  std::string_view found;
+  for (uint64_t i = 0; i < pairs->count; ++i) {
+    const std::optional<std::string_view> value = read_arrow_schema(skipper);
+    if (!value) {
+      return std::nullopt;
+    }
+    found = found.empty() ? *value : found;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::optional<QuickFooter> read_quick_footer(const ObjectTail& tail) {
-  constexpr int64_t kSchemaField = 2, kRowsField = 3;
+  constexpr int64_t kSchemaField = 2, kRowsField = 3, kMetadataField = 5;
   const std::optional<std::string_view> thrift = find_thrift(tail);
   if (!thrift) {
     return std::nullopt;
   }
   ThriftSkipper skipper(*thrift);
   QuickFooter footer;
+  std::optional<int64_t> num_rows;
   int64_t id = 0;
   while (true) {
     const auto field = skipper.field(id);
-    if (!field || field->type == ThriftSkipper::kStop || field->id <= id || field->id > kRowsField) {
+    if (!field || (field->type != ThriftSkipper::kStop && field->id <= id)) {
       return std::nullopt;
+    }
+    if (field->type == ThriftSkipper::kStop || field->id > kMetadataField) {
+      break;
     }
     id = field->id;
-    if (id == kRowsField) {
-      const std::optional<int64_t> num_rows = field->type == ThriftSkipper::kI64 ? skipper.zigzag() : std::nullopt;
-      if (!num_rows || *num_rows < 0 || footer.schema.empty() || !fits_its_hash(*thrift)) {
+    const std::string_view before = skipper.rest();
+    if (id == kRowsField && field->type == ThriftSkipper::kI64) {
+      num_rows = skipper.zigzag();
+    } else if (id == kMetadataField && field->type == ThriftSkipper::kList) {
+      const std::optional<std::string_view> arrow_schema = find_arrow_schema(skipper);
+      if (!arrow_schema) {
         return std::nullopt;
       }
-      footer.num_rows = *num_rows;
-      return footer;
-    }
-    const std::string_view before = skipper.rest();
-    if (!skipper.skip(field->type)) {
+      footer.arrow_schema = *arrow_schema;
+    } else if (!skipper.skip(field->type)) {
       return std::nullopt;
-    }
-    if (id == kSchemaField && field->type == ThriftSkipper::kList) {
+    } else if (id == kSchemaField && field->type == ThriftSkipper::kList) {
       footer.schema = before.substr(0, before.size() - skipper.rest().size());
     }
   }
+  if (!num_rows || *num_rows < 0 || footer.schema.empty() || !fits_its_hash(*thrift)) {
+    return std::nullopt;
+  }
+  footer.num_rows = *num_rows;
+  return footer;
 }
 
 }  // namespace darkroom

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -91,8 +92,9 @@ class RowEncoder {
   /// Decodes, transforms and tokenises. The row's errors: kNullImage (no bytes), kEmptyCaption, and those of transform_pixels. The outer
   /// Status fails with the decoder.
   Result<RowResult<PreparedRow>> prepare(const ImageRow& row, PictureDecoder& decoder) const;
-  /// Runs the encoders over the rows. REQUIRES: rows not empty, made by prepare() of an encoder with the same options.
-  EncodedRows encode(std::span<const PreparedRow> rows) const;
+  /// Runs the encoders over the rows; what comes out after a stop is not whole. REQUIRES: rows not empty, made by prepare() of an encoder
+  /// with the same options.
+  EncodedRows encode(std::span<const PreparedRow> rows, const std::stop_token& stop = {}) const;
   /// The states of the empty caption, options.dtype [T, W]: what caption dropout puts in place of a caption.
   torch::Tensor empty_caption_states() const;
 

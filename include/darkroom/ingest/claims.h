@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,7 +14,8 @@ namespace darkroom {
 
 /// The items of a job that this process works on, said to others that share the job (files/claim.h): OUT/_claims/000042. Saves work and
 /// nothing else: whatever a claim says, the first part of an item that is published counts. Claims that are held are renewed every three
-/// minutes by a thread of this object and given back when it dies. A claim that cannot be renewed or given back is said once; it expires.
+/// minutes by a thread of this object and given back when it dies, which ends with the first that its store, being down, does not take
+/// back. A claim that cannot be renewed or given back is said once; it expires.
 /// Thread safety: any thread.
 class ItemClaims {
  public:
@@ -33,6 +35,13 @@ class ItemClaims {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Uploads and files of other machines that are older belong to the dead where a claim says that somebody works on the job: a slow item
+/// takes more than a day.
+inline constexpr std::chrono::hours kLeftoverAgeBesideOthers{7 * 24};
+
+/// Whether a claim on an item of the job lives; also when that cannot be found out.
+bool may_have_live_claims(const Location& output, std::chrono::system_clock::time_point now);
 
 /// The owner of this process: the same as long as it lives.
 const std::string& owner_of_this_process();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -15,6 +16,7 @@
 #include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/part_record.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 
@@ -49,6 +51,10 @@ struct PinnedInputs {
 /// files that are missing or changed, as refuse_other_job(output, had, wants).
 Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector<JobInput>& pins, const std::string& output,
                                const JobIdentity& wants);
+
+/// Opens a pinned file to read its rows. Errors: open_table's; kFailedPrecondition: its size or its end are not those that were pinned, so
+/// that it was replaced since. REQUIRES: as measure_inputs.
+Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input);
 
 /// What a job pinned.
 struct PinnedList {

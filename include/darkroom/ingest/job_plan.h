@@ -62,6 +62,10 @@ class JobPlan {
   const std::vector<JobInput>& inputs() const { return inputs_; }
   /// Where the file of an item is read.
   Location input_place(const WorkItem& item) const { return place_of(input_store_, inputs_[item.input]); }
+  /// Opens it. Errors: open_pinned_input's.
+  Result<std::unique_ptr<TableReader>> open_input(const WorkItem& item) const {
+    return open_pinned_input(input_store_, inputs_[item.input]);
+  }
 
   /// Of the whole job.
   int64_t num_items() const;
@@ -107,12 +111,14 @@ class JobPlan {
   Status find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
                      const std::stop_token& stop);
   Status rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop);
-  Status find_parts(std::vector<FileInfo> files, const std::stop_token& stop);
+  Result<std::vector<JobInput>> read_longer_list() const;
+  Status find_parts(std::vector<FileInfo> files, const std::vector<JobInput>& inputs, const std::stop_token& stop);
   Status count_rows();
   bool is_selected(int64_t number) const;
   std::optional<WorkItem> select(int64_t number) const;
-  Result<CommittedPart> read_part(const PartName& name, int64_t size_bytes) const;
-  Result<CommittedPart> check_record(const PartName& name, int64_t size_bytes, const PartRecord& record) const;
+  Result<CommittedPart> read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const;
+  Result<CommittedPart> check_record(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes,
+                                     const PartRecord& record) const;
   Status remove_superseded(const std::vector<FileInfo>& files);
   PartRecord record_of(const WorkItem& item, const ItemTally& tally) const;
   Status settle(const WorkItem& item, const PartRecord& record, PublishOutcome outcome, int64_t num_bytes, std::string content_hash);

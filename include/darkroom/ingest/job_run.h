@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -106,7 +107,7 @@ class JobRun : public ItemSource {
 
   std::mutex taking_;  // Held while an item is awaited, so that items are handed out in order; guards the three below.
   int64_t next_item_ = 0;
-  std::vector<WorkItem> with_others_;
+  std::deque<WorkItem> with_others_;
   bool has_warned_of_claims_ = false;
 
   mutable std::mutex mutex_;  // Guards all below.

@@ -20,6 +20,7 @@ class ValueCopier {
   static Result<ValueCopier> create(const std::string& name, const std::shared_ptr<arrow::DataType>& type);
   /// The type of what comes out: the dictionary's value type, else the column's own.
   const std::shared_ptr<arrow::DataType>& type() const { return type_; }
+  /// Errors: kFailedPrecondition (a value of another type); kResourceExhausted.
   Status append(const arrow::Array& array, int64_t row);
   Result<std::shared_ptr<arrow::Array>> finish();
 

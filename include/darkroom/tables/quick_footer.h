@@ -14,7 +14,8 @@ inline constexpr int64_t kPlanningTailBytes = 64 << 10;
 /// What planning needs of a Parquet footer.
 struct QuickFooter {
   int64_t num_rows = 0;
-  std::string_view schema = {};  ///< Its Thrift bytes, within the tail: equal bytes are equal columns.
+  std::string_view schema = {};        ///< Its Thrift bytes, within the tail: equal bytes are equal columns of Parquet.
+  std::string_view arrow_schema = {};  ///< What ARROW:schema says of their types (base64), within the tail; "" where there is none.
 };
 
 /// Reads the number of rows out of a Parquet file's end without building the footer. Takes any bytes: time and memory are linear in them.

@@ -8,7 +8,9 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/stores/s3_store.h"
+#include "encode/empty_caption.h"
 #include "process_fixture.h"
 #include "support/fake_s3.h"
 #include "support/leap_clock.h"
@@ -158,6 +160,28 @@ TEST_F(ProcessRuns, a_column_of_two_types_is_refused_before_anything_is_written)
   EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
 }
 
+// They are one type of Parquet.
+TEST_F(ProcessRuns, columns_that_differ_in_arrow_alone_are_two_types) {
+  for (const auto& [name, type] : {std::pair{"part-000000.parquet", arrow::binary()}, {"part-000001.parquet", arrow::large_binary()}}) {
+    const auto schema =
+        arrow::schema({arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("hash", type)});
+    arrow::BinaryBuilder images;
+    arrow::StringBuilder captions;
+    ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
+    const std::shared_ptr<arrow::Scalar> hash = *arrow::MakeScalar(type, arrow::Buffer::FromString("hash"));
+    const std::shared_ptr<arrow::Array> hashes = *arrow::MakeArrayFromScalar(*hash, 1);
+    auto writer = *ShardWriter::open(local_files(), folder_.path("images"), name, schema);
+    ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), hashes})).is_ok());
+    ASSERT_TRUE(writer->finish({}).is_ok());
+  }
+  ProcessOptions job = options();
+  job.keep_columns = {"hash"};
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("part-000000.parquet"), HasSubstr("part-000001.parquet"), HasSubstr("large_binary")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
 // -- other stores -----------------------------------------------------------------------------------------------------
 
 /// A server of S3 and the stores that reach it.
@@ -266,6 +290,27 @@ TEST_F(ProcessRuns, a_failure_ends_the_job_with_batches_under_way_wherever_it_co
   EXPECT_GT(num_failures, 2);
 }
 
+TEST_F(ProcessRuns, an_input_that_is_replaced_after_it_was_looked_at_makes_no_part) {
+  write_three_files();
+  S3Places places;
+  ProcessOptions job = options();
+  job.output = "s3://pictures/latents";
+  places.fake().before = [&](const FakeS3::Call& call) {
+    if (call.key.ends_with("_job.json") && call.operation == "put") {  // All were looked at, and none is opened yet.
+      auto rows = good_rows(17);
+      rows[3].caption = "another caption";
+      std::filesystem::remove(folder_.path("images/part-000001.parquet"));
+      write_images("part-000001.parquet", rows);
+    }
+  };
+  const Status status = run_process(places.stores(), job, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("replaced"), HasSubstr("part-000001.parquet")));
+  for (const auto& [name, bytes] : places.parts_below("latents")) {
+    EXPECT_THAT(name, testing::AnyOf("part-000000.parquet", "part-000001.parquet")) << "of the first file, or none";
+  }
+}
+
 // -- decoders ---------------------------------------------------------------------------------------------------------
 
 TEST_F(ProcessRuns, a_sandbox_changes_no_byte) {
@@ -337,6 +382,39 @@ TEST_F(ProcessRuns, a_stop_in_the_middle_ends_the_job_and_the_next_run_goes_on) 
   ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
   EXPECT_EQ(summary->rows_out, 300);
   EXPECT_GT(summary->rows_this_run, 0);
+}
+
+TEST_F(ProcessRuns, a_stop_is_obeyed_between_the_rows_of_a_batch) {
+  const auto models = *load_frozen_models(local_files(), models_->path(), TokenizerDialect::kHuggingFace);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = *RowEncoder::create(models, encoder_options);
+  const auto decoder = decoder_in_process();
+  std::vector<PreparedRow> rows;
+  for (const ImageRow& row : good_rows(3)) {
+    rows.push_back(encoder->prepare(row, *decoder)->value());
+  }
+  std::stop_source stop;
+  EXPECT_EQ(encoder->encode(rows, stop.get_token()).is_finite.size(), 3u);
+  stop.request_stop();
+  EXPECT_TRUE(encoder->encode(rows, stop.get_token()).is_finite.empty());
+}
+
+TEST_F(ProcessRuns, networks_that_throw_at_the_empty_caption_are_an_error) {
+  const auto models = std::make_shared<FrozenModels>();
+  models->vae = load_vae(models_->path("vae")).value();
+  models->tokenizer = ClipTokenizer::load(local_files(), models_->path("tokenizer"), TokenizerDialect::kHuggingFace).value();
+  ClipTextConfig config = find_preset("tiny")->text_encoder;
+  config.vocab_size = 10;  // Which load_frozen_models would refuse.
+  models->text_encoder = ClipTextModel(config);
+  initialize_parameters(models->text_encoder, 1);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = RowEncoder::create(models, encoder_options).value();
+  const Location output{.store = &local_store(), .path = folder_.path("latents")};
+  const Status status = publish_empty_caption(*encoder, 1, output).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("empty caption"));
 }
 
 TEST_F(ProcessRuns, keys_with_invalid_text_are_repaired) {

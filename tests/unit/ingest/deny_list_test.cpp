@@ -40,7 +40,6 @@ TEST(DenyList, knows_texts_by_either_hash) {
   EXPECT_TRUE(list.denies("one"));
   EXPECT_TRUE(list.denies("two"));
   EXPECT_FALSE(list.denies("three"));
-  EXPECT_FALSE(DenyList::parse("", "list")->denies(""));
 }
 
 TEST(DenyList, is_the_same_in_any_order) {
@@ -55,6 +54,14 @@ TEST(DenyList, that_holds_something_else_is_refused_with_the_line) {
     const Status status = DenyList::parse(md5_hex("one") + "\n" + bad + "\n", "withdrawn.txt").status();
     EXPECT_EQ(status.code(), StatusCode::kCorruptData) << bad;
     EXPECT_THAT(status.message(), HasSubstr("withdrawn.txt 2 "));
+  }
+}
+
+TEST(DenyList, without_a_hash_is_refused) {
+  for (const char* text : {"", "\n\n", "# nothing yet\n"}) {
+    const Status status = DenyList::parse(text, "withdrawn.txt").status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruptData) << text;
+    EXPECT_THAT(status.message(), HasSubstr("withdrawn.txt"));
   }
 }
 
@@ -86,6 +93,15 @@ TEST_F(DeniedRows, are_not_asked_for_by_url_and_not_kept_by_their_bytes) {
   EXPECT_EQ(web_.web().num_requests("/picture1.png"), 0);
   EXPECT_EQ(web_.web().num_requests("/picture3.png"), 1);
   EXPECT_EQ(run()->rows_this_run, 0);
+}
+
+TEST_F(DeniedRows, are_known_by_the_urls_of_the_table_as_they_stand_there) {
+  const std::string first = web_.web().url() + "/picture1.png", second = web_.web().url() + "/picture2.png";
+  write_bytes(folder_.path("urls.csv"), "url,caption\n" + first + " ,one\n" + second + "?\xE9,two\n");
+  options_.metadata = {folder_.path("urls.csv")};
+  write_bytes(options_.deny_list, sha256_hex(first + " ") + "\n" + md5_hex(second + "?\xE9") + "\n");
+  EXPECT_EQ(run()->rows_by_error, (RowsByError{{"denied", 2}}));
+  EXPECT_EQ(web_.web().num_requests(), 0);
 }
 
 TEST_F(DeniedRows, belong_to_the_job) {

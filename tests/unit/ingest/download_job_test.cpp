@@ -6,6 +6,7 @@
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/posix_store.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/shard_writer.h"
 #include "support/download_web.h"
 #include "support/other_stores.h"
@@ -339,6 +340,75 @@ TEST_F(DownloadJob, a_wrong_column_names_those_that_exist_and_writes_nothing) {
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 
+/// A Parquet table of pictures' URLs, texts and a number, each caption once more as a category.
+void write_categories(const std::string& folder, const std::vector<std::string>& urls) {
+  arrow::StringBuilder url_column, captions;
+  arrow::StringDictionaryBuilder categories;
+  arrow::Int64Builder numbers;
+  for (size_t i = 0; i < urls.size(); ++i) {
+    ASSERT_TRUE((url_column.Append(urls[i]) & captions.Append("caption") & categories.Append("category " + std::to_string(i % 3)) &
+                 numbers.Append(static_cast<int64_t>(i)))
+                    .ok());
+  }
+  const arrow::ArrayVector columns = {*url_column.Finish(), *captions.Finish(), *categories.Finish(), *numbers.Finish()};
+  const auto schema = arrow::schema({arrow::field("url", columns[0]->type()), arrow::field("caption", columns[1]->type()),
+                                     arrow::field("category", columns[2]->type()), arrow::field("number", columns[3]->type())});
+  auto writer = ShardWriter::open(local_files(), folder, "urls.parquet", schema).value();
+  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, static_cast<int64_t>(urls.size()), columns)).is_ok());
+  ASSERT_TRUE(writer->finish({}).is_ok());
+}
+
+// The rows of one batch are written by two threads at once; a thread sanitizer says whether they share it well.
+TEST_F(DownloadJob, categories_are_carried_along_by_items_that_are_written_side_by_side) {
+  add_pictures(60);
+  web_.start();
+  std::vector<std::string> urls;
+  for (int i = 0; i < 60; ++i) {
+    urls.push_back(web_.web().url() + "/picture" + std::to_string(i) + ".png");
+  }
+  write_categories(folder_.path("tables"), urls);
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("tables")};
+  options.rows_per_file = 3;
+  EXPECT_EQ(download(options).rows_out, 60);
+  for (int item = 0; item < 20; ++item) {
+    const auto table = read_table(output() + "/" + PartName{.item = item}.text());
+    EXPECT_EQ(texts(*table, "category"), (std::vector<std::string>{"category 0", "category 1", "category 2"})) << item;
+  }
+}
+
+TEST_F(DownloadJob, a_column_that_holds_no_text_is_refused_before_anything_is_written) {
+  web_.start();
+  write_categories(folder_.path("tables"), {"http://nobody.test/"});
+  for (const bool is_url : {true, false}) {
+    DownloadOptions options = web_.options(output());
+    options.metadata = {folder_.path("tables")};
+    (is_url ? options.url_column : options.caption_column) = "number";
+    const Status status = failure(options);
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_NE(status.message().find("number int64"), std::string::npos) << status.message();
+    EXPECT_FALSE(std::filesystem::exists(output()));
+  }
+}
+
+TEST_F(DownloadJob, two_columns_of_one_name_are_refused_before_anything_is_written) {
+  web_.start();
+  write_bytes(folder_.path("urls.csv"), "url,caption,size,size\nhttp://nobody.test/,text,1,2\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("urls.csv")};
+  const Status status = failure(options);
+  EXPECT_FALSE(status.is_ok());
+  EXPECT_NE(status.message().find("size"), std::string::npos) << status.message();
+  EXPECT_FALSE(std::filesystem::exists(output()));
+}
+
+TEST_F(DownloadJob, a_table_that_is_named_twice_counts_once_whatever_lies_between) {
+  web_.start();
+  const auto inputs = list_job_inputs(stores_, {web_.table(), faulty(web_.table()), web_.table()});
+  ASSERT_TRUE(inputs.is_ok()) << inputs.status().to_string();
+  EXPECT_EQ(inputs->size(), 2u);
+}
+
 TEST_F(DownloadJob, a_dry_run_writes_and_fetches_nothing) {
   add_pictures(1);
   web_.start();
@@ -380,7 +450,8 @@ TEST_F(DownloadJob, bad_options_are_refused_before_anything_happens) {
   web_.start();
   for (const auto& spoil : std::vector<std::function<void(DownloadOptions&)>>{
            [](auto& o) { o.rows_per_file = 0; }, [](auto& o) { o.metadata.clear(); }, [](auto& o) { o.output.clear(); },
-           [](auto& o) { o.limits.min_size = 0; }, [](auto& o) { o.memory_bytes = -1; }, [](auto& o) { o.fetch.num_concurrent = 0; }}) {
+           [](auto& o) { o.limits.min_size = 0; }, [](auto& o) { o.memory_bytes = -1; }, [](auto& o) { o.fetch.num_concurrent = 0; },
+           [](auto& o) { o.fetch.max_body_bytes = 2'000'000'001; }}) {
     DownloadOptions options = web_.options(output());
     spoil(options);
     EXPECT_EQ(failure(options).code(), StatusCode::kInvalidArgument);

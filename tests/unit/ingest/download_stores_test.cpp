@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "darkroom/files/claim.h"
 #include "darkroom/ingest/job_cleaning.h"
 #include "support/download_web.h"
 #include "support/fake_hub.h"
@@ -123,6 +124,26 @@ TEST_F(DownloadStores, cleaning_a_bucket_ends_the_uploads_of_the_dead) {
   EXPECT_EQ(s3_.num_uploads(), 0u);
   EXPECT_THAT(s3_.keys_below("out/_claims"), IsEmpty());
   EXPECT_THAT(parts_in_bucket("out"), SizeIs(3));
+}
+
+TEST_F(DownloadStores, an_upload_of_more_than_a_day_is_spared_while_somebody_works_on_the_job) {
+  start_web(23);
+  const Location output = stores_.resolve(in_bucket("out"), Access::kWrite).value();
+  auto pending = output.store->begin_object(output.path, "part-000007.parquet").value();
+  ASSERT_TRUE(pending->write_text(std::string(20 << 20, 'x')).is_ok());
+  const auto now = system_clock().wall();
+  s3_.with_state([&](FakeS3Objects& objects) {
+    for (auto& [id, upload] : objects.uploads) {
+      upload.initiated = std::chrono::floor<std::chrono::seconds>(now - std::chrono::hours(30));
+    }
+  });
+  const Location claim = output / "_claims" / "000007";
+  ASSERT_EQ(take_claim(claim, "living", now).value(), ClaimHolder::kOurs);
+  download(web_.options(in_bucket("out")));
+  EXPECT_EQ(clean_job(output, system_clock())->swept.num_uploads, 0);
+  EXPECT_EQ(s3_.num_uploads(), 1u);
+  ASSERT_TRUE(release_claim(claim, "living").is_ok());
+  EXPECT_EQ(clean_job(output, system_clock())->swept.num_uploads, 1);
 }
 
 TEST_F(DownloadStores, tables_may_lie_in_a_bucket_on_the_hub_or_on_a_web_server) {

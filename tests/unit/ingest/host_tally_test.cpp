@@ -26,6 +26,13 @@ TEST(HostTally, gives_the_hosts_with_the_most_rows_first) {
   EXPECT_TRUE(HostTally().top(5).empty());
 }
 
+TEST(HostTally, counts_nothing_that_is_longer_than_a_name_can_be) {
+  HostTally tally;
+  tally.add(std::string(253, 'a'), false, milliseconds(0));
+  tally.add(std::string(254, 'a'), false, milliseconds(0));
+  EXPECT_EQ(tally.top(5).size(), 1u);
+}
+
 TEST(HostTally, counts_hosts_beyond_its_bound_together) {
   HostTally tally;
   for (int i = 0; i < 70'000; ++i) {

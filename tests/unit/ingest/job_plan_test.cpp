@@ -14,7 +14,9 @@
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/stores/uri.h"
+#include "ingest/input_rows.h"
 #include "planned_jobs.h"
+#include "support/forwarding_files.h"
 #include "support/synthetic_files.h"
 
 namespace {
@@ -525,6 +527,19 @@ TEST_F(JobPlans, late_files_are_appended_when_asked_for_and_stay) {
   EXPECT_EQ(input_names(*plan()), input_names(*got));
 }
 
+TEST_F(JobPlans, a_run_beside_one_that_extends_ends_with_the_parts_of_both) {
+  const auto one = plan();
+  ASSERT_TRUE(one->prepare().is_ok());
+  add_input(files_, "e.parquet", 3);
+  run({.extend = true});
+  ASSERT_TRUE(do_pending(*one).is_ok());
+  const Status status = one->write_summary({});
+  ASSERT_TRUE(status.is_ok()) << status.to_string();
+  EXPECT_EQ(one->num_items(), 6);
+  EXPECT_EQ(one->num_parts(), 7);
+  EXPECT_EQ(summary()["rows_in"], 27);
+}
+
 TEST_F(JobPlans, of_two_that_extend_at_once_one_is_told_to_run_again) {
   run();
   add_input(files_, "e.parquet", 2);
@@ -658,6 +673,73 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
     EXPECT_EQ((*again)->num_pending(), num_files - 1);
   }
   EXPECT_LE(static_cast<double>(commit_bytes[1]), 1.2 * static_cast<double>(commit_bytes[0]));
+}
+
+TEST_F(JobPlans, an_input_that_was_replaced_is_not_opened) {
+  const auto job = plan();
+  EXPECT_TRUE(job->open_input(job->item(5)).is_ok());
+  ASSERT_TRUE(files_.remove_file("in/d.parquet").is_ok());
+  add_input(files_, "d.parquet", 7, "y");
+  const Status status = job->open_input(job->item(5)).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("in/d.parquet"));
+  InputRows rows(nullptr, {});
+  EXPECT_TRUE(rows.seek(*job, job->item(0)).is_ok());
+  EXPECT_EQ(rows.seek(*job, job->item(5)).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {
+  const auto add = [&](const std::string& name, const std::shared_ptr<arrow::DataType>& type, const std::string& metadata) {
+    const auto schema = arrow::schema({arrow::field("value", type)}, arrow::key_value_metadata({"pandas"}, {metadata}));
+    const auto builder = *arrow::MakeBuilder(type);
+    ASSERT_TRUE(builder->AppendNull().ok());
+    auto shard = ShardWriter::open(files_, "typed", name, schema).value();
+    ASSERT_TRUE(shard->write(*arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
+    ASSERT_TRUE(shard->finish({}).is_ok());
+  };
+  add("a.parquet", arrow::binary(), "rows 0 to 1");
+  add("b.parquet", arrow::binary(), "rows 1 to 2");
+  add("c.parquet", arrow::large_binary(), "rows 0 to 1");
+  std::vector<std::string> seen;
+  const CheckColumns look = [&](const arrow::Schema& schema, const std::string&) {
+    seen.push_back(schema.field(0)->type()->ToString());
+    return Status::ok();
+  };
+  auto inputs = list_job_inputs(files_, {"typed"}).value();
+  ASSERT_TRUE(measure_inputs(store_.get(), look, {}, inputs).is_ok());
+  EXPECT_THAT(seen, ElementsAre("binary", "large_binary"));
+}
+
+/// Has the whole part take the place of the cut one between the look at that and its opening, as another run does.
+class ReplacedCut : public ForwardingFiles {
+ public:
+  explicit ReplacedCut(FileSystem& files) : ForwardingFiles(files), base_(files) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (path.ends_with("out/part-000001-r00003.parquet") && *base_.exists("whole/part-000001.parquet")) {
+      EXPECT_TRUE(base_.rename_replace("whole/part-000001.parquet", "out/part-000001.parquet").is_ok());
+      EXPECT_TRUE(base_.remove_file(path).is_ok());
+    }
+    return ForwardingFiles::open_input(path);
+  }
+
+ private:
+  FileSystem& base_;
+};
+
+TEST_F(JobPlans, a_cut_part_that_goes_for_the_whole_one_while_it_is_looked_at_fails_no_run) {
+  run();
+  ASSERT_TRUE(files_.create_folders("whole").is_ok());
+  ASSERT_TRUE(files_.rename_replace("out/part-000001.parquet", "whole/part-000001.parquet").is_ok());
+  ReplacedCut files(files_);
+  const auto store = make_posix_store(files, "memory");
+  const auto job = plan_job(files, *store, {.limit = 8}).value();
+  run({.limit = 8});
+  WorkItem cut = job->item(1);
+  cut.num_rows = 3;
+  const auto is_there = job->is_committed_now(cut);
+  ASSERT_TRUE(is_there.is_ok()) << is_there.status().to_string();
+  EXPECT_TRUE(*is_there);
+  EXPECT_EQ(job->parts().at(1).name.text(), "part-000001.parquet");
 }
 
 TEST_F(JobPlans, a_run_begins_by_sweeping_what_the_dead_left_beside_parts_and_claims) {

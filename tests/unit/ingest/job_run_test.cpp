@@ -4,10 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <future>
 #include <thread>
 
 #include "darkroom/files/claim.h"
 #include "planned_jobs.h"
+#include "support/forwarding_files.h"
+#include "support/hook.h"
 
 namespace darkroom {
 namespace {
@@ -144,6 +148,93 @@ TEST_F(JobRuns, a_claim_of_a_lost_machine_expires) {
     EXPECT_EQ(take(*run)->number, i);
   }
   EXPECT_EQ(take(*run)->number, 0);
+}
+
+TEST_F(JobRuns, an_item_that_somebody_is_at_hides_none_that_is_free) {
+  ASSERT_EQ(*take_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
+  ASSERT_EQ(*take_claim(claim(1), "lost", clock_.wall()), ClaimHolder::kOurs);
+  const auto run = start("one");
+  for (int i = 2; i < 5; ++i) {
+    EXPECT_EQ(take(*run)->number, i);
+  }
+  clock_.advance(kClaimLifetime - std::chrono::seconds(1));
+  ASSERT_EQ(*renew_claim(claim(0), "living", clock_.wall()), ClaimHolder::kOurs);
+  clock_.advance(std::chrono::seconds(2));
+  EXPECT_EQ(take(*run)->number, 1);
+}
+
+/// Claims on files that fail, or that wait within a change, when they are told to.
+class TroubledClaims : public ::testing::Test {
+ protected:
+  class Files : public ForwardingFiles {
+   public:
+    explicit Files(FileSystem& files) : ForwardingFiles(files) {}
+    Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+      if (is_down && path.find("_claims/") != std::string::npos) {
+        ++num_asked;
+        return Status::unavailable("the store is down:", path);
+      }
+      return ForwardingFiles::open_input(path);
+    }
+    Status rename_replace(const std::string& from, const std::string& to) override {
+      on_replace(to);
+      return ForwardingFiles::rename_replace(from, to);
+    }
+
+    std::atomic<bool> is_down = false;
+    std::atomic<int> num_asked = 0;
+    Hook<void(const std::string&)> on_replace = [](const std::string&) {};
+  };
+
+  Location output() { return {.store = store_.get(), .path = "out"}; }
+
+  MemoryFileSystem memory_;
+  Files files_{memory_};
+  const std::unique_ptr<Store> store_ = make_posix_store(files_, "memory");
+  FakeClock clock_;
+};
+
+TEST_F(TroubledClaims, a_store_that_is_down_is_asked_once_when_they_are_given_back) {
+  {
+    ItemClaims claims(output(), "one", clock_);
+    for (int64_t item = 0; item < 5; ++item) {
+      ASSERT_EQ(claims.take(item).value(), ClaimHolder::kOurs);
+    }
+    files_.is_down = true;
+  }
+  EXPECT_EQ(files_.num_asked, 1);
+}
+
+TEST_F(TroubledClaims, a_slow_renewal_holds_up_no_other_claim_and_brings_none_back) {
+  ItemClaims claims(output(), "one", clock_);
+  for (int64_t item = 0; item < 3; ++item) {
+    ASSERT_EQ(claims.take(item).value(), ClaimHolder::kOurs);
+  }
+  std::promise<void> is_renewing, may_go_on;
+  std::atomic<bool> is_first = true;
+  files_.on_replace = [&](const std::string& path) {
+    if (path.ends_with("_claims/000000") && is_first.exchange(false)) {
+      is_renewing.set_value();
+      may_go_on.get_future().wait();
+    }
+  };
+  ASSERT_TRUE(clock_.await_waiting(1));
+  clock_.advance(std::chrono::minutes(4));
+  is_renewing.get_future().wait();
+  claims.release(0);
+  claims.release(1);
+  EXPECT_EQ(claims.take(3).value(), ClaimHolder::kOurs);
+  may_go_on.set_value();
+  ASSERT_TRUE(clock_.await_waiting(1)) << "until the next renewal";
+  EXPECT_FALSE(*memory_.exists("out/_claims/000000"));
+  EXPECT_FALSE(*memory_.exists("out/_claims/000001"));
+  EXPECT_TRUE(*memory_.exists("out/_claims/000002"));
+  EXPECT_TRUE(may_have_live_claims(output(), clock_.wall()));
+  EXPECT_FALSE(may_have_live_claims(output(), clock_.wall() + std::chrono::hours(1)));
+  EXPECT_FALSE(may_have_live_claims({.store = store_.get(), .path = "elsewhere"}, clock_.wall()));
+  files_.is_down = true;
+  EXPECT_TRUE(may_have_live_claims(output(), clock_.wall()));
+  files_.is_down = false;
 }
 
 TEST_F(JobRuns, claims_that_are_held_are_renewed) {

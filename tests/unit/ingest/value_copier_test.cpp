@@ -32,5 +32,15 @@ TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
   EXPECT_TRUE((*list_copier->finish())->Equals(list->Slice(1)));
 }
 
+TEST(ValueCopier, takes_no_value_of_another_type) {
+  arrow::LargeBinaryBuilder builder;
+  ASSERT_TRUE(builder.Append("bytes").ok());
+  ASSERT_TRUE(builder.AppendNull().ok());
+  const auto large = *builder.Finish();
+  auto copier = ValueCopier::create("c", arrow::binary());
+  EXPECT_EQ(copier->append(*large, 0).code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(copier->append(*large, 1).is_ok()) << "null is null";
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -62,6 +62,21 @@ TEST_F(QuickFooterTest, equal_columns_have_equal_schema_bytes) {
   EXPECT_NE(read_quick_footer(a)->schema, read_quick_footer(c)->schema);
 }
 
+TEST_F(QuickFooterTest, columns_that_differ_in_arrow_alone_have_other_arrow_schemas) {
+  for (const auto& [name, type] : {std::pair{"a.parquet", arrow::binary()}, {"b.parquet", arrow::large_binary()}}) {
+    const auto schema = arrow::schema({arrow::field("column", type)});
+    const auto builder = *arrow::MakeBuilder(type);
+    ASSERT_TRUE(builder->AppendNull().ok());
+    auto writer = *ShardWriter::open(files_, "d", name, schema);
+    ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
+    ASSERT_TRUE(writer->finish({{"other key", "other value"}}).is_ok());
+  }
+  const ObjectTail a = tail("a.parquet"), b = tail("b.parquet");
+  EXPECT_EQ(read_quick_footer(a)->schema, read_quick_footer(b)->schema);
+  EXPECT_NE(read_quick_footer(a)->arrow_schema, read_quick_footer(b)->arrow_schema);
+  EXPECT_FALSE(read_quick_footer(a)->arrow_schema.empty());
+}
+
 TEST_F(QuickFooterTest, a_footer_longer_than_the_tail_is_left_to_the_full_reader) {
   write("a.parquet", 20, 17);
   const ObjectTail whole = tail("a.parquet");

@@ -113,6 +113,15 @@ TEST_F(InspectRemote, verify_finds_a_part_that_is_there_twice_and_one_that_is_an
   EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("a part is not the one that the job's summary lists")));
 }
 
+TEST_F(InspectRemote, verify_counts_what_a_part_far_away_leaves_out_and_names_an_item_that_cannot_be) {
+  write_part(0, part_name(0));
+  write_part(900'000'000'000, part_name(1));
+  write_part(2'000'000'000'000'000'000, part_name(2));
+  EXPECT_THAT(verify_local().damage, testing::UnorderedElementsAre(AllOf(HasSubstr("parts are missing"), HasSubstr("899999999999 1, 2, 3")),
+                                                                   AllOf(HasSubstr("an item that no job has"),
+                                                                         HasSubstr("part-000002.parquet 2000000000000000000"))));
+}
+
 TEST_F(InspectRemote, verify_names_a_summary_that_is_none) {
   write_dataset(1);
   for (const char* text : {"no json", "[]", R"({"parts": 1})", R"({"parts": [{"name": 1}]})"}) {

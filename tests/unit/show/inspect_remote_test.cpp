@@ -10,6 +10,7 @@
 #include "darkroom/show/inspect.h"
 #include "darkroom/show/run_report.h"
 #include "darkroom/tables/shard_writer.h"
+#include "support/fake_hub.h"
 #include "support/fake_s3_stores.h"
 #include "support/temporary_folder.h"
 #include "trained_run.h"
@@ -154,6 +155,32 @@ TEST_F(InspectRemote, verify_finds_damage_and_missing_parts_on_s3) {
   EXPECT_THAT(look("images", {.verify = true}).damage,
               testing::UnorderedElementsAre(AllOf(HasSubstr("is missing"), HasSubstr("s3://pictures/images/part-000003.parquet")),
                                             HasSubstr("s3://pictures/images/part-000000.parquet")));
+}
+
+TEST_F(InspectRemote, verify_looks_for_the_parts_of_a_folder_however_its_address_is_written) {
+  write_dataset(3);
+  remove(part_name(2));
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "images").is_ok());
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "50%/images").is_ok());
+  for (const char* name : {"images/", "images?region=us-east-1", "50%/images"}) {
+    EXPECT_THAT(look(name, {.verify = true}).damage, ElementsAre(AllOf(HasSubstr("a part is missing"), HasSubstr("part-000002.parquet"))))
+        << name;
+  }
+}
+
+TEST_F(InspectRemote, describes_a_table_whose_address_is_signed) {
+  write_dataset(1);
+  const std::string bytes = *read_file(local_files(), folder_.path("images/" + part_name(0)));
+  const ScriptedServer server([&](const ScriptedServer::Request& request) -> ScriptedServer::Answer {
+    const bool is_signed = request.head.substr(0, request.head.find("\r\n")).find("/table.parquet?sig=s3cret ") != std::string::npos;
+    return {is_signed ? ranged_answer(request, bytes, "ETag: \"1\"\r\n") : http_answer(403, "")};
+  });
+  const std::string address = fmt::format("http://127.0.0.1:{}/table.parquet", server.port());
+  const auto report = inspect(s3_.set, {.uri = address + "?sig=s3cret", .verify = true}, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->summary["rows"], 4);
+  EXPECT_EQ(report->summary["uri"], address);
+  EXPECT_THAT(report->to_text(), Not(HasSubstr("s3cret")));
 }
 
 TEST_F(InspectRemote, writes_sheet_and_page_to_s3) {

@@ -177,11 +177,17 @@ Result<Recognised> recognise_remote(const Location& place) {
   return Recognised{.kind = kind, .is_folder = true};
 }
 
-/// Of weights their header; the rest is a hole of the right size.
+/// What is looked at; other forms of the weights, and whatever else lies there, become holes of the right size.
+int64_t known_bytes(const std::string& name, const InputFile& file) {
+  const bool is_known = name.ends_with(".safetensors") || name.ends_with(".json") || name.ends_with(".txt");
+  return is_known ? file.size_bytes() : 0;
+}
+
+/// Of weights their header alone.
 Result<int64_t> header_bytes(const std::string& name, const InputFile& file) {
   uint64_t length = 0;
   if (!name.ends_with(".safetensors") || file.size_bytes() < static_cast<int64_t>(sizeof length)) {
-    return file.size_bytes();
+    return known_bytes(name, file);
   }
   DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file.read_at(0, std::as_writable_bytes(std::span(&length, 1))));
   const auto rest = static_cast<uint64_t>(file.size_bytes()) - sizeof length;
@@ -227,9 +233,9 @@ Status describe_remote(StoreSet& stores, const RemotePlace& remote, const Inspec
   }
   DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
   const std::string copy = join_path(scratch.path(), place.name());
-  CopyOptions what{.takes = {}, .wanted_bytes = {}, .stop = stop};
-  if (!options.verify) {
-    what.wanted_bytes = header_bytes;
+  CopyOptions what{.takes = {}, .wanted_bytes = header_bytes, .stop = stop};
+  if (options.verify) {
+    what.wanted_bytes = known_bytes;
   }
   DARKROOM_RETURN_IF_ERROR(kind == Kind::kRunFolder     ? fetch_run(place, copy, options.verify, stop)
                            : kind == Kind::kSafetensors ? copy_file_here(place, copy, what)

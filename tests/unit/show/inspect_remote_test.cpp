@@ -268,5 +268,21 @@ TEST_F(InspectRemoteRun, describes_and_verifies_a_model) {
   EXPECT_EQ(look("model/unet", {.verify = true}).summary["components"].size(), 1U);
 }
 
+TEST_F(InspectRemoteRun, other_forms_of_the_weights_are_not_fetched) {
+  store_run("first");
+  ASSERT_TRUE(s3_.upload(trained_.path("model"), "model").is_ok());
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.put("model/v1-5.ckpt", "a pickle", "", false);
+    state.put("model/unet/diffusion_pytorch_model.bin", "a pickle", "", false);
+  });
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    const bool is_pickle = call.operation == "get" && (call.key.ends_with(".ckpt") || call.key.ends_with(".bin"));
+    EXPECT_FALSE(is_pickle) << call.key;
+    return FakeS3::Fault::kNone;
+  };
+  EXPECT_EQ(look("model").kind, "model folder");
+  EXPECT_THAT(look("model", {.verify = true}).damage, IsEmpty());
+}
+
 }  // namespace
 }  // namespace darkroom

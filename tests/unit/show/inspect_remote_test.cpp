@@ -226,6 +226,13 @@ TEST_F(InspectRemoteRun, describes_and_verifies_a_run) {
   EXPECT_THAT(verified.damage[0], HasSubstr("s3://pictures/runs/first/checkpoints/step-00000006/ema"));
 }
 
+TEST_F(InspectRemoteRun, a_local_run_that_was_copied_to_a_store_has_its_metrics) {
+  trained_.train("first", 6);
+  ASSERT_TRUE(s3_.upload(trained_.path("first"), "runs/first").is_ok());
+  EXPECT_EQ(look("runs/first").summary["metrics"]["lines"], 6);
+  look("runs/first", {.compare = FakeS3Stores::uri("runs/first")});
+}
+
 TEST_F(InspectRemoteRun, describes_a_checkpoint_without_fetching_its_weights) {
   store_run("first");
   const size_t before = s3_.fake.requests().size();

@@ -354,6 +354,17 @@ TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {
   EXPECT_TRUE(steps().empty());
 }
 
+TEST_F(RemoteRunTest, a_local_run_that_was_copied_to_a_store_goes_on_there_with_its_metrics) {
+  ASSERT_TRUE(s3_.upload(undisturbed_->path("run"), "run").is_ok());
+  EXPECT_EQ(losses(), undisturbed_losses());
+  const Location last = s3_.place("run/checkpoints/step-00000012");
+  ASSERT_TRUE(last.store->remove_tree(last.path).is_ok());
+  expect_trained(options());  // Steps 9 to 12, which metrics.jsonl tells of already.
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_EQ(losses_in(*s3_.fake.bytes_of("run/metrics-0000000012.jsonl")).size(), 4U);
+  expect_same_checkpoint(12);
+}
+
 TEST_F(RemoteRunTest, keeps_every_mth_checkpoint) {
   TrainOptions kept = options();
   kept.recipe.checkpoint = {.every_steps = 2, .keep_last = 1, .keep_every = 6};

@@ -1,6 +1,7 @@
 #include "remote_run.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -25,6 +26,16 @@ std::string said_of(const std::string& uri, const std::string& copy, std::string
     message.replace(at, copy.size(), uri);
   }
   return message;
+}
+
+/// Whether a folder has a name that this program gives to a checkpoint of an earlier step. Other names are the user's.
+bool is_checkpoint_before(const std::string& name, int64_t step) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t found = -1;
+  if (name.starts_with(kPrefix)) {
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), found);
+  }
+  return found >= 0 && found < step && name == checkpoint_name(found);
 }
 
 Status held_by_another(const Location& folder) {
@@ -73,7 +84,7 @@ Status RemoteRun::remove_remains() {
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, checkpoints_.store->list(checkpoints_.path));
   for (const FileInfo& entry : entries) {
-    const bool is_older = file_name(entry.path).starts_with("step-") && entry.path < places.back().path;
+    const bool is_older = is_checkpoint_before(file_name(entry.path), places.back().step);
     const bool is_whole = std::ranges::find(places, entry.path, &CheckpointPlace::path) != places.end();
     if (entry.is_folder && is_older && !is_whole) {
       DARKROOM_RETURN_IF_ERROR(checkpoints_.store->remove_tree(entry.path));

@@ -301,6 +301,23 @@ TEST_F(RemoteRunTest, a_checkpoint_without_its_record_does_not_exist) {
   expect_same_checkpoint(12);
 }
 
+TEST_F(RemoteRunTest, remains_of_removed_checkpoints_go_and_what_a_user_put_aside_stays) {
+  expect_trained(options());
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    const std::string record = state.objects.at("run/checkpoints/step-00000008/state.json").bytes;
+    for (const char* name : {"step-00000004/unet/config.json", "step-00000004-good/state.json", "step-00000004-good/unet/config.json",
+                             "step-00000008.keep/unet/config.json", "step-000000008/notes.txt", "step-/notes.txt"}) {
+      state.put(std::string("run/checkpoints/") + name, record, "", false);
+    }
+  });
+  expect_trained(options());
+  for (const char* name : {"step-00000004-good/state.json", "step-00000004-good/unet/config.json", "step-00000008.keep/unet/config.json",
+                           "step-000000008/notes.txt", "step-/notes.txt", "step-00000008/state.json"}) {
+    EXPECT_TRUE(s3_.fake.bytes_of(std::string("run/checkpoints/") + name).has_value()) << name;
+  }
+  EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/step-00000004/").empty());
+}
+
 TEST_F(RemoteRunTest, fails_when_every_checkpoint_is_damaged) {
   expect_trained(options());
   s3_.fake.with_state([](FakeS3Objects& state) {

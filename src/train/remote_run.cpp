@@ -203,13 +203,15 @@ Status RemoteRun::store_folder(const std::string& name) {
 }
 
 Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), in_spool(name)));
-  const auto begin = static_cast<size_t>(stored_bytes);
-  if (begin >= bytes.size()) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, local_files().open_input(in_spool(name)));
+  if (stored_bytes >= file->size_bytes()) {
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, std::string_view(bytes).substr(begin)));
-  stored_bytes = static_cast<int64_t>(bytes.size());
+  std::string bytes(static_cast<size_t>(file->size_bytes() - stored_bytes), '\0');
+  DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(stored_bytes, std::as_writable_bytes(std::span(bytes))));
+  bytes.resize(num_read);
+  DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, bytes));
+  stored_bytes += static_cast<int64_t>(num_read);
   return Status::ok();
 }
 

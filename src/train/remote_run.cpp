@@ -98,10 +98,25 @@ Status RemoteRun::take_claim() {
   return holder == ClaimHolder::kOurs ? Status::ok() : held_by_another(folder_);
 }
 
-Status RemoteRun::check_claim() const {
+/// A claim that is gone or expired is taken again, but another may have trained here and have ended meanwhile.
+Status RemoteRun::check_claim(int64_t step) {
+  constexpr const char* kTakenOver = "this run was thought dead, and its folder was taken over";
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(folder_ / kClaimPath));
-  const bool is_anothers = claim && claim->owner != owner_ && claim->is_live(system_clock().wall());
-  return is_anothers ? held_by_another(folder_).with_context("this run was thought dead, and its folder was taken over") : Status::ok();
+  if (claim && claim->owner == owner_) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, claims_.take(kRunClaim));
+  if (holder == ClaimHolder::kOthers) {
+    return held_by_another(folder_).with_context(kTakenOver);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, newest_step());
+  if (newest <= newest_step_ || newest == step) {  // Equal: an earlier try of ours, or the same bits.
+    return Status::ok();
+  }
+  claims_.release(kRunClaim);
+  return Status::failed_precondition("another process has stored a newer checkpoint; the same command goes on from that one (checkpoint):",
+                                     checkpoint_uri(newest))
+      .with_context(kTakenOver);
 }
 
 Result<int64_t> RemoteRun::newest_step() const {
@@ -183,6 +198,7 @@ Status RemoteRun::begin(int64_t steps_done, const std::string& events_file) {
   }
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
   metrics_bytes_ = metrics.size_bytes;
+  DARKROOM_ASSIGN_OR_RETURN(newest_step_, newest_step());
   for (const char* name : {kRunRecipeFile, kRunIndexFile, kRunFactsFile}) {
     DARKROOM_RETURN_IF_ERROR(store_file(name));
   }
@@ -216,7 +232,7 @@ Status RemoteRun::store_tail(const std::string& name, const std::string& part_na
 }
 
 Status RemoteRun::store_logs(int64_t step) {
-  DARKROOM_RETURN_IF_ERROR(check_claim());
+  DARKROOM_RETURN_IF_ERROR(check_claim(step));
   DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
@@ -230,6 +246,7 @@ Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep
   if (outcome == PublishOutcome::kAlreadyThere) {
     return Status::already_exists("a checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
   }
+  newest_step_ = step;
   DARKROOM_RETURN_IF_ERROR(store_file(kRunFactsFile));
   // Earlier ones in the spool were stored, too.
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));

@@ -55,7 +55,7 @@ class RemoteRun {
   RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop);
   Status take_claim();
   Status remove_remains();
-  Status check_claim() const;
+  Status check_claim(int64_t step);
   Status set_aside(const CheckpointPlace& place);
   Status prune(const Recipe::Checkpoints& keep);
   Status store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes);
@@ -68,6 +68,7 @@ class RemoteRun {
   const std::stop_token stop_;  // Of what is fetched before the run begins; what it saves goes on.
   ItemClaims claims_;
   std::string events_file_;
+  int64_t newest_step_ = -1;   // The newest checkpoint that this run found there or has stored.
   int64_t metrics_bytes_ = 0;  // That are stored.
   int64_t events_bytes_ = 0;
 };

@@ -23,6 +23,7 @@
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -357,6 +358,33 @@ TEST_F(RemoteRunTest, a_run_that_was_taken_over_stores_no_checkpoint) {
   EXPECT_THAT(failed.message(), HasSubstr("taken over"));
   EXPECT_THAT(steps(), ElementsAre(4)) << "which it was about to store";
   EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value());
+}
+
+TEST_F(RemoteRunTest, a_claim_that_is_gone_is_taken_again) {
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.key == "run/metrics-0000000004.jsonl") {
+      let_claim_expire();
+    }
+  };
+  expect_trained(options());
+  expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, a_run_that_was_taken_over_by_one_that_has_ended_stores_nothing_more) {
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.key == "run/run.json" && s3_.fake.bytes_of("run/checkpoints/step-00000004/state.json")) {  // Just stored.
+      let_claim_expire();
+      s3_.fake.with_state([](FakeS3Objects& state) {
+        state.objects["run/checkpoints/step-00000006/state.json"] = state.objects.at("run/checkpoints/step-00000004/state.json");
+      });
+    }
+  };
+  const Status failed = train(options());
+  EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("taken over"), HasSubstr("step-00000006")));
+  EXPECT_THAT(steps(), ElementsAre(4, 6));
+  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value());
+  EXPECT_FALSE(s3_.fake.bytes_of("run/_claims/000000").has_value());
 }
 
 TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {

@@ -18,6 +18,9 @@ namespace {
 
 constexpr int64_t kRunClaim = 0;  // The one claim of a run folder: _claims/000000.
 constexpr const char* kClaimPath = "_claims/000000";
+constexpr std::chrono::minutes kPatience{15};  // With a store that takes no checkpoint: computing it anew costs more.
+constexpr std::chrono::seconds kFirstWait{1};
+constexpr std::chrono::seconds kLongestWait{60};
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
 
 // What is said of a copy is said of what it was made of.
@@ -47,11 +50,12 @@ Status held_by_another(const Location& folder) {
 
 }  // namespace
 
-RemoteRun::RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop)
+RemoteRun::RemoteRun(Location folder, ScratchFolder spool, std::string owner, Clock& clock, std::stop_token stop)
     : folder_(std::move(folder)),
       checkpoints_(folder_ / kRunCheckpointsFolder),
       spool_(std::move(spool)),
       owner_(std::move(owner)),
+      clock_(clock),
       stop_(std::move(stop)),
       claims_(folder_, owner_, system_clock()) {}
 
@@ -59,9 +63,9 @@ std::string RemoteRun::in_spool(const std::string& name) const { return join_pat
 
 std::string RemoteRun::checkpoint_uri(int64_t step) const { return (checkpoints_ / checkpoint_name(step)).uri(); }
 
-Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, const std::stop_token& stop) {
+Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock& clock, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
-  std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), stop));
+  std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), clock, stop));
   DARKROOM_RETURN_IF_ERROR(run->take_claim());
   for (const Location& place : {run->folder_, run->checkpoints_}) {
     DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
@@ -210,12 +214,16 @@ Status RemoteRun::store_file(const std::string& name) {
   return folder_.store->replace_small((folder_ / name).path, bytes);
 }
 
-Status RemoteRun::store_folder(const std::string& name) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, local_files().list_tree(in_spool(name)));
-  for (const FileInfo& entry : entries) {
-    DARKROOM_RETURN_IF_ERROR(store_file(entry.path.substr(spool().size() + 1)));
+void RemoteRun::store_folder(const std::string& name) {
+  const auto entries = local_files().list_tree(in_spool(name));
+  Status stored = entries.status();
+  for (size_t i = 0; stored.is_ok() && i < entries->size(); ++i) {
+    stored = store_file((*entries)[i].path.substr(spool().size() + 1));
   }
-  return Status::ok();
+  if (!stored.is_ok()) {
+    log_warning("{} is not stored yet and comes with the next checkpoint: {}", (folder_ / name).uri(), stored.message());
+    unstored_folders_.push_back(name);
+  }
 }
 
 Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes) {
@@ -237,20 +245,59 @@ Status RemoteRun::store_logs(int64_t step) {
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
 
-Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
-  DARKROOM_RETURN_IF_ERROR(store_logs(step));
+Status RemoteRun::keep_trying(int64_t step, const std::function<Status()>& store) {
+  const Clock::Instant last = clock_.now() + kPatience;
+  Status stored = store();
+  for (std::chrono::seconds wait = kFirstWait; stored.code() == StatusCode::kUnavailable && clock_.now() + wait <= last;
+       wait = std::min(2 * wait, kLongestWait)) {
+    log_warning("the checkpoint of step {} is not stored yet, the next try is in {} s: {}", step, wait.count(), stored.message());
+    if (!clock_.sleep_until(clock_.now() + wait, stop_)) {
+      break;
+    }
+    stored = check_claim(step);
+    stored = stored.is_ok() ? store() : stored;
+  }
+  return stored;
+}
+
+Result<bool> RemoteRun::has_published(int64_t step) {
+  const std::string record = join_path(checkpoint_name(step), kCheckpointRecordFile);
+  DARKROOM_ASSIGN_OR_RETURN(const std::string ours, read_file(local_files(), join_path(in_spool(kRunCheckpointsFolder), record)));
+  const auto there = checkpoints_.store->read_small((checkpoints_ / record).path);
+  if (!there.is_ok()) {
+    return there.status().code() == StatusCode::kNotFound ? Result<bool>(false) : there.status();
+  }
+  return *there == ours;  // It holds the hashes of all the rest.
+}
+
+Status RemoteRun::publish_checkpoint(int64_t step) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_done, has_published(step));  // By an earlier try whose answer was lost.
+  if (is_done) {
+    return Status::ok();
+  }
   const std::string name = checkpoint_name(step);
   const std::string local = join_path(in_spool(kRunCheckpointsFolder), name);
   DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome,
                             publish_tree_there(local, std::string(kCheckpointRecordFile), checkpoints_ / name));
-  if (outcome == PublishOutcome::kAlreadyThere) {
-    return Status::already_exists("a checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_ours, outcome == PublishOutcome::kPublished ? Result<bool>(true) : has_published(step));
+  return is_ours ? Status::ok()
+                 : Status::already_exists("another checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
+}
+
+Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_logs(step); }));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return publish_checkpoint(step); }));
   newest_step_ = step;
-  DARKROOM_RETURN_IF_ERROR(store_file(kRunFactsFile));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_file(kRunFactsFile); }));
   // Earlier ones in the spool were stored, too.
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
-  return prune(keep);
+  for (const std::string& name : std::exchange(unstored_folders_, {})) {
+    store_folder(name);
+  }
+  if (const Status pruned = prune(keep); !pruned.is_ok()) {
+    log_warning("checkpoints that need not be kept are there still: {}", pruned.message());
+  }
+  return Status::ok();
 }
 
 Status RemoteRun::prune(const Recipe::Checkpoints& keep) {

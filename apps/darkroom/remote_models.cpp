@@ -12,8 +12,16 @@ namespace {
 
 bool is_remote(const Location& place) { return !place.store->local_path(place.path).has_value(); }
 
+/// Nothing is asked below a file: many servers answer that with a refusal.
 Result<bool> is_remote_checkpoint(const Location& place) {
-  return is_remote(place) ? (place / kCheckpointRecordFile).exists() : Result<bool>(false);
+  if (!is_remote(place)) {
+    return false;
+  }
+  const Result<FileInfo> info = place.store->stat(place.path);
+  if (info.is_ok() ? !info->is_folder : info.status().code() == StatusCode::kNotFound) {
+    return false;
+  }
+  return info.is_ok() ? (place / kCheckpointRecordFile).exists() : info.status();
 }
 
 /// Of a checkpoint: its record and the weights that are used.

@@ -154,7 +154,9 @@ Result<LocalCopy> LocalCopy::fetch(const Location& place, const CopyOptions& opt
   }
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, place.store->stat(place.path));
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder scratch, ScratchFolder::make());
-  LocalCopy copy(join_path(scratch.path(), place.name()));
+  const std::string name = place.name();
+  const bool is_inside = !name.empty() && name != "." && name != "..";
+  LocalCopy copy(join_path(scratch.path(), is_inside ? name : "copy"));
   copy.scratch_.emplace(std::move(scratch));
   DARKROOM_RETURN_IF_ERROR(info.is_folder ? copy_tree_here(place, copy.path_, options) : copy_file_here(place, copy.path_, options));
   return copy;

@@ -2,19 +2,22 @@
 
 #include <utility>
 
+#include "darkroom/files/paths.h"
+
 namespace darkroom {
 
 DatasetView::DatasetView(DatasetFiles dataset) : dataset_(std::move(dataset)) {
   for (const InputObject& object : dataset_.objects) {
     inputs_.push_back({.path = object.place.uri(), .size_bytes = object.size_bytes, .is_folder = false});
     objects_.emplace(inputs_.back().path, object);
+    folders_.emplace(parent_folder(inputs_.back().path), object.place.parent());
   }
 }
 
 Result<std::unique_ptr<InputFile>> DatasetView::open_input(const std::string& path) {
   const auto found = objects_.find(path);
-  if (const std::string root = dataset_.root.uri() + "/"; found == objects_.end() && path.starts_with(root)) {
-    return dataset_.root.store->open_input((dataset_.root / path.substr(root.size())).path);
+  if (const auto folder = folders_.find(parent_folder(path)); found == objects_.end() && folder != folders_.end()) {
+    return folder->second.store->open_input((folder->second / file_name(path)).path);
   }
   if (found == objects_.end()) {
     return Status::not_found("no file of the dataset (address):", path);

@@ -10,7 +10,7 @@
 
 namespace darkroom {
 
-/// The files of a dataset on any store, and those below its folder, as a file system, by their addresses: for reading. Thread safety: any
+/// The files of a dataset on any store, and those beside them, as a file system, by their addresses: for reading. Thread safety: any
 /// thread.
 class DatasetView final : public FileSystem {
  public:
@@ -39,6 +39,7 @@ class DatasetView final : public FileSystem {
   DatasetFiles dataset_;
   std::vector<FileInfo> inputs_;
   std::map<std::string, InputObject> objects_;  // By address.
+  std::map<std::string, Location> folders_;     // Those that files lie in, by address: there is no way back from one to a path.
 };
 
 }  // namespace darkroom

@@ -131,15 +131,8 @@ Status describe_local(FileSystem& files, const InspectOptions& options, const st
   return explain_unknown(describe(files, subject, options, stop, report, damage), options.uri);
 }
 
-/// By the names in a remote folder; everything else is tables or an error of theirs.
-Result<Kind> recognise_remote(const Location& place) {
-  const Result<FileInfo> info = place.store->stat(place.path);
-  if (!info.is_ok() && info.status().code() != StatusCode::kNotFound) {
-    return info.status();
-  }
-  if (!info.is_ok() || !info->is_folder) {
-    return info.is_ok() && place.path.ends_with(".safetensors") ? Kind::kSafetensors : Kind::kTables;
-  }
+/// By the names in a remote folder; everything else is tables.
+Result<Kind> recognise_remote_folder(const Location& place) {
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, place.store->list(place.path));
   std::set<std::string> names;
   bool has_metrics = false;
@@ -165,11 +158,36 @@ Result<Kind> recognise_remote(const Location& place) {
   return Kind::kTables;
 }
 
-/// Of weights their header; the rest is a hole of the right size.
+/// What lies at a remote place.
+struct Recognised {
+  Kind kind = Kind::kTables;
+  bool is_folder = false;
+};
+
+/// Everything unknown is tables or an error of theirs.
+Result<Recognised> recognise_remote(const Location& place) {
+  const Result<FileInfo> info = place.store->stat(place.path);
+  if (!info.is_ok()) {
+    return info.status().code() == StatusCode::kNotFound ? Result<Recognised>(Recognised()) : info.status();
+  }
+  if (!info->is_folder) {
+    return Recognised{.kind = place.path.ends_with(".safetensors") ? Kind::kSafetensors : Kind::kTables, .is_folder = false};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Kind kind, recognise_remote_folder(place));
+  return Recognised{.kind = kind, .is_folder = true};
+}
+
+/// What is looked at; other forms of the weights, and whatever else lies there, become holes of the right size.
+int64_t known_bytes(const std::string& name, const InputFile& file) {
+  const bool is_known = name.ends_with(".safetensors") || name.ends_with(".json") || name.ends_with(".txt");
+  return is_known ? file.size_bytes() : 0;
+}
+
+/// Of weights their header alone.
 Result<int64_t> header_bytes(const std::string& name, const InputFile& file) {
   uint64_t length = 0;
   if (!name.ends_with(".safetensors") || file.size_bytes() < static_cast<int64_t>(sizeof length)) {
-    return file.size_bytes();
+    return known_bytes(name, file);
   }
   DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file.read_at(0, std::as_writable_bytes(std::span(&length, 1))));
   const auto rest = static_cast<uint64_t>(file.size_bytes()) - sizeof length;
@@ -186,28 +204,38 @@ Status fetch_run(const Location& place, const std::string& folder, bool with_che
   return fetched.code() == StatusCode::kNotFound ? Status::ok() : fetched;
 }
 
-Status describe_remote_tables(StoreSet& stores, const InspectOptions& options, bool is_folder, const std::stop_token& stop,
-                              InspectReport& report, DamageLog& damage) {
-  const auto dataset = find_dataset(stores, options.uri);
-  DARKROOM_RETURN_IF_ERROR(explain_unknown(dataset.status(), recorded_uri(options.uri)));
+/// A remote place: its address as it was given, which is shown nowhere, and what lies there. The options name it in words.
+struct RemotePlace {
+  const std::string& address;
+  std::optional<Location> place = {};  ///< Nothing for an address that names tables at several places.
+};
+
+Status describe_remote_tables(StoreSet& stores, const std::string& address, bool is_folder, const InspectOptions& options,
+                              const std::stop_token& stop, InspectReport& report, DamageLog& damage) {
+  const auto dataset = find_dataset(stores, address);
+  DARKROOM_RETURN_IF_ERROR(explain_unknown(dataset.status(), options.uri));
   DatasetView view(*dataset);
   return describe(view, {.kind = Kind::kTables, .path = {}, .inputs = view.inputs(), .is_folder = is_folder}, options, stop, report,
                   damage);
 }
 
-Status describe_remote(StoreSet& stores, const Location& place, InspectOptions options, const std::stop_token& stop, InspectReport& report,
-                       DamageLog& damage) {
-  DARKROOM_ASSIGN_OR_RETURN(const Kind kind, recognise_remote(place));
+Status describe_remote(StoreSet& stores, const RemotePlace& remote, const InspectOptions& options, const std::stop_token& stop,
+                       InspectReport& report, DamageLog& damage) {
+  if (!remote.place) {
+    return describe_remote_tables(stores, remote.address, false, options, stop, report, damage);
+  }
+  const Location& place = *remote.place;
+  DARKROOM_ASSIGN_OR_RETURN(const auto recognised, recognise_remote(place));
+  const Kind kind = recognised.kind;
   DARKROOM_RETURN_IF_ERROR(check_kind(kind, options));
   if (kind == Kind::kTables) {
-    const Result<FileInfo> info = place.store->stat(place.path);
-    return describe_remote_tables(stores, options, info.is_ok() && info->is_folder, stop, report, damage);
+    return describe_remote_tables(stores, remote.address, recognised.is_folder, options, stop, report, damage);
   }
   DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
   const std::string copy = join_path(scratch.path(), place.name());
-  CopyOptions what{.takes = {}, .wanted_bytes = {}, .stop = stop};
-  if (!options.verify) {
-    what.wanted_bytes = header_bytes;
+  CopyOptions what{.takes = {}, .wanted_bytes = header_bytes, .stop = stop};
+  if (options.verify) {
+    what.wanted_bytes = known_bytes;
   }
   DARKROOM_RETURN_IF_ERROR(kind == Kind::kRunFolder     ? fetch_run(place, copy, options.verify, stop)
                            : kind == Kind::kSafetensors ? copy_file_here(place, copy, what)
@@ -325,8 +353,7 @@ Status inspect(StoreSet& stores, const InspectOptions& given, const std::stop_to
   DamageLog damage(options.verify);
   const bool is_local = place && place->store->local_path(place->path);
   const Status described = is_local ? describe_local(local_files(), options, stop, report, damage)
-                           : place  ? describe_remote(stores, *place, options, stop, report, damage)
-                                    : describe_remote_tables(stores, options, /*is_folder=*/false, stop, report, damage);
+                                    : describe_remote(stores, {.address = given.uri, .place = place}, options, stop, report, damage);
   sum_up(options, damage, report);
   DARKROOM_RETURN_IF_ERROR(described);
   return write_outputs(options, report, [&](const std::string& path, const std::string& bytes) -> Status {

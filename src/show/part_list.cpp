@@ -23,14 +23,18 @@ struct FolderParts {
 
 void check_items(const std::string& folder, const FolderParts& parts, DamageLog& damage) {
   constexpr size_t kItemsNamed = 10;
+  constexpr int64_t kMostItems = 1'000'000'000'000;
   std::vector<int64_t> missing;  // The first ones.
   int64_t num_missing = 0;
   int64_t next = 0;
   for (const auto& [item, there] : parts.by_item) {
-    for (; next < item; ++next, ++num_missing) {
-      if (missing.size() < kItemsNamed) {
-        missing.push_back(next);
-      }
+    if (item >= kMostItems) {
+      damage.add(fmt::format("the shard record names an item that no job has (part, item): {} {}", there[0]->path, item));
+      continue;
+    }
+    num_missing += item - next;
+    for (; next < item && missing.size() < kItemsNamed; ++next) {
+      missing.push_back(next);
     }
     next = item + 1;
     for (size_t i = 1; i < there.size(); ++i) {

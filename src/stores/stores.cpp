@@ -56,6 +56,19 @@ Status check_unsigned(std::string_view place) {
   return Status::ok();
 }
 
+/// A copy of what has such a name would lie elsewhere than in its folder, and servers and proxies disagree about what it is.
+Status check_names(std::string_view path) {
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    if (const std::string_view name = path.substr(begin, end - begin); name == "." || name == "..") {
+      return Status::invalid_argument("an s3:// address has no parts \".\" and \"..\"; name the object itself (address):",
+                                      shown_uri(fmt::format("s3://{}", path)));
+    }
+    begin = end + 1;
+  }
+  return Status::ok();
+}
+
 /// Settings of a store stand behind the last "?" of an s3:// address, as NAME=VALUE; elsewhere "?" belongs to a key or a pattern.
 std::pair<std::string_view, std::string_view> split_settings(std::string_view place) {
   constexpr std::string_view kSettings[] = {"endpoint_override=", "region=", "scheme=", "profile=", "anonymous="};
@@ -134,6 +147,7 @@ struct StoreSet::Parts {
     const auto [path, settings] = split_settings(place);
     DARKROOM_RETURN_IF_ERROR(check_bucket(path));
     DARKROOM_RETURN_IF_ERROR(check_unsigned(place));
+    DARKROOM_RETURN_IF_ERROR(check_names(path));
     const std::lock_guard hold(mutex);
     auto found = s3_stores.find(settings);
     if (found == s3_stores.end()) {

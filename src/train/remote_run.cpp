@@ -1,6 +1,7 @@
 #include "remote_run.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <span>
 #include <utility>
@@ -17,6 +18,9 @@ namespace {
 
 constexpr int64_t kRunClaim = 0;  // The one claim of a run folder: _claims/000000.
 constexpr const char* kClaimPath = "_claims/000000";
+constexpr std::chrono::minutes kPatience{15};  // With a store that takes no checkpoint: computing it anew costs more.
+constexpr std::chrono::seconds kFirstWait{1};
+constexpr std::chrono::seconds kLongestWait{60};
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
 
 // What is said of a copy is said of what it was made of.
@@ -25,6 +29,16 @@ std::string said_of(const std::string& uri, const std::string& copy, std::string
     message.replace(at, copy.size(), uri);
   }
   return message;
+}
+
+/// Whether a folder has a name that this program gives to a checkpoint of an earlier step. Other names are the user's.
+bool is_checkpoint_before(const std::string& name, int64_t step) {
+  constexpr std::string_view kPrefix = "step-";
+  int64_t found = -1;
+  if (name.starts_with(kPrefix)) {
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), found);
+  }
+  return found >= 0 && found < step && name == checkpoint_name(found);
 }
 
 Status held_by_another(const Location& folder) {
@@ -36,11 +50,12 @@ Status held_by_another(const Location& folder) {
 
 }  // namespace
 
-RemoteRun::RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop)
+RemoteRun::RemoteRun(Location folder, ScratchFolder spool, std::string owner, Clock& clock, std::stop_token stop)
     : folder_(std::move(folder)),
       checkpoints_(folder_ / kRunCheckpointsFolder),
       spool_(std::move(spool)),
       owner_(std::move(owner)),
+      clock_(clock),
       stop_(std::move(stop)),
       claims_(folder_, owner_, system_clock()) {}
 
@@ -48,9 +63,9 @@ std::string RemoteRun::in_spool(const std::string& name) const { return join_pat
 
 std::string RemoteRun::checkpoint_uri(int64_t step) const { return (checkpoints_ / checkpoint_name(step)).uri(); }
 
-Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, const std::stop_token& stop) {
+Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock& clock, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
-  std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), stop));
+  std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), clock, stop));
   DARKROOM_RETURN_IF_ERROR(run->take_claim());
   for (const Location& place : {run->folder_, run->checkpoints_}) {
     DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
@@ -73,7 +88,7 @@ Status RemoteRun::remove_remains() {
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, checkpoints_.store->list(checkpoints_.path));
   for (const FileInfo& entry : entries) {
-    const bool is_older = file_name(entry.path).starts_with("step-") && entry.path < places.back().path;
+    const bool is_older = is_checkpoint_before(file_name(entry.path), places.back().step);
     const bool is_whole = std::ranges::find(places, entry.path, &CheckpointPlace::path) != places.end();
     if (entry.is_folder && is_older && !is_whole) {
       DARKROOM_RETURN_IF_ERROR(checkpoints_.store->remove_tree(entry.path));
@@ -87,10 +102,25 @@ Status RemoteRun::take_claim() {
   return holder == ClaimHolder::kOurs ? Status::ok() : held_by_another(folder_);
 }
 
-Status RemoteRun::check_claim() const {
+/// A claim that is gone or expired is taken again, but another may have trained here and have ended meanwhile.
+Status RemoteRun::check_claim(int64_t step) {
+  constexpr const char* kTakenOver = "this run was thought dead, and its folder was taken over";
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(folder_ / kClaimPath));
-  const bool is_anothers = claim && claim->owner != owner_ && claim->is_live(system_clock().wall());
-  return is_anothers ? held_by_another(folder_).with_context("this run was thought dead, and its folder was taken over") : Status::ok();
+  if (claim && claim->owner == owner_) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, claims_.take(kRunClaim));
+  if (holder == ClaimHolder::kOthers) {
+    return held_by_another(folder_).with_context(kTakenOver);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, newest_step());
+  if (newest <= newest_step_ || newest == step) {  // Equal: an earlier try of ours, or the same bits.
+    return Status::ok();
+  }
+  claims_.release(kRunClaim);
+  return Status::failed_precondition("another process has stored a newer checkpoint; the same command goes on from that one (checkpoint):",
+                                     checkpoint_uri(newest))
+      .with_context(kTakenOver);
 }
 
 Result<int64_t> RemoteRun::newest_step() const {
@@ -172,6 +202,7 @@ Status RemoteRun::begin(int64_t steps_done, const std::string& events_file) {
   }
   DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
   metrics_bytes_ = metrics.size_bytes;
+  DARKROOM_ASSIGN_OR_RETURN(newest_step_, newest_step());
   for (const char* name : {kRunRecipeFile, kRunIndexFile, kRunFactsFile}) {
     DARKROOM_RETURN_IF_ERROR(store_file(name));
   }
@@ -183,44 +214,90 @@ Status RemoteRun::store_file(const std::string& name) {
   return folder_.store->replace_small((folder_ / name).path, bytes);
 }
 
-Status RemoteRun::store_folder(const std::string& name) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, local_files().list_tree(in_spool(name)));
-  for (const FileInfo& entry : entries) {
-    DARKROOM_RETURN_IF_ERROR(store_file(entry.path.substr(spool().size() + 1)));
+void RemoteRun::store_folder(const std::string& name) {
+  const auto entries = local_files().list_tree(in_spool(name));
+  Status stored = entries.status();
+  for (size_t i = 0; stored.is_ok() && i < entries->size(); ++i) {
+    stored = store_file((*entries)[i].path.substr(spool().size() + 1));
   }
-  return Status::ok();
+  if (!stored.is_ok()) {
+    log_warning("{} is not stored yet and comes with the next checkpoint: {}", (folder_ / name).uri(), stored.message());
+    unstored_folders_.push_back(name);
+  }
 }
 
 Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), in_spool(name)));
-  const auto begin = static_cast<size_t>(stored_bytes);
-  if (begin >= bytes.size()) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, local_files().open_input(in_spool(name)));
+  if (stored_bytes >= file->size_bytes()) {
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, std::string_view(bytes).substr(begin)));
-  stored_bytes = static_cast<int64_t>(bytes.size());
+  std::string bytes(static_cast<size_t>(file->size_bytes() - stored_bytes), '\0');
+  DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(stored_bytes, std::as_writable_bytes(std::span(bytes))));
+  bytes.resize(num_read);
+  DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, bytes));
+  stored_bytes += static_cast<int64_t>(num_read);
   return Status::ok();
 }
 
 Status RemoteRun::store_logs(int64_t step) {
-  DARKROOM_RETURN_IF_ERROR(check_claim());
+  DARKROOM_RETURN_IF_ERROR(check_claim(step));
   DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
 
-Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
-  DARKROOM_RETURN_IF_ERROR(store_logs(step));
+Status RemoteRun::keep_trying(int64_t step, const std::function<Status()>& store) {
+  const Clock::Instant last = clock_.now() + kPatience;
+  Status stored = store();
+  for (std::chrono::seconds wait = kFirstWait; stored.code() == StatusCode::kUnavailable && clock_.now() + wait <= last;
+       wait = std::min(2 * wait, kLongestWait)) {
+    log_warning("the checkpoint of step {} is not stored yet, the next try is in {} s: {}", step, wait.count(), stored.message());
+    if (!clock_.sleep_until(clock_.now() + wait, stop_)) {
+      break;
+    }
+    stored = check_claim(step);
+    stored = stored.is_ok() ? store() : stored;
+  }
+  return stored;
+}
+
+Result<bool> RemoteRun::has_published(int64_t step) {
+  const std::string record = join_path(checkpoint_name(step), kCheckpointRecordFile);
+  DARKROOM_ASSIGN_OR_RETURN(const std::string ours, read_file(local_files(), join_path(in_spool(kRunCheckpointsFolder), record)));
+  const auto there = checkpoints_.store->read_small((checkpoints_ / record).path);
+  if (!there.is_ok()) {
+    return there.status().code() == StatusCode::kNotFound ? Result<bool>(false) : there.status();
+  }
+  return *there == ours;  // It holds the hashes of all the rest.
+}
+
+Status RemoteRun::publish_checkpoint(int64_t step) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_done, has_published(step));  // By an earlier try whose answer was lost.
+  if (is_done) {
+    return Status::ok();
+  }
   const std::string name = checkpoint_name(step);
   const std::string local = join_path(in_spool(kRunCheckpointsFolder), name);
   DARKROOM_ASSIGN_OR_RETURN(const PublishOutcome outcome,
                             publish_tree_there(local, std::string(kCheckpointRecordFile), checkpoints_ / name));
-  if (outcome == PublishOutcome::kAlreadyThere) {
-    return Status::already_exists("a checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
-  }
-  DARKROOM_RETURN_IF_ERROR(store_file(kRunFactsFile));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_ours, outcome == PublishOutcome::kPublished ? Result<bool>(true) : has_published(step));
+  return is_ours ? Status::ok()
+                 : Status::already_exists("another checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
+}
+
+Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_logs(step); }));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return publish_checkpoint(step); }));
+  newest_step_ = step;
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_file(kRunFactsFile); }));
   // Earlier ones in the spool were stored, too.
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
-  return prune(keep);
+  for (const std::string& name : std::exchange(unstored_folders_, {})) {
+    store_folder(name);
+  }
+  if (const Status pruned = prune(keep); !pruned.is_ok()) {
+    log_warning("checkpoints that need not be kept are there still: {}", pruned.message());
+  }
+  return Status::ok();
 }
 
 Status RemoteRun::prune(const Recipe::Checkpoints& keep) {

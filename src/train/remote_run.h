@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/core/result.h"
 #include "darkroom/files/local_copy.h"
 #include "darkroom/files/store.h"
@@ -22,8 +24,8 @@ namespace darkroom {
 class RemoteRun {
  public:
   /// Takes the run folder's claim, completes and sweeps what dead writers left, and makes the spool, with the facts of earlier starts.
-  /// Errors: kFailedPrecondition (another process trains in this folder), those of store and disk.
-  static Result<std::unique_ptr<RemoteRun>> open(const Location& folder, const std::stop_token& stop);
+  /// Errors: kFailedPrecondition (another process trains in this folder), those of store and disk. `clock` outlives the run.
+  static Result<std::unique_ptr<RemoteRun>> open(const Location& folder, Clock& clock, const std::stop_token& stop);
 
   const std::string& spool() const { return spool_.path(); }
   /// "s3://.../checkpoints/step-00001000", for messages.
@@ -42,21 +44,25 @@ class RemoteRun {
   Status begin(int64_t steps_done, const std::string& events_file);
   /// Stores a small file of the spool, by its name.
   Status store_file(const std::string& name);
-  /// Stores the files of a folder of the spool as small ones.
-  Status store_folder(const std::string& name);
+  /// Stores the files of a folder of the spool as small ones, where that fails with a warning now and with the next checkpoint.
+  void store_folder(const std::string& name);
   /// Stores the metrics and events that were added since they were last stored. REQUIRES: they are synced.
   /// Errors: kFailedPrecondition (another process took the run folder over), those of the store.
   Status store_logs(int64_t step);
-  /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept.
-  /// Errors: kAlreadyExists (a checkpoint of this step is there), store_logs's.
+  /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept (a failure of that is a
+  /// warning). What is kUnavailable is tried again for a quarter of an hour, or until a stop.
+  /// Errors: kAlreadyExists (another checkpoint of this step is there), store_logs's.
   Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep);
 
  private:
-  RemoteRun(Location folder, ScratchFolder spool, std::string owner, std::stop_token stop);
+  RemoteRun(Location folder, ScratchFolder spool, std::string owner, Clock& clock, std::stop_token stop);
   Status take_claim();
   Status remove_remains();
-  Status check_claim() const;
+  Status check_claim(int64_t step);
   Status set_aside(const CheckpointPlace& place);
+  Status keep_trying(int64_t step, const std::function<Status()>& store);
+  Status publish_checkpoint(int64_t step);
+  Result<bool> has_published(int64_t step);
   Status prune(const Recipe::Checkpoints& keep);
   Status store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes);
   std::string in_spool(const std::string& name) const;
@@ -65,9 +71,12 @@ class RemoteRun {
   const Location checkpoints_;
   const ScratchFolder spool_;
   const std::string owner_;
-  const std::stop_token stop_;  // Of what is fetched before the run begins; what it saves goes on.
+  Clock& clock_;
+  const std::stop_token stop_;  // Of what is fetched before the run begins, and of waiting for the store; what it saves goes on.
   ItemClaims claims_;
   std::string events_file_;
+  std::vector<std::string> unstored_folders_;
+  int64_t newest_step_ = -1;   // The newest checkpoint that this run found there or has stored.
   int64_t metrics_bytes_ = 0;  // That are stored.
   int64_t events_bytes_ = 0;
 };

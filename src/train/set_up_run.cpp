@@ -138,7 +138,7 @@ Status TrainingRun::open_folder() {
 }
 
 Status TrainingRun::open_remote_folder(const Location& output) {
-  DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, stop_));
+  DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, *options_.clock, stop_));
   folder_ = remote_->spool();
   DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, remote_->newest_step());
   if (options_.resume == "auto") {

@@ -42,7 +42,11 @@ CheckpointRecord TrainingRun::record() const {
 
 Result<StepTimes> TrainingRun::step() {
   const auto start = Clock::now();
-  DARKROOM_ASSIGN_OR_RETURN(const Batch batch, batcher_->next());
+  const Result<Batch> next = batcher_->next();
+  if (!next.is_ok()) {
+    return save_before(next.status());
+  }
+  const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
   const auto losses = [&](int64_t first, int64_t count) { return part_->losses(batch, first, count); };
@@ -56,6 +60,20 @@ Result<StepTimes> TrainingRun::step() {
     DARKROOM_RETURN_IF_ERROR(trace_->add(*part_, batch, times.report, *parameters_));
   }
   return times;
+}
+
+// What was trained is in order when the next samples cannot be read, and they may be readable later on.
+Status TrainingRun::save_before(const Status& failure) {
+  const bool may_pass = failure.code() == StatusCode::kUnavailable || failure.code() == StatusCode::kCancelled ||
+                        failure.code() == StatusCode::kFailedPrecondition;  // An address whose signature has expired.
+  if (!may_pass || steps_here_ == 0) {
+    return failure;
+  }
+  if (const Status saved = save(); !saved.is_ok()) {
+    log_warning("the steps since the last checkpoint cannot be saved: {}", saved.message());
+    return failure;
+  }
+  return failure.with_context(fmt::format("the run has ended with the checkpoint of step {}, where the same command goes on", steps_done_));
 }
 
 // The failure of a step with the rows whose loss was not finite.
@@ -94,7 +112,9 @@ Status TrainingRun::after_step(const StepTimes& times) {
     const EmaScope averaged(*parameters_, *ema_);
     const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
     DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
-    DARKROOM_RETURN_IF_ERROR(remote_ != nullptr ? remote_->store_folder(name) : Status::ok());
+    if (remote_ != nullptr) {
+      remote_->store_folder(name);
+    }
   }
   if (is_due(recipe().checkpoint.every_steps) || is_last) {
     DARKROOM_RETURN_IF_ERROR(save());

@@ -65,6 +65,7 @@ class TrainingRun {
 
   // One step, and what follows it.
   Result<StepTimes> step();
+  Status save_before(const Status& failure);
   Status name_bad_samples(const Status& failure, const Batch& batch) const;
   Status after_step(const StepTimes& times);
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);

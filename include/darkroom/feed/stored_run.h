@@ -13,7 +13,8 @@
 namespace darkroom {
 
 // A run folder on a store that cannot append (docs/formats/run_folder.md): metrics.jsonl and the event files are there as numbered parts,
-// one a checkpoint, whose names end with the checkpoint's step. Laid one behind the other they are the local files.
+// one a checkpoint, whose names end with the checkpoint's step. Laid one behind the other they are the local files. A local run
+// folder that was copied there has a metrics.jsonl as well, which comes first.
 
 /// "metrics-0000001000.jsonl": the lines up to that step, from after the part before it on.
 std::string metrics_part_name(int64_t step);

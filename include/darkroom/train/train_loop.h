@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/core/result.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/train/recipe.h"
@@ -13,13 +14,14 @@
 namespace darkroom {
 
 struct TrainOptions {
-  Recipe recipe;                ///< Resolved: file, --set and flags.
-  std::string output;           ///< Run folder: local or on a store that can be written.
-  std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
-  std::string init_from;        ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
-  bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
-  std::string trace_path;       ///< Safetensors file for checking; empty: none.
-  int64_t trace_steps = 5;      ///< First steps that are traced.
+  Recipe recipe;                   ///< Resolved: file, --set and flags.
+  std::string output;              ///< Run folder: local or on a store that can be written.
+  std::string resume = "auto";     ///< "auto", "none" or a checkpoint's address.
+  std::string init_from;           ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
+  bool deterministic = false;      ///< Refuse operations that are not bit-reproducible.
+  std::string trace_path;          ///< Safetensors file for checking; empty: none.
+  int64_t trace_steps = 5;         ///< First steps that are traced.
+  Clock* clock = &system_clock();  ///< Of the waits for a store that does not take a checkpoint.
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;

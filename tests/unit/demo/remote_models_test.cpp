@@ -83,6 +83,17 @@ TEST_F(RemoteModels, a_model_of_s3_paints_the_same_picture) {
   EXPECT_TRUE(torch::equal(here.latents_nchw, there.latents_nchw));
 }
 
+TEST_F(RemoteModels, nothing_is_asked_below_a_single_file) {
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    EXPECT_FALSE(call.key.ends_with("state.json")) << call.key;
+    return FakeS3::Fault::kNone;
+  };
+  PainterSource remote = source_of(FakeS3Stores::uri("model/v1-5.safetensors"));
+  const auto copies = fetch_source(s3_.set, remote, {});
+  ASSERT_TRUE(copies.is_ok()) << copies.status().to_string();
+  EXPECT_EQ(*read_file(local_files(), remote.model), "another form of all");
+}
+
 TEST_F(RemoteModels, a_remote_checkpoint_comes_with_the_parts_that_it_names) {
   put_checkpoint(FakeS3Stores::uri("model"));
   PainterSource remote = source_of(FakeS3Stores::uri("run/checkpoints/step-00000003"));

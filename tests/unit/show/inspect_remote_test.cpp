@@ -10,6 +10,7 @@
 #include "darkroom/show/inspect.h"
 #include "darkroom/show/run_report.h"
 #include "darkroom/tables/shard_writer.h"
+#include "support/fake_hub.h"
 #include "support/fake_s3_stores.h"
 #include "support/temporary_folder.h"
 #include "trained_run.h"
@@ -113,6 +114,15 @@ TEST_F(InspectRemote, verify_finds_a_part_that_is_there_twice_and_one_that_is_an
   EXPECT_THAT(verify_local().damage, ElementsAre(HasSubstr("a part is not the one that the job's summary lists")));
 }
 
+TEST_F(InspectRemote, verify_counts_what_a_part_far_away_leaves_out_and_names_an_item_that_cannot_be) {
+  write_part(0, part_name(0));
+  write_part(900'000'000'000, part_name(1));
+  write_part(2'000'000'000'000'000'000, part_name(2));
+  EXPECT_THAT(verify_local().damage, testing::UnorderedElementsAre(AllOf(HasSubstr("parts are missing"), HasSubstr("899999999999 1, 2, 3")),
+                                                                   AllOf(HasSubstr("an item that no job has"),
+                                                                         HasSubstr("part-000002.parquet 2000000000000000000"))));
+}
+
 TEST_F(InspectRemote, verify_names_a_summary_that_is_none) {
   write_dataset(1);
   for (const char* text : {"no json", "[]", R"({"parts": 1})", R"({"parts": [{"name": 1}]})"}) {
@@ -145,6 +155,32 @@ TEST_F(InspectRemote, verify_finds_damage_and_missing_parts_on_s3) {
   EXPECT_THAT(look("images", {.verify = true}).damage,
               testing::UnorderedElementsAre(AllOf(HasSubstr("is missing"), HasSubstr("s3://pictures/images/part-000003.parquet")),
                                             HasSubstr("s3://pictures/images/part-000000.parquet")));
+}
+
+TEST_F(InspectRemote, verify_looks_for_the_parts_of_a_folder_however_its_address_is_written) {
+  write_dataset(3);
+  remove(part_name(2));
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "images").is_ok());
+  ASSERT_TRUE(s3_.upload(folder_.path("images"), "50%/images").is_ok());
+  for (const char* name : {"images/", "images?region=us-east-1", "50%/images"}) {
+    EXPECT_THAT(look(name, {.verify = true}).damage, ElementsAre(AllOf(HasSubstr("a part is missing"), HasSubstr("part-000002.parquet"))))
+        << name;
+  }
+}
+
+TEST_F(InspectRemote, describes_a_table_whose_address_is_signed) {
+  write_dataset(1);
+  const std::string bytes = *read_file(local_files(), folder_.path("images/" + part_name(0)));
+  const ScriptedServer server([&](const ScriptedServer::Request& request) -> ScriptedServer::Answer {
+    const bool is_signed = request.head.substr(0, request.head.find("\r\n")).find("/table.parquet?sig=s3cret ") != std::string::npos;
+    return {is_signed ? ranged_answer(request, bytes, "ETag: \"1\"\r\n") : http_answer(403, "")};
+  });
+  const std::string address = fmt::format("http://127.0.0.1:{}/table.parquet", server.port());
+  const auto report = inspect(s3_.set, {.uri = address + "?sig=s3cret", .verify = true}, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->summary["rows"], 4);
+  EXPECT_EQ(report->summary["uri"], address);
+  EXPECT_THAT(report->to_text(), Not(HasSubstr("s3cret")));
 }
 
 TEST_F(InspectRemote, writes_sheet_and_page_to_s3) {
@@ -190,6 +226,13 @@ TEST_F(InspectRemoteRun, describes_and_verifies_a_run) {
   EXPECT_THAT(verified.damage[0], HasSubstr("s3://pictures/runs/first/checkpoints/step-00000006/ema"));
 }
 
+TEST_F(InspectRemoteRun, a_local_run_that_was_copied_to_a_store_has_its_metrics) {
+  trained_.train("first", 6);
+  ASSERT_TRUE(s3_.upload(trained_.path("first"), "runs/first").is_ok());
+  EXPECT_EQ(look("runs/first").summary["metrics"]["lines"], 6);
+  look("runs/first", {.compare = FakeS3Stores::uri("runs/first")});
+}
+
 TEST_F(InspectRemoteRun, describes_a_checkpoint_without_fetching_its_weights) {
   store_run("first");
   const size_t before = s3_.fake.requests().size();
@@ -230,6 +273,22 @@ TEST_F(InspectRemoteRun, describes_and_verifies_a_model) {
   EXPECT_EQ(look("model").kind, "model folder");
   EXPECT_THAT(look("model", {.verify = true}).damage, IsEmpty());
   EXPECT_EQ(look("model/unet", {.verify = true}).summary["components"].size(), 1U);
+}
+
+TEST_F(InspectRemoteRun, other_forms_of_the_weights_are_not_fetched) {
+  store_run("first");
+  ASSERT_TRUE(s3_.upload(trained_.path("model"), "model").is_ok());
+  s3_.fake.with_state([](FakeS3Objects& state) {
+    state.put("model/v1-5.ckpt", "a pickle", "", false);
+    state.put("model/unet/diffusion_pytorch_model.bin", "a pickle", "", false);
+  });
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    const bool is_pickle = call.operation == "get" && (call.key.ends_with(".ckpt") || call.key.ends_with(".bin"));
+    EXPECT_FALSE(is_pickle) << call.key;
+    return FakeS3::Fault::kNone;
+  };
+  EXPECT_EQ(look("model").kind, "model folder");
+  EXPECT_THAT(look("model", {.verify = true}).damage, IsEmpty());
 }
 
 }  // namespace

@@ -190,11 +190,13 @@ TEST_F(stores, a_secret_in_an_s3_address_is_in_no_message) {
       EXPECT_THAT(status.message(), Not(HasSubstr("s3cret"))) << uri;
     }
   }
-  for (const char* uri : {"s3://", "s3:///key", "s3://ab/key", "s3://buck et/key"}) {
+  for (const char* uri : {"s3://", "s3:///key", "s3://ab/key", "s3://buck et/key", "s3://bucket/x/..", "s3://bucket/x/../",
+                          "s3://bucket/./x", "s3://bucket/../x?region=eu", "s3://bucket/."}) {
     EXPECT_EQ(set.resolve(uri, Access::kRead).status().code(), StatusCode::kInvalidArgument) << uri;
   }
   EXPECT_EQ(set.resolve("s3://bucket/out//", Access::kRead).value().path, "bucket/out");
   EXPECT_EQ(set.resolve("s3://bucket/", Access::kRead).value().path, "bucket");
+  EXPECT_EQ(set.resolve("s3://bucket/.a/..b//c.", Access::kRead).value().path, "bucket/.a/..b//c.");
 }
 
 TEST_F(stores, a_stop_ends_a_call_to_the_hub) {

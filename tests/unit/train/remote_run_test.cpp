@@ -289,7 +289,7 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_for_a_while_costs_no_step) {
       return begins ? first : fails ? Fault::kReset : Fault::kNone;
     };
     expect_trained(options());
-    EXPECT_GE(num_failed, operation == "remove" ? 1 : kCalls);
+    EXPECT_GE(num_failed.load(), operation == "remove" ? 1 : kCalls);
     EXPECT_EQ(losses(), undisturbed_losses());
     EXPECT_THAT(steps(), testing::IsSupersetOf({8, 12}));
     expect_same_checkpoint(8);
@@ -313,7 +313,7 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   stopped.clock = &s3_.clock;
   TrainSummary summary;
   EXPECT_EQ(run_training(s3_.set, stopped, stop.get_token(), summary).code(), StatusCode::kUnavailable);
-  EXPECT_LT(num_failed, 60);
+  EXPECT_LT(num_failed.load(), 60);
 }
 
 TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {

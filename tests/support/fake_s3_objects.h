@@ -121,7 +121,7 @@ class FakeS3Objects {
   }
 
  private:
-  static std::string etag_of(const std::string& bytes) { return "\"" + sha256_hex(bytes).substr(0, 32) + "\""; }
+  static std::string etag_of(const std::string& bytes) { return fmt::format("\"{}\"", sha256_hex(bytes).substr(0, 32)); }
 
   Outcome store(const std::string& key, std::string bytes, std::string writer, const std::string& etag) {
     past[key].push_back(bytes);

@@ -5,6 +5,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/nn/config_file.h"
 
 namespace darkroom {
@@ -104,13 +105,16 @@ Result<FoundModel> find_model_folder(const std::string& path, const std::string&
   return found;
 }
 
+Result<bool> is_local_checkpoint(const std::string& model) {
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, local_files().stat(model));  // A single file holds no other file.
+  return info.is_folder ? local_files().exists(join_path(model, kCheckpointRecordFile)) : Result<bool>(false);
+}
+
 Result<FoundModel> find_model(const ModelSource& source) {
   if (source.weights != "ema" && source.weights != "unet") {
     return Status::invalid_argument("--weights must be ema or unet, got:", source.weights);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const FileInfo info, local_files().stat(source.model));  // A single file holds no other file.
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint,
-                            info.is_folder ? local_files().exists(join_path(source.model, "state.json")) : Result<bool>(false));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, is_local_checkpoint(source.model));
   FoundModel found;
   if (is_checkpoint) {
     DARKROOM_ASSIGN_OR_RETURN(found, find_checkpoint(source));

@@ -43,6 +43,9 @@ struct FoundModel {
   std::optional<CheckpointRecord> checkpoint;
 };
 
+/// Whether a local model is a checkpoint's folder. Errors: those of looking at it, kNotFound among them.
+Result<bool> is_local_checkpoint(const std::string& model);
+
 /// The parts of a model folder or single file. Errors: those of opening it.
 Result<FoundModel> find_model_folder(const std::string& path, const std::string& shipped_tokenizer);
 

@@ -34,12 +34,11 @@ Result<LocalCopy> fetch_used_part(const Location& place, const ModelSource& sour
 
 /// The model folder that a checkpoint names, where that is not of this machine.
 Result<std::string> named_frozen_parts(const std::string& model) {
-  FileSystem& files = local_files();
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, files.exists(join_path(model, kCheckpointRecordFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, is_local_checkpoint(model));
   if (!is_checkpoint) {
     return std::string();
   }
-  DARKROOM_ASSIGN_OR_RETURN(const RecordedCheckpoint checkpoint, read_checkpoint_record(files, model));
+  DARKROOM_ASSIGN_OR_RETURN(const RecordedCheckpoint checkpoint, read_checkpoint_record(local_files(), model));
   const std::string& path = checkpoint.record.frozen_path;
   return path.find("://") == std::string::npos ? std::string() : path;
 }

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 
-from harness import PROGRAM, Trials, darkroom, require, run_in_namespace
+from harness import PROGRAM, Trials, darkroom, heads_of_requests, require, run_in_namespace
 
 WEB, RESOLVER = "93.184.216.34", "8.8.8.8"
 CANARIES_4 = ["127.0.0.1", "127.255.255.254", "169.254.169.254", "169.254.170.2", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "198.18.0.1", "192.0.2.1"]
@@ -76,14 +76,7 @@ def serve_names(names: Names, listener: socket.socket) -> None:
 def serve_web(listener: socket.socket, picture: bytes) -> None:
     def answer(connection: socket.socket) -> None:
         with connection:
-            received = b""
-            while True:
-                while b"\r\n\r\n" not in received:
-                    piece = connection.recv(65_536)
-                    if not piece:
-                        return
-                    received += piece
-                head, _, received = received.partition(b"\r\n\r\n")
+            for head in heads_of_requests(connection):
                 path = head.split(b" ")[1].decode("latin-1")
                 if path.startswith("/r/"):  # /r/HOPS/TARGET IN HEX
                     _, _, hops, target = path.split("/")

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,19 @@ from cases import Skipped, require, temporary_folder  # noqa: E402, F401: the ch
 from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests  # noqa: E402, F401
 
 BUCKET = "pictures"
+
+
+def heads_of_requests(connection: socket.socket):
+    """The head of one request without a body after the other, until the client goes."""
+    received = b""
+    while True:
+        while b"\r\n\r\n" not in received:
+            piece = connection.recv(65_536)
+            if not piece:
+                return
+            received += piece
+        head, _, received = received.partition(b"\r\n\r\n")
+        yield head
 
 
 class Ledger:

@@ -9,7 +9,7 @@ import threading
 import time
 import zlib
 
-from harness import Trials, build, peak_of, require, summary_of, temporary_folder
+from harness import Trials, build, heads_of_requests, peak_of, require, summary_of, temporary_folder
 from hostile_test import png  # Of tests/integration.
 
 ROWS_OF_EACH = 12
@@ -34,14 +34,7 @@ class HostileWeb:
     def serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                received = b""
-                while True:
-                    while b"\r\n\r\n" not in received:
-                        piece = connection.recv(65_536)
-                        if not piece:
-                            return
-                        received += piece
-                    head, _, received = received.partition(b"\r\n\r\n")
+                for head in heads_of_requests(connection):
                     kind = head.split(b" ")[1].split(b"/")[1].decode()
                     if not getattr(self, "serve_" + kind)(connection, head.split(b" ")[1]):
                         return

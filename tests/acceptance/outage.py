@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 
-from harness import PROGRAM, ROOT, Trials, require, run_in_namespace
+from harness import PROGRAM, ROOT, Trials, heads_of_requests, require, run_in_namespace
 from addresses import RESOLVER, WEB, Names, listen, prepare_namespace, serve_names
 
 NUM_ROWS = 1200
@@ -20,15 +20,8 @@ def serve_slowly(listener, picture: bytes) -> None:
 
     def answer(connection) -> None:
         with connection:
-            received = b""
             try:
-                while True:
-                    while b"\r\n\r\n" not in received:
-                        piece = connection.recv(65_536)
-                        if not piece:
-                            return
-                        received += piece
-                    received = received.partition(b"\r\n\r\n")[2]
+                for _ in heads_of_requests(connection):
                     time.sleep(0.05)
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture) + picture)
             except OSError:

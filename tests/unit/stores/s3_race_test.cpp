@@ -32,7 +32,7 @@ class Writer {
     num_requests = 0;
   }
 
-  std::function<void()> before_request = [] {};
+  std::function<void(int number)> before_request = [](int) {};  // Parts are sent by threads of their own: each is told its own number.
   std::atomic<int> num_requests = 0;
   PublishOutcome outcome = PublishOutcome::kAlreadyThere;
 
@@ -53,8 +53,7 @@ class Writer {
  private:
   S3KeySource keys() {
     return [this, keys = server_.keys()](bool anew) {
-      ++num_requests;
-      before_request();
+      before_request(++num_requests);
       return keys(anew);
     };
   }
@@ -124,13 +123,13 @@ TEST_P(S3Race, keeps_one_object_when_a_writer_pauses_before_any_of_its_requests)
   ASSERT_GE(num_steps, 1);
   for (int step = 1; step <= num_steps; ++step) {
     begin_round();
-    one_.before_request = [&, begin = one_.num_requests.load()] {
-      if (one_.num_requests == begin + step) {
+    one_.before_request = [&, begin = one_.num_requests.load()](int number) {
+      if (number == begin + step) {
         other_.publish();
       }
     };
     one_.publish();
-    one_.before_request = [] {};
+    one_.before_request = [](int) {};
     check_round(fmt::format("paused before request {}", step));
   }
 }
@@ -139,7 +138,7 @@ TEST_P(S3Race, keeps_one_object_in_orders_drawn_by_chance) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     begin_round();
     Interleaver order(seed);
-    one_.before_request = other_.before_request = [&order] { order.pause(); };
+    one_.before_request = other_.before_request = [&order](int) { order.pause(); };
     order.run({[&] { one_.publish(); }, [&] { other_.publish(); }});
     check_round(fmt::format("seed {}", seed));
   }
@@ -157,8 +156,8 @@ TEST_P(S3RecordRace, a_sweep_completes_what_a_record_names_and_takes_what_is_old
   int num_aborted = 0;
   for (int step = 1; step <= num_steps; ++step) {
     begin_round();
-    one_.before_request = [&, begin = one_.num_requests.load()] {
-      if (one_.num_requests != begin + step) {
+    one_.before_request = [&, begin = one_.num_requests.load()](int number) {
+      if (number != begin + step) {
         return;
       }
       const bool is_named = !server_.fake.keys_below("out/_tmp").empty();
@@ -172,7 +171,7 @@ TEST_P(S3RecordRace, a_sweep_completes_what_a_record_names_and_takes_what_is_old
       num_aborted += static_cast<int>(report.num_uploads);
     };
     const Result<PublishOutcome> published = one_.try_to_publish();
-    one_.before_request = [] {};
+    one_.before_request = [](int) {};
     if (published.is_ok()) {
       check_round(fmt::format("swept before request {}", step));
     } else {

@@ -55,7 +55,8 @@ Result<int> run_clean(StoreSet& stores, const std::string& output, VerbContext& 
   DARKROOM_ASSIGN_OR_RETURN(const CleanReport report, clean_job(place, system_clock()));
   context.summary["clean"] = {{"temporaries", report.swept.num_temporaries}, {"uploads", report.swept.num_uploads},
                               {"completed", report.swept.num_completed},     {"claims", report.num_claims},
-                              {"cut_parts", report.num_cut_parts},           {"live_claims", report.num_live_claims}};
+                              {"cut_parts", report.num_cut_parts},           {"moved_parts", report.num_moved_parts},
+                              {"live_claims", report.num_live_claims}};
   log_info("{}: {}", place.uri(), report.to_text());
   return 0;
 }

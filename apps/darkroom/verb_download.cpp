@@ -97,6 +97,15 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   return 0;
 }
 
+ValueDefinition retry_codes(RetryCodes& codes) {
+  ValueDefinition definition{.kind = "text", .shown = "CODES", .default_text = "none"};
+  definition.take = [codes = &codes](const std::vector<std::string>& values) -> Status {
+    DARKROOM_ASSIGN_OR_RETURN(*codes, RetryCodes::parse(values.back()));
+    return Status::ok();
+  };
+  return definition;
+}
+
 void add_table_flags(VerbDefinition& verb, DownloadFlags& flags) {
   DownloadOptions& options = flags.options;
   verb.group("What to fetch");
@@ -111,7 +120,10 @@ void add_table_flags(VerbDefinition& verb, DownloadFlags& flags) {
             "only rows that this condition keeps, such as \"punsafe < 0.1 AND width >= 512\"; the others are counted apart");
   verb.flag("--deny-list", value::uri(options.deny_list, "URI", "none"),
             "hashes of URLs and pictures to leave out: an MD5 or a SHA-256 a line; such rows are counted as denied");
-  verb.later({"--dedup", "--retry-failed"});
+  verb.flag("--retry-failed", retry_codes(options.retry_failed),
+            "fetch the rows again that failed with these codes, such as timeout,http_429,http_5xx; good rows stay as they are");
+  verb.flag("--dedup", value::choice(options.dedup_url, {{"none", false}, {"url", true}}, {"content", "url,content"}),
+            "rows whose URL an earlier row of the list has are counted as duplicate and not fetched");
 }
 
 void add_limit_flags(VerbDefinition& verb, DownloadFlags& flags) {

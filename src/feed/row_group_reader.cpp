@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
@@ -11,6 +12,9 @@ namespace {
 
 constexpr int64_t kOpenFiles = 64;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
+
+/// A part whose next generation came since the run began has moved aside.
+Location place_aside(const Location& place) { return place.parent() / kSupersededFolder / place.name(); }
 
 }  // namespace
 
@@ -38,7 +42,16 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     return held;
   }
   OpenFile opened;
-  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(places_[file]));
+  Location place = places_[file];
+  Result<TableFooter> found = read_footer(place);
+  if (found.status().code() == StatusCode::kNotFound && PartName::parse(place.name())) {
+    place = place_aside(place);
+    Result<TableFooter> aside = read_footer(place);
+    if (aside.status().code() != StatusCode::kNotFound) {
+      found = std::move(aside);
+    }
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, std::move(found));
   if (footer.num_rows != rows_of_file_[file]) {
     return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], rows_of_file_[file],
                                 footer.num_rows);
@@ -47,7 +60,7 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
   for (const auto& group : footer.row_groups) {
     opened.first_rows.push_back(opened.first_rows.back() + group.num_rows);
   }
-  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(places_[file]));
+  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(place));
   return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
 }
 

@@ -21,6 +21,7 @@
 #include "download_rules.h"
 #include "download_writer.h"
 #include "listed_sizes.h"
+#include "repeated_urls.h"
 
 namespace darkroom {
 namespace {
@@ -29,6 +30,8 @@ namespace {
 constexpr int kDownloadAlgorithmVersion = 3;
 // Of an item that is being written, without what its store holds: pages of pictures, and a few rows of the other columns.
 constexpr size_t kWriterBytes = size_t{6} << 20;
+// Of an item whose failed rows are redone besides: what is read ahead of each column of its base.
+constexpr size_t kBaseBytes = size_t{12} << 20;
 constexpr int kNumWriters = 2;
 // Of claims, too: what one process has claimed no other one does.
 constexpr size_t kMaxOpenItems = 64;
@@ -60,6 +63,9 @@ JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& r
   }
   if (rules.where) {
     identity.fields["where"] = rules.where->canonical();
+  }
+  if (options.dedup_url) {
+    identity.fields["dedup_url"] = true;
   }
   if (rules.denied) {
     identity.fields["deny_list"] = rules.denied->fingerprint();
@@ -112,7 +118,8 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
 
 /// Fetches what there is to do.
 Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
-  const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + upload_bytes(run.output()));
+  const size_t base_bytes = options.retry_failed.is_empty() ? 0 : kBaseBytes;
+  const ItemMemory plan = plan_memory(options.memory_bytes, kWriterBytes + base_bytes + upload_bytes(run.output()));
   BodyMemory intake(plan.intake_bytes);
   BodyMemory bodies(plan.body_bytes);
   DARKROOM_ASSIGN_OR_RETURN(auto scratch, open_scratch(options, run.output()));
@@ -140,9 +147,12 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
 }
 
 /// The part of a run that writes.
-Status work(JobRun& run, const DownloadOptions& options, const DownloadRules& rules, std::stop_token stop, StageSummary& summary) {
+Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   if (run.plan().num_pending() > 0) {
+    if (options.dedup_url) {
+      DARKROOM_ASSIGN_OR_RETURN(rules.repeated_urls, find_repeated_urls(run.plan(), options, rules, stop));
+    }
     DARKROOM_RETURN_IF_ERROR(execute(run, options, rules, stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
@@ -186,6 +196,16 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   };
 }
 
+void log_plan(const JobPlan& plan, const DownloadOptions& options) {
+  if (!options.retry_failed.is_empty()) {
+    log_info("download: {} rows of {} parts failed with {} and are fetched again (round {})", plan.num_rows(), plan.num_pending(),
+             options.retry_failed.text(), plan.retry_round());
+    return;
+  }
+  log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan.num_rows(), plan.inputs().size(),
+           options.rows_per_file, plan.num_rows_before(), plan.num_pending());
+}
+
 }  // namespace
 
 Status DownloadOptions::validate() const {
@@ -215,7 +235,7 @@ Status DownloadOptions::validate() const {
 
 Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
+  DARKROOM_ASSIGN_OR_RETURN(DownloadRules rules, read_rules(stores, options));
   DARKROOM_ASSIGN_OR_RETURN(Location output, stores.resolve(options.output, Access::kWrite));
   DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> listed, list_job_inputs(stores, options.metadata));
   JobRequest request;
@@ -224,9 +244,9 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   request.listed = std::move(listed);
   request.check_columns = check_columns(options, rules.condition());
   request.selection = options.selection;
+  request.retry = options.retry_failed;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
-  log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
-           options.rows_per_file, plan->num_rows_before(), plan->num_pending());
+  log_plan(*plan, options);
   JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .make_item = [](const WorkItem& item) {
                                  return std::make_shared<DownloadItem>(item);
                                }});

@@ -3,34 +3,14 @@
 #include <arrow/array.h>
 #include <arrow/util/byte_size.h>
 
-#include <tuple>
+#include <algorithm>
 #include <utility>
 
-#include "darkroom/core/utf8.h"
 #include "darkroom/tables/bytes_column.h"
+#include "row_text.h"
 
 namespace darkroom {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-void fill_text(DownloadRow& row, std::optional<std::string_view> url, std::optional<std::string_view> caption) {
-  row.url = replace_invalid_utf8(trim(url.value_or(""))).first;
-  std::tie(row.caption, row.caption_was_invalid) = replace_invalid_utf8(caption.value_or(""));
-  if (row.url.empty()) {
-    row.error = RowError{.code = RowErrorCode::kBadUrl, .detail = "no URL"};
-  } else if (is_blank(row.caption)) {
-    row.error = RowError{.code = RowErrorCode::kEmptyCaption};
-  }
-}
-
-/// A list may have been made of the table's own bytes, with white space around them or text that is no UTF-8.
-bool is_denied(const DenyList& list, std::string_view url, std::string_view as_stored) {
-  return list.denies(url) || (as_stored != url && list.denies(as_stored));
-}
 
 /// Of a batch's memory, what each of its rows that are kept stands for.
 size_t share_of_batch(const arrow::RecordBatch& batch, size_t num_kept) {
@@ -57,7 +37,11 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
   item.table_schema = rows_.table().schema();
   DARKROOM_ASSIGN_OR_RETURN(item.columns, find_url_columns(*item.table_schema, place.uri(), options_.url_column, options_.caption_column));
-  const int64_t end = work.first_row + work.num_rows;
+  if (work.generation > 0) {
+    DARKROOM_ASSIGN_OR_RETURN(item.base, run_.plan().find_base(work));
+  }
+  const int64_t wanted = work.generation > 0 ? work.whole_rows : work.num_rows;
+  const int64_t end = work.first_row + wanted;
   while (true) {
     DARKROOM_ASSIGN_OR_RETURN(const InputRows::Kept kept, rows_.next(end));
     if (kept.batch == nullptr) {
@@ -66,28 +50,53 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
     DARKROOM_RETURN_IF_ERROR(read_batch(item, kept, intake));
   }
   const int64_t num_rows = rows_.finish(end);
-  if (num_rows != work.num_rows) {
-    return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", place.uri(), work.num_rows,
-                                num_rows);
+  if (num_rows != wanted) {
+    return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", place.uri(), wanted, num_rows);
+  }
+  if (item.base) {
+    const auto num_redone = static_cast<int64_t>(item.base->redone.size());
+    return intake.num_pieces() == num_redone
+               ? Status::ok()
+               : Status::corrupt_data("a part names failed rows that its input does not have (part, named, found):", item.base->place.uri(),
+                                      num_redone, intake.num_pieces());
   }
   item.rows_filtered = work.num_rows - intake.num_pieces();
   run_.count_rows(item.rows_filtered, {});
   return {};
 }
 
+/// Of the rows that are kept those that the run works through.
+std::vector<int64_t> DownloadReader::choose(const DownloadItem& item, const InputRows::Kept& kept) const {
+  std::vector<int64_t> chosen;
+  for (const int64_t row : kept.rows) {
+    if (!item.base || std::ranges::binary_search(item.base->redone, kept.first_row + row - item.work.first_row)) {
+      chosen.push_back(row);
+    }
+  }
+  return chosen;
+}
+
 Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kept& kept, ItemIntake<DownloadRow>& intake) {
+  const std::vector<int64_t> chosen = choose(item, kept);
+  if (chosen.empty()) {
+    return {};
+  }
   const std::string& path = rows_.table().path();
   const UrlColumns& columns = item.columns;
   const auto column = [&](const std::string& name) { return BytesColumn::open(path, name, kept.batch->GetColumnByName(name)); };
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn urls, column(columns.url));
   DARKROOM_ASSIGN_OR_RETURN(const BytesColumn captions, column(columns.caption));
   build_dictionaries(*kept.batch);
-  const size_t share = share_of_batch(*kept.batch, kept.rows.size());
-  for (const int64_t i : kept.rows) {
+  const size_t share = share_of_batch(*kept.batch, chosen.size());
+  for (const int64_t i : chosen) {
     DownloadRow row{.position = kept.first_row + i - item.work.first_row, .table = kept.batch, .table_row = i, .table_bytes = share};
-    fill_text(row, urls.at(i), captions.at(i));
-    if (!row.error && rules_.denied && is_denied(*rules_.denied, row.url, *urls.at(i))) {
-      row.error = RowError{.code = RowErrorCode::kDenied};
+    RowText text = read_row_text(rules_, urls.at(i), captions.at(i));
+    row.url = std::move(text.url);
+    row.caption = std::move(text.caption);
+    row.caption_was_invalid = text.caption_was_invalid;
+    row.error = std::move(text.error);
+    if (!row.error && rules_.repeated_urls.contains(item.work.list_row + row.position)) {
+      row.error = RowError{.code = RowErrorCode::kDuplicate};
     }
     const size_t text_bytes = row.url.size() + row.caption.size();
     DARKROOM_RETURN_IF_ERROR(intake.admit(sizeof(DownloadPiece) + text_bytes + share));

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "darkroom/ingest/download_job.h"
 #include "download_row.h"
 #include "download_rules.h"
@@ -18,6 +21,7 @@ class DownloadReader : public ItemReader<DownloadRow> {
   Status read(ItemIntake<DownloadRow>& intake) override;
 
  private:
+  std::vector<int64_t> choose(const DownloadItem& item, const InputRows::Kept& kept) const;
   Status read_batch(const DownloadItem& item, const InputRows::Kept& kept, ItemIntake<DownloadRow>& intake);
 
   JobRun& run_;

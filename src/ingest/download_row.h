@@ -23,7 +23,8 @@ class DownloadItem : public JobItem {
 
   UrlColumns columns = {};
   std::shared_ptr<arrow::Schema> table_schema = {};
-  int64_t rows_filtered = 0;  ///< Rows of the item that the condition drops.
+  int64_t rows_filtered = 0;          ///< Rows of the item that the condition drops; of a retried one they stand in its base.
+  std::optional<BasePart> base = {};  ///< Of a retried item.
 };
 
 /// One row of a URL table on its way to its shard.

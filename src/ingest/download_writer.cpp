@@ -1,5 +1,6 @@
 #include "download_writer.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -24,6 +25,9 @@ Result<std::unique_ptr<ItemWriter<DownloadRow>>> DownloadWriter::open(JobRun& ru
   const Location& output = run.output();
   DARKROOM_ASSIGN_OR_RETURN(auto object, output.store->begin_object(output.path, made->item_->work.part_name()));
   DARKROOM_ASSIGN_OR_RETURN(made->writer_, PagedShardWriter::open(std::move(object), made->schema_, {.streamed_column = kImageColumn}));
+  if (made->item_->base) {
+    DARKROOM_ASSIGN_OR_RETURN(made->base_, BaseRows::open(*made->item_->base, *made->schema_, made->item_->work));
+  }
   return std::unique_ptr<ItemWriter<DownloadRow>>(std::move(made));
 }
 
@@ -49,6 +53,7 @@ Status DownloadWriter::open_columns() {
 }
 
 Status DownloadWriter::add(int64_t /*position*/, DownloadRow row) {
+  DARKROOM_RETURN_IF_ERROR(copy_before(row.position));
   ++tally_.rows_in;
   tally_.num_invalid_captions += row.caption_was_invalid ? 1 : 0;
   run_.count_row(row.error ? &*row.error : nullptr);
@@ -67,7 +72,7 @@ Status DownloadWriter::add(int64_t /*position*/, DownloadRow row) {
   }
   ++pending_rows_;
   pending_bytes_ += row.image.size() + row.caption.size() + row.url.size() + row.table_bytes;
-  images_.push_back(row.error ? std::nullopt : std::optional(std::move(row.image)));
+  images_.push_back({.bytes = row.error ? std::nullopt : std::optional(std::move(row.image))});
   return pending_rows_ >= kFlushRows || pending_bytes_ >= kFlushBytes ? flush() : Status();
 }
 
@@ -112,24 +117,72 @@ Status DownloadWriter::flush() {
   }
   std::vector<BorrowedValue> borrowed;
   for (size_t i = images_.size() - pending_rows_; i < images_.size(); ++i) {
-    borrowed.push_back(images_[i] ? BorrowedValue(std::as_bytes(std::span(*images_[i]))) : std::nullopt);
+    const std::optional<std::string>& bytes = images_[i].bytes;
+    borrowed.push_back(bytes ? BorrowedValue(std::as_bytes(std::span(*bytes))) : std::nullopt);
   }
   const auto num_rows = static_cast<int64_t>(std::exchange(pending_rows_, 0));
   pending_bytes_ = 0;
-  DARKROOM_RETURN_IF_ERROR(writer_->write(*arrow::RecordBatch::Make(batch_schema_, num_rows, std::move(columns)), borrowed));
-  drop_taken_images();
-  return {};
+  return write(*arrow::RecordBatch::Make(batch_schema_, num_rows, std::move(columns)), borrowed);
 }
 
-void DownloadWriter::drop_taken_images() {
+Status DownloadWriter::write(const arrow::RecordBatch& others, std::span<const BorrowedValue> images) {
+  DARKROOM_RETURN_IF_ERROR(writer_->write(others, images));
   for (; first_image_ < writer_->num_rows_taken(); ++first_image_) {
     images_.pop_front();
   }
+  return {};
+}
+
+Status DownloadWriter::copy_before(int64_t position) {
+  while (base_ != nullptr) {
+    DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<arrow::RecordBatch> rows, base_->next(position));
+    if (rows == nullptr) {
+      break;
+    }
+    DARKROOM_RETURN_IF_ERROR(flush());
+    DARKROOM_RETURN_IF_ERROR(copy(std::move(rows)));
+  }
+  return {};
+}
+
+/// Rows with all columns, the image first.
+Status DownloadWriter::copy(std::shared_ptr<arrow::RecordBatch> rows) {
+  const std::shared_ptr<arrow::Array> column = rows->column(0);
+  const auto& pictures = static_cast<const arrow::BinaryArray&>(*column);
+  std::vector<BorrowedValue> borrowed;
+  for (int64_t i = 0; i < rows->num_rows(); ++i) {
+    borrowed.push_back(pictures.IsNull(i) ? std::nullopt : BorrowedValue(std::as_bytes(std::span(pictures.GetView(i)))));
+    images_.push_back({.base = rows});
+  }
+  const arrow::ArrayVector columns(rows->columns().begin() + 1, rows->columns().end());
+  return write(*arrow::RecordBatch::Make(batch_schema_, rows->num_rows(), columns), borrowed);
+}
+
+/// Copies what is left of the base and makes the tally that of the whole item.
+Status DownloadWriter::end_base() {
+  DARKROOM_RETURN_IF_ERROR(copy_before(item_->work.whole_rows));
+  ItemTally whole = item_->base->kept;
+  const int64_t num_rows = keep_failed_ ? whole.rows_in : whole.rows_out;
+  if (base_->num_rows() != num_rows) {
+    return Status::corrupt_data("a part whose failed rows are redone has another number of rows than it counts (part, counted, there):",
+                                item_->base->place.uri(), num_rows, base_->num_rows());
+  }
+  tally_.num_invalid_captions = 0;  // Counted when the item was first made.
+  whole.add(tally_);
+  for (auto& [code, rows] : whole.failed_rows) {
+    std::ranges::sort(rows);
+  }
+  tally_ = std::move(whole);
+  return {};
 }
 
 Result<std::unique_ptr<FinishedItem>> DownloadWriter::finish() {
+  if (base_ != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(end_base());
+  } else {
+    tally_.rows_filtered = item_->rows_filtered;
+  }
   DARKROOM_RETURN_IF_ERROR(flush());
-  tally_.rows_filtered = item_->rows_filtered;
   DARKROOM_ASSIGN_OR_RETURN(FinishedShard shard, writer_->finish(run_.plan().footer_of(item_->work, tally_)));
   return std::unique_ptr<FinishedItem>(std::make_unique<FinishedPart>(std::move(shard), std::move(tally_)));
 }

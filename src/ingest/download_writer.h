@@ -6,9 +6,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base_rows.h"
 #include "darkroom/ingest/value_copier.h"
 #include "darkroom/tables/paged_shard_writer.h"
 #include "download_row.h"
@@ -16,10 +18,12 @@
 namespace darkroom {
 
 /// The shard of one item of an image dataset, of format version 2: pictures go to it page by page, the other columns a few rows at a time.
-/// Memory: up to 2 MiB of pictures and a row, and what PagedShardWriter holds. Thread safety: one thread at a time.
+/// Of a retried item the rows that stay are copied from its base, between those that come.
+/// Memory: up to 2 MiB of pictures and a row, what PagedShardWriter holds, and of a retried item what BaseRows holds. Thread safety: one
+/// thread at a time.
 class DownloadWriter : public ItemWriter<DownloadRow> {
  public:
-  /// Errors: ValueCopier's, the store's. `run` outlives this.
+  /// Errors: ValueCopier's, the store's, BaseRows'. `run` outlives this.
   static Result<std::unique_ptr<ItemWriter<DownloadRow>>> open(JobRun& run, std::shared_ptr<DownloadItem> item, bool keep_failed);
 
   Status add(int64_t position, DownloadRow row) override;
@@ -32,7 +36,10 @@ class DownloadWriter : public ItemWriter<DownloadRow> {
   Status open_columns();
   Status append_own_columns(const DownloadRow& row);
   Status flush();
-  void drop_taken_images();
+  Status write(const arrow::RecordBatch& others, std::span<const BorrowedValue> images);
+  Status copy_before(int64_t position);
+  Status copy(std::shared_ptr<arrow::RecordBatch> rows);
+  Status end_base();
 
   JobRun& run_;
   const std::shared_ptr<DownloadItem> item_;  // Shared with the pipeline.
@@ -44,10 +51,16 @@ class DownloadWriter : public ItemWriter<DownloadRow> {
   arrow::StringBuilder keys_, urls_, captions_, mimes_, errors_;
   arrow::Int32Builder widths_, heights_;
   std::vector<ValueCopier> metadata_;
-  std::deque<std::optional<std::string>> images_;  // From row first_image_ of the shard on; the writer borrows them.
+  /// What a row's picture lies in: its bytes, or the rows of the base; neither where it is null.
+  struct HeldImage {
+    std::optional<std::string> bytes = {};
+    std::shared_ptr<arrow::RecordBatch> base = {};  // Shared by its rows.
+  };
+  std::deque<HeldImage> images_;  // From row first_image_ of the shard on; the writer borrows them.
   int64_t first_image_ = 0;
   size_t pending_rows_ = 0;  // The last ones: in the builders, like pending_bytes_.
   size_t pending_bytes_ = 0;
+  std::unique_ptr<BaseRows> base_;            // Of a retried item.
   std::unique_ptr<PagedShardWriter> writer_;  // Last: it borrows images_.
 };
 

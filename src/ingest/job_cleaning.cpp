@@ -8,6 +8,7 @@
 #include "darkroom/files/claim.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/claims.h"
+#include "darkroom/ingest/job_plan.h"
 #include "darkroom/tables/part_name.h"
 
 namespace darkroom {
@@ -39,14 +40,13 @@ Status clean_claims(const Location& claims, Clock& clock, CleanReport& report) {
   return Status::ok();
 }
 
-Status clean_cut_parts(const Location& output, CleanReport& report) {
+Status clean_replaced_parts(const Location& output, CleanReport& report) {
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, entries_of(output));
   std::erase_if(parts, [](const FileInfo& entry) { return entry.is_folder || !PartName::parse(file_name(entry.path)); });
   for (const FileInfo& replaced : take_out_superseded_parts(parts)) {
-    if (PartName::parse(file_name(replaced.path))->considered) {
-      DARKROOM_RETURN_IF_ERROR(output.store->remove(replaced.path));
-      ++report.num_cut_parts;
-    }
+    const PartName name = *PartName::parse(file_name(replaced.path));
+    DARKROOM_RETURN_IF_ERROR(retire_part(output, name));
+    ++(name.considered ? report.num_cut_parts : report.num_moved_parts);
   }
   return Status::ok();
 }
@@ -56,6 +56,9 @@ Status clean_cut_parts(const Location& output, CleanReport& report) {
 std::string CleanReport::to_text() const {
   std::string text = fmt::format("{} unfinished files, {} uploads, {} claims and {} replaced parts were removed, {} objects completed",
                                  swept.num_temporaries, swept.num_uploads, num_claims, num_cut_parts, swept.num_completed);
+  if (num_moved_parts > 0) {
+    text += fmt::format(", {} older generations moved to {}/", num_moved_parts, kSupersededFolder);
+  }
   if (num_live_claims > 0) {
     text += fmt::format("; other processes work on {} items, so what is younger than a week may have stayed", num_live_claims);
   }
@@ -73,7 +76,7 @@ Result<CleanReport> clean_job(const Location& output, Clock& clock) {
     report.swept.num_uploads += swept.num_uploads;
     report.swept.num_completed += swept.num_completed;
   }
-  DARKROOM_RETURN_IF_ERROR(clean_cut_parts(output, report));
+  DARKROOM_RETURN_IF_ERROR(clean_replaced_parts(output, report));
   return report;
 }
 

@@ -61,8 +61,8 @@ Location place_of(Store* otherwise, const JobInput& input) {
 }
 
 std::string WorkItem::part_name() const {
-  PartName name{.item = number};
-  if (num_rows < whole_rows) {
+  PartName name{.item = number, .generation = generation};
+  if (generation == 0 && num_rows < whole_rows) {
     name.considered = num_rows;
   }
   return name.text();

@@ -19,7 +19,6 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kJobFile = "_job.json";
-constexpr const char* kSupersededFolder = "_superseded";
 // What other machines left without locks counts as dead after so long.
 constexpr std::chrono::hours kLeftoverAge{24};
 // Whoever changes the parts all the time writes the summary itself in the end.
@@ -58,6 +57,12 @@ Status find_needed(const std::vector<JobInput>& listed, const std::map<std::stri
   return Status::ok();
 }
 
+/// The last round in which rows with these codes were redone.
+int64_t round_of(const CommittedPart& part, const RetryCodes& codes) {
+  const auto round = part.retried.find(codes.text());
+  return round == part.retried.end() ? 0 : round->second;
+}
+
 int64_t num_items_of_list(const std::vector<JobInput>& inputs, int64_t rows_per_file) {
   return inputs.empty() ? 0 : inputs.back().first_item + num_items_of(inputs.back().num_rows, rows_per_file);
 }
@@ -89,6 +94,19 @@ Result<nlohmann::json> read_job_file(const Location& output) {
   return identity;
 }
 
+Status retire_part(const Location& output, const PartName& name) {
+  const Location part = output / name.text();
+  if (name.considered) {
+    return output.store->remove(part.path);
+  }
+  const Status moved = output.store->move_object(part.path, (output / kSupersededFolder / name.text()).path);
+  if (moved.code() == StatusCode::kAlreadyExists) {
+    // A process that had lost its claim made it once more, beside the next generation: nobody takes it.
+    return output.store->remove(part.path);
+  }
+  return moved.code() == StatusCode::kNotFound ? Status::ok() : moved;
+}
+
 Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::stop_token& stop) {
   DARKROOM_CHECK(request.identity.rows_per_file > 0, "a work item needs a row:", request.identity.rows_per_file);
   DARKROOM_RETURN_IF_ERROR(request.selection.validate());
@@ -98,10 +116,12 @@ Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::st
   plan->job_hash_ = plan->identity_.hash();
   plan->input_store_ = request.input_store;
   plan->selection_ = std::move(request.selection);
+  plan->retry_ = std::move(request.retry);
   DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
   DARKROOM_RETURN_IF_ERROR(plan->find_inputs(std::move(request.listed), request.check_columns, parts, stop));
   DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), plan->inputs_, stop));
+  plan->find_round();
   DARKROOM_RETURN_IF_ERROR(plan->count_rows());
   return plan;
 }
@@ -117,6 +137,9 @@ Status JobPlan::check_job_file() const {
 Status JobPlan::find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
                             const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
+  if (pins) {
+    DARKROOM_RETURN_IF_ERROR(take_pinned_generations(input_store_, pins->inputs, stop, listed));
+  }
   // What came late and is left out need not be whole.
   std::map<std::string, Status> unusable;
   DARKROOM_RETURN_IF_ERROR(pins && !selection_.extend ? measure_usable_inputs(input_store_, check_columns, stop, listed, unusable)
@@ -197,6 +220,7 @@ Result<CommittedPart> JobPlan::check_record(const std::vector<JobInput>& inputs,
   }
   CommittedPart committed{.name = name, .size_bytes = size_bytes, .fingerprint = record.fingerprint, .tally = record.tally};
   committed.tally.failed_rows.clear();
+  committed.retried = record.retried;
   committed.content_hash = record.content_hash;
   return committed;
 }
@@ -286,17 +310,51 @@ std::optional<WorkItem> JobPlan::select(int64_t number) const {
 
 std::optional<WorkItem> JobPlan::next_pending(int64_t number) const {
   for (; number < num_items(); ++number) {
-    const std::optional<WorkItem> work = select(number);
-    if (!work) {
-      continue;
-    }
-    const std::lock_guard hold(mutex_);
-    const auto part = parts_.find(number);
-    if (part == parts_.end() || !part->second.covers(*work)) {
+    if (std::optional<WorkItem> work = find_work(number)) {
       return work;
     }
   }
   return std::nullopt;
+}
+
+/// What is to be done about an item, as far as is known; nothing where it is done, or not selected.
+std::optional<WorkItem> JobPlan::find_work(int64_t number) const {
+  std::optional<WorkItem> work = select(number);
+  if (!work) {
+    return std::nullopt;
+  }
+  const std::lock_guard hold(mutex_);
+  const auto part = parts_.find(number);
+  if (retry_.is_empty()) {
+    return part == parts_.end() || !part->second.covers(*work) ? work : std::nullopt;
+  }
+  if (part == parts_.end() || rows_to_retry(part->second) == 0 || round_of(part->second, retry_) >= retry_round_) {
+    return std::nullopt;
+  }
+  work->num_rows = rows_to_retry(part->second);
+  work->generation = part->second.name.generation + 1;
+  return work;
+}
+
+/// A part that --limit cut is none to redo: it goes when the whole one is made.
+int64_t JobPlan::rows_to_retry(const CommittedPart& part) const {
+  int64_t num_rows = 0;
+  for (const auto& [code, count] : part.tally.rows_by_error) {
+    num_rows += !part.name.considered && retry_.contain(code) ? count : 0;
+  }
+  return num_rows;
+}
+
+/// The round is known from the parts alone: the last one that any part was redone in, unless nothing selected is left to do in it.
+void JobPlan::find_round() {
+  if (retry_.is_empty()) {
+    return;
+  }
+  for (const auto& [number, part] : parts_) {
+    retry_round_ = std::max(retry_round_, round_of(part, retry_));
+  }
+  const bool is_open = std::ranges::any_of(parts_, [&](const auto& known) { return find_work(known.first).has_value(); });
+  retry_round_ += is_open ? 0 : 1;
 }
 
 Status JobPlan::count_rows() {
@@ -304,16 +362,26 @@ Status JobPlan::count_rows() {
     return Status::failed_precondition("--items names an item that the job does not have (items of the job, asked for):", num_items(),
                                        selection_.items.back());
   }
+  int64_t num_unmade = 0;
   for (int64_t number = 0; number < num_items(); ++number) {
-    const std::optional<WorkItem> work = select(number);
-    if (!work) {
+    const std::optional<WorkItem> selected = select(number);
+    if (!selected) {
       continue;
     }
-    const auto part = parts_.find(number);
-    const bool is_done = part != parts_.end() && part->second.covers(*work);
-    num_rows_ += work->num_rows;
-    num_rows_before_ += is_done ? work->num_rows : 0;
-    num_pending_ += is_done ? 0 : 1;
+    const std::optional<WorkItem> work = find_work(number);
+    num_pending_ += work ? 1 : 0;
+    if (retry_.is_empty()) {
+      num_rows_ += selected->num_rows;
+      num_rows_before_ += work ? 0 : selected->num_rows;
+    } else {
+      const auto part = parts_.find(number);
+      num_rows_ += work ? work->num_rows : 0;
+      num_unmade += part == parts_.end() || part->second.name.considered ? 1 : 0;
+    }
+  }
+  if (num_unmade > 0) {
+    log_warning("{} items have no whole part yet and are left as they are; run the command without --retry-failed to make them",
+                num_unmade);
   }
   return Status::ok();
 }
@@ -384,19 +452,44 @@ Status JobPlan::prepare() {
 
 Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
   for (const FileInfo& file : files) {
-    const std::string name = file_name(file.path);
-    if (PartName::parse(name)->considered) {
-      DARKROOM_RETURN_IF_ERROR(output_.store->remove(file.path));
-    } else {
-      // A run that pinned it still finds it there.
-      DARKROOM_RETURN_IF_ERROR(output_.store->move_object(file.path, (output_ / kSupersededFolder / name).path));
-    }
+    DARKROOM_RETURN_IF_ERROR(retire_part(output_, *PartName::parse(file_name(file.path))));
   }
   return Status::ok();
 }
 
+Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
+  const std::string name = PartName{.item = item.number, .generation = item.generation - 1}.text();
+  BasePart base{.place = output_ / name};
+  Result<PartRecord> record = read_part_record(base.place);
+  if (record.status().code() == StatusCode::kNotFound) {
+    // Another process has redone the item and moved it aside; then the part that we make gives way.
+    base.place = output_ / kSupersededFolder / name;
+    record = read_part_record(base.place);
+  }
+  if (record.status().code() == StatusCode::kNotFound) {
+    return Status::unavailable("a part whose failed rows are redone is gone; run the same command again (part):", (output_ / name).uri());
+  }
+  DARKROOM_RETURN_IF_ERROR(record.status());
+  base.kept = std::move(record->tally);
+  for (const auto& [code, count] : RowsByError(base.kept.rows_by_error)) {
+    if (retry_.contain(code)) {
+      const std::vector<int64_t> rows = std::move(base.kept.failed_rows[code]);
+      if (count != static_cast<int64_t>(rows.size())) {
+        return Status::corrupt_data("a part counts other failed rows than it lists (part, code, counted, listed):", base.place.uri(), code,
+                                    count, rows.size());
+      }
+      base.redone.insert(base.redone.end(), rows.begin(), rows.end());
+      base.kept.rows_in -= count;
+      base.kept.rows_by_error.erase(code);
+      base.kept.failed_rows.erase(code);
+    }
+  }
+  std::ranges::sort(base.redone);
+  return base;
+}
+
 Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const std::string whole = PartName{.item = item.number}.text();
+  const std::string whole = PartName{.item = item.number, .generation = item.generation}.text();
   std::vector<std::string> names = {whole, item.part_name()};
   for (size_t i = 0; i < names.size(); ++i) {
     const Result<FileInfo> info = output_.store->stat((output_ / names[i]).path);
@@ -421,15 +514,23 @@ Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
 
 PartRecord JobPlan::record_of(const WorkItem& item, const ItemTally& tally) const {
   const JobInput& input = inputs_[item.input];
-  return {.job = job_hash_,
-          .identity = identity_.to_json(),
-          .fingerprint = item_fingerprint(job_hash_, input, item),
-          .item = item.number,
-          .considered = item.num_rows,
-          .input = input,
-          .first_row = item.first_row,
-          .num_rows = item.whole_rows,
-          .tally = tally};
+  PartRecord record{.job = job_hash_,
+                    .identity = identity_.to_json(),
+                    .fingerprint = item_fingerprint(job_hash_, input, item),
+                    .item = item.number,
+                    .generation = item.generation,
+                    .considered = item.generation == 0 ? item.num_rows : item.whole_rows,
+                    .input = input,
+                    .first_row = item.first_row,
+                    .num_rows = item.whole_rows,
+                    .tally = tally};
+  if (item.generation > 0) {
+    const std::lock_guard hold(mutex_);
+    const auto base = parts_.find(item.number);
+    record.retried = base == parts_.end() ? RetryRounds() : base->second.retried;
+    record.retried[retry_.text()] = retry_round_;
+  }
+  return record;
 }
 
 KeyValues JobPlan::footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer) const {

@@ -195,7 +195,7 @@ std::string print_part_record(const PartRecord& record) {
   for (const auto& [code, rows] : record.tally.failed_rows) {
     failed[code] = pack_rows(rows);
   }
-  return canonical_text({{"version", kJobFormatVersion},
+  nlohmann::json json = {{"version", kJobFormatVersion},
                          {"job", record.job},
                          {"identity", record.identity},
                          {"fingerprint", record.fingerprint},
@@ -211,7 +211,11 @@ std::string print_part_record(const PartRecord& record) {
                          {"rows_by_error", record.tally.rows_by_error},
                          {"failed_rows", std::move(failed)},
                          {"invalid_captions", record.tally.num_invalid_captions},
-                         {"unported_captions", record.tally.num_unported_captions}});
+                         {"unported_captions", record.tally.num_unported_captions}};
+  if (!record.retried.empty()) {
+    json["retried"] = record.retried;
+  }
+  return canonical_text(json);
 }
 
 Result<PartRecord> parse_part_record(std::string_view text) {
@@ -226,6 +230,7 @@ Result<PartRecord> parse_part_record(std::string_view text) {
     }
     record.version == 1 ? read_item_of_version_1(json, record) : read_item_of_version_2(json, record);
     DARKROOM_RETURN_IF_ERROR(read_tally(json, record.tally));
+    record.retried = json.value("retried", RetryRounds());
     record.content_hash = json.value("content_hash", "");
     DARKROOM_RETURN_IF_ERROR(check_numbers(record));
     if (!record.identity.is_object()) {

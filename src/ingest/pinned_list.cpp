@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
+#include <utility>
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/job_inputs.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/paged_shard_writer.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/table_reader.h"
+#include "read_many.h"
 
 namespace darkroom {
 namespace {
@@ -157,6 +161,59 @@ Result<PublishOutcome> write_pins(const Location& output, const JobIdentity& ide
   const nlohmann::json fields = {{"version", kPinsVersion}, {"identity", identity.to_json()}};
   DARKROOM_ASSIGN_OR_RETURN(const FinishedShard written, writer->finish({{kPinsKey, canonical_text(fields)}}));
   return written.object->publish();
+}
+
+namespace {
+
+/// A pin whose file is not listed, and the listed one of the same item.
+struct ReplacedPin {
+  const JobInput* pin = nullptr;
+  JobInput* listed = nullptr;
+};
+
+std::vector<ReplacedPin> find_replaced_pins(const std::vector<JobInput>& pins, std::vector<JobInput>& listed) {
+  std::set<std::string> names;
+  std::map<std::pair<std::string, int64_t>, JobInput*> parts;  // By folder and item.
+  for (JobInput& input : listed) {
+    names.insert(input.name);
+    if (const auto part = PartName::parse(file_name(input.name))) {
+      parts.emplace(std::pair(parent_folder(input.name), part->item), &input);
+    }
+  }
+  std::vector<ReplacedPin> replaced;
+  for (const JobInput& pin : pins) {
+    const auto part = PartName::parse(file_name(pin.name));
+    const auto later = part && !names.contains(pin.name) ? parts.find({parent_folder(pin.name), part->item}) : parts.end();
+    if (later != parts.end() && PartName::parse(file_name(later->second->name))->generation > part->generation) {
+      replaced.push_back({.pin = &pin, .listed = later->second});
+    }
+  }
+  return replaced;
+}
+
+}  // namespace
+
+Status take_pinned_generations(Store* store, const std::vector<JobInput>& pins, const std::stop_token& stop,
+                               std::vector<JobInput>& listed) {
+  const std::vector<ReplacedPin> replaced = find_replaced_pins(pins, listed);
+  return read_many(replaced.size(), stop, [&](size_t i) -> Status {
+    JobInput& input = *replaced[i].listed;
+    const Location folder = place_of(store, input).parent();
+    const std::string name = file_name(replaced[i].pin->name);
+    for (const Location& place : {folder / name, folder / kSupersededFolder / name}) {
+      const Result<FileInfo> info = place.store->stat(place.path);
+      if (info.is_ok()) {
+        input.path = place.path;
+        input.name = replaced[i].pin->name;
+        input.size_bytes = info->size_bytes;
+        return Status::ok();
+      }
+      if (info.status().code() != StatusCode::kNotFound) {
+        return info.status();
+      }
+    }
+    return Status::ok();
+  });
 }
 
 namespace {

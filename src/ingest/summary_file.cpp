@@ -8,16 +8,20 @@ namespace {
 constexpr int64_t kMaxSummaryBytes = int64_t{1} << 30;
 
 nlohmann::json entry_of(const CommittedPart& part) {
-  return {{"name", part.name.text()},
-          {"size_bytes", part.size_bytes},
-          {"fingerprint", part.fingerprint},
-          {"rows_in", part.tally.rows_in},
-          {"rows_out", part.tally.rows_out},
-          {"rows_filtered", part.tally.rows_filtered},
-          {"rows_by_error", part.tally.rows_by_error},
-          {"invalid_captions", part.tally.num_invalid_captions},
-          {"unported_captions", part.tally.num_unported_captions},
-          {"content_hash", part.content_hash}};
+  nlohmann::json entry = {{"name", part.name.text()},
+                          {"size_bytes", part.size_bytes},
+                          {"fingerprint", part.fingerprint},
+                          {"rows_in", part.tally.rows_in},
+                          {"rows_out", part.tally.rows_out},
+                          {"rows_filtered", part.tally.rows_filtered},
+                          {"rows_by_error", part.tally.rows_by_error},
+                          {"invalid_captions", part.tally.num_invalid_captions},
+                          {"unported_captions", part.tally.num_unported_captions},
+                          {"content_hash", part.content_hash}};
+  if (!part.retried.empty()) {
+    entry["retried"] = part.retried;
+  }
+  return entry;
 }
 
 std::optional<CommittedPart> part_of(const nlohmann::json& entry) {
@@ -33,6 +37,7 @@ std::optional<CommittedPart> part_of(const nlohmann::json& entry) {
     part.tally.rows_by_error = entry.at("rows_by_error").get<RowsByError>();
     part.tally.num_invalid_captions = entry.at("invalid_captions");
     part.tally.num_unported_captions = entry.at("unported_captions");
+    part.retried = entry.value("retried", RetryRounds());
     part.content_hash = entry.at("content_hash");
     return part;
   } catch (const nlohmann::json::exception&) {

@@ -4,14 +4,16 @@
 import hashlib
 import json
 import pathlib
+import random
 import subprocess
 import time
 import urllib.request
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run
+from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run, run_killed
 
 ROWS = 100
 
@@ -106,6 +108,54 @@ def cleaning_leaves_what_is_committed() -> None:
         require(jobs.run("images")["download"]["rows_out"] == ROWS, "the job goes on")
 
 
+def failed_rows_are_fetched_again_and_killed_retries_lose_and_double_nothing() -> None:
+    with Downloads() as jobs:
+        table = pq.read_table(jobs.table)
+        pictures = pathlib.Path(jobs.bench.path("corpus")) / "pictures"
+        gone = [pictures / table["URL"][row].as_py().rsplit("/", 1)[1] for row in range(0, 60, 7)]
+        contents = {picture: picture.read_bytes() for picture in gone}
+        for picture in contents:
+            picture.unlink()
+        summary = jobs.run("images")["download"]
+        failed = summary["rows_by_error"].get("http_404", 0)
+        require(failed >= len(gone) and summary["rows_out"] == ROWS - failed, "counts", summary)
+        before = jobs.parts("images")
+        for picture, content in contents.items():
+            picture.write_bytes(content)
+        run(*jobs.arguments("images", "--retry-failed", "http_4x"), expect=2)
+        require("http_404" in run(*jobs.arguments("images", "--retry-failed", "htp_404"), expect=2).stderr, "the nearest code")
+        require(jobs.run("images", "--retry-failed", "timeout")["download"]["rows_this_run"] == 0 and jobs.parts("images") == before, "a code without rows changed something")
+        arguments = jobs.arguments("images", "--retry-failed", "http_4xx")
+        seconds = time.monotonic()
+        run("download", "--help")
+        seconds = 2 * (time.monotonic() - seconds) + 0.2
+        run_killed(arguments, 4, seconds, random.Random(20261123))
+        keys = pq.read_table(jobs.bench.path("images"))["key"].to_pylist()
+        require(keys == [f"{row:012d}" for row in range(ROWS)], "rows are lost or twice", keys)
+        require(jobs.run("images")["download"]["rows_out"] == ROWS, "a usual run after it")
+        run("inspect", jobs.bench.path("images"), "--verify")
+        parts = jobs.parts("images")
+        require(len(parts) == 5 and all(parts[name] == before[name] for name in parts if name in before), "untouched parts", parts)
+        jobs.run("clean")
+        require(pq.read_table(jobs.bench.path("clean")).equals(pq.read_table(jobs.bench.path("images"))), "other rows than an undisturbed run's")
+
+
+def repeated_urls_are_duplicates_whatever_the_order_of_work() -> None:
+    with Downloads() as jobs:
+        table = pq.read_table(jobs.table)
+        twice = pa.concat_tables([table, table.slice(0, 50), table.slice(20, 60)])
+        pq.write_table(twice, jobs.table)
+        summary = jobs.run("whole", "--dedup", "url")["download"]
+        unique = len(set(table["URL"].to_pylist()))
+        require(summary["rows_out"] == unique and summary["rows_by_error"] == {"duplicate": len(twice) - unique}, "counts", summary)
+        require(sorted(pq.read_table(jobs.bench.path("whole"))["url"].to_pylist()) == sorted(set(table["URL"].to_pylist())), "urls")
+        for shard in (2, 0, 1):
+            jobs.run("shards", "--dedup", "url", "--shard", f"{shard}/3", "--memory", "300kB")
+        require(jobs.parts("shards") == jobs.parts("whole"), "shards differ from one run")
+        require("not built yet" in run(*jobs.arguments("other", "--dedup", "content"), expect=2).stderr, "content")
+        run(*jobs.arguments("whole"), expect=1)
+
+
 def its_numbers_are_served_while_it_runs() -> None:
     with Downloads() as jobs:
         slow = LoopbackWeb(jobs.bench.path("corpus"), delay=0.2)
@@ -135,5 +185,7 @@ if __name__ == "__main__":
         a_condition_and_a_deny_list_drop_their_rows,
         full_validation_in_the_sandbox_keeps_good_pictures,
         cleaning_leaves_what_is_committed,
+        failed_rows_are_fetched_again_and_killed_retries_lose_and_double_nothing,
+        repeated_urls_are_duplicates_whatever_the_order_of_work,
         its_numbers_are_served_while_it_runs,
     ])

@@ -10,6 +10,7 @@
 #include "darkroom/image/probe.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
+#include "darkroom/ingest/retry_codes.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/web/fetch.h"
 
@@ -27,12 +28,14 @@ struct DownloadOptions {
   std::string caption_column = {};
   std::string where = {};          ///< Only rows that this condition keeps (tables/where.h); empty: all.
   std::string deny_list = {};      ///< URI of a list of hashes of URLs and pictures that are `denied`; empty: none.
+  bool dedup_url = false;          ///< A row whose URL a row before it in the pinned list has is `duplicate`.
   Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
   ImageLimits limits = {};
   FetchOptions fetch = {};
   int64_t memory_bytes = 0;  ///< Of all queues and buffers together; 0: a quarter of the machine's.
   Validation validation = Validation::kHeader;
+  RetryCodes retry_failed = {};      ///< Instead of making parts, redo the rows that failed with these codes; none: make parts.
   bool keep_failed = false;          ///< Failed rows stay as rows with a null image and an error code.
   bool dry_run = false;              ///< Plan only; nothing is fetched or written.
   int num_validators = 0;            ///< Workers that look at pictures; 0: one a processor.

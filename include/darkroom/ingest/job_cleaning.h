@@ -15,6 +15,7 @@ struct CleanReport {
   int64_t num_claims = 0;       ///< Of dead or lost processes, removed.
   int64_t num_live_claims = 0;  ///< Items that other processes work on.
   int64_t num_cut_parts = 0;    ///< Parts that --limit cut and that longer ones have replaced, removed.
+  int64_t num_moved_parts = 0;  ///< Generations that newer ones have replaced, moved to _superseded/.
 
   std::string to_text() const;
 };

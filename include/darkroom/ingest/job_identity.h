@@ -44,9 +44,10 @@ struct WorkItem {
   int64_t number = 0;
   size_t input = 0;        ///< Index into the pinned inputs.
   int64_t first_row = 0;   ///< Within the input file.
-  int64_t num_rows = 0;    ///< That this run wants: less than the item has only where --limit cuts it.
+  int64_t num_rows = 0;    ///< That this run works through: less than the item has where --limit cuts it, or where failed rows are redone.
   int64_t whole_rows = 0;  ///< That the item has.
   int64_t list_row = 0;    ///< Number of its first row in the pinned list.
+  int64_t generation = 0;  ///< Of the part that is made: above 0 failed rows of the generation before are redone.
 
   /// Under which it is published: another one where --limit cuts it (io/part_name.h).
   std::string part_name() const;

@@ -50,6 +50,11 @@ struct PinnedInputs {
 Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector<JobInput>& pins, const std::string& output,
                                const JobIdentity& wants);
 
+/// A job goes on with the generations that it began with: a listed part that is a later generation of a pinned one is replaced by that one,
+/// where that lies beside it or in _superseded/; the rows of both would be the same ones twice. Pins that are found in neither place are
+/// left to join_pins. Errors: the store's; kCancelled. REQUIRES: as measure_inputs.
+Status take_pinned_generations(Store* store, const std::vector<JobInput>& pins, const std::stop_token& stop, std::vector<JobInput>& listed);
+
 /// Opens a pinned file to read its rows. Errors: open_table's; kFailedPrecondition: its size or its end are not those that were pinned, so
 /// that it was replaced since. REQUIRES: as measure_inputs.
 Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input);

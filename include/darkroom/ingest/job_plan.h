@@ -15,6 +15,7 @@
 #include "darkroom/ingest/job_inputs.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/part_record.h"
+#include "darkroom/ingest/retry_codes.h"
 #include "darkroom/ingest/selection.h"
 #include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/part_name.h"
@@ -27,6 +28,7 @@ struct CommittedPart {
   int64_t size_bytes = 0;  ///< Of the file.
   std::string fingerprint = {};
   ItemTally tally = {};  ///< Without failed_rows.
+  RetryRounds retried = {};
   std::string content_hash = {};
 
   /// Whether the rows of `work` were all worked through.
@@ -41,6 +43,14 @@ struct JobRequest {
   std::vector<JobInput> listed = {};  ///< list_job_inputs'.
   CheckColumns check_columns = {};
   Selection selection = {};
+  RetryCodes retry = {};  ///< Where there are any: instead of making parts, redo the rows that failed with these.
+};
+
+/// A part whose failed rows are redone.
+struct BasePart {
+  Location place = {};
+  ItemTally kept = {};               ///< Of the rows that stay as they are.
+  std::vector<int64_t> redone = {};  ///< The others: numbers within the item, ascending.
 };
 
 /// A job as it stands on disk: its pinned inputs, its items, the parts that are there, and how one more gets there.
@@ -67,6 +77,10 @@ class JobPlan {
     return open_pinned_input(input_store_, inputs_[item.input]);
   }
 
+  /// Where rows are redone: the round that this run belongs to. All runs with the same codes work on one round until every part that has
+  /// such rows was redone in it; the next run begins another.
+  int64_t retry_round() const { return retry_round_; }
+
   /// Of the whole job.
   int64_t num_items() const;
   /// The whole item. REQUIRES: 0 <= number < num_items().
@@ -84,10 +98,14 @@ class JobPlan {
   /// What the pending items come to, as far as inputs, names and the parts that are there tell. Reads nothing.
   PendingWork pending_work() const;
 
-  /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known. Nothing after the last.
+  /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known; where rows are redone,
+  /// that has such rows and was not redone in this round. Nothing after the last.
   std::optional<WorkItem> next_pending(int64_t number) const;
   /// Whether somebody has committed the item meanwhile; looks. Errors: as publish.
   Result<bool> is_committed_now(const WorkItem& item);
+  /// The part before `item`'s generation, and which of its rows are redone. Errors: read_part_record's; kUnavailable where it is gone;
+  /// kCorruptData naming a part that counts other rows than it lists. REQUIRES: a retried item of next_pending().
+  Result<BasePart> find_base(const WorkItem& item) const;
   /// The footer that makes a shard this item's part: its record under kShardKey, then `more_footer`.
   KeyValues footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer = {}) const;
   /// Publishes an item's shard, begun under its part_name() and finished with footer_of(item, tally). When another writer was first, the
@@ -115,6 +133,9 @@ class JobPlan {
   Result<std::vector<JobInput>> read_longer_list() const;
   Status find_parts(std::vector<FileInfo> files, const std::vector<JobInput>& inputs, const std::stop_token& stop);
   Status count_rows();
+  void find_round();
+  int64_t rows_to_retry(const CommittedPart& part) const;
+  std::optional<WorkItem> find_work(int64_t number) const;
   bool is_selected(int64_t number) const;
   std::optional<WorkItem> select(int64_t number) const;
   Result<CommittedPart> read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const;
@@ -131,6 +152,8 @@ class JobPlan {
   Store* input_store_ = nullptr;  // Of inputs that name none.
   std::vector<JobInput> inputs_;
   Selection selection_;
+  RetryCodes retry_;
+  int64_t retry_round_ = 0;
   int64_t list_rows_ = 0;  // Of all inputs.
   int64_t num_rows_ = 0;
   int64_t num_rows_before_ = 0;
@@ -144,6 +167,10 @@ class JobPlan {
   std::vector<FileInfo> superseded_;
   int64_t num_lost_races_ = 0;
 };
+
+/// Takes a part out of the way that readers leave for another of its item: one that --limit cut goes, a generation that was replaced moves
+/// to _superseded/, where a run that began with it still finds it. Fine when another process was faster. Errors: the store's.
+Status retire_part(const Location& output, const PartName& name);
 
 /// Reads _job.json: the identity in it. Errors: kNotFound; kCorruptData saying that the file may be deleted.
 Result<nlohmann::json> read_job_file(const Location& output);

@@ -15,6 +15,9 @@ namespace darkroom {
 /// Failed rows by their stable code.
 using RowsByError = std::map<std::string, int64_t>;
 
+/// How often rows of a part were redone for the same list of codes (RetryCodes::text): the number of the last such round of the whole job.
+using RetryRounds = std::map<std::string, int64_t>;
+
 /// What one item amounts to. Always rows_in = rows_out + the sum of rows_by_error.
 struct ItemTally {
   int64_t rows_in = 0;
@@ -44,6 +47,7 @@ struct PartRecord {
   int64_t first_row = 0;   ///< Within the input file.
   int64_t num_rows = 0;    ///< Of the whole item; of version 1 those considered.
   ItemTally tally = {};
+  RetryRounds retried = {};
   std::string content_hash = {};  ///< Written by ShardWriter.
 };
 

@@ -10,6 +10,9 @@
 
 namespace darkroom {
 
+/// Where, beside the parts, a generation lies that was replaced: a run that began with it still finds it there.
+inline constexpr const char* kSupersededFolder = "_superseded";
+
 /// The name of a dataset's part (docs/formats/job.md): part-000042.parquet; part-000042-g1.parquet is its next generation, which replaces
 /// it; part-000042-r00300.parquet was cut short by --limit after 300 rows and goes when the whole one is there.
 struct PartName {

@@ -315,6 +315,66 @@ TEST_F(JobPlans, a_generation_that_was_replaced_moves_aside) {
   EXPECT_EQ(summary()["rows_in"], 24);
 }
 
+// An image dataset whose failed rows were redone while process was on its way.
+TEST(PinnedGenerations, a_job_goes_on_with_those_that_it_began_with) {
+  for (const bool is_moved : {false, true}) {
+    SCOPED_TRACE(is_moved);
+    MemoryFileSystem files;
+    const auto store = make_posix_store(files, "memory");
+    add_input(files, "part-000000.parquet", 7);
+    add_input(files, "part-000001.parquet", 5);
+    ASSERT_TRUE(run_small_job(files, *store, {.items = {0}}).is_ok());
+    add_input(files, "part-000000-g1.parquet", 9, "better");
+    if (is_moved) {
+      ASSERT_TRUE(store->move_object("in/part-000000.parquet", "in/_superseded/part-000000.parquet").is_ok());
+    }
+    for (const bool extend : {false, true}) {  // The rows of a later generation are none that came late.
+      const auto plan = plan_job(files, *store, {.extend = extend});
+      ASSERT_TRUE(plan.is_ok()) << plan.status().to_string();
+      ASSERT_EQ((*plan)->inputs().size(), 2u);
+      EXPECT_EQ((*plan)->inputs()[0].name, "part-000000.parquet");
+      EXPECT_EQ((*plan)->num_rows(), 12);
+    }
+    EXPECT_TRUE(run_small_job(files, *store).is_ok());
+    ASSERT_TRUE(files.remove_tree("in/_superseded").is_ok());
+    (void)files.remove_file("in/part-000000.parquet");
+    const Status gone = plan_job(files, *store).status();
+    EXPECT_EQ(gone.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(gone.message(), HasSubstr("input part-000000.parquet (missing now)"));
+  }
+}
+
+TEST(RetriedParts, a_base_that_counts_other_rows_than_it_lists_or_is_gone_is_an_error) {
+  MemoryFileSystem files;
+  const auto store = make_posix_store(files, "memory");
+  add_input(files, "a.parquet", 5);
+  const Location output{.store = store.get(), .path = "out"};
+  const auto make_plan = [&] {
+    JobRequest request{.output = output, .identity = small_job(), .input_store = store.get()};
+    request.listed = list_job_inputs(files, {"in"}).value();
+    request.retry = RetryCodes::parse("dns").value();
+    return JobPlan::make(std::move(request), {}).value();
+  };
+  const WorkItem item = make_plan()->item(0);
+  const ItemTally tally{.rows_in = 5, .rows_out = 3, .rows_by_error = {{"dns", 2}}, .failed_rows = {{"dns", {4}}}};
+  auto object = store->begin_object("out", item.part_name()).value();
+  auto shard = PagedShardWriter::open(std::move(object), value_schema()).value();
+  ASSERT_TRUE(write_values(*shard, 3, "x").is_ok());
+  const KeyValues footer = make_plan()->footer_of(item, tally);
+  ASSERT_TRUE(shard->finish(footer)->object->publish().is_ok());
+  const auto plan = make_plan();
+  const std::optional<WorkItem> retried = plan->next_pending(0);
+  ASSERT_TRUE(retried);
+  EXPECT_EQ(retried->num_rows, 2);
+  const Status differs = plan->find_base(*retried).status();
+  EXPECT_EQ(differs.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(differs.message(), HasSubstr("out/part-000000.parquet dns 2 1"));
+  ASSERT_TRUE(files.remove_file("out/part-000000.parquet").is_ok());
+  const Status gone = plan->find_base(*retried).status();
+  EXPECT_EQ(gone.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(gone.message(), HasSubstr("part-000000.parquet"));
+}
+
 TEST_F(JobPlans, no_failure_and_no_power_loss_costs_rows_that_were_committed) {
   for (const Fault fault : {Fault::kNoSpace, Fault::kInputOutput, Fault::kShortWrite, Fault::kDeath}) {
     bool is_done = false;

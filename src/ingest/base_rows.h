@@ -1,0 +1,48 @@
+#pragma once
+
+#include <arrow/record_batch.h>
+#include <arrow/type.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/ingest/job_plan.h"
+#include "darkroom/tables/table_reader.h"
+
+namespace darkroom {
+
+/// The rows of a part that stay as they are when its failed rows are redone, a few at a time. Memory: a batch of 1 MiB, or a row, and what
+/// is read ahead of each column. Thread safety: one thread.
+class BaseRows {
+ public:
+  /// `schema`: of the part that is made. Errors: open_table's; kCorruptData naming a part with other columns.
+  static Result<std::unique_ptr<BaseRows>> open(const BasePart& base, const arrow::Schema& schema, const WorkItem& item);
+
+  /// The next rows that stay and lie before `position` within the item; null: there are none left before it.
+  /// Errors: RowRange's; kCorruptData naming the part where its keys are not those of the item, ascending.
+  Result<std::shared_ptr<arrow::RecordBatch>> next(int64_t position);
+  /// Rows that were handed out.
+  int64_t num_rows() const { return num_rows_; }
+
+ private:
+  BaseRows(const BasePart& base, const WorkItem& item) : place_(base.place), redone_(base.redone), item_(item) {}
+
+  Status read_batch();
+  Status find_positions();
+  bool is_redone(int64_t position) const;
+
+  const Location place_;
+  const std::vector<int64_t> redone_;
+  const WorkItem item_;
+  std::unique_ptr<TableReader> table_;
+  std::unique_ptr<RowRange> rows_;
+  std::shared_ptr<arrow::RecordBatch> batch_;  // Null: at the end.
+  std::vector<int64_t> positions_;             // Of the batch's rows.
+  size_t row_ = 0;                             // The next one of the batch.
+  int64_t last_position_ = -1;
+  int64_t num_rows_ = 0;
+};
+
+}  // namespace darkroom

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/crc32.h"
+#include "darkroom/core/log.h"
 
 namespace darkroom {
 namespace {
@@ -214,14 +215,46 @@ Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::
   return reply.is_ok() ? Result<S3Outcome>(S3Outcome::kStored) : sender_.failure_of(call, reply);
 }
 
-Result<std::string> S3Client::create_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
+Result<S3Reply> S3Client::begin_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
   const S3Call call{.doing = "beginning an upload of",
                     .method = "POST",
                     .name = name,
                     .query = {{"uploads", std::nullopt}},
                     .headers = {{kWriterHeader, writer}}};
-  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well(call, std::move(stop)));
+  return send_well(call, std::move(stop));
+}
+
+Result<std::string> S3Client::create_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, begin_upload(name, writer, std::move(stop)));
   return about(name, read_upload_id(reply.body));
+}
+
+Result<std::string> S3Client::create_sole_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, begin_upload(name, writer, stop));
+  DARKROOM_ASSIGN_OR_RETURN(std::string id, about(name, read_upload_id(reply.body)));
+  if (reply.num_tries > 1) {
+    if (const Status aborted = abort_others(name, id, std::move(stop)); !aborted.is_ok()) {
+      log_warning("an upload may stay until a sweep aborts it: {}", aborted.message());
+    }
+  }
+  return id;
+}
+
+Status S3Client::abort_others(const S3Name& name, const std::string& id, std::stop_token stop) {
+  std::vector<std::string> others;
+  const auto add = [&](const S3UploadPage& page) {
+    for (const S3Upload& upload : page.uploads) {
+      if (upload.key == name.key && upload.id != id) {
+        others.push_back(upload.id);
+      }
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(list_uploads(name, add, stop));
+  for (const std::string& other : others) {
+    DARKROOM_RETURN_IF_ERROR(abort(name, other, stop));
+  }
+  return Status::ok();
 }
 
 Result<std::string> S3Client::upload_part(const S3Name& name, const std::string& id, int number, S3Pieces pieces, std::stop_token stop) {

@@ -282,7 +282,7 @@ Result<FirstWins> S3Store::probe_taken_name(const S3Name& probe, S3Pieces pieces
   if (again != S3Outcome::kTaken) {
     return FirstWins::kLookBefore;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string upload, client_->create_upload(probe, writer));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string upload, client_->create_sole_upload(probe, writer));  // The probe's name is of chance.
   const Result<S3Outcome> completed = probe_upload(probe, upload, pieces, writer);
   const Status aborted = client_->abort(probe, upload);
   DARKROOM_RETURN_IF_ERROR(completed.status());

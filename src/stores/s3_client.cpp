@@ -9,7 +9,6 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/crc32.h"
-#include "darkroom/core/log.h"
 
 namespace darkroom {
 namespace {
@@ -215,46 +214,14 @@ Result<S3Outcome> S3Client::put(const S3Name& name, S3Pieces pieces, const std::
   return reply.is_ok() ? Result<S3Outcome>(S3Outcome::kStored) : sender_.failure_of(call, reply);
 }
 
-Result<S3Reply> S3Client::begin_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
+Result<std::string> S3Client::create_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
   const S3Call call{.doing = "beginning an upload of",
                     .method = "POST",
                     .name = name,
                     .query = {{"uploads", std::nullopt}},
                     .headers = {{kWriterHeader, writer}}};
-  return send_well(call, std::move(stop));
-}
-
-Result<std::string> S3Client::create_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, begin_upload(name, writer, std::move(stop)));
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well(call, std::move(stop)));
   return about(name, read_upload_id(reply.body));
-}
-
-Result<std::string> S3Client::create_sole_upload(const S3Name& name, const std::string& writer, std::stop_token stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, begin_upload(name, writer, stop));
-  DARKROOM_ASSIGN_OR_RETURN(std::string id, about(name, read_upload_id(reply.body)));
-  if (reply.num_tries > 1) {
-    if (const Status aborted = abort_others(name, id, std::move(stop)); !aborted.is_ok()) {
-      log_warning("an upload may stay until a sweep aborts it: {}", aborted.message());
-    }
-  }
-  return id;
-}
-
-Status S3Client::abort_others(const S3Name& name, const std::string& id, std::stop_token stop) {
-  std::vector<std::string> others;
-  const auto add = [&](const S3UploadPage& page) {
-    for (const S3Upload& upload : page.uploads) {
-      if (upload.key == name.key && upload.id != id) {
-        others.push_back(upload.id);
-      }
-    }
-    return Status::ok();
-  };
-  DARKROOM_RETURN_IF_ERROR(list_uploads(name, add, stop));
-  for (const std::string& other : others) {
-    DARKROOM_RETURN_IF_ERROR(abort(name, other, stop));
-  }
-  return Status::ok();
 }
 
 Result<std::string> S3Client::upload_part(const S3Name& name, const std::string& id, int number, S3Pieces pieces, std::stop_token stop) {
@@ -291,6 +258,23 @@ Status S3Client::abort(const S3Name& name, const std::string& id, std::stop_toke
   const S3Call call{.doing = "aborting an upload of", .method = "DELETE", .name = name, .query = {{"uploadId", id}}};
   DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, sender_.send(call, std::move(stop)));
   return reply.is_ok() || reply.status == 404 ? Status::ok() : sender_.failure_of(call, reply);
+}
+
+Status S3Client::abort_all(const S3Name& name, std::stop_token stop) {
+  std::vector<std::string> ids;
+  const auto add = [&](const S3UploadPage& page) {
+    for (const S3Upload& upload : page.uploads) {
+      if (upload.key == name.key) {
+        ids.push_back(upload.id);
+      }
+    }
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(list_uploads(name, add, stop));
+  for (const std::string& id : ids) {
+    DARKROOM_RETURN_IF_ERROR(abort(name, id, stop));
+  }
+  return Status::ok();
 }
 
 Result<S3ObjectPage> S3Client::list_page(const S3Name& prefix, std::string_view delimiter, int max_keys, const std::string& token,

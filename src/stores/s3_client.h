@@ -66,11 +66,9 @@ class S3Client {
   /// kStored, kTaken or kUnsupported.
   Result<S3Outcome> put(const S3Name& name, S3Pieces pieces, const std::string& writer, S3Condition condition, std::stop_token stop = {});
 
-  /// The upload's id. A try whose reply was lost leaves another upload, without a part, that a sweep takes: who of several writers of a
-  /// name began which upload, no listing tells.
+  /// The upload's id. A try whose reply was lost, perhaps one that only the HTTP library knows of, leaves another upload, without a part,
+  /// that a sweep takes: who of several writers of a name began which upload, no listing tells.
   Result<std::string> create_upload(const S3Name& name, const std::string& writer, std::stop_token stop = {});
-  /// The same for a name that nobody else knows: what a lost reply left is aborted, where the server lets it be.
-  Result<std::string> create_sole_upload(const S3Name& name, const std::string& writer, std::stop_token stop = {});
   /// The part's etag. Errors: kUnavailable also when the upload is gone.
   Result<std::string> upload_part(const S3Name& name, const std::string& id, int number, S3Pieces pieces, std::stop_token stop = {});
   /// Any outcome. The upload was made with the mark `writer`.
@@ -78,6 +76,8 @@ class S3Client {
                              S3Condition condition, std::stop_token stop = {});
   /// Fine when it is gone.
   Status abort(const S3Name& name, const std::string& id, std::stop_token stop = {});
+  /// Every upload of this very name. REQUIRES: nobody else writes to it.
+  Status abort_all(const S3Name& name, std::stop_token stop = {});
 
   /// Every object whose key begins with `prefix.key`, in byte order, in pages; with a delimiter what follows it is rolled up. Errors of all
   /// listings: also kCorruptData when the store lists what was not asked for, or pages that do not follow each other.
@@ -94,9 +94,6 @@ class S3Client {
  private:
   /// The reply where it is good, else its failure.
   Result<S3Reply> send_well(const S3Call& call, std::stop_token stop);
-  Result<S3Reply> begin_upload(const S3Name& name, const std::string& writer, std::stop_token stop);
-  /// Every upload of this very name but one.
-  Status abort_others(const S3Name& name, const std::string& id, std::stop_token stop);
   Result<S3GetReply> get_some(S3Call call, std::stop_token stop);
   Result<S3ObjectPage> list_page(const S3Name& prefix, std::string_view delimiter, int max_keys, const std::string& token,
                                  std::stop_token stop);

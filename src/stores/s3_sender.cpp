@@ -280,7 +280,6 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
   if (verdict != S3Verdict::kFinal) {
     return mend(call, verdict, reply, attempt);
   }
-  reply.num_tries = attempt.num_tries;
   attempt.reply = std::move(reply);
   return Status::ok();
 }

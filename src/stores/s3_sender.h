@@ -53,7 +53,6 @@ struct S3Reply {
   HttpHead head = {};
   std::string body = {};
   S3Error error = {};  ///< Of a failure; its code may be empty (HEAD has no body).
-  int num_tries = 1;   ///< Of the call; the server may have carried out any that got no good answer.
 
   bool is_ok() const { return status / 100 == 2 && error.code.empty(); }
 };

@@ -282,11 +282,15 @@ Result<FirstWins> S3Store::probe_taken_name(const S3Name& probe, S3Pieces pieces
   if (again != S3Outcome::kTaken) {
     return FirstWins::kLookBefore;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string upload, client_->create_sole_upload(probe, writer));  // The probe's name is of chance.
+  DARKROOM_ASSIGN_OR_RETURN(const std::string upload, client_->create_upload(probe, writer));
   const Result<S3Outcome> completed = probe_upload(probe, upload, pieces, writer);
   const Status aborted = client_->abort(probe, upload);
   DARKROOM_RETURN_IF_ERROR(completed.status());
   DARKROOM_RETURN_IF_ERROR(aborted);
+  // Where the first reply was lost there is another one. Nobody else knows the probe's name.
+  if (const Status others = client_->abort_all(probe); !others.is_ok()) {
+    log_warning("an upload may stay until a sweep aborts it: {}", others.message());
+  }
   return *completed == S3Outcome::kTaken ? FirstWins::kAtomic : FirstWins::kCommitRecord;
 }
 

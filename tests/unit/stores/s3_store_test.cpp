@@ -57,12 +57,12 @@ class AnyS3 : public S3StoreTest, public testing::WithParamInterface<Conditions>
 INSTANTIATE_TEST_SUITE_P(Servers, AnyS3, testing::Values(Conditions::kEverywhere, Conditions::kPutOnly, Conditions::kNone),
                          [](const auto& info) { return name_of_conditions(info.param); });
 
-TEST_P(AnyS3, finds_out_how_its_server_publishes_with_seven_requests_once) {
+TEST_P(AnyS3, finds_out_how_its_server_publishes_with_eight_requests_once) {
   const FirstWins want = GetParam() == Conditions::kEverywhere ? FirstWins::kAtomic
                          : GetParam() == Conditions::kPutOnly  ? FirstWins::kCommitRecord
                                                                : FirstWins::kLookBefore;
   EXPECT_EQ(store_->first_wins(at("out")).value(), want);
-  EXPECT_LE(fake().requests().size(), 9u);  // Seven, and one look for each 412.
+  EXPECT_LE(fake().requests().size(), 10u);  // Eight, and one look for each 412.
   const size_t num_requests = fake().requests().size();
   EXPECT_EQ(store_->first_wins(at("out")).value(), want);
   EXPECT_EQ(fake().requests().size(), num_requests);

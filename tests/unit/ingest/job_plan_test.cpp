@@ -323,22 +323,22 @@ TEST(PinnedGenerations, a_job_goes_on_with_those_that_it_began_with) {
     const auto store = make_posix_store(files, "memory");
     add_input(files, "part-000000.parquet", 7);
     add_input(files, "part-000001.parquet", 5);
-    ASSERT_TRUE(run_small_job(files, *store, {.items = {0}}).is_ok());
+    ASSERT_TRUE(run_small_job(*store, {.items = {0}}).is_ok());
     add_input(files, "part-000000-g1.parquet", 9, "better");
     if (is_moved) {
       ASSERT_TRUE(store->move_object("in/part-000000.parquet", "in/_superseded/part-000000.parquet").is_ok());
     }
     for (const bool extend : {false, true}) {  // The rows of a later generation are none that came late.
-      const auto plan = plan_job(files, *store, {.extend = extend});
+      const auto plan = plan_job(*store, {.extend = extend});
       ASSERT_TRUE(plan.is_ok()) << plan.status().to_string();
       ASSERT_EQ((*plan)->inputs().size(), 2u);
       EXPECT_EQ((*plan)->inputs()[0].name, "part-000000.parquet");
       EXPECT_EQ((*plan)->num_rows(), 12);
     }
-    EXPECT_TRUE(run_small_job(files, *store).is_ok());
+    EXPECT_TRUE(run_small_job(*store).is_ok());
     ASSERT_TRUE(files.remove_tree("in/_superseded").is_ok());
     (void)files.remove_file("in/part-000000.parquet");
-    const Status gone = plan_job(files, *store).status();
+    const Status gone = plan_job(*store).status();
     EXPECT_EQ(gone.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(gone.message(), HasSubstr("input part-000000.parquet (missing now)"));
   }
@@ -351,7 +351,7 @@ TEST(RetriedParts, a_base_that_counts_other_rows_than_it_lists_or_is_gone_is_an_
   const Location output{.store = store.get(), .path = "out"};
   const auto make_plan = [&] {
     JobRequest request{.output = output, .identity = small_job(), .input_store = store.get()};
-    request.listed = list_job_inputs(files, {"in"}).value();
+    request.listed = list_folder(*store, "in").value();
     request.retry = RetryCodes::parse("dns").value();
     return JobPlan::make(std::move(request), {}).value();
   };
@@ -359,7 +359,7 @@ TEST(RetriedParts, a_base_that_counts_other_rows_than_it_lists_or_is_gone_is_an_
   const ItemTally tally{.rows_in = 5, .rows_out = 3, .rows_by_error = {{"dns", 2}}, .failed_rows = {{"dns", {4}}}};
   auto object = store->begin_object("out", item.part_name()).value();
   auto shard = PagedShardWriter::open(std::move(object), value_schema()).value();
-  ASSERT_TRUE(write_values(*shard, 3, "x").is_ok());
+  ASSERT_TRUE(shard->write(*value_rows(3, "x")).is_ok());
   const KeyValues footer = make_plan()->footer_of(item, tally);
   ASSERT_TRUE(shard->finish(footer)->object->publish().is_ok());
   const auto plan = make_plan();

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
-#include "darkroom/tables/table_footer.h"
-
 namespace darkroom {
 namespace {
 
 constexpr int64_t kOpenFiles = 64;
+constexpr int64_t kRowsOfRun = 64;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
 }  // namespace
@@ -38,16 +37,23 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     return held;
   }
   OpenFile opened;
-  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(places_[file]));
-  if (footer.num_rows != rows_of_file_[file]) {
-    return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], rows_of_file_[file],
-                                footer.num_rows);
-  }
-  opened.first_rows.push_back(0);
-  for (const auto& group : footer.row_groups) {
-    opened.first_rows.push_back(opened.first_rows.back() + group.num_rows);
-  }
   DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(places_[file]));
+  const int64_t num_rows = rows_of_file_[file];
+  if (opened.reader->format() == TableFormat::kParquet) {
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows_now, opened.reader->num_rows());
+    if (num_rows_now != num_rows) {
+      return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], num_rows,
+                                  num_rows_now);
+    }
+    for (const RowGroup& group : opened.reader->row_groups(0, num_rows, {})) {
+      opened.first_rows.push_back(group.first_row);
+    }
+  } else {  // Counting a tar's rows again would walk through it: whoever reads sees where it ends.
+    for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
+      opened.first_rows.push_back(first);
+    }
+  }
+  opened.first_rows.push_back(num_rows);
   return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
 }
 
@@ -82,7 +88,7 @@ Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read(co
     batches.push_back(std::move(batch));
   }
   if (num_rows != place.num_rows) {
-    return Status::corrupt_data("a row group gave another number of rows than its footer states (path, want, got):", paths_[place.file],
+    return Status::corrupt_data("a row group gave another number of rows than when it was indexed (path, want, got):", paths_[place.file],
                                 place.num_rows, num_rows);
   }
   return batches;

@@ -59,7 +59,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   DARKROOM_ASSIGN_OR_RETURN(item.columns, find_url_columns(*item.table_schema, place.uri(), options_.url_column, options_.caption_column));
   const int64_t end = work.first_row + work.num_rows;
   while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const InputRows::Kept kept, rows_.next(end));
+    DARKROOM_ASSIGN_OR_RETURN(const KeptRows kept, rows_.next(end));
     if (kept.batch == nullptr) {
       break;
     }
@@ -75,7 +75,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   return {};
 }
 
-Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kept& kept, ItemIntake<DownloadRow>& intake) {
+Status DownloadReader::read_batch(const DownloadItem& item, const KeptRows& kept, ItemIntake<DownloadRow>& intake) {
   const std::string& path = rows_.table().path();
   const UrlColumns& columns = item.columns;
   const auto column = [&](const std::string& name) { return BytesColumn::open(path, name, kept.batch->GetColumnByName(name)); };

@@ -16,5 +16,7 @@ bool path_fits(std::span<const std::string> pattern, std::span<const std::string
 
 /// The files that a place, folder or pattern names, as StoreSet::resolve_inputs says.
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop);
+/// The same as StoreSet::resolve_image_inputs says.
+Result<std::vector<InputObject>> list_image_inputs_at(const Location& place, std::stop_token stop);
 
 }  // namespace darkroom

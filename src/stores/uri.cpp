@@ -9,6 +9,7 @@
 #include "darkroom/core/shown_uri.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/tables/part_name.h"
+#include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/web/http_client.h"
 
@@ -44,7 +45,9 @@ Result<std::vector<FileInfo>> visible_entries(FileSystem& files, const std::stri
   return entries;
 }
 
-Status collect_tables(FileSystem& files, const std::string& folder, int depth, std::vector<FileInfo>& found) {
+/// Files below a folder whose names `takes`.
+Status collect_below(FileSystem& files, const std::string& folder, bool (*takes)(std::string_view path), int depth,
+                     std::vector<FileInfo>& found) {
   constexpr int kMaxFolderDepth = 64;
   if (depth > kMaxFolderDepth) {
     return Status::failed_precondition("listing stopped: folders are nested too deep, or links form a loop (path):", folder);
@@ -52,8 +55,8 @@ Status collect_tables(FileSystem& files, const std::string& folder, int depth, s
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, visible_entries(files, folder));
   for (FileInfo& entry : entries) {
     if (entry.is_folder) {
-      DARKROOM_RETURN_IF_ERROR(collect_tables(files, entry.path, depth + 1, found));
-    } else if (is_table_path(entry.path)) {
+      DARKROOM_RETURN_IF_ERROR(collect_below(files, entry.path, takes, depth + 1, found));
+    } else if (takes(entry.path)) {
       found.push_back(std::move(entry));
     }
   }
@@ -135,32 +138,67 @@ Result<std::string> local_path(const std::string& uri) {
   return decode_percent(rest.substr(slash), uri);
 }
 
-Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri) {
+namespace {
+
+/// What a local address names.
+struct NamedFiles {
+  std::string folder = {};  ///< Empty for a file and a pattern.
+  std::vector<FileInfo> files = {};
+};
+
+Result<NamedFiles> list_files_named(FileSystem& files, const std::string& uri, bool (*takes)(std::string_view path)) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(uri));
   Result<FileInfo> info = files.stat(path);
   if (info.is_ok() && !info->is_folder) {
-    return std::vector<FileInfo>{*info};
+    return NamedFiles{.files = {*info}};
   }
   if (!info.is_ok() && (info.status().code() != StatusCode::kNotFound || !is_pattern(path))) {
     return info.status().with_context("listing the input " + uri);
   }
-  std::vector<FileInfo> found;
+  NamedFiles named;
   if (info.is_ok()) {
-    DARKROOM_RETURN_IF_ERROR(collect_tables(files, path, 0, found));
+    named.folder = without_trailing_slashes(path);
+    DARKROOM_RETURN_IF_ERROR(collect_below(files, path, takes, 0, named.files));
   } else {
     Result<std::vector<FileInfo>> matches = expand_pattern(files, path);
     if (!matches.is_ok()) {
       return matches.status().with_context("listing the input " + uri);
     }
-    found = *std::move(matches);
+    named.files = *std::move(matches);
   }
-  if (found.empty()) {
+  sort_by_path(named.files);
+  return named;
+}
+
+bool is_any_path(std::string_view /*path*/) { return true; }
+
+}  // namespace
+
+Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(NamedFiles named, list_files_named(files, uri, is_table_path));
+  if (named.files.empty()) {
     return Status::not_found("no input files (.parquet, .csv, .tsv, .jsonl, .ndjson or .json; names with a leading _ or . do not count):",
                              uri);
   }
-  sort_by_path(found);
-  (void)take_out_superseded_parts(found);
-  return found;
+  if (named.files.size() > 1) {  // A part that was named alone is meant.
+    (void)take_out_superseded_parts(named.files);
+  }
+  return std::move(named.files);
+}
+
+Result<std::vector<FileInfo>> list_image_inputs(FileSystem& files, const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(const NamedFiles named, list_files_named(files, uri, is_any_path));
+  const auto read_small = [&](const std::string& path) { return read_file(files, path); };
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> inputs, named.folder.empty()
+                                                              ? named_picture_inputs(named.files)
+                                                              : find_picture_inputs(named.folder, named.files, read_small));
+  if (inputs.empty()) {
+    return Status::not_found("no input files (.parquet, .tar, .mds, pictures or tables; names with a leading _ or . do not count):", uri);
+  }
+  if (inputs.size() > 1) {
+    (void)take_out_superseded_parts(inputs);
+  }
+  return inputs;
 }
 
 }  // namespace darkroom

@@ -20,5 +20,7 @@ Result<std::string> local_path(const std::string& uri);
 /// take the one that counts (part_name.h).
 /// Errors: local_path's; kNotFound when nothing fits.
 Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri);
+/// The inputs of an image dataset: StoreSet::resolve_image_inputs among the files of one file system.
+Result<std::vector<FileInfo>> list_image_inputs(FileSystem& files, const std::string& uri);
 
 }  // namespace darkroom

@@ -71,6 +71,11 @@ MakeInput repeat(std::string first, std::string part, std::string last = "") {
   };
 }
 
+// Half of the bytes are the text, and half the list that it is looked for in.
+std::string long_text_in_long_list(size_t num_bytes) {
+  return repeat("'" + std::string(num_bytes / 2, 'x') + "' IN (''", ", ''", ")")(num_bytes);
+}
+
 // `opening` and `closing` are repeated equally often.
 MakeInput nest(std::string opening, std::string closing) {
   return [=](size_t num_bytes) {
@@ -250,7 +255,7 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
        [](const std::string& text) { (void)WhereExpression::parse(text).is_ok(); },
        {{"comparisons", repeat("a = 1", " OR a = 1")},
         {"one long list", repeat("a IN (1", ", 1", ")")},
-        {"a long text in a long list", repeat("'" + std::string(kLeastBytes / 2, 'x') + "' IN (''", ", ''", ")")},
+        {"a long text in a long list", long_text_in_long_list},
         {"64 parentheses around a list", repeat(std::string(64, '(') + "a", " OR a", std::string(64, ')'))},
         {"doubled quotation marks", repeat("a = '", "''", "'")},
         {"a text without an end", repeat("a = '", "''")},

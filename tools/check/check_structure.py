@@ -101,6 +101,8 @@ def check_prose(findings: list[str]) -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if line.lstrip().startswith("```"):
                 in_code = not in_code
+            elif not in_code and "| |---" in line:
+                findings.append(f"{path.relative_to(ROOT)}:{number}: a table that was wrapped as prose; give every row its line")
             elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "#", "    ")):
                 findings.append(f"{path.relative_to(ROOT)}:{number}: a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}")
 

@@ -106,6 +106,7 @@ void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
   verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--visualize", value::number_and_path(options.num_visualized, options.visualize_path, "N PATH.png"),
             "picture of N samples: input, latent channels, caption states, decoded latents");
+  verb.flag("--caption-column", value::text(options.caption_column, "NAME", "auto"), "column of the captions; auto: by the known names");
   verb.flag("--keep-columns", column_names(options.keep_columns), "columns of the image dataset to carry along, such as hash,url");
   verb.later_except("--output-dialect", "darkroom");
 }
@@ -138,8 +139,10 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
 void add_process_verb(CommandLine& line) {
   const auto flags = std::make_shared<ProcessFlags>();  // Shared by the definitions and the action.
   ProcessOptions& options = flags->options;
-  VerbDefinition& verb = line.add_verb("process", "image parquet -> latents and caption embeddings (or token ids)");
-  verb.positional("RAW_URI", value::uri(options.input, "URI"), "image dataset: file, folder or pattern").required();
+  VerbDefinition& verb = line.add_verb("process", "image dataset -> latents and caption embeddings (or token ids)");
+  verb.positional("RAW_URI", value::uri(options.input, "URI"),
+                  "image dataset: folder, file or pattern of Parquet files, webdataset tars, MDS shards, or a folder of pictures")
+      .required();
   verb.positional("OUTPUT_URI", value::uri(options.output, "URI"), "folder of the latents dataset").required();
   verb.group("Model");
   verb.flag("--model", value::uri(options.model, "URI"), "model folder: its vae, text_encoder and tokenizer are used").required();

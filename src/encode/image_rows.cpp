@@ -1,14 +1,18 @@
 #include "image_rows.h"
 
+#include <algorithm>
+
 #include "darkroom/core/utf8.h"
 #include "darkroom/ingest/job_identity.h"
 
 namespace darkroom {
 
 std::vector<std::string> names_of(const ImageColumns& columns) {
-  std::vector<std::string> names = {columns.image, columns.caption};
-  if (!columns.key.empty()) {
-    names.push_back(columns.key);
+  std::vector<std::string> names;
+  for (const std::string& name : {columns.image, columns.caption, columns.key}) {
+    if (!name.empty() && std::ranges::find(names, name) == names.end()) {
+      names.push_back(name);
+    }
   }
   return names;
 }

@@ -66,6 +66,9 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
                            {"vae", models.vae_fingerprint},
                            {"text_encoder", models.text_encoder_fingerprint}};
   fields.update(describe_transform(options.transform));
+  if (!options.caption_column.empty()) {
+    fields["caption_column"] = options.caption_column;
+  }
   if (!options.keep_columns.empty()) {
     fields["keep_columns"] = options.keep_columns;
   }
@@ -104,7 +107,10 @@ class ProcessParts {
         options_(options),
         encoder_(encoder),
         layout_(layout),
-        reading_{.batch_size = batch_size_of(options), .row_bytes = row_bytes_of(encoder), .kept = options.keep_columns} {}
+        reading_{.batch_size = batch_size_of(options),
+                 .row_bytes = row_bytes_of(encoder),
+                 .kept = options.keep_columns,
+                 .caption_column = options.caption_column} {}
 
   Status execute(std::stop_token stop, StageSummary& summary) {
     const size_t writer_bytes = kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run_.output());
@@ -236,14 +242,14 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   DARKROOM_RETURN_IF_ERROR(options.validate());
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
-  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(stores, {options.input}));
+  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_image_job_inputs(stores, options.input));
   DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
   DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
   KeptColumns kept(options.keep_columns);
   request.check_columns = [&](const arrow::Schema& schema, const std::string& path) {
-    DARKROOM_RETURN_IF_ERROR(find_image_columns(schema, path).status());
+    DARKROOM_RETURN_IF_ERROR(find_image_columns(schema, path, options.caption_column).status());
     return kept.look_at(schema, path);
   };
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));

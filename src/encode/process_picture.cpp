@@ -66,10 +66,10 @@ Status read_samples(const Location& part, const LatentsLayout& layout, size_t nu
 }
 
 /// The transformed inputs of an item's rows that are wanted, by key.
-Status read_inputs(const JobPlan& plan, const WorkItem& work, const RowEncoder& encoder, PictureDecoder& decoder,
-                   std::map<std::string, Image>& wanted) {
+Status read_inputs(const JobPlan& plan, const WorkItem& work, const std::string& caption_column, const RowEncoder& encoder,
+                   PictureDecoder& decoder, std::map<std::string, Image>& wanted) {
   DARKROOM_ASSIGN_OR_RETURN(const auto table, plan.open_input(work));
-  DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*table->schema(), table->path()));
+  DARKROOM_ASSIGN_OR_RETURN(const ImageColumns columns, find_image_columns(*table->schema(), table->path(), caption_column));
   DARKROOM_ASSIGN_OR_RETURN(const auto range, table->read_rows(work.first_row, work.num_rows, names_of(columns), {.batch_bytes = 4 << 20}));
   int64_t list_row = work.list_row;
   while (true) {
@@ -141,7 +141,7 @@ Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const
     for (const Sample& sample : samples) {
       inputs.try_emplace(sample.key);
     }
-    DARKROOM_RETURN_IF_ERROR(read_inputs(run.plan(), run.plan().item(item), encoder, *decoder, inputs));
+    DARKROOM_RETURN_IF_ERROR(read_inputs(run.plan(), run.plan().item(item), options.caption_column, encoder, *decoder, inputs));
   }
   std::vector<std::vector<ContactSheetCell>> rows;
   for (const Sample& sample : samples) {

@@ -21,47 +21,48 @@ size_t bytes_of_row(const arrow::RecordBatch& batch) {
 
 }  // namespace
 
-Status ProcessReader::open(const WorkItem& work) {
-  std::string uri = run_.plan().input_place(work).uri();
-  if (rows_ != nullptr && uri == uri_) {
-    return Status::ok();
-  }
-  DARKROOM_ASSIGN_OR_RETURN(auto table, run_.plan().open_input(work));
-  DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path()));
+ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading)
+    : run_(run),
+      reading_(reading),
+      rows_(
+          nullptr, [this](const TableReader& table) { return choose_columns(table); }, kReadOptions) {}
+
+Result<std::vector<std::string>> ProcessReader::choose_columns(const TableReader& table) {
+  DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table.schema(), table.path(), reading_.caption_column));
   std::vector<std::string> names = names_of(columns_);
   for (const std::string& name : reading_.kept) {
     if (std::ranges::find(names, name) == names.end()) {
       names.push_back(name);
     }
   }
-  rows_ = std::make_unique<TableRows>(std::move(table), std::move(names), kReadOptions);
-  uri_ = std::move(uri);
-  return Status::ok();
+  return names;
 }
 
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
-  DARKROOM_RETURN_IF_ERROR(open(work));
-  DARKROOM_RETURN_IF_ERROR(rows_->seek(work.first_row));
+  DARKROOM_RETURN_IF_ERROR(rows_.seek(run_.plan(), work));
+  const int64_t end = work.first_row + work.num_rows;
   ProcessBatch batch;
-  for (int64_t num_read = 0; num_read < work.num_rows;) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto read, rows_->next(work.num_rows - num_read));
-    if (read == nullptr) {
-      return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", rows_->table().path(),
-                                  work.num_rows, num_read);
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const KeptRows read, rows_.next(end));
+    if (read.batch == nullptr) {
+      break;
     }
-    DARKROOM_RETURN_IF_ERROR(add_rows(*read, work.list_row + num_read, batch, intake));
-    num_read += read->num_rows();
+    DARKROOM_RETURN_IF_ERROR(add_rows(read, work.list_row + read.first_row - work.first_row, batch, intake));
+  }
+  if (const int64_t num_rows = rows_.finish(end); num_rows != work.num_rows) {
+    return Status::corrupt_data("an input has fewer rows than when the job was started (file, want, got):", rows_.table().path(),
+                                work.num_rows, num_rows);
   }
   return batch.rows.empty() ? Status::ok() : hand_on(std::move(batch), intake);
 }
 
-Status ProcessReader::add_rows(const arrow::RecordBatch& read, int64_t first_list_row, ProcessBatch& batch,
-                               ItemIntake<ProcessBatch>& intake) {
-  DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_->table().path(), columns_, read, first_list_row));
-  const auto kept = reading_.kept.empty() ? nullptr : select_columns(read, reading_.kept);
+/// `first_list_row`: of the batch's row 0, whether that is the item's or not.
+Status ProcessReader::add_rows(const KeptRows& read, int64_t first_list_row, ProcessBatch& batch, ItemIntake<ProcessBatch>& intake) {
+  DARKROOM_ASSIGN_OR_RETURN(const ImageRows rows, ImageRows::open(rows_.table().path(), columns_, *read.batch, first_list_row));
+  const auto kept = reading_.kept.empty() ? nullptr : select_columns(*read.batch, reading_.kept);
   const size_t share = kept == nullptr ? 0 : bytes_of_row(*kept);
-  for (int64_t i = 0; i < rows.num_rows(); ++i) {
+  for (const int64_t i : read.rows) {
     DARKROOM_RETURN_IF_ERROR(intake.admit(rows.num_bytes(i) + reading_.row_bytes.prepared + reading_.row_bytes.encoded + share));
     ReadImageRow row = rows.at(i);
     batch.tally.num_invalid_captions += row.caption_was_invalid ? 1 : 0;

@@ -49,22 +49,32 @@ void take_out_superseded(std::vector<InputObject>& objects) {
   std::erase_if(objects, [&](const InputObject& object) { return superseded.contains(object.place.path); });
 }
 
+constexpr const char* kRootItself = "./";
+
 bool is_hub_table(const std::string& uri) { return uri.starts_with("hf://") && uri.find('?') != std::string::npos; }
 
 }  // namespace
 
 std::string DatasetFiles::name_of(const Location& place) const {
   const bool is_inside = root.path != "." && place.path.starts_with(root.path + "/");
+  if (place.path == join_path(root.path, "")) {
+    return kRootItself;
+  }
   return is_inside ? place.path.substr(root.path.size() + 1) : place.path;
 }
 
 Location DatasetFiles::place_of(const std::string& name) const {
+  if (name == kRootItself) {
+    return {.store = root.store, .path = join_path(root.path, "")};
+  }
   return {.store = root.store, .path = name.starts_with("/") || root.path == "." ? name : join_path(root.path, name)};
 }
 
-Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri) {
-  DatasetFiles dataset{.uri = recorded_uri(uri)};
-  DARKROOM_ASSIGN_OR_RETURN(dataset.objects, stores.resolve_inputs(uri));
+namespace {
+
+/// The dataset that an address named as these objects.
+Result<DatasetFiles> dataset_of(StoreSet& stores, const std::string& uri, std::vector<InputObject> objects) {
+  DatasetFiles dataset{.uri = recorded_uri(uri), .root = {}, .objects = std::move(objects)};
   take_out_superseded(dataset.objects);
   dataset.root.store = dataset.objects.front().place.store;
   if (is_hub_table(uri)) {
@@ -76,9 +86,9 @@ Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri) {
   return dataset;
 }
 
-Result<DatasetFiles> find_local_dataset(const std::string& uri) {
+/// The same of the machine's own files.
+Result<DatasetFiles> local_dataset_of(const std::string& uri, const std::vector<FileInfo>& inputs) {
   DatasetFiles dataset{.uri = recorded_uri(uri)};
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(local_files(), uri));
   for (const FileInfo& input : inputs) {
     dataset.objects.push_back({.place = {.store = &local_store(), .path = input.path}, .size_bytes = input.size_bytes});
   }
@@ -86,6 +96,28 @@ Result<DatasetFiles> find_local_dataset(const std::string& uri) {
   dataset.root.store = &local_store();
   DARKROOM_ASSIGN_OR_RETURN(dataset.root.path, root_folder({.store = &local_store(), .path = std::move(path)}));
   return dataset;
+}
+
+}  // namespace
+
+Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects, stores.resolve_inputs(uri));
+  return dataset_of(stores, uri, std::move(objects));
+}
+
+Result<DatasetFiles> find_image_dataset(StoreSet& stores, const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects, stores.resolve_image_inputs(uri));
+  return dataset_of(stores, uri, std::move(objects));
+}
+
+Result<DatasetFiles> find_local_dataset(const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(local_files(), uri));
+  return local_dataset_of(uri, inputs);
+}
+
+Result<DatasetFiles> find_local_image_dataset(const std::string& uri) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_image_inputs(local_files(), uri));
+  return local_dataset_of(uri, inputs);
 }
 
 std::string recorded_uri(const std::string& uri) {

@@ -11,7 +11,9 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {
@@ -34,13 +36,31 @@ Result<std::string> content_hash(const Location& place, const TableFooter& foote
   return "footer:" + hash.finish_hex();
 }
 
-/// What a file's footer says.
+/// What a file says of itself.
 struct IndexedFile {
   int64_t num_rows = 0;
   std::string content_hash = {};
 };
 
+/// Of what has no footer: by its listing, or its size and its end.
+Result<IndexedFile> index_container(const Location& place) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
+  IndexedFile indexed;
+  DARKROOM_ASSIGN_OR_RETURN(indexed.num_rows, table->num_rows());
+  if (const auto identity = table->identity()) {
+    indexed.content_hash = "listing:" + identity->sha256;
+    return indexed;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+  indexed.content_hash = fmt::format("end:{}:{}", tail.size_bytes, sha256_hex(tail.bytes));
+  return indexed;
+}
+
 Result<IndexedFile> index_file(const Location& place) {
+  const Result<TableFormat> format = container_format(place.path);
+  if (format.is_ok() && *format != TableFormat::kParquet) {
+    return index_container(place);
+  }
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(place));
   DARKROOM_ASSIGN_OR_RETURN(std::string hash, content_hash(place, footer));
   return IndexedFile{.num_rows = footer.num_rows, .content_hash = std::move(hash)};

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "darkroom/tables/part_name.h"
-#include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
 namespace {
 
 constexpr int64_t kOpenFiles = 64;
+constexpr int64_t kRowsOfRun = 64;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
 /// A part whose next generation came since the run began has moved aside.
@@ -42,25 +42,30 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     return held;
   }
   OpenFile opened;
-  Location place = places_[file];
-  Result<TableFooter> found = read_footer(place);
-  if (found.status().code() == StatusCode::kNotFound && PartName::parse(place.name())) {
-    place = place_aside(place);
-    Result<TableFooter> aside = read_footer(place);
+  Result<std::unique_ptr<TableReader>> found = open_table(places_[file]);
+  if (found.status().code() == StatusCode::kNotFound && PartName::parse(places_[file].name())) {
+    Result<std::unique_ptr<TableReader>> aside = open_table(place_aside(places_[file]));
     if (aside.status().code() != StatusCode::kNotFound) {
       found = std::move(aside);
     }
   }
-  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, std::move(found));
-  if (footer.num_rows != rows_of_file_[file]) {
-    return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], rows_of_file_[file],
-                                footer.num_rows);
+  DARKROOM_ASSIGN_OR_RETURN(opened.reader, std::move(found));
+  const int64_t num_rows = rows_of_file_[file];
+  if (opened.reader->format() == TableFormat::kParquet) {
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows_now, opened.reader->num_rows());
+    if (num_rows_now != num_rows) {
+      return Status::corrupt_data("the file changed since the run began (path, rows then, rows now):", paths_[file], num_rows,
+                                  num_rows_now);
+    }
+    for (const RowGroup& group : opened.reader->row_groups(0, num_rows, {})) {
+      opened.first_rows.push_back(group.first_row);
+    }
+  } else {  // Counting a tar's rows again would walk through it: whoever reads sees where it ends.
+    for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
+      opened.first_rows.push_back(first);
+    }
   }
-  opened.first_rows.push_back(0);
-  for (const auto& group : footer.row_groups) {
-    opened.first_rows.push_back(opened.first_rows.back() + group.num_rows);
-  }
-  DARKROOM_ASSIGN_OR_RETURN(opened.reader, open_table(place));
+  opened.first_rows.push_back(num_rows);
   return open_files_.insert(static_cast<int64_t>(file), std::move(opened), 1);
 }
 
@@ -95,7 +100,7 @@ Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read(co
     batches.push_back(std::move(batch));
   }
   if (num_rows != place.num_rows) {
-    return Status::corrupt_data("a row group gave another number of rows than its footer states (path, want, got):", paths_[place.file],
+    return Status::corrupt_data("a row group gave another number of rows than when it was indexed (path, want, got):", paths_[place.file],
                                 place.num_rows, num_rows);
   }
   return batches;

@@ -188,10 +188,10 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   return [&options, where](const arrow::Schema& schema, const std::string& path) -> Status {
     DARKROOM_ASSIGN_OR_RETURN(const UrlColumns columns, find_url_columns(schema, path, options.url_column, options.caption_column));
     DARKROOM_RETURN_IF_ERROR(check_types(schema, path, columns));
+    DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(path));  // Refuses what holds pictures already.
     if (where == nullptr) {
       return Status::ok();
     }
-    DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(path));
     return where->bind(schema, format, path).status().with_context("reading --where");
   };
 }

@@ -43,7 +43,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
   const int64_t wanted = work.generation > 0 ? work.whole_rows : work.num_rows;
   const int64_t end = work.first_row + wanted;
   while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const InputRows::Kept kept, rows_.next(end));
+    DARKROOM_ASSIGN_OR_RETURN(const KeptRows kept, rows_.next(end));
     if (kept.batch == nullptr) {
       break;
     }
@@ -66,7 +66,7 @@ Status DownloadReader::read(ItemIntake<DownloadRow>& intake) {
 }
 
 /// Of the rows that are kept those that the run works through.
-std::vector<int64_t> DownloadReader::choose(const DownloadItem& item, const InputRows::Kept& kept) const {
+std::vector<int64_t> DownloadReader::choose(const DownloadItem& item, const KeptRows& kept) const {
   std::vector<int64_t> chosen;
   for (const int64_t row : kept.rows) {
     if (!item.base || std::ranges::binary_search(item.base->redone, kept.first_row + row - item.work.first_row)) {
@@ -76,7 +76,7 @@ std::vector<int64_t> DownloadReader::choose(const DownloadItem& item, const Inpu
   return chosen;
 }
 
-Status DownloadReader::read_batch(const DownloadItem& item, const InputRows::Kept& kept, ItemIntake<DownloadRow>& intake) {
+Status DownloadReader::read_batch(const DownloadItem& item, const KeptRows& kept, ItemIntake<DownloadRow>& intake) {
   const std::vector<int64_t> chosen = choose(item, kept);
   if (chosen.empty()) {
     return {};

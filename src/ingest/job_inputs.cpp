@@ -24,6 +24,7 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kNotCounted = -1;
+constexpr const char* kFolderItself = "./";  // The name of an input that is the whole folder asked for.
 
 /// The folder that input names are relative to: the folder asked for, or the one above a file or above the first wildcard. A split of the
 /// hub's (?config=...) is named from its repository's revision on.
@@ -37,7 +38,12 @@ Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const 
     }
     return objects.front().place.path.substr(0, end);
   }
-  if (objects.size() == 1 && objects.front().place.path == place->path) {
+  const std::string& first = objects.front().place.path;
+  if (first.ends_with('/') && place->path.find_first_of("*?[") == std::string::npos) {
+    const Result<FileInfo> info = place->store->stat(place->path);  // A metadata file stands for its folder.
+    return info.is_ok() && !info->is_folder ? parent_folder(place->path) : std::string(without_trailing_slashes(place->path));
+  }
+  if (objects.size() == 1 && first == place->path) {
     return parent_folder(place->path);
   }
   const bool is_folder = objects.front().place.path.starts_with(join_path(place->path, ""));
@@ -55,7 +61,28 @@ std::vector<JobInput> each_once(std::vector<JobInput> inputs) {
 
 std::string relative_name(const std::string& path, const std::string& root) {
   const std::string prefix = join_path(root, "");
-  return path.starts_with(prefix) ? path.substr(prefix.size()) : file_name(path);
+  return path == prefix ? kFolderItself : path.starts_with(prefix) ? path.substr(prefix.size()) : file_name(path);
+}
+
+/// The objects that an address stood for as inputs; of the parts of one item the one that counts.
+Status add_named(StoreSet& stores, const std::string& uri, const std::vector<InputObject>& objects, std::vector<JobInput>& inputs) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(stores, uri, objects));
+  std::vector<FileInfo> files;
+  for (const InputObject& object : objects) {
+    files.push_back({.path = object.place.path, .size_bytes = object.size_bytes});
+  }
+  if (files.size() > 1) {  // A part that was named alone is meant.
+    (void)take_out_superseded_parts(files);
+  }
+  for (FileInfo& file : files) {
+    std::string name = relative_name(file.path, root);
+    inputs.push_back({.path = std::move(file.path),
+                      .name = std::move(name),
+                      .size_bytes = file.size_bytes,
+                      .num_rows = kNotCounted,
+                      .store = objects.front().place.store});
+  }
+  return Status::ok();
 }
 
 /// The types that an ARROW:schema names, without the metadata beside them, which differ from file to file; bytes that cannot be read stand
@@ -106,12 +133,31 @@ Status check_num_rows(const JobInput& input) {
              : Status::corrupt_data("an input says that it has more rows than can be (file, rows):", input.path, input.num_rows);
 }
 
+/// Takes what tells a folder from another one.
+void take_identity(TableIdentity identity, JobInput& input) {
+  input.size_bytes = identity.size_bytes;
+  input.tail_sha256 = std::move(identity.sha256);
+}
+
+Status measure_folder(const Location& place, CheckedSchemas& schemas, JobInput& input) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
+  DARKROOM_RETURN_IF_ERROR(schemas.check(*table, ""));
+  take_identity(*table->identity(), input);
+  input.num_rows = kNotCounted;
+  return Status::ok();
+}
+
 Status measure_input(Store* store, CheckedSchemas& schemas, JobInput& input) {
   const Location place = place_of(store, input);
+  if (place.path.ends_with('/')) {
+    return measure_folder(place, schemas, input);
+  }
   DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
   input.size_bytes = tail.size_bytes;
   input.tail_sha256 = sha256_hex(tail.bytes);
-  const std::optional<QuickFooter> quick = read_quick_footer(tail);
+  const Result<TableFormat> format = container_format(place.path);  // Other formats may end with whatever a footer looks like.
+  const bool is_parquet = format.is_ok() && *format == TableFormat::kParquet;
+  const std::optional<QuickFooter> quick = is_parquet ? read_quick_footer(tail) : std::nullopt;
   const std::string columns = columns_key(quick);
   // A damaged footer that says 0 rows would drop the file without a word: the whole reader looks at it.
   if (quick && quick->num_rows > 0 && schemas.knows(columns)) {
@@ -160,23 +206,15 @@ Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vecto
   std::vector<JobInput> inputs;
   for (const std::string& uri : uris) {
     DARKROOM_ASSIGN_OR_RETURN(const std::vector<InputObject> objects, stores.resolve_inputs(uri));
-    DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(stores, uri, objects));
-    std::vector<FileInfo> files;
-    for (const InputObject& object : objects) {
-      files.push_back({.path = object.place.path, .size_bytes = object.size_bytes});
-    }
-    if (files.size() > 1) {  // A part that was named alone is meant.
-      (void)take_out_superseded_parts(files);
-    }
-    for (FileInfo& file : files) {
-      std::string name = relative_name(file.path, root);
-      inputs.push_back({.path = std::move(file.path),
-                        .name = std::move(name),
-                        .size_bytes = file.size_bytes,
-                        .num_rows = kNotCounted,
-                        .store = objects.front().place.store});
-    }
+    DARKROOM_RETURN_IF_ERROR(add_named(stores, uri, objects, inputs));
   }
+  return each_once(std::move(inputs));
+}
+
+Result<std::vector<JobInput>> list_image_job_inputs(StoreSet& stores, const std::string& uri) {
+  std::vector<JobInput> inputs;
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<InputObject> objects, stores.resolve_image_inputs(uri));
+  DARKROOM_RETURN_IF_ERROR(add_named(stores, uri, objects, inputs));
   return each_once(std::move(inputs));
 }
 
@@ -202,7 +240,7 @@ Status measure_usable_inputs(Store* store, const CheckColumns& check_columns, co
   });
 }
 
-Status count_text_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs) {
+Status count_other_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs) {
   return read_many(inputs.size(), stop, [&](size_t i) -> Status {
     if (inputs[i].num_rows != kNotCounted) {
       return Status::ok();
@@ -255,9 +293,15 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
 Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input) {
   const Location place = place_of(store, input);
   DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
-  // Looked at behind the opening: what replaces the file from here on is not what is read.
-  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
-  if (tail.size_bytes != input.size_bytes || sha256_hex(tail.bytes) != input.tail_sha256) {
+  JobInput now;
+  if (const auto identity = table->identity()) {
+    take_identity(*identity, now);
+  } else {
+    // Looked at behind the opening: what replaces the file from here on is not what is read.
+    DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+    take_identity({.size_bytes = tail.size_bytes, .sha256 = sha256_hex(tail.bytes)}, now);
+  }
+  if (now.size_bytes != input.size_bytes || now.tail_sha256 != input.tail_sha256) {
     return Status::failed_precondition("an input was replaced since the job looked at it: put the file back that was there (file):",
                                        place.uri());
   }

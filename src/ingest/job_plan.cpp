@@ -150,14 +150,14 @@ Status JobPlan::find_inputs(std::vector<JobInput> listed, const CheckColumns& ch
     DARKROOM_ASSIGN_OR_RETURN(PinnedInputs joined, join_pins(std::move(listed), pins->inputs, output_.uri(), identity_));
     inputs_ = std::move(joined.inputs);
     if (selection_.extend && !joined.late.empty()) {
-      DARKROOM_RETURN_IF_ERROR(count_text_rows(input_store_, stop, joined.late));
+      DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, joined.late));
       new_pins_ = std::move(joined.late);
       inputs_.insert(inputs_.end(), new_pins_.begin(), new_pins_.end());
     } else {
       warn_of_late_files(joined.late.size());
     }
   } else {
-    DARKROOM_RETURN_IF_ERROR(count_text_rows(input_store_, stop, listed));
+    DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, listed));
     inputs_ = std::move(listed);
     if (!parts.empty()) {
       DARKROOM_RETURN_IF_ERROR(rebuild_inputs(parts, stop));

@@ -1,5 +1,7 @@
 #include "darkroom/ingest/row_dialects.h"
 
+#include <arrow/util/key_value_metadata.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -88,11 +90,20 @@ Result<UrlColumns> find_url_columns(const arrow::Schema& schema, const std::stri
   return columns;
 }
 
-Result<ImageColumns> find_image_columns(const arrow::Schema& schema, const std::string& path) {
+Result<ImageColumns> find_image_columns(const arrow::Schema& schema, const std::string& path, const std::string& caption_column) {
   ImageColumns columns;
   DARKROOM_ASSIGN_OR_RETURN(columns.image, find_column(schema, path, "image", "", kImageNames, ""));
-  DARKROOM_ASSIGN_OR_RETURN(columns.caption, find_column(schema, path, "caption", "", kCaptionNames, ""));
-  const arrow::DataType& type = *schema.GetFieldByName(columns.image)->type();
+  DARKROOM_ASSIGN_OR_RETURN(columns.caption, find_column(schema, path, "caption", caption_column, kCaptionNames, ""));
+  const auto image = schema.GetFieldByName(columns.image);  // Null where the name stands twice.
+  if (image == nullptr) {
+    return Status::failed_precondition("a table has two columns of one name (table, column):", path, columns.image);
+  }
+  if (image->type()->id() == arrow::Type::NA && image->metadata() != nullptr && image->metadata()->Contains("encoding")) {
+    return Status::failed_precondition(
+        "pictures of this encoding are not read; write them as jpeg, png or bytes (shard, column, encoding):", path, columns.image,
+        *image->metadata()->Get("encoding"));
+  }
+  const arrow::DataType& type = *image->type();
   const bool is_bytes_struct = type.id() == arrow::Type::STRUCT && static_cast<const arrow::StructType&>(type).GetFieldIndex("bytes") >= 0;
   if (!is_bytes_type(type) && !is_bytes_struct) {
     return Status::failed_precondition("the image column is neither binary nor a struct with bytes (table, column, type):", path,

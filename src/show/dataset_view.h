@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,14 @@ class DatasetView final : public FileSystem {
 
  private:
   static Status refusal(const std::string& path);
+  /// The place of what lies below one of the inputs that are folders; nothing elsewhere.
+  std::optional<Location> place_below(const std::string& path) const;
 
   DatasetFiles dataset_;
   std::vector<FileInfo> inputs_;
-  std::map<std::string, InputObject> objects_;  // By address.
-  std::map<std::string, Location> folders_;     // Those that files lie in, by address: there is no way back from one to a path.
+  std::map<std::string, InputObject> objects_;         // By address.
+  std::map<std::string, Location> folders_;            // Those that files lie in, by address: there is no way back from one to a path.
+  std::map<std::string, Location> inputs_of_folders_;  // By address, which ends with a slash, as the path does.
 };
 
 }  // namespace darkroom

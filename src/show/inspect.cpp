@@ -70,11 +70,11 @@ Status explain_unknown(const Status& status, const std::string& uri) {
   if (status.code() != StatusCode::kNotFound) {
     return status;
   }
-  return Status::not_found(
-      status.message() +
-          "; inspect knows datasets (parquet, csv, tsv, jsonl), checkpoints (state.json), run folders (metrics.jsonl), "
-          "model folders (model_index.json) and .safetensors files; got:",
-      uri);
+  return Status::not_found(status.message() +
+                               "; inspect knows datasets (parquet, csv, tsv, jsonl, webdataset tars, MDS, folders of pictures), "
+                               "checkpoints (state.json), run folders (metrics.jsonl), "
+                               "model folders (model_index.json) and .safetensors files; got:",
+                           uri);
 }
 
 /// What is looked at, as files of `files`.
@@ -114,6 +114,21 @@ Status check_kind(Kind kind, const InspectOptions& options) {
   return Status::ok();
 }
 
+/// What a folder holds: rows of pictures, whatever they lie in, or tables, which a few pictures beside them do not hide. A file or a
+/// pattern names its own.
+template <typename Inputs, typename FindDataset, typename FindTables>
+Result<Inputs> dataset_or_tables(bool is_folder, const FindDataset& find_pictures, const FindTables& find_tables) {
+  if (!is_folder) {
+    return find_tables();
+  }
+  Result<Inputs> found = find_pictures();
+  if (found.status().code() != StatusCode::kFailedPrecondition) {
+    return found;
+  }
+  Result<Inputs> tables = find_tables();
+  return tables.is_ok() ? tables : found;
+}
+
 Status describe_local(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
                       DamageLog& damage) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(options.uri));
@@ -123,11 +138,13 @@ Status describe_local(FileSystem& files, const InspectOptions& options, const st
   if (subject.kind != Kind::kTables) {
     return describe(files, subject, options, stop, report, damage);
   }
-  auto inputs = list_inputs(files, options.uri, stop);
-  DARKROOM_RETURN_IF_ERROR(explain_unknown(inputs.status(), options.uri));
-  subject.inputs = *std::move(inputs);
   const auto info = files.stat(subject.path);
   subject.is_folder = info.is_ok() && info->is_folder;
+  auto inputs = dataset_or_tables<std::vector<FileInfo>>(
+      subject.is_folder, [&] { return list_image_inputs(files, options.uri, stop); },
+      [&] { return list_inputs(files, options.uri, stop); });
+  DARKROOM_RETURN_IF_ERROR(explain_unknown(inputs.status(), options.uri));
+  subject.inputs = *std::move(inputs);
   return explain_unknown(describe(files, subject, options, stop, report, damage), options.uri);
 }
 
@@ -212,7 +229,8 @@ struct RemotePlace {
 
 Status describe_remote_tables(StoreSet& stores, const std::string& address, bool is_folder, const InspectOptions& options,
                               const std::stop_token& stop, InspectReport& report, DamageLog& damage) {
-  const auto dataset = find_dataset(stores, address);
+  const auto dataset = dataset_or_tables<DatasetFiles>(
+      is_folder, [&] { return find_image_dataset(stores, address); }, [&] { return find_dataset(stores, address); });
   DARKROOM_RETURN_IF_ERROR(explain_unknown(dataset.status(), options.uri));
   DatasetView view(*dataset);
   return describe(view, {.kind = Kind::kTables, .path = {}, .inputs = view.inputs(), .is_folder = is_folder}, options, stop, report,

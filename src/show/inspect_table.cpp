@@ -121,9 +121,11 @@ void describe_parts(const TableParts& parts, InspectReport& report) {
   const int64_t num_rows = parts.num_rows();
   ReportTable facts{.title = "",
                     .head = {},
-                    .rows = {{"parts", grouped_digits(static_cast<int64_t>(parts.parts.size()))},
-                             {"rows", num_rows < 0 ? "not counted (large text file; --verify counts)" : grouped_digits(num_rows)},
+                    .rows = {{"format", std::string(format_name(parts.format))},
+                             {"parts", grouped_digits(static_cast<int64_t>(parts.parts.size()))},
+                             {"rows", num_rows < 0 ? "not counted (large file; --verify counts)" : grouped_digits(num_rows)},
                              {"bytes", fmt::format("{} ({})", grouped_digits(parts.num_bytes()), bytes_text(parts.num_bytes()))}}};
+  report.summary["format"] = format_name(parts.format);
   report.summary["parts"] = parts.parts.size();
   report.summary["rows"] = num_rows < 0 ? nlohmann::json() : nlohmann::json(num_rows);
   report.summary["bytes"] = parts.num_bytes();

@@ -74,7 +74,8 @@ Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
 }
 
 Status add_part(FileSystem& files, bool count_text, TablePart& part, TableParts& parts) {
-  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(part.path));
+  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, container_format(part.path));
+  parts.format = parts.parts.empty() ? format : parts.format;
   if (format == TableFormat::kParquet) {
     return add_parquet(files, part, parts);
   }

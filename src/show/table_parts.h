@@ -15,6 +15,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/ingest/part_record.h"
+#include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 
@@ -31,10 +32,11 @@ struct TablePart {
 /// The files that a URI names and what their footers say.
 struct TableParts {
   std::vector<TablePart> parts;
-  std::shared_ptr<arrow::Schema> schema;  ///< Of the first part that can be opened; null when there is none.
-  nlohmann::json first_record;            ///< Shard record of the first part of ours; null when there is none.
-  nlohmann::json latents_record;          ///< The footer key darkroom.latents of the same part, or null.
-  ItemTally tally;                        ///< Sums over the shard records.
+  TableFormat format = TableFormat::kParquet;  ///< Of the first part.
+  std::shared_ptr<arrow::Schema> schema;       ///< Of the first part that can be opened; null when there is none.
+  nlohmann::json first_record;                 ///< Shard record of the first part of ours; null when there is none.
+  nlohmann::json latents_record;               ///< The footer key darkroom.latents of the same part, or null.
+  ItemTally tally;                             ///< Sums over the shard records.
   int64_t num_ours = 0;
   int64_t num_other_jobs = 0;     ///< Parts of ours that belong to another job than the first one.
   int64_t num_other_schemas = 0;  ///< Parts with other columns than the first one.

@@ -7,12 +7,15 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/tables/part_name.h"
+#include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {
 
 constexpr std::string_view kAnyDepth = "**";
+constexpr std::string_view kTableEndings = ".parquet, .csv, .tsv, .jsonl, .ndjson or .json";
+constexpr std::string_view kImageEndings = ".parquet, .tar, .mds, .jpg, .jpeg, .png, .webp or a table";
 
 bool is_hidden_name(const std::string& name) { return name.starts_with('_') || name.starts_with('.'); }
 
@@ -90,6 +93,40 @@ Status expand_place(const Location& place, const std::stop_token& stop, std::vec
 
 }  // namespace
 
+namespace {
+
+/// What a place names: a file, the visible files below a folder, or those that fit a pattern.
+struct Named {
+  std::vector<InputObject> objects = {};
+  bool is_folder = false;
+};
+
+template <typename Takes>
+Result<Named> list_named(const Location& place, const std::stop_token& stop, const Takes& takes) {
+  const std::string context = "listing the input " + place.uri();
+  const Result<FileInfo> info = place.store->stat(place.path);
+  if (info.is_ok() && !info->is_folder) {
+    return Named{.objects = {{.place = place, .size_bytes = info->size_bytes}}, .is_folder = false};
+  }
+  if (!info.is_ok() && (info.status().code() != StatusCode::kNotFound || !has_wildcard(place.path))) {
+    return info.status().with_context(context);
+  }
+  Named named{.objects = {}, .is_folder = info.is_ok()};
+  DARKROOM_RETURN_IF_ERROR(
+      (named.is_folder ? add_tree(place, stop, takes, named.objects) : expand_place(place, stop, named.objects)).with_context(context));
+  return named;
+}
+
+Result<std::vector<InputObject>> in_order(std::vector<InputObject> found, std::string_view endings, const Location& place) {
+  if (found.empty()) {
+    return Status::not_found(fmt::format("no input files ({}; names with a leading _ or . do not count):", endings), place.uri());
+  }
+  std::ranges::sort(found, {}, [](const InputObject& object) -> const std::string& { return object.place.path; });
+  return found;
+}
+
+}  // namespace
+
 bool path_fits(std::span<const std::string> pattern, std::span<const std::string> names) {
   // fits[j]: the pattern so far fits the first j names.
   std::vector<char> fits(names.size() + 1, 0);
@@ -109,30 +146,38 @@ bool path_fits(std::span<const std::string> pattern, std::span<const std::string
 }
 
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop) {
-  const std::string context = "listing the input " + place.uri();
-  const Result<FileInfo> info = place.store->stat(place.path);
-  if (info.is_ok() && !info->is_folder) {
-    return std::vector<InputObject>{{.place = place, .size_bytes = info->size_bytes}};
-  }
-  if (!info.is_ok() && (info.status().code() != StatusCode::kNotFound || !has_wildcard(place.path))) {
-    return info.status().with_context(context);
-  }
-  std::vector<InputObject> found;
   const auto is_table = [](const std::vector<std::string>& names) { return !names.empty() && is_table_path(names.back()); };
-  DARKROOM_RETURN_IF_ERROR(
-      (info.is_ok() ? add_tree(place, stop, is_table, found) : expand_place(place, stop, found)).with_context(context));
-  if (found.empty()) {
-    return Status::not_found("no input files (.parquet, .csv, .tsv, .jsonl, .ndjson or .json; names with a leading _ or . do not count):",
-                             place.uri());
-  }
-  std::ranges::sort(found, {}, [](const InputObject& object) -> const std::string& { return object.place.path; });
-  return found;
+  DARKROOM_ASSIGN_OR_RETURN(Named named, list_named(place, stop, is_table));
+  return in_order(std::move(named.objects), kTableEndings, place);
 }
 
-Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri, std::stop_token stop) {
+Result<std::vector<InputObject>> list_image_inputs_at(const Location& place, std::stop_token stop) {
+  const auto is_any = [](const std::vector<std::string>& names) { return !names.empty(); };
+  DARKROOM_ASSIGN_OR_RETURN(Named named, list_named(place, stop, is_any));
+  std::vector<FileInfo> files;
+  for (const InputObject& object : named.objects) {
+    files.push_back({.path = object.place.path, .size_bytes = object.size_bytes});
+  }
+  const auto read_small = [&](const std::string& path) { return place.store->read_small(path); };
+  const std::string folder(without_trailing_slashes(place.path));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs,
+                            named.is_folder ? find_picture_inputs(folder, files, read_small) : named_picture_inputs(files));
+  std::vector<InputObject> found;
+  for (const FileInfo& input : inputs) {
+    found.push_back({.place = {.store = place.store, .path = input.path}, .size_bytes = input.size_bytes});
+  }
+  return in_order(std::move(found), kImageEndings, place);
+}
+
+namespace {
+
+/// What `list_at` lists of a local address among the files of a file system; of several parts of an item the one that counts.
+template <typename ListAt>
+Result<std::vector<FileInfo>> list_local(FileSystem& files, const std::string& uri, std::stop_token stop, const ListAt& list_at) {
   DARKROOM_ASSIGN_OR_RETURN(std::string path, local_path(uri));
   const std::unique_ptr<Store> store = make_posix_store(files, "file");
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects, list_inputs_at({.store = store.get(), .path = std::move(path)}, stop));
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects,
+                            list_at(Location{.store = store.get(), .path = std::move(path)}, std::move(stop)));
   std::vector<FileInfo> found;
   for (InputObject& object : objects) {
     found.push_back({.path = std::move(object.place.path), .size_bytes = object.size_bytes, .is_folder = false});
@@ -141,6 +186,16 @@ Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& 
     (void)take_out_superseded_parts(found);
   }
   return found;
+}
+
+}  // namespace
+
+Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri, std::stop_token stop) {
+  return list_local(files, uri, std::move(stop), list_inputs_at);
+}
+
+Result<std::vector<FileInfo>> list_image_inputs(FileSystem& files, const std::string& uri, std::stop_token stop) {
+  return list_local(files, uri, std::move(stop), list_image_inputs_at);
 }
 
 }  // namespace darkroom

@@ -243,4 +243,15 @@ Result<std::vector<InputObject>> StoreSet::resolve_inputs(const std::string& uri
   return list_inputs_at(place, parts_->stop);
 }
 
+Result<std::vector<InputObject>> StoreSet::resolve_image_inputs(const std::string& uri) {
+  if (scheme_of(uri) == "hf") {
+    DARKROOM_ASSIGN_OR_RETURN(const HubUri table, HubUri::parse(uri));
+    if (table.is_table) {
+      return parts_->hub_table(table);
+    }
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Location place, resolve(uri, Access::kRead));
+  return list_image_inputs_at(place, parts_->stop);
+}
+
 }  // namespace darkroom

@@ -6,8 +6,13 @@
 #include <array>
 #include <cctype>
 
+#include "darkroom/files/paths.h"
+#include "darkroom/tables/picture_inputs.h"
+#include "mds_table.h"
 #include "parquet_table.h"
+#include "picture_folder.h"
 #include "table_columns.h"
+#include "tar_table.h"
 #include "text_table.h"
 
 namespace darkroom {
@@ -57,16 +62,67 @@ Result<std::vector<int>> find_columns(const arrow::Schema& schema, const std::ve
   return places;
 }
 
+Result<TableFormat> container_format(std::string_view path) {
+  const ContainerKind kind = container_kind(path);
+  if (path.ends_with('/')) {
+    return TableFormat::kFolder;
+  }
+  return kind == ContainerKind::kTar ? TableFormat::kTar : kind == ContainerKind::kMds ? TableFormat::kMds : table_format(path);
+}
+
+std::string_view format_name(TableFormat format) {
+  switch (format) {
+    case TableFormat::kParquet:
+      return "Parquet";
+    case TableFormat::kCsv:
+      return "CSV";
+    case TableFormat::kTsv:
+      return "TSV";
+    case TableFormat::kJsonLines:
+      return "JSON lines";
+    case TableFormat::kTar:
+      return "webdataset tar";
+    case TableFormat::kMds:
+      return "MDS shard";
+    case TableFormat::kFolder:
+      return "folder of pictures";
+  }
+  return "table";
+}
+
+namespace {
+
+Result<std::unique_ptr<TableReader>> open_file_table(std::shared_ptr<const InputFile> file, TableFormat format) {
+  switch (format) {
+    case TableFormat::kParquet:
+      return open_parquet_table(std::move(file));
+    case TableFormat::kTar:
+      return open_tar_table(std::move(file));
+    case TableFormat::kMds:
+      return open_mds_table(std::move(file));
+    default:
+      return open_text_table(std::move(file), format);
+  }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<TableReader>> open_table(FileSystem& files, const std::string& path) {
-  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(path));
+  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, container_format(path));
+  if (format == TableFormat::kFolder) {
+    return open_folder_table(folder_source(files, path));
+  }
   DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<const InputFile> file, files.open_input(path));
-  return format == TableFormat::kParquet ? open_parquet_table(std::move(file)) : open_text_table(std::move(file), format);
+  return open_file_table(std::move(file), format);
 }
 
 Result<std::unique_ptr<TableReader>> open_table(const Location& place) {
-  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(place.path));
+  DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, container_format(place.path));
+  if (format == TableFormat::kFolder) {
+    return open_folder_table(folder_source(place));
+  }
   DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<const InputFile> file, place.store->open_input(place.path));
-  return format == TableFormat::kParquet ? open_parquet_table(std::move(file)) : open_text_table(std::move(file), format);
+  return open_file_table(std::move(file), format);
 }
 
 }  // namespace darkroom

@@ -63,7 +63,7 @@ struct TarReader::Extension {
   bool is_empty() const { return !has_long_name && !has_long_link && !has_pax; }
 };
 
-TarReader::TarReader(const InputFile& file, TarLimits limits) : file_(file), limits_(limits) {}
+TarReader::TarReader(const InputFile& file, TarLimits limits, int64_t offset) : file_(file), limits_(limits), offset_(offset) {}
 
 Result<std::optional<TarMember>> TarReader::next() {
   if (is_at_end_) {

@@ -56,7 +56,7 @@ TransformOptions transform_of(const Recipe& recipe) {
 
 Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_image_dataset(stores, recipe.data.raw_path));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   const PictureSourceOptions options{.transform = transform_of(recipe),
                                      .seed = static_cast<uint64_t>(recipe.runtime.seed),
@@ -96,7 +96,7 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
 Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
                             const std::string& decoder_program) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_image_dataset(stores, recipe.data.raw_path));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   RowEncoderOptions encoding;
   encoding.transform = transform_of(recipe);

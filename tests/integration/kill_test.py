@@ -9,7 +9,7 @@ import sys
 
 import pyarrow.parquet as pq
 
-from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, timed_run
+from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run, run_killed, timed_run, write_tars
 
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 SEED = random.SystemRandom().randrange(1 << 32) if len(sys.argv) > 2 else 20261121
@@ -49,6 +49,19 @@ def process_survives_sigkill() -> None:
         require(hits > 0, "no kill hit a running job; seed", SEED)
 
 
+def process_of_tars_survives_sigkill() -> None:
+    generator = random.Random(SEED + 3)
+    with Workbench(240) as bench:
+        rows = pq.read_table(bench.write_image_dataset("images", 240)).to_pylist()
+        tars = write_tars(bench.path("tars"), rows, 50)
+        common = ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20", "--batch-size", "8"]
+        seconds = timed_run("process", tars, bench.path("reference"), *common)
+        hits = run_killed(["process", tars, bench.path("killed"), *common], KILLS, seconds, generator)
+        require_same_parts(bench.path("killed"), bench.path("reference"))
+        require(len(keys_of(bench.path("killed"))) == 240, "rows were lost")
+        require(hits > 0, "no kill hit a running job; seed", SEED)
+
+
 def train_survives_sigkill() -> None:
     generator = random.Random(SEED + 2)
     with Workbench(96) as bench:
@@ -66,4 +79,4 @@ def train_survives_sigkill() -> None:
 
 
 if __name__ == "__main__":
-    main([download_survives_sigkill, process_survives_sigkill, train_survives_sigkill])
+    main([download_survives_sigkill, process_survives_sigkill, process_of_tars_survives_sigkill, train_survives_sigkill])

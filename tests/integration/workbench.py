@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import http.server
+import io
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -76,6 +78,20 @@ class Workbench:
         path = self.folder / "urls.parquet"
         pq.write_table(table, path)
         return str(path)
+
+
+def write_tars(folder: str, rows: list[dict], rows_per_tar: int) -> str:
+    """Rows of an image dataset as img2dataset writes them: a .png, a .json and a .txt each."""
+    os.makedirs(folder)
+    for first in range(0, len(rows), rows_per_tar):
+        with tarfile.open(pathlib.Path(folder) / f"{first // rows_per_tar:05d}.tar", "w") as archive:
+            for row in rows[first : first + rows_per_tar]:
+                about = {name: row[name] for name in ("key", "url", "caption", "width", "height")}
+                for ending, data in (("png", row["image"]), ("json", json.dumps(about).encode()), ("txt", row["caption"].encode())):
+                    info = tarfile.TarInfo(f"{row['key']}.{ending}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+    return folder
 
 
 class LoopbackWeb:

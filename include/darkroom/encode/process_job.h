@@ -28,6 +28,7 @@ struct ProcessOptions {
   TextKind text = TextKind::kEmbeddings;
   torch::Dtype dtype = torch::kFloat16;  ///< Storage type: kFloat16 or kFloat32.
   TokenizerDialect tokenizer_dialect = TokenizerDialect::kHuggingFace;
+  std::string caption_column = {};             ///< Of the image dataset; empty: by its name.
   std::vector<std::string> keep_columns = {};  ///< Columns of the image dataset to carry along.
   uint64_t seed = 0;
   int64_t rows_per_file = 5000;  ///< Input rows a work item, and so a shard, covers.

@@ -16,7 +16,7 @@ struct DatasetFiles {
   Location root = {};                     ///< The folder; of a file the one that it lies in; of a pattern the one above the first wildcard.
   std::vector<InputObject> objects = {};  ///< In byte order of their paths; of several parts of an item the one that counts (part_name.h).
 
-  /// A file's path within the root; the whole path where it lies elsewhere.
+  /// A file's path within the root, "./" for the root as a folder of pictures; the whole path where it lies elsewhere.
   std::string name_of(const Location& place) const;
   /// Where a file of that name lies. The dataset may have changed since it was listed.
   Location place_of(const std::string& name) const;
@@ -24,8 +24,11 @@ struct DatasetFiles {
 
 /// Lists a dataset on any store: a folder, a file, a pattern, a split of the hub. Errors: those of StoreSet::resolve_inputs.
 Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri);
-/// The same among the machine's own files.
+/// Lists an image dataset, whatever holds its rows. Errors: those of StoreSet::resolve_image_inputs.
+Result<DatasetFiles> find_image_dataset(StoreSet& stores, const std::string& uri);
+/// The same two among the machine's own files.
 Result<DatasetFiles> find_local_dataset(const std::string& uri);
+Result<DatasetFiles> find_local_image_dataset(const std::string& uri);
 
 /// The address without what may be secret: the query of an https:// or http:// address. Pure.
 std::string recorded_uri(const std::string& uri);

@@ -13,7 +13,8 @@ namespace darkroom {
 /// A run of rows of one file.
 struct DatasetPart {
   std::string name;          ///< The file's path within the dataset's folder.
-  std::string content_hash;  ///< Of the file: the shard record's, or "footer:" and the SHA-256 of a foreign file's footer.
+  std::string content_hash;  ///< Of the file: the shard record's, "footer:" and the SHA-256 of a foreign file's footer, "listing:" and that
+                             ///< of a folder's names and sizes, or "end:", size and SHA-256 of the last 64 KiB.
   int64_t first_row = 0;     ///< Within the file.
   int64_t num_rows = 0;
 
@@ -38,7 +39,7 @@ class DatasetIndex {
   /// Errors: kNotFound, kCorruptData (a damaged footer), kFailedPrecondition (no rows at all), those of the store.
   static Result<DatasetIndex> of_latents(const DatasetFiles& dataset);
   /// Of an image dataset: parts are the work items of `process` with the same --rows-per-file, so that the online order is
-  /// the offline one. Errors: as of_latents.
+  /// the offline one. Reads text tables and the headers of tars whole. Errors: as of_latents; TableReader's.
   static Result<DatasetIndex> of_images(const DatasetFiles& dataset, int64_t rows_per_file);
   /// Errors: kCorruptData, kFailedPrecondition (a later format version).
   static Result<DatasetIndex> from_json(std::string_view text);

@@ -27,8 +27,8 @@ struct RowGroupPlace {
   int64_t row_in_group() const { return row_in_file - first_row; }
 };
 
-/// Reads whole row groups of an indexed dataset; a few files stay open. Thread safety: one object, one thread, except
-/// describe().
+/// Reads whole row groups of an indexed dataset, of files without these runs of 64 rows; a few files stay open. Thread safety: one object,
+/// one thread, except describe().
 class RowGroupReader {
  public:
   /// Opens nothing yet. The dataset's store outlives the reader.

@@ -29,15 +29,19 @@ using CheckColumns = std::function<Status(const arrow::Schema& schema, const std
 /// The input files that `uris` name, each once, in byte order of their paths: stores, paths, names and sizes. Of the parts of one item in
 /// one folder the one that counts is taken (part_name.h). Errors: StoreSet::resolve_inputs'.
 Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vector<std::string>& uris);
+/// Those of an image dataset: Parquet files, tars, MDS shards or folders, whose paths end with a slash (docs/formats/image_containers.md).
+/// Errors: StoreSet::resolve_image_inputs'.
+Result<std::vector<JobInput>> list_image_job_inputs(StoreSet& stores, const std::string& uri);
 
 /// Reads the end of every listed file, once each and up to 64 at a time: fills in `tail_sha256`, takes the size that it has now, and of a
-/// Parquet file the number of rows (of a text table: -1). Tables with other columns than those before are shown to `check_columns`.
-/// Errors: the store's, check_columns', kCorruptData naming a damaged table; kCancelled within the reads that are under way.
-/// REQUIRES: `store` is not null where an input names none; so of the next, too.
+/// Parquet file the number of rows (of others: -1). Of a folder both are those of its listing (TableIdentity). Tables with other columns
+/// than those before are shown to `check_columns`. Errors: the store's, check_columns', kCorruptData naming a damaged table; kCancelled
+/// within the reads that are under way. REQUIRES: `store` is not null where an input names none; so of the next, too.
 Status measure_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs);
 
-/// Counts the rows of the text tables among them, which have to be read. Errors: open_table's; kCancelled.
-Status count_text_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs);
+/// Counts the rows of those among them that are no Parquet files: text tables have to be read, tars walked through. Errors: open_table's
+/// and TableReader::num_rows'; kCancelled between files.
+Status count_other_rows(Store* store, const std::stop_token& stop, std::vector<JobInput>& inputs);
 
 /// The pinned list of a job: its files in their order, and the ones that `inputs` holds besides.
 struct PinnedInputs {

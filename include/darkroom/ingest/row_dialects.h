@@ -31,8 +31,9 @@ struct ImageColumns {
   std::string key;  ///< Empty: rows are named by their number in the pinned list.
 };
 
-/// Finds them by the accepted names. Errors: kNotFound as above; kFailedPrecondition (an image column of another type).
-Result<ImageColumns> find_image_columns(const arrow::Schema& schema, const std::string& path);
+/// Finds them by the accepted names, or takes the caption's that is given. Errors: kNotFound as above; kFailedPrecondition (an image column
+/// of another type, or of an MDS encoding that is not read).
+Result<ImageColumns> find_image_columns(const arrow::Schema& schema, const std::string& path, const std::string& caption_column = {});
 
 /// Whether there is nothing but ASCII white space: an empty caption.
 bool is_blank(std::string_view text);

@@ -18,9 +18,14 @@ bool path_fits(std::span<const std::string> pattern, std::span<const std::string
 
 /// The files that a place, folder or pattern names, as StoreSet::resolve_inputs says.
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop);
+/// The same as StoreSet::resolve_image_inputs says.
+Result<std::vector<InputObject>> list_image_inputs_at(const Location& place, std::stop_token stop);
 
 /// The same of a local address (local_path) among the files of a file system; of several parts of an item in one folder the one that counts
 /// (part_name.h), unless one file is named.
 Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri, std::stop_token stop = {});
+
+/// The inputs of an image dataset in the same way.
+Result<std::vector<FileInfo>> list_image_inputs(FileSystem& files, const std::string& uri, std::stop_token stop = {});
 
 }  // namespace darkroom

@@ -67,6 +67,9 @@ class StoreSet {
   /// A folder and a pattern skip names that start with "_" or "."; https:// has neither folders nor patterns.
   /// Errors: resolve's and the store's; kNotFound when nothing fits.
   Result<std::vector<InputObject>> resolve_inputs(const std::string& uri);
+  /// The inputs of an image dataset (picture_inputs.h): of a folder those of the one kind that lies in it, of a pattern the files that fit.
+  /// A folder of pictures is one object, whose path ends with a slash. Errors: also those of find_picture_inputs and named_picture_inputs.
+  Result<std::vector<InputObject>> resolve_image_inputs(const std::string& uri);
 
  private:
   struct Parts;

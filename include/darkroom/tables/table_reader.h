@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,11 +22,22 @@ enum class TableFormat {
   kCsv,        ///< .csv: RFC 4180, first row = column names.
   kTsv,        ///< .tsv: no quoting (a quote is an ordinary character), first row = column names.
   kJsonLines,  ///< .jsonl, .ndjson, .json: one object a line.
+  kTar,        ///< .tar: a webdataset, a row a sample (docs/formats/image_containers.md; so are the next two).
+  kMds,        ///< .mds, .mds.zstd: a shard of mosaicml-streaming.
+  kFolder,     ///< A path that ends with a slash: a folder of pictures, or an imagefolder with its metadata.jsonl or .csv.
 };
 
-/// By the name's ending, any letter case. Errors: kFailedPrecondition naming the endings that are known.
+/// What a person calls the format.
+std::string_view format_name(TableFormat format);
+
+/// Of a table: one of the first four, by the name's ending, any letter case. Errors: kFailedPrecondition naming the endings that are known.
 Result<TableFormat> table_format(std::string_view path);
 bool is_table_path(std::string_view path);
+/// Of whatever holds rows; the same errors.
+Result<TableFormat> container_format(std::string_view path);
+
+/// A larger picture in a tar, a folder or an MDS shard comes out as null: it would have to be held whole.
+inline constexpr int64_t kMaxPictureBytes = int64_t{256} << 20;
 
 struct ReadOptions {
   int64_t batch_bytes = 16 << 20;  ///< About how much a batch may hold (one row may be more).
@@ -38,6 +50,12 @@ struct RowGroup {
   RowGroupStatistics statistics = {};
 };
 
+/// What tells a folder from the one that it was before.
+struct TableIdentity {
+  int64_t size_bytes = 0;   ///< Of its files together.
+  std::string sha256 = {};  ///< Over their names and sizes.
+};
+
 /// The rows of one read, in order. Thread safety: one object, one thread.
 class RowRange {
  public:
@@ -46,11 +64,12 @@ class RowRange {
   /// Errors: kCorruptData naming the file, the store's own.
   virtual Result<std::shared_ptr<arrow::RecordBatch>> next() = 0;
   /// Rows so far that were no rows (a CSV line with another number of fields, a line that is no JSON object): each
-  /// came out with null in every column. Always 0 for Parquet.
+  /// came out with null in every column. Of pictures: rows of which something is missing (a sample without a picture, JSON that is none),
+  /// null in these columns. Always 0 for Parquet.
   virtual int64_t num_malformed_rows() const { return 0; }
 };
 
-/// A table in one file, read in ranges of rows with bounded memory: never the whole file at once.
+/// Rows in one file or folder, read in ranges with bounded memory: never the whole file at once.
 /// Parquet: page checksums are verified where they exist and every batch passes ValidateFull, save that text is not
 /// checked for UTF-8 (one bad caption must not cost a file): whoever uses text replaces invalid bytes.
 /// CSV, TSV and JSON lines carry no types: every column is text (utf8), a JSON value that is no string is its JSON
@@ -64,21 +83,24 @@ class TableReader {
   /// All columns of the file. JSON lines: the keys of the first 1,000 rows in the order in which they appear; a key
   /// that only later rows have is not read.
   virtual const std::shared_ptr<arrow::Schema>& schema() const = 0;
-  /// Parquet knows it; the text formats read the file once and remember where rows begin.
+  /// Parquet, MDS and folders know it; the text formats read the file once and remember where rows begin; a tar's headers are walked
+  /// through once, likewise.
   virtual Result<int64_t> num_rows() = 0;
   /// Rows [first, first + count) with `columns` in that order (empty: all); past the end the range ends early.
   /// Errors: kNotFound naming the file, the missing column and the columns that exist. REQUIRES: first, count >= 0.
   virtual Result<std::unique_ptr<RowRange>> read_rows(int64_t first, int64_t count, const std::vector<std::string>& columns,
                                                       const ReadOptions& options = {}) = 0;
   /// The row groups that hold some of the rows [first, first + count), in order, with what the file says of these columns. Columns that
-  /// it does not have are left out. Empty for the text formats, which have no row groups.
+  /// it does not have are left out. Empty for all other formats, which have no row groups.
   virtual std::vector<RowGroup> row_groups([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count,
                                            [[maybe_unused]] const std::vector<std::string>& columns) {
     return {};
   }
+  /// Of a folder; nothing for a file, which its size and its last bytes tell apart.
+  virtual std::optional<TableIdentity> identity() const { return std::nullopt; }
 };
 
-/// Opens a table by its name's ending. Errors: table_format's, FileSystem's; kCorruptData naming the file.
+/// Opens what holds rows by its name's ending. Errors: container_format's, FileSystem's; kCorruptData naming the file.
 Result<std::unique_ptr<TableReader>> open_table(FileSystem& files, const std::string& path);
 /// The same of an object in a store, which outlives the reader.
 Result<std::unique_ptr<TableReader>> open_table(const Location& place);

@@ -50,7 +50,8 @@ struct TarLimits {
 /// the file outlives the reader.
 class TarReader {
  public:
-  explicit TarReader(const InputFile& file, TarLimits limits = {});
+  /// `offset`: where the headers of the member to begin with stand.
+  explicit TarReader(const InputFile& file, TarLimits limits = {}, int64_t offset = 0);
 
   /// The next member; nothing at the end of the archive.
   Result<std::optional<TarMember>> next();

@@ -101,6 +101,43 @@ TEST_F(stores, lists_local_inputs_in_byte_order) {
   }
 }
 
+// An image dataset is found the same way among a file system's files and in a store.
+TEST_F(stores, lists_image_datasets_of_one_kind) {
+  const TemporaryFolder folder;
+  FileSystem& files = local_files();
+  for (const char* path :
+       {"tars/b.tar", "tars/a.tar", "tars/a.parquet", "tars/_x.tar", "tars/a_stats.json", "plain/x/a.jpg", "plain/b.png", "plain/b.txt",
+        "named/metadata.jsonl", "named/a.png", "mds/x.mds", "mixed/a.tar", "mixed/b.parquet", "none/a.txt", "tables/a.csv"}) {
+    ASSERT_TRUE(write_file_atomic(files, join_path(folder.path(), path), path).is_ok());
+  }
+  StoreSet set(options(), clock_, metrics_);
+  for (const char* place : {"/tars", "/tars/", "/plain", "/plain/", "/named", "/named/metadata.jsonl", "/mds", "/mds/*", "/mixed",
+                            "/mixed/*.tar", "/none", "/tables", "/plain/*.png", "/*/metadata.jsonl", "/tars/a.tar", "/missing", ""}) {
+    const std::string uri = folder.path() + place;
+    const Result<std::vector<FileInfo>> local = list_image_inputs(files, uri);
+    const Result<std::vector<InputObject>> stored = set.resolve_image_inputs(uri);
+    ASSERT_EQ(stored.is_ok(), local.is_ok()) << place << ": " << stored.status().to_string() << " / " << local.status().to_string();
+    EXPECT_EQ(stored.status().code(), local.status().code()) << place;
+    ASSERT_EQ(stored.is_ok() ? stored->size() : 0, local.is_ok() ? local->size() : 0) << place;
+    for (size_t i = 0; stored.is_ok() && i < stored->size(); ++i) {
+      EXPECT_EQ((*stored)[i].place.path, (*local)[i].path) << place;
+    }
+  }
+  const std::string root = folder.path();
+  const auto paths = [&](const std::string& place) {
+    std::vector<std::string> found;
+    for (const FileInfo& input : list_image_inputs(files, root + place).value()) {
+      found.push_back(input.path.substr(root.size()));
+    }
+    return found;
+  };
+  EXPECT_THAT(paths("/tars"), ElementsAre("/tars/a.tar", "/tars/b.tar"));
+  EXPECT_THAT(paths("/plain/"), ElementsAre("/plain/"));
+  EXPECT_THAT(paths("/named/metadata.jsonl"), ElementsAre("/named/"));
+  EXPECT_EQ(set.resolve_image_inputs(root + "/mixed").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(set.resolve_image_inputs(root + "/none").status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(stores, further_stores_by_their_scheme) {
   MemoryFileSystem files;
   ASSERT_TRUE(write_file_atomic(files, "/d/x.csv", "1").is_ok());

@@ -1,4 +1,4 @@
-#include "encode/table_rows.h"
+#include "darkroom/tables/table_rows.h"
 
 #include <arrow/api.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string write_numbers(const TemporaryFolder& folder, int64_t num_rows, int64
 }
 
 TableRows open_rows(const std::string& path, int64_t batch_rows = 7) {
-  return TableRows(*open_table(local_files(), path), {"number"}, {.max_batch_rows = batch_rows});
+  return TableRows(*open_table(local_files(), path), std::nullopt, {"number"}, {.max_batch_rows = batch_rows});
 }
 
 /// Rows [first, first + count), read as an item is.
@@ -30,17 +30,19 @@ std::vector<int64_t> read_item(TableRows& rows, int64_t first, int64_t count) {
   const Status sought = rows.seek(first);
   EXPECT_TRUE(sought.is_ok()) << sought.to_string();
   std::vector<int64_t> numbers;
-  while (static_cast<int64_t>(numbers.size()) < count) {
-    const auto batch = rows.next(count - static_cast<int64_t>(numbers.size()));
-    EXPECT_TRUE(batch.is_ok()) << batch.status().to_string();
-    if (!batch.is_ok() || *batch == nullptr) {
+  while (true) {
+    const auto kept = rows.next(first + count);
+    EXPECT_TRUE(kept.is_ok()) << kept.status().to_string();
+    if (!kept.is_ok() || kept->batch == nullptr) {
       break;
     }
-    const auto& values = static_cast<const arrow::Int64Array&>(*(*batch)->column(0));
-    for (int64_t i = 0; i < values.length(); ++i) {
-      numbers.push_back(values.Value(i));
+    const auto& values = static_cast<const arrow::Int64Array&>(*kept->batch->column(0));
+    for (const int64_t row : kept->rows) {
+      EXPECT_EQ(values.Value(row), kept->first_row + row);
+      numbers.push_back(values.Value(row));
     }
   }
+  EXPECT_EQ(rows.finish(first + count), static_cast<int64_t>(numbers.size()));
   return numbers;
 }
 

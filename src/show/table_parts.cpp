@@ -58,7 +58,7 @@ void note_schema(const std::shared_ptr<arrow::Schema>& schema, TableParts& parts
   }
 }
 
-Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
+Status add_shard(FileSystem& files, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, part.path));
   part.num_rows = footer.num_rows;
   note_schema(footer.schema, parts);
@@ -75,8 +75,8 @@ Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
 
 Status add_part(FileSystem& files, bool count_text, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, table_format(part.path));
-  if (format == TableFormat::kParquet) {
-    return add_parquet(files, part, parts);
+  if (has_types(format)) {
+    return add_shard(files, part, parts);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
   note_schema(reader->schema(), parts);

@@ -120,10 +120,17 @@ Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop
   DARKROOM_RETURN_IF_ERROR(
       (info.is_ok() ? add_tree(place, stop, is_table, found) : expand_place(place, stop, found)).with_context(context));
   if (found.empty()) {
-    return Status::not_found("no input files (.parquet, .csv, .tsv, .jsonl, .ndjson or .json; names with a leading _ or . do not count):",
-                             place.uri());
+    return Status::not_found(
+        "no input files (.parquet, .csv, .tsv, .jsonl, .ndjson, .json or .mds; names with a leading _ or . do not count):", place.uri());
   }
   std::ranges::sort(found, {}, [](const InputObject& object) -> const std::string& { return object.place.path; });
+  std::vector<std::string> paths;
+  for (const InputObject& object : found) {
+    paths.push_back(object.place.path);
+  }
+  const std::vector<bool> are_indexes = find_mds_indexes(paths);
+  size_t next = 0;
+  std::erase_if(found, [&](const InputObject&) { return bool{are_indexes[next++]}; });
   return found;
 }
 

@@ -155,11 +155,18 @@ Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& 
     found = *std::move(matches);
   }
   if (found.empty()) {
-    return Status::not_found("no input files (.parquet, .csv, .tsv, .jsonl, .ndjson or .json; names with a leading _ or . do not count):",
-                             uri);
+    return Status::not_found(
+        "no input files (.parquet, .csv, .tsv, .jsonl, .ndjson, .json or .mds; names with a leading _ or . do not count):", uri);
   }
   sort_by_path(found);
   (void)take_out_superseded_parts(found);
+  std::vector<std::string> paths;
+  for (const FileInfo& file : found) {
+    paths.push_back(file.path);
+  }
+  const std::vector<bool> are_indexes = find_mds_indexes(paths);
+  size_t next = 0;
+  std::erase_if(found, [&](const FileInfo&) { return bool{are_indexes[next++]}; });
   return found;
 }
 

@@ -21,7 +21,10 @@ enum class TableFormat {
   kCsv,        ///< .csv: RFC 4180, first row = column names.
   kTsv,        ///< .tsv: no quoting (a quote is an ordinary character), first row = column names.
   kJsonLines,  ///< .jsonl, .ndjson, .json: one object a line.
+  kMds,        ///< .mds: a shard of mosaicml-streaming, uncompressed.
 };
+/// Whether columns of the format have types; else every column is text.
+constexpr bool has_types(TableFormat format) { return format == TableFormat::kParquet || format == TableFormat::kMds; }
 
 /// By the name's ending, any letter case. Errors: kFailedPrecondition naming the endings that are known.
 Result<TableFormat> table_format(std::string_view path);
@@ -71,12 +74,16 @@ class TableReader {
   virtual Result<std::unique_ptr<RowRange>> read_rows(int64_t first, int64_t count, const std::vector<std::string>& columns,
                                                       const ReadOptions& options = {}) = 0;
   /// The row groups that hold some of the rows [first, first + count), in order, with what the file says of these columns. Columns that
-  /// it does not have are left out. Empty for the text formats, which have no row groups.
+  /// it does not have are left out. Empty for the other formats, which have no row groups.
   virtual std::vector<RowGroup> row_groups([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count,
                                            [[maybe_unused]] const std::vector<std::string>& columns) {
     return {};
   }
 };
+
+/// Of a listing in byte order of its paths, each with its path: whether the file is the index.json of the MDS shards beside it, and so no
+/// table of JSON lines.
+std::vector<bool> find_mds_indexes(const std::vector<std::string>& paths);
 
 /// Opens a table by its name's ending. Errors: table_format's, FileSystem's; kCorruptData naming the file.
 Result<std::unique_ptr<TableReader>> open_table(FileSystem& files, const std::string& path);

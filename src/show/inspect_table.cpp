@@ -201,6 +201,20 @@ void describe_studies(const Studies& studies, const TableParts& parts, bool veri
   }
 }
 
+// Raw bytes do not say their shape, and a text model may be of any width; a shard of ours says it.
+void add_recorded_shape(const nlohmann::json& latents_record, TableKind& kind) {
+  const auto length = latents_record.is_object() ? latents_record.find("text_length") : latents_record.end();
+  const auto width = latents_record.is_object() ? latents_record.find("text_width") : latents_record.end();
+  if (length == latents_record.end() || width == latents_record.end() || !length->is_number_integer() || !width->is_number_integer()) {
+    return;
+  }
+  for (TensorColumnName& tensor : kind.tensors) {
+    if (!tensor.is_latents) {
+      tensor.shapes.insert(tensor.shapes.begin(), {length->get<int64_t>(), width->get<int64_t>()});
+    }
+  }
+}
+
 // What a damaged dataset cannot show is no second finding.
 template <typename T>
 Status show_unless_damaged(Result<T> result, bool has_damage, T& target) {
@@ -224,7 +238,8 @@ Status inspect_tables(FileSystem& files, const TableInputs& tables, const Inspec
   if (parts.schema == nullptr) {
     return Status::ok();  // Every file is damaged: the damage says so.
   }
-  const TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
+  TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
+  add_recorded_shape(parts.latents_record, kind);
   report.kind = kind.name;
   const bool wants_sheet = !options.sheet_path.empty();
   const bool wants_cards = !options.html_path.empty() && kind.has_pictures();

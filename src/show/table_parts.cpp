@@ -58,7 +58,7 @@ void note_schema(const std::shared_ptr<arrow::Schema>& schema, TableParts& parts
   }
 }
 
-Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
+Status add_shard(FileSystem& files, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, part.path));
   part.num_rows = footer.num_rows;
   note_schema(footer.schema, parts);
@@ -76,8 +76,8 @@ Status add_parquet(FileSystem& files, TablePart& part, TableParts& parts) {
 Status add_part(FileSystem& files, bool count_text, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, container_format(part.path));
   parts.format = parts.parts.empty() ? format : parts.format;
-  if (format == TableFormat::kParquet) {
-    return add_parquet(files, part, parts);
+  if (format == TableFormat::kParquet || part.path.ends_with(".mds")) {
+    return add_shard(files, part, parts);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
   note_schema(reader->schema(), parts);

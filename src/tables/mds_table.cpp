@@ -16,6 +16,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/sealed_record.h"
 #include "table_columns.h"
 #include "window_file.h"
 
@@ -25,8 +26,9 @@ namespace {
 constexpr int64_t kMdsWindowBytes = 4 << 20;
 constexpr uint32_t kMaxMdsRows = 16 << 20;
 constexpr int64_t kMaxMdsHeaderBytes = 1 << 20;
-constexpr size_t kMaxMdsColumns = 1000;
+constexpr size_t kMaxMdsFields = 1000;
 constexpr int64_t kWordBytes = 4;
+constexpr int64_t kMdsGroupRows = 256;  // As a latents dataset has them.
 
 /// The bytes of a shard as they were before compression, from front to back. Thread safety: one object, one thread.
 class MdsBytes {
@@ -115,7 +117,7 @@ uint32_t word_of(const char* bytes) {
 }
 
 /// A column of a shard.
-struct MdsColumn {
+struct MdsField {
   std::string name;
   std::string encoding;
   int64_t size_bytes = 0;  ///< Of each value; 0: each sample says it.
@@ -155,7 +157,7 @@ bool is_fixed_type(const arrow::DataType& type) { return type.id() != arrow::Typ
 /// What stands before the samples.
 struct MdsHeader {
   std::vector<uint32_t> offsets;  ///< Where each sample begins, then the end of the last one.
-  std::vector<MdsColumn> columns;
+  std::vector<MdsField> columns;
 
   int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
@@ -165,19 +167,22 @@ Status bad_header(const std::string& path, std::string_view why) {
 }
 
 /// Throws what nlohmann throws.
-Result<std::vector<MdsColumn>> columns_of(const nlohmann::json& config, const std::string& path) {
+Result<std::vector<MdsField>> columns_of(const nlohmann::json& config, const std::string& path) {
   if (const int64_t version = config.value("version", int64_t{2}); version != 2) {
     return Status::failed_precondition("an MDS shard is of a version that is not known; 2 is (file, version):", path, version);
+  }
+  if (config.value("format", std::string("mds")) != "mds") {
+    return bad_header(path, "it is of another format");
   }
   const auto names = config.at("column_names").get<std::vector<std::string>>();
   const auto encodings = config.at("column_encodings").get<std::vector<std::string>>();
   const nlohmann::json& sizes = config.at("column_sizes");
-  if (names.size() != encodings.size() || !sizes.is_array() || names.size() != sizes.size() || names.size() > kMaxMdsColumns) {
+  if (names.size() != encodings.size() || !sizes.is_array() || names.size() != sizes.size() || names.size() > kMaxMdsFields) {
     return bad_header(path, "its lists of columns differ in length or are too long");
   }
-  std::vector<MdsColumn> columns;
+  std::vector<MdsField> columns;
   for (size_t i = 0; i < names.size(); ++i) {
-    MdsColumn column{.name = names[i], .encoding = encodings[i], .size_bytes = 0, .type = type_of_encoding(encodings[i])};
+    MdsField column{.name = names[i], .encoding = encodings[i], .size_bytes = 0, .type = type_of_encoding(encodings[i])};
     column.size_bytes = sizes[i].is_null() ? 0 : sizes[i].get<int64_t>();
     const bool is_fixed = is_fixed_type(*column.type);
     if (column.size_bytes < 0 || (is_fixed && column.size_bytes != column.type->byte_width())) {
@@ -214,9 +219,8 @@ Result<MdsHeader> read_mds_header(MdsBytes& bytes, const std::string& path, std:
   if (!std::ranges::is_sorted(header.offsets) || config_bytes < 0 || config_bytes > kMaxMdsHeaderBytes) {
     return bad_header(path, "the places of its samples are out of order");
   }
-  if (file_bytes && int64_t{header.offsets.back()} != *file_bytes) {
-    return Status::corrupt_data("an MDS shard has another size than its samples end at (file, end of the last sample, size):", path,
-                                header.offsets.back(), *file_bytes);
+  if (file_bytes && int64_t{header.offsets.back()} > *file_bytes) {
+    return mds_ends_early(path, header.offsets.front(), header.offsets.back() - header.offsets.front());
   }
   std::string config(static_cast<size_t>(config_bytes), '\0');
   DARKROOM_RETURN_IF_ERROR(bytes.read(config_at, std::as_writable_bytes(std::span(config))));
@@ -229,9 +233,9 @@ Result<MdsHeader> read_mds_header(MdsBytes& bytes, const std::string& path, std:
 }
 
 /// Builds one column of a batch.
-class MdsColumnBuilder {
+class MdsFieldBuilder {
  public:
-  explicit MdsColumnBuilder(const MdsColumn& column)
+  explicit MdsFieldBuilder(const MdsField& column)
       : column_(column),
         fixed_(arrow::fixed_size_binary(is_fixed_type(*column.type) ? column.type->byte_width() : 0), table_pool()),
         variable_(table_pool()) {}
@@ -258,17 +262,17 @@ class MdsColumnBuilder {
   }
 
  private:
-  const MdsColumn& column_;
+  const MdsField& column_;
   arrow::FixedSizeBinaryBuilder fixed_;
   arrow::BinaryBuilder variable_;
   int64_t num_rows_ = 0;
 };
 
 /// The values of a sample, one a column. False when its sizes do not fit it.
-bool split_sample(std::string_view sample, const std::vector<MdsColumn>& columns, std::vector<std::string_view>& values) {
+bool split_sample(std::string_view sample, const std::vector<MdsField>& columns, std::vector<std::string_view>& values) {
   size_t at = 0;
   std::vector<size_t> sizes;
-  for (const MdsColumn& column : columns) {
+  for (const MdsField& column : columns) {
     sizes.push_back(static_cast<size_t>(column.size_bytes));
     if (column.size_bytes == 0) {
       if (sample.size() - at < kWordBytes) {
@@ -299,7 +303,7 @@ class MdsRange final : public RowRange {
   }
 
   Result<std::shared_ptr<arrow::RecordBatch>> next() override {
-    std::vector<MdsColumnBuilder> builders;
+    std::vector<MdsFieldBuilder> builders;
     builders.reserve(columns_.size());
     for (const int column : columns_) {
       builders.emplace_back(header_->columns[static_cast<size_t>(column)]);
@@ -334,11 +338,11 @@ class MdsRange final : public RowRange {
     return is_whole;
   }
 
-  Result<std::shared_ptr<arrow::RecordBatch>> finish(int64_t num_rows, std::vector<MdsColumnBuilder>& builders) const {
+  Result<std::shared_ptr<arrow::RecordBatch>> finish(int64_t num_rows, std::vector<MdsFieldBuilder>& builders) const {
     arrow::FieldVector fields;
     arrow::ArrayVector arrays;
     for (size_t i = 0; i < builders.size(); ++i) {
-      const MdsColumn& column = header_->columns[static_cast<size_t>(columns_[i])];
+      const MdsField& column = header_->columns[static_cast<size_t>(columns_[i])];
       auto array = builders[i].finish();
       DARKROOM_RETURN_IF_ARROW_ERROR(array.status(), "reading an MDS shard");
       fields.push_back(arrow::field(column.name, column.type));
@@ -363,7 +367,7 @@ class MdsTable final : public TableReader {
   MdsTable(std::shared_ptr<const InputFile> file, MdsHeader header)
       : file_(std::move(file)), header_(std::make_shared<const MdsHeader>(std::move(header))) {
     arrow::FieldVector fields;
-    for (const MdsColumn& column : header_->columns) {
+    for (const MdsField& column : header_->columns) {
       const bool is_read = column.type->id() != arrow::Type::NA;
       const auto field = arrow::field(column.name, column.type);
       fields.push_back(is_read ? field : field->WithMetadata(arrow::key_value_metadata({{"encoding", column.encoding}})));
@@ -390,16 +394,58 @@ class MdsTable final : public TableReader {
   std::shared_ptr<arrow::Schema> schema_;
 };
 
+/// A shard's head, and the record behind its samples where it is one of ours.
+struct OpenedMds {
+  MdsHeader header;
+  KeyValues record = {};
+};
+
+Result<OpenedMds> open_mds(const std::shared_ptr<const InputFile>& file) {
+  const std::string& path = file->path();
+  if (!path.ends_with(".mds") && !is_zstd_name(path)) {
+    return Status::failed_precondition("an MDS shard is compressed in a way that is not read; zstd and none are (file):", path);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto bytes, open_mds_bytes(file));
+  const std::optional<int64_t> file_bytes = is_zstd_name(path) ? std::nullopt : std::optional(file->size_bytes());
+  OpenedMds opened;
+  DARKROOM_ASSIGN_OR_RETURN(opened.header, read_mds_header(*bytes, path, file_bytes));
+  const int64_t end = opened.header.offsets.back();
+  if (file_bytes && end < *file_bytes) {  // Nobody else writes anything behind the samples.
+    Result<SealedRecord> record = read_sealed_record(*file);
+    if (!record.is_ok() || record->content_bytes != end) {
+      return Status::corrupt_data("an MDS shard has another size than its samples end at, and no record there (file, end, size):", path,
+                                  end, *file_bytes);
+    }
+    opened.record = std::move(record->pairs);
+  }
+  return opened;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TableReader>> open_mds_table(std::shared_ptr<const InputFile> file) {
-  if (!file->path().ends_with(".mds") && !is_zstd_name(file->path())) {
-    return Status::failed_precondition("an MDS shard is compressed in a way that is not read; zstd and none are (file):", file->path());
+  DARKROOM_ASSIGN_OR_RETURN(OpenedMds opened, open_mds(file));
+  return std::unique_ptr<TableReader>(std::make_unique<MdsTable>(std::move(file), std::move(opened.header)));
+}
+
+Result<TableFooter> read_mds_footer(const InputFile& file) {
+  const std::shared_ptr<const InputFile> borrowed(std::shared_ptr<const InputFile>(), &file);
+  DARKROOM_ASSIGN_OR_RETURN(OpenedMds opened, open_mds(borrowed));
+  const std::vector<uint32_t> offsets = opened.header.offsets;
+  const MdsTable table(borrowed, std::move(opened.header));
+  TableFooter footer{.path = file.path(),
+                     .file_bytes = file.size_bytes(),
+                     .content_bytes = offsets.back(),
+                     .num_rows = static_cast<int64_t>(offsets.size()) - 1,
+                     .row_groups = {},
+                     .schema = table.schema(),
+                     .key_values = std::move(opened.record)};
+  for (int64_t row = 0; row < footer.num_rows; row += kMdsGroupRows) {
+    const int64_t end = std::min(row + kMdsGroupRows, footer.num_rows);
+    footer.row_groups.push_back(
+        {.num_rows = end - row, .num_bytes = offsets[static_cast<size_t>(end)] - offsets[static_cast<size_t>(row)]});
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto bytes, open_mds_bytes(file));
-  const std::optional<int64_t> file_bytes = is_zstd_name(file->path()) ? std::nullopt : std::optional(file->size_bytes());
-  DARKROOM_ASSIGN_OR_RETURN(MdsHeader header, read_mds_header(*bytes, file->path(), file_bytes));
-  return std::unique_ptr<TableReader>(std::make_unique<MdsTable>(std::move(file), std::move(header)));
+  return footer;
 }
 
 }  // namespace darkroom

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "darkroom/core/result.h"
+#include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
@@ -14,5 +15,9 @@ namespace darkroom {
 /// but a window; a range decompresses all that lies before it. In memory: 4 bytes a row. Errors: kFailedPrecondition (another compression,
 /// a later version); kCorruptData naming the file and the offset.
 Result<std::unique_ptr<TableReader>> open_mds_table(std::shared_ptr<const InputFile> file);
+
+/// What a shard says of itself: rows in groups of as many as a latents dataset's row group has; the key-values of its record where it is a
+/// shard of ours. Errors: open_mds_table's.
+Result<TableFooter> read_mds_footer(const InputFile& file);
 
 }  // namespace darkroom

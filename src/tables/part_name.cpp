@@ -1,7 +1,10 @@
 #include "darkroom/tables/part_name.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "darkroom/core/check.h"
@@ -11,7 +14,12 @@ namespace darkroom {
 namespace {
 
 constexpr std::string_view kPrefix = "part-";
-constexpr std::string_view kEnding = ".parquet";
+constexpr std::array<std::pair<PartContainer, std::string_view>, 3> kPartEndings = {
+    {{PartContainer::kParquet, ".parquet"}, {PartContainer::kTar, ".tar"}, {PartContainer::kMds, ".mds"}}};
+
+std::string_view ending_of(PartContainer container) {
+  return std::ranges::find(kPartEndings, container, &std::pair<PartContainer, std::string_view>::first)->second;
+}
 
 /// The number that `text` begins with, which is taken off it: digits only, so many that it is what printing it gives.
 std::optional<int64_t> take_number(std::string_view& text) {
@@ -43,7 +51,7 @@ std::string PartName::text() const {
   if (considered) {
     name += fmt::format("-r{:05d}", *considered);
   }
-  return name.append(kEnding);
+  return name.append(ending_of(container));
 }
 
 std::optional<PartName> PartName::parse(std::string_view name) {
@@ -61,6 +69,11 @@ std::optional<PartName> PartName::parse(std::string_view name) {
   }
   part.item = *item;
   part.generation = *generation;
+  for (const auto& [container, ending] : kPartEndings) {
+    if (rest == ending) {
+      part.container = container;
+    }
+  }
   return part.text() == name ? std::optional(part) : std::nullopt;
 }
 
@@ -75,10 +88,14 @@ bool PartName::goes_before(const PartName& other) const {
 }
 
 std::vector<FileInfo> take_out_superseded_parts(std::vector<FileInfo>& listing) {
-  std::map<std::pair<std::string, int64_t>, PartName> best;  // By folder and item.
+  using PlaceOfItem = std::tuple<std::string, int64_t, PartContainer>;  // Parts of two kinds are of two jobs.
+  const auto place_of = [](const FileInfo& file, const PartName& part) {
+    return PlaceOfItem(parent_folder(file.path), part.item, part.container);
+  };
+  std::map<PlaceOfItem, PartName> best;
   for (const FileInfo& file : listing) {
     if (const std::optional<PartName> part = PartName::parse(file_name(file.path))) {
-      const auto [known, is_new] = best.try_emplace({parent_folder(file.path), part->item}, *part);
+      const auto [known, is_new] = best.try_emplace(place_of(file, *part), *part);
       if (!is_new && part->goes_before(known->second)) {
         known->second = *part;
       }
@@ -87,7 +104,7 @@ std::vector<FileInfo> take_out_superseded_parts(std::vector<FileInfo>& listing) 
   std::vector<FileInfo> superseded;
   std::erase_if(listing, [&](FileInfo& file) {
     const std::optional<PartName> part = PartName::parse(file_name(file.path));
-    const bool is_superseded = part && best.at({parent_folder(file.path), part->item}) != *part;
+    const bool is_superseded = part && best.at(place_of(file, *part)) != *part;
     if (is_superseded) {
       superseded.push_back(file);
     }

@@ -12,6 +12,7 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/arrow_files.h"
 #include "footer_hash.h"
+#include "mds_table.h"
 #include "parquet_metadata.h"
 
 namespace darkroom {
@@ -134,16 +135,26 @@ const std::string* TableFooter::find(std::string_view key) const {
   return nullptr;
 }
 
+namespace {
+
+Result<TableFooter> read_footer_of(const InputFile& file, std::string_view path) {
+  if (path.ends_with(".mds")) {
+    return read_mds_footer(file);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(file));
+  return std::move(metadata.footer);
+}
+
+}  // namespace
+
 Result<TableFooter> read_footer(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
-  DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(*file));
-  return std::move(metadata.footer);
+  return read_footer_of(*file, path);
 }
 
 Result<TableFooter> read_footer(const Location& place) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, place.store->open_input(place.path));
-  DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(*file));
-  return std::move(metadata.footer);
+  return read_footer_of(*file, place.path);
 }
 
 }  // namespace darkroom

@@ -6,7 +6,10 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/paths.h"
 #include "darkroom/tables/content_hash.h"
+#include "darkroom/tables/part_name.h"
+#include "darkroom/tables/sealed_record.h"
 #include "darkroom/tables/table_footer.h"
 #include "parquet_metadata.h"
 
@@ -46,14 +49,32 @@ Result<std::string> hash_content(const InputFile& file, int64_t content_bytes, c
   return sha256.finish_hex();
 }
 
+/// What follows the record: zeros.
+Status check_end_mark(const InputFile& file) {
+  std::vector<std::byte> end(static_cast<size_t>(bytes_behind_record(file.path())));
+  DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file.read_at(file.size_bytes() - static_cast<int64_t>(end.size()), end));
+  const bool are_zeros = std::ranges::all_of(end, [](std::byte byte) { return byte == std::byte{0}; });
+  return num_read == end.size() && are_zeros ? Status::ok()
+                                             : Status::corrupt_data("verifying a shard: the end mark is damaged (path):", file.path());
+}
+
 }  // namespace
 
 Status verify_shard(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
-  DARKROOM_ASSIGN_OR_RETURN(const ParquetMetadata metadata, read_parquet_metadata(*file));
-  const TableFooter& footer = metadata.footer;
-  const std::string* text = footer.find(kShardKey);
-  if (text == nullptr || footer.find(kFooterHashKey) == nullptr) {
+  SealedRecord shard;
+  if (const auto part = PartName::parse(file_name(path)); part && part->container != PartContainer::kParquet) {
+    DARKROOM_ASSIGN_OR_RETURN(shard, read_sealed_record(*file));
+    DARKROOM_RETURN_IF_ERROR(check_end_mark(*file));
+  } else {
+    DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(*file));
+    shard = {.content_bytes = metadata.footer.content_bytes, .pairs = std::move(metadata.footer.key_values)};
+    if (find_value(shard.pairs, kFooterHashKey) == nullptr) {
+      shard.pairs.clear();
+    }
+  }
+  const std::string* text = find_value(shard.pairs, kShardKey);
+  if (text == nullptr) {
     return Status::corrupt_data("verifying a shard: the footer has no record of a darkroom shard (path):", path);
   }
   const auto record = parse_json(*text);
@@ -61,7 +82,7 @@ Status verify_shard(FileSystem& files, const std::string& path) {
     return Status::corrupt_data("verifying a shard: its record has no content hash (path):", path);
   }
   const auto want = record["content_hash"].get<std::string>();
-  DARKROOM_ASSIGN_OR_RETURN(const std::string hash, hash_content(*file, footer.content_bytes, want));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string hash, hash_content(*file, shard.content_bytes, want));
   if (hash != want) {
     return Status::corrupt_data("verifying a shard: the content hash differs (path, want, got):", path, want, hash);
   }

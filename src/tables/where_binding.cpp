@@ -117,8 +117,7 @@ class WhereBinder {
     DARKROOM_ASSIGN_OR_RETURN(const int place, find(operand));
     const arrow::DataType& type = *schema_.field(place)->type();
     operand.text = schema_.field(place)->name();
-    const bool has_types = format_ == TableFormat::kParquet || format_ == TableFormat::kMds;
-    operand.kind = has_types ? kind_of_type(type) : WhereKind::kUntyped;
+    operand.kind = has_types(format_) ? kind_of_type(type) : WhereKind::kUntyped;
     operand.may_be_nan = arrow::is_floating(value_type(type).id()) || operand.kind == WhereKind::kUntyped;
     return Status::ok();
   }

@@ -13,12 +13,20 @@ namespace darkroom {
 /// Where, beside the parts, a generation lies that was replaced: a run that began with it still finds it there.
 inline constexpr const char* kSupersededFolder = "_superseded";
 
+/// What the parts of a dataset are. A dataset has parts of one kind.
+enum class PartContainer : uint8_t {
+  kParquet,  ///< .parquet
+  kTar,      ///< .tar: a webdataset (tables/webdataset_writer.h).
+  kMds,      ///< .mds: a shard of mosaicml-streaming (tables/mds_writer.h).
+};
+
 /// The name of a dataset's part (docs/formats/job.md): part-000042.parquet; part-000042-g1.parquet is its next generation, which replaces
 /// it; part-000042-r00300.parquet was cut short by --limit after 300 rows and goes when the whole one is there.
 struct PartName {
   int64_t item = 0;
   int64_t generation = 0;
   std::optional<int64_t> considered = {};  ///< Rows of the item that were worked through; nothing: all of them.
+  PartContainer container = PartContainer::kParquet;
 
   /// REQUIRES: no number is negative.
   std::string text() const;

@@ -27,7 +27,7 @@ struct RowGroupInfo {
   int64_t num_bytes = 0;  ///< Decoded size of its columns as the file states it.
 };
 
-/// What a Parquet file says about itself.
+/// What a Parquet file says about itself, or an MDS shard (in row groups of 256).
 struct TableFooter {
   std::string path;
   int64_t file_bytes = 0;
@@ -41,8 +41,9 @@ struct TableFooter {
   const std::string* find(std::string_view key) const;
 };
 
-/// Reads a Parquet file's footer and no data. A footer of ours is compared with its own hash.
-/// Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed footer).
+/// Reads a Parquet file's footer and no data; of a file whose name ends in .mds what stands before and behind its samples. A footer or
+/// record of ours is compared with its own hash. Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed
+/// footer).
 Result<TableFooter> read_footer(FileSystem& files, const std::string& path);
 /// The same of an object in a store.
 Result<TableFooter> read_footer(const Location& place);

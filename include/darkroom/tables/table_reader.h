@@ -26,6 +26,8 @@ enum class TableFormat {
   kMds,        ///< .mds, .mds.zstd: a shard of mosaicml-streaming.
   kFolder,     ///< A path that ends with a slash: a folder of pictures, or an imagefolder with its metadata.jsonl or .csv.
 };
+/// Whether columns of the format have types; else every column is text.
+constexpr bool has_types(TableFormat format) { return format == TableFormat::kParquet || format == TableFormat::kMds; }
 
 /// What a person calls the format.
 std::string_view format_name(TableFormat format);

@@ -21,6 +21,8 @@ TEST(PartName, text_and_parse_are_inverse) {
       {{.item = 42, .considered = 1'234'567}, "part-000042-r1234567.parquet"},
       {{.item = 42, .generation = 2, .considered = 3}, "part-000042-g2-r00003.parquet"},
       {{.item = INT64_MAX}, "part-9223372036854775807.parquet"},
+      {{.item = 42, .container = PartContainer::kTar}, "part-000042.tar"},
+      {{.item = 42, .considered = 300, .container = PartContainer::kMds}, "part-000042-r00300.mds"},
   };
   for (const auto& [part, text] : names) {
     EXPECT_EQ(part.text(), text);
@@ -38,6 +40,9 @@ TEST(PartName, what_another_program_calls_a_part_is_none) {
                            "part-000042",
                            "part-000042.parquet.tmp",
                            "part-000042.csv",
+                           "part-000042.tar.parquet",
+                           "part-000042tar",
+                           "part-000042.mds.zstd",
                            "Part-000042.parquet",
                            "part-000042-g.parquet",
                            "part-000042-g0.parquet",
@@ -82,6 +87,11 @@ TEST(PartName, readers_take_one_part_an_item) {
                                              "d/part-000002.parquet", "d/part-000003.parquet"));
   EXPECT_THAT(paths_of(left_out), ElementsAre("d/part-000000-r00003.parquet", "d/part-000001-g1.parquet", "d/part-000001-g9.parquet",
                                               "d/part-000001.parquet", "d/part-000002-g3-r00009.parquet"));
+}
+
+TEST(PartName, parts_of_another_container_are_other_parts) {
+  auto listing = files_of({"d/part-000000-r00003.mds", "d/part-000000.mds", "d/part-000000.parquet", "d/part-000000.tar"});
+  EXPECT_THAT(paths_of(take_out_superseded_parts(listing)), ElementsAre("d/part-000000-r00003.mds"));
 }
 
 TEST(PartName, parts_of_other_folders_are_other_parts) {

@@ -97,6 +97,9 @@ Status check_summary(FileSystem& files, const std::string& folder, const FolderP
 Status check_part_list(FileSystem& files, const TableParts& parts, DamageLog& damage) {
   std::map<std::string, FolderParts> folders;
   for (const TablePart& part : parts.parts) {
+    if (part.path.ends_with('/')) {  // A folder of pictures: what lies beside it is not its own.
+      continue;
+    }
     FolderParts& folder = folders[parent_folder(part.path)];
     if (part.is_ours && part.item >= 0) {
       folder.by_item[part.item].push_back(&part);

@@ -6,7 +6,7 @@
 
 #include "darkroom/encode/online_source.h"
 #include "darkroom/feed/dataset_index.h"
-#include "darkroom/feed/latents_reader.h"
+#include "darkroom/files/posix_store.h"
 #include "darkroom/ingest/part_record.h"
 #include "process_fixture.h"
 #include "support/fake_s3_stores.h"

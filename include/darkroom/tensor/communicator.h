@@ -1,0 +1,65 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+#include "darkroom/tensor/rank_place.h"
+
+namespace darkroom {
+
+/// What goes to, or comes from, another rank: a contiguous tensor on the CPU.
+struct Transfer {
+  int64_t peer = 0;
+  torch::Tensor tensor;
+};
+
+/// The processes ("ranks") that train one network together. Every rank makes the same calls in the same order. The first failure is final:
+/// each later call returns it, because nobody knows what the others have. Thread safety: none.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  /// Sends and receives at once and waits for all of it. What goes between two ranks arrives in the order of their lists; empty tensors
+  /// take no part. REQUIRES: the peers are other ranks, with receives of these sizes. Errors: kUnavailable (a rank is gone, or silent).
+  virtual Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) = 0;
+  /// Sums a tensor over the ranks in the library's own order, which depends on their number. Errors: as exchange().
+  virtual Status all_reduce(const torch::Tensor& tensor) = 0;
+  /// Waits until all ranks are here, then watches them no longer: a rank may end now. Errors: as exchange().
+  virtual Status finish() = 0;
+};
+
+/// The one rank of a run that is alone.
+Communicator& lone_rank();
+
+/// Gives every rank the tensor of rank `root`. Errors: as Communicator::exchange.
+Status broadcast(Communicator& ranks, int64_t root, const torch::Tensor& tensor);
+/// The same for a text of any length.
+Result<std::string> broadcast_text(Communicator& ranks, int64_t root, const std::string& text);
+/// Gives every rank all parts: parts[r] is rank r's and of the same size everywhere. Errors: as Communicator::exchange.
+Status all_gather(Communicator& ranks, const std::vector<torch::Tensor>& parts);
+
+struct GlooOptions {
+  RankPlace place;
+  std::string agreement;               ///< JSON object of what must be the same at all ranks.
+  std::chrono::seconds arrival{300};   ///< How long ranks wait for each other at the start.
+  std::chrono::seconds watchdog{30};   ///< A rank that gave no sign for so long is lost: dead, stopped or cut off.
+  std::chrono::seconds longest{7200};  ///< Of one operation: rank 0 paints previews and writes checkpoints while the others wait.
+  /// Called on a thread of its own when a rank is lost while this one may wait for it for ever: it ends the process. Empty: no watch.
+  std::function<void(const std::string& what)> on_lost;
+};
+
+/// Joins the ranks by torch's Gloo over TCP. They meet at place.host:place.port, compare `agreement`, and connect.
+/// Nothing is encrypted or authenticated: for private networks; with a loopback host only this machine can connect.
+/// Errors: kInvalidArgument (place); kFailedPrecondition (another world size or agreement, naming the field); kUnavailable (nobody came,
+/// or no connection).
+Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options);
+
+}  // namespace darkroom

@@ -1,0 +1,335 @@
+// torch's wheel has Gloo within libtorch_cpu, but not its headers: third_party/gloo_declarations stands in for them.
+#define USE_C10D_GLOO 1
+#define USE_DISTRIBUTED 1
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "darkroom/core/check.h"
+#include "darkroom/core/nested_text.h"
+#include "darkroom/tensor/communicator.h"
+
+namespace darkroom {
+namespace {
+
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+using Clock = std::chrono::steady_clock;
+
+// Exceptions of c10d carry a backtrace after their first line.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
+
+/// A listening socket that this machine alone can reach: TCPStore's own listens on every address.
+Result<int> listen_on_loopback(int64_t port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener, SOMAXCONN) != 0) {
+    const std::string reason = std::strerror(errno);
+    close(listener);
+    return Status::unavailable("rank 0 cannot listen for the other ranks; set another MASTER_PORT (port, reason):", port, reason);
+  }
+  return listener;
+}
+
+Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.port);
+  options.isServer = may_host && place.rank == 0 && place.hosts_store;
+  options.numWorkers = static_cast<size_t>(place.size);
+  options.waitWorkers = false;
+  options.timeout = patience;
+  const bool is_local = is_loopback(place.host);
+  if (options.isServer && is_local) {
+    DARKROOM_ASSIGN_OR_RETURN(options.masterListenFd, listen_on_loopback(place.port));
+  }
+  try {
+    return StorePointer(c10::make_intrusive<c10d::TCPStore>(is_local ? "127.0.0.1" : place.host, options));
+  } catch (const std::exception& error) {
+    return Status::unavailable("no connection to the store where the ranks meet (rank, host, port, reason):", place.rank, place.host,
+                               place.port, first_line(error));
+  }
+}
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+// Names the first field in which two agreements differ.
+Status compare_agreements(int64_t rank, const std::string& ours, int64_t other, const std::string& theirs) {
+  if (ours == theirs) {
+    return {};
+  }
+  const auto mine = parse_json(ours), yours = parse_json(theirs);
+  if (mine.is_object() && yours.is_object()) {
+    for (const auto& [field, value] : mine.items()) {
+      if (!yours.contains(field) || yours[field] != value) {
+        return Status::failed_precondition(
+            "the ranks do not want the same run; they differ in (field, this rank, its value, other rank, its value):", field, rank,
+            value.dump(), other, yours.value(field, nlohmann::json()).dump());
+      }
+    }
+  }
+  return Status::failed_precondition("what joins the ranks here is no rank of this run (this rank, other rank):", rank, other);
+}
+
+// Rank 0 compares itself with all, the others with rank 0: whoever is wrong is named on both sides.
+Status agree(c10d::Store& store, const RankPlace& place, const std::string& agreement, std::chrono::seconds patience) {
+  const auto key = [](int64_t rank) { return "agreement/" + std::to_string(rank); };
+  store.set(key(place.rank), bytes_of(agreement));
+  Status first_difference;
+  for (int64_t other = 0; other < (place.rank == 0 ? place.size : 1); ++other) {
+    if (other == place.rank) {
+      continue;
+    }
+    try {
+      store.wait({key(other)}, patience);
+    } catch (const std::exception&) {
+      return Status::unavailable("a rank did not come in time (this rank, missing rank, seconds):", place.rank, other, patience.count());
+    }
+    const Status compared = compare_agreements(place.rank, agreement, other, text_of(store.get(key(other))));
+    first_difference = first_difference.is_ok() ? compared : first_difference;
+  }
+  return first_difference;
+}
+
+/// Looks whether the next rank and the store still give signs of life. A connection of its own, because a store call waits for its answer:
+/// one thread asks, another sees when no answer came.
+class RankWatch {
+ public:
+  RankWatch(StorePointer store, const RankPlace& place, std::chrono::seconds period, std::function<void(const std::string&)> on_lost)
+      : store_(std::move(store)), place_(place), period_(period), on_lost_(std::move(on_lost)), last_round_(Clock::now()) {
+    asking_ = std::thread([this] { ask(); });
+    waiting_ = std::thread([this] { wait(); });
+  }
+  ~RankWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    asking_.join();  // A store that hangs is still watched.
+    waiting_.join();
+  }
+  RankWatch(const RankWatch&) = delete;
+  RankWatch& operator=(const RankWatch&) = delete;
+
+ private:
+  // Four looks a period. False: the watch has ended.
+  bool pause() {
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_for(lock, std::chrono::milliseconds(period_) / 4, [this] { return ended_; });
+  }
+  void lose(const std::string& what) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (ended_) {
+        return;
+      }
+    }
+    on_lost_(what);
+  }
+  void ask() {
+    ask_until_end();
+    {
+      const std::lock_guard lock(mutex_);
+      asked_ = true;
+    }
+    changed_.notify_all();
+  }
+  void ask_until_end() {
+    const int64_t next = (place_.rank + 1) % place_.size;
+    int64_t seen = -1;
+    Clock::time_point since = Clock::now();
+    while (pause()) {
+      try {
+        store_->add("alive/" + std::to_string(place_.rank), 1);
+        const int64_t count = store_->add("alive/" + std::to_string(next), 0);
+        const auto now = Clock::now();
+        if (count != seen) {
+          seen = count;
+          since = now;
+        }
+        {
+          const std::lock_guard lock(mutex_);
+          last_round_ = now;
+        }
+        if (now - since > period_) {
+          lose("rank " + std::to_string(next) + " gives no sign of life");
+          return;
+        }
+      } catch (const std::exception&) {
+        return;  // The other thread sees that no round was finished.
+      }
+    }
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(period_) / 4, [this] { return ended_ && asked_; })) {
+      if (Clock::now() - last_round_ > period_) {
+        lock.unlock();
+        on_lost_("the store at " + place_.host + " gives no answer");
+        return;
+      }
+    }
+  }
+
+  StorePointer store_;
+  const RankPlace place_;
+  const std::chrono::seconds period_;
+  const std::function<void(const std::string&)> on_lost_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  bool asked_ = false;  // The asking thread is done.
+  Clock::time_point last_round_;
+  std::thread asking_;
+  std::thread waiting_;
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(StorePointer store, c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
+      : store_(std::move(store)), group_(std::move(group)), options_(options) {}
+
+  Status watch(StorePointer store) {
+    watch_ = std::make_unique<RankWatch>(std::move(store), options_.place, options_.watchdog, options_.on_lost);
+    return {};
+  }
+
+  int64_t rank() const override { return options_.place.rank; }
+  int64_t size() const override { return options_.place.size; }
+
+  Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
+    return guarded([&] {
+      std::vector<c10::intrusive_ptr<c10d::Work>> works;
+      for (const auto* transfers : {&receives, &sends}) {
+        for (const Transfer& transfer : *transfers) {
+          check(transfer);
+          if (transfer.tensor.numel() == 0) {
+            continue;
+          }
+          std::vector<torch::Tensor> tensors = {transfer.tensor};
+          const int peer = static_cast<int>(transfer.peer);
+          works.push_back(transfers == &sends ? group_->send(tensors, peer, kTag) : group_->recv(tensors, peer, kTag));
+        }
+      }
+      for (const auto& work : works) {
+        work->wait(options_.longest);
+      }
+    });
+  }
+
+  Status all_reduce(const torch::Tensor& tensor) override {
+    return guarded([&] {
+      std::vector<torch::Tensor> tensors = {tensor};
+      group_->allreduce(tensors)->wait(options_.longest);
+    });
+  }
+
+  Status finish() override {
+    const torch::Tensor nothing = torch::zeros({1});
+    DARKROOM_RETURN_IF_ERROR(all_reduce(nothing));
+    watch_.reset();
+    return {};
+  }
+
+ private:
+  static constexpr int kTag = 0;  // Gloo keeps the order between two ranks.
+
+  void check(const Transfer& transfer) const {
+    DARKROOM_CHECK(transfer.peer >= 0 && transfer.peer < size() && transfer.peer != rank(),
+                   "a transfer goes to another rank:", transfer.peer);
+    DARKROOM_CHECK(transfer.tensor.is_contiguous() && transfer.tensor.device().is_cpu(), "what ranks exchange is contiguous on the CPU");
+  }
+
+  template <typename Action>
+  Status guarded(const Action& action) {
+    if (!failure_.is_ok()) {
+      return failure_;
+    }
+    try {
+      action();
+    } catch (const CheckFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      failure_ =
+          Status::unavailable("another rank has ended or gives no answer (this rank, ranks, reason):", rank(), size(), first_line(error));
+    }
+    return failure_;
+  }
+
+  StorePointer store_;  // Rank 0's is the server: it goes last.
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  GlooOptions options_;
+  Status failure_;
+  std::unique_ptr<RankWatch> watch_;
+};
+
+c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const StorePointer& store, const GlooOptions& options) {
+  auto group_options = c10d::ProcessGroupGloo::Options::create_default(options.longest);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // As in PyTorch.
+  if (is_loopback(options.place.host)) {
+    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
+  } else if (interface != nullptr) {
+    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForInterface(interface)};
+  }
+  group_options->timeout = options.arrival;  // Of connecting.
+  auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(options.place.rank),
+                                                           static_cast<int>(options.place.size), group_options);
+  group->setTimeout(options.longest);
+  return group;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
+  const RankPlace& place = options.place;
+  if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
+    return Status::invalid_argument("a rank is outside its world (rank, ranks):", place.rank, place.size);
+  }
+  if (options.watchdog < std::chrono::seconds(1)) {
+    return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival));
+  try {
+    const std::string prefix = "darkroom/" + place.attempt;
+    const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
+    auto agreement = parse_json(options.agreement);
+    if (!agreement.is_object()) {
+      agreement = nlohmann::json::object();
+    }
+    agreement["number of ranks"] = place.size;
+    DARKROOM_RETURN_IF_ERROR(agree(*store, place, agreement.dump(), options.arrival));
+    auto communicator = std::make_unique<GlooCommunicator>(base, connect(store, options), options);
+    if (options.on_lost) {
+      DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival));
+      DARKROOM_RETURN_IF_ERROR(communicator->watch(c10::make_intrusive<c10d::PrefixStore>(prefix, second)));
+    }
+    return std::unique_ptr<Communicator>(std::move(communicator));
+  } catch (const std::exception& error) {
+    return Status::unavailable("the ranks cannot connect to each other (this rank, ranks, reason):", place.rank, place.size,
+                               first_line(error));
+  }
+}
+
+}  // namespace darkroom

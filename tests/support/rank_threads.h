@@ -1,0 +1,61 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "darkroom/tensor/communicator.h"
+
+namespace darkroom {
+
+/// A port of the loopback that nobody used a moment ago.
+inline int64_t free_loopback_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(probe, reinterpret_cast<const sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(probe);
+  return ntohs(address.sin_port);
+}
+
+inline GlooOptions loopback_rank(int64_t rank, int64_t num_ranks, int64_t port) {
+  GlooOptions options;
+  options.place = {.rank = rank, .size = num_ranks, .local_size = num_ranks, .port = port};
+  options.agreement = R"({"recipe": "same"})";
+  return options;
+}
+
+/// Runs `body` for every rank of a group, a thread each; they are joined by Gloo on the loopback, or the one rank is alone.
+inline void run_rank_threads(int64_t num_ranks, const std::function<void(Communicator&)>& body) {
+  if (num_ranks == 1) {
+    body(lone_rank());
+    return;
+  }
+  const int64_t port = free_loopback_port();
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    threads.emplace_back([=, &body] {
+      at::set_num_threads(1);
+      const auto ranks = join_gloo(loopback_rank(rank, num_ranks, port));
+      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+      body(**ranks);
+      EXPECT_TRUE((*ranks)->finish().is_ok());
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+}  // namespace darkroom

@@ -1,0 +1,212 @@
+#include "darkroom/tensor/communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+
+#include "darkroom/core/check.h"
+#include "support/rank_threads.h"
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(communicator, exchanges_what_goes_between_two_ranks_in_order) {
+  run_rank_threads(3, [](Communicator& ranks) {
+    std::vector<Transfer> sends, receives;
+    for (int64_t peer = 0; peer < 3; ++peer) {
+      if (peer != ranks.rank()) {
+        // Of different sizes for different pairs; an empty one takes no part.
+        const int64_t size = 1 + 100'000 * (peer + ranks.rank());
+        sends.push_back({peer, torch::full({size}, 10.0 * ranks.rank() + peer)});
+        sends.push_back({peer, torch::empty({0})});
+        sends.push_back({peer, torch::full({size}, -1.0 * ranks.rank())});
+        receives.push_back({peer, torch::empty({size})});
+        receives.push_back({peer, torch::empty({0})});
+        receives.push_back({peer, torch::empty({size})});
+      }
+    }
+    ASSERT_TRUE(ranks.exchange(sends, receives).is_ok());
+    for (size_t i = 0; i < receives.size(); i += 3) {
+      EXPECT_TRUE(receives[i].tensor.eq(10.0 * receives[i].peer + ranks.rank()).all().item<bool>());
+      EXPECT_TRUE(receives[i + 2].tensor.eq(-1.0 * receives[i].peer).all().item<bool>());
+    }
+  });
+}
+
+TEST(communicator, broadcasts_gathers_and_adds) {
+  for (const int64_t num_ranks : {1, 2, 4}) {
+    run_rank_threads(num_ranks, [=](Communicator& ranks) {
+      EXPECT_EQ(broadcast_text(ranks, 0, ranks.rank() == 0 ? "from rank 0" : "").value(), "from rank 0");
+      EXPECT_EQ(broadcast_text(ranks, num_ranks - 1, "").value(), "");
+      std::vector<torch::Tensor> parts;
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        parts.push_back(torch::full({rank + 1}, rank == ranks.rank() ? rank : -1, torch::kFloat64));
+      }
+      ASSERT_TRUE(all_gather(ranks, parts).is_ok());
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        EXPECT_TRUE(parts[static_cast<size_t>(rank)].eq(rank).all().item<bool>());
+      }
+      const torch::Tensor sum = torch::full({5}, ranks.rank() + 1.0);
+      ASSERT_TRUE(ranks.all_reduce(sum).is_ok());
+      EXPECT_EQ(sum[4].item<double>(), static_cast<double>(num_ranks * (num_ranks + 1) / 2));
+    });
+  }
+}
+
+TEST(communicator, a_lone_rank_has_nobody_to_send_to) {
+  EXPECT_THROW(static_cast<void>(lone_rank().exchange({{1, torch::ones({1})}}, {})), CheckFailure);
+}
+
+// Both ranks' answers.
+std::pair<Status, Status> join_two(const GlooOptions& first, const GlooOptions& second) {
+  auto other = std::async(std::launch::async, [&] { return join_gloo(second).status(); });
+  const Status status = join_gloo(first).status();
+  return {status, other.get()};
+}
+
+TEST(communicator, refuses_a_rank_of_another_run_and_names_the_field) {
+  const int64_t port = free_loopback_port();
+  GlooOptions zero = loopback_rank(0, 2, port), one = loopback_rank(1, 2, port);
+  zero.agreement = R"({"batch.global": "64", "runtime.seed": "1"})";
+  one.agreement = R"({"batch.global": "64", "runtime.seed": "2"})";
+  const auto [first, second] = join_two(zero, one);
+  for (const Status& status : {first, second}) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("runtime.seed"));
+  }
+}
+
+TEST(communicator, refuses_a_rank_of_a_world_of_another_size) {
+  const int64_t port = free_loopback_port();
+  const auto [first, second] = join_two(loopback_rank(0, 2, port), loopback_rank(1, 3, port));
+  EXPECT_EQ(first.code(), StatusCode::kFailedPrecondition) << first.to_string();
+  EXPECT_THAT(second.message(), HasSubstr("number of ranks"));
+}
+
+TEST(communicator, says_which_rank_did_not_come) {
+  GlooOptions alone = loopback_rank(0, 2, free_loopback_port());
+  alone.arrival = std::chrono::seconds(1);
+  const Status status = join_gloo(alone).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("did not come"));
+}
+
+TEST(communicator, says_where_there_is_no_rank_0) {
+  GlooOptions alone = loopback_rank(1, 2, free_loopback_port());
+  alone.arrival = std::chrono::seconds(1);
+  const Status status = join_gloo(alone).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1"));
+}
+
+TEST(communicator, a_rank_outside_its_world_is_refused) {
+  EXPECT_EQ(join_gloo(loopback_rank(2, 2, 1)).status().code(), StatusCode::kInvalidArgument);
+  GlooOptions hasty = loopback_rank(0, 2, 1);
+  hasty.watchdog = std::chrono::seconds(0);
+  EXPECT_EQ(join_gloo(hasty).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(communicator, a_rank_that_left_is_a_failure_for_good) {
+  const int64_t port = free_loopback_port();
+  auto leaving = std::async(std::launch::async, [&] { return join_gloo(loopback_rank(1, 2, port)).status(); });
+  const auto staying = join_gloo(loopback_rank(0, 2, port));
+  ASSERT_TRUE(staying.is_ok()) << staying.status().to_string();
+  ASSERT_TRUE(leaving.get().is_ok());
+  const torch::Tensor tensor = torch::zeros({10});
+  const Status first = (*staying)->exchange({}, {{1, tensor}});
+  EXPECT_EQ(first.code(), StatusCode::kUnavailable) << first.to_string();
+  EXPECT_EQ((*staying)->all_reduce(tensor).message(), first.message());
+  EXPECT_EQ((*staying)->finish().message(), first.message());
+}
+
+TEST(communicator, a_silent_rank_is_noticed_by_the_one_before_it) {
+  const int64_t port = free_loopback_port();
+  std::promise<std::string> lost;
+  std::promise<void> over;
+  // The second rank has no watch, so it gives no sign of life.
+  std::thread silent([&] {
+    const auto ranks = join_gloo(loopback_rank(1, 2, port));
+    EXPECT_TRUE(ranks.is_ok());
+    over.get_future().wait();
+  });
+  GlooOptions options = loopback_rank(0, 2, port);
+  options.watchdog = std::chrono::seconds(1);
+  options.on_lost = [&](const std::string& what) { lost.set_value(what); };
+  {
+    const auto watching = join_gloo(options);
+    ASSERT_TRUE(watching.is_ok()) << watching.status().to_string();
+    auto said = lost.get_future();
+    EXPECT_EQ(said.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+    EXPECT_THAT(said.get(), HasSubstr("rank 1"));
+  }
+  over.set_value();
+  silent.join();
+}
+
+Result<RankPlace> place_in(const std::map<std::string, std::string>& variables) {
+  return rank_place_of([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+TEST(rank_place, is_alone_without_a_launcher) {
+  const RankPlace place = place_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).value();  // A batch script.
+  EXPECT_EQ(place.rank, 0);
+  EXPECT_EQ(place.size, 1);
+}
+
+TEST(rank_place, reads_the_names_of_torchrun) {
+  const RankPlace place = place_in({{"RANK", "5"},
+                                    {"WORLD_SIZE", "8"},
+                                    {"LOCAL_RANK", "1"},
+                                    {"LOCAL_WORLD_SIZE", "4"},
+                                    {"MASTER_ADDR", "node0"},
+                                    {"MASTER_PORT", "1234"},
+                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "2"}})
+                              .value();
+  EXPECT_EQ(place.rank, 5);
+  EXPECT_EQ(place.size, 8);
+  EXPECT_EQ(place.local_rank, 1);
+  EXPECT_EQ(place.local_size, 4);
+  EXPECT_EQ(place.host, "node0");
+  EXPECT_EQ(place.port, 1234);
+  EXPECT_FALSE(place.hosts_store);
+  EXPECT_EQ(place.attempt, "2");
+}
+
+TEST(rank_place, reads_the_names_of_mpirun_and_slurm) {
+  const RankPlace mpi = place_in({{"OMPI_COMM_WORLD_RANK", "1"},
+                                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})
+                            .value();
+  EXPECT_EQ(mpi.rank, 1);
+  EXPECT_EQ(mpi.size, 2);
+  EXPECT_EQ(mpi.host, "127.0.0.1");
+  const RankPlace slurm =
+      place_in({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "3"}, {"SLURM_STEP_NUM_NODES", "1"}}).value();
+  EXPECT_EQ(slurm.rank, 3);
+  EXPECT_EQ(slurm.local_size, 4);
+}
+
+TEST(rank_place, refuses_what_cannot_be) {
+  const auto message = [](const std::map<std::string, std::string>& variables) {
+    const auto place = place_in(variables);
+    EXPECT_EQ(place.status().code(), StatusCode::kInvalidArgument);
+    return place.status().message();
+  };
+  EXPECT_THAT(message({{"WORLD_SIZE", "two"}, {"RANK", "0"}}), HasSubstr("'two'"));
+  EXPECT_THAT(message({{"WORLD_SIZE", "2"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}}), HasSubstr("RANK"));
+  EXPECT_THAT(message({{"WORLD_SIZE", "2"}}), HasSubstr("RANK"));
+  EXPECT_THAT(message({{"WORLD_SIZE", "2"}, {"RANK", "0"}}), HasSubstr("MASTER_ADDR"));
+  EXPECT_THAT(message({{"WORLD_SIZE", "2"}, {"RANK", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}}), HasSubstr("MASTER_PORT"));
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostCaptionCharacters = 2000;
 
 // Every word must be somewhere in a card; "column>5", "column<5" and "column=5" compare the numbers of a column.
-constexpr const char* kScript = R"js(
+constexpr const char* kCardsScript = R"js(
 'use strict';
 const box = document.getElementById('search'), order = document.getElementById('order'), count = document.getElementById('count');
 const list = document.getElementById('cards');
@@ -134,6 +134,6 @@ std::string cards_html(const std::vector<RowCard>& cards) {
   return html + "</div>";
 }
 
-std::string cards_script() { return kScript; }
+std::string cards_script() { return kCardsScript; }
 
 }  // namespace darkroom

@@ -1,7 +1,7 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test acceptance mutants parity bench lint format install wheel clean
+.PHONY: help setup build demo test acceptance mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,9 @@ wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
 
 mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)
 	@tools/check/mutants.py
+
+fuzz: setup ## libFuzzer on the readers of foreign bytes, a minute each (wants clang)
+	@tools/check/fuzz.sh
 
 parity: build ## live comparison with diffusers, transformers, Pillow at pinned versions
 	@tools/build/setup.sh parity

@@ -23,7 +23,7 @@ Status TransformStage::prepare(ProcessBatch& batch, const std::stop_token& stop)
       return Status::cancelled("stopped before a picture was transformed");
     }
     DARKROOM_ASSIGN_OR_RETURN(RowResult<PreparedRow> prepared, encoder_.prepare(row, *decoder_));
-    row.image = std::string();
+    std::string().swap(row.image);  // An assignment would keep the buffer.
     if (prepared.is_ok()) {
       batch.tally.num_unported_captions += prepared->unported == Unported::kNothing ? 0 : 1;
       batch.prepared.push_back(std::move(prepared).value());

@@ -51,7 +51,7 @@ BodyPool::Kept BodyPool::keep(std::string& body, BodyLease& lease, SpilledBody& 
   spilled.discard();
   spilled.scratch_ = scratch_.get();
   spilled.place_ = place.value();
-  body = std::string();
+  std::string().swap(body);  // An assignment would keep the buffer.
   lease.set_held(0);
   ++num_spilled_;
   return Kept::kScratch;

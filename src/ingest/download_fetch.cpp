@@ -50,7 +50,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
       DARKROOM_RETURN_IF_ERROR(inspect(row, out));
     }
     if (row.error) {
-      row.image = std::string();
+      std::string().swap(row.image);  // An assignment would keep the buffer.
       piece.bodies.set_held(0);
     }
     return out.emit(std::move(piece));

@@ -1,6 +1,6 @@
 // Damaged pictures and bombs through the sandboxed decoder, for tests/acceptance/decoder.py. Prints one line of JSON.
 // usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED    mutations FIRST, FIRST + 1, ... of the files of FOLDER
-//        decoder_mutations bombs DECODER FOLDER                      each file as it is, each in a child of its own
+//        decoder_mutations bomb DECODER FILE                         the file as it is
 // Exits 1 when the decoder itself is lost, which a picture must never do.
 
 #include <sys/resource.h>
@@ -14,72 +14,34 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "darkroom/image/sandbox.h"
+#include "support/byte_mutations.h"
 
 namespace darkroom {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct PictureFile {
-  std::string name;
-  std::string bytes;
-};
-
-std::vector<PictureFile> read_pictures(const std::string& folder) {
-  std::vector<PictureFile> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    files.push_back({entry.path().filename().string(), std::string(std::istreambuf_iterator<char>(file), {})});
-  }
-  std::ranges::sort(files, {}, &PictureFile::name);
-  return files;
+std::string read_bytes(const fs::path& path) {
+  std::string bytes(fs::file_size(path), '\0');
+  std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
-/// Mutation `number` is the same on every machine: mt19937_64 and plain arithmetic.
-std::string mutate(const std::vector<PictureFile>& files, uint64_t seed, uint64_t number) {
-  std::mt19937_64 chance(seed * 1'000'003 + number);
-  std::string bytes = files[chance() % files.size()].bytes;
-  const uint64_t num_changes = 1 + chance() % 6;
-  for (uint64_t change = 0; change < num_changes && !bytes.empty(); ++change) {
-    // Half of the changes hit the headers.
-    const size_t at = chance() % 2 == 0 ? chance() % std::min<size_t>(bytes.size(), 600) : chance() % bytes.size();
-    switch (chance() % 8) {
-      case 0:
-        bytes[at] = static_cast<char>(chance());
-        break;
-      case 1:
-        bytes[at] = static_cast<char>(bytes[at] ^ (1 << (chance() % 8)));
-        break;
-      case 2:
-        bytes[at] = chance() % 2 == 0 ? '\0' : '\xFF';
-        break;
-      case 3:
-        bytes.resize(at);
-        break;
-      case 4:
-        bytes.insert(at, bytes.substr(chance() % bytes.size(), chance() % 64));
-        break;
-      case 5:
-        bytes.erase(at, chance() % 64);
-        break;
-      case 6: {
-        const std::string& other = files[chance() % files.size()].bytes;
-        bytes = bytes.substr(0, at) + other.substr(std::min<size_t>(other.size(), chance() % (other.size() + 1)));
-        break;
-      }
-      default:
-        for (size_t i = at; i < std::min(bytes.size(), at + 4); ++i) {
-          bytes[i] = static_cast<char>(chance());
-        }
-    }
+/// In the order of their names.
+std::vector<std::string> read_pictures(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = read_bytes(entry.path());
   }
-  return bytes;
+  std::vector<std::string> pictures;
+  std::ranges::transform(files, std::back_inserter(pictures), [](auto& file) { return std::move(file.second); });
+  return pictures;
 }
 
 std::unique_ptr<PictureDecoder> start_decoder(const std::string& program, size_t memory_bytes) {
@@ -101,14 +63,14 @@ std::string outcome_of(const Result<RowResult<Value>>& result) {
 }
 
 nlohmann::json run_mutations(const std::string& program, const std::string& folder, uint64_t first, uint64_t count, uint64_t seed) {
-  const std::vector<PictureFile> files = read_pictures(folder);
+  const std::vector<std::string> pictures = read_pictures(folder);
   const auto decoder = start_decoder(program, size_t{256} << 20);
   const TransformOptions options{.resolution = 32};
   std::vector<uint8_t> square(square_bytes(options));
   const ImageLimits limits{.min_size = 1, .max_pixels = 16'000'000};
   std::map<std::string, int64_t> outcomes;
   for (uint64_t number = first; number < first + count; ++number) {
-    const std::string bytes = mutate(files, seed, number);
+    const std::string bytes = mutate_bytes(pictures, seed, number);
     const auto view = std::as_bytes(std::span(bytes));
     ++outcomes[number % 2 == 0 ? outcome_of(decoder->check(view, limits))
                                : outcome_of(decoder->transform(view, options, limits, CropDraw{}, square))];
@@ -116,29 +78,20 @@ nlohmann::json run_mutations(const std::string& program, const std::string& fold
   return outcomes;
 }
 
-nlohmann::json run_bombs(const std::string& program, const std::string& folder) {
-  nlohmann::json bombs = nlohmann::json::array();
-  for (const PictureFile& file : read_pictures(folder)) {
-    rusage before{};
-    getrusage(RUSAGE_CHILDREN, &before);
-    auto decoder = start_decoder(program, size_t{256} << 20);
-    const std::string outcome = outcome_of(decoder->check(std::as_bytes(std::span(file.bytes)), ImageLimits{}));
-    decoder.reset();
-    rusage after{};
-    getrusage(RUSAGE_CHILDREN, &after);
-    const auto seconds = [](const rusage& usage) {
-      return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-             static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-    };
-    bombs.push_back({{"name", file.name},
-                     {"outcome", outcome},
-                     {"cpu_seconds", seconds(after) - seconds(before)},
-                     {"bytes", file.bytes.size()},
-                     {"largest_child_mb", static_cast<double>(after.ru_maxrss) * 1024 / 1e6}});
-  }
-  rusage all{};
-  getrusage(RUSAGE_CHILDREN, &all);
-  return {{"bombs", bombs}, {"largest_child_mb", static_cast<double>(all.ru_maxrss) * 1024 / 1e6}};
+/// One bomb a process: the kernel begins the count of a child's peak with what its parent had when it started it.
+nlohmann::json run_bomb(const std::string& program, const std::string& path) {
+  const std::string bytes = read_bytes(path);
+  auto decoder = start_decoder(program, size_t{224} << 20);  // With the decoder itself and a slot for the bytes: less than 256 MB.
+  const std::string outcome = outcome_of(decoder->check(std::as_bytes(std::span(bytes)), ImageLimits{}));
+  decoder.reset();
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const double seconds = static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+  return {{"outcome", outcome},
+          {"cpu_seconds", seconds},
+          {"bytes", bytes.size()},
+          {"largest_child_mb", static_cast<double>(usage.ru_maxrss) * 1024 / 1e6}};
 }
 
 }  // namespace
@@ -152,10 +105,10 @@ int main(int argc, char** argv) {
         darkroom::run_mutations(words[1], words[2], std::stoull(words[3]), std::stoull(words[4]), std::stoull(words[5])).dump().c_str());
     return 0;
   }
-  if (words.size() == 3 && words[0] == "bombs") {
-    std::printf("%s\n", darkroom::run_bombs(words[1], words[2]).dump().c_str());
+  if (words.size() == 3 && words[0] == "bomb") {
+    std::printf("%s\n", darkroom::run_bomb(words[1], words[2]).dump().c_str());
     return 0;
   }
-  std::fprintf(stderr, "usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED | bombs DECODER FOLDER\n");
+  std::fprintf(stderr, "usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED | bomb DECODER FILE\n");
   return 2;
 }

@@ -1,4 +1,5 @@
-"""Acceptance 1 and D3: an S3 server of which 30 % of the answers are 503, 500, resets, time-outs or lost: the jobs end right."""
+"""Acceptance 1 and D3: an S3 server of which 30 % of the answers are 503, 500, resets, time-outs or lost: the jobs end right, and --clean
+leaves no upload: one whose first reply was lost is a sweep's, since no listing tells it from another writer's (docs/stores.md)."""
 
 from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, require_s3_jobs, temporary_folder
 
@@ -12,7 +13,8 @@ def jobs_end_right_on_a_bad_server(trials: Trials, conditions: str) -> None:
         darkroom("process", folder / "images", folder / "latents", *process)
         server.tell(f"faults {30}")
         reruns = 0
-        for job in (["download", f"s3://{BUCKET}/images", *flags], ["process", f"s3://{BUCKET}/images", f"s3://{BUCKET}/latents", *process]):
+        jobs = (["download", f"s3://{BUCKET}/images", *flags], ["process", f"s3://{BUCKET}/images", f"s3://{BUCKET}/latents", *process])
+        for job in jobs:
             # One run may give up (eight tries of one request fail by chance); its rerun goes on.
             for _ in range(5):
                 done = darkroom(*job, environment=server.environment(), expect={0, 1})
@@ -26,7 +28,13 @@ def jobs_end_right_on_a_bad_server(trials: Trials, conditions: str) -> None:
         for name in ("images", "latents"):
             require(digests(str(objects / name), "part-*.parquet") == digests(str(folder / name), "part-*.parquet"), "other parts than on a good disk", name)
         require(int(server.tell("faulted")) > 10, "no faults were felt")
-        require(int(server.tell("uploads")) == 0, "open uploads are left", server.tell("uploads"))
+        trials.figures["uploads_for_the_sweep"] = int(server.tell("uploads"))
+        for _ in range(20):  # An upload of this very second is too young.
+            for job in jobs:
+                darkroom(*job, "--clean", environment=server.environment())
+            if server.tell("uploads") == "0":
+                break
+        require(server.tell("uploads") == "0", "open uploads are left", server.tell("uploads"))
 
 
-CHECKS = [(f"s3_faults.{conditions}", lambda trials, conditions=conditions: jobs_end_right_on_a_bad_server(trials, conditions)) for conditions in ("everywhere", "put-only")]
+CHECKS = [(f"s3_faults.{conditions}", lambda trials, conditions=conditions: jobs_end_right_on_a_bad_server(trials, conditions)) for conditions in ("everywhere", "put-only", "none")]

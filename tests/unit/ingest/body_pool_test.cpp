@@ -79,6 +79,15 @@ TEST(BodyPool, spills_when_memory_runs_short_and_gives_it_back) {
   EXPECT_EQ(test.pool->scratch_used_bytes(), 0);
 }
 
+TEST(BodyPool, frees_the_memory_of_what_it_spills) {
+  PoolUnderTest test(71, 10'000);
+  std::string body(5'000, 'b');
+  BodyLease lease = test.admit(1, body);
+  SpilledBody spilled;
+  EXPECT_EQ(test.keep(body, lease, spilled), BodyPool::Kept::kScratch);
+  EXPECT_EQ(body.capacity(), std::string().capacity());
+}
+
 TEST(BodyPool, spills_as_soon_as_somebody_waits_for_memory) {
   PoolUnderTest test(10, 1000);
   std::string body = "five!";

@@ -122,8 +122,13 @@ void add_table_flags(VerbDefinition& verb, DownloadFlags& flags) {
             "hashes of URLs and pictures to leave out: an MD5 or a SHA-256 a line; such rows are counted as denied");
   verb.flag("--retry-failed", retry_codes(options.retry_failed),
             "fetch the rows again that failed with these codes, such as timeout,http_429,http_5xx; good rows stay as they are");
-  verb.flag("--dedup", value::choice(options.dedup_url, {{"none", false}, {"url", true}}, {"content", "url,content"}),
-            "rows whose URL an earlier row of the list has are counted as duplicate and not fetched");
+  verb.flag("--dedup",
+            value::choice(options.dedup, {{"none", {}},
+                                          {"url", {.url = true}},
+                                          {"content", {.content = true}},
+                                          {"url,content", {.url = true, .content = true}},
+                                          {"content,url", {.url = true, .content = true}}}),
+            "rows with a URL, or with a picture's bytes, that an earlier row of the list has are counted as duplicate");
 }
 
 void add_limit_flags(VerbDefinition& verb, DownloadFlags& flags) {

@@ -26,15 +26,11 @@ std::optional<int64_t> number_of_key(std::optional<std::string_view> key) {
 
 }  // namespace
 
-Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const arrow::Schema& schema, const WorkItem& item) {
+Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item) {
   std::unique_ptr<BaseRows> made(new BaseRows(base, item));
   DARKROOM_ASSIGN_OR_RETURN(made->table_, open_table(base.place));
-  if (!made->table_->schema()->Equals(schema, /*check_metadata=*/false)) {
-    return Status::corrupt_data("a part whose failed rows are redone has other columns than its job (part, columns, of the job):",
-                                base.place.uri(), made->table_->schema()->ToString(), schema.ToString());
-  }
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows, made->table_->num_rows());
-  DARKROOM_ASSIGN_OR_RETURN(made->rows_, made->table_->read_rows(0, num_rows, {}, {.batch_bytes = kBaseBatchBytes}));
+  DARKROOM_ASSIGN_OR_RETURN(made->rows_, made->table_->read_rows(0, num_rows, columns, {.batch_bytes = kBaseBatchBytes}));
   DARKROOM_RETURN_IF_ERROR(made->read_batch());
   return made;
 }
@@ -75,6 +71,7 @@ Result<std::shared_ptr<arrow::RecordBatch>> BaseRows::next(int64_t position) {
     }
     if (row_ > first) {
       num_rows_ += static_cast<int64_t>(row_ - first);
+      handed_out_ = std::span(positions_).subspan(first, row_ - first);
       return batch_->Slice(static_cast<int64_t>(first), static_cast<int64_t>(row_ - first));
     }
     if (row_ < positions_.size()) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,21 @@
 
 namespace darkroom {
 
-/// The rows of a part that stay as they are when its failed rows are redone, a few at a time. Memory: a batch of 1 MiB, or a row, and what
-/// is read ahead of each column. Thread safety: one thread.
+/// The rows of a part with their places in its item, a few at a time: those that stay as they are when others are redone. Memory: a batch
+/// of 1 MiB, or a row, and what is read ahead of each column. Thread safety: one thread.
 class BaseRows {
  public:
-  /// `schema`: of the part that is made. Errors: open_table's; kCorruptData naming a part with other columns.
-  static Result<std::unique_ptr<BaseRows>> open(const BasePart& base, const arrow::Schema& schema, const WorkItem& item);
+  /// With `columns` in that order (empty: all); `key` must be among them. Errors: open_table's; next()'s.
+  static Result<std::unique_ptr<BaseRows>> open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item);
+
+  /// All columns of the part.
+  const std::shared_ptr<arrow::Schema>& schema() const { return table_->schema(); }
 
   /// The next rows that stay and lie before `position` within the item; null: there are none left before it.
   /// Errors: RowRange's; kCorruptData naming the part where its keys are not those of the item, ascending.
   Result<std::shared_ptr<arrow::RecordBatch>> next(int64_t position);
+  /// Where the rows that were handed out last lie within the item; valid until the next call.
+  std::span<const int64_t> positions() const { return handed_out_; }
   /// Rows that were handed out.
   int64_t num_rows() const { return num_rows_; }
 
@@ -41,6 +47,7 @@ class BaseRows {
   std::shared_ptr<arrow::RecordBatch> batch_;  // Null: at the end.
   std::vector<int64_t> positions_;             // Of the batch's rows.
   size_t row_ = 0;                             // The next one of the batch.
+  std::span<const int64_t> handed_out_;        // Within positions_.
   int64_t last_position_ = -1;
   int64_t num_rows_ = 0;
 };

@@ -21,6 +21,7 @@
 #include "download_rules.h"
 #include "download_writer.h"
 #include "listed_sizes.h"
+#include "repeated_contents.h"
 #include "repeated_urls.h"
 
 namespace darkroom {
@@ -64,8 +65,11 @@ JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& r
   if (rules.where) {
     identity.fields["where"] = rules.where->canonical();
   }
-  if (options.dedup_url) {
+  if (options.dedup.url) {
     identity.fields["dedup_url"] = true;
+  }
+  if (options.dedup.content) {
+    identity.fields["dedup_content"] = true;
   }
   if (rules.denied) {
     identity.fields["deny_list"] = rules.denied->fingerprint();
@@ -150,7 +154,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
 Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   if (run.plan().num_pending() > 0) {
-    if (options.dedup_url) {
+    if (options.dedup.url) {
       DARKROOM_ASSIGN_OR_RETURN(rules.repeated_urls, find_repeated_urls(run.plan(), options, rules, stop));
     }
     DARKROOM_RETURN_IF_ERROR(execute(run, options, rules, stop, summary));
@@ -196,6 +200,52 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   };
 }
 
+RunTools tools_of_run() {
+  return {.clock = &system_clock(), .owner = owner_of_this_process(), .make_item = [](const WorkItem& item) {
+            return std::make_shared<DownloadItem>(item);
+          }};
+}
+
+/// Makes the next generation of parts with rows that repeat a picture. What was fetched before stays what the summary tells.
+Status mark_duplicates(JobRequest request, const DownloadOptions& options, DownloadRules rules, const std::stop_token& stop,
+                       StageSummary& summary) {
+  request.selection = {};
+  request.retry = {};
+  rules.only_duplicates = true;
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
+  log_info("download: {} rows of {} parts repeat a picture and become duplicates", plan->num_rows(), plan->num_pending());
+  JobRun run(std::move(plan), tools_of_run());
+  StageSummary marked;
+  const Status status = work(run, options, std::move(rules), stop, marked);
+  summary.rows_out = marked.rows_out;
+  summary.rows_by_error = marked.rows_by_error;
+  summary.seconds += marked.seconds;
+  return status;
+}
+
+/// Rows whose picture an earlier row of the list has become duplicates, once every item has its part: only then the first one is known.
+Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
+                              const std::stop_token& stop, StageSummary& summary) {
+  const auto memory = static_cast<int64_t>(plan_memory(options.memory_bytes, 1).body_bytes);
+  while (true) {
+    if (!has_all_parts(plan)) {
+      log_info("download: repeated pictures are looked for once every item has its part");
+      return Status::ok();
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_unique, is_known_unique(plan));
+    if (is_unique) {
+      return Status::ok();
+    }
+    DARKROOM_ASSIGN_OR_RETURN(request.redo, find_repeated_contents(plan, memory, stop));
+    if (request.redo.empty()) {
+      return note_unique(plan);
+    }
+    DARKROOM_RETURN_IF_ERROR(mark_duplicates(request, options, rules, stop, summary));
+    // Another process may have redone failed rows meanwhile, so that the parts are looked at again.
+    DARKROOM_RETURN_IF_ERROR(plan.refresh(stop));
+  }
+}
+
 void log_plan(const JobPlan& plan, const DownloadOptions& options) {
   if (!options.retry_failed.is_empty()) {
     log_info("download: {} rows of {} parts failed with {} and are fetched again (round {})", plan.num_rows(), plan.num_pending(),
@@ -235,21 +285,17 @@ Status DownloadOptions::validate() const {
 
 Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  DARKROOM_ASSIGN_OR_RETURN(DownloadRules rules, read_rules(stores, options));
-  DARKROOM_ASSIGN_OR_RETURN(Location output, stores.resolve(options.output, Access::kWrite));
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> listed, list_job_inputs(stores, options.metadata));
+  DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
   JobRequest request;
-  request.output = std::move(output);
+  DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
+  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(stores, options.metadata));
   request.identity = make_identity(options, rules);
-  request.listed = std::move(listed);
   request.check_columns = check_columns(options, rules.condition());
   request.selection = options.selection;
   request.retry = options.retry_failed;
-  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(request, stop));
   log_plan(*plan, options);
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .make_item = [](const WorkItem& item) {
-                                 return std::make_shared<DownloadItem>(item);
-                               }});
+  JobRun run(std::move(plan), tools_of_run());
   run.fill(summary);
   if (options.dry_run) {
     summary.pending_work = run.plan().pending_work();
@@ -257,7 +303,11 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
     log_info("download: {} of {} items are to do; nothing was fetched or written", summary.num_pending, summary.num_items);
     return Status::ok();
   }
-  DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, rules, std::move(stop), summary), run.output().uri()));
+  Status status = work(run, options, rules, stop, summary);
+  if (status.is_ok() && options.dedup.content) {
+    status = drop_repeated_contents(std::move(request), run.plan(), options, rules, stop, summary);
+  }
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(status, run.output().uri()));
   log_stages("download", summary);
   log_info("{}", summary.to_text("download"));
   return Status::ok();

@@ -95,7 +95,7 @@ Status DownloadReader::read_batch(const DownloadItem& item, const KeptRows& kept
     row.caption = std::move(text.caption);
     row.caption_was_invalid = text.caption_was_invalid;
     row.error = std::move(text.error);
-    if (!row.error && rules_.repeated_urls.contains(item.work.list_row + row.position)) {
+    if (rules_.only_duplicates || (!row.error && rules_.repeated_urls.contains(item.work.list_row + row.position))) {
       row.error = RowError{.code = RowErrorCode::kDuplicate};
     }
     const size_t text_bytes = row.url.size() + row.caption.size();

@@ -12,7 +12,8 @@ namespace darkroom {
 struct DownloadRules {
   std::optional<WhereExpression> where = {};
   std::optional<DenyList> denied = {};
-  RowSet repeated_urls = {};  ///< Rows of the pinned list; found once the job is planned.
+  RowSet repeated_urls = {};     ///< Rows of the pinned list; found once the job is planned.
+  bool only_duplicates = false;  ///< All rows that are read repeat a picture.
 
   const WhereExpression* condition() const { return where ? &*where : nullptr; }
 };

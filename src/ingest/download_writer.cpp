@@ -26,9 +26,18 @@ Result<std::unique_ptr<ItemWriter<DownloadRow>>> DownloadWriter::open(JobRun& ru
   DARKROOM_ASSIGN_OR_RETURN(auto object, output.store->begin_object(output.path, made->item_->work.part_name()));
   DARKROOM_ASSIGN_OR_RETURN(made->writer_, PagedShardWriter::open(std::move(object), made->schema_, {.streamed_column = kImageColumn}));
   if (made->item_->base) {
-    DARKROOM_ASSIGN_OR_RETURN(made->base_, BaseRows::open(*made->item_->base, *made->schema_, made->item_->work));
+    DARKROOM_RETURN_IF_ERROR(made->open_base());
   }
   return std::unique_ptr<ItemWriter<DownloadRow>>(std::move(made));
+}
+
+Status DownloadWriter::open_base() {
+  const BasePart& base = *item_->base;
+  DARKROOM_ASSIGN_OR_RETURN(base_, BaseRows::open(base, {}, item_->work));
+  return base_->schema()->Equals(*schema_, /*check_metadata=*/false)
+             ? Status::ok()
+             : Status::corrupt_data("a part of which rows are redone has other columns than its job (part, columns, of the job):",
+                                    base.place.uri(), base_->schema()->ToString(), schema_->ToString());
 }
 
 Status DownloadWriter::open_columns() {

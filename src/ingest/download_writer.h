@@ -34,6 +34,7 @@ class DownloadWriter : public ItemWriter<DownloadRow> {
       : run_(run), item_(std::move(item)), keep_failed_(keep_failed) {}
 
   Status open_columns();
+  Status open_base();
   Status append_own_columns(const DownloadRow& row);
   Status flush();
   Status write(const arrow::RecordBatch& others, std::span<const BorrowedValue> images);

@@ -117,6 +117,7 @@ Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::st
   plan->input_store_ = request.input_store;
   plan->selection_ = std::move(request.selection);
   plan->retry_ = std::move(request.retry);
+  plan->redo_ = std::move(request.redo);
   DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
   DARKROOM_RETURN_IF_ERROR(plan->find_inputs(std::move(request.listed), request.check_columns, parts, stop));
@@ -325,19 +326,25 @@ std::optional<WorkItem> JobPlan::find_work(int64_t number) const {
   }
   const std::lock_guard hold(mutex_);
   const auto part = parts_.find(number);
-  if (retry_.is_empty()) {
+  if (makes_parts()) {
     return part == parts_.end() || !part->second.covers(*work) ? work : std::nullopt;
   }
-  if (part == parts_.end() || rows_to_retry(part->second) == 0 || round_of(part->second, retry_) >= retry_round_) {
+  if (part == parts_.end() || rows_to_redo(part->second) == 0) {
     return std::nullopt;
   }
-  work->num_rows = rows_to_retry(part->second);
+  if (!retry_.is_empty() && round_of(part->second, retry_) >= retry_round_) {
+    return std::nullopt;
+  }
+  work->num_rows = rows_to_redo(part->second);
   work->generation = part->second.name.generation + 1;
   return work;
 }
 
 /// A part that --limit cut is none to redo: it goes when the whole one is made.
-int64_t JobPlan::rows_to_retry(const CommittedPart& part) const {
+int64_t JobPlan::rows_to_redo(const CommittedPart& part) const {
+  if (const auto item = redo_.find(part.name.item); item != redo_.end()) {
+    return item->second.generation == part.name.generation && !part.name.considered ? item->second.num_rows : 0;
+  }
   int64_t num_rows = 0;
   for (const auto& [code, count] : part.tally.rows_by_error) {
     num_rows += !part.name.considered && retry_.contain(code) ? count : 0;
@@ -370,13 +377,13 @@ Status JobPlan::count_rows() {
     }
     const std::optional<WorkItem> work = find_work(number);
     num_pending_ += work ? 1 : 0;
-    if (retry_.is_empty()) {
+    if (makes_parts()) {
       num_rows_ += selected->num_rows;
       num_rows_before_ += work ? 0 : selected->num_rows;
     } else {
       const auto part = parts_.find(number);
       num_rows_ += work ? work->num_rows : 0;
-      num_unmade += part == parts_.end() || part->second.name.considered ? 1 : 0;
+      num_unmade += retry_.is_empty() ? 0 : part == parts_.end() || part->second.name.considered ? 1 : 0;
     }
   }
   if (num_unmade > 0) {
@@ -471,6 +478,12 @@ Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
   }
   DARKROOM_RETURN_IF_ERROR(record.status());
   base.kept = std::move(record->tally);
+  if (const auto redone = redo_.find(item.number); redone != redo_.end()) {
+    DARKROOM_ASSIGN_OR_RETURN(base.redone, unpack_rows(redone->second.rows));
+    base.kept.rows_in -= redone->second.num_rows;
+    base.kept.rows_out -= redone->second.num_rows;
+    return base;
+  }
   for (const auto& [code, count] : RowsByError(base.kept.rows_by_error)) {
     if (retry_.contain(code)) {
       const std::vector<int64_t> rows = std::move(base.kept.failed_rows[code]);
@@ -528,7 +541,9 @@ PartRecord JobPlan::record_of(const WorkItem& item, const ItemTally& tally) cons
     const std::lock_guard hold(mutex_);
     const auto base = parts_.find(item.number);
     record.retried = base == parts_.end() ? RetryRounds() : base->second.retried;
-    record.retried[retry_.text()] = retry_round_;
+    if (!retry_.is_empty()) {
+      record.retried[retry_.text()] = retry_round_;
+    }
   }
   return record;
 }

@@ -21,6 +21,14 @@ enum class Validation : uint8_t {
   kFull,    ///< Every picture is also decoded (and the pixels thrown away).
 };
 
+/// What makes a row a duplicate of an earlier one in the pinned list.
+struct Dedup {
+  bool url = false;
+  bool content = false;  ///< The bytes of its picture.
+
+  bool operator==(const Dedup&) const = default;
+};
+
 struct DownloadOptions {
   std::string output;                 ///< URI of the image dataset's folder.
   std::vector<std::string> metadata;  ///< URIs of the URL tables.
@@ -28,7 +36,7 @@ struct DownloadOptions {
   std::string caption_column = {};
   std::string where = {};          ///< Only rows that this condition keeps (tables/where.h); empty: all.
   std::string deny_list = {};      ///< URI of a list of hashes of URLs and pictures that are `denied`; empty: none.
-  bool dedup_url = false;          ///< A row whose URL a row before it in the pinned list has is `duplicate`.
+  Dedup dedup = {};                ///< Such rows are `duplicate`.
   Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
   ImageLimits limits = {};

@@ -35,6 +35,15 @@ struct CommittedPart {
   bool covers(const WorkItem& work) const { return !name.considered || *name.considered >= work.num_rows; }
 };
 
+/// Rows of a part that are made anew although they did not fail.
+struct RedoneItem {
+  int64_t generation = 0;  ///< Of the part that they are in.
+  int64_t num_rows = 0;
+  std::string rows = {};  ///< pack_rows of their numbers within the item.
+};
+/// By item.
+using RowsToRedo = std::map<int64_t, RedoneItem>;
+
 /// What a job is asked for: who it is, what it reads and where it writes.
 struct JobRequest {
   Location output = {};  ///< Folder of the dataset.
@@ -44,9 +53,10 @@ struct JobRequest {
   CheckColumns check_columns = {};
   Selection selection = {};
   RetryCodes retry = {};  ///< Where there are any: instead of making parts, redo the rows that failed with these.
+  RowsToRedo redo = {};   ///< The same of these good rows. REQUIRES: not both.
 };
 
-/// A part whose failed rows are redone.
+/// A part of which rows are redone.
 struct BasePart {
   Location place = {};
   ItemTally kept = {};               ///< Of the rows that stay as they are.
@@ -134,7 +144,8 @@ class JobPlan {
   Status find_parts(std::vector<FileInfo> files, const std::vector<JobInput>& inputs, const std::stop_token& stop);
   Status count_rows();
   void find_round();
-  int64_t rows_to_retry(const CommittedPart& part) const;
+  bool makes_parts() const { return retry_.is_empty() && redo_.empty(); }
+  int64_t rows_to_redo(const CommittedPart& part) const;
   std::optional<WorkItem> find_work(int64_t number) const;
   bool is_selected(int64_t number) const;
   std::optional<WorkItem> select(int64_t number) const;
@@ -153,6 +164,7 @@ class JobPlan {
   std::vector<JobInput> inputs_;
   Selection selection_;
   RetryCodes retry_;
+  RowsToRedo redo_;
   int64_t retry_round_ = 0;
   int64_t list_rows_ = 0;  // Of all inputs.
   int64_t num_rows_ = 0;

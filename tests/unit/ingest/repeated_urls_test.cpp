@@ -40,7 +40,7 @@ class RepeatedUrls : public ::testing::Test {
     DownloadOptions options = web_.options(place);
     options.metadata = {folder_.path("tables")};
     options.rows_per_file = 4;
-    options.dedup_url = true;
+    options.dedup.url = true;
     return options;
   }
   StageSummary download(const DownloadOptions& options) {
@@ -152,7 +152,7 @@ TEST_F(RepeatedUrls, duplicates_are_of_the_job) {
   write_rows("a.jsonl", {{url(0)}, {url(0)}});
   download(options(output()));
   DownloadOptions other = options(output());
-  other.dedup_url = false;
+  other.dedup.url = false;
   const Status status = run_download(stores_, other, {}).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("dedup_url (had true, asked for null)"));

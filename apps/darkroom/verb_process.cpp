@@ -38,6 +38,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   StageSummary summary;
   const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();
+  context.summary["process"]["resolution"] = options.transform.resolution;
   DARKROOM_RETURN_IF_ERROR(status);
   if (summary.rows_in > 0 && summary.rows_out == 0) {
     log_error("process finished, but every row failed: the errors by code are above; {} holds no sample", options.output);

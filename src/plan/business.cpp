@@ -27,14 +27,15 @@ void add_case(const BusinessCase& given, Plan& plan) {
   give("budget_share", given.budget_share, "years", "compute budget, in years of the gain");
   give("other_dollars", given.other_dollars, "$", "people, data and other things paid once");
   give("running_dollars", given.running_dollars, "$/years", "hosting and other things paid every year");
-  const auto priced = [&](const char* formula) { return fmt::format(fmt::runtime(formula), given.purchase); };
+  const std::string with_losses = "expected_total_dollars_" + given.purchase;
+  const std::string cost = sheet.has(with_losses) ? with_losses : "total_dollars_" + given.purchase;
   sheet.derive("revenue_change", "$/years", "revenue_then - revenue_now", "more revenue a year");
   sheet.derive("gain", "$/years", "revenue_change * margin", "more profit a year");
   sheet.derive("budget_dollars", "$", "gain * budget_share", "compute budget that the gain carries");
-  sheet.derive("budget_runs", "1", priced("budget_dollars / total_dollars_{}"), "runs of this plan that the budget pays");
-  sheet.derive("budget_accelerator_hours", "accelerators*h", priced("budget_dollars * train_accelerators_each / train_price_{}"),
+  sheet.derive("budget_runs", "1", "budget_dollars / " + cost, "runs of this plan that the budget pays");
+  sheet.derive("budget_accelerator_hours", "accelerators*h", "budget_dollars * train_accelerators_each / train_price_" + given.purchase,
                "accelerator-hours that the budget pays");
-  sheet.derive("project_dollars", "$", priced("total_dollars_{} + other_dollars"), "this plan and what else is paid once");
+  sheet.derive("project_dollars", "$", cost + " + other_dollars", "this plan and what else is paid once");
   sheet.derive("payback_months", "months", "project_dollars / gain * months_per_year", "time until the gain has paid the project");
   sheet.derive("net_dollars", "$", "(gain - running_dollars) * years - project_dollars", "what is left after the years, against no model");
 }

@@ -31,6 +31,8 @@ void add_expected(const Loss& loss, const std::string& source, Plan& plan) {
   sheet.derive("expected_hours_" + p, "h", named("train_hours * (1 + loss_share_{p})"), named("training with losses, expected, {p}"));
   sheet.derive("expected_dollars_" + p, "$", named("train_dollars_{p} * (1 + paid_loss_share_{p})"),
                named("training with losses, expected, {p}"));
+  sheet.derive("expected_total_dollars_" + p, "$", named("total_dollars_{p} - train_dollars_{p} + expected_dollars_{p}"),
+               named("everything, with the trainers' losses as expected, {p}"));
 }
 
 LossForecast simulate(const Loss& loss, Plan& plan) {

@@ -55,7 +55,8 @@ void say_what_is_left_out(Plan& plan) {
   left_out.emplace_back(
       "the losses of a larger fleet: speed grows in proportion to the accelerators (MosaicML measured 137.5 samples/s at 256 px of "
       "each of 8 A100, 90.6 of each of 128)");
-  left_out.emplace_back("lost machines in the tables of hours and dollars: they have their own table, of training alone");
+  left_out.emplace_back(
+      "lost encoders and downloaders: they cost an item's work each; lost trainers have their own table and are in no other hours");
   left_out.emplace_back("traffic between zones and regions, disks and addresses of the machines, tax, support, discounts by volume");
   left_out.emplace_back("storage after the last stage; the URL tables");
 }

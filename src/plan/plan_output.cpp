@@ -99,6 +99,7 @@ void print_run(const Plan& plan, TextRows& rows) {
   }
   for (const std::string& purchase : plan.purchases) {
     rows.figure(sheet, "total_dollars_" + purchase);
+    rows.figure(sheet, "expected_total_dollars_" + purchase);
   }
   for (const char* name : {"storage_gb", "kwh", "carbon_kg", "encode_balance_256", "encode_balance_512", "encode_machines_needed_256",
                            "encode_machines_needed_512"}) {

@@ -78,6 +78,11 @@ std::string cost_html(const Plan& plan) {
   for (const std::string& purchase : plan.purchases) {
     total.push_back(dollars(sheet.value("total_dollars_" + purchase)));
   }
+  auto& expected = table.rows.emplace_back(std::vector<std::string>{"everything, with lost trainers as expected", ""});
+  for (const std::string& purchase : plan.purchases) {
+    const std::string figure = "expected_total_dollars_" + purchase;
+    expected.push_back(sheet.has(figure) ? dollars(sheet.value(figure)) : "-");
+  }
   return table_html(table);
 }
 

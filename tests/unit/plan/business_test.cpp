@@ -63,7 +63,7 @@ TEST(Business, solves_the_challenges_example) {
   EXPECT_DOUBLE_EQ(plan.sheet.value("asked_share"), 0.1);
   EXPECT_NEAR(plan.sheet.value("asked_payback_months"), 6.5 / 50 * 12, 1e-9);
   EXPECT_NEAR(plan.sheet.value("budget_accelerator_hours"), 5e6 / 5.12, 1e-3);
-  EXPECT_NEAR(plan.sheet.value("project_dollars"), plan.sheet.value("total_dollars_on_demand") + 1.5e6, 1e-6);
+  EXPECT_NEAR(plan.sheet.value("project_dollars"), plan.sheet.value("expected_total_dollars_on_demand") + 1.5e6, 1e-6);
   EXPECT_NEAR(plan.sheet.value("use1_cost"), 2.5 / 3600 * 1.212, 1e-12);
 }
 

@@ -108,6 +108,8 @@ TEST(Forecast, has_bands_in_order_and_spot_loses_most) {
     EXPECT_LE(value("hours_" + p + "_p50"), value("hours_" + p + "_p95")) << p;
     EXPECT_LE(value("dollars_" + p + "_p5"), value("dollars_" + p + "_p95")) << p;
     EXPECT_LE(value("hours_" + p + "_p5"), value("expected_hours_" + p)) << p;
+    EXPECT_NEAR(value("expected_total_dollars_" + p) - value("total_dollars_" + p),
+                value("expected_dollars_" + p) - value("train_dollars_" + p), 1e-6);
   }
   EXPECT_GT(plan->sheet.value("hours_spot_p50"), plan->sheet.value("hours_reserved_p95"));
 }

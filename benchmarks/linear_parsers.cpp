@@ -10,7 +10,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/memory_files.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/where.h"
 #include "darkroom/text/clip_tokenizer.h"

@@ -16,13 +16,13 @@
 #include "darkroom/core/check.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/tables/paged_shard_writer.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
+#include "darkroom/tables/verify_shard.h"
 
-// Shards of format version 2 (PagedShardWriter) against version 1 (ShardWriter), in turn, and the bare write of the same bytes:
-// page_ceiling FOLDER [ROUNDS]. Pictures of 132 kB as download writes them, and text states in half precision as process does. CPU seconds
-// of the process, publishing included. Every file is read back and compared before its time counts.
+// Shards (PagedShardWriter) against the bare write of the same bytes, in turn: page_ceiling FOLDER [ROUNDS]. Pictures of 132 kB as download
+// writes them, and text states in half precision as process does. CPU seconds of the process, publishing included. Every file is read back
+// and compared before its time counts.
 namespace {
 
 using namespace darkroom;
@@ -74,22 +74,7 @@ arrow::ArrayVector other_columns(int first, int count) {
   return {keys.Finish().ValueOrDie(), urls.Finish().ValueOrDie(), widths.Finish().ValueOrDie()};
 }
 
-/// The way of today: bodies are copied into a column, which goes to the writer.
-void write_pictures_1(const std::string& folder, const std::string& name) {
-  auto writer = ShardWriter::open(local_files(), folder, name, picture_schema()).value();
-  for (int first = 0; first < kRows; first += kBatchRows) {
-    arrow::BinaryBuilder images;
-    for (int row = first; row < first + kBatchRows; ++row) {
-      check(images.Append(body_of(row)));
-    }
-    arrow::ArrayVector columns = other_columns(first, kBatchRows);
-    columns.insert(columns.begin(), images.Finish().ValueOrDie());
-    DARKROOM_CHECK(writer->write(*arrow::RecordBatch::Make(picture_schema(), kBatchRows, columns)).is_ok(), "a write failed");
-  }
-  (void)writer->finish({}).value();
-}
-
-void write_pictures_2(const std::string& folder, const std::string& name) {
+void write_pictures(const std::string& folder, const std::string& name) {
   auto object = local_store().begin_object(folder, name).value();
   auto writer = PagedShardWriter::open(std::move(object), picture_schema(), {.streamed_column = "image"}).value();
   const arrow::FieldVector fields = picture_schema()->fields();
@@ -125,13 +110,7 @@ std::shared_ptr<arrow::RecordBatch> tensor_rows() {
   return made;
 }
 
-void write_tensors_1(const std::string& folder, const std::string& name) {
-  auto writer = ShardWriter::open(local_files(), folder, name, tensor_rows()->schema()).value();
-  DARKROOM_CHECK(writer->write(*tensor_rows()).is_ok(), "a write failed");
-  (void)writer->finish({}).value();
-}
-
-void write_tensors_2(const std::string& folder, const std::string& name) {
+void write_tensors(const std::string& folder, const std::string& name) {
   auto object = local_store().begin_object(folder, name).value();
   auto writer = PagedShardWriter::open(std::move(object), tensor_rows()->schema()).value();
   DARKROOM_CHECK(writer->write(*tensor_rows()).is_ok(), "a write failed");
@@ -221,11 +200,7 @@ int main(int argc, char** argv) {
   const int num_rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 5;
   fmt::print("{} rows, {} rounds in turn, min / median / max\n", kRows, num_rounds);
   const auto any_answer = [](const std::string&) {};
-  run({{"pictures, version 1", write_pictures_1, check_pictures},
-       {"pictures, version 2", write_pictures_2, check_pictures},
-       {"their bytes alone", write_bare, any_answer}},
-      kBodyBytes, argv[1], num_rounds);
-  run({{"tensors, version 1", write_tensors_1, check_tensors}, {"tensors, version 2", write_tensors_2, check_tensors}}, kTensorElements * 2,
-      argv[1], num_rounds);
+  run({{"pictures", write_pictures, check_pictures}, {"their bytes alone", write_bare, any_answer}}, kBodyBytes, argv[1], num_rounds);
+  run({{"tensors", write_tensors, check_tensors}}, kTensorElements * 2, argv[1], num_rounds);
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/version.h"
 #include "darkroom/ingest/download_job.h"
+#include "estimates.h"
 #include "job_flags.h"
 #include "open_stores.h"
 #include "resources.h"
@@ -30,6 +31,7 @@ struct DownloadFlags {
   ScratchFlags scratch;
   bool clean = false;
   std::string metrics_address;
+  EstimateFlags estimates;
   bool is_sandboxed = true;
 };
 
@@ -81,6 +83,10 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   const Status status = run_download(*stores, options, context.stop, summary);
   context.summary["download"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
+  if (options.dry_run) {
+    DARKROOM_RETURN_IF_ERROR(show_estimate("download", flags.estimates, summary, &download_outlook, context));
+    return 0;
+  }
   if (summary.failed_percent() > flags.error_budget_percent) {
     log_error(
         "download finished, but {:.1f}% of the rows failed, more than --error-budget {:.1f}%: the errors by code are above; the rows "
@@ -91,7 +97,8 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   return 0;
 }
 
-void add_table_flags(VerbDefinition& verb, DownloadOptions& options) {
+void add_table_flags(VerbDefinition& verb, DownloadFlags& flags) {
+  DownloadOptions& options = flags.options;
   verb.group("What to fetch");
   verb.flag("--metadata", value::uris(options.metadata, "URI"), "URL tables: parquet, csv, tsv or jsonl; files, folders or patterns")
       .required();
@@ -99,7 +106,7 @@ void add_table_flags(VerbDefinition& verb, DownloadOptions& options) {
   verb.flag("--caption-column", value::text(options.caption_column, "NAME", "auto"), "column of the captions; auto: by the known names");
   verb.flag("--limit", value::count(options.selection.limit).also("none", -1), "only the first N rows");
   verb.flag("--extend", value::toggle(options.selection.extend), "append input files that came after the job was started");
-  verb.flag("--dry-run", value::toggle(options.dry_run), "plan only: nothing is fetched or written");
+  add_estimate_flags(verb, options.dry_run, flags.estimates);
   verb.flag("--where", value::text(options.where, "EXPR", "none"),
             "only rows that this condition keeps, such as \"punsafe < 0.1 AND width >= 512\"; the others are counted apart");
   verb.flag("--deny-list", value::uri(options.deny_list, "URI", "none"),
@@ -167,7 +174,7 @@ void add_download_verb(CommandLine& line) {
   const auto flags = std::make_shared<DownloadFlags>();  // Shared by the definitions and the action.
   VerbDefinition& verb = line.add_verb("download", "URL and caption tables -> image parquet");
   verb.positional("OUTPUT_URI", value::uri(flags->options.output, "URI"), "folder of the image dataset").required();
-  add_table_flags(verb, flags->options);
+  add_table_flags(verb, *flags);
   add_limit_flags(verb, *flags);
   add_network_flags(verb, *flags);
   add_job_flags(verb, *flags);

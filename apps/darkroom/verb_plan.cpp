@@ -8,8 +8,8 @@
 #include "darkroom/plan/plan.h"
 #include "darkroom/show/measured_rates.h"
 #include "darkroom/show/plan_page.h"
+#include "estimates.h"
 #include "open_stores.h"
-#include "resources.h"
 #include "self_description.h"
 #include "verb.h"
 
@@ -24,16 +24,6 @@ struct PlanFlags {
   std::string business;
   std::string output;
 };
-
-// The program's own catalogue goes by its name in the source tree, so that a plan has the same bytes wherever the program lies.
-Result<Catalogue> read_plan_catalogue(const std::string& path) {
-  if (!path.empty()) {
-    return load_catalogue(local_files(), path);
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string shipped, find_resource(kCatalogueResource));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(local_files(), shipped));
-  return parse_catalogue(text, kCatalogueResource);
-}
 
 Status write_plan(StoreSet& stores, const std::string& uri, const Plan& plan) {
   DARKROOM_ASSIGN_OR_RETURN(const Location folder, stores.resolve(uri, Access::kWrite));
@@ -63,7 +53,7 @@ Result<int> run_plan(const PlanFlags& flags, VerbContext& context) {
     request.predict = flags.predict;
   }
   DARKROOM_RETURN_IF_ERROR(request.validate());
-  DARKROOM_ASSIGN_OR_RETURN(const Catalogue catalogue, read_plan_catalogue(flags.catalogue));
+  DARKROOM_ASSIGN_OR_RETURN(const Catalogue catalogue, load_own_catalogue(flags.catalogue));
   std::optional<BusinessCase> business;
   if (!flags.business.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(business, load_business_case(local_files(), flags.business));
@@ -94,8 +84,8 @@ void add_plan_verb(CommandLine& line) {
   verb.flag(
       "--fleet", value::text(request.fleet, "SPEC"),
       "machines by role: train=COUNTxMACHINE,encode=...,download=...; without a count encoders and downloaders are as many as keep up");
-  verb.flag("--catalogue", value::path(flags->catalogue, "FILE.toml", "the program's own"),
-            "prices, rates and facts, each with date and source");
+  verb.flag("--catalogue", value::path(flags->catalogue, "FILE.toml", kCatalogueResource),
+            "prices, rates and facts of your own, over those that are shipped");
   verb.flag("--store", value::text(request.store, "NAME", "first"), "store of objects, by its name in the catalogue");
   verb.flag("--from", value::uri(flags->from, "RUN_OR_JOB", "none"),
             "a run folder, a download job's folder or a job's --json-summary file, whose measured rates take the place of the catalogue's");

@@ -6,6 +6,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/encode/process_job.h"
+#include "estimates.h"
 #include "job_flags.h"
 #include "open_stores.h"
 #include "resources.h"
@@ -21,6 +22,7 @@ struct ProcessFlags {
   bool no_sandbox = false;
   bool clean = false;
   std::string metrics_address;
+  EstimateFlags estimates;
 };
 
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
@@ -32,7 +34,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
-  if (!flags.no_sandbox) {
+  if (!flags.no_sandbox && !options.dry_run) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   StageSummary summary;
@@ -40,6 +42,10 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   context.summary["process"] = summary.to_json();
   context.summary["process"]["resolution"] = options.transform.resolution;
   DARKROOM_RETURN_IF_ERROR(status);
+  if (options.dry_run) {
+    DARKROOM_RETURN_IF_ERROR(show_estimate("process", flags.estimates, summary, &process_outlook, context));
+    return 0;
+  }
   if (summary.rows_in > 0 && summary.rows_out == 0) {
     log_error("process finished, but every row failed: the errors by code are above; {} holds no sample", options.output);
     return kExitOverErrorBudget;
@@ -122,6 +128,7 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
             "budget of all queues and buffers together; auto: a quarter of the machine's");
   verb.flag("--no-sandbox", value::toggle(flags.no_sandbox),
             "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
+  add_estimate_flags(verb, options.dry_run, flags.estimates);
   add_selection_flags(verb, options.selection, flags.clean);
   add_metrics_flag(verb, flags.metrics_address);
   verb.later({"--accelerator-type"});
@@ -136,13 +143,16 @@ void add_process_verb(CommandLine& line) {
   verb.positional("RAW_URI", value::uri(options.input, "URI"), "image dataset: file, folder or pattern").required();
   verb.positional("OUTPUT_URI", value::uri(options.output, "URI"), "folder of the latents dataset").required();
   verb.group("Model");
-  verb.flag("--model", value::folder(options.model, "DIR"), "model folder: its vae, text_encoder and tokenizer are used").required();
+  verb.flag("--model", value::uri(options.model, "URI"), "model folder: its vae, text_encoder and tokenizer are used").required();
   add_transform_flags(verb, options);
   add_storage_flags(verb, options);
   add_work_flags(verb, *flags);
   verb.example("darkroom process images latents --model models/tiny --resolution 64", "latents for the tiny model");
   verb.example("darkroom process images latents --model sd2-base --resolution 256 --text tokens --visualize 8 look.png",
                "small files for Stable Diffusion 2, and a picture of eight samples");
+  verb.example(
+      "darkroom process s3://bucket/images s3://bucket/latents --model hf://stabilityai/stable-diffusion-2-base --resolution 256",
+      "from and to a store of objects, with a model of the hub; --shard I/N, or this very command, on as many machines as there are");
   verb.run([flags](VerbContext& context) { return run_verb(*flags, context); });
 }
 

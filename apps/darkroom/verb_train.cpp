@@ -8,6 +8,7 @@
 #include "darkroom/show/run_report.h"
 #include "darkroom/train/train_loop.h"
 #include "open_stores.h"
+#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -25,6 +26,7 @@ struct TrainFlags {
   int64_t global_batch = 0;
   int64_t micro_batch = 0;
   std::string device = "auto";
+  bool is_sandboxed = true;
 };
 
 /// The recipe with --set and then the flags on top.
@@ -66,6 +68,9 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
+  if (flags.is_sandboxed && !options.recipe.data.raw_path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
+  }
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, {});  // A stop ends no read: the step at hand is finished, then saved.
   TrainSummary summary;
@@ -92,6 +97,8 @@ void add_data_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--raw-data", value::uri(flags.raw_data, "URI", "none"), "image dataset: encode in the same job (online)");
   verb.flag("--model", value::uri(flags.model, "DIR", "the recipe's"),
             "model folder: frozen parts, config and weights of the trained part");
+  verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed),
+            "decode the pictures of --raw-data in this process: where the kernel refuses the sandbox, or all of them are trusted");
   verb.flag("--validation", value::uri(flags.validation, "URI", "none"), "held-out dataset, scored every validation.every_steps");
   verb.later({"--num-readers"});
 }

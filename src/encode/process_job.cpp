@@ -6,14 +6,17 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/local_copy.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
+#include "darkroom/stores/model_copy.h"
 #include "empty_caption.h"
 #include "latents_writer.h"
 #include "process_picture.h"
 #include "process_reader.h"
 #include "process_stages.h"
+#include "tried_encoder.h"
 
 namespace darkroom {
 namespace {
@@ -173,15 +176,27 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
   return Status::ok();
 }
 
-/// Finds out before anything is written whether the decoder can be locked in, and says what of its protection is missing.
-Status check_sandbox(const ProcessOptions& options, const std::stop_token& stop) {
-  if (options.decoder_program.empty()) {
-    return Status::ok();
+/// Of the files of a model folder those that load_frozen_models may read: the U-Net, most of it, stays where it is.
+bool is_frozen_part(const std::string& name) {
+  const bool is_in_root = name.find('/') == std::string::npos;
+  return is_in_root || name.starts_with("vae/") || name.starts_with("text_encoder/") || name.starts_with("tokenizer/");
+}
+
+/// What a dry run tells: nothing is written.
+Status look_ahead(const JobPlan& plan, const RowEncoder& encoder, const ProcessOptions& options, StageSummary& summary) {
+  PendingWork& work = summary.pending_work;
+  work = plan.pending_work();
+  constexpr size_t kKeyAndSizes = 32;
+  constexpr size_t kBytesOfIds = 8 * ClipTokenizer::kContextLength;
+  work.encoded_row_bytes =
+      static_cast<double>(row_bytes_of(encoder).encoded + kKeyAndSizes + (options.text == TextKind::kEmbeddings ? 0 : kBytesOfIds));
+  work.num_encoders = choose_workers(options).encoders;
+  if (work.num_rows > 0) {
+    DARKROOM_ASSIGN_OR_RETURN(const TriedEncoder tried, try_encoder(encoder, options.encoder_threads));
+    work.encoder_rows_per_second_low = tried.slowest;
+    work.encoder_rows_per_second_high = tried.fastest;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const SandboxProtection protection, examine_sandbox(sandbox_for(options.decoder_program, kAnySize, stop)));
-  if (!protection.missing.empty()) {
-    log_warning("{}", protection.missing);
-  }
+  log_info("process: {} of {} items are to do; nothing was written", summary.num_pending, summary.num_items);
   return Status::ok();
 }
 
@@ -222,7 +237,8 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
   DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(stores, {options.input}));
-  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), options.model, options.tokenizer_dialect));
+  DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
+  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
   KeptColumns kept(options.keep_columns);
@@ -233,11 +249,14 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("process: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
            options.rows_per_file, plan->num_rows_before(), plan->num_pending());
-  if (plan->num_pending() > 0 || options.num_visualized > 0) {
-    DARKROOM_RETURN_IF_ERROR(check_sandbox(options, stop));
+  if (!options.dry_run && (plan->num_pending() > 0 || options.num_visualized > 0)) {
+    DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process()});
   run.fill(summary);
+  if (options.dry_run) {
+    return look_ahead(run.plan(), *encoder, options, summary);
+  }
   const std::string output = run.output().uri();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, kept, stop, summary), output));
   if (options.num_visualized > 0) {

@@ -6,7 +6,7 @@
 
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/part_name.h"
 
 namespace darkroom {

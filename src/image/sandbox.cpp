@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/log.h"
 #include "darkroom/core/utf8.h"
 #include "sandboxed_child.h"
 
@@ -213,6 +214,17 @@ SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::
   const int64_t wanted_bytes = kPixelBytes * std::clamp<int64_t>(limits.max_pixels, 0, kMostPixels) + kBesides;
   options.memory_bytes = std::max(options.memory_bytes, static_cast<size_t>(wanted_bytes));
   return options;
+}
+
+Status check_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop) {
+  if (program.empty()) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const SandboxProtection protection, examine_sandbox(sandbox_for(program, limits, std::move(stop))));
+  if (!protection.missing.empty()) {
+    log_warning("{}", protection.missing);
+  }
+  return Status::ok();
 }
 
 Result<std::unique_ptr<PictureDecoder>> open_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::minutes kRenewEvery{3};
 static_assert(2 * kRenewEvery < kClaimLifetime, "one renewal may fail");
 
-Location place_of_claim(const Location& output, int64_t item) { return output / "_claims" / fmt::format("{:06d}", item); }
+Location place_of_claim(const Location& output, int64_t item) { return claims_folder(output) / fmt::format("{:06d}", item); }
 
 }  // namespace
 
@@ -106,19 +106,22 @@ void ItemClaims::release(int64_t item) {
   state_->complain(state_->give_back(item));
 }
 
-bool may_have_live_claims(const Location& output, std::chrono::system_clock::time_point now) {
-  const Location claims = output / "_claims";
+Location claims_folder(const Location& output) { return output / "_claims"; }
+
+ClaimsSeen look_at_claims(const Location& output, std::chrono::system_clock::time_point now) {
+  const Location claims = claims_folder(output);
   const Result<std::vector<FileInfo>> entries = claims.store->list(claims.path);
   if (!entries.is_ok()) {
-    return entries.status().code() != StatusCode::kNotFound;
+    const bool is_unknown = entries.status().code() != StatusCode::kNotFound;
+    return {.may_live = is_unknown, .have_leftovers = is_unknown};
   }
-  return std::ranges::any_of(*entries, [&](const FileInfo& entry) {
-    if (file_name(entry.path).starts_with("_tmp")) {
-      return false;
-    }
+  const auto is_leftover = [](const FileInfo& entry) { return file_name(entry.path).starts_with("_tmp"); };
+  const auto may_live = [&](const FileInfo& entry) {
     const Result<std::optional<Claim>> claim = read_claim({.store = claims.store, .path = entry.path});
     return !claim.is_ok() || (*claim && (*claim)->is_live(now));
-  });
+  };
+  return {.may_live = std::ranges::any_of(*entries, [&](const FileInfo& entry) { return !is_leftover(entry) && may_live(entry); }),
+          .have_leftovers = std::ranges::any_of(*entries, is_leftover)};
 }
 
 const std::string& owner_of_this_process() {

@@ -20,6 +20,7 @@
 #include "download_reader.h"
 #include "download_rules.h"
 #include "download_writer.h"
+#include "listed_sizes.h"
 
 namespace darkroom {
 namespace {
@@ -231,6 +232,8 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
                                }});
   run.fill(summary);
   if (options.dry_run) {
+    summary.pending_work = run.plan().pending_work();
+    DARKROOM_RETURN_IF_ERROR(look_for_sizes(run.plan(), stop, summary.pending_work));
     log_info("download: {} of {} items are to do; nothing was fetched or written", summary.num_pending, summary.num_items);
     return Status::ok();
   }

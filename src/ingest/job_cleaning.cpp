@@ -64,7 +64,7 @@ std::string CleanReport::to_text() const {
 
 Result<CleanReport> clean_job(const Location& output, Clock& clock) {
   CleanReport report;
-  const Location claims = output / "_claims";
+  const Location claims = claims_folder(output);
   DARKROOM_RETURN_IF_ERROR(clean_claims(claims, clock, report));
   const std::chrono::seconds age = report.num_live_claims > 0 ? kLeftoverAgeBesideOthers : std::chrono::hours(0);
   for (const Location& folder : {output, claims}) {

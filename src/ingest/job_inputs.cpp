@@ -15,7 +15,6 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/stores/uri.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
 #include "read_many.h"
@@ -26,20 +25,8 @@ namespace {
 
 constexpr int64_t kNotCounted = -1;
 
-/// The folder that input names are relative to: the folder asked for, or the one above a file or above the first wildcard.
-Result<std::string> naming_root(FileSystem& files, const std::string& path) {
-  const size_t wildcard = path.find_first_of("*?[");
-  Result<FileInfo> info = files.stat(path);
-  if (info.is_ok()) {
-    return info->is_folder ? path : parent_folder(path);
-  }
-  if (wildcard == std::string::npos) {
-    return info.status();
-  }
-  return parent_folder(path.substr(0, wildcard) + "x");
-}
-
-/// The same of a place in any store. A split of the hub's (?config=...) is named from its repository's revision on.
+/// The folder that input names are relative to: the folder asked for, or the one above a file or above the first wildcard. A split of the
+/// hub's (?config=...) is named from its repository's revision on.
 Result<std::string> naming_root(StoreSet& stores, const std::string& uri, const std::vector<InputObject>& objects) {
   const Result<Location> place = stores.resolve(uri, Access::kRead);
   if (!place.is_ok()) {
@@ -168,20 +155,6 @@ std::vector<std::optional<size_t>> match(const std::vector<JobInput>& measured, 
 }
 
 }  // namespace
-
-Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vector<std::string>& uris) {
-  std::vector<JobInput> inputs;
-  for (const std::string& uri : uris) {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(uri));
-    DARKROOM_ASSIGN_OR_RETURN(const std::string root, naming_root(files, path));
-    DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> infos, list_inputs(files, uri));
-    for (FileInfo& info : infos) {
-      std::string name = relative_name(info.path, root);
-      inputs.push_back({.path = std::move(info.path), .name = std::move(name), .size_bytes = info.size_bytes, .num_rows = kNotCounted});
-    }
-  }
-  return each_once(std::move(inputs));
-}
 
 Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vector<std::string>& uris) {
   std::vector<JobInput> inputs;

@@ -19,7 +19,6 @@ namespace darkroom {
 namespace {
 
 constexpr const char* kJobFile = "_job.json";
-constexpr const char* kClaimsFolder = "_claims";
 constexpr const char* kSupersededFolder = "_superseded";
 // What other machines left without locks counts as dead after so long.
 constexpr std::chrono::hours kLeftoverAge{24};
@@ -319,13 +318,35 @@ Status JobPlan::count_rows() {
   return Status::ok();
 }
 
+PendingWork JobPlan::pending_work() const {
+  const auto is_object = [](const Location& place) { return !place.store->local_path(place.path).has_value(); };
+  PendingWork work{.num_inputs = static_cast<int64_t>(inputs_.size()), .writes_objects = is_object(output_)};
+  double input_bytes = 0;
+  for (auto item = next_pending(0); item; item = next_pending(item->number + 1)) {
+    const JobInput& input = inputs_[item->input];
+    work.num_rows += item->num_rows;
+    input_bytes += static_cast<double>(input.size_bytes) * static_cast<double>(item->num_rows) / static_cast<double>(input.num_rows);
+    work.reads_objects = work.reads_objects || is_object(input_place(*item));
+  }
+  work.input_bytes = static_cast<int64_t>(input_bytes);
+  const std::lock_guard hold(mutex_);
+  for (const auto& [number, part] : parts_) {
+    work.part_rows_in += part.tally.rows_in;
+    work.part_rows_out += part.tally.rows_out;
+    work.part_bytes += part.size_bytes;
+  }
+  return work;
+}
+
 Status JobPlan::prepare() {
   const auto now = std::chrono::system_clock::now();
-  const std::chrono::seconds age = may_have_live_claims(output_, now) ? kLeftoverAgeBesideOthers : kLeftoverAge;
+  const ClaimsSeen seen = look_at_claims(output_, now);
+  const std::chrono::seconds age = seen.may_live ? kLeftoverAgeBesideOthers : kLeftoverAge;
   DARKROOM_RETURN_IF_ERROR(output_.store->sweep(output_.path, age, now).status());
-  const Location claims = output_ / kClaimsFolder;
-  if (const Status swept = claims.store->sweep(claims.path, age, now).status(); !swept.is_ok()) {
-    log_detail("{}: leftovers of claims stay: {}", identity_.verb, swept.message());  // Claims only save work.
+  if (const Location claims = claims_folder(output_); seen.have_leftovers) {
+    if (const Status swept = claims.store->sweep(claims.path, age, now).status(); !swept.is_ok()) {
+      log_detail("{}: leftovers of claims stay: {}", identity_.verb, swept.message());  // Claims only save work.
+    }
   }
   const Location job_file = output_ / kJobFile;
   DARKROOM_ASSIGN_OR_RETURN(const bool has_job, job_file.exists());
@@ -415,11 +436,6 @@ KeyValues JobPlan::footer_of(const WorkItem& item, const ItemTally& tally, KeyVa
   KeyValues footer = {{kShardKey, print_part_record(record_of(item, tally))}};
   footer.insert(footer.end(), std::make_move_iterator(more_footer.begin()), std::make_move_iterator(more_footer.end()));
   return footer;
-}
-
-Status JobPlan::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
-  DARKROOM_ASSIGN_OR_RETURN(ShardRecord written, shard.finish(footer_of(item, tally, std::move(more_footer))));
-  return settle(item, record_of(item, tally), written.outcome, written.num_bytes, std::move(written.content_hash));
 }
 
 Status JobPlan::publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard) {

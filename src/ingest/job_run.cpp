@@ -162,13 +162,6 @@ void JobRun::count_bytes(int64_t num_bytes) {
   bytes_done_ += num_bytes;
 }
 
-Status JobRun::commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer) {
-  DARKROOM_RETURN_IF_ERROR(plan_->commit(item, tally, shard, std::move(more_footer)));
-  claims_.release(item.number);
-  release_freed_memory();
-  return {};
-}
-
 ProgressState JobRun::progress() const {
   std::lock_guard lock(mutex_);
   const int64_t rows_before = plan_->num_rows_before() + rows_of_others_;

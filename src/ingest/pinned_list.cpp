@@ -7,7 +7,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/job_inputs.h"
 #include "darkroom/tables/arrow_files.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
@@ -148,14 +148,15 @@ Status remove_pin_extensions(const Location& output) {
 
 Result<PublishOutcome> write_pins(const Location& output, const JobIdentity& identity, int64_t extension,
                                   const std::vector<JobInput>& pins) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto writer, ShardWriter::open(output, pins_name(extension), pins_schema()));
+  DARKROOM_ASSIGN_OR_RETURN(auto object, output.store->begin_object(output.path, pins_name(extension)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto writer, PagedShardWriter::open(std::move(object), pins_schema()));
   for (size_t first = 0; first < pins.size(); first += kPinsABatch) {
     DARKROOM_ASSIGN_OR_RETURN(const auto batch, make_batch(pins, first, std::min(pins.size(), first + kPinsABatch)));
     DARKROOM_RETURN_IF_ERROR(writer->write(*batch));
   }
   const nlohmann::json fields = {{"version", kPinsVersion}, {"identity", identity.to_json()}};
-  DARKROOM_ASSIGN_OR_RETURN(const ShardRecord written, writer->finish({{kPinsKey, canonical_text(fields)}}));
-  return written.outcome;
+  DARKROOM_ASSIGN_OR_RETURN(const FinishedShard written, writer->finish({{kPinsKey, canonical_text(fields)}}));
+  return written.object->publish();
 }
 
 namespace {

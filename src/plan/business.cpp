@@ -135,10 +135,10 @@ Status add_uses(const Catalogue& catalogue, const BusinessCase& given, Plan& pla
     sheet.give(prefix + "pictures", use.pictures_per_year, "pictures/years", given.name, use.where + ": pictures a year");
     sheet.give(prefix + "value", use.dollars_per_picture, "$/pictures", given.name, use.where + ": what a picture brings in");
     sheet.give(prefix + "seconds", use.seconds_per_picture, "s*accelerators/pictures", given.name, use.where + ": time of a picture");
-    sheet.give(prefix + "price", price.dollars_per_hour, "$/h/machines", catalogue.name + ": " + price.origin.to_text(),
+    sheet.give(prefix + "price", price.dollars_per_hour, "$/h/machines", price.origin.to_text(),
                fmt::format("an hour of a {}", machine->name));
     sheet.give(prefix + "accelerators_each", static_cast<double>(machine->num_accelerators), "accelerators/machines",
-               catalogue.name + ": " + machine->origin.to_text(), fmt::format("accelerators of a {}", machine->name));
+               machine->origin.to_text(), fmt::format("accelerators of a {}", machine->name));
     const auto own = [&](const char* formula) { return fmt::format(fmt::runtime(formula), fmt::arg("u", prefix)); };
     sheet.derive(prefix + "cost", "$/pictures", own("{u}seconds / seconds_per_hour / {u}accelerators_each * {u}price"),
                  use.where + ": what painting one costs");

@@ -20,7 +20,7 @@ const T* find_in(const std::vector<T>& list, Predicate fits) {
   return found == list.end() ? nullptr : &*found;
 }
 
-Origin take_origin(TomlFields& fields) { return {fields.date("date"), fields.text("source")}; }
+Origin take_origin(TomlFields& fields) { return {fields.file(), fields.date("date"), fields.text("source")}; }
 
 const std::vector<std::string>& purchase_words() {
   static const std::vector<std::string> words(std::begin(kPurchases), std::end(kPurchases));
@@ -78,10 +78,15 @@ Loss take_loss(TomlFields& fields) {
 StorePrice take_store(TomlFields& fields) {
   StorePrice store;
   store.name = fields.text("name");
-  store.dollars_per_gb_month = fields.number("dollars_per_gb_month");
+  store.dollars_per_gib_month = fields.number("dollars_per_gib_month");
+  store.least_dollars_per_gib_month = fields.number_or("least_dollars_per_gib_month", store.dollars_per_gib_month);
+  if (store.least_dollars_per_gib_month > store.dollars_per_gib_month) {
+    fields.fail("least_dollars_per_gib_month", fmt::format("must be at most dollars_per_gib_month ({}), got: {}",
+                                                           store.dollars_per_gib_month, store.least_dollars_per_gib_month));
+  }
   store.dollars_per_1000_writes = fields.number("dollars_per_1000_writes");
   store.dollars_per_1000_reads = fields.number("dollars_per_1000_reads");
-  store.dollars_per_gb_out = fields.number("dollars_per_gb_out");
+  store.dollars_per_gib_out = fields.number("dollars_per_gib_out");
   store.origin = take_origin(fields);
   return store;
 }
@@ -103,8 +108,24 @@ Fact take_fact(TomlFields& fields) {
       fields.fail("value", fmt::format("must be at most {}, got: {}", known->most, fact.value));
     }
   }
+  fact.range = {fields.number_or("low", fact.value), fields.number_or("high", fact.value)};
+  if (!(fact.range.low <= fact.value && fact.value <= fact.range.high) || (known != nullptr && fact.range.high > known->most)) {
+    fields.fail("value", fmt::format("must lie between low ({}) and high ({}), got: {}", fact.range.low, fact.range.high, fact.value));
+  }
   fact.origin = take_origin(fields);
   return fact;
+}
+
+RangedFigure take_range(TomlFields& fields) {
+  RangedFigure figure;
+  figure.name = fields.text("name");
+  figure.value = {fields.number("low"), fields.number("high")};
+  if (figure.value.high < figure.value.low) {
+    fields.fail("high", fmt::format("must not be below low ({}), got: {}", figure.value.low, figure.value.high));
+  }
+  figure.unit = fields.text("unit");
+  figure.origin = take_origin(fields);
+  return figure;
 }
 
 Published take_published(TomlFields& fields) {
@@ -115,15 +136,31 @@ Published take_published(TomlFields& fields) {
   return published;
 }
 
-/// Reads every [[key]] with `take` into `list`; `name_of` says what must not come twice.
-template <typename T, typename Take, typename NameOf>
-Status take_list(TomlFields& file, const std::string& key, std::vector<T>& list, Take take, NameOf name_of) {
-  std::set<std::string> names;
+// What tells two lines of a kind apart.
+std::string key_of(const Machine& one) { return one.name; }
+std::string key_of(const Price& one) { return one.machine + " " + one.purchase; }
+std::string key_of(const Rate& one) { return fmt::format("{} {} {}", one.task, one.accelerator, one.resolution); }
+std::string key_of(const Loss& one) { return one.purchase; }
+std::string key_of(const StorePrice& one) { return one.name; }
+std::string key_of(const Fact& one) { return one.name; }
+std::string key_of(const RangedFigure& one) { return one.name; }
+std::string key_of(const Published& one) { return one.figure; }
+
+/// Reads every [[key]] with `take`; one goes over the line of `list` with its key.
+template <typename T, typename Take>
+Status take_list(TomlFields& file, const std::string& key, std::vector<T>& list, Take take) {
+  std::set<std::string> keys;
   for (TomlFields& fields : file.tables(key)) {
-    list.push_back(take(fields));
+    T line = take(fields);
     DARKROOM_RETURN_IF_ERROR(fields.finish());
-    if (!names.insert(name_of(list.back())).second) {
-      return Status::invalid_argument(fmt::format("{} comes twice, remove one:", fields.where()), name_of(list.back()));
+    if (!keys.insert(key_of(line)).second) {
+      return Status::invalid_argument(fmt::format("{} comes twice, remove one:", fields.where()), key_of(line));
+    }
+    const auto known = std::find_if(list.begin(), list.end(), [&](const T& one) { return key_of(one) == key_of(line); });
+    if (known == list.end()) {
+      list.push_back(std::move(line));
+    } else {
+      *known = std::move(line);
     }
   }
   return file.status();
@@ -189,36 +226,86 @@ std::string nearest_word(const std::vector<std::string>& known, std::string_view
   return nearest == known.end() ? "" : *nearest;
 }
 
-Result<Catalogue> parse_catalogue(std::string_view text, const std::string& name) {
-  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml_file(text, name));
-  TomlFields file(table, name, "");
+Result<RangedFigure> Catalogue::find(const std::string& wanted) const {
+  if (const RangedFigure* range = find_in(ranges, [&](const RangedFigure& one) { return one.name == wanted; })) {
+    return *range;
+  }
+  const auto of_fact = [&](const char* fact_name, double factor, const char* unit) -> Result<RangedFigure> {
+    const Fact* known = fact(fact_name);
+    return known == nullptr
+               ? Result<RangedFigure>(Status::failed_precondition("the catalogue lacks a figure that the estimate needs:", fact_name))
+               : RangedFigure{wanted, {known->range.low * factor, known->range.high * factor}, unit, known->origin};
+  };
+  if (wanted == "picture_bytes") {
+    return of_fact("picture_bytes", 1, "bytes per picture that arrives");
+  }
+  if (wanted == "good_rows_percent") {
+    return of_fact("download_success", 100, "% of the rows whose picture arrives");
+  }
+  const bool has_store = !stores.empty();
+  if (has_store && wanted == "storage_dollars_per_gib_month") {
+    const StorePrice& first = stores.front();
+    return RangedFigure{
+        wanted, {first.least_dollars_per_gib_month, first.dollars_per_gib_month}, "US dollars per GiB and month", first.origin};
+  }
+  if (has_store && (wanted == "dollars_per_thousand_writes" || wanted == "dollars_per_thousand_reads")) {
+    const bool writes = wanted == "dollars_per_thousand_writes";
+    const double price_of_1000 = writes ? stores.front().dollars_per_1000_writes : stores.front().dollars_per_1000_reads;
+    return RangedFigure{wanted,
+                        {price_of_1000, price_of_1000},
+                        writes ? "US dollars per 1,000 PUT, POST and LIST requests" : "US dollars per 1,000 GET and HEAD requests",
+                        stores.front().origin};
+  }
+  return Status::failed_precondition("the catalogue lacks a figure that the estimate needs:", wanted);
+}
+
+Status Catalogue::add(std::string_view toml, const std::string& file_name) {
+  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml_file(toml, file_name));
+  TomlFields file(table, file_name, "");
   if (const int64_t format = file.count("format"); format != kCatalogueFormat) {
     file.fail("format", fmt::format("must be {}, got: {}", kCatalogueFormat, format));
   }
   DARKROOM_RETURN_IF_ERROR(file.status());
-  Catalogue catalogue{.name = name};
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "machine", catalogue.machines, take_machine, [](const Machine& one) { return one.name; }));
-  DARKROOM_RETURN_IF_ERROR(
-      take_list(file, "price", catalogue.prices, take_price, [](const Price& one) { return one.machine + " " + one.purchase; }));
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "rate", catalogue.rates, take_rate,
-                                     [](const Rate& one) { return fmt::format("{} {} {}", one.task, one.accelerator, one.resolution); }));
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "loss", catalogue.losses, take_loss, [](const Loss& one) { return one.purchase; }));
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "store", catalogue.stores, take_store, [](const StorePrice& one) { return one.name; }));
-  DARKROOM_RETURN_IF_ERROR(take_list(file, "fact", catalogue.facts, take_fact, [](const Fact& one) { return one.name; }));
-  DARKROOM_RETURN_IF_ERROR(
-      take_list(file, "published", catalogue.published, take_published, [](const Published& one) { return one.figure; }));
+  Catalogue grown = *this;
+  grown.name += (name.empty() ? "" : " with ") + file_name;
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "machine", grown.machines, take_machine));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "price", grown.prices, take_price));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "rate", grown.rates, take_rate));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "loss", grown.losses, take_loss));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "store", grown.stores, take_store));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "fact", grown.facts, take_fact));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "range", grown.ranges, take_range));
+  DARKROOM_RETURN_IF_ERROR(take_list(file, "published", grown.published, take_published));
   DARKROOM_RETURN_IF_ERROR(file.finish());
-  DARKROOM_RETURN_IF_ERROR(check_machines(catalogue));
-  DARKROOM_RETURN_IF_ERROR(check_facts(catalogue));
+  *this = std::move(grown);
+  return Status::ok();
+}
+
+Status Catalogue::validate() const {
+  DARKROOM_RETURN_IF_ERROR(check_machines(*this));
+  return check_facts(*this);
+}
+
+Result<Catalogue> parse_catalogue(std::string_view toml, const std::string& file) {
+  Catalogue catalogue;
+  DARKROOM_RETURN_IF_ERROR(catalogue.add(toml, file));
+  DARKROOM_RETURN_IF_ERROR(catalogue.validate());
   return catalogue;
 }
 
-Result<Catalogue> load_catalogue(FileSystem& files, const std::string& path) {
-  const auto text = read_file(files, path);
-  if (!text.is_ok()) {
-    return Status::invalid_argument("cannot read the catalogue of prices:", text.status().message());
+Result<Catalogue> load_catalogue(FileSystem& files, const std::string& shipped, const std::string& own) {
+  Catalogue catalogue;
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, shipped));
+  DARKROOM_RETURN_IF_ERROR(catalogue.add(text, kCatalogueResource));
+  if (!own.empty()) {
+    const auto own_text = read_file(files, own);
+    if (!own_text.is_ok()) {
+      return Status::invalid_argument("cannot read the catalogue of prices:", own_text.status().message());
+    }
+    DARKROOM_RETURN_IF_ERROR(catalogue.add(*own_text, own));
   }
-  return parse_catalogue(*text, path);
+  DARKROOM_RETURN_IF_ERROR(catalogue.validate());
+  return catalogue;
 }
 
 }  // namespace darkroom

@@ -42,7 +42,7 @@ void add_stage_dollars(const Catalogue& catalogue, const std::string& role, cons
                        const std::string& purchase, Plan& plan) {
   const Price& price = price_or_other(catalogue, machine.name, purchase);
   const std::string name = fmt::format("{}_price_{}", role, purchase);
-  plan.sheet.give(name, price.dollars_per_hour, "$/h/machines", catalogue.name + ": " + price.origin.to_text(),
+  plan.sheet.give(name, price.dollars_per_hour, "$/h/machines", price.origin.to_text(),
                   fmt::format("an hour of a {}, {}", machine.name, price.purchase));
   if (price.purchase != purchase) {
     plan.notes.push_back(
@@ -71,15 +71,15 @@ void add_storage(const StorePrice& store, Plan& plan) {
   add_bytes(sheet);
   add_requests(sheet);
   sheet.section("store");
-  const std::string source = plan.catalogue + ": " + store.origin.to_text();
-  sheet.give("store_price", store.dollars_per_gb_month, "$/GB/months", source, fmt::format("a gigabyte for a month in {}", store.name));
+  const std::string source = store.origin.to_text();
+  sheet.give("store_price", store.dollars_per_gib_month, "$/GiB/months", source, fmt::format("a gibibyte for a month in {}", store.name));
   sheet.give("write_price", store.dollars_per_1000_writes, "$/thousands", source, "a thousand writing requests");
   sheet.give("read_price", store.dollars_per_1000_reads, "$/thousands", source, "a thousand reading requests");
-  sheet.give("out_price", store.dollars_per_gb_out, "$/GB", source, "a gigabyte to the internet");
-  sheet.derive("storage_dollars", "$", "storage_gb * store_price * offline_hours / hours_per_month",
+  sheet.give("out_price", store.dollars_per_gib_out, "$/GiB", source, "a gibibyte to the internet");
+  sheet.derive("storage_dollars", "$", "storage_gb / gb_per_gib * store_price * offline_hours / hours_per_month",
                "storage, all of it for as long as all stages take");
   sheet.derive("request_dollars", "$", "(write_requests * write_price + read_requests * read_price) / requests_per_thousand", "requests");
-  sheet.derive("traffic_dollars", "$", "traffic_out_gb * out_price", "traffic");
+  sheet.derive("traffic_dollars", "$", "traffic_out_gb / gb_per_gib * out_price", "traffic");
 }
 
 void add_dollars(const Catalogue& catalogue, Plan& plan) {
@@ -107,10 +107,12 @@ void add_modes(Plan& plan) {
   sheet.section("offline or online");
   if (plan.fleet.encode) {
     sheet.derive("offline_mode_hours", "h", "encode_hours + train_hours", "offline: encode every picture once, then train");
-    sheet.derive("offline_mode_dollars", "$",
-                 with_purchase("encode_dollars_{p} + train_dollars_{p} + latents_gb * store_price * offline_mode_hours / hours_per_month + "
-                               "train_read_gb * bytes_per_gb / transfer_bytes * read_price / requests_per_thousand"),
-                 "offline, with the latents' storage and reading");
+    sheet.derive(
+        "offline_mode_dollars", "$",
+        with_purchase(
+            "encode_dollars_{p} + train_dollars_{p} + latents_gb / gb_per_gib * store_price * offline_mode_hours / hours_per_month + "
+            "train_read_gb * bytes_per_gb / transfer_bytes * read_price / requests_per_thousand"),
+        "offline, with the latents' storage and reading");
     plan.modes.push_back({"offline: encode every picture once, store, then train", "offline_mode_hours", "offline_mode_dollars"});
     for (const char* phase : {"256", "512"}) {
       sheet.derive(fmt::format("online_speed_{}", phase), "pictures/s", fmt::format("min(train_speed_{0}, encode_speed_{0})", phase),
@@ -133,7 +135,7 @@ void add_energy(Plan& plan) {
   sheet.section("energy");
   std::string total;
   const auto add = [&](const char* role, const Machine& machine) {
-    sheet.give(fmt::format("{}_watts", role), machine.watts, "W/machines", plan.catalogue + ": " + machine.origin.to_text(),
+    sheet.give(fmt::format("{}_watts", role), machine.watts, "W/machines", machine.origin.to_text(),
                fmt::format("a {} at work", machine.name));
     sheet.derive(fmt::format("{}_kwh", role), "kWh", fmt::format("{0}_hours * {0}_machines * {0}_watts * pue / watt_hours_per_kwh", role),
                  fmt::format("energy of {}", role));

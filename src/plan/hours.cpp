@@ -8,8 +8,6 @@ namespace {
 
 constexpr const char* kGiven = "asked for (--samples-256, --samples-512)";
 
-std::string of_catalogue(const Catalogue& catalogue, const Origin& origin) { return catalogue.name + ": " + origin.to_text(); }
-
 void add_constants(Sheet& sheet) {
   sheet.section("constants");
   constexpr const char* kDefinition = "by definition";
@@ -17,6 +15,7 @@ void add_constants(Sheet& sheet) {
   sheet.give("hours_per_month", 730, "h/months", "as AWS counts", "hours of a month");
   sheet.give("months_per_year", 12, "months/years", kDefinition, "months of a year");
   sheet.give("bytes_per_gb", 1e9, "bytes/GB", kDefinition, "bytes of a gigabyte");
+  sheet.give("gb_per_gib", 1.073741824, "GB/GiB", kDefinition, "gigabytes of a gibibyte, which is what stores charge for");
   sheet.give("requests_per_thousand", 1000, "requests/thousands", kDefinition, "requests of a thousand");
   sheet.give("watt_hours_per_kwh", 1000, "W*h/kWh", kDefinition, "watt-hours of a kilowatt-hour");
   sheet.give("grams_per_kg", 1000, "g/kg", kDefinition, "grams of a kilogram");
@@ -73,8 +72,8 @@ Status add_role(const Catalogue& catalogue, const MeasuredRates& measured, const
   Sheet& sheet = plan.sheet;
   const std::string role = names.role;
   const Machine& machine = group.machine;
-  sheet.give(role + "_accelerators_each", static_cast<double>(machine.num_accelerators), "accelerators/machines",
-             of_catalogue(catalogue, machine.origin), fmt::format("accelerators of a {}", machine.name));
+  sheet.give(role + "_accelerators_each", static_cast<double>(machine.num_accelerators), "accelerators/machines", machine.origin.to_text(),
+             fmt::format("accelerators of a {}", machine.name));
   if (measured_rate) {
     add_measured_rate(measured, *measured_rate, names, plan);
   } else {
@@ -83,8 +82,8 @@ Status add_role(const Catalogue& catalogue, const MeasuredRates& measured, const
       if (rate == nullptr) {
         return no_rate(catalogue, names, machine, resolution);
       }
-      sheet.give(fmt::format("{}_rate_{}", role, resolution), rate->per_second, "pictures/s/accelerators",
-                 of_catalogue(catalogue, rate->origin), fmt::format("{} of an accelerator at {} px", names.work, resolution));
+      sheet.give(fmt::format("{}_rate_{}", role, resolution), rate->per_second, "pictures/s/accelerators", rate->origin.to_text(),
+                 fmt::format("{} of an accelerator at {} px", names.work, resolution));
     }
   }
   if (group.count > 0) {
@@ -112,7 +111,7 @@ Status add_downloaders(const Catalogue& catalogue, const MeasuredRates& measured
   if (measured.download) {
     sheet.give("download_rate", measured.download->per_second, "rows/s/machines", "measured: " + measured.from, "listed rows of a machine");
   } else if (rate != nullptr) {
-    sheet.give("download_rate", rate->per_second, "rows/s/machines", of_catalogue(catalogue, rate->origin), "listed rows of a machine");
+    sheet.give("download_rate", rate->per_second, "rows/s/machines", rate->origin.to_text(), "listed rows of a machine");
   } else {
     return no_rate(catalogue, {"download", "downloaders", "downloading"}, group.machine, 0);
   }
@@ -141,8 +140,7 @@ void add_workload(const Catalogue& catalogue, const MeasuredRates& measured, Pla
     const std::optional<double> own = name == "picture_bytes"      ? measured.picture_bytes
                                       : name == "download_success" ? measured.download_success
                                                                    : std::nullopt;
-    sheet.give(name, own.value_or(fact.value), fact.unit, own ? "measured: " + measured.from : of_catalogue(catalogue, fact.origin),
-               fact.label);
+    sheet.give(name, own.value_or(fact.value), fact.unit, own ? "measured: " + measured.from : fact.origin.to_text(), fact.label);
   }
   sheet.give("rows_per_listed", 1, "rows/pictures", "by definition", "a listed row stands for a picture");
   sheet.derive("pictures_per_row", "pictures/rows", "download_success / rows_per_listed", "pictures that a listed row gives");

@@ -80,7 +80,7 @@ void add_losses(const Catalogue& catalogue, Plan& plan) {
       plan.notes.push_back(fmt::format("{} has no [[loss]] of {}: no machine is lost", catalogue.name, purchase));
       continue;
     }
-    add_expected(*loss, catalogue.name + ": " + loss->origin.to_text(), plan);
+    add_expected(*loss, loss->origin.to_text(), plan);
     plan.forecasts.push_back(simulate(*loss, plan));
   }
 }

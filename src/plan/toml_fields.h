@@ -45,6 +45,7 @@ class TomlFields {
   /// The tables below it: [[key]], or [key] as the only one. None where it is absent.
   std::vector<TomlFields> tables(const std::string& key);
   bool has(const std::string& key) const { return table_.contains(key); }
+  const std::string& file() const { return file_; }
   /// How messages name this table: file, line, place.
   std::string where() const;
 

@@ -224,18 +224,72 @@ Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts,
   return table;
 }
 
+namespace {
+
+Result<SheetRows> first_rows_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
+                                   const std::stop_token& stop) {
+  if (!kind.image.empty()) {
+    return picture_cells(files, parts, kind, options, stop);
+  }
+  std::optional<AutoencoderKL> vae;
+  if (!options.model.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(vae, load_vae(options.model + "/vae"));
+  }
+  return latent_cells(files, parts, kind, options.num_rows, std::move(vae), stop);
+}
+
+bool is_shown_apart(const TableKind& kind, const std::string& column) {
+  return column == kind.image || column == kind.caption ||
+         std::ranges::any_of(kind.tensors, [&](const TensorColumnName& one) { return one.name == column; });
+}
+
+/// Without the pictures. Sizes and format of an encoded picture are its cell.
+RowCard card_of(const TableKind& kind, const ReportTable& table, const std::vector<std::string>& names, size_t row) {
+  RowCard card;
+  for (size_t column = 0; column < names.size(); ++column) {
+    if (names[column] == kind.image) {
+      card.facts.emplace_back("picture", table.rows[row][column]);
+    } else if (!is_shown_apart(kind, names[column])) {
+      card.facts.emplace_back(table.head[column], table.rows[row][column]);
+    }
+  }
+  return card;
+}
+
+}  // namespace
+
+Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const ReportTable& table,
+                                             const InspectOptions& options, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(SheetRows cells, first_rows_cells(files, parts, kind, options, stop));
+  std::vector<RowCard> cards;
+  const bool are_latents = kind.image.empty();
+  const auto add = [&](std::span<ContactSheetCell> pictures) {
+    if (cards.size() == table.rows.size()) {
+      return;  // The dataset has grown since.
+    }
+    RowCard& card = cards.emplace_back(card_of(kind, table, parts.schema->field_names(), cards.size()));
+    const bool has_caption = !are_latents || !kind.caption.empty();  // In the place of the first label.
+    card.caption = has_caption ? pictures.front().caption : "";
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      std::string label = i > 0 || !has_caption ? pictures[i].caption : are_latents ? "channel 0" : "";
+      card.pictures.push_back({.image = std::move(pictures[i].picture), .label = std::move(label)});
+    }
+  };
+  for (std::vector<ContactSheetCell>& line : cells) {
+    if (kind.image.empty()) {
+      add(line);
+    } else {
+      for (ContactSheetCell& cell : line) {
+        add(std::span(&cell, 1));
+      }
+    }
+  }
+  return cards;
+}
+
 Result<Image> first_rows_sheet(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
                                const std::stop_token& stop) {
-  SheetRows rows;
-  if (!kind.image.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(rows, picture_cells(files, parts, kind, options, stop));
-  } else {
-    std::optional<AutoencoderKL> vae;
-    if (!options.model.empty()) {
-      DARKROOM_ASSIGN_OR_RETURN(vae, load_vae(options.model + "/vae"));
-    }
-    DARKROOM_ASSIGN_OR_RETURN(rows, latent_cells(files, parts, kind, options.num_rows, std::move(vae), stop));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const SheetRows rows, first_rows_cells(files, parts, kind, options, stop));
   if (rows.empty()) {
     return Status::failed_precondition("a contact sheet needs a row; the dataset has none:", options.uri);
   }

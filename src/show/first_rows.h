@@ -22,4 +22,9 @@ Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts,
 Result<Image> first_rows_sheet(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
                                const std::stop_token& stop);
 
+/// The first rows one by one: the same pictures with the whole caption, and the cells of `table` (first_rows_table's) that are neither.
+/// Memory: every picture shrunk to 256 pixels. Errors: as above.
+Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const ReportTable& table,
+                                             const InspectOptions& options, const std::stop_token& stop);
+
 }  // namespace darkroom

@@ -14,8 +14,8 @@
 #include "darkroom/files/local_copy.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/png.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/stores/model_copy.h"
-#include "darkroom/stores/uri.h"
 #include "dataset_view.h"
 #include "inspect_model.h"
 #include "inspect_run.h"
@@ -123,7 +123,7 @@ Status describe_local(FileSystem& files, const InspectOptions& options, const st
   if (subject.kind != Kind::kTables) {
     return describe(files, subject, options, stop, report, damage);
   }
-  auto inputs = list_inputs(files, options.uri);
+  auto inputs = list_inputs(files, options.uri, stop);
   DARKROOM_RETURN_IF_ERROR(explain_unknown(inputs.status(), options.uri));
   subject.inputs = *std::move(inputs);
   const auto info = files.stat(subject.path);

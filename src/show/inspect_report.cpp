@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include "cell_text.h"
-#include "darkroom/image/png.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/show/inspect.h"
 #include "report_table.h"
+#include "row_cards.h"
 
 namespace darkroom {
 
@@ -25,13 +25,11 @@ std::string InspectReport::to_html() const {
     body += "<p class=\"damage\">" + escape_html(clipped_text(line, 4096)) + "</p>";
   }
   for (const ReportTable& table : tables) {
-    body += table_html(table);
+    const bool is_in_cards = !cards.empty() && &table == &tables.back();  // Their cells stand beside the pictures.
+    body += is_in_cards ? "" : table_html(table);
   }
-  if (!sheet.pixels.empty()) {
-    body += fmt::format("<h2>first rows</h2><figure><img alt=\"contact sheet of the first rows\" src=\"{}\"></figure>",
-                        png_data_url(encode_png(sheet)));
-  }
-  return render_html_page(clipped_text(uri, 4096), body);
+  body += cards_html(cards);
+  return render_html_page(clipped_text(uri, 4096), body, cards.empty() ? "" : cards_script());
 }
 
 }  // namespace darkroom

@@ -10,7 +10,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/run_report.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/stores.h"
 #include "run_folder.h"
 #include "weights_study.h"
 

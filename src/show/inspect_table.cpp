@@ -9,7 +9,7 @@
 #include "cell_text.h"
 #include "column_study.h"
 #include "darkroom/core/log.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/verify_shard.h"
 #include "first_rows.h"
 #include "part_list.h"
 #include "table_kind.h"
@@ -224,7 +224,8 @@ Status inspect_tables(FileSystem& files, const TableInputs& tables, const Inspec
   }
   const TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
   report.kind = kind.name;
-  const bool wants_sheet = !options.sheet_path.empty() || (!options.html_path.empty() && kind.has_pictures());
+  const bool wants_sheet = !options.sheet_path.empty();
+  const bool wants_cards = !options.html_path.empty() && kind.has_pictures();
   if (wants_sheet && !kind.has_pictures()) {
     return Status::failed_precondition("a contact sheet needs a dataset of images or latents; this is a " + kind.name + ":", options.uri);
   }
@@ -237,6 +238,10 @@ Status inspect_tables(FileSystem& files, const TableInputs& tables, const Inspec
   if (options.num_rows > 0) {
     ReportTable table;
     DARKROOM_RETURN_IF_ERROR(show_unless_damaged(first_rows_table(files, parts, kind, options.num_rows, stop), damage.count() > 0, table));
+    if (wants_cards) {
+      auto cards = first_row_cards(files, parts, kind, table, options, stop);
+      DARKROOM_RETURN_IF_ERROR(show_unless_damaged(std::move(cards), damage.count() > 0, report.cards));
+    }
     report.tables.push_back(std::move(table));
   }
   if (wants_sheet) {

@@ -17,7 +17,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
 #include "darkroom/show/line_chart.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/stores.h"
 #include "report_table.h"
 #include "run_charts.h"
 #include "run_folder.h"

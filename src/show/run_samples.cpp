@@ -12,7 +12,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/show/html_page.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"

@@ -1,10 +1,12 @@
-#include "input_listing.h"
+#include "darkroom/stores/input_listing.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
 #include "darkroom/files/paths.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
@@ -124,6 +126,20 @@ Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop
                              place.uri());
   }
   std::ranges::sort(found, {}, [](const InputObject& object) -> const std::string& { return object.place.path; });
+  return found;
+}
+
+Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri, std::stop_token stop) {
+  DARKROOM_ASSIGN_OR_RETURN(std::string path, local_path(uri));
+  const std::unique_ptr<Store> store = make_posix_store(files, "file");
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects, list_inputs_at({.store = store.get(), .path = std::move(path)}, stop));
+  std::vector<FileInfo> found;
+  for (InputObject& object : objects) {
+    found.push_back({.path = std::move(object.place.path), .size_bytes = object.size_bytes, .is_folder = false});
+  }
+  if (found.size() > 1) {  // A part that was named alone is meant.
+    (void)take_out_superseded_parts(found);
+  }
   return found;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "darkroom/core/result.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/paged_shard_writer.h"
 
 namespace darkroom {
 

@@ -87,10 +87,16 @@ Result<std::shared_ptr<arrow::KeyValueMetadata>> make_paged_pairs(const arrow::S
 }  // namespace
 
 Status PagedShardOptions::validate() const {
+  if (row_group_bytes <= 0) {
+    return Status::invalid_argument("row_group_bytes must be positive:", row_group_bytes);
+  }
   if (row_group_rows <= 0) {
     return Status::invalid_argument("row_group_rows must be positive:", row_group_rows);
   }
-  return ShardOptions{.row_group_bytes = row_group_bytes, .zstd_level = zstd_level}.validate();
+  if (zstd_level < 1 || zstd_level > 22) {
+    return Status::invalid_argument("zstd_level must be 1 to 22:", zstd_level);
+  }
+  return Status::ok();
 }
 
 struct PagedShardWriter::State {

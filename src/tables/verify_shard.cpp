@@ -1,3 +1,5 @@
+#include "darkroom/tables/verify_shard.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -5,7 +7,6 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/content_hash.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_footer.h"
 #include "parquet_metadata.h"
 

@@ -54,12 +54,14 @@ TransformOptions transform_of(const Recipe& recipe) {
   return transform;
 }
 
-Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe) {
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program) {
   RunData data;
   DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
-  const PictureSourceOptions options{
-      .transform = transform_of(recipe), .seed = static_cast<uint64_t>(recipe.runtime.seed), .memory_bytes = recipe.data.memory_bytes};
+  const PictureSourceOptions options{.transform = transform_of(recipe),
+                                     .seed = static_cast<uint64_t>(recipe.runtime.seed),
+                                     .memory_bytes = recipe.data.memory_bytes,
+                                     .decoder_program = decoder_program};
   DARKROOM_ASSIGN_OR_RETURN(data.source, PictureSource::open(dataset, data.index, options));
   data.num_ahead = recipe.data.batches_ahead;
   return data;
@@ -91,8 +93,8 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   return data;
 }
 
-Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes,
-                            std::shared_ptr<const FrozenModels> frozen) {
+Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
+                            const std::string& decoder_program) {
   RunData data;
   DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_dataset(stores, recipe.data.raw_path));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
@@ -103,7 +105,10 @@ Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const Sample
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, RowEncoder::create(frozen, encoding));
   DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
   DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
-  const OnlineSourceOptions options{.memory_bytes = recipe.data.memory_bytes, .threads = 1, .training_threads = recipe.runtime.threads};
+  const OnlineSourceOptions options{.memory_bytes = recipe.data.memory_bytes,
+                                    .threads = 1,
+                                    .training_threads = recipe.runtime.threads,
+                                    .decoder_program = decoder_program};
   DARKROOM_ASSIGN_OR_RETURN(data.source, OnlineSource::open(dataset, data.index, encoder, options));
   data.vae_fingerprint = frozen->vae_fingerprint;
   data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;

@@ -33,10 +33,12 @@ struct RunData {
 };
 
 /// Opens the dataset for the recipe's objective. `frozen` may be null unless pictures are encoded on the way.
-/// Errors: those of the sources; kFailedPrecondition when the latents were made by other frozen parts than `frozen`.
-Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe);
+/// `decoder_program`: TrainOptions'. Errors: those of the sources; kFailedPrecondition when the latents were made by other frozen parts
+/// than `frozen`, or when no decoder can be locked in.
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program);
 Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
-Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen);
+Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
+                            const std::string& decoder_program);
 
 /// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
 TransformOptions transform_of(const Recipe& recipe);

@@ -4,6 +4,7 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
+#include "darkroom/image/sandbox.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/stores/model_copy.h"
 #include "darkroom/train/run_files.h"
@@ -56,6 +57,9 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, StoreSet& stores, const TrainOptions& options,
                                                          const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (!options.recipe.data.raw_path.empty()) {
+    DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
+  }
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
   DARKROOM_ASSIGN_OR_RETURN(const Location output, stores.resolve(options.output, Access::kWrite));
@@ -188,7 +192,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   }
   DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
   if (is_online) {
-    DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_));
+    DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
   }
@@ -213,7 +217,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
     return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):",
                                     vae->config().factor(), recipe().data.resolution);
   }
-  DARKROOM_ASSIGN_OR_RETURN(data_, open_pictures(stores_, recipe()));
+  DARKROOM_ASSIGN_OR_RETURN(data_, open_pictures(stores_, recipe(), options_.decoder_program));
   const AutoencoderObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                               .l1_weight = recipe().objective.l1_weight,
                                               .mse_weight = recipe().objective.mse_weight,
@@ -221,7 +225,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
                                               .kl_weight = recipe().objective.kl_weight};
   auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective));
   if (!recipe().validation.path.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(validation_, make_autoencoder_validation(stores_, recipe(), *part));
+    DARKROOM_ASSIGN_OR_RETURN(validation_, make_autoencoder_validation(stores_, recipe(), *part, options_.decoder_program));
   }
   if (recipe().samples.every_steps > 0) {
     // Rows spread over the dataset, always the same ones.

@@ -100,10 +100,11 @@ Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, 
   return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
 }
 
-Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part) {
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part,
+                                                                const std::string& decoder_program) {
   Recipe held_out = recipe;
   held_out.data.raw_path = recipe.validation.path;
-  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_pictures(stores, held_out));
+  DARKROOM_ASSIGN_OR_RETURN(RunData data, open_pictures(stores, held_out, decoder_program));
   return std::unique_ptr<Validation>(std::make_unique<AutoencoderValidation>(std::move(data), recipe, part));
 }
 

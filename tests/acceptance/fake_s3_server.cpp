@@ -7,6 +7,7 @@
 //   calls            how many requests came
 //   faulted          how many of them failed
 //   dump FOLDER      writes every object to FOLDER/KEY
+//   load FOLDER PREFIX   makes every file below FOLDER the object PREFIX/NAME
 
 #include <atomic>
 #include <cstdio>
@@ -71,11 +72,27 @@ std::string dump(FakeS3& fake, const std::filesystem::path& folder) {
   });
 }
 
+std::string load(FakeS3& fake, const std::filesystem::path& folder, const std::string& prefix) {
+  constexpr auto kFollow = std::filesystem::directory_options::follow_directory_symlink;
+  return fake.with_state([&](FakeS3Objects& state) {
+    std::error_code failure;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, kFollow, failure)) {
+      if (entry.is_regular_file()) {
+        std::ostringstream bytes;
+        bytes << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+        state.put(prefix + "/" + entry.path().lexically_relative(folder).string(), bytes.str(), "", false);
+      }
+    }
+    return failure ? "cannot read " + folder.string() : std::string("ok");
+  });
+}
+
 std::string obey(const std::string& line, FakeS3& fake, FaultPlan& plan) {
   std::istringstream words(line);
   std::string command;
   std::string value;
-  words >> command >> value;
+  std::string prefix;
+  words >> command >> value >> prefix;
   if (command == "faults") {
     plan.percent = std::stoi(value);
   } else if (command == "hang") {
@@ -88,6 +105,8 @@ std::string obey(const std::string& line, FakeS3& fake, FaultPlan& plan) {
     return std::to_string(plan.num_faults);
   } else if (command == "dump") {
     return dump(fake, value);
+  } else if (command == "load") {
+    return load(fake, value, prefix);
   } else {
     return "no such command";
   }

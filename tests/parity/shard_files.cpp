@@ -2,7 +2,6 @@
 #include <string>
 
 #include "darkroom/files/posix_store.h"
-#include "darkroom/tables/shard_writer.h"
 #include "support/shard_rows.h"
 
 // Writes shards of the rows of tests/support/shard_rows.h for tools/parity/shard_readers_parity.py and for tests/golden/tables:
@@ -10,12 +9,6 @@
 namespace {
 
 using namespace darkroom;
-
-Status write_old(const std::string& folder) {
-  DARKROOM_ASSIGN_OR_RETURN(auto writer, ShardWriter::open(local_files(), folder, "shard_v1.parquet", shard_schema()));
-  DARKROOM_RETURN_IF_ERROR(writer->write(*rows_with_images(0, 12)));
-  return writer->finish({{kShardKey, "{\"item\":42}"}, {"other", "value"}}).status();
-}
 
 Status stream_new(const std::string& folder, const std::string& name, int num_rows, const PagedShardOptions& options) {
   DARKROOM_ASSIGN_OR_RETURN(auto object, local_store().begin_object(folder, name));
@@ -33,7 +26,6 @@ Status write_tensors(const std::string& folder) {
 }
 
 Status write_all(const std::string& folder) {
-  DARKROOM_RETURN_IF_ERROR(write_old(folder));
   DARKROOM_RETURN_IF_ERROR(stream_new(folder, "shard_v2.parquet", 12, {}));
   DARKROOM_RETURN_IF_ERROR(stream_new(folder, "images.parquet", 1500, {.row_group_bytes = 3'000'000}));
   return write_tensors(folder);

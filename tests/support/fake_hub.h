@@ -11,48 +11,9 @@
 
 #include "darkroom/core/sha256.h"
 #include "stores/sha1.h"
-#include "support/scripted_server.h"
+#include "support/http_answers.h"
 
 namespace darkroom {
-
-/// An answer with its length. `headers`: lines that end with "\r\n".
-inline std::string http_answer(int status, const std::string& body, const std::string& headers = "", bool is_head = false) {
-  return fmt::format("HTTP/1.1 {} X\r\n{}Content-Length: {}\r\n\r\n{}", status, headers, body.size(), is_head ? "" : body);
-}
-
-/// The value of a request's header, or "".
-inline std::string request_header(const ScriptedServer::Request& request, const std::string& name) {
-  const size_t found = request.head.find("\r\n" + name + ": ");
-  if (found == std::string::npos) {
-    return "";
-  }
-  const size_t begin = found + name.size() + 4;
-  return request.head.substr(begin, request.head.find("\r\n", begin) - begin);
-}
-
-/// "/path?query" of a request.
-inline std::string request_target_of(const ScriptedServer::Request& request) {
-  const size_t begin = request.head.find(' ') + 1;
-  return request.head.substr(begin, request.head.find(' ', begin) - begin);
-}
-
-/// What a server with ranges answers (RFC 9110, section 14).
-inline std::string ranged_answer(const ScriptedServer::Request& request, const std::string& bytes, const std::string& headers) {
-  const std::string range = request_header(request, "Range");
-  if (range.empty()) {
-    return http_answer(200, bytes, headers, request.head.starts_with("HEAD"));
-  }
-  const size_t dash = range.find('-');
-  const bool is_suffix = dash == 6;
-  const size_t size = bytes.size();
-  const size_t first = is_suffix ? size - std::min(size, std::stoul(range.substr(7))) : std::stoul(range.substr(6, dash - 6));
-  const size_t last = is_suffix || dash + 1 == range.size() ? size - 1 : std::min(size - 1, std::stoul(range.substr(dash + 1)));
-  if (first >= size) {
-    return http_answer(416, "", fmt::format("Content-Range: bytes */{}\r\n", size));
-  }
-  return http_answer(206, bytes.substr(first, last - first + 1),
-                     fmt::format("{}Content-Range: bytes {}-{}/{}\r\n", headers, first, last, size));
-}
 
 /// A hub on 127.0.0.1 and, at another port and so of another origin, the place of its large files, whose URLs expire. What it answers is
 /// that of huggingface.co where HubClient looks.
@@ -68,7 +29,7 @@ class FakeHub {
   /// What a test answers itself; nothing: the fake does.
   using Fault = std::function<std::optional<Answer>(const Request&)>;
 
-  std::string endpoint() const { return fmt::format("http://127.0.0.1:{}", hub_.port()); }
+  std::string endpoint() const { return server_url(hub_); }
   std::vector<Request> hub_requests() const { return hub_.requests(); }
   std::vector<Request> bytes_requests() const { return bytes_.requests(); }
 

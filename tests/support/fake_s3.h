@@ -14,7 +14,7 @@
 #include "stores/xml_text.h"
 #include "support/fake_s3_objects.h"
 #include "support/hook.h"
-#include "support/scripted_server.h"
+#include "support/http_answers.h"
 
 namespace darkroom {
 
@@ -173,7 +173,7 @@ class FakeS3 {
   }
 
   static std::string reply(int status, const std::string& body, const std::string& headers = "") {
-    return fmt::format("HTTP/1.1 {} X\r\n{}Content-Length: {}\r\n\r\n{}", status, headers, body.size(), body);
+    return http_answer(status, body, headers);
   }
   static std::string error_text(const std::string& code, const std::string& more = "") {
     return fmt::format("<Error><Code>{}</Code><Message>text of the server</Message><RequestId>tx01</RequestId>{}</Error>", code, more);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_reader.h"
 

@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "darkroom/files/paths.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/files/posix_store.h"
+#include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/bytes_column.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
@@ -62,10 +63,12 @@ Result<int64_t> write_latents_subset(FileSystem& files, const std::string& laten
   DARKROOM_RETURN_IF_ERROR(files.create_folders(subset));
   DARKROOM_ASSIGN_OR_RETURN(const std::string empty_caption, read_file(files, join_path(latents, kEmptyCaptionFile)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, join_path(subset, kEmptyCaptionFile), empty_caption));
-  std::unique_ptr<ShardWriter> writer;
+  const std::unique_ptr<Store> store = make_posix_store(files, "file");
+  std::unique_ptr<PagedShardWriter> writer;
   DARKROOM_RETURN_IF_ERROR(visit_batches(files, latents, {}, [&](const arrow::RecordBatch& batch, const BytesColumn& keys) -> Status {
     if (writer == nullptr) {
-      DARKROOM_ASSIGN_OR_RETURN(writer, ShardWriter::open(files, subset, kSubsetShard, batch.schema()));
+      DARKROOM_ASSIGN_OR_RETURN(auto object, store->begin_object(subset, kSubsetShard));
+      DARKROOM_ASSIGN_OR_RETURN(writer, PagedShardWriter::open(std::move(object), batch.schema()));
     }
     for (int64_t row = 0; row < batch.num_rows(); ++row) {
       if (wanted.contains(std::string(keys.at(row).value_or("")))) {
@@ -78,7 +81,8 @@ Result<int64_t> write_latents_subset(FileSystem& files, const std::string& laten
   if (num_rows == 0) {
     return Status::not_found("a latents dataset has none of the rows that were chosen from it:", latents);
   }
-  DARKROOM_RETURN_IF_ERROR(writer->finish({{kLatentsKey, std::move(facts)}}).status());
+  DARKROOM_ASSIGN_OR_RETURN(const FinishedShard shard, writer->finish({{kLatentsKey, std::move(facts)}}));
+  DARKROOM_RETURN_IF_ERROR(shard.object->publish().status());
   return num_rows;
 }
 

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "darkroom/files/paths.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/stores.h"
 #include "darkroom/web/fetch.h"
 #include "examination.h"
 

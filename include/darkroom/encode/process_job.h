@@ -21,7 +21,7 @@ enum class TextKind : uint8_t { kEmbeddings, kTokens, kBoth };
 struct ProcessOptions {
   std::string input;                ///< URI of the image dataset.
   std::string output;               ///< Folder of the latents dataset.
-  std::string model;                ///< Model folder of this machine: vae, text_encoder, tokenizer.
+  std::string model;                ///< Model folder, in any store: vae, text_encoder, tokenizer.
   TransformOptions transform = {};  ///< Resolution, filter, crop, orientation.
   int batch_size = 0;               ///< Rows an encoder takes at once; 0: default_batch_size.
   LatentsKind latents = LatentsKind::kSample;
@@ -40,6 +40,7 @@ struct ProcessOptions {
   std::string decoder_program = {};    ///< darkroom-decoder: pictures are decoded locked in (docs/sandbox.md); empty: in this process.
   int num_visualized = 0;              ///< Samples on the picture; 0: none.
   std::string visualize_path = {};     ///< PNG to write.
+  bool dry_run = false;                ///< Only looks and tries the encoder on a row or a few: nothing is written.
   MetricsRegistry* metrics = nullptr;  ///< Where the stages count, too; may be null.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
@@ -49,9 +50,10 @@ struct ProcessOptions {
 int default_batch_size(int resolution);
 
 /// Turns an image dataset into a latents dataset (docs/encode.md), going on where an earlier run of the same job stopped. Both may lie in
-/// any store. The bytes depend on the inputs, the models and the flags that belong to the job, not on worker counts, the selection or
-/// timing. Errors: as run_download, load_frozen_models' and decoder_in_child's. A row's failure is never an error: it is counted under its
-/// code. `summary` gets the counts, those of a job that failed or was stopped, too.
+/// any store; a remote model is fetched into a scratch folder below $TMPDIR first. The bytes depend on the inputs, the models and the flags
+/// that belong to the job, not on worker counts, the selection or timing. Errors: as run_download, fetch_model_files', load_frozen_models'
+/// and decoder_in_child's. A row's failure is never an error: it is counted under its code. `summary` gets the counts, those of a job that
+/// failed or was stopped, too.
 Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_token stop, StageSummary& summary);
 Result<StageSummary> run_process(StoreSet& stores, const ProcessOptions& options, std::stop_token stop);
 

@@ -49,6 +49,10 @@ Result<std::unique_ptr<PictureDecoder>> decoder_in_child(const SandboxOptions& o
 /// depend on where.
 SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::stop_token stop);
 
+/// Finds out before anything is written whether `program` can be locked in, and warns of what its protection lacks. An empty program: ok.
+/// Errors: decoder_in_child's.
+Status check_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop);
+
 /// The decoder of a worker: decoder_in_child of sandbox_for(program, limits, stop), or decoder_in_process() where `program` is empty.
 /// Errors: decoder_in_child's.
 Result<std::unique_ptr<PictureDecoder>> open_decoder(const std::string& program, const ImageLimits& limits, std::stop_token stop);

@@ -40,8 +40,14 @@ class ItemClaims {
 /// takes more than a day.
 inline constexpr std::chrono::hours kLeftoverAgeBesideOthers{7 * 24};
 
-/// Whether a claim on an item of the job lives; also when that cannot be found out.
-bool may_have_live_claims(const Location& output, std::chrono::system_clock::time_point now);
+/// What one look at the claims on a job's items shows; where it cannot be found out, all of it.
+struct ClaimsSeen {
+  bool may_live = false;        ///< A claim lives: somebody works on the job.
+  bool have_leftovers = false;  ///< Somebody who wrote one has left something beside them, for a sweep.
+};
+ClaimsSeen look_at_claims(const Location& output, std::chrono::system_clock::time_point now);
+/// Where the claims of a job lie.
+Location claims_folder(const Location& output);
 
 /// The owner of this process: the same as long as it lives.
 const std::string& owner_of_this_process();

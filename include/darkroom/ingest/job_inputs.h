@@ -26,10 +26,8 @@ inline constexpr int64_t kMaxInputRows = 100'000'000'000;
 /// Looks at the columns of an input before anything is written; refuses those that the job cannot use.
 using CheckColumns = std::function<Status(const arrow::Schema& schema, const std::string& path)>;
 
-/// The input files that `uris` name, each once, in byte order of their paths: paths, names and sizes. Errors: list_inputs'.
-Result<std::vector<JobInput>> list_job_inputs(FileSystem& files, const std::vector<std::string>& uris);
-/// The same of any store, with the store of each. Of the parts of one item in one folder the one that counts is taken (part_name.h).
-/// Errors: StoreSet::resolve_inputs'.
+/// The input files that `uris` name, each once, in byte order of their paths: stores, paths, names and sizes. Of the parts of one item in
+/// one folder the one that counts is taken (part_name.h). Errors: StoreSet::resolve_inputs'.
 Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vector<std::string>& uris);
 
 /// Reads the end of every listed file, once each and up to 64 at a time: fills in `tail_sha256`, takes the size that it has now, and of a

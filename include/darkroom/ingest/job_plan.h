@@ -13,11 +13,11 @@
 #include "darkroom/files/store.h"
 #include "darkroom/ingest/job_identity.h"
 #include "darkroom/ingest/job_inputs.h"
+#include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/part_record.h"
 #include "darkroom/ingest/selection.h"
 #include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/part_name.h"
-#include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
 
@@ -81,17 +81,18 @@ class JobPlan {
   /// pinned another list at the same instant: run again.
   Status prepare();
 
+  /// What the pending items come to, as far as inputs, names and the parts that are there tell. Reads nothing.
+  PendingWork pending_work() const;
+
   /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known. Nothing after the last.
   std::optional<WorkItem> next_pending(int64_t number) const;
-  /// Whether somebody has committed the item meanwhile; looks. Errors: as commit.
+  /// Whether somebody has committed the item meanwhile; looks. Errors: as publish.
   Result<bool> is_committed_now(const WorkItem& item);
   /// The footer that makes a shard this item's part: its record under kShardKey, then `more_footer`.
   KeyValues footer_of(const WorkItem& item, const ItemTally& tally, KeyValues more_footer = {}) const;
   /// Publishes an item's shard, begun under its part_name() and finished with footer_of(item, tally). When another writer was first, the
   /// part that is there counts. Errors: the store's; kFailedPrecondition when what is there is another job's.
   Status publish(const WorkItem& item, const ItemTally& tally, FinishedShard shard);
-  /// footer_of and publish for a shard of format version 1.
-  Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
   /// Commits that found another writer's part there.
   int64_t num_lost_races() const;
 

@@ -20,7 +20,6 @@
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/stream/progress.h"
 #include "darkroom/tables/paged_shard_writer.h"
-#include "darkroom/tables/shard_writer.h"
 
 namespace darkroom {
 
@@ -87,8 +86,6 @@ class JobRun : public ItemSource {
   void count_row(const RowError* error);
   void count_rows(int64_t num_rows, const RowsByError& failed);
   void count_bytes(int64_t num_bytes);
-  /// Commits an item's shard of format version 1 (JobPlan::commit) and gives its claim back.
-  Status commit(const WorkItem& item, const ItemTally& tally, ShardWriter& shard, KeyValues more_footer = {});
 
   ProgressState progress() const;
   /// Sets the totals of the whole job and the counts of this run; what only a verb knows (retries, stages) stays.

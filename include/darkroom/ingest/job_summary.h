@@ -18,6 +18,28 @@ struct HostCounts {
   double seconds = 0;  ///< On the wire, of all its rows together.
 };
 
+/// What a run of a job would have to do, found out by looking alone: what estimates are made of.
+struct PendingWork {
+  int64_t num_rows = 0;         ///< Of the pending items.
+  int64_t num_inputs = 0;       ///< Input files of the whole job.
+  int64_t input_bytes = 0;      ///< The pending items' share of them.
+  bool reads_objects = false;   ///< An input lies in a store that is no file system,
+  bool writes_objects = false;  ///< or the output does.
+  // The parts that are there already.
+  int64_t part_rows_in = 0;
+  int64_t part_rows_out = 0;
+  int64_t part_bytes = 0;
+  // What a job's tables say of the bytes of what they list (download).
+  std::string size_column = {};  ///< "": none says it.
+  int64_t sized_rows = 0;        ///< Rows that were looked at,
+  double sized_bytes = 0;        ///< and the mean size that the column gives them.
+  // Of an encoder (process).
+  double encoded_row_bytes = 0;            ///< What is stored of a row besides columns that are carried along.
+  double encoder_rows_per_second_low = 0;  ///< The slowest and the fastest row that one encoder worker was tried with;
+  double encoder_rows_per_second_high = 0;
+  int num_encoders = 0;  ///< how many such workers a run has.
+};
+
 /// What a job amounts to. Always rows_in = rows_out + the sum of rows_by_error.
 struct StageSummary {
   int64_t rows_in = 0;        ///< Of the whole job: earlier runs included.
@@ -32,6 +54,7 @@ struct StageSummary {
   int64_t num_items = 0;               ///< Work items of the whole job.
   int64_t num_pending = 0;             ///< Items that this run's selection had to do.
   std::vector<HostCounts> hosts = {};  ///< Those with the most rows of this run (download).
+  PendingWork pending_work = {};       ///< Of a dry run.
   int64_t num_invalid_captions = 0;    ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
   int64_t num_unported_captions = 0;   ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.
   std::vector<StageSnapshot> stages;   ///< Counters of the pipeline's stages.

@@ -10,15 +10,24 @@
 
 namespace darkroom {
 
-/// Where the program's own catalogue lies, for find_resource().
+/// From what to what a number may be. Both ends are 0 or more, low <= high.
+struct Range {
+  double low = 0;
+  double high = 0;
+
+  bool operator==(const Range&) const = default;
+};
+
+/// Where the program's own catalogue lies, for find_resource(), and how messages and plans name it.
 inline constexpr const char* kCatalogueResource = "prices/catalogue.toml";
 
 /// Who says so, and when. Every line of the catalogue has one.
 struct Origin {
+  std::string file;    ///< As messages name it.
   std::string date;    ///< "2026-11-23": when it was so, or when it was looked up.
   std::string source;  ///< For people.
 
-  std::string to_text() const { return source + " (" + date + ")"; }
+  std::string to_text() const { return file + ": " + source + " (" + date + ")"; }
 };
 
 /// A kind of machine that can be rented.
@@ -60,10 +69,11 @@ struct Loss {
 /// What a store of objects costs.
 struct StorePrice {
   std::string name;
-  double dollars_per_gb_month = 0;
+  double dollars_per_gib_month = 0;
+  double least_dollars_per_gib_month = 0;  ///< Of its cheapest tier.
   double dollars_per_1000_writes = 0;
   double dollars_per_1000_reads = 0;
-  double dollars_per_gb_out = 0;  ///< To the internet.
+  double dollars_per_gib_out = 0;  ///< To the internet.
   Origin origin;
 };
 
@@ -71,9 +81,18 @@ struct StorePrice {
 struct Fact {
   std::string name;
   double value = 0;
+  Range range = {};  ///< Around it, for estimates; the value alone where the file says no more.
   std::string unit;
   std::string label;
   Origin origin;
+};
+
+/// A number that estimates of jobs use, by name.
+struct RangedFigure {
+  std::string name = {};
+  Range value = {};
+  std::string unit = {};
+  Origin origin = {};
 };
 
 /// What was published about the run that is planned without arguments.
@@ -85,14 +104,25 @@ struct Published {
 
 /// Prices, rates and facts as data (docs/plan.md). Thread safety: a value type.
 struct Catalogue {
-  std::string name;  ///< Of its file.
+  std::string name = {};  ///< Of its file, or files.
   std::vector<Machine> machines = {};
   std::vector<Price> prices = {};
   std::vector<Rate> rates = {};
   std::vector<Loss> losses = {};
   std::vector<StorePrice> stores = {};
   std::vector<Fact> facts = {};
+  std::vector<RangedFigure> ranges = {};
   std::vector<Published> published = {};
+
+  /// Takes the lines of a file in: those whose names are known already are replaced, so that own ones go over those that are shipped.
+  /// `file` is how messages call it. Errors: kInvalidArgument naming file, line, key and value: no TOML, a missing or unknown key, a number
+  /// out of its range, a name that comes twice; nothing has changed then.
+  Status add(std::string_view toml, const std::string& file);
+  /// Whether plans can be made. Errors: kInvalidArgument (a price of an unknown machine, a missing fact, no store).
+  Status validate() const;
+
+  /// What estimates of jobs ask for by name: a [[range]], else a fact or the first store's price as a range. Errors: kFailedPrecondition.
+  Result<RangedFigure> find(const std::string& name) const;
 
   /// Null where there is none.
   const Machine* machine(std::string_view name) const;
@@ -104,11 +134,11 @@ struct Catalogue {
   const Fact* fact(std::string_view name) const;
 };
 
-/// Reads a catalogue. `name` is how messages call the file. Errors: kInvalidArgument naming file, line, key and value: no TOML, a missing
-/// or unknown key, a number out of its range, a name that comes twice, a price of an unknown machine, a missing fact that every plan needs.
-Result<Catalogue> parse_catalogue(std::string_view text, const std::string& name);
-/// The same of a file. Errors: also kInvalidArgument where it cannot be read.
-Result<Catalogue> load_catalogue(FileSystem& files, const std::string& path);
+/// A catalogue of one file: add() and validate().
+Result<Catalogue> parse_catalogue(std::string_view toml, const std::string& file);
+/// That of the program at `shipped`, which goes by kCatalogueResource, with the lines of the file `own` (empty: none) over it. Errors: as
+/// above; kInvalidArgument where `own` cannot be read.
+Result<Catalogue> load_catalogue(FileSystem& files, const std::string& shipped, const std::string& own = {});
 
 /// The known word that is least mistyped as `word`; "" where none is known. For messages.
 std::string nearest_word(const std::vector<std::string>& known, std::string_view word);

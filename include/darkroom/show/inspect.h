@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "darkroom/core/result.h"
@@ -34,12 +35,24 @@ struct ReportTable {
   std::vector<std::vector<std::string>> rows = {};
 };
 
+/// A row of a dataset on its page.
+struct RowCard {
+  struct Picture {
+    Image image = {};  ///< Empty: refused, the label says why.
+    std::string label = {};
+  };
+  std::string caption = {};
+  std::vector<Picture> pictures = {};
+  std::vector<std::pair<std::string, std::string>> facts = {};  ///< The other columns, as in the table of the first rows.
+};
+
 /// What there is to say about what a URI names.
 struct InspectReport {
   std::string kind;  ///< "image dataset", "latents dataset", "URL table", "table", "checkpoint", "run folder", "model folder", ...
   std::string uri;
   std::vector<ReportTable> tables;
   Image sheet;                                        ///< Empty unless a sheet or a page was asked for and the kind has pictures.
+  std::vector<RowCard> cards;                         ///< The first rows, when a page was asked for and the kind has pictures.
   std::vector<std::string> damage;                    ///< The first 20 findings of --verify.
   int64_t num_damages = 0;                            ///< All of them.
   nlohmann::json summary = nlohmann::json::object();  ///< The same for programs (docs/show.md).

@@ -14,10 +14,11 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/store.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
+
+enum class ColumnCodec { kNone, kZstd };
 
 struct PagedShardOptions {
   int64_t row_group_bytes = 64 << 20;  ///< A row group ends with the row that brings it to this many bytes of values,
@@ -45,7 +46,7 @@ struct FinishedShard {
 
 /// Writes one Parquet shard of format version 2 (docs/formats/parquet.md). Bytes and tensors go from where they lie into pages of our own,
 /// hashed and checksummed on their way and never copied by us; other columns go through Arrow. The same rows, schema, options and footer
-/// give the same bytes, however the rows were cut into batches. No job uses it yet: they write version 1 (ShardWriter).
+/// give the same bytes, however the rows were cut into batches.
 /// Memory: the batches of one row group, and up to 1 MiB and a row of streamed bytes. Thread safety: one object, one thread.
 class PagedShardWriter {
  public:

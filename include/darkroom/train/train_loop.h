@@ -21,6 +21,7 @@ struct TrainOptions {
   bool deterministic = false;      ///< Refuse operations that are not bit-reproducible.
   std::string trace_path;          ///< Safetensors file for checking; empty: none.
   int64_t trace_steps = 5;         ///< First steps that are traced.
+  std::string decoder_program;     ///< darkroom-decoder: raw pictures are decoded locked in (docs/sandbox.md); empty: in this process.
   Clock* clock = &system_clock();  ///< Of the waits for a store that does not take a checkpoint.
 
   /// kInvalidArgument naming the first bad field.

@@ -7,9 +7,9 @@
 
 #include <span>
 
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/tensor_column.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -29,9 +29,7 @@ void write_shard(const std::string& folder, const std::string& name, const std::
   const auto latents = *make_tensor_column(TensorElement::kFloat32, {kElements, 1, 1}, std::as_bytes(std::span(values)));
   const auto schema = arrow::schema({arrow::field("key", arrow::utf8(), false), arrow::field("image_latents_8", latents->type(), false)});
   const auto batch = arrow::RecordBatch::Make(schema, static_cast<int64_t>(row_names.size()), {*keys.Finish(), latents});
-  auto writer = *ShardWriter::open(local_files(), folder, name, schema);
-  ASSERT_TRUE(writer->write(*batch).is_ok());
-  ASSERT_TRUE(writer->finish({{"darkroom.latents", R"({"version":1})"}}).is_ok());
+  ASSERT_TRUE(put_shard(local_files(), folder, name, *batch, {{"darkroom.latents", R"({"version":1})"}}).is_ok());
 }
 
 class LatentsSubset : public ::testing::Test {

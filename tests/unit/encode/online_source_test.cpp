@@ -7,7 +7,7 @@
 #include "darkroom/feed/latents_reader.h"
 #include "darkroom/image/png.h"
 #include "darkroom/stores/stores.h"
-#include "darkroom/tables/shard_writer.h"
+#include "support/put_shard.h"
 #include "tiny_models.h"
 
 namespace darkroom {
@@ -34,12 +34,10 @@ void write_pictures(const std::string& folder, const std::vector<std::string>& p
   }
   const auto schema =
       arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
-  auto writer = ShardWriter::open(local_files(), folder, "part-000000.parquet", schema);
-  ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
   const auto batch =
       arrow::RecordBatch::Make(schema, static_cast<int64_t>(pictures.size()), {*keys.Finish(), *captions.Finish(), *images.Finish()});
-  ASSERT_TRUE((*writer)->write(*batch).is_ok());
-  ASSERT_TRUE((*writer)->finish({}).is_ok());
+  const auto written = put_shard(local_files(), folder, "part-000000.parquet", *batch);
+  ASSERT_TRUE(written.is_ok()) << written.status().to_string();
 }
 
 std::vector<std::string> good_pictures(int count) {

@@ -12,8 +12,8 @@
 #include "darkroom/ingest/job_identity.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/tables/part_name.h"
-#include "darkroom/tables/shard_writer.h"
 #include "support/download_web.h"
+#include "support/put_shard.h"
 #include "tiny_models.h"
 
 namespace darkroom {
@@ -42,12 +42,10 @@ class ProcessJob : public ::testing::Test {
     }
     const auto schema = arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()),
                                        arrow::field("image", arrow::binary()), arrow::field("hash", arrow::int64())});
-    auto writer = ShardWriter::open(local_files(), folder_.path("images"), name, schema);
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
     const auto batch = arrow::RecordBatch::Make(schema, static_cast<int64_t>(rows.size()),
                                                 {*keys.Finish(), *captions.Finish(), *images.Finish(), *hashes.Finish()});
-    ASSERT_TRUE((*writer)->write(*batch).is_ok());
-    ASSERT_TRUE((*writer)->finish({}).is_ok());
+    const auto written = put_shard(local_files(), folder_.path("images"), name, *batch);
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   }
   static std::vector<ImageRow> good_rows(int num_rows) {
     std::vector<ImageRow> rows;

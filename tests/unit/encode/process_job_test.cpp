@@ -7,6 +7,7 @@
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 #include "process_fixture.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -93,9 +94,8 @@ TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
     ASSERT_TRUE(captions.Append("caption").ok());
   }
   const auto schema = arrow::schema({arrow::field("image", images.type()), arrow::field("text", arrow::utf8())});
-  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "train.parquet", schema);
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 3, {*images.Finish(), *captions.Finish()})).is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, 3, {*images.Finish(), *captions.Finish()});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "train.parquet", *rows).is_ok());
   process(options());
   EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(1), row_key(2)}));
 }

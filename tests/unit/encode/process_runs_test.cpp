@@ -1,6 +1,7 @@
 // Process jobs in parts, in other stores, with other columns and with decoders of their own.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <stop_token>
@@ -15,6 +16,7 @@
 #include "support/fake_s3.h"
 #include "support/leap_clock.h"
 #include "support/other_stores.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -147,9 +149,8 @@ TEST_F(ProcessRuns, a_column_of_two_types_is_refused_before_anything_is_written)
   arrow::BinaryBuilder images;
   arrow::StringBuilder captions, hashes;
   ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption") & hashes.Append("x")).ok());
-  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "part-000001.parquet", schema);
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *hashes.Finish()})).is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *hashes.Finish()});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "part-000001.parquet", *rows).is_ok());
   ProcessOptions job = options();
   process(options("without"));
   job.keep_columns = {"hash"};
@@ -170,9 +171,8 @@ TEST_F(ProcessRuns, columns_that_differ_in_arrow_alone_are_two_types) {
     ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
     const std::shared_ptr<arrow::Scalar> hash = *arrow::MakeScalar(type, arrow::Buffer::FromString("hash"));
     const std::shared_ptr<arrow::Array> hashes = *arrow::MakeArrayFromScalar(*hash, 1);
-    auto writer = *ShardWriter::open(local_files(), folder_.path("images"), name, schema);
-    ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), hashes})).is_ok());
-    ASSERT_TRUE(writer->finish({}).is_ok());
+    const auto rows = arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), hashes});
+    ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), name, *rows).is_ok());
   }
   ProcessOptions job = options();
   job.keep_columns = {"hash"};
@@ -183,6 +183,8 @@ TEST_F(ProcessRuns, columns_that_differ_in_arrow_alone_are_two_types) {
 }
 
 // -- other stores -----------------------------------------------------------------------------------------------------
+
+constexpr auto kFollowLinks = std::filesystem::directory_options::follow_directory_symlink;
 
 /// A server of S3 and the stores that reach it.
 class S3Places {
@@ -245,6 +247,62 @@ TEST_F(ProcessRuns, an_object_store_gets_the_parts_of_a_local_folder) {
   job.output = folder_.path("here");  // From there to here.
   ASSERT_TRUE(run_process(places.stores(), job, {}).is_ok());
   EXPECT_EQ(parts_of("here"), parts_of("latents"));
+}
+
+TEST_F(ProcessRuns, a_dry_run_writes_nothing_and_knows_what_a_row_will_take) {
+  write_images("part-000000.parquet", good_rows(200));
+  ProcessOptions job = options();
+  job.rows_per_file = 100;
+  job.dry_run = true;
+  StageSummary looked = process(job);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+  EXPECT_EQ(looked.num_items, 2);
+  EXPECT_EQ(looked.num_pending, 2);
+  const PendingWork before = looked.pending_work;
+  EXPECT_EQ(before.num_rows, 200);
+  EXPECT_GT(before.encoder_rows_per_second_low, 0);
+  EXPECT_LE(before.encoder_rows_per_second_low, before.encoder_rows_per_second_high);
+  EXPECT_GE(before.num_encoders, 1);
+  job.dry_run = false;
+  process(job);
+  job.dry_run = true;
+  looked = process(job);
+  EXPECT_EQ(looked.num_pending, 0);
+  EXPECT_EQ(looked.pending_work.num_rows, 0);
+  const double stored = static_cast<double>(looked.pending_work.part_bytes) / static_cast<double>(looked.pending_work.part_rows_out);
+  EXPECT_NEAR(before.encoded_row_bytes / stored, 1, 0.05);
+}
+
+TEST_F(ProcessRuns, a_model_on_an_object_store_makes_the_bytes_of_a_local_one) {
+  write_images("part-000000.parquet", good_rows(7));
+  process(options());
+  S3Places places;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(options().model, kFollowLinks)) {
+    if (file.is_regular_file()) {
+      const std::string name = file.path().lexically_relative(options().model);
+      ASSERT_TRUE(places.copy(file.path(), "s3://pictures/model/" + name).is_ok()) << name;
+    }
+  }
+  ASSERT_TRUE(places.copy(folder_.path("images/part-000000.parquet"), "s3://pictures/model/unet/config.json").is_ok());
+  std::atomic<int> num_in_vain = 0;
+  places.fake().before = [&](const FakeS3::Call& call) { num_in_vain += call.key.starts_with("model/unet/") ? 1 : 0; };
+  ProcessOptions job = options("of-remote-model");
+  job.model = "s3://pictures/model";
+  const auto summary = run_process(places.stores(), job, {});
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_EQ(parts_of("of-remote-model"), parts_of("latents"));
+  EXPECT_EQ(num_in_vain, 0) << "the U-Net was fetched, too";
+  const auto again = run_process(places.stores(), job, {});  // The model's place does not belong to the job.
+  job.model = options().model;
+  ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+  EXPECT_EQ(run_process(places.stores(), job, {})->rows_this_run, 0);
+
+  ProcessOptions missing = options("missing");
+  missing.model = "s3://pictures/no-model";
+  const Status failed = run_process(places.stores(), missing, {}).status();
+  EXPECT_EQ(failed.code(), StatusCode::kNotFound);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/no-model"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("missing")));
 }
 
 TEST_F(ProcessRuns, a_run_that_an_object_store_broke_goes_on) {

@@ -3,7 +3,7 @@
 #include <arrow/api.h>
 #include <gtest/gtest.h>
 
-#include "darkroom/tables/shard_writer.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -12,13 +12,12 @@ namespace {
 /// A table of the numbers 0, 1, ... in row groups of `group_rows`.
 std::string write_numbers(const TemporaryFolder& folder, int64_t num_rows, int64_t group_rows) {
   const auto schema = arrow::schema({arrow::field("number", arrow::int64(), false)});
-  auto writer = *ShardWriter::open(local_files(), folder.path(), "numbers.parquet", schema, {.row_group_bytes = 8 * group_rows});
   arrow::Int64Builder numbers;
   for (int64_t i = 0; i < num_rows; ++i) {
     EXPECT_TRUE(numbers.Append(i).ok());
   }
-  EXPECT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, num_rows, {*numbers.Finish()})).is_ok());
-  EXPECT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, num_rows, {*numbers.Finish()});
+  EXPECT_TRUE(put_shard(local_files(), folder.path(), "numbers.parquet", *rows, {}, {.row_group_bytes = 8 * group_rows}).is_ok());
   return folder.path("numbers.parquet");
 }
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "darkroom/files/file_system.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/tensor_column.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 
@@ -66,14 +66,9 @@ inline void write_small_latents(const std::string& folder, const std::string& na
     columns.push_back(*keys.Finish());
   }
   const auto schema = arrow::schema(fields);
-  auto writer = ShardWriter::open(local_files(), folder, name, schema, {.row_group_bytes = 4096});
-  ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
   const auto batch = arrow::RecordBatch::Make(schema, rows.num_rows, columns);
-  for (int64_t row = 0; row < rows.num_rows; row += 10) {
-    ASSERT_TRUE((*writer)->write(*batch->Slice(row, 10)).is_ok());
-  }
-  const auto record = (*writer)->finish({});
-  ASSERT_TRUE(record.is_ok()) << record.status().to_string();
+  const auto written = put_shard(local_files(), folder, name, *batch, {}, {.row_group_bytes = 4096});
+  ASSERT_TRUE(written.is_ok()) << written.status().to_string();
 }
 
 }  // namespace darkroom

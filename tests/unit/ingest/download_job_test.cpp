@@ -7,9 +7,10 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/tables/part_name.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/verify_shard.h"
 #include "support/download_web.h"
 #include "support/other_stores.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -353,9 +354,8 @@ void write_categories(const std::string& folder, const std::vector<std::string>&
   const arrow::ArrayVector columns = {*url_column.Finish(), *captions.Finish(), *categories.Finish(), *numbers.Finish()};
   const auto schema = arrow::schema({arrow::field("url", columns[0]->type()), arrow::field("caption", columns[1]->type()),
                                      arrow::field("category", columns[2]->type()), arrow::field("number", columns[3]->type())});
-  auto writer = ShardWriter::open(local_files(), folder, "urls.parquet", schema).value();
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, static_cast<int64_t>(urls.size()), columns)).is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, static_cast<int64_t>(urls.size()), columns);
+  ASSERT_TRUE(put_shard(local_files(), folder, "urls.parquet", *rows).is_ok());
 }
 
 // The rows of one batch are written by two threads at once; a thread sanitizer says whether they share it well.

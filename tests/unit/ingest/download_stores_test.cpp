@@ -157,7 +157,7 @@ TEST_F(DownloadStores, tables_may_lie_in_a_bucket_on_the_hub_or_on_a_web_server)
     return ScriptedServer::Answer{.bytes = ranged_answer(request, table, "ETag: \"1\"\r\n")};
   });
   for (const std::string& uri : {in_bucket("in"), in_bucket("in/*.jsonl"), std::string("hf://datasets/org/name@main/urls.jsonl"),
-                                 fmt::format("http://127.0.0.1:{}/urls.jsonl", server.port())}) {
+                                 server_url(server, "/urls.jsonl")}) {
     SCOPED_TRACE(uri);
     std::filesystem::remove_all(folder_.path("out"));
     DownloadOptions options = web_.options(folder_.path("out"));

@@ -46,9 +46,9 @@ TEST_F(JobCleaning, removes_claims_of_the_dead_and_leaves_those_of_the_living) {
 
 TEST_F(JobCleaning, removes_what_a_crash_left_and_no_part) {
   add_input(files_, "a.parquet", 12);
-  ASSERT_TRUE(run_small_job(files_, *store_, {.limit = 8}).is_ok());
+  ASSERT_TRUE(run_small_job(*store_, {.limit = 8}).is_ok());
   const std::string cut = *read_file(files_, "out/part-000001-r00003.parquet");
-  ASSERT_TRUE(run_small_job(files_, *store_).is_ok());
+  ASSERT_TRUE(run_small_job(*store_).is_ok());
   ASSERT_TRUE(write_file_atomic(files_, "out/part-000001-r00003.parquet", cut).is_ok());  // As a crash before its removal leaves it.
   ASSERT_TRUE(write_file_atomic(files_, "out/_tmp/part-000002.parquet.dead", "half").is_ok());
   const CleanReport report = clean();
@@ -56,7 +56,7 @@ TEST_F(JobCleaning, removes_what_a_crash_left_and_no_part) {
   EXPECT_EQ(report.swept.num_temporaries, 1);
   EXPECT_FALSE(*files_.exists("out/part-000001-r00003.parquet"));
   EXPECT_FALSE(*files_.exists("out/_tmp/part-000002.parquet.dead"));
-  const auto plan = plan_job(files_, *store_);
+  const auto plan = plan_job(*store_);
   ASSERT_TRUE(plan.is_ok());
   EXPECT_EQ((*plan)->num_pending(), 0);
 }

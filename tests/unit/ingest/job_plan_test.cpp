@@ -13,7 +13,7 @@
 #include <set>
 
 #include "darkroom/files/fault_files.h"
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/input_listing.h"
 #include "ingest/input_rows.h"
 #include "planned_jobs.h"
 #include "support/forwarding_files.h"
@@ -54,15 +54,15 @@ class JobPlans : public ::testing::Test {
     add_input(files_, "d.parquet", 7);
   }
   std::unique_ptr<JobPlan> plan(Selection selection = {}, JobIdentity identity = small_job()) {
-    auto plan = plan_job(files_, *store_, std::move(selection), std::move(identity));
+    auto plan = plan_job(*store_, std::move(selection), std::move(identity));
     EXPECT_TRUE(plan.is_ok()) << plan.status().to_string();
     return plan.is_ok() ? *std::move(plan) : nullptr;
   }
   Status failure(Selection selection = {}, JobIdentity identity = small_job()) {
-    return plan_job(files_, *store_, std::move(selection), std::move(identity)).status();
+    return plan_job(*store_, std::move(selection), std::move(identity)).status();
   }
   void run(Selection selection = {}) {
-    const Status status = run_small_job(files_, *store_, std::move(selection));
+    const Status status = run_small_job(*store_, std::move(selection));
     ASSERT_TRUE(status.is_ok()) << status.to_string();
   }
   std::vector<std::string> part_names() {
@@ -307,10 +307,8 @@ TEST_F(JobPlans, a_generation_that_was_replaced_moves_aside) {
   const std::string part = *read_file(files_, "out/part-000001.parquet");
   PartRecord record = *read_part_record({.store = store_.get(), .path = "out/part-000001.parquet"});
   record.generation = 1;
-  auto shard = ShardWriter::open({.store = store_.get(), .path = "out"}, "part-000001-g1.parquet", value_schema());
-  ASSERT_TRUE(shard.is_ok());
-  ASSERT_TRUE(write_values(**shard, record.num_rows, "better").is_ok());
-  ASSERT_TRUE((*shard)->finish({{kShardKey, print_part_record(record)}}).is_ok());
+  const auto better = value_rows(record.num_rows, "better");
+  ASSERT_TRUE(put_shard(files_, "out", "part-000001-g1.parquet", *better, {{kShardKey, print_part_record(record)}}).is_ok());
   run();
   EXPECT_EQ(*read_file(files_, "out/_superseded/part-000001.parquet"), part);
   EXPECT_EQ(part_names()[1], "part-000001-g1.parquet");
@@ -325,13 +323,13 @@ TEST_F(JobPlans, no_failure_and_no_power_loss_costs_rows_that_were_committed) {
       MemoryFileSystem memory;
       const auto clean = make_posix_store(memory, "memory");
       add_input(memory, "a.parquet", 5);
-      ASSERT_TRUE(run_small_job(memory, *clean, {.limit = 3}).is_ok());
+      ASSERT_TRUE(run_small_job(*clean, {.limit = 3}).is_ok());
       FaultInjectingFileSystem files(memory);
       const auto store = make_posix_store(files, "memory");
       files.fail_call(call, fault);
-      is_done = run_small_job(files, *store).is_ok();
+      is_done = run_small_job(*store).is_ok();
       const auto rows_there = [&] {
-        const auto plan = plan_job(memory, *clean);
+        const auto plan = plan_job(*clean);
         EXPECT_TRUE(plan.is_ok()) << plan.status().to_string();
         return plan.is_ok() ? (*plan)->total().rows_in : 0;
       };
@@ -415,7 +413,7 @@ TEST_F(JobPlans, a_footer_that_wrongly_says_no_rows_does_not_drop_its_file) {
 TEST_F(JobPlans, a_field_that_json_cannot_hold_is_the_same_job_again) {
   JobIdentity odd = small_job();
   odd.fields["a"] = "caf\xE9";
-  ASSERT_TRUE(run_small_job(files_, *store_, {}, odd).is_ok());
+  ASSERT_TRUE(run_small_job(*store_, {}, odd).is_ok());
   EXPECT_TRUE(failure({}, odd).is_ok()) << failure({}, odd).to_string();
 }
 
@@ -460,10 +458,10 @@ TEST_F(JobPlans, footers_that_the_summary_vouches_for_are_not_read_again) {
   run();
   CountingFiles files(files_);
   const auto store = make_posix_store(files, "memory");
-  ASSERT_TRUE(plan_job(files, *store).is_ok());
+  ASSERT_TRUE(plan_job(*store).is_ok());
   EXPECT_EQ(files.num_parts_opened, 0);
   ASSERT_TRUE(files_.remove_file("out/_summary.json").is_ok());
-  ASSERT_TRUE(plan_job(files, *store).is_ok());
+  ASSERT_TRUE(plan_job(*store).is_ok());
   EXPECT_EQ(files.num_parts_opened, 6);
 }
 
@@ -608,7 +606,7 @@ TEST_F(JobPlans, a_late_file_that_is_broken_stops_nothing_until_it_is_to_be_appe
 TEST_F(JobPlans, columns_are_checked_once_for_tables_alike_and_before_anything_is_written) {
   std::atomic<int> num_checks = 0;
   JobRequest request{.output = {.store = store_.get(), .path = "out"}, .identity = small_job(), .input_store = store_.get()};
-  request.listed = *list_job_inputs(files_, {"in"});
+  request.listed = *list_folder(*store_, "in");
   request.check_columns = [&](const arrow::Schema&, const std::string& path) {
     ++num_checks;
     return path == "in/odd.csv" ? Status::not_found("no such column:", path) : Status::ok();
@@ -616,7 +614,7 @@ TEST_F(JobPlans, columns_are_checked_once_for_tables_alike_and_before_anything_i
   ASSERT_TRUE(JobPlan::make(request, {}).is_ok());
   EXPECT_LE(num_checks, 3);
   ASSERT_TRUE(write_file_atomic(files_, "in/odd.csv", "x\n1\n").is_ok());
-  request.listed = *list_job_inputs(files_, {"in"});
+  request.listed = *list_folder(*store_, "in");
   EXPECT_EQ(JobPlan::make(request, {}).status().code(), StatusCode::kNotFound);
   EXPECT_FALSE(*files_.exists("out"));
 }
@@ -638,7 +636,7 @@ TEST_F(ManyInputs, planning_ends_soon_after_a_stop) {
   CountingFiles files(synthetic);
   files.stop_at = 1'000;
   const auto store = make_posix_store(files, "memory");
-  const Status status = plan_job(files, *store, {}, small_job(), files.stop.get_token()).status();
+  const Status status = plan_job(*store, {}, small_job(), files.stop.get_token()).status();
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
   EXPECT_LE(files.num_opened, 1'000 + 3 * 64) << "each of 64 readers ends with the file it has";
 }
@@ -651,7 +649,7 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
     const auto store = make_posix_store(files, "memory");
     ASSERT_TRUE(memory_.remove_tree("out").is_ok());
     const auto start = std::chrono::steady_clock::now();
-    const auto planned = plan_job(files, *store);
+    const auto planned = plan_job(*store);
     ASSERT_TRUE(planned.is_ok()) << planned.status().to_string();
     JobPlan& plan = **planned;
     EXPECT_EQ(plan.num_pending(), num_files);
@@ -668,7 +666,7 @@ TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_nu
     const int64_t before = allocated_bytes;
     ASSERT_TRUE(plan.publish(item, tally_of(item), *std::move(shard)).is_ok());
     commit_bytes.push_back(allocated_bytes - before);
-    const auto again = plan_job(files, *store);  // With pins to join.
+    const auto again = plan_job(*store);  // With pins to join.
     ASSERT_TRUE(again.is_ok()) << again.status().to_string();
     EXPECT_EQ((*again)->num_pending(), num_files - 1);
   }
@@ -693,9 +691,7 @@ TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {
     const auto schema = arrow::schema({arrow::field("value", type)}, arrow::key_value_metadata({"pandas"}, {metadata}));
     const auto builder = *arrow::MakeBuilder(type);
     ASSERT_TRUE(builder->AppendNull().ok());
-    auto shard = ShardWriter::open(files_, "typed", name, schema).value();
-    ASSERT_TRUE(shard->write(*arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
-    ASSERT_TRUE(shard->finish({}).is_ok());
+    ASSERT_TRUE(put_shard(files_, "typed", name, *arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
   };
   add("a.parquet", arrow::binary(), "rows 0 to 1");
   add("b.parquet", arrow::binary(), "rows 1 to 2");
@@ -705,7 +701,7 @@ TEST_F(JobPlans, columns_are_looked_at_once_for_each_set_of_arrow_types) {
     seen.push_back(schema.field(0)->type()->ToString());
     return Status::ok();
   };
-  auto inputs = list_job_inputs(files_, {"typed"}).value();
+  auto inputs = list_folder(*store_, "typed").value();
   ASSERT_TRUE(measure_inputs(store_.get(), look, {}, inputs).is_ok());
   EXPECT_THAT(seen, ElementsAre("binary", "large_binary"));
 }
@@ -732,7 +728,7 @@ TEST_F(JobPlans, a_cut_part_that_goes_for_the_whole_one_while_it_is_looked_at_fa
   ASSERT_TRUE(files_.rename_replace("out/part-000001.parquet", "whole/part-000001.parquet").is_ok());
   ReplacedCut files(files_);
   const auto store = make_posix_store(files, "memory");
-  const auto job = plan_job(files, *store, {.limit = 8}).value();
+  const auto job = plan_job(*store, {.limit = 8}).value();
   run({.limit = 8});
   WorkItem cut = job->item(1);
   cut.num_rows = 3;
@@ -740,6 +736,51 @@ TEST_F(JobPlans, a_cut_part_that_goes_for_the_whole_one_while_it_is_looked_at_fa
   ASSERT_TRUE(is_there.is_ok()) << is_there.status().to_string();
   EXPECT_TRUE(*is_there);
   EXPECT_EQ(job->parts().at(1).name.text(), "part-000001.parquet");
+}
+
+TEST_F(JobPlans, pending_work_counts_the_rows_bytes_and_parts_of_what_is_left) {
+  const int64_t all_bytes =
+      files_.stat("in/a.parquet")->size_bytes + files_.stat("in/c.parquet")->size_bytes + files_.stat("in/d.parquet")->size_bytes;
+  PendingWork work = plan()->pending_work();
+  EXPECT_EQ(work.num_rows, 24);
+  EXPECT_EQ(work.num_inputs, 3);
+  EXPECT_NEAR(static_cast<double>(work.input_bytes), static_cast<double>(all_bytes), 1);
+  EXPECT_TRUE(work.reads_objects && work.writes_objects) << "a store of its own is no disk";
+  EXPECT_EQ(work.part_rows_in + work.part_bytes, 0);
+  run({.limit = 10});
+  work = plan()->pending_work();
+  EXPECT_EQ(work.num_rows, 14);
+  EXPECT_EQ(work.part_rows_in, 10);
+  EXPECT_EQ(work.part_rows_out, 10);
+  EXPECT_EQ(work.part_bytes, files_.stat("out/part-000000.parquet")->size_bytes + files_.stat("out/part-000001.parquet")->size_bytes);
+  EXPECT_EQ(plan({.shard = 1, .num_shards = 2})->pending_work().num_rows, 5 + 2);
+  const auto local = make_posix_store(files_, "file");
+  EXPECT_FALSE(plan_job(*local).value()->pending_work().writes_objects);
+}
+
+/// Counts the lists that are asked for of the claims.
+class ClaimListings final : public ForwardingFiles {
+ public:
+  using ForwardingFiles::ForwardingFiles;
+  Result<std::vector<FileInfo>> list(const std::string& folder) override {
+    num_listings += folder.find("out/_claims") != std::string::npos ? 1 : 0;
+    return ForwardingFiles::list(folder);
+  }
+  int num_listings = 0;
+};
+
+TEST_F(JobPlans, a_run_looks_at_the_claims_once_when_the_dead_left_nothing_beside_them) {
+  run();
+  for (const bool is_claimed : {false, true}) {
+    if (is_claimed) {
+      ASSERT_TRUE(write_file_atomic(files_, "out/_claims/000001", "somebody's").is_ok());
+      ASSERT_TRUE(files_.remove_tree("out/_claims/_tmp").is_ok());
+    }
+    ClaimListings files(files_);
+    const auto store = make_posix_store(files, "memory");
+    ASSERT_TRUE(plan_job(*store).value()->prepare().is_ok());
+    EXPECT_EQ(files.num_listings, 1) << is_claimed;
+  }
 }
 
 TEST_F(JobPlans, a_run_begins_by_sweeping_what_the_dead_left_beside_parts_and_claims) {

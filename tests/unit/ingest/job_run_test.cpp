@@ -22,7 +22,7 @@ class JobRuns : public ::testing::Test {
   void SetUp() override { add_input(files_, "a.parquet", 23); }
 
   std::unique_ptr<JobRun> start(const std::string& owner) {
-    auto plan = plan_job(files_, *store_);
+    auto plan = plan_job(*store_);
     EXPECT_TRUE(plan.is_ok()) << plan.status().to_string();
     EXPECT_TRUE((*plan)->prepare().is_ok());
     return std::make_unique<JobRun>(*std::move(plan), RunTools{.clock = &clock_, .owner = owner});
@@ -229,11 +229,11 @@ TEST_F(TroubledClaims, a_slow_renewal_holds_up_no_other_claim_and_brings_none_ba
   EXPECT_FALSE(*memory_.exists("out/_claims/000000"));
   EXPECT_FALSE(*memory_.exists("out/_claims/000001"));
   EXPECT_TRUE(*memory_.exists("out/_claims/000002"));
-  EXPECT_TRUE(may_have_live_claims(output(), clock_.wall()));
-  EXPECT_FALSE(may_have_live_claims(output(), clock_.wall() + std::chrono::hours(1)));
-  EXPECT_FALSE(may_have_live_claims({.store = store_.get(), .path = "elsewhere"}, clock_.wall()));
+  EXPECT_TRUE(look_at_claims(output(), clock_.wall()).may_live);
+  EXPECT_FALSE(look_at_claims(output(), clock_.wall() + std::chrono::hours(1)).may_live);
+  EXPECT_FALSE(look_at_claims({.store = store_.get(), .path = "elsewhere"}, clock_.wall()).may_live);
   files_.is_down = true;
-  EXPECT_TRUE(may_have_live_claims(output(), clock_.wall()));
+  EXPECT_TRUE(look_at_claims(output(), clock_.wall()).may_live);
   files_.is_down = false;
 }
 
@@ -289,7 +289,7 @@ class TitledItem : public JobItem {
 };
 
 TEST_F(JobRuns, hand_out_the_items_of_a_jobs_own_kind) {
-  auto planned = plan_job(files_, *store_, {.limit = 8});
+  auto planned = plan_job(*store_, {.limit = 8});
   ASSERT_TRUE(planned.is_ok() && (*planned)->prepare().is_ok());
   const auto make_item = [](const WorkItem& work) {
     auto item = std::make_shared<TitledItem>(work);

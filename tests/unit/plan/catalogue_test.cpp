@@ -59,10 +59,13 @@ TEST(Catalogue, names_file_line_key_and_value_of_what_it_refuses) {
       {"resolution = 256", "resolution = 300", {"[[rate]] 1 resolution", "256 or 512", "got: 300"}},
       {"per_second = 138.7233", "per_second = 0", {"[[rate]] 1 per_second", "above 0"}},
       {"hours_between = 6334", "hours_between = 0", {"[[loss]] 1 hours_between", "above 0"}},
-      {"dollars_per_gb_month = 0.023", "dollars_per_gb_month = -0.1", {"[[store]] 1 dollars_per_gb_month", "from 0", "-0.1"}},
+      {"dollars_per_gib_month = 0.023", "dollars_per_gib_month = -0.1", {"[[store]] 1 dollars_per_gib_month", "from 0", "-0.1"}},
       {"name = \"picture_bytes\"", "name = \"picture_byte\"", {"[[fact]] 4 name", "picture_byte", "'picture_bytes'"}},
       {"value = 0.6", "value = 1.6", {"[[fact]] 3 value", "at most 1", "1.6"}},
       {"[[published]]", "[published]", {"my.toml"}},
+      {"high = 5500", "high = 5", {"[[range]] 1 high", "below low (500)", "got: 5"}},
+      {"high = 150_000", "high = 120_000", {"[[fact]] 4 value", "between low (110000) and high (120000)"}},
+      {"least_dollars_per_gib_month = 0.021", "least_dollars_per_gib_month = 0.1", {"[[store]] 1 least_dollars_per_gib_month", "at most"}},
       {"watts = 6500", "watts = = 1", {"cannot parse my.toml at line"}},
       {"watts = 6500", "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r = 1", {"cannot parse my.toml"}},
   };
@@ -84,8 +87,42 @@ TEST(Catalogue, without_a_fact_that_plans_need_is_refused) {
   EXPECT_THAT(parse_catalogue(empty, "my.toml").status().message(), HasSubstr("distinct_pictures_256"));
 }
 
+TEST(Catalogue, of_ones_own_goes_line_by_line_over_the_shipped_one) {
+  Catalogue catalogue = shipped_catalogue();
+  const size_t num_prices = catalogue.prices.size();
+  const std::string line =
+      "format = 1\n[[price]]\nmachine = \"p4de.24xlarge\"\npurchase = \"spot\"\ndollars_per_hour = 9\ndate = \"2026-11-23\"\nsource = \"a "
+      "test\"\n";
+  ASSERT_TRUE(catalogue.add(line, "mine.toml").is_ok());
+  EXPECT_EQ(catalogue.prices.size(), num_prices);
+  EXPECT_EQ(catalogue.price("p4de.24xlarge", "spot")->dollars_per_hour, 9);
+  EXPECT_EQ(catalogue.price("p4de.24xlarge", "spot")->origin.to_text(), "mine.toml: a test (2026-11-23)");
+  EXPECT_EQ(catalogue.name, "prices/catalogue.toml with mine.toml");
+
+  EXPECT_FALSE(catalogue.add(line + "[[store]]\n", "worse.toml").is_ok());
+  EXPECT_EQ(catalogue.name, "prices/catalogue.toml with mine.toml");  // Nothing has changed.
+}
+
+TEST(Catalogue, gives_estimates_their_ranges_from_ranges_facts_and_stores) {
+  const Catalogue& catalogue = shipped_catalogue();
+  const std::pair<const char*, Range> cases[] = {
+      {"picture_bytes", {110'000, 150'000}},           {"good_rows_percent", {60, 85}},
+      {"fetch_rows_per_core_second", {500, 5500}},     {"line_bytes_per_second", {12.5e6, 1.25e9}},
+      {"transform_rows_per_core_second", {461, 528}},  {"storage_dollars_per_gib_month", {0.021, 0.023}},
+      {"dollars_per_thousand_writes", {0.005, 0.005}}, {"dollars_per_thousand_reads", {0.0004, 0.0004}}};
+  for (const auto& [name, range] : cases) {
+    const auto found = catalogue.find(name);
+    ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+    EXPECT_EQ(found->value, range) << name;
+    EXPECT_EQ(found->name, name);
+    EXPECT_FALSE(found->unit.empty() || found->origin.source.empty()) << name;
+    EXPECT_EQ(Catalogue().find(name).status().code(), StatusCode::kFailedPrecondition) << name;
+  }
+  EXPECT_THAT(catalogue.find("weight").status().message(), HasSubstr("weight"));
+}
+
 TEST(Catalogue, that_cannot_be_read_is_named) {
-  const Status status = load_catalogue(local_files(), "/nowhere/prices.toml").status();
+  const Status status = load_catalogue(local_files(), source_path(kCatalogueResource), "/nowhere/prices.toml").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("/nowhere/prices.toml"));
 }

@@ -9,11 +9,11 @@
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/show/inspect.h"
 #include "darkroom/show/run_report.h"
-#include "darkroom/tables/shard_writer.h"
 #include "support/fake_hub.h"
 #include "support/fake_s3_stores.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
-#include "trained_run.h"
+#include "support/trained_run.h"
 
 namespace darkroom {
 namespace {
@@ -38,13 +38,11 @@ class InspectRemote : public testing::Test {
     }
     const auto schema =
         arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
-    auto writer = ShardWriter::open(local_files(), folder_.path("images"), name, schema);
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
-    ASSERT_TRUE((*writer)->write(*arrow::RecordBatch::Make(schema, 4, {*keys.Finish(), *captions.Finish(), *images.Finish()})).is_ok());
+    const auto rows = arrow::RecordBatch::Make(schema, 4, {*keys.Finish(), *captions.Finish(), *images.Finish()});
     const std::string record =
         fmt::format(R"({{"job":"abc","identity":{{}},"item":{},"rows_in":4,"rows_out":4,"rows_by_error":{{}}}})", item);
-    const auto written = (*writer)->finish({{kShardKey, record}});
-    ASSERT_TRUE(written.is_ok());
+    const auto written = put_shard(local_files(), folder_.path("images"), name, *rows, {{kShardKey, record}});
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
     summary_["parts"].push_back({{"name", name}, {"size_bytes", written->num_bytes}, {"content_hash", written->content_hash}});
   }
   void write_dataset(int64_t num_parts) {
@@ -175,7 +173,7 @@ TEST_F(InspectRemote, describes_a_table_whose_address_is_signed) {
     const bool is_signed = request.head.substr(0, request.head.find("\r\n")).find("/table.parquet?sig=s3cret ") != std::string::npos;
     return {is_signed ? ranged_answer(request, bytes, "ETag: \"1\"\r\n") : http_answer(403, "")};
   });
-  const std::string address = fmt::format("http://127.0.0.1:{}/table.parquet", server.port());
+  const std::string address = server_url(server, "/table.parquet");
   const auto report = inspect(s3_.set, {.uri = address + "?sig=s3cret", .verify = true}, {});
   ASSERT_TRUE(report.is_ok()) << report.status().to_string();
   EXPECT_EQ(report->summary["rows"], 4);

@@ -15,9 +15,9 @@
 #include "darkroom/nn/presets.h"
 #include "darkroom/show/inspect.h"
 #include "darkroom/tables/part_name.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/tensor_column.h"
 #include "support/forwarding_files.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -49,10 +49,8 @@ class InspectTables : public ::testing::Test {
   }
 
   void write_part(const std::string& folder, const std::string& name, const arrow::RecordBatch& batch, const KeyValues& footer) {
-    auto writer = ShardWriter::open(local_files(), folder_.path(folder), name, batch.schema());
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
-    ASSERT_TRUE((*writer)->write(batch).is_ok());
-    ASSERT_TRUE((*writer)->finish(footer).is_ok());
+    const auto written = put_shard(local_files(), folder_.path(folder), name, batch, footer);
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   }
   static KeyValues footer_of(int64_t rows_out, const std::string& job, const std::string& errors = "{\"dns\":2}", int64_t num_failed = 2) {
     return {{kShardKey, fmt::format(R"({{"job":"{}","identity":{{"verb":"download","fields":{{"seed":7}}}},"rows_in":{},"rows_out":{},)"
@@ -304,7 +302,10 @@ TEST_F(InspectTables, draws_a_sheet_and_a_page_of_pictures) {
   const std::string page = read_file(local_files(), folder_.path("out/page.html")).value();
   EXPECT_THAT(page, HasSubstr("data:image/png;base64,"));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert"));
-  for (const char* reference : {"<script", "http:", "https:", "@import", "url(", "<link"}) {
+  EXPECT_EQ(page.find("<script"), page.rfind("<script")) << "the page's own alone";
+  EXPECT_THAT(page, HasSubstr("[not_an_image]"));
+  EXPECT_THAT(page, HasSubstr("8 rows"));
+  for (const char* reference : {"http:", "https:", "@import", "url(", "<link"}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   }
 }
@@ -436,8 +437,24 @@ TEST_F(InspectTables, draws_latents_as_heat_maps_and_decodes_them_with_a_model) 
   EXPECT_EQ(failure("latents", {.sheet_path = folder_.path("sheet.png"), .model = folder_.path("absent")}).code(), StatusCode::kNotFound);
 }
 
+TEST_F(InspectTables, a_page_of_latents_shows_captions_keys_channels_and_decoded_pictures) {
+  write_latents("part-000000.parquet", {{row_key(0), "a red square"}, {row_key(1), "b"}});
+  AutoencoderKL vae(find_preset("tiny")->vae);
+  initialize_parameters(vae, 1);
+  ASSERT_TRUE(save_vae(local_files(), vae, folder_.path("model/vae")).is_ok());
+  const InspectReport report = look("latents", {.html_path = folder_.path("page.html"), .model = folder_.path("model")});
+  ASSERT_EQ(report.cards.size(), 2u);
+  EXPECT_EQ(report.cards[0].caption, "a red square");
+  EXPECT_EQ(report.cards[0].pictures.size(), 4u + 1);
+  EXPECT_EQ(report.cards[0].pictures.back().label, "decoded");
+  const std::string page = read_file(local_files(), folder_.path("page.html")).value();
+  EXPECT_THAT(page, AllOf(HasSubstr("<p>a red square</p>"), HasSubstr(row_key(1)), HasSubstr("channel 0"), HasSubstr("decoded")));
+  EXPECT_THAT(report.sheet.pixels, testing::IsEmpty()) << "nobody asked for one";
+}
+
 TEST_F(InspectTables, an_empty_dataset_is_described_but_has_no_sheet) {
   write_images("part-000000.parquet", {});
+  EXPECT_THAT(look("images", {.html_path = folder_.path("page.html")}).cards, testing::IsEmpty());
   EXPECT_EQ(look("images", {.verify = true}).summary["rows"], 0);
   EXPECT_EQ(failure("images", {.sheet_path = folder_.path("sheet.png")}).code(), StatusCode::kFailedPrecondition);
 }

@@ -11,7 +11,8 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/png.h"
 #include "darkroom/show/inspect.h"
-#include "trained_run.h"
+#include "support/put_shard.h"
+#include "support/trained_run.h"
 
 namespace darkroom {
 namespace {
@@ -298,10 +299,8 @@ TEST_F(RunReport, captions_are_searched_in_the_first_100000_rows_only) {
     ASSERT_TRUE(captions.Append("caption " + std::to_string(row)).ok());
   }
   const auto schema = arrow::schema({arrow::field("caption", arrow::utf8())});
-  auto writer = ShardWriter::open(files_, "data", "part.parquet", schema);
-  ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
-  ASSERT_TRUE((*writer)->write(*arrow::RecordBatch::Make(schema, 100'001, {*captions.Finish()})).is_ok());
-  ASSERT_TRUE((*writer)->finish({}).is_ok());
+  const auto written = put_shard(files_, "data", "part.parquet", *arrow::RecordBatch::Make(schema, 100'001, {*captions.Finish()}));
+  ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   put("metrics.jsonl", kMetrics);
   put("run.json", R"({"recipe":{"data":{"path":"data"}}})");
   put("index.json", DatasetIndex(std::vector<DatasetPart>{{"part.parquet", "1", 0, 100'001}}).to_json());

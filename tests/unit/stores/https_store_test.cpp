@@ -19,7 +19,7 @@ using Request = ScriptedServer::Request;
 class https_store : public WebTest {
  protected:
   std::string add(const ScriptedServer& server, const std::string& target = "/a.parquet") {
-    return store_->add(fmt::format("http://127.0.0.1:{}{}", server.port(), target)).value();
+    return store_->add(server_url(server, target)).value();
   }
   static Answer tagged(const Request& request, const std::string& bytes, const std::string& etag = "v1") {
     return {ranged_answer(request, bytes, "ETag: \"" + etag + "\"\r\n")};
@@ -145,7 +145,7 @@ TEST_F(https_store, keeps_queries_out_of_paths_and_messages) {
   EXPECT_TRUE(path.ends_with("/dir/a%20b.parquet")) << path;
   EXPECT_EQ(read(path, 0, 2).value(), "01");
   EXPECT_THAT(store_->uri_of(path), Not(HasSubstr("s3cret")));
-  const Status other = store_->add(fmt::format("http://127.0.0.1:{}/dir/a%20b.parquet?sig=an0ther", server.port())).status();
+  const Status other = store_->add(server_url(server, "/dir/a%20b.parquet?sig=an0ther")).status();
   EXPECT_EQ(other.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(other.message(), AllOf(Not(HasSubstr("s3cret")), Not(HasSubstr("an0ther"))));
   EXPECT_EQ(add(server, "/dir/a%20b.parquet?sig=s3cret"), path);
@@ -168,7 +168,7 @@ TEST_F(https_store, a_stop_ends_a_call) {
     stop.request_stop();
     return Answer{"", Answer::Then::kHang};
   });
-  const std::string path = stopped->add(fmt::format("http://127.0.0.1:{}/a", server.port())).value();
+  const std::string path = stopped->add(server_url(server, "/a")).value();
   EXPECT_EQ(stopped->stat(path).status().code(), StatusCode::kCancelled);
   EXPECT_EQ(server.requests().size(), 1u);
 }

@@ -56,8 +56,7 @@ TEST_F(hub_client, lists_over_pages_in_byte_order) {
 
 TEST_F(hub_client, refuses_pages_that_lead_in_a_circle_or_elsewhere) {
   const ScriptedServer canary([](const Request&) { return Answer{http_answer(200, "[]")}; });
-  for (const std::string& link :
-       {std::string("/api/models/org/model/tree/main?recursive=true"), fmt::format("http://127.0.0.1:{}/x", canary.port())}) {
+  for (const std::string& link : {std::string("/api/models/org/model/tree/main?recursive=true"), server_url(canary, "/x")}) {
     hub_.set_hub_fault([link](const Request&) { return Answer{http_answer(200, "[]", "Link: <" + link + ">; rel=\"next\"\r\n")}; });
     HubClient hub = client("s3cret");
     const Status status = hub.list(model_, "main", "", true, {}).status();
@@ -149,7 +148,7 @@ TEST_F(hub_client, a_stop_ends_every_request) {
     stop.request_stop();
     return Answer{"", Answer::Then::kHang};
   });
-  HubClient hub(web_, {.endpoint = fmt::format("http://127.0.0.1:{}", silent.port())});
+  HubClient hub(web_, {.endpoint = server_url(silent)});
   const auto begin = [&] { return stop = std::stop_source(), stop.get_token(); };
   EXPECT_EQ(hub.commit_of(model_, "main", begin()).status().code(), StatusCode::kCancelled);
   EXPECT_EQ(hub.resolve(model_, "main", "README.md", begin()).status().code(), StatusCode::kCancelled);

@@ -12,8 +12,8 @@
 
 #include "darkroom/core/metrics.h"
 #include "support/hook.h"
+#include "support/http_answers.h"
 #include "support/leap_clock.h"
-#include "support/scripted_server.h"
 
 namespace darkroom {
 namespace {
@@ -29,9 +29,7 @@ using Request = ScriptedServer::Request;
 
 constexpr char kIssuedJson[] = R"({"AccessKeyId":"ID","SecretAccessKey":"SECRET","Token":"TOKEN","Expiration":"2026-01-01T01:00:00Z"})";
 
-Answer issuer_answer(const std::string& body, int status = 200) {
-  return {fmt::format("HTTP/1.1 {} X\r\nContent-Length: {}\r\n\r\n{}", status, body.size(), body)};
-}
+Answer issuer_answer(const std::string& body, int status = 200) { return {http_answer(status, body)}; }
 
 std::string sts_body(const std::string& action, const std::string& id = "ID") {
   return fmt::format(
@@ -49,7 +47,7 @@ struct IssuerWorld {
                  {"AWS_ENDPOINT_URL_SSO", url("")}};
   }
 
-  std::string url(const std::string& path) const { return fmt::format("http://127.0.0.1:{}{}", server.port(), path); }
+  std::string url(const std::string& path) const { return server_url(server, path); }
   void put_config(std::string text) { files["/home/u/.aws/config"] = std::move(text); }
 
   S3KeyIssuers issuers() {
@@ -185,7 +183,7 @@ TEST(S3KeyIssuers, a_machine_without_metadata_or_without_a_role_has_no_keys) {
   EXPECT_THAT(world.ask(S3KeyIssuer::kInstance), StartsWith("unavailable: no keys for S3 from the instance's metadata"));
   {
     const ScriptedServer gone([](const Request&) { return Answer{}; });
-    world.variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = fmt::format("http://127.0.0.1:{}", gone.port());
+    world.variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = server_url(gone);
   }
   EXPECT_EQ(world.ask(S3KeyIssuer::kInstance), "none");
   world.variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = "CANARY";

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "darkroom/stores/input_listing.h"
 #include "s3_server.h"
-#include "stores/input_listing.h"
 #include "stores/s3_object_store.h"
 #include "support/no_new_threads.h"
 

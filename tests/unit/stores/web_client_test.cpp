@@ -16,24 +16,19 @@ using testing::Not;
 using Answer = ScriptedServer::Answer;
 using Request = ScriptedServer::Request;
 
-class web_client : public WebTest {
- protected:
-  static std::string at(const ScriptedServer& server, const std::string& path = "/") {
-    return fmt::format("http://127.0.0.1:{}{}", server.port(), path);
-  }
-};
+class web_client : public WebTest {};
 
 TEST_F(web_client, follows_redirects_and_leaves_credentials_behind) {
   const ScriptedServer second([](const Request&) { return Answer{http_answer(200, "bytes")}; });
   const ScriptedServer first([&](const Request& request) {
     return Answer{request_target_of(request) == "/a" ? http_answer(307, "", "Location: /b\r\nX-Mark: one\r\n")
-                                                     : http_answer(302, "", "Location: " + at(second, "/c") + "\r\n")};
+                                                     : http_answer(302, "", "Location: " + server_url(second, "/c") + "\r\n")};
   });
   const WebAnswer answer =
-      web_.ask({.url = at(first, "/a"), .headers = {{"Authorization", "Bearer s3cret"}, {"Range", "bytes=0-4"}}}, {}).value();
+      web_.ask({.url = server_url(first, "/a"), .headers = {{"Authorization", "Bearer s3cret"}, {"Range", "bytes=0-4"}}}, {}).value();
   EXPECT_EQ(answer.head.status, 200);
   EXPECT_EQ(answer.body, "bytes");
-  EXPECT_EQ(answer.url, at(second, "/c"));
+  EXPECT_EQ(answer.url, server_url(second, "/c"));
   ASSERT_EQ(answer.passed.size(), 2u);
   EXPECT_EQ(answer.passed[0].find("x-mark"), "one");
   for (const Request& request : first.requests()) {
@@ -48,10 +43,11 @@ TEST_F(web_client, credentials_do_not_come_back_with_the_first_host) {
   std::string home;
   const ScriptedServer second([&](const Request&) { return Answer{http_answer(302, "", "Location: " + home + "/end\r\n")}; });
   const ScriptedServer first([&](const Request& request) {
-    return Answer{request_target_of(request) == "/end" ? http_answer(200, "x") : http_answer(302, "", "Location: " + at(second) + "\r\n")};
+    return Answer{request_target_of(request) == "/end" ? http_answer(200, "x")
+                                                       : http_answer(302, "", "Location: " + server_url(second, "/") + "\r\n")};
   });
-  home = at(first, "");
-  ASSERT_TRUE(web_.ask({.url = at(first, "/a"), .headers = {{"Authorization", "Bearer s3cret"}}}, {}).is_ok());
+  home = server_url(first);
+  ASSERT_TRUE(web_.ask({.url = server_url(first, "/a"), .headers = {{"Authorization", "Bearer s3cret"}}}, {}).is_ok());
   ASSERT_EQ(first.requests().size(), 2u);
   EXPECT_EQ(request_header(first.requests()[1], "Authorization"), "");
 }
@@ -61,10 +57,10 @@ TEST_F(web_client, stops_before_another_origin_when_it_should) {
     return Answer{request_target_of(request) == "/a" ? http_answer(302, "", "Location: /b\r\n")
                                                      : http_answer(302, "", "Location: http://127.0.0.1:1/x\r\n")};
   });
-  const WebAnswer answer = web_.ask({.url = at(server, "/a"), .may_leave_origin = false}, {}).value();
+  const WebAnswer answer = web_.ask({.url = server_url(server, "/a"), .may_leave_origin = false}, {}).value();
   EXPECT_EQ(answer.head.status, 302);
   EXPECT_EQ(answer.head.find("location"), "http://127.0.0.1:1/x");
-  EXPECT_EQ(answer.url, at(server, "/b"));
+  EXPECT_EQ(answer.url, server_url(server, "/b"));
 }
 
 TEST_F(web_client, refuses_circles_and_redirects_to_what_is_no_place) {
@@ -72,11 +68,11 @@ TEST_F(web_client, refuses_circles_and_redirects_to_what_is_no_place) {
     const std::string target = request_target_of(request);
     return Answer{http_answer(302, "", target == "/circle" ? "Location: /circle\r\n" : "Location: file:///etc/passwd\r\n")};
   });
-  const Status circle = web_.ask({.url = at(server, "/circle")}, {}).status();
+  const Status circle = web_.ask({.url = server_url(server, "/circle")}, {}).status();
   EXPECT_EQ(circle.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(circle.message(), HasSubstr("more than 10"));
   EXPECT_EQ(server.requests().size(), 11u);
-  EXPECT_EQ(web_.ask({.url = at(server, "/file?key=s3cret")}, {}).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(web_.ask({.url = server_url(server, "/file?key=s3cret")}, {}).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(web_.ask({.url = "ftp://h/a?key=s3cret"}, {}).status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -100,7 +96,7 @@ TEST(next_web_hop, leads_from_https_to_https_alone) {
 TEST_F(web_client, asks_again_what_may_pass_and_nothing_else) {
   for (const auto& [status, num_asked] : {std::pair(503, 3), {429, 3}, {500, 3}, {404, 1}, {501, 1}, {416, 1}}) {
     const ScriptedServer server([status = status](const Request&) { return Answer{http_answer(status, "no")}; });
-    const WebAnswer answer = web_.ask({.url = at(server)}, {}).value();
+    const WebAnswer answer = web_.ask({.url = server_url(server, "/")}, {}).value();
     EXPECT_EQ(answer.head.status, status);
     EXPECT_EQ(server.requests().size(), static_cast<size_t>(num_asked)) << status;
   }
@@ -111,15 +107,11 @@ TEST_F(web_client, asks_again_what_may_pass_and_nothing_else) {
            : number == 1 ? Answer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", Answer::Then::kClose}
                          : Answer{http_answer(200, "all there")};
   });
-  EXPECT_EQ(web_.ask({.url = at(shaky)}, {}).value().body, "all there");
+  EXPECT_EQ(web_.ask({.url = server_url(shaky, "/")}, {}).value().body, "all there");
 }
 
 TEST_F(web_client, a_dead_server_is_told_by_its_address_without_the_query) {
-  uint16_t port = 0;
-  {
-    const ScriptedServer server([](const Request&) { return Answer{}; });
-    port = server.port();
-  }
+  const uint16_t port = closed_port();
   const Status status = web_.ask({.url = fmt::format("http://127.0.0.1:{}/a?sig=s3cret", port)}, {}).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr(fmt::format("127.0.0.1:{}/a", port)));
@@ -134,12 +126,12 @@ TEST_F(web_client, a_server_that_never_answered_is_given_up_soon_and_a_known_one
   WebClient patient(*http_, system_clock(), options);
   std::atomic<bool> is_down = true;
   const ScriptedServer server([&](const Request&) { return is_down ? Answer{"", Answer::Then::kClose} : Answer{http_answer(200, "x")}; });
-  EXPECT_EQ(patient.ask({.url = at(server)}, {}).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(patient.ask({.url = server_url(server, "/")}, {}).status().code(), StatusCode::kUnavailable);
   const size_t num_first = server.requests().size();
   is_down = false;
-  ASSERT_TRUE(patient.ask({.url = at(server)}, {}).is_ok());
+  ASSERT_TRUE(patient.ask({.url = server_url(server, "/")}, {}).is_ok());
   is_down = true;
-  EXPECT_EQ(patient.ask({.url = at(server)}, {}).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(patient.ask({.url = server_url(server, "/")}, {}).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(num_first, 1u);
   EXPECT_GE(server.requests().size(), num_first + 1 + 4);  // A kept connection that is closed is tried once more, unseen.
 }
@@ -150,14 +142,14 @@ TEST_F(web_client, waits_as_long_as_it_is_asked_to_unless_that_is_too_long) {
   std::atomic<int> num_asked = 0;
   const ScriptedServer server(
       [&](const Request&) { return Answer{num_asked++ == 0 ? http_answer(429, "", "Retry-After: 7\r\n") : http_answer(200, "x")}; });
-  std::jthread caller([&] { EXPECT_EQ(waiting.ask({.url = at(server)}, {}).value().body, "x"); });
+  std::jthread caller([&] { EXPECT_EQ(waiting.ask({.url = server_url(server, "/")}, {}).value().body, "x"); });
   ASSERT_TRUE(clock.await_waiting(1));
   clock.advance(std::chrono::milliseconds(6999));
   EXPECT_EQ(num_asked, 1);
   clock.advance(std::chrono::milliseconds(1));
   caller.join();
   const ScriptedServer closed([&](const Request&) { return Answer{http_answer(503, "", "Retry-After: 3600\r\n")}; });
-  EXPECT_EQ(waiting.ask({.url = at(closed)}, {}).value().head.status, 503);
+  EXPECT_EQ(waiting.ask({.url = server_url(closed, "/")}, {}).value().head.status, 503);
   EXPECT_EQ(closed.requests().size(), 1u);
 }
 
@@ -166,15 +158,16 @@ TEST_F(web_client, a_stop_ends_a_wait) {
   WebClient waiting(*http_, clock, quick_options());
   const ScriptedServer server([&](const Request&) { return Answer{http_answer(429, "", "Retry-After: 7\r\n")}; });
   std::stop_source stop;
-  std::jthread caller([&] { EXPECT_EQ(waiting.ask({.url = at(server)}, stop.get_token()).status().code(), StatusCode::kCancelled); });
+  std::jthread caller(
+      [&] { EXPECT_EQ(waiting.ask({.url = server_url(server, "/")}, stop.get_token()).status().code(), StatusCode::kCancelled); });
   ASSERT_TRUE(clock.await_waiting(1));
   stop.request_stop();
 }
 
 TEST_F(web_client, a_body_that_is_too_large_is_an_answer_without_it) {
   const ScriptedServer server([](const Request&) { return Answer{http_answer(200, std::string(1001, 'x'))}; });
-  EXPECT_TRUE(web_.ask({.url = at(server), .max_body_bytes = 1001}, {})->is_whole);
-  const WebAnswer answer = web_.ask({.url = at(server), .max_body_bytes = 1000}, {}).value();
+  EXPECT_TRUE(web_.ask({.url = server_url(server, "/"), .max_body_bytes = 1001}, {})->is_whole);
+  const WebAnswer answer = web_.ask({.url = server_url(server, "/"), .max_body_bytes = 1000}, {}).value();
   EXPECT_FALSE(answer.is_whole);
   EXPECT_EQ(answer.head.status, 200);
   EXPECT_EQ(answer.head.content_length, 1001);

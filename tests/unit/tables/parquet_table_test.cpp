@@ -6,8 +6,8 @@
 #include "darkroom/core/random.h"
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_reader.h"
+#include "support/put_shard.h"
 #include "table_rows.h"
 
 namespace darkroom {
@@ -140,11 +140,10 @@ TEST_F(ParquetTables, a_footer_is_as_long_as_the_file_at_most) {
 
 TEST_F(ParquetTables, notices_every_flip_in_the_pages_of_our_shards) {
   const auto schema = arrow::schema({arrow::field("name", arrow::utf8()), arrow::field("image", arrow::binary())});
-  auto writer = ShardWriter::open(files_, "out", "part.parquet", schema).value();
   std::vector<std::optional<std::string>> names(50, "a name");
   const std::vector<std::string> images(50, std::string(400, 'x'));
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 50, {strings(names), blobs(images)})).is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, 50, {strings(names), blobs(images)});
+  ASSERT_TRUE(put_shard(files_, "out", "part.parquet", *rows).is_ok());
   const std::string bytes = read_file(files_, "out/part.parquet").value();
   const size_t image_begin = bytes.find("xxxx");
   const size_t image_end = bytes.rfind("xxxx") + 4;

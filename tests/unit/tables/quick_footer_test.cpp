@@ -8,7 +8,7 @@
 
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
-#include "darkroom/tables/shard_writer.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -22,8 +22,6 @@ class QuickFooterTest : public ::testing::Test {
       fields.push_back(arrow::field(fmt::format("column{}", i), i % 2 == 0 ? arrow::utf8() : arrow::binary()));
     }
     const auto schema = arrow::schema(fields);
-    auto writer = ShardWriter::open(files_, "d", name, schema, {.row_group_bytes = 512});
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
     arrow::ArrayVector columns;
     for (const auto& field : fields) {
       const auto builder = *arrow::MakeBuilder(field->type());
@@ -32,8 +30,8 @@ class QuickFooterTest : public ::testing::Test {
       }
       columns.push_back(*builder->Finish());
     }
-    ASSERT_TRUE((*writer)->write(*arrow::RecordBatch::Make(schema, num_rows, columns)).is_ok());
-    ASSERT_TRUE((*writer)->finish({}).is_ok());
+    const auto written = put_shard(files_, "d", name, *arrow::RecordBatch::Make(schema, num_rows, columns), {}, {.row_group_bytes = 512});
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   }
   ObjectTail tail(const std::string& name, int64_t num_bytes = kPlanningTailBytes) { return *store_->read_tail("d/" + name, num_bytes); }
 
@@ -67,9 +65,8 @@ TEST_F(QuickFooterTest, columns_that_differ_in_arrow_alone_have_other_arrow_sche
     const auto schema = arrow::schema({arrow::field("column", type)});
     const auto builder = *arrow::MakeBuilder(type);
     ASSERT_TRUE(builder->AppendNull().ok());
-    auto writer = *ShardWriter::open(files_, "d", name, schema);
-    ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*builder->Finish()})).is_ok());
-    ASSERT_TRUE(writer->finish({{"other key", "other value"}}).is_ok());
+    const auto rows = arrow::RecordBatch::Make(schema, 1, {*builder->Finish()});
+    ASSERT_TRUE(put_shard(files_, "d", name, *rows, {{"other key", "other value"}}).is_ok());
   }
   const ObjectTail a = tail("a.parquet"), b = tail("b.parquet");
   EXPECT_EQ(read_quick_footer(a)->schema, read_quick_footer(b)->schema);

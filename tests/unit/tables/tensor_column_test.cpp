@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "darkroom/files/memory_files.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_reader.h"
+#include "support/put_shard.h"
 #include "table_rows.h"
 
 namespace darkroom {
@@ -92,9 +92,8 @@ TEST_P(StoredTensors, come_back_from_a_shard_bit_by_bit) {
   EXPECT_TRUE(column->ValidateFull().ok());
   const auto schema = arrow::schema({arrow::field("latents", tensor_type(GetParam(), shape))});
   MemoryFileSystem files;
-  auto writer = ShardWriter::open(files, "out", "a.parquet", schema, {.row_group_bytes = 300}).value();
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 7, {column})).is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto rows = arrow::RecordBatch::Make(schema, 7, {column});
+  ASSERT_TRUE(put_shard(files, "out", "a.parquet", *rows, {}, {.row_group_bytes = 300}).is_ok());
 
   auto table = open_table(files, "out/a.parquet").value();
   const auto batch = read_range(*table, 2, 4).value();

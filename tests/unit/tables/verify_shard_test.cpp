@@ -1,3 +1,5 @@
+#include "darkroom/tables/verify_shard.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +10,6 @@
 #include "darkroom/core/random.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/table_reader.h"
 #include "support/shard_rows.h"
 #include "support/source_path.h"
@@ -95,6 +96,12 @@ TEST(VerifyShard, reading_notices_a_flip_in_a_page_of_ours) {
     auto table = open_table(files, "damaged.parquet").value();
     EXPECT_EQ(read_range(*table, 0, 12).status().code(), StatusCode::kCorruptData) << place;
   }
+}
+
+TEST(VerifyShard, refuses_what_is_no_shard_of_ours) {
+  EXPECT_EQ(verify_bytes("PAR1 is not enough PAR1"), StatusCode::kCorruptData);
+  MemoryFileSystem files;
+  EXPECT_EQ(verify_shard(files, "none.parquet").code(), StatusCode::kNotFound);
 }
 
 TEST(VerifyShard, refuses_a_hash_of_a_kind_that_it_does_not_know) {

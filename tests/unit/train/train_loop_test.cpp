@@ -13,13 +13,12 @@
 #include "darkroom/image/png.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
-#include "darkroom/nn/presets.h"
-#include "darkroom/tables/shard_writer.h"
-#include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
 #include "support/error_bound.h"
+#include "support/put_shard.h"
 #include "support/temporary_folder.h"
+#include "support/trained_run.h"
 
 namespace darkroom {
 namespace {
@@ -27,18 +26,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kRows = 40;
-constexpr int64_t kStatesWidth = 8;
-
-nlohmann::json small_unet_config() {
-  return {{"sample_size", 2},
-          {"block_out_channels", {8, 8}},
-          {"layers_per_block", 1},
-          {"down_block_types", {"CrossAttnDownBlock2D", "DownBlock2D"}},
-          {"up_block_types", {"UpBlock2D", "CrossAttnUpBlock2D"}},
-          {"attention_head_dim", 2},
-          {"cross_attention_dim", kStatesWidth},
-          {"norm_num_groups", 4}};
-}
 
 nlohmann::json small_vae_config() {
   return {{"sample_size", 16},
@@ -49,86 +36,41 @@ nlohmann::json small_vae_config() {
           {"up_block_types", {"UpDecoderBlock2D", "UpDecoderBlock2D"}}};
 }
 
-std::shared_ptr<arrow::Array> noise_column(const std::vector<int64_t>& shape, uint64_t seed) {
-  std::vector<int64_t> sizes = {kRows};
-  sizes.insert(sizes.end(), shape.begin(), shape.end());
-  torch::manual_seed(seed);
-  const auto values = torch::randn(sizes);
-  const auto column = make_tensor_column(TensorElement::kFloat32, shape,
-                                         {static_cast<const std::byte*>(values.data_ptr()), static_cast<size_t>(values.nbytes())});
-  EXPECT_TRUE(column.is_ok());
-  return *column;
-}
-
-/// A model folder with a network of a few thousand parameters, and datasets of 16 px for it.
+/// A model folder with a small network, and datasets of 16 px for it.
 class TrainLoopTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new TemporaryFolder();
-    UNet2DConditionModel unet(*UNetConfig::from_json(small_unet_config()));
-    initialize_parameters(unet, 1);
-    ASSERT_TRUE(save_unet(local_files(), unet, shared_->path("model/unet")).is_ok());
+    write_small_model(shared_->path("model"));
     AutoencoderKL vae(*VaeConfig::from_json(small_vae_config()));
     initialize_parameters(vae, 1);
     ASSERT_TRUE(save_vae(local_files(), vae, shared_->path("model/vae")).is_ok());
-    ASSERT_TRUE(save_model_index(local_files(), shared_->path("model"), find_preset("tiny")->scheduler).is_ok());
-    write_latents();
-    write_images();
+    write_latents_part(shared_->path("latents/part-000000.parquet"), kRows, 1);
+    write_empty_states(shared_->path("latents"));
+    write_images(shared_->path("images"));
   }
   static void TearDownTestSuite() {
     delete shared_;
     shared_ = nullptr;
   }
-  static void write_table(const std::string& folder, const std::shared_ptr<arrow::RecordBatch>& batch) {
-    auto writer = ShardWriter::open(local_files(), folder, "part-000000.parquet", batch->schema());
-    ASSERT_TRUE(writer.is_ok()) << writer.status().to_string();
-    ASSERT_TRUE((*writer)->write(*batch).is_ok());
-    ASSERT_TRUE((*writer)->finish({}).is_ok());
-  }
-  static std::shared_ptr<arrow::Array> texts(const std::string& prefix) {
-    arrow::StringBuilder builder;
-    for (int64_t row = 0; row < kRows; ++row) {
-      EXPECT_TRUE(builder.Append(prefix + std::to_string(row)).ok());
-    }
-    return *builder.Finish();
-  }
-  static void write_latents() {
-    const auto latents = noise_column({4, 2, 2}, 1);
-    const auto states = noise_column({77, kStatesWidth}, 2);
-    const auto schema = arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("image_latents_16", latents->type()),
-                                       arrow::field("caption_embeddings", states->type())});
-    write_table(shared_->path("latents"), arrow::RecordBatch::Make(schema, kRows, {texts("key-"), latents, states}));
-    ASSERT_TRUE(write_safetensors(local_files(), shared_->path("latents/_empty_caption.safetensors"),
-                                  {{"caption_embeddings", torch::zeros({77, kStatesWidth})}})
-                    .is_ok());
-  }
-  static void write_images() {
+  /// `marked` is put before the bytes of row 7.
+  static void write_images(const std::string& folder, const std::string& marked = "") {
     arrow::BinaryBuilder images;
     for (int64_t row = 0; row < kRows; ++row) {
       Image image = Image::filled(16, 18, 3, static_cast<uint8_t>(row * 5));
       image.pixels[static_cast<size_t>(row)] = 255;
-      ASSERT_TRUE(images.Append(encode_png(image)).ok());
+      ASSERT_TRUE(images.Append((row == 7 ? marked : "") + encode_png(image)).ok());
     }
     const auto schema =
         arrow::schema({arrow::field("key", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("image", arrow::binary())});
-    write_table(shared_->path("images"), arrow::RecordBatch::Make(schema, kRows, {texts("key-"), texts("picture "), *images.Finish()}));
+    const auto rows =
+        arrow::RecordBatch::Make(schema, kRows, {numbered_texts("key-", kRows), numbered_texts("picture ", kRows), *images.Finish()});
+    const auto written = put_shard(local_files(), folder, "part-000000.parquet", *rows);
+    ASSERT_TRUE(written.is_ok()) << written.status().to_string();
   }
 
   TrainOptions options(const std::string& output, int64_t max_steps = 12) const {
-    TrainOptions options;
-    options.output = folder_.path(output);
-    Recipe& recipe = options.recipe;
-    recipe.model.path = shared_->path("model");
-    recipe.data.path = shared_->path("latents");
-    recipe.data.resolution = 16;
-    recipe.objective.prediction = "v_prediction";
-    recipe.batch = {.global = 6, .micro = 4};
-    recipe.optimizer.lr = 1e-2;
-    recipe.schedule = {.kind = "cosine", .max_steps = max_steps, .warmup_steps = 3};
-    recipe.checkpoint = {.every_steps = 4, .keep_last = 2};
-    recipe.samples.every_steps = 0;
-    recipe.runtime.lanes = 2;
-    return options;
+    return small_training(shared_->path("model"), shared_->path("latents"), folder_.path(output), max_steps);
   }
   TrainOptions autoencoder_options(const std::string& output) const {
     TrainOptions options = this->options(output);
@@ -449,6 +391,30 @@ TEST_F(TrainLoopTest, trains_an_autoencoder_on_pictures_and_shows_reconstruction
   std::filesystem::remove_all(folder_.path("vae/checkpoints/step-00000012"));
   train(options);
   EXPECT_EQ(weights("vae", 12, "vae"), undisturbed);
+}
+
+TEST_F(TrainLoopTest, raw_pictures_are_decoded_locked_in_and_a_crash_costs_its_row_alone) {
+  write_images(folder_.path("marked"), "PLANT:crash\n");
+  TrainOptions here = autoencoder_options("here");
+  here.recipe.data.raw_path = folder_.path("marked");
+  here.recipe.validation = {.path = folder_.path("marked"), .every_steps = 12, .num_rows = 10};
+  train(here);  // To libpng the mark is no picture.
+  TrainOptions locked_in = here;
+  locked_in.output = folder_.path("locked_in");
+  locked_in.decoder_program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "planted_decoder";
+  train(locked_in);
+  EXPECT_EQ(losses("locked_in"), losses("here"));
+  EXPECT_EQ(weights("locked_in", 12, "vae"), weights("here", 12, "vae"));
+}
+
+TEST_F(TrainLoopTest, a_decoder_that_is_not_there_ends_a_run_before_it_begins) {
+  TrainOptions options = autoencoder_options("none");
+  options.decoder_program = folder_.path("no-decoder");
+  EXPECT_EQ(failure_of(options).code(), StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("none")));
+  options = this->options("latents");  // Which hold no picture.
+  options.decoder_program = folder_.path("no-decoder");
+  train(options);
 }
 
 TEST_F(TrainLoopTest, two_processes_cannot_train_in_one_folder) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "http_caller.h"
-#include "support/scripted_server.h"
+#include "support/http_answers.h"
 
 namespace darkroom {
 namespace {
@@ -22,19 +22,7 @@ using testing::Not;
 using Answer = ScriptedServer::Answer;
 using Request = ScriptedServer::Request;
 
-std::string answer_of(int status, const std::string& body, const std::string& headers = "") {
-  return fmt::format("HTTP/1.1 {} X\r\n{}Content-Length: {}\r\n\r\n{}", status, headers, body.size(), body);
-}
-
-HttpRequest at(const ScriptedServer& server, const std::string& path = "/") {
-  return {.url = fmt::format("http://127.0.0.1:{}{}", server.port(), path)};
-}
-
-/// A port at which nobody listens.
-uint16_t closed_port() {
-  const ScriptedServer server([](const Request&) { return Answer{}; });
-  return server.port();
-}
+HttpRequest at(const ScriptedServer& server, const std::string& path = "/") { return {.url = server_url(server, path)}; }
 
 class http_client : public testing::Test {
  protected:
@@ -47,7 +35,7 @@ class http_client : public testing::Test {
 TEST_F(http_client, answers_with_any_status_its_headers_and_its_body) {
   const ScriptedServer server([](const Request& request) {
     const bool is_good = request.head.starts_with("GET /good ");
-    return Answer{is_good ? answer_of(200, "body", "X-Mark: a\r\n") : answer_of(503, "<Error/>")};
+    return Answer{is_good ? http_answer(200, "body", "X-Mark: a\r\n") : http_answer(503, "<Error/>")};
   });
   const HttpResponse good = client().perform(at(server, "/good"), {}).value();
   EXPECT_EQ(good.status(), 200);
@@ -60,7 +48,7 @@ TEST_F(http_client, answers_with_any_status_its_headers_and_its_body) {
 }
 
 TEST_F(http_client, sends_method_headers_and_body_in_pieces) {
-  const ScriptedServer server([](const Request&) { return Answer{answer_of(200, "")}; });
+  const ScriptedServer server([](const Request&) { return Answer{http_answer(200, "")}; });
   const std::string first = "one ";
   const std::string second(100'000, 'x');
   HttpRequest request = at(server, "/key%20x");
@@ -75,7 +63,7 @@ TEST_F(http_client, sends_method_headers_and_body_in_pieces) {
 }
 
 TEST_F(http_client, does_not_follow_a_redirect) {
-  const ScriptedServer server([](const Request&) { return Answer{answer_of(307, "", "Location: /elsewhere\r\n")}; });
+  const ScriptedServer server([](const Request&) { return Answer{http_answer(307, "", "Location: /elsewhere\r\n")}; });
   const HttpResponse response = client().perform(at(server), {}).value();
   EXPECT_EQ(response.status(), 307);
   EXPECT_EQ(response.head.find("location"), "/elsewhere");
@@ -146,8 +134,9 @@ TEST_F(http_client, hands_a_long_body_to_its_taker_in_the_callers_thread_and_hol
   for (size_t i = 0; i < body.size(); ++i) {
     body[i] = static_cast<char>(i * 31 + i / 256);
   }
-  const ScriptedServer server(
-      [&](const Request& request) { return Answer{request.head.starts_with("GET /long ") ? answer_of(206, body) : answer_of(200, "")}; });
+  const ScriptedServer server([&](const Request& request) {
+    return Answer{request.head.starts_with("GET /long ") ? http_answer(206, body) : http_answer(200, "")};
+  });
   client_ = HttpClient::start({.num_loops = 1}, metrics_).value();
   std::string taken;
   size_t longest_piece = 0;
@@ -168,7 +157,7 @@ TEST_F(http_client, hands_a_long_body_to_its_taker_in_the_callers_thread_and_hol
 }
 
 TEST_F(http_client, keeps_the_body_of_a_bad_status_from_the_taker) {
-  const ScriptedServer server([](const Request&) { return Answer{answer_of(404, "<Error/>")}; });
+  const ScriptedServer server([](const Request&) { return Answer{http_answer(404, "<Error/>")}; });
   const auto take = [](const HttpHead&, std::span<const std::byte>) { return Status::internal("not for the taker"); };
   const HttpResponse response = client().perform(at(server), take, {}).value();
   EXPECT_EQ(response.status(), 404);
@@ -176,7 +165,7 @@ TEST_F(http_client, keeps_the_body_of_a_bad_status_from_the_taker) {
 }
 
 TEST_F(http_client, ends_with_the_failure_or_the_exception_of_its_taker) {
-  const ScriptedServer server([](const Request&) { return Answer{answer_of(200, std::string(3 << 20, 'x'))}; });
+  const ScriptedServer server([](const Request&) { return Answer{http_answer(200, std::string(3 << 20, 'x'))}; });
   const auto fail = [](const HttpHead&, std::span<const std::byte>) { return Status::resource_exhausted("disk full (path):", "x"); };
   const Result<HttpResponse> failed = client().perform(at(server), fail, {});
   EXPECT_EQ(failed.status().to_string(), "resource_exhausted: disk full (path): x");
@@ -188,7 +177,7 @@ TEST_F(http_client, ends_with_the_failure_or_the_exception_of_its_taker) {
 }
 
 TEST_F(http_client, serves_many_threads_at_once) {
-  const ScriptedServer server([](const Request& request) { return Answer{answer_of(200, request.head.substr(4, 3))}; });
+  const ScriptedServer server([](const Request& request) { return Answer{http_answer(200, request.head.substr(4, 3))}; });
   std::atomic<int> num_right = 0;
   {
     std::vector<std::jthread> threads;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/files/file_system.h"
 #include "darkroom/stores/stores.h"
 
 namespace darkroom {
@@ -16,5 +18,9 @@ bool path_fits(std::span<const std::string> pattern, std::span<const std::string
 
 /// The files that a place, folder or pattern names, as StoreSet::resolve_inputs says.
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop);
+
+/// The same of a local address (local_path) among the files of a file system; of several parts of an item in one folder the one that counts
+/// (part_name.h), unless one file is named.
+Result<std::vector<FileInfo>> list_inputs(FileSystem& files, const std::string& uri, std::stop_token stop = {});
 
 }  // namespace darkroom

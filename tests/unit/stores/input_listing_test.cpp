@@ -1,4 +1,4 @@
-#include "darkroom/stores/uri.h"
+#include "darkroom/stores/input_listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Inputs : public testing::Test {
+class InputListing : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* path : {"in/b.parquet", "in/a.csv", "in/sub/c.parquet", "in/_tmp/x.parquet", "in/_job.json", "in/.hidden.parquet",
@@ -34,17 +34,17 @@ class Inputs : public testing::Test {
   MemoryFileSystem files_;
 };
 
-TEST_F(Inputs, a_folder_gives_its_visible_tables_at_any_depth_in_byte_order) {
+TEST_F(InputListing, a_folder_gives_its_visible_tables_at_any_depth_in_byte_order) {
   EXPECT_THAT(paths("in"), ElementsAre("in/a.csv", "in/b.parquet", "in/sub/c.parquet", "in/sub/deep/d.PARQUET"));
 }
 
-TEST_F(Inputs, a_file_is_itself_whatever_its_name) {
+TEST_F(InputListing, a_file_is_itself_whatever_its_name) {
   EXPECT_THAT(paths("in/README.md"), ElementsAre("in/README.md"));
   EXPECT_THAT(paths("in/_job.json"), ElementsAre("in/_job.json"));
   EXPECT_THAT(paths("file:///in/b%2Eparquet"), ElementsAre("/in/b.parquet"));
 }
 
-TEST_F(Inputs, a_pattern_gives_what_fits) {
+TEST_F(InputListing, a_pattern_gives_what_fits) {
   EXPECT_THAT(paths("in/*.parquet"), ElementsAre("in/b.parquet"));
   EXPECT_THAT(paths("*/b.parquet"), ElementsAre("in/b.parquet", "other/b.parquet"));
   EXPECT_THAT(paths("in/**/[cb].parquet"), ElementsAre("in/b.parquet", "in/sub/c.parquet"));
@@ -52,7 +52,7 @@ TEST_F(Inputs, a_pattern_gives_what_fits) {
   EXPECT_THAT(paths("/in/**/*"), ElementsAre("/in/README.md", "/in/a.csv", "/in/b.parquet", "/in/sub/c.parquet", "/in/sub/deep/d.PARQUET"));
 }
 
-TEST_F(Inputs, one_part_an_item_counts) {
+TEST_F(InputListing, one_part_an_item_counts) {
   for (const char* name : {"part-000000-r00300.parquet", "part-000000.parquet", "part-000001-g1.parquet", "part-000001.parquet"}) {
     ASSERT_TRUE(write_file_atomic(files_, std::string("job/") + name, "x").is_ok());
   }
@@ -61,7 +61,7 @@ TEST_F(Inputs, one_part_an_item_counts) {
   EXPECT_THAT(paths("job/part-000001.parquet"), ElementsAre("job/part-000001.parquet"));
 }
 
-TEST_F(Inputs, says_what_is_missing) {
+TEST_F(InputListing, says_what_is_missing) {
   for (const char* uri : {"none", "none/*", "in/*.tsv", "in/none.parquet"}) {
     const Status status = list_inputs(files_, uri).status();
     EXPECT_EQ(status.code(), StatusCode::kNotFound) << uri;

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+
+#include "darkroom/core/result.h"
+#include "darkroom/encode/row_encoder.h"
+
+namespace darkroom {
+
+/// Rows per second of one encoder worker on this machine.
+struct TriedEncoder {
+  double slowest = 0;
+  double fastest = 0;
+};
+
+/// Encodes grey pictures, one at a time and in a thread of its own with so many intra-op threads, for about two seconds: one to start
+/// with, which does not count, then at least one. Errors: kResourceExhausted (no thread), kInternal.
+Result<TriedEncoder> try_encoder(const RowEncoder& encoder, int num_threads);
+
+/// Runs `task` in a thread of its own with so many intra-op threads, because that number belongs to the thread that sets it.
+/// Errors: kResourceExhausted (no thread); kInternal with `doing` where it throws.
+Status run_apart(int num_threads, const char* doing, const std::function<void()>& task);
+
+}  // namespace darkroom

@@ -1,0 +1,188 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+#include <tuple>
+
+#include "darkroom/core/sha256.h"
+#include "remote_run_fixture.h"
+#include "train/remote_run.h"
+
+namespace darkroom {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Kills the way to the store at the first call that touches such a key, of all operations or one; then goes on.
+TEST_F(RemoteRunTest, goes_on_bit_identically_wherever_a_run_was_cut_off) {
+  struct Cut {
+    const char* operation;
+    const char* key;
+    bool is_done;  // The store carried the call out, and nobody heard of it.
+  };
+  for (const Cut& cut : std::initializer_list<Cut>{{"put", "run/metrics-0000000008.jsonl", false},
+                                                   {"put", "run/metrics-0000000008.jsonl", true},
+                                                   {"put", "run/events.out.tfevents.0000000000.darkroom.0000000008", false},
+                                                   {"put", "_tmp.step-00000008", false},
+                                                   {"put", "ema/diffusion_pytorch_model.safetensors", true},
+                                                   {"copy", "run/checkpoints/step-00000008/", false},
+                                                   {"copy", "run/checkpoints/step-00000008/unet/", true},
+                                                   {"put", "run/checkpoints/step-00000008/state.json", false},
+                                                   {"put", "run/checkpoints/step-00000008/state.json", true},
+                                                   {"remove", "run/checkpoints/step-00000004/state.json", true},
+                                                   {"put", "run/run.json", true}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", cut.operation, cut.key, cut.is_done));
+    std::atomic<bool> is_dead = false;
+    s3_.fake.fault = [&](const FakeS3::Call& call) {
+      const bool is_here = call.operation == cut.operation && call.key.find(cut.key) != std::string::npos;
+      if (is_here && !is_dead.exchange(true) && cut.is_done) {
+        return FakeS3::Fault::kLostReply;
+      }
+      return is_dead ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+    };
+    const bool is_over = std::string_view(cut.operation) == "remove";  // All is stored.
+    EXPECT_EQ(train(options()).code(), is_over ? StatusCode::kOk : StatusCode::kUnavailable);
+    ASSERT_TRUE(is_dead);
+    s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+    EXPECT_THAT(train(options()).message(), HasSubstr("another process is training"));
+    let_claim_expire();
+    expect_trained(options());
+    EXPECT_EQ(losses(), undisturbed_losses());
+    EXPECT_THAT(steps(), ElementsAre(8, 12));
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/step-00000004").empty());
+    EXPECT_TRUE(s3_.fake.keys_below("run/checkpoints/_tmp").empty());
+    expect_same_checkpoint(12);
+    ASSERT_TRUE(s3_.place("run").store->remove_tree(s3_.place("run").path).is_ok());
+  }
+}
+
+TEST_F(RemoteRunTest, a_store_that_is_gone_for_a_while_costs_no_step) {
+  using Fault = FakeS3::Fault;
+  constexpr int kCalls = 20;
+  for (const auto& [operation, key, first] : std::initializer_list<std::tuple<std::string, std::string, Fault>>{
+           {"put", "run/metrics-0000000008.jsonl", Fault::kReset},
+           {"put", "ema/diffusion_pytorch_model.safetensors", Fault::kReset},
+           {"copy", "run/checkpoints/step-00000008/", Fault::kReset},
+           {"copy", "run/checkpoints/step-00000008/unet/", Fault::kLostReply},
+           {"put", "run/checkpoints/step-00000008/state.json", Fault::kLostReply},
+           {"remove", "run/checkpoints/step-00000004/state.json", Fault::kReset}}) {
+    SCOPED_TRACE(operation + " " + key);
+    std::atomic<int> num_failed = 0;
+    s3_.fake.fault = [&, operation = operation, key = key, first = first](const FakeS3::Call& call) {
+      const bool begins = num_failed == 0 && call.operation == operation && call.key.find(key) != std::string::npos;
+      const bool fails = begins || (num_failed > 0 && num_failed < kCalls);
+      num_failed += fails ? 1 : 0;
+      return begins ? first : fails ? Fault::kReset : Fault::kNone;
+    };
+    expect_trained(options());
+    EXPECT_GE(num_failed.load(), operation == "remove" ? 1 : kCalls);
+    EXPECT_EQ(losses(), undisturbed_losses());
+    EXPECT_THAT(steps(), testing::IsSupersetOf({8, 12}));
+    expect_same_checkpoint(8);
+    expect_same_checkpoint(12);
+    s3_.fake.fault = [](const FakeS3::Call&) { return Fault::kNone; };
+    ASSERT_TRUE(s3_.place("run").store->remove_tree(s3_.place("run").path).is_ok());
+  }
+}
+
+TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
+  std::stop_source stop;
+  std::atomic<int> num_failed = 0;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    const bool fails = num_failed > 0 || call.key == "run/metrics-0000000008.jsonl";
+    if (num_failed += fails ? 1 : 0; num_failed == 20) {
+      stop.request_stop();
+    }
+    return fails ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  TrainOptions stopped = options();
+  stopped.clock = &s3_.clock;
+  TrainSummary summary;
+  EXPECT_EQ(run_training(s3_.set, stopped, stop.get_token(), summary).code(), StatusCode::kUnavailable);
+  EXPECT_LT(num_failed.load(), 60);
+}
+
+TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {
+  auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
+  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+  std::filesystem::copy(undisturbed_->path("run"), (*run)->spool(),
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  const std::string sheet = "samples/step-00000012/sheet.png";
+  ASSERT_TRUE(write_file_atomic(local_files(), (*run)->spool() + "/" + sheet, "pixels").is_ok());
+  ASSERT_TRUE((*run)->begin(8, "events.out.tfevents.0000000000.darkroom").is_ok());
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    return call.key.find("samples/") != std::string::npos ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  (*run)->store_folder("samples/step-00000012");
+  EXPECT_FALSE(s3_.fake.bytes_of("run/" + sheet).has_value());
+  s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+  ASSERT_TRUE((*run)->store_checkpoint(12, {.keep_last = 2}).is_ok());
+  EXPECT_EQ(s3_.fake.bytes_of("run/" + sheet), "pixels");
+}
+
+TEST_F(RemoteRunTest, saves_before_it_ends_when_the_dataset_cannot_be_read_any_more) {
+  s3_.fake.with_state([](FakeS3Objects& state) {  // More than what is read at once.
+    for (int part = 2; part < 8; ++part) {
+      state.objects[fmt::format("latents/part-{:06}.parquet", part)] =
+          state.objects.at(fmt::format("latents/part-{:06}.parquet", part % 2));
+    }
+  });
+  TrainOptions far = options();
+  far.clock = &s3_.clock;
+  far.recipe.data.window_blocks = 1;
+  far.recipe.data.batches_ahead = 1;
+  TrainOptions whole = far;
+  whole.output = FakeS3Stores::uri("whole");
+  expect_trained(whole);
+  std::atomic<bool> is_gone = false;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    is_gone = is_gone || call.key == "run/metrics-0000000004.jsonl";
+    return is_gone && call.key.starts_with("latents/") ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  TrainSummary summary;
+  const Status failed = run_training(s3_.set, far, {}, summary);
+  EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(failed.message(), HasSubstr(fmt::format("the checkpoint of step {}", summary.steps)));
+  EXPECT_GT(summary.steps, 4);
+  EXPECT_LT(summary.steps, 12);
+  EXPECT_EQ(steps().back(), summary.steps);
+  s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+  expect_trained(far);
+  const std::string weights = "/checkpoints/step-00000012/ema/diffusion_pytorch_model.safetensors";
+  EXPECT_EQ(sha256_hex(*s3_.fake.bytes_of("run" + weights)), sha256_hex(*s3_.fake.bytes_of("whole" + weights)));
+}
+
+TEST_F(RemoteRunTest, a_stop_request_saves_and_the_same_command_goes_on) {
+  std::stop_source stop;
+  // At the first byte of step 4's metrics: the run is in the middle.
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.key == "run/metrics-0000000004.jsonl") {
+      stop.request_stop();
+    }
+  };
+  TrainSummary summary;
+  EXPECT_EQ(run_training(s3_.set, options(), stop.get_token(), summary).code(), StatusCode::kCancelled);
+  EXPECT_THAT(steps(), ElementsAre(4));
+  s3_.fake.before = [](const FakeS3::Call&) {};
+  expect_trained(options());
+  expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {
+  TrainOptions exploding = options(FakeS3Stores::uri("run"), 50);
+  exploding.recipe.optimizer.lr = 1e30;
+  exploding.recipe.optimizer.clip_norm = 0;
+  exploding.recipe.checkpoint.every_steps = 0;
+  const Status failed = train(exploding);
+  EXPECT_EQ(failed.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/latents/part-00000"));
+  EXPECT_FALSE(s3_.fake.keys_below("run/metrics-").empty());
+  EXPECT_TRUE(steps().empty());
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -6,33 +6,22 @@
 #include "resources.h"
 
 namespace darkroom {
-namespace {
 
-/// The shipped figures, and those of a file of the user's own over them.
-Result<Catalogue> load_catalogue(const std::string& own) {
-  Catalogue catalogue;
-  DARKROOM_ASSIGN_OR_RETURN(const std::string shipped, find_resource("recipes/catalogue.json"));
-  for (const std::string& path : {shipped, own}) {
-    if (!path.empty()) {
-      DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(local_files(), path));
-      DARKROOM_RETURN_IF_ERROR(catalogue.add(text, path));
-    }
-  }
-  return catalogue;
+Result<Catalogue> load_own_catalogue(const std::string& own) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string shipped, find_resource(kCatalogueResource));
+  return load_catalogue(local_files(), shipped, own);
 }
-
-}  // namespace
 
 void add_estimate_flags(VerbDefinition& verb, bool& dry_run, EstimateFlags& flags) {
   verb.flag("--dry-run", value::toggle(dry_run),
             "plan only: items, bytes, hours, requests and prices of what is to do, with what they rest on; nothing is written");
-  verb.flag("--catalogue", value::path(flags.catalogue, "FILE.json", "recipes/catalogue.json"),
+  verb.flag("--catalogue", value::path(flags.catalogue, "FILE.toml", kCatalogueResource),
             "rates, sizes and prices of your own for --dry-run, over those that are shipped");
 }
 
 Status show_estimate(const char* verb, const EstimateFlags& flags, const StageSummary& summary, MakeOutlook make_outlook,
                      VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const Catalogue catalogue, load_catalogue(flags.catalogue));
+  DARKROOM_ASSIGN_OR_RETURN(const Catalogue catalogue, load_own_catalogue(flags.catalogue));
   DARKROOM_ASSIGN_OR_RETURN(const JobOutlook outlook, make_outlook(summary, catalogue, num_processors()));
   DARKROOM_ASSIGN_OR_RETURN(const JobEstimate estimate, estimate_job(outlook, catalogue));
   context.summary[verb]["estimate"] = estimate.to_json();

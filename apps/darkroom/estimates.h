@@ -8,6 +8,10 @@
 
 namespace darkroom {
 
+/// The catalogue that is shipped with the program, with the lines of a file of the user's own (empty: none) over it. Errors: as
+/// load_catalogue().
+Result<Catalogue> load_own_catalogue(const std::string& own);
+
 /// --dry-run and --catalogue: flags of every job.
 struct EstimateFlags {
   std::string catalogue = {};  ///< A file with figures of the user's own.

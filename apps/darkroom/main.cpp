@@ -117,6 +117,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   line->group("Looking and preparing");
   add_inspect_verb(*line);
   add_models_verbs(*line);
+  add_plan_verb(*line);
   line->group("This machine");
   add_doctor_verb(*line);
   add_demo_verb(*line);
@@ -126,7 +127,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_transform_verb(*line);
   line->group("Shell");
   add_self_description(*line, make_command_line);
-  for (const char* name : {"serve", "compare", "tune", "plan", "top"}) {
+  for (const char* name : {"serve", "compare", "tune", "top"}) {
     line->add_later_verb(name);
   }
   return line;

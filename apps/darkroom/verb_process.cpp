@@ -40,6 +40,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   StageSummary summary;
   const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();
+  context.summary["process"]["resolution"] = options.transform.resolution;
   DARKROOM_RETURN_IF_ERROR(status);
   if (options.dry_run) {
     DARKROOM_RETURN_IF_ERROR(show_estimate("process", flags.estimates, summary, &process_outlook, context));

@@ -93,9 +93,9 @@ Status add_prices(const Catalogue& catalogue, JobEstimate& estimate) {
     if (price.target == &estimate.dollars_per_month && !estimate.outlook.writes_objects) {
       continue;  // On a disk nothing has a price.
     }
-    DARKROOM_ASSIGN_OR_RETURN(const Figure figure, catalogue.find(price.name));
+    DARKROOM_ASSIGN_OR_RETURN(const RangedFigure figure, catalogue.find(price.name));
     *price.target = *price.target + price.amount * figure.value;
-    assume(estimate, figure.unit, {figure.value, fmt::format("{}, {}", figure.date, figure.source)});
+    assume(estimate, figure.unit, {figure.value, fmt::format("{}, {}", figure.origin.date, figure.origin.source)});
   }
   return Status::ok();
 }

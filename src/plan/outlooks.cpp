@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRowsThatTell = 100;  // Fewer rows of a job's own say little.
 
-Known from_catalogue(const Figure& figure) { return {figure.value, fmt::format("{}, {}", figure.date, figure.source)}; }
+Known from_catalogue(const RangedFigure& figure) { return {figure.value, fmt::format("{}, {}", figure.origin.date, figure.origin.source)}; }
 
 Range times(const Range& a, double factor) { return {a.low * factor, a.high * factor}; }
 
@@ -63,10 +63,10 @@ Range shared_by(const Range& a, const Range& b) {
 Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores) {
   const PendingWork& work = summary.pending_work;
   JobOutlook outlook = begin_outlook(summary);
-  DARKROOM_ASSIGN_OR_RETURN(const Figure good, catalogue.find("good_rows_percent"));
-  DARKROOM_ASSIGN_OR_RETURN(const Figure picture, catalogue.find("picture_bytes"));
-  DARKROOM_ASSIGN_OR_RETURN(const Figure fetch, catalogue.find("fetch_rows_per_core_second"));
-  DARKROOM_ASSIGN_OR_RETURN(const Figure line, catalogue.find("line_bytes_per_second"));
+  DARKROOM_ASSIGN_OR_RETURN(const RangedFigure good, catalogue.find("good_rows_percent"));
+  DARKROOM_ASSIGN_OR_RETURN(const RangedFigure picture, catalogue.find("picture_bytes"));
+  DARKROOM_ASSIGN_OR_RETURN(const RangedFigure fetch, catalogue.find("fetch_rows_per_core_second"));
+  DARKROOM_ASSIGN_OR_RETURN(const RangedFigure line, catalogue.find("line_bytes_per_second"));
   outlook.good_percent = good_rows_so_far(work).value_or(from_catalogue(good));
   outlook.row_bytes_in = told_picture_bytes(work).value_or(from_catalogue(picture));
   outlook.row_bytes = outlook.row_bytes_in;
@@ -85,15 +85,15 @@ Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue
   outlook.rows_per_second = {slower_of(by_cores, by_line),
                              fmt::format("the lower of {} cores at {:.0f} to {:.0f} rows/s each ({}, {}) and a line of {:.3g} to {:.3g} "
                                          "bytes/s ({}, {})",
-                                         num_cores, fetch.value.low, fetch.value.high, fetch.date, fetch.source, line.value.low,
-                                         line.value.high, line.date, line.source)};
+                                         num_cores, fetch.value.low, fetch.value.high, fetch.origin.date, fetch.origin.source,
+                                         line.value.low, line.value.high, line.origin.date, line.origin.source)};
   return outlook;
 }
 
 Result<JobOutlook> process_outlook(const StageSummary& summary, const Catalogue& catalogue, int num_cores) {
   const PendingWork& work = summary.pending_work;
   JobOutlook outlook = begin_outlook(summary);
-  DARKROOM_ASSIGN_OR_RETURN(const Figure transform, catalogue.find("transform_rows_per_core_second"));
+  DARKROOM_ASSIGN_OR_RETURN(const RangedFigure transform, catalogue.find("transform_rows_per_core_second"));
   outlook.good_percent = good_rows_so_far(work).value_or(Known{{100, 100}, "pictures that download has looked at are taken to be good"});
   if (work.part_rows_out >= kRowsThatTell) {
     outlook.row_bytes = *told_picture_bytes(work);
@@ -107,7 +107,7 @@ Result<JobOutlook> process_outlook(const StageSummary& summary, const Catalogue&
       fmt::format("{} encoder workers that were just tried here at {:.3g} to {:.3g} rows/s each, on the same {} cores as decoding and "
                   "resizing at {:.0f} to {:.0f} rows/s each ({}, {})",
                   work.num_encoders, work.encoder_rows_per_second_low, work.encoder_rows_per_second_high, num_cores, transform.value.low,
-                  transform.value.high, transform.date, transform.source)};
+                  transform.value.high, transform.origin.date, transform.origin.source)};
   return outlook;
 }
 

@@ -5,7 +5,7 @@
     installed_tree.py writable PREFIX      ends with 1 and one sentence where `install` could not write
     installed_tree.py wheel FOLDER         dist/darkroom-VERSION-py3-none-PLATFORM.whl and its pinned requirements
 
-`install` and `wheel` copy build/release/darkroom and darkroom-decoder, their files (models, recipes, the corpus tool, what `bench`
+`install` and `wheel` copy build/release/darkroom and darkroom-decoder, their files (models, recipes, prices, the corpus tool, what `bench`
 measures) and every shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The
 wheel leaves torch, pyarrow and the rest of Python to pip.
 """
@@ -76,7 +76,7 @@ def copy_programs(folder: pathlib.Path, rpath: str) -> None:
 
 def copy_shared_files(share: pathlib.Path) -> None:
     """What find_resource() finds, under the names of the source tree, and the licences of all that is copied."""
-    for name in ("models/tiny", "recipes", "tools/corpus/make_corpus.py", "benchmarks/pictures", "benchmarks/peers.py", "LICENSE",
+    for name in ("models/tiny", "recipes", "prices", "tools/corpus/make_corpus.py", "benchmarks/pictures", "benchmarks/peers.py", "LICENSE",
                  "THIRD_PARTY_NOTICES.md"):
         copy(ROOT / name, share / name)
     font = next((path for path in FONTS if path.exists()), None)

@@ -14,7 +14,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
-SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "python")
+SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "prices", "python")
 PROSE_COLUMNS = 120
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

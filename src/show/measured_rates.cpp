@@ -1,0 +1,256 @@
+#include "darkroom/show/measured_rates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "darkroom/core/median.h"
+#include "darkroom/core/nested_text.h"
+#include "darkroom/feed/stored_run.h"
+#include "darkroom/files/local_copy.h"
+#include "darkroom/files/paths.h"
+#include "run_folder.h"
+
+namespace darkroom {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostSummaryBytes = int64_t{1} << 30;
+constexpr const char* kJobSummary = "_summary.json";
+constexpr const char* kJobRecord = "_job.json";
+
+/// A positive whole number of the recipe; 0 where it is none.
+int64_t recipe_count(const RunFolder& run, const char* section, const char* key) {
+  const Json value = run.recipe_field(section, key);
+  return value.is_number_integer() ? std::max<int64_t>(0, value.get<int64_t>()) : 0;
+}
+
+// `runtime.workers`, or the cores of the last start where it says: one a core.
+int64_t workers_of(const RunFolder& run) {
+  if (const int64_t workers = recipe_count(run, "runtime", "workers"); workers > 0) {
+    return workers;
+  }
+  const auto starts = run.facts.find("starts");
+  if (starts != run.facts.end() && starts->is_array() && !starts->empty() && starts->back().is_object()) {
+    const Json cores = starts->back().value("cores", Json());
+    return cores.is_number_integer() ? std::max<int64_t>(1, cores.get<int64_t>()) : 1;
+  }
+  return 1;
+}
+
+/// Seconds of the steps that were logged, one entry a line that has all it needs.
+struct LoggedSteps {
+  std::vector<double> steps;    // Steps done.
+  std::vector<double> totals;   // Of the step that was logged, all its phases.
+  std::vector<double> seconds;  // Wall time until then.
+};
+
+LoggedSteps logged_steps(const RunMetrics& metrics, int64_t batch) {
+  LoggedSteps logged;
+  for (size_t i = 0; i < metrics.column("step").size(); ++i) {
+    const double rate = metrics.column("images_per_second")[i], seconds = metrics.column("seconds")[i];
+    if (rate > 0 && std::isfinite(seconds) && std::isfinite(rate)) {
+      logged.steps.push_back(metrics.column("step")[i]);
+      logged.totals.push_back(static_cast<double>(batch) / rate);
+      logged.seconds.push_back(seconds);
+    }
+  }
+  return logged;
+}
+
+// The first step warms caches up: it counts as part of the start where there are others.
+double mean_total(const LoggedSteps& logged) {
+  const size_t first = logged.totals.size() > 1 ? 1 : 0;
+  double sum = 0;
+  for (size_t i = first; i < logged.totals.size(); ++i) {
+    sum += logged.totals[i];
+  }
+  return sum / static_cast<double>(logged.totals.size() - first);
+}
+
+// Splits what lies between the logged steps' phases: the usual gap is logging's, what is more behind a checkpoint's step is the
+// checkpoint's.
+void split_gaps(const LoggedSteps& logged, double last_seconds, MeasuredSteps& steps) {
+  std::vector<double> usual, behind_saves;
+  for (size_t i = 1; i < logged.steps.size(); ++i) {
+    const double num_steps = std::max(1.0, logged.steps[i] - logged.steps[i - 1]);
+    const double gap = logged.seconds[i] - logged.seconds[i - 1] - num_steps * logged.totals[i];
+    const auto saves = [&](double step) { return std::floor(step / static_cast<double>(steps.save_every)); };
+    const bool has_save = saves(logged.steps[i] - 1) > saves(logged.steps[i - 1] - 1);
+    (has_save ? behind_saves : usual).push_back(has_save ? gap : gap / num_steps);
+  }
+  steps.between_seconds = usual.empty() ? 0 : std::max(0.0, median(usual));
+  double sum = last_seconds - logged.seconds.back();  // The last checkpoint follows the last step.
+  for (const double gap : behind_saves) {
+    sum += gap - steps.between_seconds;
+  }
+  steps.save_seconds = std::max(0.0, sum / static_cast<double>(behind_saves.size() + 1));
+}
+
+double share_of_update(const RunMetrics& metrics) {
+  double all = 0, update = 0;
+  for (const auto& [name, milliseconds] : metrics.phase_ms) {
+    all += milliseconds;
+    update += name == "optimizer" ? milliseconds : 0;
+  }
+  return all > 0 ? update / all : 0;
+}
+
+Result<MeasuredRates> rates_of_run(const RunFolder& run, const std::string& shown) {
+  const auto unusable = [&](const char* why) {
+    return Status::failed_precondition(fmt::format("nothing can be planned from the run: {}; run:", why), shown);
+  };
+  if (!run.facts.is_object()) {
+    return unusable("it has no run.json, which says its recipe");
+  }
+  if (run.facts.value("component", Json()) == "vae") {
+    return unusable("it trained the autoencoder, and plans are of the U-Net");
+  }
+  MeasuredSteps steps;
+  steps.resolution = recipe_count(run, "data", "resolution");
+  steps.batch = recipe_count(run, "batch", "global");
+  if (steps.resolution == 0 || steps.batch == 0) {
+    return unusable("its run.json lacks data.resolution or batch.global");
+  }
+  steps.micro = recipe_count(run, "batch", "micro");
+  steps.micro = steps.micro > 0 ? std::min(steps.micro, steps.batch) : steps.batch;
+  steps.workers = workers_of(run);
+  const int64_t every = recipe_count(run, "checkpoint", "every_steps");
+  steps.save_every = every > 0 ? every : std::numeric_limits<int32_t>::max();  // None: the last step's alone.
+  const LoggedSteps logged = logged_steps(run.metrics, steps.batch);
+  if (logged.steps.empty()) {
+    return unusable("no step with its time was logged");
+  }
+  const double total = mean_total(logged);
+  steps.update_seconds = total * share_of_update(run.metrics);
+  steps.pass_seconds = total - steps.update_seconds;
+  steps.start_seconds = std::max(0.0, logged.seconds.front() - logged.steps.front() * total);
+  const Json seconds = run.facts.value("seconds", Json());
+  split_gaps(logged, std::max(logged.seconds.back(), seconds.is_number() ? seconds.get<double>() : 0.0), steps);
+  MeasuredRates rates;
+  rates.from = shown;
+  rates.train = MeasuredRate{.resolution = steps.resolution, .per_second = static_cast<double>(steps.batch) / total};
+  rates.steps = steps;
+  return rates;
+}
+
+double number_of(const Json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_number() ? value->get<double>() : 0;
+}
+
+Result<Json> read_json(const Location& place) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, place.store->read_small(place.path, kMostSummaryBytes));
+  Json json = parse_json<Json>(text);
+  return json.is_object() ? Result<Json>(std::move(json)) : Status::corrupt_data("is no JSON object:", place.uri());
+}
+
+Result<MeasuredRates> rates_of_job(const Location& job) {
+  DARKROOM_ASSIGN_OR_RETURN(const Json record, read_json(job / kJobRecord));
+  const Json identity = record.value("identity", Json::object());
+  if (!identity.is_object() || identity.value("verb", Json()) != "download") {
+    return Status::failed_precondition(
+        "the folder of a process job says nothing of its speed; name the file that process wrote as --json-summary (folder):", job.uri());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Json summary, read_json(job / kJobSummary));
+  const double rows_in = number_of(summary, "rows_in"), rows_out = number_of(summary, "rows_out");
+  if (!(rows_in > 0 && rows_out > 0)) {
+    return Status::failed_precondition("no row of the job gave a picture, so nothing can be planned from it:", job.uri());
+  }
+  double bytes = 0;
+  const Json parts = summary.value("parts", Json::array());  // Named: the loop keeps a reference.
+  for (const Json& part : parts) {
+    bytes += part.is_object() ? number_of(part, "size_bytes") : 0;
+  }
+  MeasuredRates rates;
+  rates.from = job.uri();
+  rates.download_success = std::min(1.0, rows_out / rows_in);
+  if (bytes > 0) {
+    rates.picture_bytes = bytes / rows_out;
+  }
+  return rates;
+}
+
+Result<MeasuredRates> rates_of_summary(const Location& file) {
+  DARKROOM_ASSIGN_OR_RETURN(const Json summary, read_json(file));
+  for (const char* stage : {"download", "process"}) {
+    const auto found = summary.find(stage);
+    if (found == summary.end() || !found->is_object()) {
+      continue;
+    }
+    const double speed = number_of(*found, "rows_per_second"), rows_in = number_of(*found, "rows_in"),
+                 rows_out = number_of(*found, "rows_out");
+    if (!(speed > 0 && rows_in > 0 && rows_out > 0)) {
+      return Status::failed_precondition("the run of the job that wrote the summary worked on no row, so it measured no speed:",
+                                         file.uri());
+    }
+    MeasuredRates rates;
+    rates.from = file.uri();
+    if (std::string(stage) == "download") {
+      rates.download = MeasuredRate{.resolution = 0, .per_second = speed};
+      rates.download_success = std::min(1.0, rows_out / rows_in);
+      return rates;
+    }
+    const auto resolution = static_cast<int64_t>(number_of(*found, "resolution"));
+    if (resolution <= 0) {
+      return Status::failed_precondition("the summary of process does not say its resolution (an older program wrote it):", file.uri());
+    }
+    rates.encode = MeasuredRate{.resolution = resolution, .per_second = speed};
+    return rates;
+  }
+  return Status::not_found("no summary of download or process is in the file:", file.uri());
+}
+
+// Whether the folder is a run's; metrics lie there as one file or, on a store that cannot append, as parts.
+Result<bool> is_run(const Location& place) {
+  for (const char* name : {"run.json", "metrics.jsonl"}) {
+    DARKROOM_ASSIGN_OR_RETURN(const bool exists, (place / name).exists());
+    if (exists) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<MeasuredRates> measured_rates_of_run(FileSystem& files, const std::string& run_folder) {
+  DARKROOM_ASSIGN_OR_RETURN(const RunFolder run, read_run_folder(files, run_folder));
+  return rates_of_run(run, run.path);
+}
+
+Result<MeasuredRates> measured_rates(StoreSet& stores, const std::string& uri, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(uri, Access::kRead));
+  if (place.name().ends_with(".json")) {
+    return rates_of_summary(place);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool holds_run, is_run(place));
+  if (holds_run) {
+    if (const auto local = place.store->local_path(place.path)) {
+      return measured_rates_of_run(local_files(), *local);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
+    const std::string copy = join_path(scratch.path(), place.name());
+    DARKROOM_RETURN_IF_ERROR(fetch_run_files(
+        place, copy, std::numeric_limits<int64_t>::max(),
+        [](const std::string& name) {
+          return name == "run.json" || name == "index.json" || name == "recipe.toml" || name == "metrics.jsonl";
+        },
+        stop));
+    auto run = read_run_folder(local_files(), copy);
+    return run.is_ok() ? rates_of_run(*run, place.uri()) : run.status().with_context(place.uri());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool holds_job, (place / kJobSummary).exists());
+  if (holds_job) {
+    return rates_of_job(place);
+  }
+  return Status::not_found("no training run (run.json, metrics.jsonl), no download job (_summary.json) and no summary NAME.json is there:",
+                           place.uri());
+}
+
+}  // namespace darkroom

@@ -222,7 +222,7 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
     exit_code = kExitFailed;
   }
   const std::string& path = line.shared().summary_path;
-  const Status written = path.empty() ? Status::ok() : write_summary(path, context.summary);
+  const Status written = path.empty() || !context.writes_summary ? Status::ok() : write_summary(path, context.summary);
   if (!written.is_ok()) {
     log_error("--json-summary: {}", written.message());
   }

@@ -1,11 +1,21 @@
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "child_process/rank_group.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/run_report.h"
+#include "darkroom/tensor/communicator.h"
 #include "darkroom/train/train_loop.h"
 #include "open_stores.h"
 #include "resources.h"
@@ -27,6 +37,8 @@ struct TrainFlags {
   int64_t micro_batch = 0;
   std::string device = "auto";
   bool is_sandboxed = true;
+  int64_t num_ranks = 1;
+  int64_t max_restarts = 3;
 };
 
 /// The recipe with --set and then the flags on top.
@@ -62,19 +74,124 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
   return recipe;
 }
 
-Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
-  if (const char* world_size = std::getenv("WORLD_SIZE"); world_size != nullptr && std::string(world_size) != "1") {
-    return Status::invalid_argument("training has one rank only as yet, unset WORLD_SIZE; it is:", world_size);
+bool is_launched_here() { return std::getenv(kRankLauncherVariable) != nullptr; }
+
+/// A rank that --nproc started ends with the process that looks after it, however that ends.
+void end_with_launcher() {
+  const char* launcher = std::getenv(kRankLauncherVariable);
+  if (launcher == nullptr) {
+    return;
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (std::to_string(getppid()) != launcher) {
+    _exit(kExitRankLost);  // It ended before.
+  }
+}
+
+/// This program's own command line, for the ranks that it starts.
+Result<std::vector<std::string>> own_command() {
+  std::ifstream file("/proc/self/cmdline");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || text.empty()) {
+    return Status::unavailable("cannot read this program's own command line:", "/proc/self/cmdline");
+  }
+  std::vector<std::string> words = {"/proc/self/exe"};
+  size_t begin = text.find('\0') + 1;
+  while (begin < text.size()) {
+    const size_t end = text.find('\0', begin);
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+/// Starts the ranks on this machine and looks after them.
+Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
+  if (place.size > 1) {
+    return Status::invalid_argument("--nproc starts the ranks itself, but a launcher has started this one; drop one of them; its ranks:",
+                                    place.size);
   }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (flags.num_ranks > options.recipe.runtime.gradient_groups) {
+    return Status::invalid_argument(
+        "--nproc wants a gradient group a rank; set runtime.gradient_groups to as many or more (groups, ranks):",
+        options.recipe.runtime.gradient_groups, flags.num_ranks);
+  }
+  RankGroupOptions group{.command = {}, .num_ranks = flags.num_ranks, .max_restarts = flags.max_restarts};
+  // A lost rank is missed after one and a quarter watchdog periods at most: together two, as promised.
+  group.patience = std::chrono::milliseconds(750 * options.recipe.runtime.watchdog_seconds);
+  DARKROOM_ASSIGN_OR_RETURN(group.command, own_command());
+  context.writes_summary = false;
+  Result<int> ended = run_rank_group(group, context.stop);
+  context.writes_summary = !ended.is_ok() && ended.status().code() != StatusCode::kCancelled;
+  return ended;
+}
+
+/// Joins the ranks that the environment names. Null: this run is alone.
+Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const Recipe& recipe) {
+  if (place.size == 1) {
+    return std::unique_ptr<Communicator>();
+  }
+  GlooOptions options;
+  options.place = place;
+  options.agreement = recipe_agreement(recipe).dump();
+  options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
+  options.on_lost = [rank = place.rank](const std::string& what) {
+    log_error("train: rank {} ends, because {}", rank, what);
+    _exit(kExitRankLost);  // The training thread may wait for ever.
+  };
+  return join_gloo(options);
+}
+
+/// The exit code of a rank among others.
+Result<int> end_rank(const Status& status, const RankPlace& place) {
+  if (status.code() == StatusCode::kCancelled) {
+    if (place.rank == 0) {
+      log_warning("train: {}", status.message());
+    }
+    return 128 + SIGTERM;  // Also of the ranks that got no signal themselves.
+  }
+  if (status.code() == StatusCode::kUnavailable) {
+    log_error("train: rank {}: {}", place.rank, status.message());
+    return kExitRankLost;
+  }
+  return status.with_context(fmt::format("rank {}", place.rank));
+}
+
+Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
+  if (flags.num_ranks > 1 && !is_launched_here()) {
+    return launch_ranks(flags, context);
+  }
+  end_with_launcher();
+  TrainOptions options = flags.options;
+  DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
+  DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
+  if (place.rank != 0) {
+    set_verbosity(Verbosity::kQuiet);
+    context.writes_summary = false;
+  }
   if (flags.is_sandboxed && !options.recipe.data.raw_path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
+  }
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  const auto ranks = join_ranks(place, options.recipe);
+  if (!ranks.is_ok()) {
+    return end_rank(ranks.status(), place);
+  }
+  if (*ranks != nullptr) {
+    options.ranks = ranks->get();
+    options.local_ranks = place.local_size;
   }
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, {});  // A stop ends no read: the step at hand is finished, then saved.
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
+  if (place.rank != 0) {
+    return status.is_ok() ? Result<int>(0) : end_rank(status, place);
+  }
   context.summary["train"] = summary.to_json();
   const bool is_stopped = status.code() == StatusCode::kCancelled;
   if (status.is_ok() || is_stopped) {
@@ -85,7 +202,9 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
       DARKROOM_RETURN_IF_ERROR(reported);
     }
   }
-  DARKROOM_RETURN_IF_ERROR(status);
+  if (!status.is_ok()) {
+    return place.size > 1 ? end_rank(status, place) : Result<int>(status);
+  }
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 logged lines), {:.0f} img/s; the run is in {}",
            summary.steps, summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);
   return 0;
@@ -118,8 +237,9 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--device", value::device(flags.device, true), "where the step runs");
   verb.flag("--trace", value::path(options.trace_path, "PATH.safetensors", "none"), "record the first steps for checking");
   verb.flag("--trace-steps", value::count(options.trace_steps).least(1).shown("K"), "steps to record");
-  verb.later_except("--nproc", "1");
-  verb.later({"--max-restarts", "--dry-run", "--metrics-port"});
+  verb.flag("--nproc", value::count(flags.num_ranks).least(1).shown("N"), "ranks on this machine, with the bits of one");
+  verb.flag("--max-restarts", value::count(flags.max_restarts).least(0).shown("K"), "of --nproc: new starts when a rank dies or hangs");
+  verb.later({"--dry-run", "--metrics-port"});
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ Batcher::~Batcher() {
 }
 
 Result<Batch> Batcher::make(int64_t number) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto samples, order_->slice(number, options_.rank, options_.num_ranks));
+  const int64_t count = options_.num_samples > 0 ? options_.num_samples : order_->batch_size() - options_.first_sample;
+  DARKROOM_ASSIGN_OR_RETURN(const auto samples, order_->slice(number, options_.first_sample, count));
   DARKROOM_ASSIGN_OR_RETURN(Batch batch, source_->read(samples));
   batch.number = number;
   batch.samples = samples;

@@ -155,14 +155,11 @@ Result<std::vector<SampleRef>> CanonicalOrder::batch(int64_t number) {
   return samples;
 }
 
-Result<std::vector<SampleRef>> CanonicalOrder::slice(int64_t number, int64_t rank, int64_t num_ranks) {
-  if (num_ranks < 1 || spec_.batch_size % num_ranks != 0) {
-    return Status::invalid_argument("the number of ranks must divide the global batch (batch, ranks):", spec_.batch_size, num_ranks);
-  }
-  DARKROOM_CHECK(rank >= 0 && rank < num_ranks, "a rank is outside its world (rank, ranks):", rank, num_ranks);
+Result<std::vector<SampleRef>> CanonicalOrder::slice(int64_t number, int64_t first, int64_t count) {
+  DARKROOM_CHECK(first >= 0 && count >= 0 && first + count <= spec_.batch_size, "a slice lies in its batch (first, count, batch):", first,
+                 count, spec_.batch_size);
   DARKROOM_ASSIGN_OR_RETURN(const auto samples, batch(number));
-  const int64_t share = spec_.batch_size / num_ranks;
-  return std::vector<SampleRef>(samples.begin() + rank * share, samples.begin() + (rank + 1) * share);
+  return std::vector<SampleRef>(samples.begin() + first, samples.begin() + first + count);
 }
 
 }  // namespace darkroom

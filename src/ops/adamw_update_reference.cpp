@@ -15,8 +15,7 @@ namespace {
 constexpr int64_t kGrain = 1 << 16;  // Elements below which a second thread costs more than it gives.
 constexpr int64_t kBlock = 2048;     // Elements whose conversions stay in the first-level cache.
 
-constexpr int64_t kChunk = 1 << 14;  // Elements a partial sum: part of the norm's bits.
-constexpr int64_t kLanes = 8;        // Independent sums, so that the loop vectorises: part of the norm's bits.
+constexpr int64_t kLanes = 8;  // Independent sums, so that the loop vectorises: part of the norm's bits.
 
 FusedUpdateScalars rounded(const double* scalars) {
   const auto value = [&](int64_t place) { return static_cast<float>(scalars[place]); };
@@ -79,10 +78,10 @@ template <typename Scalar>
 double squared_norm_of(const torch::Tensor& flat) {
   const Scalar* values = flat.const_data_ptr<Scalar>();
   const int64_t size = flat.numel();
-  std::vector<double> sums(static_cast<size_t>((size + kChunk - 1) / kChunk));
+  std::vector<double> sums(static_cast<size_t>((size + kNormChunk - 1) / kNormChunk));
   at::parallel_for(0, static_cast<int64_t>(sums.size()), 4, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      sums[static_cast<size_t>(chunk)] = sum_of_squares(values + chunk * kChunk, std::min(kChunk, size - chunk * kChunk));
+      sums[static_cast<size_t>(chunk)] = sum_of_squares(values + chunk * kNormChunk, std::min(kNormChunk, size - chunk * kNormChunk));
     }
   });
   double total = 0.0;

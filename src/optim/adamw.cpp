@@ -27,13 +27,16 @@ Status AdamWOptions::validate() const {
   return Status::ok();
 }
 
-AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options)
+AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options) : AdamW(parameters, options, parameters.whole()) {}
+
+AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options, const FlatRange& slice)
     : parameters_(parameters),
       options_(options),
+      slice_(slice),
       scalars_(torch::zeros({AdamWScalar::kCount}, parameters.values().options().dtype(torch::kFloat64))),
       scalars_staging_(empty_staging({AdamWScalar::kCount}, torch::kFloat64, parameters.values().device())),
-      first_moment_(torch::zeros_like(parameters.values())),
-      second_moment_(torch::zeros_like(parameters.values())) {
+      first_moment_(torch::zeros_like(slice.of(parameters.values()))),
+      second_moment_(torch::zeros_like(slice.of(parameters.values()))) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
 }
@@ -70,12 +73,13 @@ void AdamW::send_scalars(double learning_rate, double gradient_scale, double max
 }
 
 AdamWArrays AdamW::arrays(const Ema* ema) const {
-  return {.weights = parameters_.values(),
-          .gradients = parameters_.gradients(),
+  const torch::Tensor& compute = parameters_.compute_copy();
+  return {.weights = slice_.of(parameters_.values()),
+          .gradients = slice_.of(parameters_.gradients()),
           .first_moment = first_moment_,
           .second_moment = second_moment_,
           .ema = has_average(ema) ? ema->weights() : torch::Tensor(),
-          .compute = parameters_.compute_copy()};
+          .compute = compute.defined() ? slice_.of(compute) : torch::Tensor()};
 }
 
 }  // namespace darkroom

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "darkroom/core/check.h"
+#include "darkroom/optim/gradient_groups.h"
 
 namespace darkroom {
 
@@ -11,9 +12,6 @@ namespace {
 constexpr int64_t kSwapBlock = 1 << 22;  // Elements: what a swap needs beside the two buffers.
 
 void swap_contents(const torch::Tensor& left, const torch::Tensor& right) {
-  if (left.is_same(right)) {
-    return;
-  }
   const torch::NoGradGuard no_grad;
   for (int64_t first = 0; first < left.numel(); first += kSwapBlock) {
     const int64_t count = std::min(kSwapBlock, left.numel() - first);
@@ -33,10 +31,18 @@ Status EmaOptions::validate() const {
   return Status::ok();
 }
 
-Ema::Ema(const FlatParameters& parameters, const EmaOptions& options)
-    : options_(options), weights_(averages() ? parameters.values().clone() : parameters.values()) {
+Ema::Ema(const FlatParameters& parameters, const EmaOptions& options) : Ema(parameters, options, parameters.whole()) {}
+
+Ema::Ema(const FlatParameters& parameters, const EmaOptions& options, const FlatRange& slice)
+    : options_(options), slice_(slice), weights_(averages() ? slice.of(parameters.values()).clone() : slice.of(parameters.values())) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
+}
+
+void Ema::restart(const FlatParameters& parameters) {
+  if (averages()) {
+    weights_.copy_(slice_.of(parameters.values()));
+  }
 }
 
 double Ema::decay_at(int64_t update) const {
@@ -44,13 +50,19 @@ double Ema::decay_at(int64_t update) const {
   return options_.warmup ? std::min(options_.decay, (1.0 + n) / (10.0 + n)) : options_.decay;
 }
 
-EmaScope::EmaScope(FlatParameters& parameters, Ema& ema) : parameters_(parameters), ema_(ema) { swap(); }
+EmaScope::EmaScope(FlatParameters& parameters, Ema& ema, Communicator& ranks)
+    : parameters_(parameters), ema_(ema), ranks_(ranks), status_(swap()) {}
 
-EmaScope::~EmaScope() { swap(); }
+EmaScope::~EmaScope() { static_cast<void>(swap()); }
 
-void EmaScope::swap() {
-  swap_contents(parameters_.values(), ema_.weights());
+Status EmaScope::swap() {
+  if (!ema_.averages()) {
+    return {};
+  }
+  swap_contents(ema_.slice().of(parameters_.values()), ema_.weights());
+  const Status gathered = gather_slices(ranks_, parameters_.values());
   parameters_.refresh_compute_copy();
+  return gathered;
 }
 
 }  // namespace darkroom

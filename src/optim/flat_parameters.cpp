@@ -22,6 +22,11 @@ std::vector<std::pair<std::string, torch::Tensor>> sorted_parameters(const torch
 
 }  // namespace
 
+FlatRange FlatRange::overlap(const FlatRange& other) const {
+  const int64_t begin = std::max(first, other.first), end = std::min(first + count, other.first + other.count);
+  return {begin, std::max<int64_t>(0, end - begin)};
+}
+
 FlatParametersOptions FlatParametersOptions::for_gpu(const torch::Device& device, torch::ScalarType compute_type) {
   return {.device = device, .compute_type = compute_type, .channels_last = true, .alignment = kGpuAlignment};
 }

@@ -7,6 +7,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/ops/adamw_update.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "gradient_sum.h"
 
 namespace darkroom {
 namespace {
@@ -46,6 +47,9 @@ Status TrainStepOptions::validate() const {
   if (micro_batch < 1) {
     return Status::invalid_argument("training step: micro_batch must be at least 1, got:", micro_batch);
   }
+  if (gradient_groups < 1) {
+    return Status::invalid_argument("training step: gradient_groups must be at least 1, got:", gradient_groups);
+  }
   if (workers < 1) {
     return Status::invalid_argument("training step: workers must be at least 1, got:", workers);
   }
@@ -55,22 +59,36 @@ Status TrainStepOptions::validate() const {
   return schedule.validate();
 }
 
-TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, const TrainStepOptions& options)
-    : parameters_(parameters), optimizer_(optimizer), ema_(ema), options_(options) {
+TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, const TrainStepOptions& options, Communicator& ranks)
+    : parameters_(parameters), optimizer_(optimizer), ema_(ema), options_(options), ranks_(ranks) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
-  DARKROOM_CHECK(options.workers == 1 || parameters.options().device.is_cpu(), "several workers are for the CPU");
+  const bool is_cpu = parameters.options().device.is_cpu();
+  DARKROOM_CHECK(options.workers == 1 || is_cpu, "several workers are for the CPU");
+  DARKROOM_CHECK(ranks.size() == 1 || is_cpu, "several ranks are for the CPU");
+  const FlatRange slice = slice_of_rank(parameters.size(), ranks.rank(), ranks.size());
+  DARKROOM_CHECK(optimizer.slice() == slice && (ema == nullptr || ema->slice() == slice),
+                 "a rank updates its own slice, from:", slice.first);
+  if (options.gradient_groups > 1 || ranks.size() > 1) {
+    gradient_sum_ = std::make_unique<GradientSum>(parameters, options.gradient_groups, options.fast_reduction, ranks);
+  }
 }
 
-Result<StepReport> TrainStep::run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses) {
+TrainStep::~TrainStep() = default;
+
+Result<StepReport> TrainStep::run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses, bool wants_stop) {
   prepare(step, batch_size);
+  report_.wants_stop = wants_stop;
   issue(losses);
   return finish();
 }
 
 void TrainStep::prepare(int64_t step, int64_t batch_size) {
   DARKROOM_CHECK(batch_size > 0, "a training step needs samples:", batch_size);
+  DARKROOM_CHECK(batch_size % options_.gradient_groups == 0, "gradient groups are equal parts of a batch (batch, groups):", batch_size,
+                 options_.gradient_groups);
   report_ = {};
+  ranks_failure_ = {};
   report_.step = step;
   report_.learning_rate = learning_rate_at(options_.schedule, step);
   const torch::Device device = parameters_.values().device();
@@ -88,28 +106,55 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
 void TrainStep::issue(const MicroBatchLosses& losses) {
   phase_start_ = Clock::now();
   parameters_.zero_gradients();
+  if (gradient_sum_ != nullptr) {
+    gradient_sum_->begin();
+  }
   if (options_.workers > 1 && losses_.numel() > options_.micro_batch) {
     accumulate_side_by_side(losses);
   } else {
     accumulate(losses);
   }
-  {
-    const torch::NoGradGuard no_grad;
-    squared_norm_.copy_(squared_norm(parameters_.gradients()));
+  ranks_failure_ = sum_over_ranks();
+  if (!ranks_failure_.is_ok()) {
+    return;
   }
   optimizer_.issue(squared_norm_, losses_, ema_);
+  if (ranks_.size() > 1) {
+    ranks_failure_ = gather_slices(ranks_, parameters_.values());
+    parameters_.refresh_compute_copy();
+  }
   end_phase(report_.update_ms);
 }
 
+// Micro-batches of this rank's groups, in order.
+std::vector<TrainStep::PassSpan> TrainStep::passes() const {
+  const GroupSpan run = gradient_sum_ == nullptr ? GroupSpan{0, 1} : gradient_sum_->run();
+  const int64_t group_size = losses_.numel() / options_.gradient_groups;
+  std::vector<PassSpan> passes;
+  for (int64_t group = run.first; group < run.end(); ++group) {
+    for (int64_t done = 0; done < group_size; done += options_.micro_batch) {
+      const int64_t count = std::min(options_.micro_batch, group_size - done);
+      passes.push_back({group * group_size + done, count, group, done + count == group_size});
+    }
+  }
+  return passes;
+}
+
+void TrainStep::end_pass(const PassSpan& pass) {
+  if (gradient_sum_ != nullptr && pass.ends_group) {
+    gradient_sum_->close_group(pass.group);
+  }
+}
+
 void TrainStep::accumulate(const MicroBatchLosses& losses) {
-  const int64_t batch_size = losses_.numel();
-  for (int64_t first = 0; first < batch_size; first += options_.micro_batch) {
-    const int64_t count = std::min(options_.micro_batch, batch_size - first);
-    const torch::Tensor micro_losses = losses(first, count);
-    check_losses(micro_losses, count);
-    losses_.narrow(0, first, count).copy_(micro_losses.detach());
+  const auto batch_size = static_cast<double>(losses_.numel());
+  for (const PassSpan& pass : passes()) {
+    const torch::Tensor micro_losses = losses(pass.first, pass.count);
+    check_losses(micro_losses, pass.count);
+    losses_.narrow(0, pass.first, pass.count).copy_(micro_losses.detach());
     end_phase(report_.forward_ms);
-    (micro_losses.sum() / static_cast<double>(batch_size)).backward();
+    (micro_losses.sum() / batch_size).backward();
+    end_pass(pass);
     end_phase(report_.backward_ms);
   }
 }
@@ -117,23 +162,23 @@ void TrainStep::accumulate(const MicroBatchLosses& losses) {
 // Gradients are added in the order of the micro-batches, as accumulate() does, whoever is ready first.
 void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
   const int64_t batch_size = losses_.numel();
-  const int64_t num_passes = (batch_size + options_.micro_batch - 1) / options_.micro_batch;
   const int intra_op_threads = at::get_num_threads();
+  const std::vector<PassSpan> spans = passes();
+  const auto num_passes = static_cast<int64_t>(spans.size());
   for (int64_t wave = 0; wave < num_passes; wave += options_.workers) {
-    std::vector<std::future<Pass>> passes;
+    std::vector<std::future<Pass>> running;
     for (int64_t pass = wave; pass < std::min(wave + options_.workers, num_passes); ++pass) {
-      const int64_t first = pass * options_.micro_batch;
-      const int64_t count = std::min(options_.micro_batch, batch_size - first);
-      passes.push_back(std::async(std::launch::async, [=, this, &losses] {
-        return run_pass(losses, first, count, batch_size, parameters_.parameters(), intra_op_threads);
+      running.push_back(std::async(std::launch::async, [=, this, &losses, span = spans[static_cast<size_t>(pass)]] {
+        return run_pass(losses, span.first, span.count, batch_size, parameters_.parameters(), intra_op_threads);
       }));
     }
     Clock::time_point forward_end = phase_start_;
-    for (size_t i = 0; i < passes.size(); ++i) {
-      const Pass pass = passes[i].get();
-      const int64_t first = (wave + static_cast<int64_t>(i)) * options_.micro_batch;
-      losses_.narrow(0, first, pass.losses.size(0)).copy_(pass.losses);
+    for (size_t i = 0; i < running.size(); ++i) {
+      const Pass pass = running[i].get();
+      const PassSpan& span = spans[static_cast<size_t>(wave) + i];
+      losses_.narrow(0, span.first, span.count).copy_(pass.losses);
       parameters_.add_gradients(pass.gradients);
+      end_pass(span);
       forward_end = std::max(forward_end, pass.forward_end);
     }
     report_.forward_ms += milliseconds_between(phase_start_, forward_end);
@@ -142,13 +187,74 @@ void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
   }
 }
 
+// The whole gradient of this rank's slice, the whole norm and all losses.
+Status TrainStep::sum_over_ranks() {
+  if (gradient_sum_ != nullptr) {
+    DARKROOM_RETURN_IF_ERROR(gradient_sum_->finish());
+  }
+  if (ranks_.size() > 1) {
+    return exchange_figures();
+  }
+  const torch::NoGradGuard no_grad;
+  squared_norm_.copy_(squared_norm(parameters_.gradients()));
+  return {};
+}
+
+// Partial sums of squares of this rank's slice: whole chunks, so that all of them in order make up ops' squared_norm of the whole.
+std::vector<double> TrainStep::norm_of_slice() const {
+  const torch::Tensor gradients = optimizer_.slice().of(parameters_.gradients());
+  std::vector<double> sums;
+  for (int64_t first = 0; first < gradients.numel(); first += kNormChunk) {
+    sums.push_back(squared_norm(gradients.narrow(0, first, std::min(kNormChunk, gradients.numel() - first))).item<double>());
+  }
+  return sums;
+}
+
+// One message a rank: its wish to stop, its losses, the norm of its slice. Everybody then computes the same from the same numbers.
+Status TrainStep::exchange_figures() {
+  const torch::NoGradGuard no_grad;
+  const int64_t group_size = losses_.numel() / options_.gradient_groups;
+  const auto samples_of = [&](int64_t rank) {
+    const GroupSpan run = groups_of_rank(options_.gradient_groups, rank, ranks_.size());
+    return FlatRange{run.first * group_size, run.count * group_size};
+  };
+  std::vector<torch::Tensor> parts;
+  for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
+    const int64_t slice_size = slice_of_rank(parameters_.size(), rank, ranks_.size()).count;
+    parts.push_back(torch::zeros({1 + samples_of(rank).count + (slice_size + kNormChunk - 1) / kNormChunk}, torch::kFloat64));
+  }
+  torch::Tensor& own = parts[static_cast<size_t>(ranks_.rank())];
+  const FlatRange samples = samples_of(ranks_.rank());
+  const std::vector<double> norm = norm_of_slice();
+  own[0] = report_.wants_stop ? 1.0 : 0.0;
+  own.narrow(0, 1, samples.count).copy_(samples.of(losses_));
+  std::copy(norm.begin(), norm.end(), own.data_ptr<double>() + 1 + samples.count);
+  DARKROOM_RETURN_IF_ERROR(all_gather(ranks_, parts));
+  double total = 0.0;
+  for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
+    const torch::Tensor& part = parts[static_cast<size_t>(rank)];
+    const FlatRange range = samples_of(rank);
+    report_.wants_stop = report_.wants_stop || part[0].item<double>() != 0.0;
+    range.of(losses_).copy_(part.narrow(0, 1, range.count));
+    const double* sums = part.const_data_ptr<double>();
+    for (int64_t i = 1 + range.count; i < part.numel(); ++i) {
+      total += sums[i];
+    }
+  }
+  squared_norm_.fill_(total);
+  return {};
+}
+
 Result<StepReport> TrainStep::finish() {
+  was_not_finite_ = false;
+  DARKROOM_RETURN_IF_ERROR(ranks_failure_);
   parameters_.check_bound();
   losses_staging_.copy_(losses_, /*non_blocking=*/true);
   squared_norm_staging_.copy_(squared_norm_, /*non_blocking=*/true);
   synchronize(losses_.device());
   report_.loss = sum_losses() / static_cast<double>(losses_.numel());
   report_.grad_norm = std::sqrt(squared_norm_staging_.item<double>());
+  was_not_finite_ = !std::isfinite(report_.loss) || !std::isfinite(report_.grad_norm);
   if (!std::isfinite(report_.loss)) {
     return Status::failed_precondition(
         "training: the loss is not finite; look at the data, or lower the learning rate (step, loss):", report_.step, report_.loss);

@@ -2,6 +2,7 @@
 #define USE_C10D_GLOO 1
 #define USE_DISTRIBUTED 1
 #include <arpa/inet.h>
+#include <c10/util/Logging.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -285,6 +286,14 @@ class GlooCommunicator final : public Communicator {
   std::unique_ptr<RankWatch> watch_;
 };
 
+// What fails is an error of ours; torch would print the same as pages of backtrace. Asking for its log brings them back.
+void silence_torch_log() {
+  constexpr int kFatal = 3;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    FLAGS_caffe2_log_level = kFatal;
+  }
+}
+
 c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const StorePointer& store, const GlooOptions& options) {
   auto group_options = c10d::ProcessGroupGloo::Options::create_default(options.longest);
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // As in PyTorch.
@@ -310,6 +319,7 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
   if (options.watchdog < std::chrono::seconds(1)) {
     return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
   }
+  silence_torch_log();
   DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival));
   try {
     const std::string prefix = "darkroom/" + place.attempt;

@@ -7,6 +7,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
+#include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {
@@ -40,19 +41,41 @@ Status write_state_file(FileSystem& files, const std::string& folder, const Chec
 
 std::string moments_file(int64_t index, int64_t count) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, count); }
 
-// Ranges of all parameters, a file each: nearly equal, none empty.
-Status write_moments(FileSystem& files, const std::string& folder, TrainingState& state) {
+int64_t num_moments_files(const TrainingState& state) {
   constexpr int64_t kBytesAParameter = 2 * sizeof(float);
-  const int64_t total = state.parameters.size();
   const int64_t most = std::max<int64_t>(1, state.max_moments_file_bytes / kBytesAParameter);
-  const int64_t num_files = std::max<int64_t>(1, (total + most - 1) / most);
+  return std::max<int64_t>(1, (state.parameters.size() + most - 1) / most);
+}
+
+// Ranges of all parameters, a file each: nearly equal, none empty, the same for any number of ranks.
+FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_files) {
+  const int64_t total = state.parameters.size();
+  const int64_t first = total * index / num_files;
+  return {first, total * (index + 1) / num_files - first};
+}
+
+// By the names of a moments file, in its order.
+std::vector<NamedTensor> moments_of(const TrainingState& state) {
+  return {{kFirstMoment, state.optimizer.first_moment()}, {kSecondMoment, state.optimizer.second_moment()}};
+}
+
+// The moments of a range at rank 0; undefined tensors at the others.
+Result<std::vector<NamedTensor>> gather_moments(const FlatRange& range, TrainingState& state) {
+  std::vector<NamedTensor> moments = moments_of(state);
+  for (auto& [name, values] : moments) {
+    DARKROOM_ASSIGN_OR_RETURN(values, gather_range(*state.ranks, state.parameters.size(), range, values));
+  }
+  return moments;
+}
+
+Status write_moments(FileSystem& files, const std::string& folder, TrainingState& state) {
+  const int64_t num_files = num_moments_files(state);
   for (int64_t i = 0; i < num_files; ++i) {
-    const int64_t first = total * i / num_files;
-    const int64_t count = total * (i + 1) / num_files - first;
-    const std::vector<NamedTensor> moments = {{kFirstMoment, state.optimizer.first_moment().narrow(0, first, count)},
-                                              {kSecondMoment, state.optimizer.second_moment().narrow(0, first, count)}};
-    DARKROOM_RETURN_IF_ERROR(write_safetensors(files, join_path(folder, moments_file(i, num_files)), moments,
-                                               {{"first", fmt::format("{}", first)}, {"total", fmt::format("{}", total)}}));
+    const FlatRange range = moments_range(state, i, num_files);
+    DARKROOM_ASSIGN_OR_RETURN(const auto moments, gather_moments(range, state));
+    DARKROOM_RETURN_IF_ERROR(
+        write_safetensors(files, join_path(folder, moments_file(i, num_files)), moments,
+                          {{"first", fmt::format("{}", range.first)}, {"total", fmt::format("{}", state.parameters.size())}}));
   }
   return {};
 }
@@ -60,7 +83,8 @@ Status write_moments(FileSystem& files, const std::string& folder, TrainingState
 Status write_contents(FileSystem& files, const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
   DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, record.component)));
   {
-    const EmaScope averaged(state.parameters, state.ema);
+    const EmaScope averaged(state.parameters, state.ema, *state.ranks);
+    DARKROOM_RETURN_IF_ERROR(averaged.status());
     DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, kEmaFolder)));
   }
   DARKROOM_RETURN_IF_ERROR(write_moments(files, folder, state));
@@ -74,17 +98,50 @@ Status set_aside(FileSystem& files, const std::string& path) {
   return files.sync_folder(parent_folder(path));
 }
 
-Status copy_flat(const SafetensorsFile& file, const std::string& name, const torch::Tensor& target) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto source, file.tensor(name));
-  if (source.scalar_type() != torch::kFloat32 || source.sizes() != target.sizes()) {
-    return Status::failed_precondition("the checkpoint's optimizer state is of another network (tensor, want, got):", name, target.numel(),
-                                       source.numel());
+// A tensor of a checkpoint, which must have the shape of what it restores.
+Result<torch::Tensor> read_state(const SafetensorsFile& file, const std::string& name, at::IntArrayRef shape) {
+  DARKROOM_ASSIGN_OR_RETURN(auto source, file.tensor(name));
+  if (source.scalar_type() != torch::kFloat32 || source.sizes() != shape) {
+    return Status::failed_precondition("the checkpoint's optimizer state is of another network (tensor, want, got):", name,
+                                       c10::multiply_integers(shape), source.numel());
   }
-  target.copy_(source);
+  return source;
+}
+
+Status restore_moments(const std::string& folder, TrainingState& state) {
+  const int64_t total = state.parameters.size();
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(folder));
+  for (int64_t i = 0; i < num_files; ++i) {
+    const FlatRange range = moments_range(state, i, num_files);
+    DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
+    for (const auto& [name, own] : moments_of(state)) {
+      DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(*moments, name, {range.count}));
+      DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, range, values, own));
+    }
+  }
   return {};
 }
 
-// How many files hold the moments.
+// One tensor at a time, because their layout within the flat buffer is the buffer's own matter.
+Status restore_whole_average(const SafetensorsFile& averages, TrainingState& state) {
+  for (const auto& [name, view] : state.parameters.named_views(state.ema.weights())) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(averages, name, view.sizes()));
+    view.copy_(values);
+  }
+  return {};
+}
+
+Status restore_average_slices(const SafetensorsFile& averages, TrainingState& state) {
+  for (const FlatParameters::Entry& entry : state.parameters.entries()) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(averages, entry.name, entry.shape));
+    DARKROOM_RETURN_IF_ERROR(
+        scatter_range(*state.ranks, state.parameters.size(), {entry.first, entry.count}, values.flatten(), state.ema.weights()));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<int64_t> count_moments_files(const std::string& folder) {
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, local_files().list(folder));
   const auto num_files = std::count_if(entries.begin(), entries.end(), [](const FileInfo& entry) {
@@ -94,20 +151,31 @@ Result<int64_t> count_moments_files(const std::string& folder) {
   return std::max<int64_t>(1, num_files);
 }
 
-Status restore_moments(const std::string& folder, TrainingState& state) {
-  const int64_t total = state.parameters.size();
-  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(folder));
+Status hand_in_training_state(TrainingState& state) {
+  {
+    const EmaScope averaged(state.parameters, state.ema, *state.ranks);
+    DARKROOM_RETURN_IF_ERROR(averaged.status());
+  }
+  const int64_t num_files = num_moments_files(state);
   for (int64_t i = 0; i < num_files; ++i) {
-    const int64_t first = total * i / num_files;
-    const int64_t count = total * (i + 1) / num_files - first;
-    DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
-    DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kFirstMoment, state.optimizer.first_moment().narrow(0, first, count)));
-    DARKROOM_RETURN_IF_ERROR(copy_flat(*moments, kSecondMoment, state.optimizer.second_moment().narrow(0, first, count)));
+    DARKROOM_RETURN_IF_ERROR(gather_moments(moments_range(state, i, num_files), state).status());
   }
   return {};
 }
 
-}  // namespace
+Status take_training_state(TrainingState& state, int64_t num_files) {
+  const int64_t total = state.parameters.size();
+  const torch::Tensor nothing;
+  for (int64_t i = 0; i < num_files; ++i) {
+    for (const auto& [name, own] : moments_of(state)) {
+      DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, moments_range(state, i, num_files), nothing, own));
+    }
+  }
+  for (const FlatParameters::Entry& entry : state.parameters.entries()) {
+    DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, {entry.first, entry.count}, nothing, state.ema.weights()));
+  }
+  return {};
+}
 
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
   const std::string name = checkpoint_name(record.step);
@@ -132,10 +200,7 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
   DARKROOM_RETURN_IF_ERROR(restore_moments(folder, state));
   state.optimizer.set_num_updates(record.optimizer_updates);
   DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kWeightsFile)));
-  for (const auto& [name, view] : state.parameters.named_views(state.ema.weights())) {
-    DARKROOM_RETURN_IF_ERROR(copy_flat(*averages, name, view));
-  }
-  return {};
+  return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : restore_average_slices(*averages, state);
 }
 
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder) {

@@ -20,7 +20,9 @@ ProgressLine::~ProgressLine() { show_progress(""); }
 void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
   const bool is_first = mean_ms_ == 0;
   mean_ms_ += (is_first ? 1.0 : kMeanShare) * (times.total_ms() - mean_ms_);
-  mean_loss_ += (is_first ? 1.0 : kMeanShare) * (times.report.loss - mean_loss_);
+  if (!times.is_skipped) {
+    mean_loss_ += (is_first ? 1.0 : kMeanShare) * (times.report.loss - mean_loss_);
+  }
   const auto now = Clock::now();
   const bool on_terminal = stderr_is_terminal();
   if (now - last_shown_ < (on_terminal ? Clock::duration(kTerminalInterval) : Clock::duration(kLogInterval)) && steps_done < max_steps_) {

@@ -11,7 +11,8 @@ namespace darkroom {
 /// Milliseconds of one step by phase, and what it gave.
 struct StepTimes {
   StepReport report;
-  double data_ms = 0;  ///< Waiting for the batch.
+  double data_ms = 0;       ///< Waiting for the batch.
+  bool is_skipped = false;  ///< A loss or the gradient was not finite: nothing was updated.
 
   double total_ms() const { return data_ms + report.forward_ms + report.backward_ms + report.update_ms; }
 };

@@ -214,6 +214,21 @@ nlohmann::ordered_json recipe_to_json(const Recipe& recipe) {
   return sections;
 }
 
+nlohmann::json recipe_agreement(const Recipe& recipe) {
+  // What may differ between machines and changes no bit.
+  constexpr std::string_view kOwn[] = {"model.path",         "data.path",       "data.raw_path",  "data.memory_bytes",
+                                       "data.batches_ahead", "validation.path", "runtime.workers"};
+  Recipe copy = recipe;
+  auto agreement = nlohmann::json::object();
+  for (const auto& field : recipe_fields(copy)) {
+    const std::string name = full_name(field);
+    if (std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) {
+      agreement[name] = print_value(field.value);
+    }
+  }
+  return agreement;
+}
+
 std::vector<std::string> conflicting_fields(const Recipe& now, const Recipe& before) {
   Recipe copies[] = {now, before};
   const auto is = recipe_fields(copies[0]);

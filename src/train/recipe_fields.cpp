@@ -41,6 +41,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"optimizer", "epsilon", &optimizer.epsilon, kFree},
       {"optimizer", "weight_decay", &optimizer.weight_decay, kFree},
       {"optimizer", "clip_norm", &optimizer.clip_norm, kFree},
+      {"optimizer", "max_skipped", &optimizer.max_skipped, kFree},
       {"schedule", "kind", &schedule.kind, kFree},
       {"schedule", "max_steps", &schedule.max_steps, kFree},
       {"schedule", "warmup_steps", &schedule.warmup_steps, kFree},
@@ -66,6 +67,9 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"runtime", "workers", &runtime.workers, kFree},
       {"runtime", "precision", &runtime.precision, kFree},
       {"runtime", "lanes", &runtime.lanes, kBits},
+      {"runtime", "gradient_groups", &runtime.gradient_groups, kBits},
+      {"runtime", "reduction", &runtime.reduction, kFree},
+      {"runtime", "watchdog_seconds", &runtime.watchdog_seconds, kFree},
       {"runtime", "log_every", &runtime.log_every, kFree},
   };
 }

@@ -57,6 +57,9 @@ Status check_integers(const Recipe& recipe) {
       {"runtime.threads", recipe.runtime.threads, 1, 1024},
       {"runtime.workers", recipe.runtime.workers, 0, 1024},
       {"runtime.lanes", recipe.runtime.lanes, 1, 1 << 20},
+      {"optimizer.max_skipped", recipe.optimizer.max_skipped, 0},
+      {"runtime.gradient_groups", recipe.runtime.gradient_groups, 1, 1 << 16},
+      {"runtime.watchdog_seconds", recipe.runtime.watchdog_seconds, 1, 86400},
       {"runtime.log_every", recipe.runtime.log_every, 1},
   };
   for (const auto& range : ranges) {
@@ -113,6 +116,7 @@ Status check_choices(const Recipe& recipe) {
       {"schedule.kind", recipe.schedule.kind, {"constant", "cosine"}},
       {"samples.sampler", recipe.samples.sampler, sampler_names()},
       {"runtime.precision", recipe.runtime.precision, {"float32"}},
+      {"runtime.reduction", recipe.runtime.reduction, {"exact", "fast"}},
   };
   for (const auto& choice : choices) {
     if (std::find(choice.allowed.begin(), choice.allowed.end(), choice.value) == choice.allowed.end()) {
@@ -123,12 +127,29 @@ Status check_choices(const Recipe& recipe) {
   return {};
 }
 
+// A batch is G equal groups of whole micro-batches; one group may end with a smaller one.
+Status check_groups(const Recipe& recipe) {
+  const int64_t groups = recipe.runtime.gradient_groups, batch = recipe.batch.global, micro = recipe.batch.micro;
+  if (batch % groups != 0) {
+    return Status::invalid_argument("the recipe's field 'runtime.gradient_groups' must divide batch.global (groups, batch):", groups,
+                                    batch);
+  }
+  if (groups > 1 && batch / groups % micro != 0) {
+    return Status::invalid_argument(
+        "the recipe's field 'batch.micro' must divide the samples of a gradient group, batch.global / runtime.gradient_groups (micro, "
+        "samples):",
+        micro, batch / groups);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Recipe::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_integers(*this));
   DARKROOM_RETURN_IF_ERROR(check_numbers(*this));
   DARKROOM_RETURN_IF_ERROR(check_choices(*this));
+  DARKROOM_RETURN_IF_ERROR(check_groups(*this));
   if (model.path.empty()) {
     return Status::invalid_argument("no model is named: give --model DIR or set the recipe's field:", "model.path");
   }

@@ -22,7 +22,8 @@ std::string utc_now() {
   return std::string(text, length);
 }
 
-nlohmann::ordered_json this_start(const Recipe& recipe, int64_t steps_done) {
+nlohmann::ordered_json this_start(const RunFacts& facts, int64_t steps_done) {
+  const Recipe& recipe = facts.recipe;
   const MachineFacts machine = read_machine_facts();
   return {{"step", steps_done},
           {"started", utc_now()},
@@ -32,7 +33,8 @@ nlohmann::ordered_json this_start(const Recipe& recipe, int64_t steps_done) {
           {"cores", machine.num_cores},
           {"memory_bytes", machine.memory_bytes},
           {"threads", recipe.runtime.threads},
-          {"workers", recipe.runtime.workers}};
+          {"workers", recipe.runtime.workers},
+          {"ranks", facts.ranks}};
 }
 
 // What an earlier start wrote; null when there was none.
@@ -69,7 +71,7 @@ Result<std::unique_ptr<RunFactsFile>> RunFactsFile::open(FileSystem& files, cons
       }
     }
   }
-  starts.push_back(this_start(facts.recipe, steps_done));
+  starts.push_back(this_start(facts, steps_done));
   file->content_ = {
       {"format_version", kFormatVersion}, {"component", facts.component}, {"parameters", facts.parameters},        {"step", steps_done},
       {"seconds", file->seconds_before_}, {"starts", std::move(starts)},  {"recipe", recipe_to_json(facts.recipe)}};

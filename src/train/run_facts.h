@@ -16,6 +16,7 @@ namespace darkroom {
 struct RunFacts {
   std::string component;   ///< What is trained: "unet" or "vae".
   int64_t parameters = 0;  ///< Trained scalars.
+  int64_t ranks = 1;       ///< Processes that train together.
   Recipe recipe;           ///< As resolved at this start.
 };
 

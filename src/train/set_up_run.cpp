@@ -2,10 +2,12 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
+#include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/optim/gradient_groups.h"
 #include "darkroom/stores/model_copy.h"
 #include "darkroom/train/run_files.h"
 #include "resume_point.h"
@@ -25,9 +27,9 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }
 
-int64_t num_workers(const Recipe& recipe) {
+int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
   const auto& runtime = recipe.runtime;
-  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / runtime.threads);
+  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
 }
 
 AdamWOptions adamw(const Recipe& recipe) {
@@ -62,6 +64,11 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, Stor
   }
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  if (options.ranks->rank() != 0) {
+    std::unique_ptr<TrainingRun> other(new TrainingRun(files, stores, options, stop));
+    DARKROOM_RETURN_IF_ERROR(other->set_up());
+    return other;
+  }
   DARKROOM_ASSIGN_OR_RETURN(const Location output, stores.resolve(options.output, Access::kWrite));
   const auto local = output.store->local_path(output.path);
   DARKROOM_ASSIGN_OR_RETURN(const bool was_there, local ? files.exists(*local) : Result<bool>(true));
@@ -91,7 +98,11 @@ void TrainingRun::remove_empty_folders() {
 }
 
 Status TrainingRun::set_up() {
-  DARKROOM_RETURN_IF_ERROR(open_folder());
+  if (is_main()) {
+    DARKROOM_RETURN_IF_ERROR(open_folder());
+  } else {
+    options_.init_from.clear();  // Rank 0 reads it.
+  }
   DARKROOM_RETURN_IF_ERROR(fetch_inputs());
   const bool is_diffusion = recipe().objective.kind == "diffusion";
   const std::string component = is_diffusion ? "unet" : "vae";
@@ -104,7 +115,7 @@ Status TrainingRun::set_up() {
   DARKROOM_RETURN_IF_ERROR(is_diffusion ? open_diffusion(weights) : open_autoencoder(weights));
   DARKROOM_RETURN_IF_ERROR(open_optimizer());
   DARKROOM_RETURN_IF_ERROR(restore_or_begin());
-  return open_outputs();
+  return is_main() ? open_outputs() : Status::ok();
 }
 
 // What the run reads as files of this machine: the model folder and the weights that it starts from.
@@ -185,7 +196,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   DARKROOM_ASSIGN_OR_RETURN(const NoiseScheduleConfig noise, make_noise_config(recipe()));
   DARKROOM_ASSIGN_OR_RETURN(auto unet, make_starting_unet(files_, recipe(), weights_folder));
   const bool is_online = !recipe().data.raw_path.empty();
-  const bool paints = recipe().samples.every_steps > 0 && !recipe().samples.prompts.empty();
+  const bool paints = is_main() && has_previews();
   DARKROOM_ASSIGN_OR_RETURN(const auto dialect, parse_tokenizer_dialect(recipe().data.tokenizer_dialect));
   if (is_online || paints) {
     DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect));
@@ -200,7 +211,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
                                             .caption_drop = recipe().objective.caption_dropout,
                                             .min_snr_gamma = recipe().objective.min_snr_gamma};
   auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, data_.empty_states_tw));
-  if (!recipe().validation.path.empty()) {
+  if (is_main() && validates()) {
     DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(stores_, recipe(), *part, shapes, frozen_.get()));
   }
   if (paints) {
@@ -224,10 +235,10 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
                                               .log_mse_weight = recipe().objective.log_mse_weight,
                                               .kl_weight = recipe().objective.kl_weight};
   auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective));
-  if (!recipe().validation.path.empty()) {
+  if (is_main() && validates()) {
     DARKROOM_ASSIGN_OR_RETURN(validation_, make_autoencoder_validation(stores_, recipe(), *part, options_.decoder_program));
   }
-  if (recipe().samples.every_steps > 0) {
+  if (is_main() && has_previews()) {
     // Rows spread over the dataset, always the same ones.
     std::vector<SampleRef> rows;
     const int64_t count = std::min(kPreviewRows, data_.index.num_rows());
@@ -245,18 +256,22 @@ Status TrainingRun::open_optimizer() {
   parameters_ = std::make_unique<FlatParameters>(part_->module());
   const AdamWOptions adamw_options = adamw(recipe());
   DARKROOM_RETURN_IF_ERROR(adamw_options.validate());
-  optimizer_ = std::make_unique<AdamW>(*parameters_, adamw_options);
+  const FlatRange slice = slice_of_rank(parameters_->size(), ranks().rank(), ranks().size());
+  optimizer_ = std::make_unique<AdamW>(*parameters_, adamw_options, slice);
   const EmaOptions ema_options{.decay = recipe().ema.decay, .warmup = recipe().ema.warmup};
   DARKROOM_RETURN_IF_ERROR(ema_options.validate());
-  ema_ = std::make_unique<Ema>(*parameters_, ema_options);
+  ema_ = std::make_unique<Ema>(*parameters_, ema_options, slice);
   const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
-                                      .workers = num_workers(recipe()),
+                                      .gradient_groups = recipe().runtime.gradient_groups,
+                                      .fast_reduction = recipe().runtime.reduction == "fast",
+                                      .workers = num_workers(recipe(), options_.local_ranks),
                                       .max_grad_norm = recipe().optimizer.clip_norm,
                                       .schedule = lr_schedule(recipe())};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
-  train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options);
+  train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
   state_ = std::make_unique<TrainingState>(TrainingState{
       *parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) { return part_->save(files, folder); }});
+  state_->ranks = &ranks();
   return {};
 }
 
@@ -264,18 +279,52 @@ Status TrainingRun::restore_or_begin() {
   index_hash_ = data_.index.hash();
   if (resumed_.has_value()) {
     DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
+  }
+  DARKROOM_RETURN_IF_ERROR(share_beginning());
+  if (resumed_.has_value()) {
     DARKROOM_RETURN_IF_ERROR(restore_training_state(resumed_->place.path, resumed_->record, *state_));
-    steps_done_ = resumed_->record.step;
-    saved_step_ = steps_done_;
     log_info("going on from {} (step {} of {})", resumed_from_.empty() ? resumed_->place.path : resumed_from_, steps_done_, max_steps());
   }
+  const FlatRange samples = own_samples();
   const OrderSpec spec{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                        .num_lanes = recipe().runtime.lanes,
                        .batch_size = recipe().batch.global,
                        .window_blocks = recipe().data.window_blocks};
   DARKROOM_ASSIGN_OR_RETURN(auto order, CanonicalOrder::create(data_.index.block_rows(), spec));
-  const BatcherOptions ahead{.first_batch = resumed_.has_value() ? resumed_->record.batch_number : 0, .num_ahead = data_.num_ahead};
+  const BatcherOptions ahead{
+      .first_batch = batch_number_, .first_sample = samples.first, .num_samples = samples.count, .num_ahead = data_.num_ahead};
   batcher_ = std::make_unique<Batcher>(std::move(order), std::move(data_.source), ahead);
+  return {};
+}
+
+// Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
+Status TrainingRun::share_beginning() {
+  nlohmann::json beginning = {{"index_hash", index_hash_}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}};
+  if (resumed_.has_value()) {
+    const CheckpointRecord& before = resumed_->record;
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(resumed_->place.path));
+    beginning.update({{"step", before.step},
+                      {"batch_number", before.batch_number},
+                      {"updates", before.optimizer_updates},
+                      {"moments_files", num_files}});
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, broadcast_text(ranks(), 0, beginning.dump()));
+  beginning = parse_json(text);
+  if (beginning["index_hash"] != index_hash_) {
+    return Status::failed_precondition("this rank reads another dataset than rank 0 (rank, index hash here, at rank 0):", ranks().rank(),
+                                       index_hash_, beginning["index_hash"].get<std::string>());
+  }
+  steps_done_ = beginning["step"].get<int64_t>();
+  batch_number_ = beginning["batch_number"].get<int64_t>();
+  const auto num_moments_files = beginning["moments_files"].get<int64_t>();
+  saved_step_ = num_moments_files > 0 ? steps_done_ : -1;
+  optimizer_->set_num_updates(beginning["updates"].get<int64_t>());
+  DARKROOM_RETURN_IF_ERROR(broadcast(ranks(), 0, parameters_->values()));
+  if (ranks().rank() != 0) {
+    parameters_->refresh_compute_copy();
+    ema_->restart(*parameters_);  // It began at the weights that were here before.
+    return num_moments_files > 0 ? take_training_state(*state_, num_moments_files) : Status::ok();
+  }
   return {};
 }
 
@@ -283,7 +332,7 @@ Status TrainingRun::open_outputs() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
   DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
-  const RunFacts facts{.component = part_->component(), .parameters = parameters_->size(), .recipe = recorded_};
+  const RunFacts facts{.component = part_->component(), .parameters = parameters_->size(), .ranks = ranks().size(), .recipe = recorded_};
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
   DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
   if (remote_ != nullptr) {

@@ -15,6 +15,14 @@ Status TrainOptions::validate() const {
   if (!init_from.empty() && recipe.model.start == "weights") {
     return Status::invalid_argument("--init-from and model.start = \"weights\" both name starting weights; drop one of them:", init_from);
   }
+  if (ranks->size() > recipe.runtime.gradient_groups) {
+    return Status::invalid_argument(
+        "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
+        recipe.runtime.gradient_groups, ranks->size());
+  }
+  if (!trace_path.empty() && ranks->size() > 1) {
+    return Status::invalid_argument("--trace records a run of one rank, got ranks:", ranks->size());
+  }
   if (!trace_path.empty() && trace_steps < 1) {
     return Status::invalid_argument("--trace-steps must be at least 1, got:", trace_steps);
   }
@@ -22,9 +30,16 @@ Status TrainOptions::validate() const {
 }
 
 nlohmann::json TrainSummary::to_json() const {
-  return {{"parameters", parameters}, {"steps", steps},         {"samples", samples},
-          {"rows_in", rows},          {"rows_out", rows},       {"rows_by_error", nlohmann::json::object()},
-          {"loss_first", loss_first}, {"loss_last", loss_last}, {"images_per_second", images_per_second},
+  return {{"parameters", parameters},
+          {"steps", steps},
+          {"samples", samples},
+          {"skipped", skipped},
+          {"rows_in", rows},
+          {"rows_out", rows},
+          {"rows_by_error", nlohmann::json::object()},
+          {"loss_first", loss_first},
+          {"loss_last", loss_last},
+          {"images_per_second", images_per_second},
           {"seconds", seconds}};
 }
 
@@ -34,7 +49,7 @@ Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_tok
   if (!status.is_ok() && status.code() != StatusCode::kUnavailable) {  // Else the store may be what failed.
     run->store_logs_of_failure();
   }
-  const Status summed_up = run->sum_up(summary);
+  const Status summed_up = options.ranks->rank() == 0 ? run->sum_up(summary) : Status::ok();
   return status.is_ok() ? summed_up : status;
 }
 

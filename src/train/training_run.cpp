@@ -5,6 +5,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/optim/gradient_groups.h"
 #include "darkroom/train/run_files.h"
 
 namespace darkroom {
@@ -40,7 +41,13 @@ CheckpointRecord TrainingRun::record() const {
   return record;
 }
 
-Result<StepTimes> TrainingRun::step() {
+FlatRange TrainingRun::own_samples() const {
+  const int64_t num_groups = recipe().runtime.gradient_groups, group_size = recipe().batch.global / num_groups;
+  const GroupSpan groups = groups_of_rank(num_groups, ranks().rank(), ranks().size());
+  return {groups.first * group_size, groups.count * group_size};
+}
+
+Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const auto start = Clock::now();
   const Result<Batch> next = batcher_->next();
   if (!next.is_ok()) {
@@ -49,10 +56,12 @@ Result<StepTimes> TrainingRun::step() {
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
-  const auto losses = [&](int64_t first, int64_t count) { return part_->losses(batch, first, count); };
-  auto report = train_step_->run(steps_done_, static_cast<int64_t>(batch.samples.size()), losses);
+  const auto losses = [&, before = own_samples().first](int64_t first, int64_t count) {
+    return part_->losses(batch, first - before, count);
+  };
+  auto report = train_step_->run(steps_done_, recipe().batch.global, losses, wants_stop);
   if (!report.is_ok()) {
-    return name_bad_samples(report.status(), batch);
+    return train_step_->was_not_finite() ? skip_step(report.status(), batch) : Result<StepTimes>(report.status());
   }
   times.report = *report;
   steps_done_ += 1;
@@ -62,11 +71,27 @@ Result<StepTimes> TrainingRun::step() {
   return times;
 }
 
+Result<StepTimes> TrainingRun::skip_step(const Status& failure, const Batch& batch) {
+  const Status named = name_bad_samples(failure, batch);
+  const int64_t limit = recipe().optimizer.max_skipped;
+  if (skipped_steps() >= limit) {
+    return limit == 0 ? named : named.with_context(fmt::format("as many steps as optimizer.max_skipped allows were left out ({})", limit));
+  }
+  StepTimes times;
+  times.report = train_step_->report();
+  times.is_skipped = true;
+  steps_done_ += 1;
+  if (is_main()) {
+    log_warning("a step is left out, number {} of at most {}: {}", skipped_steps(), limit, named.message());
+  }
+  return times;
+}
+
 // What was trained is in order when the next samples cannot be read, and they may be readable later on.
 Status TrainingRun::save_before(const Status& failure) {
   const bool may_pass = failure.code() == StatusCode::kUnavailable || failure.code() == StatusCode::kCancelled ||
                         failure.code() == StatusCode::kFailedPrecondition;  // An address whose signature has expired.
-  if (!may_pass || steps_here_ == 0) {
+  if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                // The other ranks are in the middle of a step.
     return failure;
   }
   if (const Status saved = save(); !saved.is_ok()) {
@@ -84,10 +109,16 @@ Status TrainingRun::name_bad_samples(const Status& failure, const Batch& batch) 
     return failure.with_context("the loss of every sample was finite; try a lower optimizer.lr or optimizer.clip_norm");
   }
   std::vector<std::string> places;
-  for (size_t i = 0; i < std::min(kShown, bad.size()); ++i) {
-    places.push_back(batcher_->describe(batch.samples[static_cast<size_t>(bad[i])].row));
+  const FlatRange own = own_samples();
+  for (const int64_t position : bad) {
+    if (position >= own.first && position < own.first + own.count && places.size() < kShown) {
+      places.push_back(batcher_->describe(batch.samples[static_cast<size_t>(position - own.first)].row));
+    }
   }
-  const bool is_data = bad.size() < batch.samples.size();
+  if (places.empty()) {
+    places.emplace_back("none of this rank's; another rank names them");
+  }
+  const bool is_data = static_cast<int64_t>(bad.size()) < recipe().batch.global;
   const char* advice = is_data ? "these rows gave a loss that is not finite; look at them"
                                : "every row gave a loss that is not finite; try a lower optimizer.lr; the first rows";
   return failure.with_context(fmt::format("{}: {}", advice, fmt::join(places, "; ")));
@@ -99,22 +130,22 @@ Status TrainingRun::after_step(const StepTimes& times) {
   const bool is_last = steps_done_ == max_steps();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
   nlohmann::ordered_json scores = nlohmann::ordered_json::object();
-  if (validation_ != nullptr && is_due(recipe().validation.every_steps)) {
-    const EmaScope averaged(*parameters_, *ema_);
-    DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score());
-    log_info("step {}: {}", steps_done_, scores.dump());
+  if (validates() && is_due(recipe().validation.every_steps)) {
+    const EmaScope averaged(*parameters_, *ema_, ranks());
+    DARKROOM_RETURN_IF_ERROR(averaged.status());
+    if (is_main()) {
+      DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score());
+      log_info("step {}: {}", steps_done_, scores.dump());
+    }
   }
-  if (is_due(recipe().runtime.log_every) || !scores.empty()) {
+  if (is_main() && (is_due(recipe().runtime.log_every) || !scores.empty() || times.is_skipped)) {
     DARKROOM_RETURN_IF_ERROR(log_step(times, scores));
   }
-  progress_->show(steps_done_, times);
-  if (previews_ != nullptr && is_due(recipe().samples.every_steps)) {
-    const EmaScope averaged(*parameters_, *ema_);
-    const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
-    DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
-    if (remote_ != nullptr) {
-      remote_->store_folder(name);
-    }
+  if (is_main()) {
+    progress_->show(steps_done_, times);
+  }
+  if (has_previews() && is_due(recipe().samples.every_steps)) {
+    DARKROOM_RETURN_IF_ERROR(paint_previews());
   }
   if (is_due(recipe().checkpoint.every_steps) || is_last) {
     DARKROOM_RETURN_IF_ERROR(save());
@@ -122,6 +153,20 @@ Status TrainingRun::after_step(const StepTimes& times) {
   if (trace_ != nullptr && trace_->is_complete()) {
     DARKROOM_RETURN_IF_ERROR(trace_->finish());
     trace_.reset();
+  }
+  return {};
+}
+
+Status TrainingRun::paint_previews() {
+  const EmaScope averaged(*parameters_, *ema_, ranks());
+  DARKROOM_RETURN_IF_ERROR(averaged.status());
+  if (!is_main()) {
+    return {};
+  }
+  const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
+  DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
+  if (remote_ != nullptr) {
+    remote_->store_folder(name);
   }
   return {};
 }
@@ -138,10 +183,19 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
       {"images_per_second", rate},
       {"seconds", wall_seconds()},
       {"ms", {{"data", times.data_ms}, {"forward", report.forward_ms}, {"backward", report.backward_ms}, {"optimizer", report.update_ms}}}};
+  if (times.is_skipped) {
+    line.erase("loss");
+    line.erase("grad_norm");
+  }
+  if (skipped_steps() > 0) {
+    line["skipped"] = skipped_steps();
+  }
   line.update(scores);
   DARKROOM_RETURN_IF_ERROR(metrics_->append(line));
-  DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/loss", static_cast<float>(report.loss)));
-  DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/grad_norm", static_cast<float>(report.grad_norm)));
+  if (!times.is_skipped) {
+    DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/loss", static_cast<float>(report.loss)));
+    DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/grad_norm", static_cast<float>(report.grad_norm)));
+  }
   DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/lr", static_cast<float>(report.learning_rate)));
   DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/images_per_second", static_cast<float>(rate)));
   for (const auto& [name, value] : scores.items()) {
@@ -153,6 +207,10 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
 Status TrainingRun::save() {
   if (saved_step_ == steps_done_) {
     return {};
+  }
+  if (!is_main()) {
+    saved_step_ = steps_done_;
+    return hand_in_training_state(*state_);
   }
   // Lines up to a checkpoint's step must be there when the run goes on from it.
   DARKROOM_RETURN_IF_ERROR(metrics_->sync());
@@ -172,11 +230,14 @@ Status TrainingRun::save() {
 Status TrainingRun::run(const std::stop_token& stop) {
   const auto start = Clock::now();
   while (steps_done_ < max_steps()) {
-    if (stop.stop_requested()) {
+    // Several ranks stop at the same step: the one in which a rank said so.
+    if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save());
+      DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
-    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step());
+    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested()));
+    stop_is_agreed_ = times.report.wants_stop;
     DARKROOM_RETURN_IF_ERROR(after_step(times));
     seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   }
@@ -184,7 +245,10 @@ Status TrainingRun::run(const std::stop_token& stop) {
     DARKROOM_RETURN_IF_ERROR(trace_->finish());
   }
   DARKROOM_RETURN_IF_ERROR(save());
-  DARKROOM_RETURN_IF_ERROR(metrics_->sync());
+  if (is_main()) {
+    DARKROOM_RETURN_IF_ERROR(metrics_->sync());
+  }
+  DARKROOM_RETURN_IF_ERROR(ranks().finish());
   seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   return {};
 }
@@ -201,6 +265,7 @@ void TrainingRun::store_logs_of_failure() {
 Status TrainingRun::sum_up(TrainSummary& summary) const {
   summary.parameters = parameters_->size();
   summary.steps = steps_done_;
+  summary.skipped = skipped_steps();
   summary.samples = steps_done_ * recipe().batch.global;
   summary.rows = data_.index.num_rows();
   summary.seconds = seconds_here_;

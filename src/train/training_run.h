@@ -59,19 +59,33 @@ class TrainingRun {
   Status open_autoencoder(const std::string& weights_folder);
   Status open_optimizer();
   Status restore_or_begin();
+  Status share_beginning();
   Status open_outputs();
   // What a run that did not begin (a dataset that is not there) leaves behind: nothing.
   void remove_empty_folders();
 
   // One step, and what follows it.
-  Result<StepTimes> step();
+  Result<StepTimes> step(bool wants_stop);
+  // What a step whose numbers were not finite costs: itself, or the run.
+  Result<StepTimes> skip_step(const Status& failure, const Batch& batch);
   Status save_before(const Status& failure);
   Status name_bad_samples(const Status& failure, const Batch& batch) const;
   Status after_step(const StepTimes& times);
+  Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
   Status save();
 
   const Recipe& recipe() const { return options_.recipe; }
+  Communicator& ranks() const { return *options_.ranks; }
+  bool is_main() const { return ranks().rank() == 0; }  // Rank 0, which keeps the run folder.
+  bool validates() const { return !recipe().validation.path.empty(); }
+  // An autoencoder shows pictures of its dataset instead of prompts.
+  bool has_previews() const {
+    return recipe().samples.every_steps > 0 && (!recipe().samples.prompts.empty() || recipe().objective.kind == "autoencoder");
+  }
+  // Samples of a batch that this rank computes.
+  FlatRange own_samples() const;
+  int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }
   int64_t max_steps() const { return recipe().schedule.max_steps; }
   std::string in_folder(const char* name) const;
   // Wall time of the run, set-ups and hooks included; steps that a later start repeats count once.
@@ -87,7 +101,7 @@ class TrainingRun {
   std::optional<LocalCopy> model_copy_;
   std::optional<LocalCopy> resume_copy_;
   std::optional<LocalCopy> init_copy_;
-  std::unique_ptr<RemoteRun> remote_;  // Null where the run folder is local.
+  std::unique_ptr<RemoteRun> remote_;  // Null where the run folder is local. Of rank 0, as all that has to do with the folder.
   std::string folder_;                 // The run folder; of a remote one its spool.
   std::unique_ptr<FileLock> lock_;     // Of a local one.
   std::optional<FoundCheckpoint> resumed_;
@@ -113,8 +127,10 @@ class TrainingRun {
 
   const Clock::time_point began_ = Clock::now();  // This start.
   int64_t steps_done_ = 0;
+  int64_t batch_number_ = 0;  // Of the first step here.
   int64_t saved_step_ = -1;
-  int64_t steps_here_ = 0;  // Of this start.
+  bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
+  int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;
   double seconds_here_ = 0;  // Of the loop.
 };

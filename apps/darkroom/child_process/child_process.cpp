@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 extern char** environ;  // POSIX declares it nowhere.
@@ -63,7 +65,7 @@ class SpawnSettings {
     } else {
       posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     }
-    posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, output >= 0 ? output : STDOUT_FILENO, STDOUT_FILENO);
     if (options.merges_errors) {
       posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
     }
@@ -86,16 +88,30 @@ class SpawnSettings {
   SpawnSettings(const SpawnSettings&) = delete;
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
-  int spawn(std::vector<std::string> command, pid_t& pid) {
-    std::vector<char*> pointers;
-    for (std::string& word : command) {
-      pointers.push_back(word.data());
+  int spawn(std::vector<std::string> command, std::vector<std::string> environment, pid_t& pid) {
+    std::vector<char*> variables = pointers_to(environment);
+    for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+      const std::string_view name = name_of(*inherited);
+      if (std::none_of(environment.begin(), environment.end(), [&](const std::string& own) { return name_of(own) == name; })) {
+        variables.push_back(*inherited);
+      }
     }
-    pointers.push_back(nullptr);
-    return posix_spawnp(&pid, pointers[0], &actions_, &attributes_, pointers.data(), environ);
+    variables.push_back(nullptr);
+    std::vector<char*> words = pointers_to(command);
+    words.push_back(nullptr);
+    return posix_spawnp(&pid, words[0], &actions_, &attributes_, words.data(), variables.data());
   }
 
  private:
+  static std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+    std::vector<char*> pointers;
+    for (std::string& text : texts) {
+      pointers.push_back(text.data());
+    }
+    return pointers;
+  }
+  static std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
   posix_spawn_file_actions_t actions_;
   posix_spawnattr_t attributes_;
 };
@@ -126,9 +142,12 @@ Result<Child> start_child(const std::vector<std::string>& command, const ChildOp
   if (options.has_input) {
     DARKROOM_ASSIGN_OR_RETURN(input, Pipe::make(command[0]));
   }
-  DARKROOM_ASSIGN_OR_RETURN(Pipe output, Pipe::make(command[0]));
+  Pipe output;
+  if (!options.shares_output) {
+    DARKROOM_ASSIGN_OR_RETURN(output, Pipe::make(command[0]));
+  }
   Child child;
-  const int error = SpawnSettings(input.reader(), output.writer(), options).spawn(command, child.pid);
+  const int error = SpawnSettings(input.reader(), output.writer(), options).spawn(command, options.environment, child.pid);
   if (error != 0) {
     return Status::not_found("cannot start a program (program, reason):", command[0], std::strerror(error));
   }

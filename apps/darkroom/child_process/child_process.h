@@ -12,16 +12,18 @@ namespace darkroom {
 
 /// How a program is joined to this one.
 struct ChildOptions {
-  bool has_input = false;      ///< A pipe leads to its stdin; else that is empty.
-  bool merges_errors = false;  ///< Its stderr goes where its stdout goes; else it is this program's.
-  bool has_own_group = false;  ///< Ctrl-C does not reach it.
+  bool has_input = false;                     ///< A pipe leads to its stdin; else that is empty.
+  bool merges_errors = false;                 ///< Its stderr goes where its stdout goes; else it is this program's.
+  bool has_own_group = false;                 ///< Ctrl-C does not reach it.
+  bool shares_output = false;                 ///< Its stdout is this program's; no pipe comes from it.
+  std::vector<std::string> environment = {};  ///< NAME=VALUE: variables that it has besides this program's, or in their place.
 };
 
 /// A program that runs, with our ends of its pipes: whoever started it closes them and waits for it.
 struct Child {
   pid_t pid = 0;
   int input = -1;   ///< Leads to its stdin; -1: none was asked for.
-  int output = -1;  ///< Comes from its stdout.
+  int output = -1;  ///< Comes from its stdout; -1: that is shared.
 };
 
 /// Starts a program, `command[0]`, which is looked up in PATH when it holds no slash. It ends by SIGINT, SIGTERM and SIGPIPE, which this

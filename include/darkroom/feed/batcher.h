@@ -39,10 +39,10 @@ class SampleSource {
 };
 
 struct BatcherOptions {
-  int64_t first_batch = 0;  ///< The position to start from.
-  int64_t rank = 0;         ///< Slice of each global batch.
-  int64_t num_ranks = 1;
-  int64_t num_ahead = 4;  ///< Batches kept ready by a thread of its own; 0: each is made when it is asked for.
+  int64_t first_batch = 0;   ///< The position to start from.
+  int64_t first_sample = 0;  ///< The part of each global batch that is read: a rank's own.
+  int64_t num_samples = 0;   ///< 0: all from first_sample on.
+  int64_t num_ahead = 4;     ///< Batches kept ready by a thread of its own; 0: each is made when it is asked for.
 };
 
 /// Hands out batches in canonical order, made ahead of time by one background thread. Which batches come out depends on

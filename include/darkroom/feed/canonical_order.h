@@ -43,9 +43,10 @@ class CanonicalOrder {
 
   /// The samples of global batch `number` (>= 0), in order. Errors: kFailedPrecondition (more than 2^24 epochs).
   Result<std::vector<SampleRef>> batch(int64_t number);
-  /// The part of it that rank `rank` of `num_ranks` takes. Errors: also kInvalidArgument (num_ranks does not divide B).
-  Result<std::vector<SampleRef>> slice(int64_t number, int64_t rank, int64_t num_ranks);
+  /// Samples [first, first + count) of it: what one rank takes. REQUIRES: they lie in the batch. Errors: as batch().
+  Result<std::vector<SampleRef>> slice(int64_t number, int64_t first, int64_t count);
 
+  int64_t batch_size() const { return spec_.batch_size; }
   int64_t num_rows() const { return first_rows_.back(); }
   int64_t num_blocks() const { return static_cast<int64_t>(first_rows_.size()) - 1; }
   /// Lanes in use: min(spec.num_lanes, num_blocks).

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
+
 #include "darkroom/ops/adamw_scalar.h"
 
 namespace darkroom {
@@ -21,6 +23,9 @@ struct AdamWArrays {
 /// compute copy 18 and 18. Elementwise, each by IEEE single operations in a fixed order: the same bits on every device and for any number
 /// of threads. When the gradient scale is not finite nothing is written. Nothing waits for the device. Thread safety: as its tensors.
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
+
+/// Elements that make one partial sum of squared_norm: sums over whole chunks, added in their order, have the bits of the whole.
+inline constexpr int64_t kNormChunk = 1 << 14;
 
 /// Sum of squares of a flat float32 or bfloat16 buffer, float64 [1] on its device. Summed in double over fixed chunks in a fixed order: the
 /// same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ in the order. Nothing waits for the device.

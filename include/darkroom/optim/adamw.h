@@ -28,6 +28,8 @@ class AdamW {
  public:
   /// REQUIRES: options.validate() is ok; `parameters` outlives this object.
   AdamW(FlatParameters& parameters, const AdamWOptions& options);
+  /// One that updates a part of the parameters and has moments for it alone (ZeRO-1, Rajbhandari et al. 2020, arXiv 1910.02054).
+  AdamW(FlatParameters& parameters, const AdamWOptions& options, const FlatRange& slice);
 
   /// One update with the gradients of the parameters times `gradient_scale`; updates `ema` too unless it is null.
   void update(double learning_rate, double gradient_scale, Ema* ema);
@@ -45,7 +47,9 @@ class AdamW {
   /// Updates done so far; part of the state, because the bias correction depends on it.
   int64_t num_updates() const { return num_updates_; }
   void set_num_updates(int64_t num_updates) { num_updates_ = num_updates; }
-  /// float32 (size()) in the order of the flat parameters; write into them to restore a checkpoint.
+  /// What it updates: all, or a rank's slice.
+  const FlatRange& slice() const { return slice_; }
+  /// float32 (slice().count) in the order of the flat parameters; write into them to restore a checkpoint.
   const torch::Tensor& first_moment() const { return first_moment_; }
   const torch::Tensor& second_moment() const { return second_moment_; }
 
@@ -55,6 +59,7 @@ class AdamW {
 
   FlatParameters& parameters_;
   AdamWOptions options_;
+  FlatRange slice_;
   torch::Tensor scalars_;          // float64 on the device; places by AdamWScalar.
   torch::Tensor scalars_staging_;  // The same on the CPU.
   torch::Tensor first_moment_;

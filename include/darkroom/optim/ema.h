@@ -6,6 +6,7 @@
 
 #include "darkroom/core/status.h"
 #include "darkroom/optim/flat_parameters.h"
+#include "darkroom/tensor/communicator.h"
 
 namespace darkroom {
 
@@ -22,33 +23,46 @@ class Ema {
  public:
   /// Starts at the parameters' values. REQUIRES: options.validate() is ok.
   Ema(const FlatParameters& parameters, const EmaOptions& options);
+  /// The average of a part of the parameters: a rank's slice.
+  Ema(const FlatParameters& parameters, const EmaOptions& options, const FlatRange& slice);
 
+  /// What it averages: all, or a rank's slice.
+  const FlatRange& slice() const { return slice_; }
   /// False at decay 0: weights() are then the parameters' own values and need no memory.
   bool averages() const { return options_.decay > 0.0; }
-  /// float32 (size()) in the order of the flat parameters; write into it to restore a checkpoint.
+  /// float32 (slice().count) in the order of the flat parameters; write into it to restore a checkpoint.
   const torch::Tensor& weights() const { return weights_; }
+  /// Starts anew at the parameters' present values.
+  void restart(const FlatParameters& parameters);
   /// The share kept by update number `update` (0-based).
   double decay_at(int64_t update) const;
 
  private:
   EmaOptions options_;
+  FlatRange slice_;
   torch::Tensor weights_;
 };
 
 /// Puts the averaged weights into the module for its lifetime (previews, validation) and the trained ones back, both
-/// bit-exact and without another copy of the weights. Thread safety: none; nothing may train meanwhile.
+/// bit-exact and without another copy of the weights. Where ranks hold slices of the average, all of them open and close it together.
+/// Thread safety: none; nothing may train meanwhile.
 class EmaScope {
  public:
-  EmaScope(FlatParameters& parameters, Ema& ema);
+  EmaScope(FlatParameters& parameters, Ema& ema, Communicator& ranks = lone_rank());
+  /// A failure of the ranks on the way back is every later call's failure, too.
   ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;
+  /// Whether the module holds the average. Errors: those of the ranks.
+  const Status& status() const { return status_; }
 
  private:
-  void swap();
+  Status swap();
 
   FlatParameters& parameters_;
   Ema& ema_;
+  Communicator& ranks_;
+  Status status_;
 };
 
 }  // namespace darkroom

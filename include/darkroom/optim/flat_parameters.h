@@ -24,6 +24,17 @@ struct FlatParametersOptions {
   Status validate() const;
 };
 
+/// Elements [first, first + count) of a flat buffer.
+struct FlatRange {
+  int64_t first = 0;
+  int64_t count = 0;
+
+  torch::Tensor of(const torch::Tensor& flat) const { return flat.narrow(0, first, count); }
+  /// What two ranges have in common; count 0: nothing.
+  FlatRange overlap(const FlatRange& other) const;
+  bool operator==(const FlatRange&) const = default;
+};
+
 /// All parameters of a module in flat buffers, in byte order of the parameter names: float32 master weights, which the optimizer
 /// changes; what the module computes with; the gradients. With compute type float32 the module's tensors are views of the master
 /// weights; with bfloat16 they are views of a second buffer, which AdamW's pass over memory rounds from the first. Construction copies
@@ -53,6 +64,7 @@ class FlatParameters {
   const FlatParametersOptions& options() const { return options_; }
   /// Elements of a buffer, alignment included.
   int64_t size() const { return values_.numel(); }
+  FlatRange whole() const { return {0, size()}; }
   /// Master weights, float32 (size()).
   const torch::Tensor& values() const { return values_; }
   /// Compute type (size()).

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "darkroom/core/result.h"
@@ -12,14 +13,21 @@
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
 #include "darkroom/optim/lr_schedule.h"
+#include "darkroom/tensor/communicator.h"
 
 namespace darkroom {
 
+class GradientSum;
+
 struct TrainStepOptions {
-  int64_t micro_batch = 64;    ///< Samples a forward and backward pass; the last one of a batch may be smaller.
-  int64_t workers = 1;         ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
-  double max_grad_norm = 1.0;  ///< Clip the gradient to this norm; 0: do not.
-  LrScheduleOptions schedule;  ///< Learning rate by step.
+  int64_t micro_batch = 64;  ///< Samples a forward and backward pass; the last one of a batch may be smaller.
+  /// Equal parts of the batch whose gradients are added in a fixed tree, so that any number of ranks up to it has the same bits; it must
+  /// divide the batch. 1: all micro-batches in order.
+  int64_t gradient_groups = 1;
+  bool fast_reduction = false;  ///< The library adds the ranks' gradients in its own order: bits depend on the number of ranks.
+  int64_t workers = 1;          ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
+  double max_grad_norm = 1.0;   ///< Clip the gradient to this norm; 0: do not.
+  LrScheduleOptions schedule;   ///< Learning rate by step.
   /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap and cannot be captured.
   bool waits_between_phases = false;
 
@@ -33,29 +41,33 @@ struct StepReport {
   double loss = 0.0;       ///< Mean over the batch.
   double grad_norm = 0.0;  ///< Before clipping.
   double learning_rate = 0.0;
+  bool wants_stop = false;  ///< At least one rank asked to stop after this step.
   // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases, a replayed graph has no phases.
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
 };
 
-/// Losses (count) of samples [first, first + count) of the batch, float on the parameters' device, differentiable in the parameters.
-/// With several workers it is called from several threads at once.
+/// Losses (count) of samples [first, first + count) of the batch (the whole one, of which a rank is asked for its own), float on the
+/// parameters' device, differentiable in the parameters. With several workers it is called from several threads at once.
 using MicroBatchLosses = std::function<torch::Tensor(int64_t first, int64_t count)>;
 
 /// One training step: gradients of the batch's mean loss, accumulated over micro-batches (each weighted by its size, so that
 /// the split does not change the mean), clipped, then AdamW and EMA. With the same intra-op threads the same bits.
+/// With several ranks each computes its groups, owns a slice of moments, average and update (`optimizer` and `ema` must be those of its
+/// slice), and gets the others' weights; losses, norm and stop requests of all go round in one message. On the CPU only.
 /// run() is prepare(), issue() and finish() in turn. issue() is all that the device does between inputs and results: it does not wait for
 /// the device and can be captured (DeviceGraph), if `losses` can; then a step is prepare(), the replay and finish(). Thread safety: none.
 class TrainStep {
  public:
   /// `ema` may be null. REQUIRES: options.validate() is ok; the others outlive this object.
-  TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, const TrainStepOptions& options);
+  TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, const TrainStepOptions& options, Communicator& ranks = lone_rank());
+  ~TrainStep();
 
-  /// Runs step `step` (0-based) on a batch of `batch_size` samples.
+  /// Runs step `step` (0-based) on a batch of `batch_size` samples, those of all ranks together. `wants_stop`: see StepReport.
   /// Errors: kFailedPrecondition naming the step when the loss or the gradient is not finite; weights, moments and EMA are
-  /// then as before, and non_finite_samples() says which samples of the batch had such a loss.
-  Result<StepReport> run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses);
+  /// then as before, and non_finite_samples() says which samples of the batch had such a loss. kUnavailable: a rank is gone.
+  Result<StepReport> run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses, bool wants_stop = false);
 
   /// Sends the device what this step's update needs. REQUIRES: the batch size stays that of the first step while a graph is replayed.
   void prepare(int64_t step, int64_t batch_size);
@@ -64,12 +76,28 @@ class TrainStep {
   /// Waits for the device and reads losses and norm. Errors: as run().
   Result<StepReport> finish();
 
+  /// Whether the last run failed because a loss or the gradient was not finite; report() then tells what it was.
+  bool was_not_finite() const { return was_not_finite_; }
+  const StepReport& report() const { return report_; }
   /// Positions in the batch of the last run whose loss was not finite; empty when only the gradient was not.
   const std::vector<int64_t>& non_finite_samples() const { return non_finite_samples_; }
 
  private:
+  // A forward and backward pass.
+  struct PassSpan {
+    int64_t first = 0;
+    int64_t count = 0;
+    int64_t group = 0;
+    bool ends_group = false;
+  };
+
+  std::vector<PassSpan> passes() const;
   void accumulate(const MicroBatchLosses& losses);
   void accumulate_side_by_side(const MicroBatchLosses& losses);
+  void end_pass(const PassSpan& pass);
+  Status sum_over_ranks();
+  Status exchange_figures();
+  std::vector<double> norm_of_slice() const;
   double sum_losses();
   void end_phase(double& phase_ms);
 
@@ -77,6 +105,10 @@ class TrainStep {
   AdamW& optimizer_;
   Ema* ema_;
   TrainStepOptions options_;
+  Communicator& ranks_;
+  std::unique_ptr<GradientSum> gradient_sum_;  // Null for one group and one rank.
+  Status ranks_failure_;                       // Of the step under way.
+  bool was_not_finite_ = false;
   std::vector<int64_t> non_finite_samples_;
 
   StepReport report_;     // Of the step under way.

@@ -13,6 +13,7 @@
 #include "darkroom/optim/adamw.h"
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
+#include "darkroom/tensor/communicator.h"
 
 namespace darkroom {
 
@@ -25,6 +26,7 @@ struct TrainingState {
   std::function<Status(FileSystem&, const std::string& folder)> save_component;
   /// The moments are cut into files of about so many bytes at most: Amazon copies no object above 5 GB in one request.
   int64_t max_moments_file_bytes = int64_t{4} << 30;
+  Communicator* ranks = &lone_rank();  ///< Each holds its slices of moments and average; rank 0 alone reads and writes files.
 };
 
 /// Writes `checkpoints_folder`/step-NNNNNNNN/ and makes it visible in one atomic step (files/publication.h): weights, EMA
@@ -36,6 +38,14 @@ Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
 /// Puts a checkpoint's moments and EMA weights into `state`, whose module already holds the checkpoint's weights.
 /// REQUIRES: read_checkpoint accepted the folder. Errors: kFailedPrecondition (another network's checkpoint).
 Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state);
+
+/// Files that hold a checkpoint's moments, at least 1.
+Result<int64_t> count_moments_files(const std::string& folder);
+
+/// The part of the ranks other than 0 in save_checkpoint: hands rank 0 what they own. Errors: those of the ranks.
+Status hand_in_training_state(TrainingState& state);
+/// The same in restore_training_state, of a checkpoint whose moments lie in `num_files` files.
+Status take_training_state(TrainingState& state, int64_t num_files);
 
 struct FoundCheckpoint {
   CheckpointPlace place;

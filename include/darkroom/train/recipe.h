@@ -58,6 +58,7 @@ struct Recipe {
     double epsilon = 1e-8;       ///< Added to the root of the second moment.
     double weight_decay = 1e-2;  ///< Decoupled weight decay.
     double clip_norm = 1.0;      ///< Largest gradient norm; 0: no clipping.
+    int64_t max_skipped = 0;     ///< Steps of the run that may be left out because a loss or the gradient was not finite.
   } optimizer;
   struct Schedule {
     std::string kind = "constant";  ///< After warm-up: "constant" or "cosine".
@@ -97,6 +98,9 @@ struct Recipe {
     int64_t workers = 1;                ///< Micro-batches computed side by side, in `threads` threads each; no bit. 0: one a core.
     std::string precision = "float32";  ///< Compute precision: "float32".
     int64_t lanes = 8;                  ///< Lanes of the canonical order.
+    int64_t gradient_groups = 1;        ///< Parts of a batch that are added in a fixed tree: as many ranks, or fewer, have the same bits.
+    std::string reduction = "exact";    ///< Between ranks: "exact", or "fast": the library's order, other bits for other numbers of ranks.
+    int64_t watchdog_seconds = 30;      ///< A rank without a sign of life for so long is lost.
     int64_t log_every = 1;              ///< Steps between lines of metrics.jsonl.
   } runtime;
 
@@ -114,6 +118,8 @@ Result<Recipe> load_recipe(FileSystem& files, const std::string& path);
 Status set_recipe_field(Recipe& recipe, std::string_view assignment);
 /// The recipe as TOML with every field; parse_recipe gives the same recipe back.
 std::string recipe_to_toml(const Recipe& recipe);
+/// What all ranks of a run must have alike, as a JSON object by "section.key": every field but places, memory sizes and workers.
+nlohmann::json recipe_agreement(const Recipe& recipe);
 /// The recipe as an object of sections with every field.
 nlohmann::ordered_json recipe_to_json(const Recipe& recipe);
 /// Fields that are fixed for a run (the order of the data, the objective, the noise) and differ between two recipes, as

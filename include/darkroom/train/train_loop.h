@@ -9,19 +9,24 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/result.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tensor/communicator.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
 
 struct TrainOptions {
-  Recipe recipe;                   ///< Resolved: file, --set and flags.
-  std::string output;              ///< Run folder: local or on a store that can be written.
-  std::string resume = "auto";     ///< "auto", "none" or a checkpoint's address.
-  std::string init_from;           ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
-  bool deterministic = false;      ///< Refuse operations that are not bit-reproducible.
-  std::string trace_path;          ///< Safetensors file for checking; empty: none.
-  int64_t trace_steps = 5;         ///< First steps that are traced.
-  std::string decoder_program;     ///< darkroom-decoder: raw pictures are decoded locked in (docs/sandbox.md); empty: in this process.
+  Recipe recipe;                ///< Resolved: file, --set and flags.
+  std::string output;           ///< Run folder: local or on a store that can be written.
+  std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
+  std::string init_from;        ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
+  bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
+  std::string trace_path;       ///< Safetensors file for checking; empty: none.
+  int64_t trace_steps = 5;      ///< First steps that are traced.
+  std::string decoder_program;  ///< darkroom-decoder: raw pictures are decoded locked in (docs/sandbox.md); empty: in this process.
+  /// The ranks that train together, this one among them; every one calls run_training with the same recipe. Rank 0 alone reads and
+  /// writes the run folder. They outlive the call.
+  Communicator* ranks = &lone_rank();
+  int64_t local_ranks = 1;         ///< Ranks on this machine, which share its cores.
   Clock* clock = &system_clock();  ///< Of the waits for a store that does not take a checkpoint.
 
   /// kInvalidArgument naming the first bad field.
@@ -33,6 +38,7 @@ struct TrainSummary {
   int64_t steps = 0;             ///< Done in all, earlier starts included.
   int64_t samples = 0;           ///< Seen in all.
   int64_t rows = 0;              ///< Of the dataset.
+  int64_t skipped = 0;           ///< Of the steps: left out, because a loss or the gradient was not finite.
   double loss_first = 0;         ///< Mean over the first 50 logged steps of the run.
   double loss_last = 0;          ///< Mean over the last 50.
   double images_per_second = 0;  ///< Of this start, hooks left aside.
@@ -46,8 +52,8 @@ struct TrainSummary {
 /// hand with a checkpoint and kCancelled; the same call then goes on exactly there.
 /// Errors: kInvalidArgument (options); kFailedPrecondition (the run folder, the checkpoint, the model and the dataset do not
 /// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
-/// writes. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary` gets the figures, those of
-/// a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
+/// writes, and when another rank is gone. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary`
+/// gets the figures, those of a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
 /// The places of recipe and options are addresses of `stores`, which outlive the call and whose reads no stop ends; a remote model or
 /// checkpoint is fetched into a scratch folder below $TMPDIR first, and a remote run folder is filled from one.
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary);

@@ -58,14 +58,16 @@ TEST(batcher, hands_out_the_canonical_order_however_far_ahead_it_works) {
   }
 }
 
-TEST(batcher, starts_at_a_position_and_takes_the_slice_of_its_rank) {
+TEST(batcher, starts_at_a_position_and_takes_its_part_of_each_batch) {
   const auto whole = first_batches({}, 40);
   const auto resumed = first_batches({.first_batch = 23}, 17);
   EXPECT_TRUE(std::equal(resumed.begin(), resumed.end(), whole.begin() + 23));
-  const auto second_half = first_batches({.rank = 1, .num_ranks = 2}, 3);
+  const auto second_half = first_batches({.first_sample = 8}, 3);
   for (size_t i = 0; i < second_half.size(); ++i) {
     EXPECT_EQ(second_half[i], std::vector<SampleRef>(whole[i].begin() + 8, whole[i].end()));
   }
+  const auto middle = first_batches({.first_sample = 3, .num_samples = 2}, 2);
+  EXPECT_EQ(middle[1], std::vector<SampleRef>(whole[1].begin() + 3, whole[1].begin() + 5));
 }
 
 TEST(batcher, gives_what_came_before_a_failure_and_then_the_failure_for_good) {

@@ -101,6 +101,9 @@ TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
         Case{"objective.caption_dropout=1.5", "objective.caption_dropout"}, Case{"objective.min_snr_gamma=-1", "objective.min_snr_gamma"},
         Case{"ema.decay=1.0", "ema.decay"}, Case{"optimizer.lr=nan", "optimizer.lr"}, Case{"noise.beta_end=0.0001", "noise.beta_end"},
         Case{"runtime.precision=bf16", "runtime.precision"}, Case{"samples.sampler=magic", "samples.sampler"},
+        Case{"runtime.gradient_groups=0", "runtime.gradient_groups"}, Case{"runtime.gradient_groups=3", "runtime.gradient_groups"},
+        Case{"runtime.gradient_groups=4096", "batch.micro"}, Case{"runtime.reduction=any", "runtime.reduction"},
+        Case{"runtime.watchdog_seconds=0", "runtime.watchdog_seconds"}, Case{"optimizer.max_skipped=-1", "optimizer.max_skipped"},
         Case{"model.path=", "model.path"}}) {
     Recipe recipe = valid_recipe();
     ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
@@ -119,6 +122,17 @@ TEST(recipe, zero_terminal_snr_wants_velocity_and_no_min_snr) {
   EXPECT_THAT(failure(recipe.validate()), HasSubstr("objective.min_snr_gamma"));
   recipe.noise.zero_terminal_snr = false;
   EXPECT_TRUE(recipe.validate().is_ok());
+}
+
+TEST(recipe, ranks_agree_on_all_but_places_memory_and_workers) {
+  Recipe here = valid_recipe(), there = valid_recipe();
+  there.model.path = "elsewhere";
+  there.data.memory_bytes += 1;
+  there.runtime.workers = 0;
+  EXPECT_EQ(recipe_agreement(here), recipe_agreement(there));
+  there.optimizer.lr *= 2;
+  EXPECT_NE(recipe_agreement(here), recipe_agreement(there));
+  EXPECT_TRUE(recipe_agreement(here).contains("runtime.seed"));
 }
 
 TEST(recipe, wants_exactly_one_dataset) {

@@ -337,6 +337,42 @@ TEST_F(TrainLoopTest, names_the_rows_whose_loss_is_not_finite_and_saves_nothing)
   EXPECT_TRUE(checkpoint_steps("run").empty());
 }
 
+TEST_F(TrainLoopTest, leaves_out_as_many_steps_that_are_not_finite_as_it_may) {
+  TrainOptions exploding = options("run", 50);
+  exploding.recipe.optimizer.lr = 1e30;
+  exploding.recipe.optimizer.clip_norm = 0;
+  exploding.recipe.checkpoint.every_steps = 0;
+  exploding.recipe.optimizer.max_skipped = 3;
+  EXPECT_THAT(failure_of(exploding).message(), HasSubstr("optimizer.max_skipped allows were left out (3)"));
+  const auto lines = metrics("run");
+  ASSERT_GE(lines.size(), 3U);
+  EXPECT_EQ(lines.back()["skipped"], 3);
+  EXPECT_FALSE(lines.back().contains("loss"));
+  TrainOptions patient = exploding;
+  patient.output = folder_.path("patient");
+  patient.recipe.optimizer.max_skipped = 50;
+  const TrainSummary summary = train(patient);
+  EXPECT_EQ(summary.steps, 50);
+  EXPECT_GE(summary.skipped, 40);
+  const auto record = read_checkpoint(local_files(), folder_.path("patient") + "/checkpoints/" + checkpoint_name(50));
+  ASSERT_TRUE(record.is_ok());
+  EXPECT_EQ(record->optimizer_updates, 50 - summary.skipped);
+}
+
+TEST_F(TrainLoopTest, gradient_groups_are_fixed_for_a_run_and_round_otherwise) {
+  TrainOptions grouped = options("run", 2);
+  grouped.recipe.batch.micro = 2;
+  grouped.recipe.runtime.gradient_groups = 3;
+  train(grouped);
+  TrainOptions in_order = options("other", 2);
+  in_order.recipe.batch.micro = 2;
+  train(in_order);
+  EXPECT_TRUE(is_near(losses("run")[1].second, losses("other")[1].second, 1e-5));
+  grouped.recipe.runtime.gradient_groups = 1;
+  grouped.recipe.schedule.max_steps = 3;
+  EXPECT_THAT(failure_of(grouped).message(), HasSubstr("runtime.gradient_groups (was 3, is 1)"));
+}
+
 TEST_F(TrainLoopTest, validation_scores_the_same_rows_with_the_same_draws) {
   TrainOptions validated = options("run", 4);
   validated.recipe.optimizer.lr = 1e-30;

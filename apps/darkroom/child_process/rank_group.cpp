@@ -1,0 +1,206 @@
+#include "rank_group.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include "child_process.h"
+#include "darkroom/core/log.h"
+
+namespace darkroom {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLookMilliseconds = 100;  // How late a stop request may be seen.
+
+/// A port of the loopback that nobody uses now.
+Result<int> free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool found = probe >= 0 && bind(probe, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+                     getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  const std::string reason = found ? "" : std::strerror(errno);
+  close(probe);
+  if (!found) {
+    return Status::unavailable("no port for the ranks to meet at (reason):", reason);
+  }
+  return static_cast<int>(ntohs(address.sin_port));
+}
+
+// glibc 2.36 declares pidfd_open for C alone. The descriptor is readable once the process has ended.
+int watch_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+/// One start of all ranks. Whatever ends it, no rank outlives it.
+class RunningRanks {
+ public:
+  RunningRanks() = default;
+  ~RunningRanks() {
+    signal_all(SIGKILL);
+    for (Rank& rank : ranks_) {
+      if (!rank.exit_code.has_value()) {
+        static_cast<void>(wait_for_child(rank.pid));
+      }
+      close(rank.watched);
+    }
+  }
+  RunningRanks(const RunningRanks&) = delete;
+  RunningRanks& operator=(const RunningRanks&) = delete;
+
+  Status start(const RankGroupOptions& options, int64_t attempt) {
+    DARKROOM_ASSIGN_OR_RETURN(const int port, free_port());
+    for (int64_t rank = 0; rank < options.num_ranks; ++rank) {
+      ChildOptions child{.has_own_group = true, .shares_output = true};
+      child.environment = {fmt::format("RANK={}", rank),
+                           fmt::format("WORLD_SIZE={}", options.num_ranks),
+                           fmt::format("LOCAL_RANK={}", rank),
+                           fmt::format("LOCAL_WORLD_SIZE={}", options.num_ranks),
+                           "MASTER_ADDR=127.0.0.1",
+                           fmt::format("MASTER_PORT={}", port),
+                           "TORCHELASTIC_USE_AGENT_STORE=False",
+                           fmt::format("TORCHELASTIC_RESTART_COUNT={}", attempt),
+                           fmt::format("{}={}", kRankLauncherVariable, getpid())};
+      DARKROOM_ASSIGN_OR_RETURN(const Child started, start_child(options.command, child));
+      ranks_.push_back({started.pid, watch_process(started.pid), {}});
+      if (ranks_.back().watched < 0) {
+        return Status::unavailable("cannot watch a rank (rank, reason):", rank, std::strerror(errno));
+      }
+    }
+    return {};
+  }
+
+  /// Until all have ended: with a stop request, when they like; after a failure, within `patience`.
+  Status wait(std::chrono::milliseconds patience, const std::stop_token& stop) {
+    bool was_told = false;
+    std::optional<Clock::time_point> end;
+    while (num_running() > 0) {
+      if (stop.stop_requested() && !was_told) {
+        was_told = true;
+        signal_all(SIGTERM);
+      }
+      DARKROOM_RETURN_IF_ERROR(collect());
+      if (!end.has_value() && has_failed()) {
+        end = Clock::now() + patience;
+      }
+      if (end.has_value() && Clock::now() >= *end) {
+        signal_all(SIGKILL);
+      }
+    }
+    return {};
+  }
+
+  /// By rank; as wait_for_child. REQUIRES: wait() was ok.
+  std::vector<int> exit_codes() const {
+    std::vector<int> codes;
+    for (const Rank& rank : ranks_) {
+      codes.push_back(rank.exit_code.value_or(0));
+    }
+    return codes;
+  }
+
+ private:
+  struct Rank {
+    pid_t pid = 0;
+    int watched = -1;
+    std::optional<int> exit_code;
+  };
+
+  int64_t num_running() const {
+    return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.exit_code.has_value(); });
+  }
+  bool has_failed() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.exit_code.value_or(0) != 0; });
+  }
+  void signal_all(int number) const {
+    for (const Rank& rank : ranks_) {
+      if (!rank.exit_code.has_value()) {
+        kill(rank.pid, number);
+      }
+    }
+  }
+  // Waits a moment for one to end.
+  Status collect() {
+    std::vector<pollfd> sources;
+    for (const Rank& rank : ranks_) {
+      sources.push_back({rank.exit_code.has_value() ? -1 : rank.watched, POLLIN, 0});  // -1 is passed over.
+    }
+    if (poll(sources.data(), sources.size(), kLookMilliseconds) <= 0) {
+      return {};
+    }
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (sources[i].revents != 0) {
+        DARKROOM_ASSIGN_OR_RETURN(ranks_[i].exit_code, wait_for_child(ranks_[i].pid));
+      }
+    }
+    return {};
+  }
+
+  std::vector<Rank> ranks_;
+};
+
+bool is_lost(int exit_code) {
+  return exit_code == kExitRankLost || (exit_code > 128 && exit_code != 128 + SIGTERM && exit_code != 128 + SIGINT);
+}
+
+// "rank 0: signal 9, rank 1: another rank was lost".
+std::string describe(const std::vector<int>& codes) {
+  std::string text;
+  for (size_t rank = 0; rank < codes.size(); ++rank) {
+    if (codes[rank] != 0) {
+      text += fmt::format("{}rank {}: {}", text.empty() ? "" : ", ", rank,
+                          codes[rank] == kExitRankLost ? "missed another"
+                          : codes[rank] > 128          ? fmt::format("signal {}", codes[rank] - 128)
+                                                       : fmt::format("exit code {}", codes[rank]));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop) {
+  for (int64_t attempt = 0;; ++attempt) {
+    RunningRanks ranks;
+    DARKROOM_RETURN_IF_ERROR(ranks.start(options, attempt));
+    DARKROOM_RETURN_IF_ERROR(ranks.wait(options.patience, stop));
+    const std::vector<int> codes = ranks.exit_codes();
+    const auto failed = std::find_if(codes.begin(), codes.end(), [](int code) { return code != 0 && !is_lost(code); });
+    if (failed != codes.end() && *failed < 128) {
+      return *failed;
+    }
+    if (stop.stop_requested()) {
+      return Status::cancelled("stopped on request; the same command goes on from the last checkpoint; ranks:", options.num_ranks);
+    }
+    if (failed != codes.end()) {
+      return *failed;  // A rank was stopped by SIGTERM or SIGINT from elsewhere, and the others with it.
+    }
+    if (std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; })) {
+      return 0;
+    }
+    if (attempt >= options.max_restarts) {
+      return Status::unavailable(
+          fmt::format(
+              "ranks were lost ({}), more often than --max-restarts allows; the same command goes on from the last checkpoint; restarts:",
+              describe(codes)),
+          options.max_restarts);
+    }
+    log_warning("ranks were lost ({}): all start again from the last checkpoint, number {} of at most {}", describe(codes), attempt + 1,
+                options.max_restarts);
+  }
+}
+
+}  // namespace darkroom

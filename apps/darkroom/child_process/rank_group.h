@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "darkroom/core/result.h"
+
+namespace darkroom {
+
+/// The exit code of a rank that ended because another one is gone.
+inline constexpr int kExitRankLost = 75;  // EX_TEMPFAIL of sysexits.h.
+/// The variable that tells a rank the process that started it, with which it ends.
+inline constexpr const char* kRankLauncherVariable = "DARKROOM_RANK_LAUNCHER";
+
+struct RankGroupOptions {
+  std::vector<std::string> command;  ///< Of every rank.
+  int64_t num_ranks = 1;
+  int64_t max_restarts = 3;                    ///< Of the group, when a rank died, hung or was lost.
+  std::chrono::milliseconds patience{30'000};  ///< How long the others have to end once one rank has.
+};
+
+/// Runs a command once a rank on this machine, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, until all
+/// end. When one dies by a signal or says that another is lost, the rest is ended and the whole group starts again. A rank that ends with
+/// an exit code of its own ends the group for good. A stop request is handed to all ranks as SIGTERM, and they are waited for.
+/// Returns the exit code of the group: 0, or the first rank's that failed by itself. Errors: kCancelled (stopped), kUnavailable (lost more
+/// often than may be), those of starting a program.
+Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop);
+
+}  // namespace darkroom

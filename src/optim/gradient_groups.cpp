@@ -1,0 +1,114 @@
+#include "darkroom/optim/gradient_groups.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "darkroom/core/check.h"
+#include "darkroom/ops/adamw_update.h"
+
+namespace darkroom {
+
+GroupSpan groups_of_rank(int64_t num_groups, int64_t rank, int64_t num_ranks) {
+  DARKROOM_CHECK(rank >= 0 && rank < num_ranks && num_ranks <= num_groups, "a rank has gradient groups (rank, ranks, groups):", rank,
+                 num_ranks, num_groups);
+  const int64_t first = num_groups * rank / num_ranks;
+  return {first, num_groups * (rank + 1) / num_ranks - first};
+}
+
+std::pair<GroupSpan, GroupSpan> children_of(const GroupSpan& node) {
+  DARKROOM_CHECK(node.count > 1, "a node of one group is a leaf:", node.first);
+  const auto left = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(node.count - 1)));
+  return {{node.first, left}, {node.first + left, node.count - left}};
+}
+
+bool is_tree_node(int64_t num_groups, const GroupSpan& span) {
+  GroupSpan node{0, num_groups};
+  while (node != span && node.count > 1) {
+    const auto [left, right] = children_of(node);
+    node = span.first < right.first ? left : right;
+  }
+  return node == span;
+}
+
+std::vector<GroupSpan> largest_subtrees(int64_t num_groups, const GroupSpan& run) {
+  std::vector<GroupSpan> found;
+  std::vector<GroupSpan> pending = {{0, num_groups}};  // The leftmost last.
+  while (!pending.empty()) {
+    const GroupSpan node = pending.back();
+    pending.pop_back();
+    if (node.end() <= run.first || node.first >= run.end()) {
+      continue;
+    }
+    if (node.first >= run.first && node.end() <= run.end()) {
+      found.push_back(node);
+      continue;
+    }
+    const auto [left, right] = children_of(node);
+    pending.push_back(right);
+    pending.push_back(left);
+  }
+  return found;
+}
+
+FlatRange slice_of_rank(int64_t size, int64_t rank, int64_t num_ranks) {
+  const int64_t num_chunks = (size + kNormChunk - 1) / kNormChunk;
+  const int64_t begin = std::min(size, num_chunks * rank / num_ranks * kNormChunk);
+  const int64_t end = std::min(size, num_chunks * (rank + 1) / num_ranks * kNormChunk);
+  return {begin, end - begin};
+}
+
+Status gather_slices(Communicator& ranks, const torch::Tensor& flat) {
+  std::vector<torch::Tensor> parts;
+  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+    parts.push_back(slice_of_rank(flat.numel(), rank, ranks.size()).of(flat));
+  }
+  return all_gather(ranks, parts);
+}
+
+namespace {
+
+// The part of a slice's values that lies in a range, and of a range's values that lies in a slice.
+torch::Tensor shared_part(const FlatRange& part, const FlatRange& of, const torch::Tensor& values) {
+  return values.narrow(0, part.count == 0 ? 0 : part.first - of.first, part.count);
+}
+
+}  // namespace
+
+Status scatter_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& values,
+                     const torch::Tensor& own_slice) {
+  const torch::NoGradGuard no_grad;
+  const FlatRange own = slice_of_rank(size, ranks.rank(), ranks.size());
+  const FlatRange mine = own.overlap(range);
+  if (ranks.rank() != 0) {
+    return ranks.exchange({}, {{0, shared_part(mine, own, own_slice)}});
+  }
+  std::vector<Transfer> sends;
+  for (int64_t rank = 1; rank < ranks.size(); ++rank) {
+    sends.push_back({rank, shared_part(slice_of_rank(size, rank, ranks.size()).overlap(range), range, values)});
+  }
+  shared_part(mine, own, own_slice).copy_(shared_part(mine, range, values));
+  return ranks.exchange(sends, {});
+}
+
+Result<torch::Tensor> gather_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& own_slice) {
+  const torch::NoGradGuard no_grad;
+  const FlatRange own = slice_of_rank(size, ranks.rank(), ranks.size());
+  const FlatRange mine = own.overlap(range);
+  if (ranks.rank() != 0) {
+    DARKROOM_RETURN_IF_ERROR(ranks.exchange({{0, shared_part(mine, own, own_slice)}}, {}));
+    return torch::Tensor();
+  }
+  if (mine == range) {
+    return shared_part(mine, own, own_slice);
+  }
+  const torch::Tensor values = torch::empty({range.count}, own_slice.options());
+  std::vector<Transfer> receives;
+  for (int64_t rank = 1; rank < ranks.size(); ++rank) {
+    receives.push_back({rank, shared_part(slice_of_rank(size, rank, ranks.size()).overlap(range), range, values)});
+  }
+  shared_part(mine, range, values).copy_(shared_part(mine, own, own_slice));
+  DARKROOM_RETURN_IF_ERROR(ranks.exchange({}, receives));
+  return values;
+}
+
+}  // namespace darkroom

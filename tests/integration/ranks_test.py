@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Several ranks train as one: the same bits for any number of them, at any checkpoint, and after a rank was killed, stopped or told to end.
+
+usage: ranks_test.py
+"""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
+
+STEPS = 12
+PATIENCE = 300  # Seconds; a limit, no measure.
+
+
+class RankBench(Workbench):
+    """A workbench with latents, and the run of one rank that all others must equal."""
+
+    def __init__(self):
+        super().__init__(64)
+        images = self.write_image_dataset("images", 64)
+        run("process", images, self.path("latents"), "--model", self.model, "--resolution", "64")
+        run(*self.command("reference"))
+
+    def command(self, output: str, *more: str) -> list[str]:
+        settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=4", "schedule.kind=constant"]
+        settings += ["schedule.warmup_steps=3", "checkpoint.every_steps=4", "samples.every_steps=0", f"schedule.max_steps={STEPS}"]
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return ["train", "recipes/tiny.toml", "--data", self.path("latents"), "--model", self.model, "--output", self.path(output), *sets, *map(str, more)]
+
+    def require_same(self, output: str) -> None:
+        """Losses of every step and all files of the last checkpoint but its record."""
+        require(read_losses(self.path(output)) == read_losses(self.path("reference")), "losses differ from those of one rank", output)
+        pattern = f"checkpoints/step-{STEPS:08d}/**/*.safetensors"
+        want = digests(self.path("reference"), pattern)
+        require(len(want) >= 3 and digests(self.path(output), pattern) == want, "the last checkpoint differs from that of one rank", output)
+
+
+def start(arguments: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen:
+    return subprocess.Popen([str(PROGRAM), *arguments], stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, **(environment or {})})
+
+
+def finish(process: subprocess.Popen, expect: int = 0) -> str:
+    _, errors = process.communicate(timeout=PATIENCE)
+    require(process.returncode == expect, "exit code", process.returncode, "want", expect, errors[-4000:])
+    return errors
+
+
+def ranks_of(launcher: subprocess.Popen) -> list[int]:
+    """Process ids of a launcher's ranks, by rank."""
+    found = {}
+    for pid in pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split():
+        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        found.update({int(variable[5:]): int(pid) for variable in variables if variable.startswith(b"RANK=")})
+    return [found[rank] for rank in sorted(found)]
+
+
+def wait_for_steps(run_folder: str, steps: int, process: subprocess.Popen) -> None:
+    metrics = pathlib.Path(run_folder) / "metrics.jsonl"
+    end = time.monotonic() + PATIENCE
+    while not metrics.exists() or metrics.read_text().count("\n") < steps:
+        require(process.poll() is None, "the run ended early", process.returncode, process.stderr.read()[-4000:] if process.poll() is not None else "")
+        require(time.monotonic() < end, "no step was made in time", run_folder)
+        time.sleep(0.01)
+
+
+def any_number_of_ranks_has_the_bits_of_one() -> None:
+    with RankBench() as bench:
+        for num_ranks in (2, 3, 4):
+            output = f"ranks-{num_ranks}"
+            run(*bench.command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
+            bench.require_same(output)
+            require('"steps": 12' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
+
+
+def a_run_goes_on_with_another_number_of_ranks() -> None:
+    with RankBench() as bench:
+        for num_ranks, steps in ((3, 4), (1, 6), (4, 9), (2, STEPS)):
+            run(*bench.command("changing", "--nproc", num_ranks, "--max-steps", steps))
+        bench.require_same("changing")
+
+
+def a_killed_or_stopped_rank_costs_a_restart() -> None:
+    with RankBench() as bench:
+        for name, number, rank in (("killed", signal.SIGKILL, 1), ("killed-0", signal.SIGKILL, 0), ("stopped", signal.SIGSTOP, 1), ("stopped-0", signal.SIGSTOP, 0)):
+            launcher = start(bench.command(name, "--nproc", "2"))
+            wait_for_steps(bench.path(name), 5, launcher)
+            os.kill(ranks_of(launcher)[rank], number)
+            errors = finish(launcher)
+            require("ranks were lost" in errors, "the loss of a rank was not told", name, errors[-2000:])
+            bench.require_same(name)
+
+
+def no_restart_is_more_than_was_allowed() -> None:
+    with RankBench() as bench:
+        launcher = start(bench.command("lost", "--nproc", "2", "--max-restarts", "0"))
+        wait_for_steps(bench.path("lost"), 5, launcher)
+        os.kill(ranks_of(launcher)[1], signal.SIGKILL)
+        require("--max-restarts" in finish(launcher, expect=1), "the reason is missing")
+        run(*bench.command("lost", "--nproc", "2"))
+        bench.require_same("lost")
+
+
+def sigterm_ends_all_ranks_with_a_checkpoint() -> None:
+    with RankBench() as bench:
+        launcher = start(bench.command("told", "--nproc", "3", "--max-steps", "100000"))
+        wait_for_steps(bench.path("told"), 5, launcher)
+        launcher.send_signal(signal.SIGTERM)
+        finish(launcher, expect=128 + signal.SIGTERM)
+        lines = len(read_losses(bench.path("told")))
+        saved = sorted(path.name for path in pathlib.Path(bench.path("told"), "checkpoints").glob("step-*"))
+        require(saved[-1] == f"step-{lines:08d}", "the checkpoint of the stop is missing", saved, lines)
+
+
+def ranks_end_with_their_launcher() -> None:
+    with RankBench() as bench:
+        launcher = start(bench.command("orphaned", "--nproc", "2", "--max-steps", "100000"))
+        wait_for_steps(bench.path("orphaned"), 2, launcher)
+        ranks = ranks_of(launcher)
+        launcher.kill()
+        launcher.communicate(timeout=PATIENCE)
+        end = time.monotonic() + PATIENCE
+        while any(pathlib.Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text() for pid in ranks):
+            require(time.monotonic() < end, "ranks outlive their launcher", ranks)
+            time.sleep(0.05)
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def the_environment_names_the_ranks() -> None:
+    with RankBench() as bench:
+        port = free_port()
+        environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        ranks = [start(bench.command("by-hand"), {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+        for rank in ranks:
+            finish(rank)
+        bench.require_same("by-hand")
+
+
+def a_rank_of_another_run_is_refused() -> None:
+    with RankBench() as bench:
+        environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        first = start(bench.command("mixed"), {**environment, "RANK": "0"})
+        second = start(bench.command("mixed", "--set", "runtime.seed=7"), {**environment, "RANK": "1"})
+        for rank in (first, second):
+            require("runtime.seed" in finish(rank, expect=1), "the field that differs is not named")
+        require(not pathlib.Path(bench.path("mixed")).exists(), "a run that did not begin left a folder")
+
+
+def wrong_numbers_of_ranks_are_refused() -> None:
+    with RankBench() as bench:
+        refusals = (
+            (["--nproc", "7"], "runtime.gradient_groups"),
+            (["--nproc", "2", "--set", "runtime.gradient_groups=5"], "runtime.gradient_groups"),
+            (["--nproc", "2", "--set", "batch.micro=4"], "batch.micro"),
+            (["--nproc", "2", "--trace", bench.path("trace.safetensors")], "--trace"),
+        )
+        for flags, reason in refusals:
+            done = run(*bench.command("refused", *flags), expect=2)
+            require(reason in done.stderr, "the reason is not named", reason, done.stderr[-2000:])
+        require(not pathlib.Path(bench.path("refused")).exists(), "a run that did not begin left a folder")
+
+
+if __name__ == "__main__":
+    main(
+        [
+            any_number_of_ranks_has_the_bits_of_one,
+            a_run_goes_on_with_another_number_of_ranks,
+            a_killed_or_stopped_rank_costs_a_restart,
+            no_restart_is_more_than_was_allowed,
+            sigterm_ends_all_ranks_with_a_checkpoint,
+            ranks_end_with_their_launcher,
+            the_environment_names_the_ranks,
+            a_rank_of_another_run_is_refused,
+            wrong_numbers_of_ranks_are_refused,
+        ]
+    )

@@ -1,0 +1,94 @@
+#include "child_process/rank_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "support/temporary_folder.h"
+
+namespace darkroom {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Ranks that are lines of shell.
+class RankGroupTest : public testing::Test {
+ protected:
+  RankGroupOptions ranks(const std::string& script, int64_t num_ranks = 3) const {
+    return {.command = {"/bin/sh", "-c", "cd '" + folder_.path("") + "'; " + script}, .num_ranks = num_ranks};
+  }
+  std::string text(const std::string& name) const {
+    std::ifstream file(folder_.path(name));
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RankGroupTest, every_rank_knows_its_place) {
+  const auto ended =
+      run_rank_group(ranks("echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT > rank-$RANK; "
+                           "test $MASTER_PORT -gt 0 && test -n \"$PATH\" && test $PPID = $DARKROOM_RANK_LAUNCHER"),
+                     {});
+  EXPECT_EQ(ended.value(), 0) << ended.status().to_string();
+  EXPECT_EQ(text("rank-0"), "0 3 0 3 127.0.0.1 0\n");
+  EXPECT_EQ(text("rank-2"), "2 3 2 3 127.0.0.1 0\n");
+}
+
+TEST_F(RankGroupTest, a_killed_rank_starts_all_again) {
+  // In the first start rank 1 dies and the others would wait for ever.
+  RankGroupOptions options =
+      ranks("if test $TORCHELASTIC_RESTART_COUNT = 0; then test $RANK = 1 && kill -9 $$; sleep 600; fi; echo > again-$RANK");
+  options.patience = std::chrono::milliseconds(10);
+  EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+  EXPECT_EQ(text("again-0"), "\n");
+  EXPECT_EQ(text("again-2"), "\n");
+}
+
+TEST_F(RankGroupTest, a_rank_that_missed_another_starts_all_again) {
+  EXPECT_EQ(run_rank_group(ranks("test $TORCHELASTIC_RESTART_COUNT = 2 || exit 75"), {}).value(), 0);
+}
+
+TEST_F(RankGroupTest, a_stopped_rank_is_ended_when_the_others_missed_it) {
+  RankGroupOptions options = ranks("test $TORCHELASTIC_RESTART_COUNT = 1 && exit 0; test $RANK = 0 && kill -STOP $$; exit 75");
+  options.patience = std::chrono::milliseconds(10);
+  EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+}
+
+TEST_F(RankGroupTest, ranks_that_are_lost_too_often_are_a_failure) {
+  RankGroupOptions options = ranks("echo >> starts-$RANK; test $RANK = 1 && kill -9 $$; exit 75", 2);
+  options.max_restarts = 2;
+  const Status status = run_rank_group(options, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("rank 0: missed another, rank 1: signal 9"));
+  EXPECT_EQ(text("starts-1"), "\n\n\n");
+}
+
+TEST_F(RankGroupTest, a_rank_that_fails_by_itself_is_the_groups_failure) {
+  EXPECT_EQ(run_rank_group(ranks("echo >> starts-$RANK; test $RANK = 2 && exit 2; exit 75"), {}).value(), 2);
+  EXPECT_EQ(text("starts-0"), "\n");
+}
+
+TEST_F(RankGroupTest, a_stop_is_handed_to_all_and_they_end_when_they_like) {
+  std::stop_source source;
+  source.request_stop();
+  const Status status =
+      run_rank_group(ranks("trap 'echo told > told-$RANK; exit 143' TERM; while :; do sleep 0.05; done"), source.get_token()).status();
+  EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
+}
+
+TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_started_again) {
+  EXPECT_EQ(run_rank_group(ranks("echo >> starts-$RANK; exit 143", 1), {}).value(), 128 + SIGTERM);
+  EXPECT_EQ(text("starts-0"), "\n");
+}
+
+TEST_F(RankGroupTest, a_program_that_is_not_there_is_an_error) {
+  EXPECT_EQ(run_rank_group({.command = {"/no/such/program"}, .num_ranks = 2}, {}).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace darkroom

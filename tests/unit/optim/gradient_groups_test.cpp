@@ -1,0 +1,275 @@
+#include "darkroom/optim/gradient_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "darkroom/core/check.h"
+#include "darkroom/ops/adamw_update.h"
+#include "darkroom/optim/train_step.h"
+#include "support/rank_threads.h"
+
+namespace darkroom {
+namespace {
+
+TEST(gradient_groups, ranks_take_nearly_equal_runs_that_make_up_the_batch) {
+  for (const int64_t num_groups : {1, 2, 7, 8, 192}) {
+    for (int64_t num_ranks = 1; num_ranks <= num_groups; ++num_ranks) {
+      int64_t next = 0;
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        const GroupSpan run = groups_of_rank(num_groups, rank, num_ranks);
+        ASSERT_EQ(run.first, next);
+        ASSERT_GE(run.count, num_groups / num_ranks);
+        ASSERT_LE(run.count, (num_groups + num_ranks - 1) / num_ranks);
+        next = run.end();
+      }
+      ASSERT_EQ(next, num_groups);
+    }
+  }
+  EXPECT_THROW(groups_of_rank(2, 0, 3), CheckFailure);
+}
+
+TEST(gradient_groups, the_left_child_is_the_largest_power_of_two) {
+  EXPECT_EQ(children_of({0, 8}), std::pair(GroupSpan({0, 4}), GroupSpan({4, 4})));
+  EXPECT_EQ(children_of({0, 7}), std::pair(GroupSpan({0, 4}), GroupSpan({4, 3})));
+  EXPECT_EQ(children_of({4, 3}), std::pair(GroupSpan({4, 2}), GroupSpan({6, 1})));
+  EXPECT_TRUE(is_tree_node(7, {4, 3}));
+  EXPECT_TRUE(is_tree_node(7, {6, 1}));
+  EXPECT_FALSE(is_tree_node(7, {2, 4}));
+  EXPECT_FALSE(is_tree_node(8, {4, 3}));
+}
+
+TEST(gradient_groups, a_run_is_made_up_of_nodes_and_no_two_of_them_are_one_nodes_children) {
+  for (const int64_t num_groups : {1, 2, 3, 7, 8, 12}) {
+    for (int64_t first = 0; first < num_groups; ++first) {
+      for (int64_t count = 1; first + count <= num_groups; ++count) {
+        int64_t next = first;
+        const auto nodes = largest_subtrees(num_groups, {first, count});
+        for (size_t i = 0; i < nodes.size(); ++i) {
+          ASSERT_TRUE(is_tree_node(num_groups, nodes[i]));
+          ASSERT_EQ(nodes[i].first, next);
+          next = nodes[i].end();
+          ASSERT_TRUE(i == 0 || !is_tree_node(num_groups, {nodes[i - 1].first, nodes[i - 1].count + nodes[i].count}));
+        }
+        ASSERT_EQ(next, first + count);
+      }
+    }
+  }
+}
+
+TEST(gradient_groups, slices_are_whole_chunks_and_may_be_empty) {
+  for (const int64_t size : {int64_t{1}, kNormChunk, kNormChunk + 1, 7 * kNormChunk - 1}) {
+    for (const int64_t num_ranks : {1, 2, 3, 8}) {
+      int64_t next = 0;
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        const FlatRange slice = slice_of_rank(size, rank, num_ranks);
+        ASSERT_EQ(slice.first, next);
+        ASSERT_TRUE(slice.first % kNormChunk == 0 || slice.count == 0);
+        next += slice.count;
+      }
+      ASSERT_EQ(next, size);
+    }
+  }
+}
+
+TEST(gradient_groups, ranges_go_to_their_slices_and_come_back) {
+  const int64_t size = 3 * kNormChunk + 5;
+  const torch::Tensor flat = torch::arange(size, torch::kFloat32);
+  for (const int64_t num_ranks : {1, 2, 3, 4}) {
+    run_rank_threads(num_ranks, [&](Communicator& ranks) {
+      const FlatRange own = slice_of_rank(size, ranks.rank(), ranks.size());
+      const torch::Tensor slice = torch::zeros({own.count});
+      const FlatRange ranges[] = {{0, 3}, {3, kNormChunk}, {kNormChunk + 3, size - kNormChunk - 3}};
+      for (const FlatRange& range : ranges) {
+        const torch::Tensor values = ranks.rank() == 0 ? range.of(flat) : torch::Tensor();
+        ASSERT_TRUE(scatter_range(ranks, size, range, values, slice).is_ok());
+      }
+      EXPECT_TRUE(torch::equal(slice, own.of(flat)));
+      for (const FlatRange& range : ranges) {
+        const auto back = gather_range(ranks, size, range, slice);
+        ASSERT_TRUE(back.is_ok());
+        EXPECT_TRUE(ranks.rank() != 0 || torch::equal(*back, range.of(flat)));
+      }
+      const torch::Tensor gathered = torch::zeros({size});
+      own.of(gathered).copy_(slice);
+      ASSERT_TRUE(gather_slices(ranks, gathered).is_ok());
+      EXPECT_TRUE(torch::equal(gathered, flat));
+    });
+  }
+}
+
+// Nine chunks of parameters, so that slices differ; a sample's loss depends on its number alone.
+struct WideNetwork : torch::nn::Module {
+  explicit WideNetwork(uint64_t seed = 11) {
+    torch::manual_seed(seed);
+    first = register_module("first", torch::nn::Linear(16, 256));
+    second = register_module("second", torch::nn::Linear(256, 512));
+  }
+  torch::Tensor losses(int64_t begin, int64_t count, int64_t step) {
+    const torch::Tensor numbers = torch::arange(begin, begin + count, torch::kFloat32).view({-1, 1}) + 0.1 * static_cast<double>(step);
+    const torch::Tensor inputs = (numbers * torch::linspace(0.3, 1.7, 16)).sin();
+    return second->forward(torch::silu(first->forward(inputs))).square().mean(1);
+  }
+
+  torch::nn::Linear first{nullptr};
+  torch::nn::Linear second{nullptr};
+};
+
+struct RankResult {
+  std::vector<double> losses, norms;
+  torch::Tensor weights, averages;
+};
+
+struct RankedRun {
+  int64_t batch_size = 16;
+  int64_t steps = 3;
+  TrainStepOptions options{.micro_batch = 1, .gradient_groups = 8, .schedule = {.peak = 1e-2, .warmup_steps = 2}};
+};
+
+void train_rank(Communicator& ranks, WideNetwork& network, const RankedRun& run, RankResult& result) {
+  FlatParameters flat(network);
+  const FlatRange slice = slice_of_rank(flat.size(), ranks.rank(), ranks.size());
+  AdamW adamw(flat, {}, slice);
+  Ema ema(flat, {.decay = 0.9}, slice);
+  TrainStep step(flat, adamw, &ema, run.options, ranks);
+  for (int64_t i = 0; i < run.steps; ++i) {
+    const auto report = step.run(i, run.batch_size, [&](int64_t first, int64_t count) { return network.losses(first, count, i); });
+    ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+    result.losses.push_back(report->loss);
+    result.norms.push_back(report->grad_norm);
+  }
+  result.weights = flat.values().clone();
+  const EmaScope averaged(flat, ema, ranks);
+  ASSERT_TRUE(averaged.status().is_ok());
+  result.averages = flat.values().clone();
+}
+
+// What every rank has in the end.
+std::vector<RankResult> train_with_ranks(int64_t num_ranks, const RankedRun& run = {}) {
+  std::vector<std::unique_ptr<WideNetwork>> networks;  // Made one after the other: torch's generator is the process's.
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    networks.push_back(std::make_unique<WideNetwork>());
+  }
+  std::vector<RankResult> results(static_cast<size_t>(num_ranks));
+  run_rank_threads(num_ranks, [&](Communicator& ranks) {
+    const auto rank = static_cast<size_t>(ranks.rank());
+    train_rank(ranks, *networks[rank], run, results[rank]);
+  });
+  return results;
+}
+
+void expect_same_bits(const RankResult& got, const RankResult& want, const std::string& where) {
+  EXPECT_EQ(got.losses, want.losses) << where;
+  EXPECT_EQ(got.norms, want.norms) << where;
+  ASSERT_TRUE(got.weights.defined() && want.weights.defined()) << where;
+  EXPECT_TRUE(torch::equal(got.weights, want.weights)) << where;
+  EXPECT_TRUE(torch::equal(got.averages, want.averages)) << where;
+}
+
+TEST(ranked_step, any_number_of_ranks_has_the_bits_of_one) {
+  const RankResult want = train_with_ranks(1)[0];
+  for (const int64_t num_ranks : {2, 3, 4, 5, 6, 7, 8}) {
+    for (const RankResult& got : train_with_ranks(num_ranks)) {
+      expect_same_bits(got, want, std::to_string(num_ranks));
+    }
+  }
+}
+
+TEST(ranked_step, a_number_of_groups_that_is_no_power_of_two_has_one_result_too) {
+  RankedRun run{.batch_size = 28};
+  run.options.gradient_groups = 7;
+  run.options.micro_batch = 2;
+  const RankResult want = train_with_ranks(1, run)[0];
+  for (const int64_t num_ranks : {2, 3, 5, 7}) {
+    expect_same_bits(train_with_ranks(num_ranks, run).back(), want, std::to_string(num_ranks));
+  }
+}
+
+TEST(ranked_step, workers_beside_ranks_change_no_bit) {
+  const RankResult want = train_with_ranks(1)[0];
+  RankedRun run;
+  run.options.workers = 3;
+  for (const int64_t num_ranks : {1, 2, 3}) {
+    expect_same_bits(train_with_ranks(num_ranks, run)[0], want, std::to_string(num_ranks));
+  }
+}
+
+TEST(ranked_step, groups_round_otherwise_but_mean_the_same) {
+  RankedRun whole;
+  whole.options.gradient_groups = 1;
+  const RankResult in_order = train_with_ranks(1, whole)[0], in_groups = train_with_ranks(1)[0];
+  EXPECT_FALSE(torch::equal(in_order.weights, in_groups.weights));
+  EXPECT_NEAR(in_order.norms[0], in_groups.norms[0], 64 * std::numeric_limits<float>::epsilon() * in_order.norms[0]);
+}
+
+TEST(ranked_step, the_fast_reduction_means_the_same) {
+  RankedRun fast;
+  fast.options.fast_reduction = true;
+  const RankResult want = train_with_ranks(1)[0];
+  for (const int64_t num_ranks : {1, 2, 3}) {
+    for (const RankResult& got : train_with_ranks(num_ranks, fast)) {
+      EXPECT_NEAR(got.norms[0], want.norms[0], 64 * std::numeric_limits<float>::epsilon() * want.norms[0]);
+      EXPECT_NEAR(got.losses[2], want.losses[2], 1e-5 * want.losses[2]);
+    }
+  }
+}
+
+TEST(ranked_step, all_ranks_leave_out_a_step_that_is_not_finite_and_know_the_sample) {
+  std::vector<std::unique_ptr<WideNetwork>> networks;
+  for (int i = 0; i < 3; ++i) {
+    networks.push_back(std::make_unique<WideNetwork>());
+  }
+  run_rank_threads(3, [&](Communicator& ranks) {
+    WideNetwork& network = *networks[static_cast<size_t>(ranks.rank())];
+    FlatParameters flat(network);
+    const FlatRange slice = slice_of_rank(flat.size(), ranks.rank(), ranks.size());
+    AdamW adamw(flat, {}, slice);
+    TrainStep step(flat, adamw, nullptr, RankedRun().options, ranks);
+    const torch::Tensor before = flat.values().clone();
+    const auto bad = step.run(0, 16, [&](int64_t first, int64_t count) {
+      const torch::Tensor losses = network.losses(first, count, 0);
+      return first == 13 ? losses / 0.0 : losses;  // The last rank's.
+    });
+    EXPECT_EQ(bad.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(step.was_not_finite());
+    EXPECT_EQ(step.non_finite_samples(), std::vector<int64_t>{13});
+    EXPECT_TRUE(torch::equal(flat.values(), before));
+    EXPECT_EQ(adamw.num_updates(), 0);
+    const auto good = step.run(1, 16, [&](int64_t first, int64_t count) { return network.losses(first, count, 1); });
+    EXPECT_TRUE(good.is_ok());
+    EXPECT_FALSE(step.was_not_finite());
+    EXPECT_FALSE(torch::equal(flat.values(), before));
+  });
+}
+
+TEST(ranked_step, one_ranks_wish_to_stop_is_known_to_all_after_the_step) {
+  std::vector<std::unique_ptr<WideNetwork>> networks;
+  for (int i = 0; i < 2; ++i) {
+    networks.push_back(std::make_unique<WideNetwork>());
+  }
+  run_rank_threads(2, [&](Communicator& ranks) {
+    WideNetwork& network = *networks[static_cast<size_t>(ranks.rank())];
+    FlatParameters flat(network);
+    AdamW adamw(flat, {}, slice_of_rank(flat.size(), ranks.rank(), 2));
+    TrainStep step(flat, adamw, nullptr, RankedRun().options, ranks);
+    const auto losses = [&](int64_t first, int64_t count) { return network.losses(first, count, 0); };
+    EXPECT_FALSE(step.run(0, 16, losses, false)->wants_stop);
+    EXPECT_TRUE(step.run(1, 16, losses, ranks.rank() == 1)->wants_stop);
+    EXPECT_FALSE(step.run(2, 16, losses, false)->wants_stop);
+  });
+}
+
+TEST(ranked_step, more_ranks_than_groups_and_unequal_groups_are_refused) {
+  WideNetwork network;
+  FlatParameters flat(network);
+  AdamW adamw(flat, {});
+  TrainStep step(flat, adamw, nullptr, {.gradient_groups = 3});
+  EXPECT_THROW(static_cast<void>(step.run(0, 16, [&](int64_t first, int64_t count) { return network.losses(first, count, 0); })),
+               CheckFailure);
+  EXPECT_EQ((TrainStepOptions{.gradient_groups = 0}).validate().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -56,18 +56,18 @@ show();
 follow();
 )js";
 
-bool is_number(std::string_view text) {
+bool reads_as_number(std::string_view text) {
   double value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   return !text.empty() && failure == std::errc() && end == text.data() + text.size();
 }
 
 /// Columns that hold a number in some row, in the order of the columns.
-std::vector<std::string> number_columns(const std::vector<RowCard>& cards) {
+std::vector<std::string> sortable_columns(const std::vector<RowCard>& cards) {
   std::map<std::string, bool> holds_number;
   for (const RowCard& card : cards) {
     for (const auto& [name, value] : card.facts) {
-      holds_number[name] = holds_number[name] || is_number(value);
+      holds_number[name] = holds_number[name] || reads_as_number(value);
     }
   }
   std::vector<std::string> names;
@@ -81,7 +81,7 @@ std::vector<std::string> number_columns(const std::vector<RowCard>& cards) {
 
 std::string finder_html(const std::vector<RowCard>& cards) {
   std::string options = "<option value=\"\">as stored</option>";
-  for (const std::string& name : number_columns(cards)) {
+  for (const std::string& name : sortable_columns(cards)) {
     std::string lower = name;  // As the script keeps names.
     for (char& c : lower) {
       c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;

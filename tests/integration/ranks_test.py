@@ -27,7 +27,7 @@ class RankBench(Workbench):
         run(*self.command("reference"))
 
     def command(self, output: str, *more: str) -> list[str]:
-        settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=4", "schedule.kind=constant"]
+        settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=10", "schedule.kind=constant"]
         settings += ["schedule.warmup_steps=3", "checkpoint.every_steps=4", "samples.every_steps=0", f"schedule.max_steps={STEPS}"]
         sets = [word for setting in settings for word in ("--set", setting)]
         return ["train", "recipes/tiny.toml", "--data", self.path("latents"), "--model", self.model, "--output", self.path(output), *sets, *map(str, more)]

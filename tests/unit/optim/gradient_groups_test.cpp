@@ -265,10 +265,10 @@ TEST(ranked_step, more_ranks_than_groups_and_unequal_groups_are_refused) {
   WideNetwork network;
   FlatParameters flat(network);
   AdamW adamw(flat, {});
-  TrainStep step(flat, adamw, nullptr, {.gradient_groups = 3});
+  TrainStep step(flat, adamw, nullptr, {.gradient_groups = 3, .schedule = {}});
   EXPECT_THROW(static_cast<void>(step.run(0, 16, [&](int64_t first, int64_t count) { return network.losses(first, count, 0); })),
                CheckFailure);
-  EXPECT_EQ((TrainStepOptions{.gradient_groups = 0}).validate().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ((TrainStepOptions{.gradient_groups = 0, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -375,7 +375,7 @@ Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
 }
 
 Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const std::string whole = PartName{.item = item.number}.text();
+  const std::string whole = PartName{.item = item.number, .container = item.container}.text();
   std::vector<std::string> names = {whole, item.part_name()};
   for (size_t i = 0; i < names.size(); ++i) {
     const Result<FileInfo> info = output_.store->stat((output_ / names[i]).path);
@@ -449,7 +449,7 @@ Status JobPlan::settle(const WorkItem& item, const PartRecord& record, PublishOu
     return Status::ok();
   }
   // A run without the limit may have been faster: its part counts, and this one goes.
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_whole, (output_ / PartName{.item = item.number}.text()).exists());
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_whole, (output_ / PartName{.item = item.number, .container = item.container}.text()).exists());
   if (has_whole) {
     DARKROOM_RETURN_IF_ERROR(is_committed_now(item).status());
     return output_.store->remove((output_ / name.text()).path);

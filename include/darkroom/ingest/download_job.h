@@ -20,6 +20,12 @@ enum class Validation : uint8_t {
   kFull,    ///< Every picture is also decoded (and the pixels thrown away).
 };
 
+/// What the parts of an image dataset are (docs/formats/dialects.md).
+enum class ImagesDialect : uint8_t {
+  kDarkroom,     ///< Parquet.
+  kImg2dataset,  ///< Webdataset tars.
+};
+
 struct DownloadOptions {
   std::string output;                 ///< URI of the image dataset's folder.
   std::vector<std::string> metadata;  ///< URIs of the URL tables.
@@ -29,6 +35,7 @@ struct DownloadOptions {
   std::string deny_list = {};      ///< URI of a list of hashes of URLs and pictures that are `denied`; empty: none.
   Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
+  ImagesDialect dialect = ImagesDialect::kDarkroom;
   ImageLimits limits = {};
   FetchOptions fetch = {};
   int64_t memory_bytes = 0;  ///< Of all queues and buffers together; 0: a quarter of the machine's.

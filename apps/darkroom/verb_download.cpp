@@ -179,7 +179,9 @@ void add_job_flags(VerbDefinition& verb, DownloadFlags& flags) {
   verb.flag("--memory", value::bytes(options.memory_bytes).least(1).also("auto", 0),
             "budget of all queues and buffers together; auto: a quarter of the machine's");
   verb.flag("--error-budget", value::percent(flags.error_budget_percent), "share of failed rows above which the exit code is 3");
-  verb.later_except("--output-dialect", "darkroom");
+  verb.flag("--output-dialect",
+            value::choice(options.dialect, {{"darkroom", ImagesDialect::kDarkroom}, {"img2dataset", ImagesDialect::kImg2dataset}}),
+            "Parquet, or webdataset tars as img2dataset lays them out");
   add_scratch_flags(verb, flags.scratch);
   add_selection_flags(verb, options.selection, flags.clean);
   add_metrics_flag(verb, flags.metrics_address);

@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -99,7 +100,8 @@ void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
   verb.flag("--text",
             value::choice(options.text, {{"embeddings", TextKind::kEmbeddings}, {"tokens", TextKind::kTokens}, {"both", TextKind::kBoth}}),
             "what is stored for the caption");
-  verb.flag("--dtype", value::choice(options.dtype, {{"float16", torch::kFloat16}, {"float32", torch::kFloat32}}), "storage type");
+  verb.flag("--dtype", value::choice(options.dtype, {{"auto", std::nullopt}, {"float16", torch::kFloat16}, {"float32", torch::kFloat32}}),
+            "storage type; auto: float16, and float32 in the dialects anyscale and ray-summit");
   verb.flag("--tokenizer-dialect",
             value::choice(options.tokenizer_dialect, {{"hf", TokenizerDialect::kHuggingFace}, {"open_clip", TokenizerDialect::kOpenClip}}),
             "cleaning and padding of captions");
@@ -109,7 +111,12 @@ void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
             "picture of N samples: input, latent channels, caption states, decoded latents");
   verb.flag("--caption-column", value::text(options.caption_column, "NAME", "auto"), "column of the captions; auto: by the known names");
   verb.flag("--keep-columns", column_names(options.keep_columns), "columns of the image dataset to carry along, such as hash,url");
-  verb.later_except("--output-dialect", "darkroom");
+  std::vector<std::pair<std::string, LatentsDialect>> dialects;
+  for (const LatentsDialect dialect : {LatentsDialect::kDarkroom, LatentsDialect::kAnyscale, LatentsDialect::kRaySummit,
+                                       LatentsDialect::kMosaicMl, LatentsDialect::kHuggingFace}) {
+    dialects.emplace_back(latents_dialect_name(dialect), dialect);
+  }
+  verb.flag("--output-dialect", value::choice(options.dialect, dialects), "names and types of the columns, and the container");
 }
 
 void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {

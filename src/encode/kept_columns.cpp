@@ -18,10 +18,12 @@ std::string in_lower_case(std::string name) {
   return name;
 }
 
-/// Whether some latents dataset has a column of ours of that name.
-bool is_latents_column(const std::string& lower) {
+/// Whether some latents dataset of the dialect has a column of ours of that name.
+bool is_latents_column(const std::string& lower, LatentsDialect dialect) {
   constexpr std::array<std::string_view, 6> kNames = {"key", "caption", "width", "height", "caption_embeddings", "caption_ids"};
-  return std::ranges::find(kNames, lower) != kNames.end() || lower.starts_with("image_latents_") || lower.starts_with("image_moments_");
+  const bool is_foreign = dialect != LatentsDialect::kDarkroom && (lower == "caption_latents" || lower.starts_with("latents_"));
+  return is_foreign || std::ranges::find(kNames, lower) != kNames.end() || lower.starts_with("image_latents_") ||
+         lower.starts_with("image_moments_");
 }
 
 /// What a table's columns become.
@@ -57,11 +59,11 @@ Status types_differ(const std::string& first_path, const arrow::FieldVector& fir
 
 }  // namespace
 
-Status check_kept_names(const std::vector<std::string>& names) {
+Status check_kept_names(const std::vector<std::string>& names, LatentsDialect dialect) {
   std::vector<std::string> known;  // In lower case: readers such as DuckDB do not tell names apart by it.
   for (const std::string& name : names) {
     const std::string& lower = known.emplace_back(in_lower_case(name));
-    if (name.empty() || is_latents_column(lower)) {
+    if (name.empty() || is_latents_column(lower, dialect)) {
       return Status::invalid_argument("--keep-columns names a column that a latents dataset has of its own:", name);
     }
     if (std::ranges::count(known, lower) > 1) {

@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/encode/latents_dialect.h"
 #include "darkroom/ingest/job_plan.h"
 
 namespace darkroom {
 
 /// Whether columns of these names can stand beside ours in a latents dataset. Errors: kInvalidArgument naming the first that cannot.
-Status check_kept_names(const std::vector<std::string>& names);
+Status check_kept_names(const std::vector<std::string>& names, LatentsDialect dialect);
 
 /// Columns of the image dataset that process carries along (--keep-columns): looked for in every input while the job is planned.
 /// Thread safety: any thread.

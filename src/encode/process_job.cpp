@@ -13,6 +13,7 @@
 #include "darkroom/stores/model_copy.h"
 #include "empty_caption.h"
 #include "latents_writer.h"
+#include "mds_latents_writer.h"
 #include "process_picture.h"
 #include "process_reader.h"
 #include "process_stages.h"
@@ -56,7 +57,7 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
                            {"batch_size", batch_size_of(options)},
                            {"latents", latents_kind_name(options.latents)},
                            {"text", text_kind_name(options.text)},
-                           {"dtype", options.dtype == torch::kFloat16 ? "float16" : "float32"},
+                           {"dtype", storage_dtype(options) == torch::kFloat16 ? "float16" : "float32"},
                            {"compute_dtype", "float32"},
                            {"device", "cpu"},
                            {"seed", options.seed},
@@ -72,14 +73,20 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
   if (!options.keep_columns.empty()) {
     fields["keep_columns"] = options.keep_columns;
   }
-  return {.verb = "process", .fields = std::move(fields), .rows_per_file = options.rows_per_file};
+  if (options.dialect != LatentsDialect::kDarkroom) {
+    fields["output_dialect"] = latents_dialect_name(options.dialect);
+  }
+  return {.verb = "process",
+          .fields = std::move(fields),
+          .rows_per_file = options.rows_per_file,
+          .container = options.dialect == LatentsDialect::kMosaicMl ? PartContainer::kMds : PartContainer::kParquet};
 }
 
 Result<std::shared_ptr<const RowEncoder>> make_encoder(std::shared_ptr<const FrozenModels> models, const ProcessOptions& options) {
   RowEncoderOptions encoder;
   encoder.transform = options.transform;
   encoder.latents = options.latents;
-  encoder.dtype = options.dtype;
+  encoder.dtype = storage_dtype(options);
   encoder.with_states = options.text != TextKind::kTokens;
   encoder.seed = options.seed;
   return RowEncoder::create(std::move(models), encoder);
@@ -113,8 +120,13 @@ class ProcessParts {
                  .caption_column = options.caption_column} {}
 
   Status execute(std::stop_token stop, StageSummary& summary) {
-    const size_t writer_bytes = kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run_.output());
+    // Forms that Arrow writes are joined once more.
+    const size_t num_copies = layout_.form() == TensorForm::kFixedShape ? 1 : 2;
+    const size_t writer_bytes = num_copies * kLatentsGroupRows * reading_.row_bytes.encoded + upload_bytes(run_.output());
     const ItemMemory memory = plan_memory(options_.memory_bytes, writer_bytes);
+    if (layout_.dialect == LatentsDialect::kMosaicMl) {
+      DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
+    }
     BodyMemory intake(memory.intake_bytes + memory.body_bytes);
     BoundedQueue<ProcessPiece> prepared(kQueueBatches);  // After a stop it keeps its pieces, which hold leases of `intake`.
     const ItemPipelineOptions pipeline{.num_readers = workers_.readers,
@@ -133,7 +145,12 @@ class ProcessParts {
             .add_middle = [this, &prepared](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
                                             BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, read, prepared, done); },
             .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<Writer> {
-              DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, static_cast<JobItem&>(*item).work, layout_));
+              const WorkItem& work = static_cast<JobItem&>(*item).work;
+              if (scratch_ != nullptr) {
+                DARKROOM_ASSIGN_OR_RETURN(auto writer, MdsLatentsWriter::open(run_, work, layout_, *scratch_));
+                return Writer(std::move(writer));
+              }
+              DARKROOM_ASSIGN_OR_RETURN(auto writer, LatentsWriter::open(run_, work, layout_));
               return Writer(std::move(writer));
             }};
   }
@@ -162,22 +179,28 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
+  std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.
 };
 
 /// The part of a run that writes.
 Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
             StageSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector kept_fields, kept.fields(run.plan()));
+  const bool is_mds = options.dialect == LatentsDialect::kMosaicMl;
+  if (is_mds) {  // Before anything is written.
+    DARKROOM_RETURN_IF_ERROR(mds_columns(make_layout(encoder, options, "", kept_fields)).status());
+  }
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
   std::string empty_sha256;
   if (encoder.options().with_states) {
     DARKROOM_ASSIGN_OR_RETURN(empty_sha256, publish_empty_caption(encoder, options.encoder_threads, run.output()));
   }
-  const LatentsLayout layout = make_layout(encoder, options.text, empty_sha256, std::move(kept_fields));
+  const LatentsLayout layout = make_layout(encoder, options, empty_sha256, std::move(kept_fields));
   if (run.plan().num_pending() > 0) {
     DARKROOM_RETURN_IF_ERROR(ProcessParts(run, options, encoder, layout).execute(stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
+  DARKROOM_RETURN_IF_ERROR(is_mds ? write_mds_index(run.plan(), layout, stop) : Status::ok());
   run.fill(summary);
   return Status::ok();
 }
@@ -233,7 +256,8 @@ Status ProcessOptions::validate() const {
   if (num_visualized > 0 && visualize_path.empty()) {
     return Status::invalid_argument("--visualize needs a path of a PNG to write");
   }
-  DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns));
+  DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns, dialect));
+  DARKROOM_RETURN_IF_ERROR(check_dialect(*this));
   DARKROOM_RETURN_IF_ERROR(selection.validate());
   return transform.validate();
 }

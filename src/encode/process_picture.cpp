@@ -14,7 +14,7 @@
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
 #include "image_rows.h"
-#include "latents_writer.h"
+#include "latents_layout.h"
 
 namespace darkroom {
 namespace {
@@ -57,7 +57,7 @@ Status read_samples(const Location& part, const LatentsLayout& layout, size_t nu
                     .states_tw = {}};
       DARKROOM_ASSIGN_OR_RETURN(sample.latents_chw, read_tensor(*batch, layout.latents_name, layout.latents_shape, row));
       if (layout.has_states()) {
-        DARKROOM_ASSIGN_OR_RETURN(sample.states_tw, read_tensor(*batch, "caption_embeddings", layout.states_shape, row));
+        DARKROOM_ASSIGN_OR_RETURN(sample.states_tw, read_tensor(*batch, layout.states_name, layout.states_shape, row));
       }
       samples.push_back(std::move(sample));
     }
@@ -128,7 +128,7 @@ std::vector<std::string> column_titles(const LatentsLayout& layout) {
 }  // namespace
 
 Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const ProcessOptions& options, const Location& picture) {
-  const LatentsLayout layout = make_layout(encoder, options.text, "", {});
+  const LatentsLayout layout = make_layout(encoder, options, "", {});
   const auto num_samples = static_cast<size_t>(options.num_visualized);
   DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
   std::vector<Sample> samples;

@@ -23,6 +23,7 @@
 #include "listed_sizes.h"
 #include "repeated_contents.h"
 #include "repeated_urls.h"
+#include "webdataset_writer.h"
 
 namespace darkroom {
 namespace {
@@ -70,6 +71,10 @@ JobIdentity make_identity(const DownloadOptions& options, const DownloadRules& r
   }
   if (options.dedup.content) {
     identity.fields["dedup_content"] = true;
+  }
+  if (options.dialect == ImagesDialect::kImg2dataset) {
+    identity.fields["output_dialect"] = "img2dataset";
+    identity.container = PartContainer::kTar;
   }
   if (rules.denied) {
     identity.fields["deny_list"] = rules.denied->fingerprint();
@@ -136,7 +141,10 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
                            .add_middle = [&](Pipeline& pipeline, auto& in, auto& done) { fetch->add_stages(pipeline, in, done); },
                            .open_writer =
                                [&](const std::shared_ptr<ItemInWork>& item) {
-                                 return DownloadWriter::open(run, std::static_pointer_cast<DownloadItem>(item), options.keep_failed);
+                                 auto work = std::static_pointer_cast<DownloadItem>(item);
+                                 return options.dialect == ImagesDialect::kImg2dataset
+                                            ? WebdatasetWriter::open(run, std::move(work))
+                                            : DownloadWriter::open(run, std::move(work), options.keep_failed);
                                },
                            .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; }};
   const ItemPipelineOptions pipeline{
@@ -264,6 +272,14 @@ Status DownloadOptions::validate() const {
   }
   if (metadata.empty()) {
     return Status::invalid_argument("--metadata must name at least one URL table");
+  }
+  if (keep_failed && dialect == ImagesDialect::kImg2dataset) {
+    return Status::invalid_argument(
+        "--keep-failed needs Parquet: in a tar of --output-dialect img2dataset a row without a picture has no place");
+  }
+  if (dialect == ImagesDialect::kImg2dataset && (!retry_failed.is_empty() || dedup.content)) {
+    return Status::invalid_argument(
+        "--retry-failed and --dedup content need Parquet: parts of --output-dialect img2dataset have one generation");
   }
   if (rows_per_file < 1) {
     return Status::invalid_argument("--rows-per-file must be at least 1, got:", rows_per_file);

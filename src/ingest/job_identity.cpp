@@ -4,7 +4,6 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/core/utf8.h"
-#include "darkroom/tables/part_name.h"
 
 namespace darkroom {
 namespace {
@@ -61,7 +60,7 @@ Location place_of(Store* otherwise, const JobInput& input) {
 }
 
 std::string WorkItem::part_name() const {
-  PartName name{.item = number, .generation = generation};
+  PartName name{.item = number, .generation = generation, .container = container};
   if (generation == 0 && num_rows < whole_rows) {
     name.considered = num_rows;
   }

@@ -465,7 +465,7 @@ Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
 }
 
 Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
-  const std::string name = PartName{.item = item.number, .generation = item.generation - 1}.text();
+  const std::string name = PartName{.item = item.number, .generation = item.generation - 1, .container = item.container}.text();
   BasePart base{.place = output_ / name};
   Result<PartRecord> record = read_part_record(base.place);
   if (record.status().code() == StatusCode::kNotFound) {
@@ -502,7 +502,7 @@ Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
 }
 
 Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const std::string whole = PartName{.item = item.number, .generation = item.generation}.text();
+  const std::string whole = PartName{.item = item.number, .generation = item.generation, .container = item.container}.text();
   std::vector<std::string> names = {whole, item.part_name()};
   for (size_t i = 0; i < names.size(); ++i) {
     const Result<FileInfo> info = output_.store->stat((output_ / names[i]).path);
@@ -581,7 +581,7 @@ Status JobPlan::settle(const WorkItem& item, const PartRecord& record, PublishOu
     return Status::ok();
   }
   // A run without the limit may have been faster: its part counts, and this one goes.
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_whole, (output_ / PartName{.item = item.number}.text()).exists());
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_whole, (output_ / PartName{.item = item.number, .container = item.container}.text()).exists());
   if (has_whole) {
     DARKROOM_RETURN_IF_ERROR(is_committed_now(item).status());
     return output_.store->remove((output_ / name.text()).path);

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "darkroom/core/nested_text.h"
-#include "darkroom/tables/table_footer.h"
+#include "darkroom/tables/sealed_record.h"
 
 namespace darkroom {
 namespace {
@@ -243,8 +243,8 @@ Result<PartRecord> parse_part_record(std::string_view text) {
 }
 
 Result<PartRecord> read_part_record(const Location& part) {
-  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(part));
-  const std::string* text = footer.find(kShardKey);
+  DARKROOM_ASSIGN_OR_RETURN(const KeyValues pairs, read_shard_pairs(part));
+  const std::string* text = find_value(pairs, kShardKey);
   if (text == nullptr) {
     return corrupt_part(part, "it has no record of a job in its footer");
   }

@@ -100,6 +100,7 @@ find_python() {
 sizes_of() {
   case $1 in
     requirements/build.txt) printf '620 1500\n' ;;
+    requirements/readers.txt) printf '230 800\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -156,4 +157,5 @@ fi
 install_environment .venv requirements/build.txt
 if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
+  install_environment .venv-readers requirements/readers.txt
 fi

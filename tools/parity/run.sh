@@ -34,6 +34,11 @@ compare "pictures against diffusers" tools/parity/sampler_parity.py --model "$mo
 compare "training step against PyTorch" tools/parity/training_step_parity.py --model "$model"
 compare "training run against PyTorch" tools/parity/training_run_parity.py
 tools/build/build.sh release shard_files >/dev/null || exit 1
+# The packages that read our dialects want other releases than the reference packages; torch is theirs all the same.
+python=.venv-readers/bin/python
+compare "output dialects by their packages" tools/parity/dialects_parity.py --darkroom build/darkroom --model "$model" \
+  --images "$corpus/pictures" --torch .venv-parity/lib/python3*/site-packages
+python=.venv-parity/bin/python
 compare "shards by other readers" tools/parity/shard_readers_parity.py --program build/release/shard_files
 printf '%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
+#include "darkroom/encode/latents_dialect.h"
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/selection.h"
@@ -26,7 +28,8 @@ struct ProcessOptions {
   int batch_size = 0;               ///< Rows an encoder takes at once; 0: default_batch_size.
   LatentsKind latents = LatentsKind::kSample;
   TextKind text = TextKind::kEmbeddings;
-  torch::Dtype dtype = torch::kFloat16;  ///< Storage type: kFloat16 or kFloat32.
+  LatentsDialect dialect = LatentsDialect::kDarkroom;
+  std::optional<torch::Dtype> dtype = {};  ///< Storage type: kFloat16 or kFloat32; nothing: the dialect's own.
   TokenizerDialect tokenizer_dialect = TokenizerDialect::kHuggingFace;
   std::string caption_column = {};             ///< Of the image dataset; empty: by its name.
   std::vector<std::string> keep_columns = {};  ///< Columns of the image dataset to carry along.

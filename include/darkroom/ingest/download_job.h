@@ -29,6 +29,12 @@ struct Dedup {
   bool operator==(const Dedup&) const = default;
 };
 
+/// What the parts of an image dataset are (docs/formats/dialects.md).
+enum class ImagesDialect : uint8_t {
+  kDarkroom,     ///< Parquet.
+  kImg2dataset,  ///< Webdataset tars.
+};
+
 struct DownloadOptions {
   std::string output;                 ///< URI of the image dataset's folder.
   std::vector<std::string> metadata;  ///< URIs of the URL tables.
@@ -39,6 +45,7 @@ struct DownloadOptions {
   Dedup dedup = {};                ///< Such rows are `duplicate`.
   Selection selection = {};        ///< Which items this run does.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
+  ImagesDialect dialect = ImagesDialect::kDarkroom;
   ImageLimits limits = {};
   FetchOptions fetch = {};
   int64_t memory_bytes = 0;  ///< Of all queues and buffers together; 0: a quarter of the machine's.

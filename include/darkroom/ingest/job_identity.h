@@ -7,6 +7,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/store.h"
+#include "darkroom/tables/part_name.h"
 
 namespace darkroom {
 
@@ -18,6 +19,7 @@ struct JobIdentity {
   std::string verb = {};
   nlohmann::json fields = {};  ///< Flags, seed, model fingerprints and algorithm versions that decide the bytes; one flat object.
   int64_t rows_per_file = 0;
+  PartContainer container = PartContainer::kParquet;  ///< Of its parts; the fields that choose it are in `fields`.
 
   nlohmann::json to_json() const;
   /// SHA-256 over the canonical text of to_json().
@@ -48,8 +50,9 @@ struct WorkItem {
   int64_t whole_rows = 0;  ///< That the item has.
   int64_t list_row = 0;    ///< Number of its first row in the pinned list.
   int64_t generation = 0;  ///< Of the part that is made: above 0 failed rows of the generation before are redone.
+  PartContainer container = PartContainer::kParquet;
 
-  /// Under which it is published: another one where --limit cuts it (io/part_name.h).
+  /// Under which it is published: another one where --limit cuts it (tables/part_name.h).
   std::string part_name() const;
 
   bool operator==(const WorkItem&) const = default;

@@ -94,7 +94,11 @@ class JobPlan {
   /// Of the whole job.
   int64_t num_items() const;
   /// The whole item. REQUIRES: 0 <= number < num_items().
-  WorkItem item(int64_t number) const { return find_item(inputs_, identity_.rows_per_file, number); }
+  WorkItem item(int64_t number) const {
+    WorkItem work = find_item(inputs_, identity_.rows_per_file, number);
+    work.container = identity_.container;
+    return work;
+  }
   /// Rows that this run's selection covers, those of them that were committed when the plan was made, and items to do.
   int64_t num_rows() const { return num_rows_; }
   int64_t num_rows_before() const { return num_rows_before_; }

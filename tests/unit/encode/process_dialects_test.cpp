@@ -1,0 +1,254 @@
+// Process jobs that write other dialects: what is on disk, and that training reads it.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "darkroom/feed/dataset_files.h"
+#include "darkroom/feed/dataset_index.h"
+#include "darkroom/feed/latents_reader.h"
+#include "process_fixture.h"
+
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr LatentsDialect kForeignDialects[] = {LatentsDialect::kAnyscale, LatentsDialect::kRaySummit, LatentsDialect::kMosaicMl,
+                                               LatentsDialect::kHuggingFace};
+
+class ProcessDialects : public ProcessJob {
+ protected:
+  ProcessOptions options_of(LatentsDialect dialect, std::string output = {}) const {
+    ProcessOptions job = options(output.empty() ? std::string(latents_dialect_name(dialect)) : output);
+    job.dialect = dialect;
+    return job;
+  }
+  std::string part_of(const ProcessOptions& job, int64_t item) const {
+    return job.output + "/" +
+           PartName{.item = item, .container = job.dialect == LatentsDialect::kMosaicMl ? PartContainer::kMds : PartContainer::kParquet}
+               .text();
+  }
+  /// What training reads of a dataset, in order.
+  static Batch read_by_training(const std::string& folder) {
+    const DatasetFiles dataset = *find_local_dataset(folder);
+    const auto index = DatasetIndex::of_latents(dataset);
+    EXPECT_TRUE(index.is_ok()) << index.status().to_string();
+    const LatentsReaderOptions options{.resolution = kProcessSide, .latents_shape = latents_shape_, .states_shape = states_shape_};
+    auto reader = LatentsReader::open(dataset, *index, options);
+    EXPECT_TRUE(reader.is_ok()) << reader.status().to_string();
+    std::vector<SampleRef> all;
+    for (int64_t row = 0; row < index->num_rows(); ++row) {
+      all.push_back({0, row});
+    }
+    auto batch = (*reader)->read(all);
+    EXPECT_TRUE(batch.is_ok()) << batch.status().to_string();
+    return *std::move(batch);
+  }
+  /// Learns the shapes from a job of our own dialect.
+  void process_own(torch::Dtype dtype) {
+    ProcessOptions job = options("darkroom");
+    job.dtype = dtype;
+    process(job);
+    const auto schema = (*open_table(local_files(), part(0, "darkroom")))->schema();
+    for (const auto& [name, shape] : {std::pair{"image_latents_32", &latents_shape_}, {"caption_embeddings", &states_shape_}}) {
+      const auto column =
+          TensorColumn::open(*schema->GetFieldByName(name), read_table(part(0, "darkroom"))->GetColumnByName(name)->chunk(0));
+      *shape = column->shape();
+    }
+  }
+
+  inline static std::vector<int64_t> latents_shape_;
+  inline static std::vector<int64_t> states_shape_;
+};
+
+TEST_F(ProcessDialects, training_reads_the_same_samples_from_every_dialect) {
+  write_images("part-000000.parquet", good_rows(23));
+  for (const LatentsDialect dialect : kForeignDialects) {
+    const bool was_float32 = dialect == LatentsDialect::kAnyscale || dialect == LatentsDialect::kRaySummit;
+    std::filesystem::remove_all(folder_.path("darkroom"));
+    process_own(was_float32 ? torch::kFloat32 : torch::kFloat16);
+    const Batch want = read_by_training(folder_.path("darkroom"));
+    const ProcessOptions job = options_of(dialect);
+    EXPECT_EQ(process(job).rows_out, 23);
+    const Batch got = read_by_training(job.output);
+    EXPECT_EQ(got.keys, want.keys);
+    EXPECT_TRUE(torch::equal(got.latents_nchw, want.latents_nchw)) << latents_dialect_name(dialect);
+    EXPECT_TRUE(torch::equal(got.states_btc, want.states_btc)) << latents_dialect_name(dialect);
+    EXPECT_TRUE(torch::equal(*read_empty_caption(*find_local_dataset(job.output), states_shape_),
+                             *read_empty_caption(*find_local_dataset(folder_.path("darkroom")), states_shape_)));
+  }
+}
+
+TEST_F(ProcessDialects, columns_have_the_published_names_and_types) {
+  write_images("part-000000.parquet", good_rows(3));
+  const std::map<LatentsDialect, std::vector<std::string>> want = {
+      {LatentsDialect::kAnyscale,
+       {"key: string", "caption: string", "width: int32", "height: int32", "latents_32_bytes: large_list<item: float>",
+        "caption_latents: large_list<item: float>", "hash: int64"}},
+      {LatentsDialect::kRaySummit,
+       {"key: string", "caption: string", "width: int32", "height: int32", "image_latents_32: large_list<item: float>",
+        "caption_latents: large_list<item: float>", "hash: int64"}},
+      {LatentsDialect::kHuggingFace,
+       {"key: string", "caption: string", "width: int32", "height: int32",
+        "image_latents_32: list<item: list<item: list<item: halffloat>>>", "caption_embeddings: list<item: list<item: halffloat>>",
+        "hash: int64"}},
+      {LatentsDialect::kMosaicMl,
+       {"caption: string", "caption_latents: binary", "hash: string", "height: int64", "key: string", "latents_32: binary",
+        "width: int64"}}};
+  for (const auto& [dialect, columns] : want) {
+    ProcessOptions job = options_of(dialect);
+    job.keep_columns = {"hash"};
+    process(job);
+    std::vector<std::string> got;
+    for (const auto& field : (*open_table(local_files(), part_of(job, 0)))->schema()->fields()) {
+      got.push_back(field->name() + ": " + field->type()->ToString());
+    }
+    EXPECT_EQ(got, columns) << latents_dialect_name(dialect);
+  }
+}
+
+TEST_F(ProcessDialects, parts_are_the_same_for_any_workers_and_after_a_limit) {
+  write_images("part-000000.parquet", good_rows(23));
+  for (const LatentsDialect dialect : kForeignDialects) {
+    const ProcessOptions whole = options_of(dialect, "whole");
+    process(whole);
+    ProcessOptions job = options_of(dialect, "again");
+    job.selection.limit = 14;
+    process(job);
+    job.selection.limit = -1;
+    job.num_encoders = 2;
+    job.num_transformers = 3;
+    job.num_readers = 2;
+    const StageSummary summary = process(job);
+    EXPECT_EQ(summary.rows_this_run, 13) << latents_dialect_name(dialect);  // The cut item is done again.
+    EXPECT_EQ(part_bytes(job.output), part_bytes(whole.output)) << latents_dialect_name(dialect);
+    EXPECT_EQ(process(job).rows_this_run, 0);
+    for (int64_t item = 0; item < 3; ++item) {
+      EXPECT_TRUE(verify_shard(local_files(), part_of(job, item)).is_ok()) << latents_dialect_name(dialect);
+    }
+    std::filesystem::remove_all(whole.output);
+    std::filesystem::remove_all(job.output);
+  }
+}
+
+TEST_F(ProcessDialects, a_folder_of_another_dialect_is_another_job) {
+  write_images("part-000000.parquet", good_rows(3));
+  process(options_of(LatentsDialect::kMosaicMl, "latents"));
+  const Status status = failure(options_of(LatentsDialect::kHuggingFace, "latents"));
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("output_dialect (had \"mosaicml\", asked for \"huggingface\")"));
+  EXPECT_EQ(failure(options_of(LatentsDialect::kDarkroom, "latents")).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ProcessDialects, the_job_is_known_by_its_parts_alone) {
+  write_images("part-000000.parquet", good_rows(23));
+  const ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  process(job);
+  const auto parts = part_bytes(job.output);
+  const std::string index = read_bytes(job.output + "/index.json");
+  for (const char* name : {"_job.json", "_inputs.parquet", "_summary.json", "index.json"}) {
+    ASSERT_TRUE(std::filesystem::remove(job.output + "/" + name)) << name;
+  }
+  EXPECT_EQ(process(job).rows_this_run, 0);
+  EXPECT_EQ(part_bytes(job.output), parts);
+  EXPECT_EQ(read_bytes(job.output + "/index.json"), index);
+  std::filesystem::remove(part_of(job, 1));
+  EXPECT_EQ(process(job).rows_this_run, 10);
+  EXPECT_EQ(part_bytes(job.output), parts);
+}
+
+TEST_F(ProcessDialects, the_index_lists_every_shard_with_samples) {
+  auto rows = good_rows(13);
+  for (size_t i = 10; i < 13; ++i) {
+    rows[i].caption = " ";  // The second item has no good row.
+  }
+  write_images("part-000000.parquet", rows);
+  const ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  EXPECT_EQ(process(job).rows_out, 10);
+  const auto index = nlohmann::json::parse(read_bytes(job.output + "/index.json"));
+  ASSERT_EQ(index["shards"].size(), 1u);
+  EXPECT_EQ(index["shards"][0]["raw_data"]["basename"], "part-000000.mds");
+  EXPECT_EQ(index["shards"][0]["raw_data"]["bytes"], std::filesystem::file_size(part_of(job, 0)));
+  EXPECT_EQ(index["shards"][0]["samples"], 10);
+  EXPECT_EQ(read_by_training(job.output).keys.size(), 10u);
+}
+
+TEST_F(ProcessDialects, what_a_dialect_cannot_hold_is_refused) {
+  for (const LatentsDialect dialect : {LatentsDialect::kAnyscale, LatentsDialect::kRaySummit, LatentsDialect::kMosaicMl}) {
+    ProcessOptions job = options_of(dialect);
+    job.latents = LatentsKind::kMoments;
+    EXPECT_THAT(job.validate().message(), AllOf(HasSubstr("--latents sample"), HasSubstr(std::string(latents_dialect_name(dialect)))));
+    job = options_of(dialect);
+    job.text = TextKind::kBoth;
+    EXPECT_THAT(job.validate().message(), HasSubstr("--text embeddings"));
+    job = options_of(dialect);
+    job.keep_columns = {"Caption_Latents"};
+    EXPECT_EQ(job.validate().code(), StatusCode::kInvalidArgument);
+  }
+  ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  job.dtype = torch::kFloat32;
+  EXPECT_THAT(job.validate().message(), HasSubstr("float16"));
+}
+
+TEST_F(ProcessDialects, huggingface_holds_moments_and_ids_too) {
+  write_images("part-000000.parquet", good_rows(3));
+  ProcessOptions job = options_of(LatentsDialect::kHuggingFace);
+  job.latents = LatentsKind::kMoments;
+  job.text = TextKind::kBoth;
+  job.keep_columns = {"image"};
+  process(job);
+  const TableFooter footer = *read_footer(local_files(), part_of(job, 0));
+  EXPECT_THAT(footer.schema->field_names(),
+              ElementsAre("key", "caption", "width", "height", "image_moments_32", "caption_embeddings", "caption_ids", "image"));
+  EXPECT_EQ(footer.schema->GetFieldByName("image")->type()->ToString(), "struct<bytes: binary, path: string>");
+  const auto features = nlohmann::json::parse(*footer.find("huggingface"))["info"]["features"];
+  EXPECT_EQ(features["image"], nlohmann::json::parse(R"({"_type": "Image"})"));
+  EXPECT_EQ(features["image_moments_32"]["_type"], "Array3D");
+  EXPECT_EQ(features["caption"], nlohmann::json::parse(R"({"_type": "Value", "dtype": "string"})"));
+  const auto pictures = std::static_pointer_cast<arrow::StructArray>(read_table(part_of(job, 0))->GetColumnByName("image")->chunk(0));
+  EXPECT_EQ(static_cast<const arrow::BinaryArray&>(*pictures->field(0)).GetString(2), good_rows(3)[2].image);
+}
+
+TEST_F(ProcessDialects, columns_without_an_mds_encoding_are_refused_before_anything_is_written) {
+  const auto type = arrow::list(arrow::int32());
+  const auto schema =
+      arrow::schema({arrow::field("image", arrow::binary()), arrow::field("caption", arrow::utf8()), arrow::field("boxes", type)});
+  arrow::BinaryBuilder images;
+  arrow::StringBuilder captions;
+  ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
+  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "part-000000.parquet", schema);
+  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *arrow::MakeArrayOfNull(type, 1)}))
+                  .is_ok());
+  ASSERT_TRUE(writer->finish({}).is_ok());
+  ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  job.keep_columns = {"boxes"};
+  const Status status = failure(job);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("boxes"), HasSubstr("list<item: int32>")));
+  EXPECT_FALSE(std::filesystem::exists(job.output + "/_job.json"));
+}
+
+TEST_F(ProcessDialects, missing_numbers_are_null_in_an_mds_shard) {
+  write_images("part-000000.parquet", good_rows(3));
+  ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  job.keep_columns = {"hash"};
+  process(job);
+  EXPECT_EQ(texts(*read_table(part_of(job, 0)), "hash"), (std::vector<std::string>{"0", "11", "null"}));
+}
+
+TEST_F(ProcessDialects, samples_of_a_foreign_dialect_can_be_painted) {
+  write_images("part-000000.parquet", good_rows(3));
+  for (const LatentsDialect dialect : kForeignDialects) {
+    ProcessOptions job = options_of(dialect);
+    job.num_visualized = 2;
+    job.visualize_path = folder_.path("look.png");
+    process(job);
+    EXPECT_TRUE(std::filesystem::remove(job.visualize_path)) << latents_dialect_name(dialect);
+  }
+}
+
+}  // namespace
+}  // namespace darkroom

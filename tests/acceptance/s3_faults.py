@@ -6,7 +6,7 @@ from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkro
 
 def jobs_end_right_on_a_bad_server(trials: Trials, conditions: str) -> None:
     require_s3_jobs("download", "process")
-    with Workbench(trials.count(20, 600)) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder, FakeS3Server(conditions) as server:
+    with Workbench(trials.count(60, 600)) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder, FakeS3Server(conditions) as server:
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "20", "--allow-private", f"127.0.0.1/32:{web.port}"]
         process = ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20"]
         darkroom("download", folder / "images", *flags)

@@ -8,6 +8,7 @@
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/feed/latents_reader.h"
 #include "process_fixture.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -219,10 +220,8 @@ TEST_F(ProcessDialects, columns_without_an_mds_encoding_are_refused_before_anyth
   arrow::BinaryBuilder images;
   arrow::StringBuilder captions;
   ASSERT_TRUE((images.Append(numbered_png(1)) & captions.Append("a caption")).ok());
-  auto writer = *ShardWriter::open(local_files(), folder_.path("images"), "part-000000.parquet", schema);
-  ASSERT_TRUE(writer->write(*arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *arrow::MakeArrayOfNull(type, 1)}))
-                  .is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto row = arrow::RecordBatch::Make(schema, 1, {*images.Finish(), *captions.Finish(), *arrow::MakeArrayOfNull(type, 1)});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "part-000000.parquet", *row).is_ok());
   ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
   job.keep_columns = {"boxes"};
   const Status status = failure(job);

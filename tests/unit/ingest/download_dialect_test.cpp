@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/sha256.h"
-#include "darkroom/tables/shard_writer.h"
 #include "darkroom/tables/tar_samples.h"
+#include "darkroom/tables/verify_shard.h"
 #include "support/download_web.h"
+#include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
@@ -154,13 +155,10 @@ TEST_F(DownloadDialect, metadata_keeps_its_types_and_stands_apart_from_the_field
   ASSERT_TRUE((urls.Append(web_.web().url() + "/picture0.png") & captions.Append("c") & states.Append("x") & scores.Append(0.125) &
                nans.Append(NAN) & numbers.Append(UINT64_MAX) & flags.Append(true) & nones.AppendNull())
                   .ok());
-  auto writer = *ShardWriter::open(local_files(), folder_.path("tables"), "urls.parquet", schema);
-  ASSERT_TRUE(writer
-                  ->write(*arrow::RecordBatch::Make(schema, 1,
-                                                    {*urls.Finish(), *captions.Finish(), *states.Finish(), *scores.Finish(), *nans.Finish(),
-                                                     *numbers.Finish(), *flags.Finish(), *nones.Finish()}))
-                  .is_ok());
-  ASSERT_TRUE(writer->finish({}).is_ok());
+  const auto row = arrow::RecordBatch::Make(schema, 1,
+                                            {*urls.Finish(), *captions.Finish(), *states.Finish(), *scores.Finish(), *nans.Finish(),
+                                             *numbers.Finish(), *flags.Finish(), *nones.Finish()});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("tables"), "urls.parquet", *row).is_ok());
   DownloadOptions job = options();
   job.metadata = {folder_.path("tables/urls.parquet")};
   EXPECT_EQ(download(job).rows_out, 1);

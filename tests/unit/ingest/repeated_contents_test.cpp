@@ -6,7 +6,7 @@
 
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/posix_store.h"
-#include "darkroom/tables/shard_writer.h"
+#include "darkroom/tables/verify_shard.h"
 #include "support/download_web.h"
 #include "support/other_stores.h"
 

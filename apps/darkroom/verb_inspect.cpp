@@ -61,7 +61,8 @@ void add_inspect_verb(CommandLine& line) {
   verb.flag("--rows", value::count(options->num_rows), "first rows of a dataset that are shown");
   verb.flag("--sheet", value::uri(options->sheet_path, "PATH.png", "none"),
             "contact sheet of these rows: pictures, or latent channels as heat maps");
-  verb.flag("--html", value::uri(options->html_path, "PATH", "none"), "the report and the first rows as one page without network, which can be searched");
+  verb.flag("--html", value::uri(options->html_path, "PATH", "none"),
+            "the report and the first rows as one page without network, which can be searched");
   verb.flag("--model", value::uri(options->model, "DIR", "none"), "model folder whose vae decodes the latents of the sheet");
   verb.flag("--compare", value::uri(options->compare, "RUN", "none"),
             "another run folder: both beside each other, their curves in one page");

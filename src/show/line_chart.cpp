@@ -25,7 +25,7 @@ constexpr size_t kMaxPoints = 2000;
 constexpr int kNumColours = 4;
 constexpr double kMaxMagnitude = 1e300;  // So that the width of a range is finite.
 
-struct Range {
+struct AxisRange {
   double low = 0;
   double high = 1;
 };
@@ -65,19 +65,19 @@ Points thinned(const Points& points, size_t num_columns) {
 }
 
 // The range that the points lie in, and 0 where it has to be shown.
-Range range_of(const std::vector<Points>& curves, bool of_x, bool from_zero) {
-  std::optional<Range> range;
+AxisRange range_of(const std::vector<Points>& curves, bool of_x, bool from_zero) {
+  std::optional<AxisRange> range;
   for (const Points& curve : curves) {
     for (const auto& point : curve) {
       const double value = of_x ? point.first : point.second;
-      range = range ? Range{std::min(range->low, value), std::max(range->high, value)} : Range{value, value};
+      range = range ? AxisRange{std::min(range->low, value), std::max(range->high, value)} : AxisRange{value, value};
     }
   }
   if (!range) {
     return {};
   }
   if (from_zero) {
-    range = Range{std::min(0.0, range->low), range->high > 0 ? range->high : 1};
+    range = AxisRange{std::min(0.0, range->low), range->high > 0 ? range->high : 1};
   }
   if (range->low == range->high) {
     const double margin = range->low == 0 ? 1 : std::abs(range->low) * 0.5;
@@ -87,7 +87,7 @@ Range range_of(const std::vector<Points>& curves, bool of_x, bool from_zero) {
 }
 
 // About `count` round values (1, 2 or 5 times a power of ten) inside the range.
-std::vector<double> round_ticks(const Range& range, int count) {
+std::vector<double> round_ticks(const AxisRange& range, int count) {
   const double raw_step = (range.high - range.low) / count;
   const double power = std::pow(10.0, std::floor(std::log10(raw_step)));
   const double fraction = raw_step / power;
@@ -105,7 +105,7 @@ std::vector<double> round_ticks(const Range& range, int count) {
 
 // Logarithms of round values inside the range (itself of logarithms): of 1, 2 and 5 times powers of ten; of round
 // exponents where it spans more than four decades; of what a linear axis would be marked at where it spans less than one.
-std::vector<double> log_ticks(const Range& range) {
+std::vector<double> log_ticks(const AxisRange& range) {
   if (range.high - range.low > 4) {
     return round_ticks(range, 5);
   }
@@ -132,7 +132,7 @@ std::vector<double> log_ticks(const Range& range) {
 
 class Canvas {
  public:
-  Canvas(const ChartOptions& options, Range x, Range y) : options_(options), x_(x), y_(y) {}
+  Canvas(const ChartOptions& options, AxisRange x, AxisRange y) : options_(options), x_(x), y_(y) {}
 
   double at_x(double value) const { return kLeft + (value - x_.low) / (x_.high - x_.low) * (right() - kLeft); }
   double at_y(double value) const { return bottom() - (value - y_.low) / (y_.high - y_.low) * (bottom() - kTop); }
@@ -180,8 +180,8 @@ class Canvas {
   int bottom() const { return options_.height - kBottom; }
 
   const ChartOptions& options_;
-  Range x_;
-  Range y_;
+  AxisRange x_;
+  AxisRange y_;
 };
 
 // The curves' values as the script reads them. Six digits are more than a pixel shows.

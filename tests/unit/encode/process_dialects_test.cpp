@@ -7,6 +7,8 @@
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/feed/latents_reader.h"
+#include "darkroom/tables/tensor_column.h"
+#include "darkroom/tables/verify_shard.h"
 #include "process_fixture.h"
 #include "support/put_shard.h"
 

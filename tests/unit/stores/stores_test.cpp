@@ -126,7 +126,8 @@ TEST_F(stores, lists_image_datasets_of_one_kind) {
   const std::string root = folder.path();
   const auto paths = [&](const std::string& place) {
     std::vector<std::string> found;
-    for (const FileInfo& input : list_image_inputs(files, root + place).value()) {
+    const std::vector<FileInfo> inputs = list_image_inputs(files, root + place).value();
+    for (const FileInfo& input : inputs) {
       found.push_back(input.path.substr(root.size()));
     }
     return found;

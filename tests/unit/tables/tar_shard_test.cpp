@@ -8,9 +8,9 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
 #include "darkroom/tables/sealed_record.h"
-#include "darkroom/tables/paged_shard_writer.h"
 #include "darkroom/tables/tar_samples.h"
 #include "darkroom/tables/tar_shard_writer.h"
+#include "darkroom/tables/verify_shard.h"
 #include "table_rows.h"
 
 namespace darkroom {

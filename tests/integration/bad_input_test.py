@@ -55,7 +55,7 @@ def flags_are_refused_with_exit_code_2() -> None:
     refused(["no-such-verb"], 2, "no-such-verb|subcommand")
     refused(["download", "/tmp/nowhere"], 2, "--metadata")
     refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--where", "a >"], 2, "--where")
-    refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--retry-failed", "dns"], 2, "--retry-failed")
+    refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--retry-failed", "dnss"], 2, "--retry-failed", "dns")
     refused(["train", "recipes/tiny.toml", "--output", "/tmp/nowhere", "--set", "optimizer.lrr=1"], 2, "lrr", "optimizer.lr")
     with Workbench(1) as bench:
         sample = ["sample", "--model", bench.model, "--prompt", "x", "--output", bench.path("x.png")]

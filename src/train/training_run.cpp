@@ -65,7 +65,8 @@ Result<StepTimes> TrainingRun::step() {
 // What was trained is in order when the next samples cannot be read, and they may be readable later on.
 Status TrainingRun::save_before(const Status& failure) {
   const bool may_pass = failure.code() == StatusCode::kUnavailable || failure.code() == StatusCode::kCancelled ||
-                        failure.code() == StatusCode::kFailedPrecondition;  // An address whose signature has expired.
+                        failure.code() == StatusCode::kFailedPrecondition ||  // An address whose signature has expired.
+                        failure.code() == StatusCode::kNotFound;              // A file that may be put back.
   if (!may_pass || steps_here_ == 0) {
     return failure;
   }

@@ -42,6 +42,10 @@ Result<Figure> read_figure(const nlohmann::json& json, const std::string& file, 
   if (figure.value.high < figure.value.low) {
     return bad_figure(file, name, "high must not be below low", json["high"]);
   }
+  // At a rate of 0 nothing ever ends.
+  if (figure.value.low == 0 && (name.ends_with("_per_second") || name.ends_with("_per_core_second"))) {
+    return bad_figure(file, name, "low must be above 0", json["low"]);
+  }
   DARKROOM_ASSIGN_OR_RETURN(figure.unit, read_words(json, "unit", file, name));
   DARKROOM_ASSIGN_OR_RETURN(figure.date, read_words(json, "date", file, name));
   DARKROOM_ASSIGN_OR_RETURN(figure.source, read_words(json, "source", file, name));

@@ -38,6 +38,15 @@ TEST(Catalogue, own_figures_go_over_shipped_ones) {
   EXPECT_THAT(catalogue.find("weight").status().message(), HasSubstr("weight"));
 }
 
+TEST(Catalogue, no_rate_may_be_0) {
+  for (const char* name : {"line_bytes_per_second", "fetch_rows_per_core_second"}) {
+    Catalogue catalogue;
+    const std::string json =
+        fmt::format(R"({{"version": 1, "figures": {{"{}": {{"low": 0, "high": 2, "unit": "u", "date": "d", "source": "s"}}}}}})", name);
+    EXPECT_THAT(catalogue.add(json, "mine.json").message(), AllOf(HasSubstr(name), HasSubstr("low must be above 0")));
+  }
+}
+
 TEST(Catalogue, what_is_wrong_is_named_with_file_figure_and_value_and_changes_nothing) {
   const std::string rest = R"("unit": "u", "date": "d", "source": "s")";
   const struct {

@@ -13,8 +13,8 @@
 #include <set>
 
 #include "darkroom/files/fault_files.h"
+#include "darkroom/ingest/input_rows.h"
 #include "darkroom/stores/input_listing.h"
-#include "ingest/input_rows.h"
 #include "planned_jobs.h"
 #include "support/forwarding_files.h"
 #include "support/synthetic_files.h"
@@ -741,7 +741,7 @@ TEST_F(JobPlans, an_input_that_was_replaced_is_not_opened) {
   const Status status = job->open_input(job->item(5)).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("in/d.parquet"));
-  InputRows rows(nullptr, {});
+  InputRows rows(nullptr, {}, {});
   EXPECT_TRUE(rows.seek(*job, job->item(0)).is_ok());
   EXPECT_EQ(rows.seek(*job, job->item(5)).code(), StatusCode::kFailedPrecondition);
 }

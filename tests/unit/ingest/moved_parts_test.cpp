@@ -4,11 +4,11 @@
 
 #include <utility>
 
+#include "darkroom/ingest/input_rows.h"
 #include "darkroom/ingest/job_cleaning.h"
 #include "darkroom/ingest/job_run.h"
 #include "darkroom/tables/part_name.h"
 #include "ingest/base_rows.h"
-#include "ingest/input_rows.h"
 #include "planned_jobs.h"
 #include "support/forwarding_files.h"
 
@@ -75,7 +75,7 @@ TEST_F(MovedParts, an_input_that_moves_aside_while_a_job_runs_is_read_there) {
   const auto job = plan();
   add_input(files_, "part-000001-g1.parquet", 5, "better");
   ASSERT_TRUE(store_->move_object("in/part-000001.parquet", "in/_superseded/part-000001.parquet").is_ok());
-  InputRows rows(nullptr, {});
+  InputRows rows(nullptr, {}, {});
   EXPECT_TRUE(rows.seek(*job, job->item(0)).is_ok());
   const Status moved = rows.seek(*job, job->item(1));
   EXPECT_TRUE(moved.is_ok()) << moved.to_string();

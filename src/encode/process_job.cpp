@@ -190,7 +190,7 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
   if (is_mds) {  // Before anything is written.
     DARKROOM_RETURN_IF_ERROR(mds_columns(make_layout(encoder, options, "", kept_fields)).status());
   }
-  DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
+  DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
   std::string empty_sha256;
   if (encoder.options().with_states) {
     DARKROOM_ASSIGN_OR_RETURN(empty_sha256, publish_empty_caption(encoder, options.encoder_threads, run.output()));
@@ -225,7 +225,7 @@ Status look_ahead(const JobPlan& plan, const RowEncoder& encoder, const ProcessO
     work.encoder_rows_per_second_low = tried.slowest;
     work.encoder_rows_per_second_high = tried.fastest;
   }
-  log_info("process: {} of {} items are to do; nothing was written", summary.num_pending, summary.num_items);
+  log_info("process: {} of {} items are to do; nothing was written into the output", summary.num_pending, summary.num_items);
   return Status::ok();
 }
 

@@ -120,6 +120,8 @@ Result<DatasetFiles> find_local_image_dataset(const std::string& uri) {
   return local_dataset_of(uri, inputs);
 }
 
+Location place_aside(const Location& part) { return part.parent() / kSupersededFolder / part.name(); }
+
 std::string recorded_uri(const std::string& uri) {
   const bool is_web = uri.starts_with("https://") || uri.starts_with("http://");
   return is_web ? shown_url(uri) : uri;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <future>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
@@ -66,6 +69,18 @@ Result<IndexedFile> index_file(const Location& place) {
   return IndexedFile{.num_rows = footer.num_rows, .content_hash = std::move(hash)};
 }
 
+/// A part may have moved aside since it was listed, or since the run began whose generations are taken.
+Result<IndexedFile> index_part(const Location& place) {
+  Result<IndexedFile> indexed = index_file(place);
+  if (indexed.status().code() != StatusCode::kNotFound || !PartName::parse(place.name())) {
+    return indexed;
+  }
+  Result<IndexedFile> aside = index_file(place_aside(place));
+  return aside.status().code() == StatusCode::kNotFound
+             ? indexed.status().with_context("a part of the dataset is gone since it was listed or since the run began")
+             : aside;
+}
+
 /// In the order of the objects: the first failure in that order is the one to report. A store that answers slowly is asked for many files
 /// at a time.
 Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& objects) {
@@ -81,7 +96,7 @@ Result<std::vector<IndexedFile>> index_files(const std::vector<InputObject>& obj
       if (i >= objects.size()) {
         return;
       }
-      found[i] = index_file(objects[i].place);
+      found[i] = index_part(objects[i].place);
       if (!found[i]->is_ok()) {
         has_failed = true;
       }
@@ -123,6 +138,27 @@ Result<DatasetIndex> build_index(const DatasetFiles& dataset, int64_t rows_per_p
 }
 
 }  // namespace
+
+Result<std::string> content_hash_of(const Location& file) {
+  DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(file));
+  return content_hash(file, footer);
+}
+
+void take_indexed_generations(const DatasetIndex& began_with, DatasetFiles& dataset) {
+  std::map<std::pair<std::string, int64_t>, PartName> pinned;  // By folder and item.
+  for (const DatasetPart& part : began_with.parts()) {
+    if (const auto name = PartName::parse(file_name(part.name))) {
+      pinned.emplace(std::pair(parent_folder(part.name), name->item), *name);
+    }
+  }
+  for (InputObject& object : dataset.objects) {
+    const auto listed = PartName::parse(object.place.name());
+    const auto known = listed ? pinned.find({parent_folder(dataset.name_of(object.place)), listed->item}) : pinned.end();
+    if (known != pinned.end() && listed->container == known->second.container && listed->generation > known->second.generation) {
+      object.place = object.place.parent() / known->second.text();
+    }
+  }
+}
 
 DatasetIndex::DatasetIndex(std::vector<DatasetPart> parts) : parts_(std::move(parts)) {
   first_rows_.reserve(parts_.size() + 1);

@@ -13,9 +13,6 @@ constexpr int64_t kOpenFiles = 64;
 constexpr int64_t kRowsOfRun = 64;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
-/// A part whose next generation came since the run began has moved aside.
-Location place_aside(const Location& place) { return place.parent() / kSupersededFolder / place.name(); }
-
 }  // namespace
 
 RowGroupReader::RowGroupReader(DatasetIndex index) : index_(std::move(index)), open_files_(kOpenFiles) {}
@@ -37,6 +34,20 @@ std::unique_ptr<RowGroupReader> RowGroupReader::create(const DatasetFiles& datas
   return reader;
 }
 
+/// A part whose next generation came since the run began has moved aside; what another job left there under its name is none of ours.
+Result<std::unique_ptr<TableReader>> RowGroupReader::open_aside(size_t file) const {
+  const Location place = place_aside(places_[file]);
+  DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
+  if (table->format() == TableFormat::kParquet) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string hash, content_hash_of(place));
+    const auto part = static_cast<size_t>(std::ranges::find(file_of_part_, file) - file_of_part_.begin());
+    if (hash != index_.parts()[part].content_hash) {
+      return Status::corrupt_data("a part is gone, and what lies aside under its name is not it (part, aside):", paths_[file], place.uri());
+    }
+  }
+  return table;
+}
+
 Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_file(size_t file) {
   if (auto held = open_files_.find(static_cast<int64_t>(file))) {
     return held;
@@ -44,7 +55,7 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
   OpenFile opened;
   Result<std::unique_ptr<TableReader>> found = open_table(places_[file]);
   if (found.status().code() == StatusCode::kNotFound && PartName::parse(places_[file].name())) {
-    Result<std::unique_ptr<TableReader>> aside = open_table(place_aside(places_[file]));
+    Result<std::unique_ptr<TableReader>> aside = open_aside(file);
     if (aside.status().code() != StatusCode::kNotFound) {
       found = std::move(aside);
     }
@@ -87,6 +98,17 @@ Result<std::shared_ptr<arrow::Schema>> RowGroupReader::schema(const RowGroupPlac
 
 Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read(const RowGroupPlace& place,
                                                                               const std::vector<std::string>& columns) {
+  auto batches = read_group(place, columns);
+  if (batches.status().code() != StatusCode::kNotFound || !PartName::parse(places_[place.file].name())) {
+    return batches;
+  }
+  // In a store of objects an open file is read by its name: it has moved aside.
+  open_files_.erase(static_cast<int64_t>(place.file));
+  return read_group(place, columns);
+}
+
+Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read_group(const RowGroupPlace& place,
+                                                                                    const std::vector<std::string>& columns) {
   DARKROOM_ASSIGN_OR_RETURN(const auto opened, open_file(place.file));
   DARKROOM_ASSIGN_OR_RETURN(const auto range, opened->reader->read_rows(place.first_row, place.num_rows, columns));
   std::vector<std::shared_ptr<arrow::RecordBatch>> batches;

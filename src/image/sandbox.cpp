@@ -133,8 +133,13 @@ class SandboxedDecoder : public PictureDecoder {
       std::ranges::copy(bytes, child_->channel().input().begin());
       request.input_bytes = bytes.size();
       exchange = child_->ask(request, options_);
-      if (exchange.outcome != Exchange::Outcome::kKilled) {
+      // A machine that slept, or a process that was stopped, says nothing about the picture either.
+      const bool was_held_up = exchange.outcome == Exchange::Outcome::kOverran && exchange.time_left > options_.time_per_picture / 2;
+      if (exchange.outcome != Exchange::Outcome::kKilled && !was_held_up) {
         break;
+      }
+      if (was_held_up) {
+        child_.reset();
       }
     }
     if (exchange.outcome == Exchange::Outcome::kStopped) {

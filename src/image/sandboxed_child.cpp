@@ -112,8 +112,11 @@ Exchange SandboxedChild::await(uint32_t number, Instant deadline, std::chrono::n
               .trouble = fmt::format("the decoder answered out of turn (want, got): {} {}", number, seen)};
     }
     if (is_late || stop.stop_requested()) {
+      const std::chrono::nanoseconds time_left = processor_deadline - process_.processor_time();
       process_.end();
-      return is_late ? Exchange{.outcome = Exchange::Outcome::kOverran, .trouble = "the decoder ran out of time with this picture"}
+      return is_late ? Exchange{.outcome = Exchange::Outcome::kOverran,
+                                .trouble = "the decoder ran out of time with this picture",
+                                .time_left = time_left}
                      : Exchange{.outcome = Exchange::Outcome::kStopped, .trouble = "stopped"};
     }
   }

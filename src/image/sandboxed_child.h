@@ -24,6 +24,8 @@ struct Exchange {
   Outcome outcome = Outcome::kAnswered;
   DecoderResponse response{};
   std::string trouble{};  ///< A sentence, unless answered.
+  /// kOverran: it had so much of its processor time left.
+  std::chrono::nanoseconds time_left{0};
 };
 
 /// One darkroom-decoder in its sandbox, with the memory that it shares with us. After an exchange that was not answered it must be

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "darkroom/tables/bytes_column.h"
+#include "darkroom/tables/part_name.h"
 
 namespace darkroom {
 namespace {
@@ -28,7 +29,12 @@ std::optional<int64_t> number_of_key(std::optional<std::string_view> key) {
 
 Result<std::unique_ptr<BaseRows>> BaseRows::open(const BasePart& base, const std::vector<std::string>& columns, const WorkItem& item) {
   std::unique_ptr<BaseRows> made(new BaseRows(base, item));
-  DARKROOM_ASSIGN_OR_RETURN(made->table_, open_table(base.place));
+  Result<std::unique_ptr<TableReader>> table = open_table(base.place);
+  if (table.status().code() == StatusCode::kNotFound) {
+    // Another process has redone the item since it was looked at; then the part that we make gives way.
+    table = open_table(base.place.parent() / kSupersededFolder / base.place.name());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(made->table_, std::move(table));
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows, made->table_->num_rows());
   DARKROOM_ASSIGN_OR_RETURN(made->rows_, made->table_->read_rows(0, num_rows, columns, {.batch_bytes = kBaseBatchBytes}));
   DARKROOM_RETURN_IF_ERROR(made->read_batch());

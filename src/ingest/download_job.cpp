@@ -160,7 +160,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
 
 /// The part of a run that writes.
 Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
-  DARKROOM_RETURN_IF_ERROR(run.plan().prepare());
+  DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
   if (run.plan().num_pending() > 0) {
     if (options.dedup.url) {
       DARKROOM_ASSIGN_OR_RETURN(rules.repeated_urls, find_repeated_urls(run.plan(), options, rules, stop));
@@ -256,8 +256,11 @@ Status drop_repeated_contents(JobRequest request, JobPlan& plan, const DownloadO
 
 void log_plan(const JobPlan& plan, const DownloadOptions& options) {
   if (!options.retry_failed.is_empty()) {
-    log_info("download: {} rows of {} parts failed with {} and are fetched again (round {})", plan.num_rows(), plan.num_pending(),
-             options.retry_failed.text(), plan.retry_round());
+    log_info(
+        "download: {} rows of {} parts failed with {} and are fetched again (round {}); {:.1f} GB of parts are written anew for them, "
+        "and the old ones stay in _superseded/",
+        plan.num_rows(), plan.num_pending(), options.retry_failed.text(), plan.retry_round(),
+        static_cast<double>(plan.pending_work().rewritten_bytes) * 1e-9);
     return;
   }
   log_info("download: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan.num_rows(), plan.inputs().size(),

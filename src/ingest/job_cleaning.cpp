@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "darkroom/core/log.h"
 #include "darkroom/files/claim.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/claims.h"
@@ -45,7 +46,10 @@ Status clean_replaced_parts(const Location& output, CleanReport& report) {
   std::erase_if(parts, [](const FileInfo& entry) { return entry.is_folder || !PartName::parse(file_name(entry.path)); });
   for (const FileInfo& replaced : take_out_superseded_parts(parts)) {
     const PartName name = *PartName::parse(file_name(replaced.path));
-    DARKROOM_RETURN_IF_ERROR(retire_part(output, name));
+    if (const Status retired = retire_part(output, name); !retired.is_ok()) {
+      log_warning("an older part stays beside the newer one, and readers leave it: {}", retired.message());
+      continue;
+    }
     ++(name.considered ? report.num_cut_parts : report.num_moved_parts);
   }
   return Status::ok();

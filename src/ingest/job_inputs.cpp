@@ -290,8 +290,9 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
   return joined;
 }
 
-Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input) {
-  const Location place = place_of(store, input);
+namespace {
+
+Result<std::unique_ptr<TableReader>> open_input_at(const Location& place, const JobInput& input) {
   DARKROOM_ASSIGN_OR_RETURN(auto table, open_table(place));
   JobInput now;
   if (const auto identity = table->identity()) {
@@ -304,6 +305,19 @@ Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobIn
   if (now.size_bytes != input.size_bytes || now.tail_sha256 != input.tail_sha256) {
     return Status::failed_precondition("an input was replaced since the job looked at it: put the file back that was there (file):",
                                        place.uri());
+  }
+  return table;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input) {
+  const Location place = place_of(store, input);
+  Result<std::unique_ptr<TableReader>> table = open_input_at(place, input);
+  if (table.status().code() == StatusCode::kNotFound && PartName::parse(place.name())) {
+    // Its next generation came while the job ran: it has moved aside.
+    Result<std::unique_ptr<TableReader>> aside = open_input_at(place.parent() / kSupersededFolder / place.name(), input);
+    return aside.status().code() == StatusCode::kNotFound ? std::move(table) : std::move(aside);
   }
   return table;
 }

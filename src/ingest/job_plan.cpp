@@ -75,7 +75,8 @@ void warn_of_late_files(size_t num_files) {
 
 Status another_item(const Location& part, int64_t names) {
   return Status::corrupt_data(
-      "a part of the output folder cannot be used: move it away and run again to make it anew (why, item in its footer, part):",
+      "a part of the output folder cannot be used: move it away and run again to make it anew; where _superseded/ has an older generation "
+      "of it, put that back first (why, item in its footer, part):",
       "its footer names another item, generation or number of rows", names, part.uri());
 }
 
@@ -94,15 +95,35 @@ Result<nlohmann::json> read_job_file(const Location& output) {
   return identity;
 }
 
+namespace {
+
+/// Whether what lies aside under a part's name can be no generation of its job: left by a job that was here before, or unreadable.
+Result<bool> is_of_no_use(const Location& aside, const Location& part) {
+  const Result<PartRecord> there = read_part_record(aside);
+  if (!there.is_ok()) {
+    return there.status().code() == StatusCode::kCorruptData ? Result<bool>(true) : there.status();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const PartRecord record, read_part_record(part));
+  return there->job != record.job;
+}
+
+}  // namespace
+
 Status retire_part(const Location& output, const PartName& name) {
   const Location part = output / name.text();
   if (name.considered) {
     return output.store->remove(part.path);
   }
-  const Status moved = output.store->move_object(part.path, (output / kSupersededFolder / name.text()).path);
+  const Location aside = output / kSupersededFolder / name.text();
+  Status moved = output.store->move_object(part.path, aside.path);
   if (moved.code() == StatusCode::kAlreadyExists) {
-    // A process that had lost its claim made it once more, beside the next generation: nobody takes it.
-    return output.store->remove(part.path);
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_stale, is_of_no_use(aside, part));
+    if (!is_stale) {
+      // A process that had lost its claim made it once more, beside the next generation: nobody takes it.
+      return output.store->remove(part.path);
+    }
+    DARKROOM_RETURN_IF_ERROR(output.store->remove(aside.path));
+    moved = output.store->move_object(part.path, aside.path);
   }
   return moved.code() == StatusCode::kNotFound ? Status::ok() : moved;
 }
@@ -183,6 +204,7 @@ Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_toke
   for (PartRecord& record : records) {
     known.emplace(record.item, std::move(record));
   }
+  DARKROOM_RETURN_IF_ERROR(take_known_generations(known, stop));
   DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> pins, rebuild_pins(inputs_, known, output_.uri(), identity_));
   std::set<std::string> pinned;
   for (const JobInput& pin : pins) {
@@ -199,6 +221,32 @@ Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_toke
     inputs_.insert(inputs_.end(), late.begin(), late.end());
   } else {
     warn_of_late_files(late.size());
+  }
+  return Status::ok();
+}
+
+/// As take_pinned_generations, where the list is lost and the parts tell what was pinned.
+Status JobPlan::take_known_generations(const std::map<int64_t, PartRecord>& parts, const std::stop_token& stop) {
+  std::vector<JobInput> known;
+  for (const auto& [item, record] : parts) {
+    if (known.empty() || known.back().name != record.input.name) {  // Items of one input follow each other.
+      known.push_back(record.input);
+    }
+  }
+  std::vector<JobInput> taken = inputs_;
+  DARKROOM_RETURN_IF_ERROR(take_pinned_generations(input_store_, known, stop, taken));
+  std::vector<JobInput> replaced;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (taken[i].name != inputs_[i].name) {
+      replaced.push_back(taken[i]);
+    }
+  }
+  DARKROOM_RETURN_IF_ERROR(measure_inputs(input_store_, {}, stop, replaced));
+  DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, replaced));
+  for (size_t i = 0, next = 0; i < taken.size(); ++i) {
+    if (taken[i].name != inputs_[i].name) {
+      inputs_[i] = std::move(replaced[next++]);
+    }
   }
   return Status::ok();
 }
@@ -270,11 +318,12 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInp
       }
     }
     Result<CommittedPart> part = read_part(inputs, name, files[i].size_bytes);
-    if (!part.is_ok()) {
-      // A cut part goes at any time, when a longer one is there.
-      return name.considered && part.status().code() == StatusCode::kNotFound ? Status::ok() : part.status();
+    if (part.status().code() == StatusCode::kNotFound) {
+      // A cut part goes at any time, when a longer one is there, and a generation, when the next one is.
+      DARKROOM_ASSIGN_OR_RETURN(found[i], find_later(inputs, name));
+      return found[i] || name.considered ? Status::ok() : part.status();
     }
-    found[i] = *std::move(part);
+    DARKROOM_ASSIGN_OR_RETURN(found[i], std::move(part));
     return Status::ok();
   }));
   for (std::optional<CommittedPart>& part : found) {
@@ -400,6 +449,10 @@ PendingWork JobPlan::pending_work() const {
   for (auto item = next_pending(0); item; item = next_pending(item->number + 1)) {
     const JobInput& input = inputs_[item->input];
     work.num_rows += item->num_rows;
+    if (item->generation > 0) {
+      const std::lock_guard hold(mutex_);
+      work.rewritten_bytes += parts_.at(item->number).size_bytes;
+    }
     input_bytes += static_cast<double>(input.size_bytes) * static_cast<double>(item->num_rows) / static_cast<double>(input.num_rows);
     work.reads_objects = work.reads_objects || is_object(input_place(*item));
   }
@@ -413,7 +466,7 @@ PendingWork JobPlan::pending_work() const {
   return work;
 }
 
-Status JobPlan::prepare() {
+Status JobPlan::prepare(const std::stop_token& stop) {
   const auto now = std::chrono::system_clock::now();
   const ClaimsSeen seen = look_at_claims(output_, now);
   const std::chrono::seconds age = seen.may_live ? kLeftoverAgeBesideOthers : kLeftoverAge;
@@ -454,14 +507,42 @@ Status JobPlan::prepare() {
     const std::lock_guard hold(mutex_);
     superseded = std::exchange(superseded_, {});
   }
-  return remove_superseded(superseded);
+  return remove_superseded(superseded, stop);
 }
 
-Status JobPlan::remove_superseded(const std::vector<FileInfo>& files) {
-  for (const FileInfo& file : files) {
-    DARKROOM_RETURN_IF_ERROR(retire_part(output_, *PartName::parse(file_name(file.path))));
+/// This tidies up: a part that cannot be moved (a store copies no more than 5 GB at once) stays, and readers leave it.
+Status JobPlan::remove_superseded(const std::vector<FileInfo>& files, const std::stop_token& stop) {
+  return read_many(files.size(), stop, [&](size_t i) -> Status {
+    const Status retired = retire_part(output_, *PartName::parse(file_name(files[i].path)));
+    if (retired.is_ok() || retired.code() == StatusCode::kCancelled) {
+      return retired;
+    }
+    if (!has_warned_of_moves_.exchange(true)) {
+      log_warning("older parts stay beside the newer ones, and readers leave them: {}", retired.message());
+    }
+    return Status::ok();
+  });
+}
+
+/// The part that counts of an item whose part of that name has moved aside; nothing where there is none.
+Result<std::optional<CommittedPart>> JobPlan::find_later(const std::vector<JobInput>& inputs, PartName name) const {
+  name.considered.reset();
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const bool was_replaced, (output_ / kSupersededFolder / name.text()).exists());
+    if (!was_replaced) {
+      return std::optional<CommittedPart>();
+    }
+    ++name.generation;
+    const Result<FileInfo> info = output_.store->stat((output_ / name.text()).path);
+    if (info.is_ok()) {
+      Result<CommittedPart> part = read_part(inputs, name, info->size_bytes);
+      if (part.status().code() != StatusCode::kNotFound) {
+        return part.is_ok() ? Result<std::optional<CommittedPart>>(*std::move(part)) : part.status();
+      }
+    } else if (info.status().code() != StatusCode::kNotFound) {
+      return info.status();
+    }
   }
-  return Status::ok();
 }
 
 Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
@@ -502,25 +583,36 @@ Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
 }
 
 Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const std::string whole = PartName{.item = item.number, .generation = item.generation, .container = item.container}.text();
-  std::vector<std::string> names = {whole, item.part_name()};
+  const PartName whole{.item = item.number, .generation = item.generation, .container = item.container};
+  std::vector<PartName> names = {whole};
+  if (item.part_name() != whole.text()) {
+    names.push_back(*PartName::parse(item.part_name()));
+  }
   for (size_t i = 0; i < names.size(); ++i) {
-    const Result<FileInfo> info = output_.store->stat((output_ / names[i]).path);
+    const Result<FileInfo> info = output_.store->stat((output_ / names[i].text()).path);
     if (!info.is_ok()) {
       if (info.status().code() != StatusCode::kNotFound) {
         return info.status();
       }
       continue;
     }
-    Result<CommittedPart> part = read_part(inputs_, *PartName::parse(names[i]), info->size_bytes);
+    Result<CommittedPart> part = read_part(inputs_, names[i], info->size_bytes);
     if (part.is_ok()) {
       take_in(*std::move(part));
       return true;
     }
-    if (part.status().code() != StatusCode::kNotFound || names[i] == whole) {
+    if (part.status().code() != StatusCode::kNotFound) {
       return part.status();
     }
-    names.push_back(whole);  // A cut part goes when the whole one is there, also between the two looks.
+    if (names[i].considered) {
+      names.push_back(whole);  // A cut part goes when the whole one is there, also between the two looks.
+    }
+  }
+  // Others may have made the item, redone it and moved their first part aside since we listed them.
+  DARKROOM_ASSIGN_OR_RETURN(std::optional<CommittedPart> later, find_later(inputs_, whole));
+  if (later) {
+    take_in(*std::move(later));
+    return true;
   }
   return false;
 }
@@ -636,7 +728,7 @@ Status JobPlan::refresh(const std::stop_token& stop) {
     const std::lock_guard hold(mutex_);
     superseded = std::exchange(superseded_, {});
   }
-  return remove_superseded(superseded);
+  return remove_superseded(superseded, stop);
 }
 
 Status JobPlan::write_summary(const std::stop_token& stop) {

@@ -52,9 +52,16 @@ Result<std::optional<WorkItem>> JobRun::try_item(const WorkItem& item) {
     return std::optional(item);
   }
   claims_.release(item.number);
+  const std::optional<WorkItem> left = work_left(item);
   const std::lock_guard hold(mutex_);
-  rows_of_others_ += item.num_rows;
+  rows_of_others_ += std::max<int64_t>(0, item.num_rows - (left ? left->num_rows : 0));
   return std::optional<WorkItem>();
+}
+
+/// What remains of an item that others have committed: rows that they were not asked to redo.
+std::optional<WorkItem> JobRun::work_left(const WorkItem& item) const {
+  const std::optional<WorkItem> next = plan_->next_pending(item.number);
+  return next && next->number == item.number ? next : std::nullopt;
 }
 
 ClaimHolder JobRun::try_claim(int64_t item) {
@@ -80,6 +87,7 @@ Result<std::optional<WorkItem>> JobRun::take_unclaimed() {
     if (ours) {
       return ours;
     }
+    next_item_ = item->number;  // Once more: work may be left. The part that was found is known now, so that this ends.
   }
   return std::optional<WorkItem>();
 }
@@ -99,6 +107,10 @@ Result<std::optional<WorkItem>> JobRun::take_from_others() {
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<WorkItem> ours, try_item(item));
     if (ours) {
       return ours;
+    }
+    if (const std::optional<WorkItem> more = work_left(item)) {
+      with_others_.push_front(*more);
+      ++left;
     }
   }
   return std::optional<WorkItem>();

@@ -16,12 +16,19 @@ namespace {
 constexpr int64_t kMostRowsOfSizes = 10'000;
 constexpr std::array<std::string_view, 5> kSizeNames = {"size", "bytes", "size_bytes", "file_size", "content_length"};
 
+/// Whether SizeSum::add knows what to do with it.
+bool is_number(const arrow::DataType& type) {
+  constexpr std::array kNumbers = {arrow::Type::INT16, arrow::Type::UINT16, arrow::Type::INT32, arrow::Type::UINT32,
+                                   arrow::Type::INT64, arrow::Type::UINT64, arrow::Type::FLOAT, arrow::Type::DOUBLE};
+  return std::ranges::find(kNumbers, type.id()) != kNumbers.end();
+}
+
 /// "" where there is none.
 std::string find_size_column(const arrow::Schema& schema) {
   for (const auto& field : schema.fields()) {
     std::string name = field->name();
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (std::ranges::find(kSizeNames, name) != kSizeNames.end()) {
+    if (std::ranges::find(kSizeNames, name) != kSizeNames.end() && is_number(*field->type())) {
       return field->name();
     }
   }

@@ -1,9 +1,12 @@
 #include "darkroom/ingest/part_record.h"
 
+#include <algorithm>
 #include <array>
 
 #include "darkroom/core/nested_text.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/sealed_record.h"
+#include "darkroom/tables/table_footer.h"
 
 namespace darkroom {
 namespace {
@@ -108,6 +111,10 @@ Status check_numbers(const PartRecord& record) {
       return Status::corrupt_data("the record holds a negative number:", number);
     }
   }
+  const auto is_absurd = [](int64_t generation) { return generation < 0 || generation > kMostGenerations; };
+  if (is_absurd(record.generation) || std::ranges::any_of(record.retried, is_absurd, &RetryRounds::value_type::second)) {
+    return Status::corrupt_data("the record counts more generations or rounds than there can be, its generation:", record.generation);
+  }
   if (record.considered > record.num_rows) {
     return Status::corrupt_data("the record counts more rows than its item has (rows, counted):", record.num_rows, record.considered);
   }
@@ -118,8 +125,10 @@ Status check_numbers(const PartRecord& record) {
 }
 
 Status corrupt_part(const Location& part, std::string_view why) {
-  return Status::corrupt_data("a part of the output folder cannot be used: move it away and run again to make it anew (why, part):", why,
-                              part.uri());
+  return Status::corrupt_data(
+      "a part of the output folder cannot be used: move it away and run again to make it anew; where _superseded/ has an older generation "
+      "of it, put that back first (why, part):",
+      why, part.uri());
 }
 
 }  // namespace

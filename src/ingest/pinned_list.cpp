@@ -224,6 +224,12 @@ struct KnownInput {
   int64_t first_item = 0;
 };
 
+/// Where a file lay when it was listed: a generation that was replaced has moved aside.
+std::string listed_path(const JobInput& input) {
+  const std::string folder = parent_folder(input.path);
+  return file_name(folder) == kSupersededFolder ? join_path(parent_folder(folder), file_name(input.path)) : input.path;
+}
+
 std::vector<KnownInput> known_inputs(const std::map<int64_t, PartRecord>& parts, int64_t rows_per_file) {
   std::vector<KnownInput> known;
   for (const auto& [item, record] : parts) {
@@ -251,7 +257,7 @@ Result<std::vector<JobInput>> rebuild_pins(const std::vector<JobInput>& measured
   for (size_t i = 0; i <= joined.inputs.size(); ++i) {
     // What lies before the next known file fills the gap in the numbers of rows; what is left behind came late.
     std::vector<JobInput> between;
-    while (next_late < joined.late.size() && (i == joined.inputs.size() || joined.late[next_late].path < joined.inputs[i].path)) {
+    while (next_late < joined.late.size() && (i == joined.inputs.size() || joined.late[next_late].path < listed_path(joined.inputs[i]))) {
       between.push_back(joined.late[next_late++]);
     }
     if (i == joined.inputs.size()) {

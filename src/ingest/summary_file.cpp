@@ -1,5 +1,7 @@
 #include "summary_file.h"
 
+#include <algorithm>
+
 #include "darkroom/core/nested_text.h"
 
 namespace darkroom {
@@ -39,7 +41,8 @@ std::optional<CommittedPart> part_of(const nlohmann::json& entry) {
     part.tally.num_unported_captions = entry.at("unported_captions");
     part.retried = entry.value("retried", RetryRounds());
     part.content_hash = entry.at("content_hash");
-    return part;
+    const auto is_sound = [](const auto& round) { return round.second >= 0 && round.second <= kMostGenerations; };
+    return std::ranges::all_of(part.retried, is_sound) ? std::optional(std::move(part)) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

@@ -123,6 +123,10 @@ RangedFigure take_range(TomlFields& fields) {
   if (figure.value.high < figure.value.low) {
     fields.fail("high", fmt::format("must not be below low ({}), got: {}", figure.value.low, figure.value.high));
   }
+  // At a rate of 0 nothing ever ends.
+  if (figure.value.low == 0 && (figure.name.ends_with("_per_second") || figure.name.ends_with("_per_core_second"))) {
+    fields.fail("low", "must be above 0, got: 0");
+  }
   figure.unit = fields.text("unit");
   figure.origin = take_origin(fields);
   return figure;

@@ -107,8 +107,9 @@ Result<JobEstimate> estimate_job(const JobOutlook& outlook, const Catalogue& cat
   JobEstimate estimate{.outlook = outlook};
   const auto num_rows = static_cast<double>(outlook.num_rows);
   estimate.rows_out = outlook.good_percent.value * (num_rows / 100);
-  estimate.bytes_out = estimate.rows_out * outlook.row_bytes.value;
-  estimate.bytes_in = estimate.rows_out * outlook.row_bytes_in.value + exactly(static_cast<double>(outlook.input_bytes));
+  const Range rewritten = exactly(static_cast<double>(outlook.rewritten_bytes));
+  estimate.bytes_out = estimate.rows_out * outlook.row_bytes.value + rewritten;
+  estimate.bytes_in = estimate.rows_out * outlook.row_bytes_in.value + rewritten + exactly(static_cast<double>(outlook.input_bytes));
   estimate.hours = hours_of(num_rows, outlook.rows_per_second.value);
   count_requests(outlook, estimate);
   assume(estimate, "% of the rows that arrive", outlook.good_percent);

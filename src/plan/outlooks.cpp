@@ -22,6 +22,7 @@ JobOutlook begin_outlook(const StageSummary& summary) {
           .num_rows = work.num_rows,
           .num_inputs = work.num_inputs,
           .input_bytes = work.input_bytes,
+          .rewritten_bytes = work.rewritten_bytes,
           .reads_objects = work.reads_objects,
           .writes_objects = work.writes_objects};
 }
@@ -67,7 +68,8 @@ Result<JobOutlook> download_outlook(const StageSummary& summary, const Catalogue
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure picture, catalogue.find("picture_bytes"));
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure fetch, catalogue.find("fetch_rows_per_core_second"));
   DARKROOM_ASSIGN_OR_RETURN(const RangedFigure line, catalogue.find("line_bytes_per_second"));
-  outlook.good_percent = good_rows_so_far(work).value_or(from_catalogue(good));
+  outlook.good_percent = work.rewritten_bytes > 0 ? Known{{0, 100}, "nothing tells how many of the rows that failed arrive now"}
+                                                  : good_rows_so_far(work).value_or(from_catalogue(good));
   outlook.row_bytes_in = told_picture_bytes(work).value_or(from_catalogue(picture));
   outlook.row_bytes = outlook.row_bytes_in;
   if (work.part_rows_out < kRowsThatTell && work.num_rows > 0) {  // Else the parts' mean holds the other columns, too.

@@ -7,6 +7,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "key_process.h"
 #include "range_reads.h"
@@ -289,7 +290,7 @@ Result<FirstWins> S3Store::probe_taken_name(const S3Name& probe, S3Pieces pieces
   DARKROOM_RETURN_IF_ERROR(aborted);
   // Where the first reply was lost there is another one. Nobody else knows the probe's name.
   if (const Status others = client_->abort_all(probe); !others.is_ok()) {
-    log_warning("an upload may stay until a sweep aborts it: {}", others.message());
+    log_detail("an upload may stay until a sweep aborts it: {}", others.message());
   }
   return *completed == S3Outcome::kTaken ? FirstWins::kAtomic : FirstWins::kCommitRecord;
 }

@@ -64,7 +64,7 @@ std::optional<PartName> PartName::parse(std::string_view name) {
   const std::optional<int64_t> generation = take_off(rest, "-g") ? take_number(rest) : std::optional<int64_t>(0);
   const bool is_cut = take_off(rest, "-r");
   part.considered = is_cut ? take_number(rest) : std::nullopt;
-  if (!item || !generation || (is_cut && !part.considered)) {
+  if (!item || !generation || *generation > kMostGenerations || (is_cut && !part.considered)) {
     return std::nullopt;
   }
   part.item = *item;

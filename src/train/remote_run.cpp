@@ -209,6 +209,11 @@ Status RemoteRun::begin(int64_t steps_done, const std::string& events_file) {
   return Status::ok();
 }
 
+Result<std::string> RemoteRun::read_index() const {
+  constexpr int64_t kMostIndexBytes = int64_t{1} << 30;
+  return folder_.store->read_small((folder_ / kRunIndexFile).path, kMostIndexBytes);
+}
+
 Status RemoteRun::store_file(const std::string& name) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), in_spool(name)));
   return folder_.store->replace_small((folder_ / name).path, bytes);

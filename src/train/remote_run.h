@@ -36,6 +36,8 @@ class RemoteRun {
   Result<std::optional<FoundCheckpoint>> fetch_newest_checkpoint();
   /// The step of the newest checkpoint that is there; -1 without one.
   Result<int64_t> newest_step() const;
+  /// index.json as it is stored. Errors: kNotFound; those of the store.
+  Result<std::string> read_index() const;
   /// Lays the metrics up to `step` into the spool. To be called before these are opened.
   Status fetch_metrics(int64_t step);
 

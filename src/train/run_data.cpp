@@ -43,6 +43,14 @@ Status check_shape(std::string_view what, const std::vector<int64_t>& encoder, c
       fmt::format("{}", fmt::join(encoder, "x")), fmt::format("{}", fmt::join(network, "x")));
 }
 
+Result<DatasetFiles> find_pictures(StoreSet& stores, const std::string& uri, const DatasetIndex* began_with) {
+  DARKROOM_ASSIGN_OR_RETURN(DatasetFiles dataset, find_image_dataset(stores, uri));
+  if (began_with != nullptr) {
+    take_indexed_generations(*began_with, dataset);
+  }
+  return dataset;
+}
+
 }  // namespace
 
 TransformOptions transform_of(const Recipe& recipe) {
@@ -54,9 +62,9 @@ TransformOptions transform_of(const Recipe& recipe) {
   return transform;
 }
 
-Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program) {
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program, const DatasetIndex* began_with) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_image_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   const PictureSourceOptions options{.transform = transform_of(recipe),
                                      .seed = static_cast<uint64_t>(recipe.runtime.seed),
@@ -94,9 +102,9 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
 }
 
 Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
-                            const std::string& decoder_program) {
+                            const std::string& decoder_program, const DatasetIndex* began_with) {
   RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_image_dataset(stores, recipe.data.raw_path));
+  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
   DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
   RowEncoderOptions encoding;
   encoding.transform = transform_of(recipe);

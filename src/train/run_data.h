@@ -33,12 +33,14 @@ struct RunData {
 };
 
 /// Opens the dataset for the recipe's objective. `frozen` may be null unless pictures are encoded on the way.
-/// `decoder_program`: TrainOptions'. Errors: those of the sources; kFailedPrecondition when the latents were made by other frozen parts
-/// than `frozen`, or when no decoder can be locked in.
-Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program);
+/// `decoder_program`: TrainOptions'. `began_with`: the index that the run has begun with, null for a new one: parts that were replaced
+/// since (download --retry-failed) are read as they were (take_indexed_generations). Errors: those of the sources; kFailedPrecondition when
+/// the latents were made by other frozen parts than `frozen`, or when no decoder can be locked in.
+Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program,
+                              const DatasetIndex* began_with = nullptr);
 Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
 Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
-                            const std::string& decoder_program);
+                            const std::string& decoder_program, const DatasetIndex* began_with = nullptr);
 
 /// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
 TransformOptions transform_of(const Recipe& recipe);

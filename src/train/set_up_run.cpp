@@ -104,6 +104,7 @@ Status TrainingRun::set_up() {
     options_.init_from.clear();  // Rank 0 reads it.
   }
   DARKROOM_RETURN_IF_ERROR(fetch_inputs());
+  DARKROOM_RETURN_IF_ERROR(read_index());
   const bool is_diffusion = recipe().objective.kind == "diffusion";
   const std::string component = is_diffusion ? "unet" : "vae";
   std::string weights;
@@ -129,6 +130,22 @@ Status TrainingRun::fetch_inputs() {
   if (!options_.init_from.empty() && !resumed_.has_value()) {
     DARKROOM_ASSIGN_OR_RETURN(init_copy_, fetch_model_files(stores_, options_.init_from, {}, stop_));
     options_.init_from = init_copy_->path();
+  }
+  return {};
+}
+
+// What the run that goes on began with. Where there is none, check_continuation says whether the dataset is still the same.
+Status TrainingRun::read_index() {
+  if (!resumed_.has_value()) {
+    return {};
+  }
+  const Result<std::string> text = remote_ != nullptr ? remote_->read_index() : read_file(files_, in_folder(kRunIndexFile));
+  if (!text.is_ok()) {
+    return text.status().code() == StatusCode::kNotFound ? Status() : text.status();
+  }
+  auto index = DatasetIndex::from_json(*text);
+  if (index.is_ok() && index->hash() == resumed_->record.index_hash) {
+    index_ = *std::move(index);
   }
   return {};
 }
@@ -203,7 +220,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   }
   DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
   if (is_online) {
-    DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program));
+    DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program, began_with()));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
   }
@@ -228,7 +245,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
     return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):",
                                     vae->config().factor(), recipe().data.resolution);
   }
-  DARKROOM_ASSIGN_OR_RETURN(data_, open_pictures(stores_, recipe(), options_.decoder_program));
+  DARKROOM_ASSIGN_OR_RETURN(data_, open_pictures(stores_, recipe(), options_.decoder_program, began_with()));
   const AutoencoderObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                               .l1_weight = recipe().objective.l1_weight,
                                               .mse_weight = recipe().objective.mse_weight,

@@ -90,8 +90,9 @@ Result<StepTimes> TrainingRun::skip_step(const Status& failure, const Batch& bat
 // What was trained is in order when the next samples cannot be read, and they may be readable later on.
 Status TrainingRun::save_before(const Status& failure) {
   const bool may_pass = failure.code() == StatusCode::kUnavailable || failure.code() == StatusCode::kCancelled ||
-                        failure.code() == StatusCode::kFailedPrecondition;  // An address whose signature has expired.
-  if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                // The other ranks are in the middle of a step.
+                        failure.code() == StatusCode::kFailedPrecondition ||  // An address whose signature has expired.
+                        failure.code() == StatusCode::kNotFound;              // A file that may be put back.
+  if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                  // The other ranks are in the middle of a step.
     return failure;
   }
   if (const Status saved = save(); !saved.is_ok()) {

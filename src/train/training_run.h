@@ -57,6 +57,7 @@ class TrainingRun {
   Status open_remote_folder(const Location& output);
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
+  Status read_index();
   Status open_optimizer();
   Status restore_or_begin();
   Status share_beginning();
@@ -86,6 +87,7 @@ class TrainingRun {
   // Samples of a batch that this rank computes.
   FlatRange own_samples() const;
   int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }
+  const DatasetIndex* began_with() const { return index_.has_value() ? &*index_ : nullptr; }
   int64_t max_steps() const { return recipe().schedule.max_steps; }
   std::string in_folder(const char* name) const;
   // Wall time of the run, set-ups and hooks included; steps that a later start repeats count once.
@@ -108,6 +110,7 @@ class TrainingRun {
 
   std::shared_ptr<const FrozenModels> frozen_;  // Shared with the encoders of the online source; null when not needed.
   RunData data_;                                // The source moves on into batcher_.
+  std::optional<DatasetIndex> index_;           // That the run began with, where it goes on and its folder tells.
   std::string index_hash_;
   std::unique_ptr<TrainedPart> part_;
   std::unique_ptr<FlatParameters> parameters_;

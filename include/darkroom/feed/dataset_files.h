@@ -30,6 +30,9 @@ Result<DatasetFiles> find_image_dataset(StoreSet& stores, const std::string& uri
 Result<DatasetFiles> find_local_dataset(const std::string& uri);
 Result<DatasetFiles> find_local_image_dataset(const std::string& uri);
 
+/// Where a part lies when its next generation came since a run began with it. REQUIRES: its name is a part's (part_name.h).
+Location place_aside(const Location& part);
+
 /// The address without what may be secret: the query of an https:// or http:// address. Pure.
 std::string recorded_uri(const std::string& uri);
 

@@ -27,6 +27,9 @@ struct RowPlace {
   int64_t row = 0;  ///< Within the file.
 };
 
+/// What a DatasetPart says of a Parquet file. Reads its footer. Errors: kNotFound, kCorruptData, those of the store.
+Result<std::string> content_hash_of(const Location& file);
+
 /// What a run trains on, pinned at its start (docs/formats/dataset_index.md): rows are numbered through all parts; a part is
 /// cut into blocks of at most 256 rows. Immutable; thread-safe.
 class DatasetIndex {
@@ -59,5 +62,9 @@ class DatasetIndex {
   std::vector<DatasetPart> parts_;
   std::vector<int64_t> first_rows_;  // Of each part in the dataset, then the total.
 };
+
+/// A run goes on with the generations that it began with: of the dataset's files, each that is a later generation of one in its index is
+/// replaced by that one, which is read in _superseded/ where it has moved there (place_aside). Looks at names only.
+void take_indexed_generations(const DatasetIndex& began_with, DatasetFiles& dataset);
 
 }  // namespace darkroom

@@ -37,6 +37,16 @@ class LruCache {
     return entries_.front().value;
   }
 
+  /// Fine when it is not held.
+  void erase(int64_t key) {
+    const auto found = places_.find(key);
+    if (found != places_.end()) {
+      num_bytes_ -= found->second->num_bytes;
+      entries_.erase(found->second);
+      places_.erase(found);
+    }
+  }
+
   int64_t num_bytes() const { return num_bytes_; }
 
  private:

@@ -54,6 +54,8 @@ class RowGroupReader {
 
   explicit RowGroupReader(DatasetIndex index);
   Result<std::shared_ptr<const OpenFile>> open_file(size_t file);
+  Result<std::unique_ptr<TableReader>> open_aside(size_t file) const;
+  Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> read_group(const RowGroupPlace& place, const std::vector<std::string>& columns);
 
   DatasetIndex index_;
   std::vector<Location> places_;  // Of the files.

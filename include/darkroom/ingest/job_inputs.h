@@ -59,8 +59,8 @@ Result<PinnedInputs> join_pins(std::vector<JobInput> measured, const std::vector
 /// left to join_pins. Errors: the store's; kCancelled. REQUIRES: as measure_inputs.
 Status take_pinned_generations(Store* store, const std::vector<JobInput>& pins, const std::stop_token& stop, std::vector<JobInput>& listed);
 
-/// Opens a pinned file to read its rows. Errors: open_table's; kFailedPrecondition: its size or its end are not those that were pinned, so
-/// that it was replaced since. REQUIRES: as measure_inputs.
+/// Opens a pinned file to read its rows; a part whose next generation came meanwhile is read in _superseded/. Errors: open_table's;
+/// kFailedPrecondition: its size or its end are not those that were pinned, so that it was replaced since. REQUIRES: as measure_inputs.
 Result<std::unique_ptr<TableReader>> open_pinned_input(Store* store, const JobInput& input);
 
 /// What a job pinned.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -106,8 +107,8 @@ class JobPlan {
 
   /// Makes the folder ready to work in: clears what dead writers left and cut parts that whole ones replaced, writes _job.json and
   /// _inputs.parquet where they are missing. Errors: kFailedPrecondition when another job was faster; kUnavailable when another process
-  /// pinned another list at the same instant: run again.
-  Status prepare();
+  /// pinned another list at the same instant: run again; kCancelled.
+  Status prepare(const std::stop_token& stop = {});
 
   /// What the pending items come to, as far as inputs, names and the parts that are there tell. Reads nothing.
   PendingWork pending_work() const;
@@ -115,7 +116,7 @@ class JobPlan {
   /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known; where rows are redone,
   /// that has such rows and was not redone in this round. Nothing after the last.
   std::optional<WorkItem> next_pending(int64_t number) const;
-  /// Whether somebody has committed the item meanwhile; looks. Errors: as publish.
+  /// Whether somebody has committed the item meanwhile, or a later generation of it; looks, and takes that in. Errors: as publish.
   Result<bool> is_committed_now(const WorkItem& item);
   /// The part before `item`'s generation, and which of its rows are redone. Errors: read_part_record's; kUnavailable where it is gone;
   /// kCorruptData naming a part that counts other rows than it lists. REQUIRES: a retried item of next_pending().
@@ -144,6 +145,7 @@ class JobPlan {
   Status find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
                      const std::stop_token& stop);
   Status rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop);
+  Status take_known_generations(const std::map<int64_t, PartRecord>& parts, const std::stop_token& stop);
   Result<std::vector<JobInput>> read_longer_list() const;
   Status find_parts(std::vector<FileInfo> files, const std::vector<JobInput>& inputs, const std::stop_token& stop);
   Status count_rows();
@@ -156,7 +158,8 @@ class JobPlan {
   Result<CommittedPart> read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const;
   Result<CommittedPart> check_record(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes,
                                      const PartRecord& record) const;
-  Status remove_superseded(const std::vector<FileInfo>& files);
+  Status remove_superseded(const std::vector<FileInfo>& files, const std::stop_token& stop);
+  Result<std::optional<CommittedPart>> find_later(const std::vector<JobInput>& inputs, PartName name) const;
   PartRecord record_of(const WorkItem& item, const ItemTally& tally) const;
   Status settle(const WorkItem& item, const PartRecord& record, PublishOutcome outcome, int64_t num_bytes, std::string content_hash);
   void take_in(CommittedPart part);
@@ -177,6 +180,7 @@ class JobPlan {
   int64_t num_pin_lists_ = 0;       // That were read.
   std::vector<JobInput> new_pins_;  // To be pinned by prepare().
   bool are_pins_new_ = false;
+  std::atomic<bool> has_warned_of_moves_ = false;
 
   mutable std::mutex mutex_;  // Guards all below.
   std::map<int64_t, CommittedPart> parts_;
@@ -185,7 +189,8 @@ class JobPlan {
 };
 
 /// Takes a part out of the way that readers leave for another of its item: one that --limit cut goes, a generation that was replaced moves
-/// to _superseded/, where a run that began with it still finds it. Fine when another process was faster. Errors: the store's.
+/// to _superseded/, where a run that began with it still finds it. What another job left there under its name goes. Fine when another
+/// process was faster. Errors: the store's; read_part_record's.
 Status retire_part(const Location& output, const PartName& name);
 
 /// Reads _job.json: the identity in it. Errors: kNotFound; kCorruptData saying that the file may be deleted.

@@ -93,6 +93,7 @@ class JobRun : public ItemSource {
 
  private:
   Result<std::optional<WorkItem>> try_item(const WorkItem& item);
+  std::optional<WorkItem> work_left(const WorkItem& item) const;
   ClaimHolder try_claim(int64_t item);
   Result<std::optional<WorkItem>> take_unclaimed();
   Result<std::optional<WorkItem>> take_from_others();

@@ -19,14 +19,15 @@ struct Known {
 
 /// What is known of the rest of a job before it runs.
 struct JobOutlook {
-  int64_t num_items = 0;    ///< Of the whole job.
-  int64_t num_pending = 0;  ///< Items that this run would do,
-  int64_t num_rows = 0;     ///< and their rows.
-  int64_t num_inputs = 0;   ///< Input files of the whole job.
-  int64_t input_bytes = 0;  ///< What of them the pending items cover.
-  Known good_percent = {};  ///< Of the rows; from 0 to 100.
-  Known row_bytes = {};     ///< Of a good row in the output.
-  Known row_bytes_in = {};  ///< Fetched for a good row besides input_bytes; 0: nothing.
+  int64_t num_items = 0;        ///< Of the whole job.
+  int64_t num_pending = 0;      ///< Items that this run would do,
+  int64_t num_rows = 0;         ///< and their rows.
+  int64_t num_inputs = 0;       ///< Input files of the whole job.
+  int64_t input_bytes = 0;      ///< What of them the pending items cover.
+  int64_t rewritten_bytes = 0;  ///< Of parts whose failed rows are redone: they are read and written whole besides.
+  Known good_percent = {};      ///< Of the rows; from 0 to 100.
+  Known row_bytes = {};         ///< Of a good row in the output.
+  Known row_bytes_in = {};      ///< Fetched for a good row besides input_bytes; 0: nothing.
   Known rows_per_second = {};
   bool reads_objects = false;   ///< The inputs lie in a store that counts requests,
   bool writes_objects = false;  ///< or the output does.

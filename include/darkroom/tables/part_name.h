@@ -13,6 +13,9 @@ namespace darkroom {
 /// Where, beside the parts, a generation lies that was replaced: a run that began with it still finds it there.
 inline constexpr const char* kSupersededFolder = "_superseded";
 
+/// More generations than an item gets: a number above it is none of ours.
+inline constexpr int64_t kMostGenerations = 1'000'000'000;
+
 /// What the parts of a dataset are. A dataset has parts of one kind.
 enum class PartContainer : uint8_t {
   kParquet,  ///< .parquet

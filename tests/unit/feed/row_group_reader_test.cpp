@@ -6,7 +6,9 @@
 #include <filesystem>
 
 #include "darkroom/feed/dataset_files.h"
+#include "darkroom/files/posix_store.h"
 #include "small_datasets.h"
+#include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -25,6 +27,85 @@ TEST(RowGroupReader, a_part_that_moved_aside_for_its_next_generation_is_read_the
   const auto place = reader->locate(4);
   ASSERT_TRUE(place.is_ok()) << place.status().to_string();
   EXPECT_TRUE(reader->read(*place, {}).is_ok());
+}
+
+/// The machine's files as a store of objects has them: an open file is read by its name.
+class ReadByName final : public ForwardingFiles {
+ public:
+  ReadByName() : ForwardingFiles(local_files()) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    DARKROOM_ASSIGN_OR_RETURN(auto file, local_files().open_input(path));
+    return std::unique_ptr<InputFile>(std::make_unique<Named>(std::move(file)));
+  }
+
+ private:
+  class Named final : public InputFile {
+   public:
+    explicit Named(std::unique_ptr<InputFile> file) : file_(std::move(file)) {}
+    const std::string& path() const override { return file_->path(); }
+    int64_t size_bytes() const override { return file_->size_bytes(); }
+    Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
+      DARKROOM_RETURN_IF_ERROR(local_files().stat(path()).status());
+      return file_->read_at(offset, out);
+    }
+
+   private:
+    const std::unique_ptr<InputFile> file_;
+  };
+};
+
+TEST(RowGroupReader, an_open_part_of_a_store_of_objects_is_read_on_where_it_moved) {
+  const TemporaryFolder folder;
+  const std::string dataset = folder.path("data");
+  write_small_latents(dataset, "part-000000.parquet", {.num_rows = 5});
+  ReadByName files;
+  const auto store = make_posix_store(files, "named");
+  const Location place{.store = store.get(), .path = dataset + "/part-000000.parquet"};
+  const DatasetFiles listed{.uri = "named://data", .root = place.parent(), .objects = {{.place = place}}};
+  const auto reader = RowGroupReader::create(listed, DatasetIndex::of_latents(listed).value());
+  const RowGroupPlace group = reader->locate(4).value();
+  std::filesystem::create_directory(dataset + "/_superseded");
+  std::filesystem::rename(dataset + "/part-000000.parquet", dataset + "/_superseded/part-000000.parquet");
+  const auto read = reader->read(group, {});
+  ASSERT_TRUE(read.is_ok()) << read.status().to_string();
+  EXPECT_EQ(read->front()->num_rows(), 5);
+  std::filesystem::remove_all(dataset + "/_superseded");
+  EXPECT_EQ(reader->read(group, {}).status().code(), StatusCode::kNotFound);
+}
+
+TEST(RowGroupReader, what_another_job_left_aside_is_not_read) {
+  const TemporaryFolder folder;
+  const std::string dataset = folder.path("data");
+  write_small_latents(dataset, "part-000000.parquet", {.num_rows = 5});
+  const DatasetFiles files = find_local_dataset(dataset).value();
+  const auto reader = RowGroupReader::create(files, DatasetIndex::of_latents(files).value());
+  std::filesystem::remove(dataset + "/part-000000.parquet");
+  write_small_latents(dataset + "/_superseded", "part-000000.parquet", {.first = 100, .num_rows = 5});
+  const Status status = reader->locate(0).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("_superseded/part-000000.parquet"));
+}
+
+TEST(IndexedGenerations, a_run_goes_on_with_those_that_it_began_with) {
+  const TemporaryFolder folder;
+  const std::string dataset = folder.path("data");
+  write_small_latents(dataset, "part-000000.parquet", {.num_rows = 5});
+  write_small_latents(dataset, "part-000001.parquet", {.first = 5, .num_rows = 5});
+  const DatasetIndex began_with = DatasetIndex::of_latents(find_local_dataset(dataset).value()).value();
+  write_small_latents(dataset, "part-000000-g1.parquet", {.first = 50, .num_rows = 6});
+  const auto index_now = [&] {
+    DatasetFiles files = find_local_dataset(dataset).value();
+    take_indexed_generations(began_with, files);
+    return DatasetIndex::of_latents(files);
+  };
+  EXPECT_EQ(index_now()->hash(), began_with.hash()) << "side by side";
+  std::filesystem::create_directory(dataset + "/_superseded");
+  std::filesystem::rename(dataset + "/part-000000.parquet", dataset + "/_superseded/part-000000.parquet");
+  EXPECT_EQ(index_now()->hash(), began_with.hash()) << "moved aside";
+  std::filesystem::remove_all(dataset + "/_superseded");
+  const Status gone = index_now().status();
+  EXPECT_EQ(gone.code(), StatusCode::kNotFound);
+  EXPECT_THAT(gone.message(), HasSubstr("data/part-000000.parquet"));
 }
 
 TEST(RowGroupReader, a_part_that_is_nowhere_is_named) {

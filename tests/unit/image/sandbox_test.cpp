@@ -285,6 +285,15 @@ TEST_P(SandboxHangTest, costs_one_picture) {
   EXPECT_EQ(checked(*decoder, plant(GetParam())), "decode_failed: the decoder ran out of time with this picture");
   EXPECT_EQ(checked(*decoder, small_jpeg()), checked(*decoder_in_process(), small_jpeg()));
 }
+// As a machine that slept, or a job that was suspended.
+TEST(Sandbox, a_decoder_that_was_held_up_costs_no_picture) {
+  SandboxOptions options = planted_options();
+  options.time_per_picture = seconds(2);
+  const auto decoder = started(options);
+  kill(only_child(), SIGSTOP);
+  EXPECT_EQ(checked(*decoder, small_jpeg()), checked(*decoder_in_process(), small_jpeg()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Hangs, SandboxHangTest, testing::Values("spin", "sleep"), [](const auto& info) { return info.param; });
 
 class SandboxGarbageTest : public testing::TestWithParam<std::pair<std::string, std::string>> {};

@@ -50,6 +50,21 @@ TEST_F(ListedSizes, are_unknown_without_such_a_column_and_where_it_holds_text) {
   EXPECT_EQ(look_at("size", texts).size_column, "");
 }
 
+TEST_F(ListedSizes, are_of_the_first_column_of_numbers) {
+  arrow::StringBuilder texts;
+  arrow::BinaryBuilder pictures;
+  arrow::Int64Builder numbers;
+  ASSERT_TRUE((texts.Append("1024x768") & pictures.Append("a picture") & numbers.Append(500)).ok());
+  const arrow::ArrayVector columns = {*texts.Finish(), *pictures.Finish(), *numbers.Finish()};
+  const auto schema = arrow::schema(
+      {arrow::field("size", arrow::utf8()), arrow::field("bytes", arrow::binary()), arrow::field("file_size", arrow::int64())});
+  ASSERT_TRUE(put_shard(files_, "in", "a.parquet", *arrow::RecordBatch::Make(schema, 1, columns)).is_ok());
+  PendingWork work;
+  ASSERT_TRUE(look_for_sizes(**plan_job(*store_), {}, work).is_ok());
+  EXPECT_EQ(work.size_column, "file_size");
+  EXPECT_DOUBLE_EQ(work.sized_bytes, 500);
+}
+
 TEST_F(ListedSizes, look_at_the_first_10000_pending_rows) {
   arrow::UInt32Builder sizes;
   for (uint32_t row = 0; row < 12'000; ++row) {

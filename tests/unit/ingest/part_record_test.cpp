@@ -91,6 +91,14 @@ TEST(PartRecord, what_is_not_whole_is_damaged) {
     json[name] = -1;
     EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << name;
   }
+  for (const int64_t absurd : {int64_t{1'000'000'001}, INT64_MAX}) {
+    nlohmann::json json = whole;
+    json["generation"] = absurd;
+    EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << absurd;
+    json["generation"] = 1;
+    json["retried"] = {{"dns", absurd}};
+    EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData) << absurd;
+  }
   nlohmann::json json = whole;
   json["considered"] = 6;
   EXPECT_EQ(parse_part_record(json.dump()).status().code(), StatusCode::kCorruptData);

@@ -167,6 +167,17 @@ TEST_F(RepeatedUrls, duplicates_that_are_retried_stay_duplicates) {
   EXPECT_EQ(failed(output()), (std::vector<int64_t>{1}));
 }
 
+// A footer may say any number of rows: nothing is held for them before that is looked at.
+TEST_F(RepeatedUrls, more_rows_than_memory_has_bits_for_are_refused_with_their_file) {
+  write_rows("a.jsonl", {{url(0)}});
+  write_rows("b.jsonl", std::vector<Row>(200, {url(0)}));
+  DownloadOptions small = options(output());
+  small.memory_bytes = 40;
+  const Status status = run_download(stores_, small, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("b.jsonl 200"));
+}
+
 TEST_F(RepeatedUrls, a_damaged_list_is_named_with_what_to_do) {
   write_rows("a.jsonl", {{url(0)}, {url(0)}});
   download(options(output()));

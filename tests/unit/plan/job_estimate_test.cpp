@@ -46,6 +46,18 @@ TEST(Range, rates_meet) {
   EXPECT_EQ(shared_by({0, 30}, {10, 0}), (Range{0, 0}));
 }
 
+TEST(JobEstimate, parts_that_are_written_anew_for_a_few_rows_count_whole) {
+  StageSummary summary;
+  summary.num_items = 10;
+  summary.num_pending = 2;
+  summary.pending_work = {.num_rows = 3, .part_rows_in = 100'000, .part_rows_out = 99'000, .rewritten_bytes = 2'000'000'000};
+  const JobOutlook outlook = download_outlook(summary, round_catalogue(), 4).value();
+  EXPECT_EQ(outlook.good_percent.value, (Range{0, 100})) << "the other rows tell nothing of those that failed";
+  const JobEstimate got = estimate_job(outlook, round_catalogue()).value();
+  EXPECT_DOUBLE_EQ(got.bytes_out.low, 2e9);
+  EXPECT_DOUBLE_EQ(got.bytes_in.low, 2e9);
+}
+
 TEST(JobEstimate, rows_bytes_and_hours_go_from_the_best_case_to_the_worst) {
   const struct {
     int64_t rows, items;

@@ -443,6 +443,23 @@ TEST_F(TrainLoopTest, raw_pictures_are_decoded_locked_in_and_a_crash_costs_its_r
   EXPECT_EQ(weights("locked_in", 12, "vae"), weights("here", 12, "vae"));
 }
 
+TEST_F(TrainLoopTest, a_run_goes_on_after_its_dataset_was_retried) {
+  const std::string images = folder_.path("images");
+  write_images(images);
+  TrainOptions options = autoencoder_options("run");
+  options.recipe.data.raw_path = images;
+  train(options);
+  const std::string undisturbed = weights("run", 12, "vae");
+  std::filesystem::remove_all(folder_.path("run/checkpoints/step-00000012"));
+  // As download --retry-failed leaves it.
+  write_images(folder_.path("better"), "other bytes");
+  std::filesystem::create_directory(images + "/_superseded");
+  std::filesystem::rename(images + "/part-000000.parquet", images + "/_superseded/part-000000.parquet");
+  std::filesystem::rename(folder_.path("better/part-000000.parquet"), images + "/part-000000-g1.parquet");
+  train(options);
+  EXPECT_EQ(weights("run", 12, "vae"), undisturbed);
+}
+
 TEST_F(TrainLoopTest, a_decoder_that_is_not_there_ends_a_run_before_it_begins) {
   TrainOptions options = autoencoder_options("none");
   options.decoder_program = folder_.path("no-decoder");

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "child_process.h"
@@ -171,6 +172,23 @@ std::string describe(const std::vector<int>& codes) {
 }
 
 }  // namespace
+
+void end_on_uncaught_exceptions() {
+  std::set_terminate([] {
+    try {
+      if (const auto exception = std::current_exception()) {
+        std::rethrow_exception(exception);
+      }
+      log_error("a rank ends: terminated without an exception");
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      log_error("a rank ends, because of what its ranks exchange or a bug of darkroom: {}", text.substr(0, text.find('\n')));
+    } catch (...) {
+      log_error("a rank ends, because of an unknown exception");
+    }
+    _exit(1);
+  });
+}
 
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop) {
   for (int64_t attempt = 0;; ++attempt) {

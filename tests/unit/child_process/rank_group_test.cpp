@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <thread>
 
 #include "support/temporary_folder.h"
@@ -88,6 +89,16 @@ TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_start
 
 TEST_F(RankGroupTest, a_program_that_is_not_there_is_an_error) {
   EXPECT_EQ(run_rank_group({.command = {"/no/such/program"}, .num_ranks = 2}, {}).status().code(), StatusCode::kNotFound);
+}
+
+TEST(end_on_uncaught_exceptions, is_an_error_and_no_abort) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        end_on_uncaught_exceptions();
+        std::thread([] { throw std::runtime_error("5 bytes instead of 4"); }).join();
+      },
+      testing::ExitedWithCode(1), "5 bytes instead of 4");
 }
 
 }  // namespace

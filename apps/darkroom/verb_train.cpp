@@ -219,6 +219,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     }
   }
   if (!status.is_ok()) {
+    context.summary["error"] = status.message();
     return place.size > 1 ? end_rank(status, place) : Result<int>(status);
   }
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 logged lines), {:.0f} img/s; the run is in {}",

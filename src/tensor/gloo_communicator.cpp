@@ -35,7 +35,12 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  constexpr int kLoopbackNetwork = 127;
+  in_addr address{};
+  return host == "localhost" || host == "::1" ||
+         (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24U == kLoopbackNetwork);
+}
 
 constexpr auto kLook = std::chrono::milliseconds(50);  // How late a stop request may be seen while others are waited for,
 constexpr auto kAttempt = std::chrono::seconds(2);     // and while there is no store yet.
@@ -236,6 +241,8 @@ class RankWatch {
   RankWatch& operator=(const RankWatch&) = delete;
 
  private:
+  // Whether this process itself stood still between two looks (SIGSTOP of all, a suspended machine): nobody else's silence.
+  bool was_away(Clock::time_point before, Clock::time_point now) const { return now - before > std::chrono::milliseconds(period_) / 2; }
   // Four looks a period. False: the watch has ended.
   bool pause() {
     std::unique_lock lock(mutex_);
@@ -261,16 +268,17 @@ class RankWatch {
   void ask_until_end() {
     const int64_t next = (place_.rank + 1) % place_.size;
     int64_t seen = -1;
-    Clock::time_point since = Clock::now();
+    Clock::time_point since = Clock::now(), looked = since;
     while (pause()) {
       try {
         store_->add("alive/" + std::to_string(place_.rank), 1);
         const int64_t count = store_->add("alive/" + std::to_string(next), 0);
         const auto now = Clock::now();
-        if (count != seen) {
+        if (count != seen || was_away(looked, now)) {
           seen = count;
           since = now;
         }
+        looked = now;
         {
           const std::lock_guard lock(mutex_);
           last_round_ = now;
@@ -286,8 +294,12 @@ class RankWatch {
   }
   void wait() {
     std::unique_lock lock(mutex_);
+    Clock::time_point looked = Clock::now();
     while (!changed_.wait_for(lock, std::chrono::milliseconds(period_) / 4, [this] { return ended_ && asked_; })) {
-      if (Clock::now() - last_round_ > period_) {
+      const auto now = Clock::now();
+      last_round_ = was_away(looked, now) ? now : last_round_;
+      looked = now;
+      if (now - last_round_ > period_) {
         lock.unlock();
         on_lost_("the store at " + place_.host + " gives no answer");
         return;

@@ -94,7 +94,7 @@ class RunningRanks {
         signal_all(SIGTERM);
       }
       DARKROOM_RETURN_IF_ERROR(collect());
-      if (!end.has_value() && has_failed()) {
+      if (!end.has_value() && has_failed(was_told)) {
         end = Clock::now() + patience;
       }
       if (end.has_value() && Clock::now() >= *end) {
@@ -123,8 +123,12 @@ class RunningRanks {
   int64_t num_running() const {
     return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.exit_code.has_value(); });
   }
-  bool has_failed() const {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.exit_code.value_or(0) != 0; });
+  // After a stop the others may end long before rank 0, which writes the report.
+  bool has_failed(bool was_told) const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [=](const Rank& rank) {
+      const int code = rank.exit_code.value_or(0);
+      return code != 0 && !(was_told && (code == 128 + SIGTERM || code == 128 + SIGINT));
+    });
   }
   void signal_all(int number) const {
     for (const Rank& rank : ranks_) {

@@ -33,10 +33,15 @@ namespace {
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 
-/// Turns SIGINT and SIGTERM into a stop request; a second signal ends the process at once.
+/// Turns SIGINT and SIGTERM into a stop request; a second signal ends the process at once, but not a rank among others.
 /// The signals are blocked in every thread and the first is read by one thread; only a second one runs a handler, which ends it all.
 class SignalWatch {
  public:
+  /// Whether this process is one of several that stop together: what stops them all (a launcher, systemd, scancel, Ctrl-C) often reaches
+  /// each of them twice, and the second time must not cost the checkpoint.
+  static inline std::atomic<bool> is_rank = false;
+  static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler reads it");
+
   SignalWatch() {
     sigemptyset(&watched_);
     sigaddset(&watched_, SIGINT);
@@ -88,11 +93,16 @@ class SignalWatch {
     received_ = static_cast<int>(info.ssi_signo);
     // From here on a signal comes through even where this thread waits for somebody to read stderr.
     for (const int number : {SIGINT, SIGTERM}) {
-      signal(number, [](int second) { _exit(128 + second); });
+      signal(number, [](int second) {
+        if (!is_rank) {
+          _exit(128 + second);
+        }
+      });
     }
     pthread_sigmask(SIG_UNBLOCK, &watched_, nullptr);
     stop_.request_stop();
-    log_warning("stopping after what is complete has been committed; a second signal stops at once");
+    log_warning("stopping after what is complete has been committed; {}",
+                is_rank ? "only SIGQUIT or SIGKILL stops at once" : "a second signal stops at once");
     eventfd_t end = 0;
     while (eventfd_read(finished_, &end) != 0) {
     }
@@ -207,7 +217,7 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
   for (const std::string& setting : call.settings) {
     log_detail("{}: {}", call.verb->name(), setting);
   }
-  VerbContext context{.stop = signals.token()};
+  VerbContext context{.stop = signals.token(), .is_rank = [] { SignalWatch::is_rank = true; }};
   const Result<int> result = run_action(*call.verb, context);
   show_progress("");
   int exit_code = exit_code_of(result, signals);

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "child_process/rank_group.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
+#include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/run_report.h"
 #include "darkroom/tensor/communicator.h"
@@ -130,14 +132,23 @@ Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
   return ended;
 }
 
+/// A run folder as all ranks name it, wherever they were started, without what may be secret.
+std::string shown_output(const std::string& output) {
+  return recorded_uri(output.find("://") == std::string::npos ? std::filesystem::absolute(output).lexically_normal().string() : output);
+}
+
 /// Joins the ranks that the environment names. Null: this run is alone.
-Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const Recipe& recipe) {
+Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const TrainOptions& train, const std::stop_token& stop) {
+  const Recipe& recipe = train.recipe;
   if (place.size == 1) {
     return std::unique_ptr<Communicator>();
   }
   GlooOptions options;
   options.place = place;
-  options.agreement = recipe_agreement(recipe).dump();
+  auto agreement = recipe_agreement(recipe);
+  agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
+  options.agreement = agreement.dump();
+  options.stop = stop;
   options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
   options.on_lost = [rank = place.rank](const std::string& what) {
     log_error("train: rank {} ends, because {}", rank, what);
@@ -166,9 +177,14 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     return launch_ranks(flags, context);
   }
   end_with_launcher();
+  DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
+  if (place.size > 1) {
+    context.is_rank();
+    end_on_uncaught_exceptions();
+  }
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
-  DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
+  options.is_restart = place.attempt != RankPlace().attempt;
   if (place.rank != 0) {
     set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;
@@ -177,7 +193,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  const auto ranks = join_ranks(place, options.recipe);
+  const auto ranks = join_ranks(place, options, context.stop);
   if (!ranks.is_ok()) {
     return end_rank(ranks.status(), place);
   }
@@ -203,6 +219,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     }
   }
   if (!status.is_ok()) {
+    context.summary["error"] = status.message();
     return place.size > 1 ? end_rank(status, place) : Result<int>(status);
   }
   log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 logged lines), {:.0f} img/s; the run is in {}",

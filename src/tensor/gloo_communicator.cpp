@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
@@ -34,7 +35,16 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  constexpr int kLoopbackNetwork = 127;
+  in_addr address{};
+  return host == "localhost" || host == "::1" ||
+         (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24U == kLoopbackNetwork);
+}
+
+constexpr auto kLook = std::chrono::milliseconds(50);  // How late a stop request may be seen while others are waited for,
+constexpr auto kAttempt = std::chrono::seconds(2);     // and while there is no store yet.
+constexpr auto kFarewell = std::chrono::seconds(10);   // How long rank 0 keeps the store for others to read why the ranks part.
 
 /// A listening socket that this machine alone can reach: TCPStore's own listens on every address.
 Result<int> listen_on_loopback(int64_t port) {
@@ -53,7 +63,32 @@ Result<int> listen_on_loopback(int64_t port) {
   return listener;
 }
 
-Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience) {
+// A store that is not there yet is tried again and again: an attempt sees no stop request.
+Result<StorePointer> connect_to_store(const RankPlace& place, const std::string& host, const c10d::TCPStoreOptions& options,
+                                      std::chrono::seconds patience, const std::stop_token& stop) {
+  const auto end = Clock::now() + patience;
+  c10d::TCPStoreOptions attempt = options;
+  attempt.timeout = options.isServer ? options.timeout : std::min<std::chrono::milliseconds>(options.timeout, kAttempt);
+  for (;;) {
+    try {
+      StorePointer store = c10::make_intrusive<c10d::TCPStore>(host, attempt);
+      store->setTimeout(options.timeout);
+      return store;
+    } catch (const std::exception& error) {
+      if (options.isServer || Clock::now() >= end) {
+        return Status::unavailable("no connection to the store where the ranks meet (rank, host, port, reason):", place.rank, place.host,
+                                   place.port, first_line(error));
+      }
+    }
+    if (stop.stop_requested()) {
+      return Status::cancelled("stopped on request while there was no rank 0 yet (this rank, host, port):", place.rank, place.host,
+                               place.port);
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience, const std::stop_token& stop) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(place.port);
   options.isServer = may_host && place.rank == 0 && place.hosts_store;
@@ -64,12 +99,7 @@ Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chro
   if (options.isServer && is_local) {
     DARKROOM_ASSIGN_OR_RETURN(options.masterListenFd, listen_on_loopback(place.port));
   }
-  try {
-    return StorePointer(c10::make_intrusive<c10d::TCPStore>(is_local ? "127.0.0.1" : place.host, options));
-  } catch (const std::exception& error) {
-    return Status::unavailable("no connection to the store where the ranks meet (rank, host, port, reason):", place.rank, place.host,
-                               place.port, first_line(error));
-  }
+  return connect_to_store(place, is_local ? "127.0.0.1" : place.host, options, patience, stop);
 }
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
@@ -93,25 +123,101 @@ Status compare_agreements(int64_t rank, const std::string& ours, int64_t other, 
   return Status::failed_precondition("what joins the ranks here is no rank of this run (this rank, other rank):", rank, other);
 }
 
-// Rank 0 compares itself with all, the others with rank 0: whoever is wrong is named on both sides.
-Status agree(c10d::Store& store, const RankPlace& place, const std::string& agreement, std::chrono::seconds patience) {
-  const auto key = [](int64_t rank) { return "agreement/" + std::to_string(rank); };
-  store.set(key(place.rank), bytes_of(agreement));
-  Status first_difference;
-  for (int64_t other = 0; other < (place.rank == 0 ? place.size : 1); ++other) {
-    if (other == place.rank) {
-      continue;
-    }
-    try {
-      store.wait({key(other)}, patience);
-    } catch (const std::exception&) {
-      return Status::unavailable("a rank did not come in time (this rank, missing rank, seconds):", place.rank, other, patience.count());
-    }
-    const Status compared = compare_agreements(place.rank, agreement, other, text_of(store.get(key(other))));
-    first_difference = first_difference.is_ok() ? compared : first_difference;
+/// What the ranks say in the store before they know each other. Errors of all: also exceptions of c10d, when the store is gone.
+class Meeting {
+ public:
+  Meeting(c10d::Store& store, const GlooOptions& options, std::string agreement)
+      : store_(store), place_(options.place), patience_(options.arrival), stop_(options.stop), agreement_(std::move(agreement)) {}
+
+  /// Rank 0 compares all with itself and tells them what it found, so that all ranks end alike.
+  Status agree() {
+    store_.set(agreement_of(place_.rank), bytes_of(agreement_));
+    return place_.rank == 0 ? judge() : take_verdict();
   }
-  return first_difference;
-}
+
+ private:
+  static constexpr const char* kVerdict = "verdict";
+  static constexpr const char* kStop = "stop";
+  static std::string agreement_of(int64_t rank) { return "agreement/" + std::to_string(rank); }
+  static std::string told(int64_t rank) { return "told/" + std::to_string(rank); }
+
+  Status judge() {
+    const Status verdict = compare_all();
+    store_.set(kVerdict, bytes_of(nlohmann::json({{"code", static_cast<int>(verdict.code())}, {"message", verdict.message()}}).dump()));
+    if (!verdict.is_ok()) {
+      wait_until_told();
+    }
+    return verdict;
+  }
+
+  Status compare_all() {
+    Status first_difference;
+    auto end = Clock::now() + patience_;
+    for (int64_t other = 1; other < place_.size; ++other) {
+      const auto theirs = wait_for(agreement_of(other), end);
+      if (!theirs.is_ok() && !first_difference.is_ok()) {
+        return first_difference;
+      }
+      if (!theirs.is_ok() && theirs.status().code() == StatusCode::kUnavailable) {
+        return Status::unavailable("a rank did not come in time (this rank, missing rank, seconds):", place_.rank, other,
+                                   patience_.count());
+      }
+      DARKROOM_RETURN_IF_ERROR(theirs.status());
+      const Status compared = compare_agreements(0, agreement_, other, *theirs);
+      if (first_difference.is_ok() && !compared.is_ok()) {
+        first_difference = compared;
+        end = std::min(end, Clock::now() + kFarewell);  // Who comes a little later is told, too.
+      }
+    }
+    return first_difference;
+  }
+
+  // The store goes with rank 0: those who came have to read the verdict first.
+  void wait_until_told() {
+    const auto end = Clock::now() + kFarewell;
+    for (int64_t other = 1; other < place_.size; ++other) {
+      while (store_.check({agreement_of(other)}) && !store_.check({told(other)}) && Clock::now() < end) {
+        std::this_thread::sleep_for(kLook);
+      }
+    }
+  }
+
+  Status take_verdict() {
+    const auto text = wait_for(kVerdict, Clock::now() + 2 * patience_);  // Rank 0 may have come late and wait for others.
+    if (!text.is_ok()) {
+      return text.status();
+    }
+    const auto json = parse_json(*text);
+    const auto code = static_cast<StatusCode>(json.value("code", static_cast<int>(StatusCode::kInternal)));
+    const Status verdict = code == StatusCode::kOk ? Status() : Status(code, json.value("message", std::string()));
+    const Status own = compare_agreements(place_.rank, agreement_, 0, text_of(store_.get(agreement_of(0))));
+    store_.set(told(place_.rank), bytes_of("yes"));
+    return own.is_ok() ? verdict : own;
+  }
+
+  // Looks instead of waiting within the store, which would see no stop request. One rank's stop is everybody's.
+  Result<std::string> wait_for(const std::string& key, Clock::time_point end) {
+    while (!store_.check({key})) {
+      if (stop_.stop_requested()) {
+        store_.set(kStop, bytes_of("yes"));
+      }
+      if (store_.check({kStop})) {
+        return Status::cancelled("stopped on request while the ranks were still coming; this rank:", place_.rank);
+      }
+      if (Clock::now() >= end) {
+        return Status::unavailable("rank 0 said nothing in time; this rank:", place_.rank);
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+    return text_of(store_.get(key));
+  }
+
+  c10d::Store& store_;
+  const RankPlace& place_;
+  const std::chrono::seconds patience_;
+  const std::stop_token stop_;
+  const std::string agreement_;
+};
 
 /// Looks whether the next rank and the store still give signs of life. A connection of its own, because a store call waits for its answer:
 /// one thread asks, another sees when no answer came.
@@ -135,6 +241,8 @@ class RankWatch {
   RankWatch& operator=(const RankWatch&) = delete;
 
  private:
+  // Whether this process itself stood still between two looks (SIGSTOP of all, a suspended machine): nobody else's silence.
+  bool was_away(Clock::time_point before, Clock::time_point now) const { return now - before > std::chrono::milliseconds(period_) / 2; }
   // Four looks a period. False: the watch has ended.
   bool pause() {
     std::unique_lock lock(mutex_);
@@ -160,16 +268,17 @@ class RankWatch {
   void ask_until_end() {
     const int64_t next = (place_.rank + 1) % place_.size;
     int64_t seen = -1;
-    Clock::time_point since = Clock::now();
+    Clock::time_point since = Clock::now(), looked = since;
     while (pause()) {
       try {
         store_->add("alive/" + std::to_string(place_.rank), 1);
         const int64_t count = store_->add("alive/" + std::to_string(next), 0);
         const auto now = Clock::now();
-        if (count != seen) {
+        if (count != seen || was_away(looked, now)) {
           seen = count;
           since = now;
         }
+        looked = now;
         {
           const std::lock_guard lock(mutex_);
           last_round_ = now;
@@ -185,8 +294,12 @@ class RankWatch {
   }
   void wait() {
     std::unique_lock lock(mutex_);
+    Clock::time_point looked = Clock::now();
     while (!changed_.wait_for(lock, std::chrono::milliseconds(period_) / 4, [this] { return ended_ && asked_; })) {
-      if (Clock::now() - last_round_ > period_) {
+      const auto now = Clock::now();
+      last_round_ = was_away(looked, now) ? now : last_round_;
+      looked = now;
+      if (now - last_round_ > period_) {
         lock.unlock();
         on_lost_("the store at " + place_.host + " gives no answer");
         return;
@@ -320,7 +433,7 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
     return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
   }
   silence_torch_log();
-  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival));
+  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
   try {
     const std::string prefix = "darkroom/" + place.attempt;
     const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
@@ -329,10 +442,10 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
       agreement = nlohmann::json::object();
     }
     agreement["number of ranks"] = place.size;
-    DARKROOM_RETURN_IF_ERROR(agree(*store, place, agreement.dump(), options.arrival));
+    DARKROOM_RETURN_IF_ERROR(Meeting(*store, options, agreement.dump()).agree());
     auto communicator = std::make_unique<GlooCommunicator>(base, connect(store, options), options);
     if (options.on_lost) {
-      DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival));
+      DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival, options.stop));
       DARKROOM_RETURN_IF_ERROR(communicator->watch(c10::make_intrusive<c10d::PrefixStore>(prefix, second)));
     }
     return std::unique_ptr<Communicator>(std::move(communicator));

@@ -171,6 +171,9 @@ Status take_training_state(TrainingState& state, int64_t num_files) {
       DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, moments_range(state, i, num_files), nothing, own));
     }
   }
+  if (!state.ema.averages()) {
+    return {};
+  }
   for (const FlatParameters::Entry& entry : state.parameters.entries()) {
     DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, {entry.first, entry.count}, nothing, state.ema.weights()));
   }
@@ -199,6 +202,9 @@ Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
 Status restore_training_state(const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
   DARKROOM_RETURN_IF_ERROR(restore_moments(folder, state));
   state.optimizer.set_num_updates(record.optimizer_updates);
+  if (!state.ema.averages()) {
+    return {};  // Decay 0 from here on: the average of before would take the place of the weights.
+  }
   DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kWeightsFile)));
   return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : restore_average_slices(*averages, state);
 }

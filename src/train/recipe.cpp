@@ -226,6 +226,7 @@ nlohmann::json recipe_agreement(const Recipe& recipe) {
       agreement[name] = print_value(field.value);
     }
   }
+  agreement["validation.path is set"] = !recipe.validation.path.empty();  // All ranks take part in it.
   return agreement;
 }
 

@@ -37,14 +37,29 @@ Status check_same_run(const Recipe& recipe, const FoundCheckpoint& found) {
   return {};
 }
 
+Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_t newest_step) {
+  if (options.resume == "auto") {
+    return true;
+  }
+  if (!options.is_restart || newest_step < 0) {
+    return false;
+  }
+  if (options.resume == "none") {
+    return true;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto record, read_checkpoint(files, std::string(without_trailing_slashes(options.resume))));
+  return newest_step > record.step;
+}
+
 Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
                                                          const TrainOptions& options) {
   std::optional<FoundCheckpoint> found;
-  if (options.resume == "auto") {
+  DARKROOM_ASSIGN_OR_RETURN(const auto there, list_checkpoints(files, checkpoints_folder));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_newest, takes_newest(files, options, there.empty() ? -1 : there.back().step));
+  if (is_newest) {
     DARKROOM_ASSIGN_OR_RETURN(found, find_newest_checkpoint(files, checkpoints_folder));
   } else if (options.resume == "none") {
-    DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
-    if (!places.empty()) {
+    if (!there.empty()) {
       return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
                                          checkpoints_folder);
     }

@@ -9,6 +9,10 @@
 
 namespace darkroom {
 
+/// Whether the run goes on from the newest checkpoint of its folder, that of step `newest_step` (-1: none): --resume auto, or a restart
+/// after checkpoints newer than what --resume names. Errors: those of reading the checkpoint that it names.
+Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_t newest_step);
+
 /// The checkpoint that a run goes on from, by --resume; empty: it starts at step 0.
 /// Errors: kFailedPrecondition (another run's folder; newer checkpoints than the one named; another recipe), those of
 /// reading checkpoints.

@@ -173,7 +173,9 @@ Status TrainingRun::open_remote_folder(const Location& output) {
   DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, *options_.clock, stop_));
   folder_ = remote_->spool();
   DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, remote_->newest_step());
-  if (options_.resume == "auto") {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_newest, takes_newest(files_, options_, newest));
+  if (is_newest) {
+    resumed_from_.clear();
     DARKROOM_ASSIGN_OR_RETURN(resumed_, remote_->fetch_newest_checkpoint());
     if (resumed_.has_value()) {
       resumed_from_ = remote_->checkpoint_uri(resumed_->record.step);
@@ -314,9 +316,43 @@ Status TrainingRun::restore_or_begin() {
   return {};
 }
 
+// What must be the same at all ranks though each reads its own copy, by its name for people.
+Result<nlohmann::json> TrainingRun::part_inputs() const {
+  const std::string config_file = join_path(join_path(recipe().model.path, part_->component()), "config.json");
+  DARKROOM_ASSIGN_OR_RETURN(const std::string config, read_file(files_, config_file));
+  return nlohmann::json{{"dataset (index hash)", index_hash_},
+                        {"config.json of the " + part_->component(), parse_json(config).dump()},
+                        {"VAE (fingerprint)", data_.vae_fingerprint},
+                        {"text encoder (fingerprint)", data_.text_encoder_fingerprint},
+                        {"tokenizer dialect", data_.tokenizer_dialect}};
+}
+
+// Every rank hears of a difference, so that all end by an error of their own and none is started again.
+Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::json& own) {
+  Status difference;
+  for (const auto& [name, value] : first.items()) {
+    if (difference.is_ok() && own.value(name, nlohmann::json()) != value) {
+      difference = Status::failed_precondition("this rank reads another input than rank 0 (rank, input, here, at rank 0):", ranks().rank(),
+                                               name, own.value(name, nlohmann::json()).dump(), value.dump());
+    }
+  }
+  std::vector<torch::Tensor> differs;
+  for (int64_t rank = 0; rank < ranks().size(); ++rank) {
+    differs.push_back(torch::full({1}, difference.is_ok() ? 0.0F : 1.0F));
+  }
+  DARKROOM_RETURN_IF_ERROR(all_gather(ranks(), differs));
+  for (size_t rank = 0; rank < differs.size() && difference.is_ok(); ++rank) {
+    if (differs[rank].item<float>() != 0.0F) {
+      difference = Status::failed_precondition("a rank reads other inputs than rank 0, as it says itself; the rank:", rank);
+    }
+  }
+  return difference;
+}
+
 // Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
 Status TrainingRun::share_beginning() {
-  nlohmann::json beginning = {{"index_hash", index_hash_}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}};
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json inputs, part_inputs());
+  nlohmann::json beginning = {{"inputs", inputs}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}};
   if (resumed_.has_value()) {
     const CheckpointRecord& before = resumed_->record;
     DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(resumed_->place.path));
@@ -327,10 +363,7 @@ Status TrainingRun::share_beginning() {
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, broadcast_text(ranks(), 0, beginning.dump()));
   beginning = parse_json(text);
-  if (beginning["index_hash"] != index_hash_) {
-    return Status::failed_precondition("this rank reads another dataset than rank 0 (rank, index hash here, at rank 0):", ranks().rank(),
-                                       index_hash_, beginning["index_hash"].get<std::string>());
-  }
+  DARKROOM_RETURN_IF_ERROR(compare_inputs(beginning["inputs"], inputs));
   steps_done_ = beginning["step"].get<int64_t>();
   batch_number_ = beginning["batch_number"].get<int64_t>();
   const auto num_moments_files = beginning["moments_files"].get<int64_t>();

@@ -61,6 +61,8 @@ class TrainingRun {
   Status open_optimizer();
   Status restore_or_begin();
   Status share_beginning();
+  Result<nlohmann::json> part_inputs() const;
+  Status compare_inputs(const nlohmann::json& first, const nlohmann::json& own);
   Status open_outputs();
   // What a run that did not begin (a dataset that is not there) leaves behind: nothing.
   void remove_empty_folders();

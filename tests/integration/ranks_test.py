@@ -4,6 +4,8 @@
 usage: ranks_test.py
 """
 
+import atexit
+import functools
 import os
 import pathlib
 import signal
@@ -22,8 +24,8 @@ class RankBench(Workbench):
 
     def __init__(self):
         super().__init__(64)
-        images = self.write_image_dataset("images", 64)
-        run("process", images, self.path("latents"), "--model", self.model, "--resolution", "64")
+        self.images = self.write_image_dataset("images", 64)
+        run("process", self.images, self.path("latents"), "--model", self.model, "--resolution", "64")
         run(*self.command("reference"))
 
     def command(self, output: str, *more: str) -> list[str]:
@@ -38,6 +40,14 @@ class RankBench(Workbench):
         pattern = f"checkpoints/step-{STEPS:08d}/**/*.safetensors"
         want = digests(self.path("reference"), pattern)
         require(len(want) >= 3 and digests(self.path(output), pattern) == want, "the last checkpoint differs from that of one rank", output)
+
+
+@functools.cache
+def the_bench() -> RankBench:
+    """One for all cases, whose runs have names of their own: making it takes longer than most cases."""
+    bench = RankBench()
+    atexit.register(bench.__exit__)
+    return bench
 
 
 def start(arguments: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen:
@@ -69,64 +79,67 @@ def wait_for_steps(run_folder: str, steps: int, process: subprocess.Popen) -> No
 
 
 def any_number_of_ranks_has_the_bits_of_one() -> None:
-    with RankBench() as bench:
-        for num_ranks in (2, 3, 4):
-            output = f"ranks-{num_ranks}"
-            run(*bench.command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
-            bench.require_same(output)
-            require('"steps": 12' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
+    bench = the_bench()
+    for num_ranks in (2, 3, 4):
+        output = f"ranks-{num_ranks}"
+        run(*bench.command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
+        bench.require_same(output)
+        require('"steps": 12' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
 
 
 def a_run_goes_on_with_another_number_of_ranks() -> None:
-    with RankBench() as bench:
-        for num_ranks, steps in ((3, 4), (1, 6), (4, 9), (2, STEPS)):
-            run(*bench.command("changing", "--nproc", num_ranks, "--max-steps", steps))
-        bench.require_same("changing")
+    bench = the_bench()
+    for num_ranks, steps in ((3, 4), (1, 6), (4, 9), (2, STEPS)):
+        run(*bench.command("changing", "--nproc", num_ranks, "--max-steps", steps))
+    bench.require_same("changing")
 
 
 def a_killed_or_stopped_rank_costs_a_restart() -> None:
-    with RankBench() as bench:
-        for name, number, rank in (("killed", signal.SIGKILL, 1), ("killed-0", signal.SIGKILL, 0), ("stopped", signal.SIGSTOP, 1), ("stopped-0", signal.SIGSTOP, 0)):
-            launcher = start(bench.command(name, "--nproc", "2"))
-            wait_for_steps(bench.path(name), 5, launcher)
-            os.kill(ranks_of(launcher)[rank], number)
-            errors = finish(launcher)
-            require("ranks were lost" in errors, "the loss of a rank was not told", name, errors[-2000:])
-            bench.require_same(name)
+    bench = the_bench()
+    for name, number, rank in (("killed", signal.SIGKILL, 1), ("killed-0", signal.SIGKILL, 0), ("stopped", signal.SIGSTOP, 1), ("stopped-0", signal.SIGSTOP, 0)):
+        launcher = start(bench.command(name, "--nproc", "2", "--resume", "none"))  # A restart goes on nevertheless.
+        wait_for_steps(bench.path(name), 5, launcher)
+        os.kill(ranks_of(launcher)[rank], number)
+        errors = finish(launcher)
+        require("ranks were lost" in errors, "the loss of a rank was not told", name, errors[-2000:])
+        bench.require_same(name)
 
 
 def no_restart_is_more_than_was_allowed() -> None:
-    with RankBench() as bench:
-        launcher = start(bench.command("lost", "--nproc", "2", "--max-restarts", "0"))
-        wait_for_steps(bench.path("lost"), 5, launcher)
-        os.kill(ranks_of(launcher)[1], signal.SIGKILL)
-        require("--max-restarts" in finish(launcher, expect=1), "the reason is missing")
-        run(*bench.command("lost", "--nproc", "2"))
-        bench.require_same("lost")
+    bench = the_bench()
+    launcher = start(bench.command("lost", "--nproc", "2", "--max-restarts", "0"))
+    wait_for_steps(bench.path("lost"), 5, launcher)
+    os.kill(ranks_of(launcher)[1], signal.SIGKILL)
+    require("--max-restarts" in finish(launcher, expect=1), "the reason is missing")
+    run(*bench.command("lost", "--nproc", "2"))
+    bench.require_same("lost")
 
 
 def sigterm_ends_all_ranks_with_a_checkpoint() -> None:
-    with RankBench() as bench:
-        launcher = start(bench.command("told", "--nproc", "3", "--max-steps", "100000"))
-        wait_for_steps(bench.path("told"), 5, launcher)
-        launcher.send_signal(signal.SIGTERM)
+    bench = the_bench()
+    for name in ("told", "told-twice"):
+        launcher = start(bench.command(name, "--nproc", "3", "--max-steps", "100000"))
+        wait_for_steps(bench.path(name), 5, launcher)
+        # Also as systemd and scancel do it: all processes at once, and the launcher hands it on to its ranks.
+        for pid in [launcher.pid, *(ranks_of(launcher) if name == "told-twice" else [])]:
+            os.kill(pid, signal.SIGTERM)
         finish(launcher, expect=128 + signal.SIGTERM)
-        lines = len(read_losses(bench.path("told")))
-        saved = sorted(path.name for path in pathlib.Path(bench.path("told"), "checkpoints").glob("step-*"))
-        require(saved[-1] == f"step-{lines:08d}", "the checkpoint of the stop is missing", saved, lines)
+        lines = len(read_losses(bench.path(name)))
+        saved = sorted(path.name for path in pathlib.Path(bench.path(name), "checkpoints").glob("step-*"))
+        require(saved[-1] == f"step-{lines:08d}", "the checkpoint of the stop is missing", name, saved, lines)
 
 
 def ranks_end_with_their_launcher() -> None:
-    with RankBench() as bench:
-        launcher = start(bench.command("orphaned", "--nproc", "2", "--max-steps", "100000"))
-        wait_for_steps(bench.path("orphaned"), 2, launcher)
-        ranks = ranks_of(launcher)
-        launcher.kill()
-        launcher.communicate(timeout=PATIENCE)
-        end = time.monotonic() + PATIENCE
-        while any(pathlib.Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text() for pid in ranks):
-            require(time.monotonic() < end, "ranks outlive their launcher", ranks)
-            time.sleep(0.05)
+    bench = the_bench()
+    launcher = start(bench.command("orphaned", "--nproc", "2", "--max-steps", "100000"))
+    wait_for_steps(bench.path("orphaned"), 2, launcher)
+    ranks = ranks_of(launcher)
+    launcher.kill()
+    launcher.communicate(timeout=PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while any(pathlib.Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text() for pid in ranks):
+        require(time.monotonic() < end, "ranks outlive their launcher", ranks)
+        time.sleep(0.05)
 
 
 def free_port() -> str:
@@ -136,37 +149,74 @@ def free_port() -> str:
 
 
 def the_environment_names_the_ranks() -> None:
-    with RankBench() as bench:
-        port = free_port()
-        environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        ranks = [start(bench.command("by-hand"), {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
-        for rank in ranks:
-            finish(rank)
-        bench.require_same("by-hand")
+    bench = the_bench()
+    port = free_port()
+    environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = [start(bench.command("by-hand"), {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    for rank in ranks:
+        finish(rank)
+    bench.require_same("by-hand")
+
+
+def start_two(commands: list[list[str]]) -> list[subprocess.Popen]:
+    environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    return [start(command, {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank, command in enumerate(commands)]
 
 
 def a_rank_of_another_run_is_refused() -> None:
-    with RankBench() as bench:
-        environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-        first = start(bench.command("mixed"), {**environment, "RANK": "0"})
-        second = start(bench.command("mixed", "--set", "runtime.seed=7"), {**environment, "RANK": "1"})
-        for rank in (first, second):
-            require("runtime.seed" in finish(rank, expect=1), "the field that differs is not named")
+    bench = the_bench()
+    others = (
+        (bench.command("mixed", "--set", "runtime.seed=7"), "runtime.seed"),
+        (bench.command("mixed-2"), "--output"),
+        (bench.command("mixed", "--validation", bench.path("latents")), "validation.path"),
+    )
+    for other, field in others:
+        for rank in start_two([bench.command("mixed"), other]):
+            require(field in finish(rank, expect=1), "the field that differs is not named", field)
         require(not pathlib.Path(bench.path("mixed")).exists(), "a run that did not begin left a folder")
 
 
+def a_rank_with_another_model_is_refused() -> None:
+    bench = the_bench()
+    other = bench.path("other-model")
+    run("models", "init", "--preset", "tiny", other, "--tokenizer", ROOT / "models" / "tiny" / "tokenizer", "--seed", "99")
+    raw = ["train", "recipes/tiny.toml", "--raw-data", bench.images, "--output", bench.path("models"), "--set", "data.resolution=64"]
+    raw += ["--set", "batch.global=4", "--set", "batch.micro=1", "--set", "runtime.gradient_groups=2", "--max-steps", "2", "--set", "samples.every_steps=0"]
+    first, second = start_two([[*raw, "--model", bench.model], [*raw, "--model", other]])
+    require("other inputs" in finish(first, expect=1), "rank 0 does not say that another rank differs")
+    require("fingerprint" in finish(second, expect=1), "the part that differs is not named")
+    require(not pathlib.Path(bench.path("models")).exists(), "a run that did not begin left a folder")
+
+
+def sigterm_ends_a_rank_that_waits_for_others() -> None:
+    port = free_port()
+    rank = start(the_bench().command("alone"), {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+    end = time.monotonic() + PATIENCE
+    while not listens(int(port)):
+        require(rank.poll() is None and time.monotonic() < end, "rank 0 does not listen for the others")
+        time.sleep(0.05)
+    rank.send_signal(signal.SIGTERM)
+    rank.send_signal(signal.SIGTERM)
+    finish(rank, expect=128 + signal.SIGTERM)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def wrong_numbers_of_ranks_are_refused() -> None:
-    with RankBench() as bench:
-        refusals = (
-            (["--nproc", "7"], "runtime.gradient_groups"),
-            (["--nproc", "2", "--set", "runtime.gradient_groups=5"], "runtime.gradient_groups"),
-            (["--nproc", "2", "--set", "batch.micro=4"], "batch.micro"),
-            (["--nproc", "2", "--trace", bench.path("trace.safetensors")], "--trace"),
-        )
-        for flags, reason in refusals:
-            done = run(*bench.command("refused", *flags), expect=2)
-            require(reason in done.stderr, "the reason is not named", reason, done.stderr[-2000:])
-        require(not pathlib.Path(bench.path("refused")).exists(), "a run that did not begin left a folder")
+    bench = the_bench()
+    refusals = (
+        (["--nproc", "7"], "runtime.gradient_groups"),
+        (["--nproc", "2", "--set", "runtime.gradient_groups=5"], "runtime.gradient_groups"),
+        (["--nproc", "2", "--set", "batch.micro=4"], "batch.micro"),
+        (["--nproc", "2", "--trace", bench.path("trace.safetensors")], "--trace"),
+    )
+    for flags, reason in refusals:
+        done = run(*bench.command("refused", *flags), expect=2)
+        require(reason in done.stderr, "the reason is not named", reason, done.stderr[-2000:])
+    require(not pathlib.Path(bench.path("refused")).exists(), "a run that did not begin left a folder")
 
 
 if __name__ == "__main__":
@@ -180,6 +230,8 @@ if __name__ == "__main__":
             ranks_end_with_their_launcher,
             the_environment_names_the_ranks,
             a_rank_of_another_run_is_refused,
+            a_rank_with_another_model_is_refused,
+            sigterm_ends_a_rank_that_waits_for_others,
             wrong_numbers_of_ranks_are_refused,
         ]
     )

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "child_process.h"
@@ -93,7 +94,7 @@ class RunningRanks {
         signal_all(SIGTERM);
       }
       DARKROOM_RETURN_IF_ERROR(collect());
-      if (!end.has_value() && has_failed()) {
+      if (!end.has_value() && has_failed(was_told)) {
         end = Clock::now() + patience;
       }
       if (end.has_value() && Clock::now() >= *end) {
@@ -122,8 +123,12 @@ class RunningRanks {
   int64_t num_running() const {
     return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.exit_code.has_value(); });
   }
-  bool has_failed() const {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.exit_code.value_or(0) != 0; });
+  // After a stop the others may end long before rank 0, which writes the report.
+  bool has_failed(bool was_told) const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [=](const Rank& rank) {
+      const int code = rank.exit_code.value_or(0);
+      return code != 0 && !(was_told && (code == 128 + SIGTERM || code == 128 + SIGINT));
+    });
   }
   void signal_all(int number) const {
     for (const Rank& rank : ranks_) {
@@ -171,6 +176,23 @@ std::string describe(const std::vector<int>& codes) {
 }
 
 }  // namespace
+
+void end_on_uncaught_exceptions() {
+  std::set_terminate([] {
+    try {
+      if (const auto exception = std::current_exception()) {
+        std::rethrow_exception(exception);
+      }
+      log_error("a rank ends: terminated without an exception");
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      log_error("a rank ends, because of what its ranks exchange or a bug of darkroom: {}", text.substr(0, text.find('\n')));
+    } catch (...) {
+      log_error("a rank ends, because of an unknown exception");
+    }
+    _exit(1);
+  });
+}
 
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop) {
   for (int64_t attempt = 0;; ++attempt) {

@@ -15,6 +15,10 @@ inline constexpr int kExitRankLost = 75;  // EX_TEMPFAIL of sysexits.h.
 /// The variable that tells a rank the process that started it, with which it ends.
 inline constexpr const char* kRankLauncherVariable = "DARKROOM_RANK_LAUNCHER";
 
+/// From here on an exception that nobody catches, as in a thread of Gloo's own, is an error of this process: logged, exit code 1. Else it
+/// were SIGABRT, and a launcher would take it for a rank that was lost.
+void end_on_uncaught_exceptions();
+
 struct RankGroupOptions {
   std::vector<std::string> command;  ///< Of every rank.
   int64_t num_ranks = 1;

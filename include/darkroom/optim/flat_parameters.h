@@ -29,7 +29,8 @@ struct FlatRange {
   int64_t first = 0;
   int64_t count = 0;
 
-  torch::Tensor of(const torch::Tensor& flat) const { return flat.narrow(0, first, count); }
+  /// The buffer itself where the range is all of it.
+  torch::Tensor of(const torch::Tensor& flat) const { return count == flat.numel() ? flat : flat.narrow(0, first, count); }
   /// What two ranges have in common; count 0: nothing.
   FlatRange overlap(const FlatRange& other) const;
   bool operator==(const FlatRange&) const = default;

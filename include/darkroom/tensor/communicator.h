@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct GlooOptions {
   std::chrono::seconds arrival{300};   ///< How long ranks wait for each other at the start.
   std::chrono::seconds watchdog{30};   ///< A rank that gave no sign for so long is lost: dead, stopped or cut off.
   std::chrono::seconds longest{7200};  ///< Of one operation: rank 0 paints previews and writes checkpoints while the others wait.
+  std::stop_token stop;                ///< Ends the waiting for ranks that have not come yet.
   /// Called on a thread of its own when a rank is lost while this one may wait for it for ever: it ends the process. Empty: no watch.
   std::function<void(const std::string& what)> on_lost;
 };
@@ -59,7 +61,7 @@ struct GlooOptions {
 /// Joins the ranks by torch's Gloo over TCP. They meet at place.host:place.port, compare `agreement`, and connect.
 /// Nothing is encrypted or authenticated: for private networks; with a loopback host only this machine can connect.
 /// Errors: kInvalidArgument (place); kFailedPrecondition (another world size or agreement, naming the field); kUnavailable (nobody came,
-/// or no connection).
+/// or no connection); kCancelled (a stop at any rank, until all have come). All ranks that came get rank 0's error.
 Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options);
 
 }  // namespace darkroom

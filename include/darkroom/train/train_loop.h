@@ -18,6 +18,7 @@ struct TrainOptions {
   Recipe recipe;                ///< Resolved: file, --set and flags.
   std::string output;           ///< Run folder: local or on a store that can be written.
   std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
+  bool is_restart = false;      ///< This start follows one that was lost: newer checkpoints of the run folder are its own.
   std::string init_from;        ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
   bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
   std::string trace_path;       ///< Safetensors file for checking; empty: none.

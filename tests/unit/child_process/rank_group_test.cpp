@@ -6,6 +6,7 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <thread>
 
 #include "support/temporary_folder.h"
@@ -81,6 +82,24 @@ TEST_F(RankGroupTest, a_stop_is_handed_to_all_and_they_end_when_they_like) {
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
 }
 
+TEST_F(RankGroupTest, after_a_stop_rank_0_may_take_longer_than_the_patience) {
+  // Rank 0 ends some time after rank 1 is gone.
+  RankGroupOptions options = ranks(
+      "trap 'test $RANK = 1 && { echo $$ > gone; exit 143; }; until test -s gone && ! kill -0 $(cat gone); do sleep 0.05; done; sleep 1; "
+      "echo > written; exit 143' TERM; echo > ready-$RANK; while :; do sleep 0.05; done",
+      2);
+  options.patience = std::chrono::milliseconds(10);
+  std::stop_source source;
+  const std::jthread stopper([&] {
+    while (text("ready-0").empty() || text("ready-1").empty()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    source.request_stop();
+  });
+  EXPECT_EQ(run_rank_group(options, source.get_token()).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(text("written"), "\n");
+}
+
 TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_started_again) {
   EXPECT_EQ(run_rank_group(ranks("echo >> starts-$RANK; exit 143", 1), {}).value(), 128 + SIGTERM);
   EXPECT_EQ(text("starts-0"), "\n");
@@ -88,6 +107,16 @@ TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_start
 
 TEST_F(RankGroupTest, a_program_that_is_not_there_is_an_error) {
   EXPECT_EQ(run_rank_group({.command = {"/no/such/program"}, .num_ranks = 2}, {}).status().code(), StatusCode::kNotFound);
+}
+
+TEST(end_on_uncaught_exceptions, is_an_error_and_no_abort) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        end_on_uncaught_exceptions();
+        std::thread([] { throw std::runtime_error("5 bytes instead of 4"); }).join();
+      },
+      testing::ExitedWithCode(1), "5 bytes instead of 4");
 }
 
 }  // namespace

@@ -80,6 +80,72 @@ TEST(communicator, refuses_a_rank_of_another_run_and_names_the_field) {
   }
 }
 
+TEST(communicator, a_refused_rank_is_every_ranks_error) {
+  const int64_t port = free_loopback_port();
+  std::vector<std::future<Status>> joined;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    GlooOptions options = loopback_rank(rank, 3, port);
+    options.agreement = rank == 2 ? R"({"runtime.seed": "2"})" : R"({"runtime.seed": "1"})";
+    joined.push_back(std::async(std::launch::async, [options] { return join_gloo(options).status(); }));
+  }
+  for (auto& answer : joined) {
+    const Status status = answer.get();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("runtime.seed"));
+  }
+}
+
+TEST(communicator, a_stop_ends_the_waiting_of_all_who_came) {
+  const int64_t port = free_loopback_port();
+  std::stop_source source;
+  GlooOptions zero = loopback_rank(0, 3, port), one = loopback_rank(1, 3, port);
+  one.stop = source.get_token();
+  source.request_stop();
+  const auto [first, second] = join_two(zero, one);
+  EXPECT_EQ(first.code(), StatusCode::kCancelled) << first.to_string();
+  EXPECT_EQ(second.code(), StatusCode::kCancelled) << second.to_string();
+}
+
+TEST(communicator, a_stop_ends_the_waiting_for_rank_0) {
+  std::stop_source source;
+  source.request_stop();
+  GlooOptions alone = loopback_rank(1, 2, free_loopback_port());
+  alone.stop = source.get_token();
+  EXPECT_EQ(join_gloo(alone).status().code(), StatusCode::kCancelled);
+}
+
+// Whether something listens at a port of another address of this machine than the loopback's usual one.
+bool answers(int family, int64_t port) {
+  const int probe = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(static_cast<uint16_t>(port));
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(static_cast<uint16_t>(port));
+  six.sin6_addr = in6addr_loopback;
+  const int connected = family == AF_INET ? connect(probe, reinterpret_cast<const sockaddr*>(&four), sizeof four)
+                                          : connect(probe, reinterpret_cast<const sockaddr*>(&six), sizeof six);
+  close(probe);
+  return connected == 0;
+}
+
+TEST(communicator, a_loopback_host_is_listened_at_on_the_loopback_alone) {
+  for (const char* host : {"127.0.0.1", "localhost", "::1"}) {
+    const int64_t port = free_loopback_port();
+    GlooOptions zero = loopback_rank(0, 2, port), one = loopback_rank(1, 2, port);
+    zero.place.host = one.place.host = host;
+    auto other = std::async(std::launch::async, [&] { return join_gloo(one); });
+    const auto ranks = join_gloo(zero);
+    const auto others = other.get();
+    ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+    ASSERT_TRUE(others.is_ok()) << others.status().to_string();
+    EXPECT_FALSE(answers(AF_INET, port)) << host;  // 127.0.0.2: where a store on every address would answer.
+    EXPECT_FALSE(answers(AF_INET6, port)) << host;
+  }
+}
+
 TEST(communicator, refuses_a_rank_of_a_world_of_another_size) {
   const int64_t port = free_loopback_port();
   const auto [first, second] = join_two(loopback_rank(0, 2, port), loopback_rank(1, 3, port));

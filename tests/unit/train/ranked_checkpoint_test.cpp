@@ -14,11 +14,11 @@ namespace {
 
 /// One rank's share of a network of five chunks.
 struct RankShare {
-  RankShare(torch::nn::Linear& network, Communicator& ranks)
+  RankShare(torch::nn::Linear& network, Communicator& ranks, const EmaOptions& ema_options = {})
       : parameters(*network),
         slice(slice_of_rank(parameters.size(), ranks.rank(), ranks.size())),
         optimizer(parameters, {}, slice),
-        ema(parameters, {}, slice),
+        ema(parameters, ema_options, slice),
         ranks_(ranks) {
     parameters.values().copy_(torch::arange(parameters.size(), torch::kFloat32) / 1000.0);
     ema.restart(parameters);
@@ -116,6 +116,27 @@ TEST(ranked_checkpoint, any_number_of_ranks_reads_that_of_any_other) {
       EXPECT_TRUE(torch::equal(share.optimizer.first_moment(), share.slice.of(whole.optimizer.first_moment())));
       EXPECT_TRUE(torch::equal(share.optimizer.second_moment(), share.slice.of(whole.optimizer.second_moment())));
       EXPECT_TRUE(torch::equal(share.ema.weights(), share.slice.of(whole.ema.weights())));
+    });
+  }
+}
+
+TEST(ranked_checkpoint, without_an_average_that_of_before_does_not_take_the_place_of_the_weights) {
+  const TemporaryFolder folder;
+  save_with_ranks(1, folder.path("saved"));
+  const std::string path = folder.path("saved") + "/" + checkpoint_name(2);
+  const int64_t num_files = count_moments_files(path).value();
+  for (const int64_t num_ranks : {1, 2}) {
+    std::vector<torch::nn::Linear> networks;
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      networks.emplace_back(300, 250);
+    }
+    run_rank_threads(num_ranks, [&](Communicator& ranks) {
+      RankShare share(networks[static_cast<size_t>(ranks.rank())], ranks, {.decay = 0.0});
+      const torch::Tensor weights = share.parameters.values().clone();
+      const Status taken = ranks.rank() == 0 ? restore_training_state(path, *read_checkpoint(local_files(), path), share.state)
+                                             : take_training_state(share.state, num_files);
+      ASSERT_TRUE(taken.is_ok()) << taken.to_string();
+      EXPECT_TRUE(torch::equal(share.parameters.values(), weights));
     });
   }
 }

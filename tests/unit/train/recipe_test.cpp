@@ -133,6 +133,11 @@ TEST(recipe, ranks_agree_on_all_but_places_memory_and_workers) {
   there.optimizer.lr *= 2;
   EXPECT_NE(recipe_agreement(here), recipe_agreement(there));
   EXPECT_TRUE(recipe_agreement(here).contains("runtime.seed"));
+  there = here;
+  there.validation.path = "somewhere";
+  EXPECT_NE(recipe_agreement(here), recipe_agreement(there));
+  here.validation.path = "elsewhere";
+  EXPECT_EQ(recipe_agreement(here), recipe_agreement(there));
 }
 
 TEST(recipe, wants_exactly_one_dataset) {

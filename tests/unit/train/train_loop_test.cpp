@@ -282,6 +282,32 @@ TEST_F(TrainLoopTest, an_explicit_checkpoint_must_be_the_newest_of_its_folder) {
   EXPECT_EQ(weights("branch", 12), weights("run", 12));
 }
 
+TEST_F(TrainLoopTest, a_restart_goes_on_from_checkpoints_newer_than_what_resume_names) {
+  const auto constant = [&](const std::string& output, int64_t max_steps) {
+    TrainOptions options = this->options(output, max_steps);
+    options.recipe.schedule.kind = "constant";
+    return options;
+  };
+  train(constant("undisturbed", 12));
+  TrainOptions begun = constant("run", 4);
+  begun.resume = "none";
+  begun.is_restart = true;  // It was lost before its first checkpoint.
+  train(begun);
+  const std::string first = folder_.path("run/checkpoints/step-00000004");
+  begun.recipe.schedule.max_steps = 8;
+  train(begun);
+  begun.resume = first;
+  begun.recipe.schedule.max_steps = 12;
+  train(begun);
+  EXPECT_EQ(weights("run", 12), weights("undisturbed", 12));
+  TrainOptions branch = constant("branch", 12);
+  branch.resume = folder_.path("run/checkpoints/step-00000008");
+  branch.is_restart = true;
+  train(branch);
+  EXPECT_EQ(weights("branch", 12), weights("undisturbed", 12));
+  EXPECT_FALSE(local_files().exists(folder_.path("branch/checkpoints/step-00000004")).value());
+}
+
 TEST_F(TrainLoopTest, refuses_another_runs_folder_with_the_fields_named) {
   train(options("run"));
   TrainOptions other = options("run", 16);

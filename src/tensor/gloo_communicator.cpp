@@ -189,7 +189,11 @@ class Meeting {
     }
     const auto json = parse_json(*text);
     const auto code = static_cast<StatusCode>(json.value("code", static_cast<int>(StatusCode::kInternal)));
-    const Status verdict = code == StatusCode::kOk ? Status() : Status(code, json.value("message", std::string()));
+    const std::string message = json.value("message", std::string());
+    const Status verdict = code == StatusCode::kOk            ? Status()
+                           : code == StatusCode::kUnavailable ? Status::unavailable(message)
+                           : code == StatusCode::kCancelled   ? Status::cancelled(message)
+                                                              : Status::failed_precondition(message);
     const Status own = compare_agreements(place_.rank, agreement_, 0, text_of(store_.get(agreement_of(0))));
     store_.set(told(place_.rank), bytes_of("yes"));
     return own.is_ok() ? verdict : own;

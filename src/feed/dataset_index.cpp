@@ -14,6 +14,7 @@
 #include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
+#include "hash_container.h"
 
 namespace darkroom {
 namespace {
@@ -42,17 +43,11 @@ struct IndexedFile {
   std::string content_hash = {};
 };
 
-/// Of what has no footer: by its listing, or its size and its end.
 Result<IndexedFile> index_container(const Location& place) {
   DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
   IndexedFile indexed;
   DARKROOM_ASSIGN_OR_RETURN(indexed.num_rows, table->num_rows());
-  if (const auto identity = table->identity()) {
-    indexed.content_hash = "listing:" + identity->sha256;
-    return indexed;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
-  indexed.content_hash = fmt::format("end:{}:{}", tail.size_bytes, sha256_hex(tail.bytes));
+  DARKROOM_ASSIGN_OR_RETURN(indexed.content_hash, hash_container(place, *table));
   return indexed;
 }
 
@@ -123,6 +118,14 @@ Result<DatasetIndex> build_index(const DatasetFiles& dataset, int64_t rows_per_p
 }
 
 }  // namespace
+
+Result<std::string> hash_container(const Location& place, const TableReader& table) {
+  if (const auto identity = table.identity()) {
+    return "listing:" + identity->sha256;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+  return fmt::format("end:{}:{}", tail.size_bytes, sha256_hex(tail.bytes));
+}
 
 DatasetIndex::DatasetIndex(std::vector<DatasetPart> parts) : parts_(std::move(parts)) {
   first_rows_.reserve(parts_.size() + 1);

@@ -8,6 +8,7 @@
 #include "darkroom/files/posix_store.h"
 #include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/part_name.h"
+#include "darkroom/tables/picture_inputs.h"
 
 namespace darkroom {
 namespace {
@@ -98,10 +99,32 @@ Result<DatasetFiles> local_dataset_of(const std::string& uri, const std::vector<
   return dataset;
 }
 
+const std::string& path_of(const InputObject& object) { return object.place.path; }
+const std::string& path_of(const FileInfo& file) { return file.path; }
+
+/// The tables of an address; where there are none, or an index.json alone, its MDS shards.
+template <typename ListTables, typename ListContainers>
+auto tables_or_shards(const ListTables& list_tables, const ListContainers& list_containers) -> decltype(list_tables()) {
+  const auto are_all = [](const auto& files, ContainerKind kind) {
+    return std::ranges::all_of(files, [&](const auto& file) { return container_kind(path_of(file)) == kind; });
+  };
+  auto tables = list_tables();
+  const bool may_be_shards = tables.is_ok() ? are_all(*tables, ContainerKind::kMdsIndex) : tables.status().code() == StatusCode::kNotFound;
+  if (!may_be_shards) {
+    return tables;
+  }
+  auto containers = list_containers();
+  if (!containers.is_ok()) {
+    return tables.is_ok() ? containers : tables;  // What is wrong with the index, or that there is nothing.
+  }
+  return are_all(*containers, ContainerKind::kMds) ? containers : tables;
+}
+
 }  // namespace
 
 Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects, stores.resolve_inputs(uri));
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<InputObject> objects,
+                            tables_or_shards([&] { return stores.resolve_inputs(uri); }, [&] { return stores.resolve_image_inputs(uri); }));
   return dataset_of(stores, uri, std::move(objects));
 }
 
@@ -111,7 +134,8 @@ Result<DatasetFiles> find_image_dataset(StoreSet& stores, const std::string& uri
 }
 
 Result<DatasetFiles> find_local_dataset(const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, list_inputs(local_files(), uri));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> inputs, tables_or_shards([&] { return list_inputs(local_files(), uri); },
+                                                                                 [&] { return list_image_inputs(local_files(), uri); }));
   return local_dataset_of(uri, inputs);
 }
 

@@ -17,6 +17,7 @@
 #include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
+#include "hash_container.h"
 
 namespace darkroom {
 namespace {
@@ -45,17 +46,11 @@ struct IndexedFile {
   std::string content_hash = {};
 };
 
-/// Of what has no footer: by its listing, or its size and its end.
 Result<IndexedFile> index_container(const Location& place) {
   DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
   IndexedFile indexed;
   DARKROOM_ASSIGN_OR_RETURN(indexed.num_rows, table->num_rows());
-  if (const auto identity = table->identity()) {
-    indexed.content_hash = "listing:" + identity->sha256;
-    return indexed;
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
-  indexed.content_hash = fmt::format("end:{}:{}", tail.size_bytes, sha256_hex(tail.bytes));
+  DARKROOM_ASSIGN_OR_RETURN(indexed.content_hash, hash_container(place, *table));
   return indexed;
 }
 
@@ -158,6 +153,14 @@ void take_indexed_generations(const DatasetIndex& began_with, DatasetFiles& data
       object.place = object.place.parent() / known->second.text();
     }
   }
+}
+
+Result<std::string> hash_container(const Location& place, const TableReader& table) {
+  if (const auto identity = table.identity()) {
+    return "listing:" + identity->sha256;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+  return fmt::format("end:{}:{}", tail.size_bytes, sha256_hex(tail.bytes));
 }
 
 DatasetIndex::DatasetIndex(std::vector<DatasetPart> parts) : parts_(std::move(parts)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "darkroom/tables/part_name.h"
+#include "hash_container.h"
 
 namespace darkroom {
 namespace {
@@ -12,6 +13,14 @@ namespace {
 constexpr int64_t kOpenFiles = 64;
 constexpr int64_t kRowsOfRun = 64;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
+
+/// Numbers of rows mean nothing in a folder that grew, or in a file that was replaced.
+Status check_unchanged(const Location& place, const TableReader& table, const std::string& hash_then) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string hash_now, hash_container(place, table));
+  return hash_now == hash_then
+             ? Status::ok()
+             : Status::corrupt_data("the file or folder changed since the run began (path, then, now):", place.uri(), hash_then, hash_now);
+}
 
 }  // namespace
 
@@ -53,10 +62,12 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     return held;
   }
   OpenFile opened;
-  Result<std::unique_ptr<TableReader>> found = open_table(places_[file]);
+  Location place = places_[file];
+  Result<std::unique_ptr<TableReader>> found = open_table(place);
   if (found.status().code() == StatusCode::kNotFound && PartName::parse(places_[file].name())) {
     Result<std::unique_ptr<TableReader>> aside = open_aside(file);
     if (aside.status().code() != StatusCode::kNotFound) {
+      place = place_aside(place);
       found = std::move(aside);
     }
   }
@@ -71,7 +82,9 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
     for (const RowGroup& group : opened.reader->row_groups(0, num_rows, {})) {
       opened.first_rows.push_back(group.first_row);
     }
-  } else {  // Counting a tar's rows again would walk through it: whoever reads sees where it ends.
+  } else {  // Counting a tar's rows again would walk through it.
+    const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
+    DARKROOM_RETURN_IF_ERROR(check_unchanged(place, *opened.reader, index_.parts()[static_cast<size_t>(part)].content_hash));
     for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
       opened.first_rows.push_back(first);
     }

@@ -1,8 +1,13 @@
 #include "table_parts.h"
 
 #include "darkroom/core/nested_text.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/tables/part_name.h"
+#include "darkroom/tables/sealed_record.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/table_reader.h"
+#include "darkroom/tables/tar_reader.h"
+#include "darkroom/tables/tar_shard_writer.h"
 
 namespace darkroom {
 namespace {
@@ -15,7 +20,7 @@ nlohmann::json parse_key(const TableFooter& footer, const char* key) {
   return value.is_object() ? value : nlohmann::json();
 }
 
-// Errors: kCorruptData when the record is not whole or does not fit the file.
+// Errors: kCorruptData when the record is not whole or does not fit the file, if its rows were counted.
 Status add_record(const TableFooter& footer, const nlohmann::json& record, TableParts& parts) {
   ItemTally tally;
   std::string job;
@@ -35,7 +40,7 @@ Status add_record(const TableFooter& footer, const nlohmann::json& record, Table
   }
   // With --keep-failed the failed rows are rows of the file too.
   const int64_t want_rows = footer.schema->GetFieldIndex("error") >= 0 ? tally.rows_in : tally.rows_out;
-  if (tally.rows_in != tally.rows_out + num_failed || want_rows != footer.num_rows) {
+  if (tally.rows_in != tally.rows_out + num_failed || (footer.num_rows >= 0 && want_rows != footer.num_rows)) {
     return Status::corrupt_data("the shard record does not fit the file (path, rows in, rows out, failed rows, rows of the file):",
                                 footer.path, tally.rows_in, tally.rows_out, num_failed, footer.num_rows);
   }
@@ -50,41 +55,78 @@ Status add_record(const TableFooter& footer, const nlohmann::json& record, Table
   return Status::ok();
 }
 
-void note_schema(const std::shared_ptr<arrow::Schema>& schema, TableParts& parts) {
-  if (parts.schema == nullptr) {
+// `has_rows`: false of a tar without samples, which lacks the columns that its dataset's other ones have.
+void note_schema(const std::shared_ptr<arrow::Schema>& schema, bool has_rows, TableParts& parts) {
+  if (parts.schema == nullptr || (has_rows && !parts.schema_has_rows)) {
     parts.schema = schema;
-  } else if (!parts.schema->Equals(*schema, /*check_metadata=*/false)) {
+    parts.schema_has_rows = has_rows;
+  } else if (has_rows && !parts.schema->Equals(*schema, /*check_metadata=*/false)) {
     parts.num_other_schemas += 1;
   }
+}
+
+// What the shard record says of the part; nothing where another program wrote it.
+Status take_record(const TableFooter& footer, TablePart& part, TableParts& parts) {
+  const nlohmann::json record = parse_key(footer, kShardKey);
+  if (record.is_null()) {
+    return Status::ok();
+  }
+  part.is_ours = true;
+  const auto item = record.find("item");
+  part.item = item != record.end() && item->is_number_integer() ? item->get<int64_t>() : -1;
+  const auto hash = record.find("content_hash");
+  part.content_hash = hash != record.end() && hash->is_string() ? hash->get<std::string>() : std::string();
+  return add_record(footer, record, parts);
 }
 
 Status add_shard(FileSystem& files, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFooter footer, read_footer(files, part.path));
   part.num_rows = footer.num_rows;
-  note_schema(footer.schema, parts);
-  if (const nlohmann::json record = parse_key(footer, kShardKey); !record.is_null()) {
-    part.is_ours = true;
-    const auto item = record.find("item");
-    part.item = item != record.end() && item->is_number_integer() ? item->get<int64_t>() : -1;
-    const auto hash = record.find("content_hash");
-    part.content_hash = hash != record.end() && hash->is_string() ? hash->get<std::string>() : std::string();
-    DARKROOM_RETURN_IF_ERROR(add_record(footer, record, parts));
-  }
-  return Status::ok();
+  note_schema(footer.schema, true, parts);
+  return take_record(footer, part, parts);
 }
 
-Status add_part(FileSystem& files, bool count_text, TablePart& part, TableParts& parts) {
+// Whether a member of the archive is a record of ours, whole or not.
+Result<bool> has_record_member(const InputFile& file) {
+  TarReader tar(file);
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<TarMember> member, tar.next());
+    if (!member || member->name == kTarRecordName) {
+      return member.has_value();
+    }
+  }
+}
+
+// Of a tar of ours. A tar of another program may have such a name, too: it has no record, and only --verify (`is_walked`) looks for a
+// damaged one.
+Status add_tar_record(FileSystem& files, bool is_walked, TablePart& part, TableParts& parts) {
+  const auto name = PartName::parse(file_name(part.path));
+  if (!name || name->container != PartContainer::kTar) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, files.open_input(part.path));
+  Result<SealedRecord> record = read_sealed_record(*file);
+  if (!record.is_ok()) {
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_damaged, is_walked ? has_record_member(*file) : Result<bool>(false));
+    return is_damaged || record.status().code() != StatusCode::kCorruptData ? record.status() : Status::ok();
+  }
+  const TableFooter footer{
+      .path = part.path, .num_rows = part.num_rows, .row_groups = {}, .schema = arrow::schema({}), .key_values = std::move(record->pairs)};
+  return take_record(footer, part, parts);
+}
+
+Status add_part(FileSystem& files, bool count_text, bool verify, TablePart& part, TableParts& parts) {
   DARKROOM_ASSIGN_OR_RETURN(const TableFormat format, container_format(part.path));
   parts.format = parts.parts.empty() ? format : parts.format;
   if (format == TableFormat::kParquet || part.path.ends_with(".mds")) {
     return add_shard(files, part, parts);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
-  note_schema(reader->schema(), parts);
   if (count_text) {
     DARKROOM_ASSIGN_OR_RETURN(part.num_rows, reader->num_rows());
   }
-  return Status::ok();
+  note_schema(reader->schema(), format != TableFormat::kTar || part.num_rows != 0, parts);
+  return format == TableFormat::kTar ? add_tar_record(files, verify, part, parts) : Status::ok();
 }
 
 }  // namespace
@@ -116,7 +158,8 @@ Result<TableParts> find_table_parts(FileSystem& files, const std::vector<FileInf
       return Status::cancelled("inspect was stopped while it read footers; files read:", parts.parts.size());
     }
     TablePart part{.path = input.path, .size_bytes = input.size_bytes};
-    DARKROOM_RETURN_IF_ERROR(damage.take(add_part(files, damage.is_on() || part.size_bytes <= max_bytes_counted, part, parts)));
+    DARKROOM_RETURN_IF_ERROR(
+        damage.take(add_part(files, damage.is_on() || part.size_bytes <= max_bytes_counted, damage.is_on(), part, parts)));
     parts.parts.push_back(std::move(part));
   }
   if (parts.num_other_jobs > 0) {
@@ -130,6 +173,9 @@ Result<TableParts> find_table_parts(FileSystem& files, const std::vector<FileInf
 
 Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, int64_t count, const std::vector<std::string>& columns,
                            const std::stop_token& stop, const BatchVisitor& visit) {
+  if (part.num_rows == 0) {  // A tar without samples lacks columns of its dataset's other ones.
+    return int64_t{0};
+  }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
   DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(0, count, columns));
   int64_t first_row = 0;

@@ -34,6 +34,7 @@ struct TableParts {
   std::vector<TablePart> parts;
   TableFormat format = TableFormat::kParquet;  ///< Of the first part.
   std::shared_ptr<arrow::Schema> schema;       ///< Of the first part that can be opened; null when there is none.
+  bool schema_has_rows = false;                ///< False while it is that of tars without samples.
   nlohmann::json first_record;                 ///< Shard record of the first part of ours; null when there is none.
   nlohmann::json latents_record;               ///< The footer key darkroom.latents of the same part, or null.
   ItemTally tally;                             ///< Sums over the shard records.

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
@@ -140,12 +141,18 @@ std::string shard_name(const nlohmann::json& shard, const char* data) {
   return found != shard.end() && found->is_object() ? found->value("basename", std::string()) : std::string();
 }
 
+/// A job's own part: its index is of an earlier run, perhaps, and lists none without samples.
+bool is_part(const std::string& path) { return PartName::parse(file_name(path)).has_value(); }
+
 /// Of an index's shards, those that are there. Throws what nlohmann throws.
 Status take_listed(const nlohmann::json& index, const FileInfo& file, const std::set<std::string>& there, std::set<std::string>& listed) {
   const std::string folder = parent_folder(file.path);
   for (const nlohmann::json& shard : index.at("shards")) {
     const std::string raw = shard_name(shard, "raw_data");
     const std::string zip = shard_name(shard, "zip_data");
+    if (is_part(raw)) {
+      continue;
+    }
     const auto is_there = [&](const std::string& name) { return !name.empty() && there.contains(join_path(folder, name)); };
     if (!is_there(raw) && !is_there(zip)) {
       return Status::not_found("an index names a shard that is not there (index, shard):", file.path, zip.empty() ? raw : zip);
@@ -155,7 +162,7 @@ Status take_listed(const nlohmann::json& index, const FileInfo& file, const std:
   return Status::ok();
 }
 
-/// The shards that count: those of the indices where there are any.
+/// The shards that count: those of the indices where there are any, and every part of a job.
 Result<std::vector<FileInfo>> choose_shards(FoundFiles found, const ReadSmall& read_small) {
   std::set<std::string> there;
   for (const FileInfo& shard : found.shards) {
@@ -173,7 +180,7 @@ Result<std::vector<FileInfo>> choose_shards(FoundFiles found, const ReadSmall& r
   }
   std::erase_if(found.shards, [&](const FileInfo& shard) {
     const bool is_twice = !lower_ascii(shard.path).ends_with(kMdsEnding) && there.contains(stem_of(shard.path));
-    return found.indices.empty() ? is_twice : !listed.contains(shard.path);
+    return found.indices.empty() ? is_twice : !listed.contains(shard.path) && !is_part(shard.path);
   });
   return std::move(found.shards);
 }

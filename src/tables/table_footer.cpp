@@ -11,6 +11,7 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/table_reader.h"
 #include "footer_hash.h"
 #include "mds_table.h"
 #include "parquet_metadata.h"
@@ -138,7 +139,7 @@ const std::string* TableFooter::find(std::string_view key) const {
 namespace {
 
 Result<TableFooter> read_footer_of(const InputFile& file, std::string_view path) {
-  if (path.ends_with(".mds")) {
+  if (const Result<TableFormat> format = container_format(path); format.is_ok() && *format == TableFormat::kMds) {
     return read_mds_footer(file);
   }
   DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(file));

@@ -99,6 +99,7 @@ struct TarLayout {
 class LayoutStudy {
  public:
   Status add(const InputFile& file, const TarSample& sample) {
+    is_empty_ = false;
     has_caption_ = has_caption_ || sample.find("txt") != nullptr;
     const TarMember* json = sample.find("json");
     if (json == nullptr || json->size_bytes > kMaxJsonBytes) {
@@ -123,7 +124,7 @@ class LayoutStudy {
   TarLayout finish() const {
     arrow::FieldVector columns = {arrow::field(kTarKey, arrow::utf8(), false), arrow::field(kTarImage, arrow::binary())};
     TarLayout layout;
-    if (has_caption_) {
+    if (has_caption_ || is_empty_) {  // A download's item without a good row looks like its other ones.
       layout.columns.emplace(kTarCaption, static_cast<int>(columns.size()));
       columns.push_back(arrow::field(kTarCaption, arrow::utf8()));
     }
@@ -137,6 +138,7 @@ class LayoutStudy {
 
  private:
   bool has_caption_ = false;
+  bool is_empty_ = true;
   std::vector<std::string> fields_;  // In the order in which they appear.
 };
 

@@ -6,9 +6,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
-#include "darkroom/files/paths.h"
 #include "darkroom/tables/content_hash.h"
-#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/sealed_record.h"
 #include "darkroom/tables/table_footer.h"
 #include "parquet_metadata.h"
@@ -63,7 +61,7 @@ Status check_end_mark(const InputFile& file) {
 Status verify_shard(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
   SealedRecord shard;
-  if (const auto part = PartName::parse(file_name(path)); part && part->container != PartContainer::kParquet) {
+  if (path.ends_with(".tar") || path.ends_with(".mds")) {
     DARKROOM_ASSIGN_OR_RETURN(shard, read_sealed_record(*file));
     DARKROOM_RETURN_IF_ERROR(check_end_mark(*file));
   } else {

@@ -125,6 +125,8 @@ def tars_hold_every_picture() -> None:
                     key, fields = name[:-5], json.loads(members[name])
                     picture = next(members[f"{key}.{kind}"] for kind in ("jpg", "png", "webp") if f"{key}.{kind}" in members)
                     got[key] = (picture, members[f"{key}.txt"].decode(), fields["url"])
+        run("inspect", bench.path("tars"), "--verify")
+        flip_a_byte(bench.path("tars"))
         require(got == want and len(want) == 48, "tars hold other rows than the Parquet parts", len(got), len(want))
 
 

@@ -22,7 +22,7 @@ struct DatasetFiles {
   Location place_of(const std::string& name) const;
 };
 
-/// Lists a dataset on any store: a folder, a file, a pattern, a split of the hub. Errors: those of StoreSet::resolve_inputs.
+/// Lists a dataset of tables or MDS shards: a folder, a file, a pattern, a split of the hub. Errors: those of StoreSet::resolve_inputs.
 Result<DatasetFiles> find_dataset(StoreSet& stores, const std::string& uri);
 /// Lists an image dataset, whatever holds its rows. Errors: those of StoreSet::resolve_image_inputs.
 Result<DatasetFiles> find_image_dataset(StoreSet& stores, const std::string& uri);

@@ -33,7 +33,7 @@ using ReadSmall = std::function<Result<std::string>(const std::string& path)>;
 /// paths end with a slash: one for each metadata.jsonl or metadata.csv that has pictures below it, or `folder` itself for pictures alone.
 /// `files`: every visible file below it. What lies beside a dataset does not count: any .json; a table of the same name as a tar or as a
 /// folder of pictures, as img2dataset writes it; a compressed MDS shard beside the same one uncompressed. Where there is an index.json, its
-/// shards are the dataset. None at all: no inputs.
+/// shards are the dataset, and a job's own parts (part_name.h), whatever it says of them. None at all: no inputs.
 /// Errors: kFailedPrecondition naming a file of each where there are two kinds; kCorruptData for an index.json that is none; kNotFound for
 /// a shard that it lists and that is not there; read_small's.
 Result<std::vector<FileInfo>> find_picture_inputs(const std::string& folder, const std::vector<FileInfo>& files,

@@ -112,14 +112,14 @@ TEST_F(ProcessContainers, the_same_parts_come_from_a_store) {
   write_containers(good_rows(12));
   FakeS3Stores s3;
   for (const std::string& container : kContainers) {
-    process(options_of(container, container));
+    process(options_of(container, container + "-local"));
     ASSERT_TRUE(s3.upload(folder_.path(container), container).is_ok());
     ProcessOptions job = options(container + "-remote");
     job.input = FakeS3Stores::uri(container);
     const auto summary = run_process(s3.set, job, {});
     ASSERT_TRUE(summary.is_ok()) << container << summary.status().to_string();
     EXPECT_EQ(summary->rows_out, 12) << container;
-    EXPECT_EQ(bytes(container + "-remote"), bytes(container)) << container;
+    EXPECT_EQ(bytes(container + "-remote"), bytes(container + "-local")) << container;
   }
 }
 
@@ -132,6 +132,22 @@ TEST_F(ProcessContainers, many_tars_are_one_dataset_in_the_order_of_their_names)
   process(options());
   process(options_of("tars", "from-tars"));
   EXPECT_EQ(contents("from-tars"), contents("latents"));
+}
+
+TEST_F(ProcessContainers, a_tar_without_samples_costs_nothing) {
+  const auto rows = good_rows(12);
+  write_tars(local_files(), folder_.path("tars"), contained(rows), 6);
+  ProcessOptions job = options_of("tars", "wanted");
+  job.keep_columns = {"url"};
+  process(job);
+  put("tars/0.tar", std::string(1024, '\0'));
+  put("tars/00000-none.tar", std::string(1024, '\0'));
+  job.output = folder_.path("latents");
+  EXPECT_EQ(process(job).rows_out, 12);
+  EXPECT_EQ(contents("latents"), contents("wanted"));
+  job.keep_columns = {"colour"};
+  job.output = folder_.path("none");
+  EXPECT_EQ(failure(job).code(), StatusCode::kNotFound);
 }
 
 TEST_F(ProcessContainers, what_a_row_lacks_costs_that_row) {

@@ -106,7 +106,8 @@ TEST_F(ProcessDialects, columns_have_the_published_names_and_types) {
     job.keep_columns = {"hash"};
     process(job);
     std::vector<std::string> got;
-    for (const auto& field : (*open_table(local_files(), part_of(job, 0)))->schema()->fields()) {
+    const auto table = *open_table(local_files(), part_of(job, 0));
+    for (const auto& field : table->schema()->fields()) {
       got.push_back(field->name() + ": " + field->type()->ToString());
     }
     EXPECT_EQ(got, columns) << latents_dialect_name(dialect);

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "small_datasets.h"
+#include "support/fake_s3_stores.h"
+#include "support/image_containers.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -68,6 +70,24 @@ TEST(dataset_index, parts_of_images_are_the_work_items_of_process) {
   ASSERT_TRUE(index.is_ok()) << index.status().to_string();
   EXPECT_EQ(index->block_rows(), (std::vector<int32_t>{10, 10, 5, 10}));
   EXPECT_EQ(find_local_dataset(folder.path("d"))->place_of(index->parts()[3].name).path, folder.path("d") + "/b.parquet");
+}
+
+TEST(dataset_index, a_folder_of_mds_shards_is_its_shards_and_not_its_index) {
+  TemporaryFolder folder;
+  write_mds(local_files(), folder.path("mds"), {{"0", "a house", "picture"}, {"1", "a tree", "picture"}});
+  const auto local = find_local_dataset(folder.path("mds"));
+  ASSERT_TRUE(local.is_ok()) << local.status().to_string();
+  ASSERT_EQ(local->objects.size(), 1U);
+  EXPECT_EQ(local->name_of(local->objects[0].place), "shard.00000.mds");
+  FakeS3Stores s3;
+  ASSERT_TRUE(s3.upload(folder.path("mds"), "mds").is_ok());
+  const auto remote = find_dataset(s3.set, FakeS3Stores::uri("mds"));
+  ASSERT_TRUE(remote.is_ok()) << remote.status().to_string();
+  EXPECT_EQ(remote->objects.size(), 1U);
+  EXPECT_EQ(DatasetIndex::of_latents(*remote)->hash(), DatasetIndex::of_latents(*local)->hash());
+  ASSERT_TRUE(std::filesystem::remove(folder.path("mds/shard.00000.mds")));
+  const Status missing = find_local_dataset(folder.path("mds")).status();
+  EXPECT_NE(missing.message().find("shard.00000.mds"), std::string::npos) << missing.to_string();
 }
 
 TEST(dataset_index, names_a_dataset_that_is_missing_empty_or_damaged) {

@@ -9,6 +9,7 @@
 #include "darkroom/files/posix_store.h"
 #include "small_datasets.h"
 #include "support/forwarding_files.h"
+#include "support/image_containers.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -118,6 +119,29 @@ TEST(RowGroupReader, a_part_that_is_nowhere_is_named) {
   const Status status = reader->locate(0).status();
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("data/part-000000.parquet"));
+}
+
+TEST(RowGroupReader, what_changed_since_the_run_began_is_told) {
+  const TemporaryFolder folder;
+  std::vector<ContainedRow> rows = {{"1", "a house", "picture"}, {"2", "a tree", "picture"}};
+  write_tars(local_files(), folder.path("tar"), rows);
+  write_mds(local_files(), folder.path("mds"), rows);
+  write_plain_folder(local_files(), folder.path("plain"), rows);
+  rows.insert(rows.begin(), {"0", "a road", "picture"});
+  for (const std::string container : {"tar", "mds", "plain"}) {
+    const DatasetFiles files = find_local_image_dataset(folder.path(container)).value();
+    const auto index = DatasetIndex::of_images(files, 1);
+    ASSERT_TRUE(index.is_ok()) << index.status().to_string();
+    EXPECT_TRUE(RowGroupReader::create(files, *index)->locate(1).is_ok()) << container;
+    const auto reader = RowGroupReader::create(files, *index);
+    std::filesystem::remove_all(folder.path(container));
+    container == "tar"   ? write_tars(local_files(), folder.path("tar"), rows)
+    : container == "mds" ? write_mds(local_files(), folder.path("mds"), rows)
+                         : write_plain_folder(local_files(), folder.path("plain"), rows);
+    const Status status = reader->locate(1).status();
+    EXPECT_EQ(status.code(), StatusCode::kCorruptData) << container << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("changed since the run began"));
+  }
 }
 
 }  // namespace

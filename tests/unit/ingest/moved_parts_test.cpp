@@ -252,10 +252,10 @@ TEST_F(MovedParts, a_base_that_moves_before_it_is_opened_is_read_aside) {
   const WorkItem item = *retry->next_pending(0);
   const BasePart base = retry->find_base(item).value();
   ASSERT_TRUE(store_->move_object("out/part-000000.parquet", "out/_superseded/part-000000.parquet").is_ok());
-  const Status opened = BaseRows::open(base, *arrow::schema({arrow::field("other", arrow::utf8())}), item).status();
-  EXPECT_THAT(opened.message(), HasSubstr("other columns than its job")) << "it was found";
+  const Status opened = BaseRows::open(base, {"no such column"}, item).status();
+  EXPECT_THAT(opened.message(), HasSubstr("no such column")) << "it was found";
   ASSERT_TRUE(files_.remove_tree("out/_superseded").is_ok());
-  EXPECT_EQ(BaseRows::open(base, *value_schema(), item).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(BaseRows::open(base, {}, item).status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

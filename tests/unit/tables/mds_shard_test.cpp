@@ -127,6 +127,8 @@ TEST_F(MdsShard, the_footer_is_that_of_a_table_with_its_record) {
   EXPECT_THAT(record["content_hash"].get<std::string>(), HasSubstr("xxh3-128:"));
   EXPECT_EQ(*footer->find("more"), "value");
   EXPECT_TRUE(verify_shard(files_, "part-000007.mds").is_ok());
+  ASSERT_TRUE(put_file(files_, "renamed.mds", *read_file(files_, "part-000007.mds")).is_ok());
+  EXPECT_TRUE(verify_shard(files_, "renamed.mds").is_ok());
 }
 
 TEST_F(MdsShard, a_shard_without_samples_is_a_table_without_rows) {

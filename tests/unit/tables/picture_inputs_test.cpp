@@ -109,6 +109,15 @@ TEST(PictureInputs, an_index_says_which_shards_there_are) {
   EXPECT_THAT(missing.message(), AllOf(HasSubstr("d/index.json"), HasSubstr("b.mds.zstd")));
 }
 
+TEST(PictureInputs, an_index_says_nothing_about_the_parts_of_a_job) {
+  const std::string index = R"({"shards": [{"raw_data": {"basename": "part-000000.mds"}, "zip_data": null},
+                                           {"raw_data": {"basename": "part-000002-r00300.mds"}, "zip_data": null}]})";
+  EXPECT_THAT(*found_in({"index.json", "part-000000.mds", "part-000001.mds", "part-000002.mds"}, {{"index.json", index}}),
+              ElementsAre("d/part-000000.mds", "d/part-000001.mds", "d/part-000002.mds"))
+      << "one of them has no samples, one is newer than the index";
+  EXPECT_THAT(*found_in({"index.json", "part-000001.mds"}, {{"index.json", R"({"shards": []})"}}), ElementsAre("d/part-000001.mds"));
+}
+
 TEST(PictureInputs, an_index_that_is_none_is_damage) {
   for (const char* text : {"", "[]", "{}", "{\"shards\": 3}", "{\"shards\": [3]}", "{\"shards\": [{\"raw_data\": {\"basename\": 3}}]}"}) {
     const Status status = found_in({"index.json", "a.mds"}, {{"index.json", text}}).status();

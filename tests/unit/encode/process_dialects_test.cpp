@@ -89,14 +89,14 @@ TEST_F(ProcessDialects, columns_have_the_published_names_and_types) {
   write_images("part-000000.parquet", good_rows(3));
   const std::map<LatentsDialect, std::vector<std::string>> want = {
       {LatentsDialect::kAnyscale,
-       {"key: string", "caption: string", "width: int32", "height: int32", "latents_32_bytes: large_list<item: float>",
-        "caption_latents: large_list<item: float>", "hash: int64"}},
+       {"key: string", "caption: string", "width: int32", "height: int32", "latents_32_bytes: large_list<element: float>",
+        "caption_latents: large_list<element: float>", "hash: int64"}},
       {LatentsDialect::kRaySummit,
-       {"key: string", "caption: string", "width: int32", "height: int32", "image_latents_32: large_list<item: float>",
-        "caption_latents: large_list<item: float>", "hash: int64"}},
+       {"key: string", "caption: string", "width: int32", "height: int32", "image_latents_32: large_list<element: float>",
+        "caption_latents: large_list<element: float>", "hash: int64"}},
       {LatentsDialect::kHuggingFace,
        {"key: string", "caption: string", "width: int32", "height: int32",
-        "image_latents_32: list<item: list<item: list<item: halffloat>>>", "caption_embeddings: list<item: list<item: halffloat>>",
+        "image_latents_32: list<element: list<element: list<element: halffloat>>>", "caption_embeddings: list<element: list<element: halffloat>>",
         "hash: int64"}},
       {LatentsDialect::kMosaicMl,
        {"caption: string", "caption_latents: binary", "hash: string", "height: int64", "key: string", "latents_32: binary",
@@ -229,7 +229,7 @@ TEST_F(ProcessDialects, columns_without_an_mds_encoding_are_refused_before_anyth
   job.keep_columns = {"boxes"};
   const Status status = failure(job);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("boxes"), HasSubstr("list<item: int32>")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("boxes"), HasSubstr("list<element: int32>")));
   EXPECT_FALSE(std::filesystem::exists(job.output + "/_job.json"));
 }
 

@@ -96,8 +96,8 @@ TEST_F(ProcessDialects, columns_have_the_published_names_and_types) {
         "caption_latents: large_list<element: float>", "hash: int64"}},
       {LatentsDialect::kHuggingFace,
        {"key: string", "caption: string", "width: int32", "height: int32",
-        "image_latents_32: list<element: list<element: list<element: halffloat>>>", "caption_embeddings: list<element: list<element: halffloat>>",
-        "hash: int64"}},
+        "image_latents_32: list<element: list<element: list<element: halffloat>>>",
+        "caption_embeddings: list<element: list<element: halffloat>>", "hash: int64"}},
       {LatentsDialect::kMosaicMl,
        {"caption: string", "caption_latents: binary", "hash: string", "height: int64", "key: string", "latents_32: binary",
         "width: int64"}}};

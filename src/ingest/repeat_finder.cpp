@@ -22,6 +22,16 @@ uint64_t from_hex(std::string_view digits) {
 
 }  // namespace
 
+std::vector<int64_t> RowSet::rows_within(int64_t first, int64_t count) const {
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < count; ++row) {
+    if (contains(first + row)) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 int64_t RowSet::size() const {
   int64_t num_rows = 0;
   for (const uint64_t word : words_) {

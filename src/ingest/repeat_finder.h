@@ -22,6 +22,8 @@ class RowSet {
     return word < words_.size() && (words_[word] >> (row % 64) & 1) != 0;
   }
   int64_t size() const;
+  /// Those of the `count` rows from `first` on, counted from there, ascending.
+  std::vector<int64_t> rows_within(int64_t first, int64_t count) const;
 
  private:
   std::vector<uint64_t> words_;

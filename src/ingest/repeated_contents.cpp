@@ -54,12 +54,7 @@ RowsToRedo rows_by_item(const JobPlan& plan, const std::map<int64_t, CommittedPa
   RowsToRedo found;
   for (const auto& [number, part] : parts) {
     const WorkItem item = plan.item(number);
-    std::vector<int64_t> rows;
-    for (int64_t row = 0; row < item.whole_rows; ++row) {
-      if (repeated.contains(item.list_row + row)) {
-        rows.push_back(row);
-      }
-    }
+    const std::vector<int64_t> rows = repeated.rows_within(item.list_row, item.whole_rows);
     if (!rows.empty()) {
       found[number] = {.generation = part.name.generation, .num_rows = static_cast<int64_t>(rows.size()), .rows = pack_rows(rows)};
     }

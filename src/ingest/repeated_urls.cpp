@@ -93,12 +93,7 @@ Status write_repeats(const Location& file, const std::string& hash, const JobPla
   arrow::StringBuilder packed;
   for (int64_t number = 0; number < plan.num_items(); ++number) {
     const WorkItem item = plan.item(number);
-    std::vector<int64_t> rows;
-    for (int64_t row = 0; row < item.whole_rows; ++row) {
-      if (repeated.contains(item.list_row + row)) {
-        rows.push_back(row);
-      }
-    }
+    const std::vector<int64_t> rows = repeated.rows_within(item.list_row, item.whole_rows);
     if (!rows.empty()) {
       DARKROOM_RETURN_IF_ARROW_ERROR(items.Append(number) & packed.Append(pack_rows(rows)), "listing repeated URLs");
     }

@@ -16,7 +16,8 @@ build: setup ## compile; the program is build/darkroom
 demo: build ## the whole chain on this machine: URL list -> pictures, in demo-run/
 	@build/darkroom demo demo-run
 
-test: setup ## unit, golden, integration, structure and sanitizer tests
+test: ## unit, golden, integration, acceptance (short), structure and sanitizer tests
+	@tools/build/setup.sh test
 	@tools/check/run_tests.py
 
 acceptance: build ## the data plane against a hostile web, bad disks and stores, kills (8 minutes; docs/testing.md)

@@ -51,7 +51,10 @@ function(darkroom_unit_test module)
   target_link_libraries(${module}_test PRIVATE darkroom_${module} darkroom_test_support GTest::gmock GTest::gtest_main)
   get_target_property(libraries darkroom_${module} LINK_LIBRARIES)
   if("darkroom_torch" IN_LIST libraries)
-    darkroom_use_torch(${module}_test)
+    darkroom_use_torch(${module}_test)  # As its precompiled header is compiled.
+  else()
+    # What a test calls is compiled as users have it; the test itself need not be fast, and compiles in two thirds of the time.
+    target_compile_options(${module}_test PRIVATE $<IF:$<BOOL:${DARKROOM_SANITIZE}>,-O0,-O1>)
   endif()
   set_target_properties(${module}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${module} COMMAND ${module}_test)

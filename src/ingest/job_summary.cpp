@@ -45,7 +45,8 @@ nlohmann::json StageSummary::to_json() const {
                               {"workers", stage.num_workers},
                               {"rows", stage.num_rows},
                               {"bytes", stage.num_bytes},
-                              {"busy_seconds", stage.busy_seconds}});
+                              {"busy_seconds", stage.busy_seconds},
+                              {"cpu_seconds", stage.cpu_seconds}});
   }
   return json;
 }

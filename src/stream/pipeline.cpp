@@ -1,5 +1,7 @@
 #include "darkroom/stream/pipeline.h"
 
+#include <time.h>
+
 #include <exception>
 #include <new>
 #include <system_error>
@@ -38,6 +40,12 @@ void StageStats::add(WorkerState state, std::chrono::nanoseconds duration) {
   }
 }
 
+std::chrono::nanoseconds WorkerTimer::cpu_of_this_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 StageSnapshot StageStats::snapshot() const {
   const auto seconds = [this](WorkerState state) {
     return std::chrono::duration<double>(seconds_[static_cast<size_t>(state)].value()).count();
@@ -49,6 +57,7 @@ StageSnapshot StageStats::snapshot() const {
           .busy_seconds = seconds(WorkerState::kBusy),
           .blocked_seconds = seconds(WorkerState::kBlocked),
           .starved_seconds = seconds(WorkerState::kStarved),
+          .cpu_seconds = std::chrono::duration<double>(cpu_seconds_.value()).count(),
           .queue_depth = queue_depth_ ? queue_depth_() : 0,
           .queue_capacity = queue_capacity_};
 }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <set>
@@ -30,13 +31,19 @@ constexpr size_t kMaxIdleTransfers = 4'096;  // Easy handles kept for the next e
 
 Result<std::string> trusted_roots(const HttpLoopOptions& options) {
   std::string path = options.certificate_authorities;
+  const char* named = std::getenv("SSL_CERT_FILE");  // OpenSSL's own, which Python and curl follow, too.
+  if (path.empty() && named != nullptr) {
+    path = named;
+  }
   if (path.empty()) {
     const char* built_in = curl_version_info(CURLVERSION_NOW)->cainfo;
     path = built_in != nullptr ? built_in : "/etc/ssl/certs/ca-certificates.crt";
   }
   if (access(path.c_str(), R_OK) != 0) {
-    return Status::not_found("no trusted certificate authorities for https; install the package ca-certificates, or name a PEM file:",
-                             path);
+    return Status::not_found(
+        "no trusted certificate authorities for https; install the package ca-certificates, or let SSL_CERT_FILE "
+        "name a PEM file:",
+        path);
   }
   return path;
 }

@@ -1,7 +1,9 @@
 """What the acceptance checks share: results that survive a cut, trials that are not done twice, servers, mounts, peaks of memory."""
 
 import contextlib
+import concurrent.futures
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -11,11 +13,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
-from cases import Skipped, require, temporary_folder  # noqa: E402, F401: the checks take their whole vocabulary from here.
+from cases import Skipped, require, temporary_folder, write_report  # noqa: E402, F401: the checks take their whole vocabulary from here.
 from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests  # noqa: E402, F401
 
 BUCKET = "pictures"
@@ -41,6 +44,7 @@ class Ledger:
         self.path = path
         program = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        self.lock = threading.RLock()
         self.results = {"form": "full" if is_full else "short", "program_sha256": program, "commit": head, "checks": {}}
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -48,13 +52,15 @@ class Ledger:
                 self.results = found
 
     def of(self, check: str) -> dict:
-        return self.results["checks"].setdefault(check, {"state": "begun", "trials": {}})
+        with self.lock:
+            return self.results["checks"].setdefault(check, {"state": "begun", "trials": {}})
 
     def write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_suffix(".new")
-        beside.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding="utf-8")
-        beside.replace(self.path)
+        with self.lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            beside = self.path.with_suffix(".new")
+            beside.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding="utf-8")
+            beside.replace(self.path)
 
 
 class Trials:
@@ -62,43 +68,56 @@ class Trials:
 
     def __init__(self, ledger: Ledger, name: str, is_full: bool):
         self.ledger, self.name, self.is_full = ledger, name, is_full
-        self.figures = ledger.of(name).setdefault("figures", {})
+        self.figures = dict(ledger.of(name).get("figures", {}))
 
     def count(self, short: int, full: int) -> int:
         return full if self.is_full else short
+
+    def keep(self, **fields) -> None:
+        with self.ledger.lock:
+            self.ledger.of(self.name).update(fields)
+        self.ledger.write()
 
     def trial(self, name: str, work):
         """work()'s value, from the results where it was done before."""
         trials = self.ledger.of(self.name)["trials"]
         if name not in trials:
-            trials[name] = {"value": work(), "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
-            self.ledger.write()
+            done = {"value": work(), "at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
+            with self.ledger.lock:
+                trials[name] = done
+            self.keep(figures=dict(self.figures))
         return trials[name]["value"]
 
 
-def run_checks(checks: list, ledger: Ledger, is_full: bool) -> int:
-    """Runs (name, function of Trials) one after the other; what passed before is not run again. Returns how many failed."""
-    num_failed = 0
-    for name, check in checks:
-        entry = ledger.of(name)
-        if entry["state"] == "passed":
-            print(f"ok      {name} (before)", flush=True)
-            continue
-        begin = time.monotonic()
-        trials = Trials(ledger, name, is_full)
-        try:
-            check(trials)
-            entry["state"], entry["reason"] = "passed", ""
-        except Skipped as skip:
-            entry["state"], entry["reason"] = "skipped", str(skip)
-        except Exception as error:  # Each check is a boundary: the next one runs whatever happened.
-            entry["state"], entry["reason"] = "failed", f"{type(error).__name__}: {error}"[-4000:]
-            num_failed += 1
-        entry["seconds"] = round(entry.get("seconds", 0) + time.monotonic() - begin, 1)
-        ledger.write()
-        word = {"passed": "ok     ", "skipped": "skipped", "failed": "FAILED "}[entry["state"]]
-        print(f"{word} {name} ({time.monotonic() - begin:.1f} s) {entry['reason']} {json.dumps(trials.figures) if trials.figures else ''}".rstrip(), flush=True)
-    return num_failed
+def run_check(name: str, check, ledger: Ledger, is_full: bool) -> dict:
+    """Runs one check, unless it passed before; its entry of the results."""
+    entry = ledger.of(name)
+    if entry["state"] == "passed":
+        print(f"ok      {name} (before)", flush=True)
+        return entry
+    begin = time.monotonic()
+    trials = Trials(ledger, name, is_full)
+    try:
+        check(trials)
+        ended = {"state": "passed", "reason": ""}
+    except Skipped as skip:
+        ended = {"state": "skipped", "reason": str(skip)}
+    except Exception as error:  # Each check is a boundary: the next one runs whatever happened.
+        ended = {"state": "failed", "reason": f"{type(error).__name__}: {error}"[-4000:]}
+    trials.keep(**ended, seconds=round(entry.get("seconds", 0) + time.monotonic() - begin, 1), figures=trials.figures)
+    word = {"passed": "ok     ", "skipped": "skipped", "failed": "FAILED "}[entry["state"]]
+    print(f"{word} {name} ({time.monotonic() - begin:.1f} s) {entry['reason']} {json.dumps(trials.figures) if trials.figures else ''}".rstrip(), flush=True)
+    return entry
+
+
+def run_checks(checks: list, ledger: Ledger, is_full: bool, jobs: int) -> dict[str, list]:
+    """Runs (name, function of Trials), `jobs` at a time: most of what they do is to wait. Returns the report of cases.py."""
+    report: dict[str, list] = {"passed": [], "failed": [], "skipped": []}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        entries = list(pool.map(lambda check: run_check(*check, ledger, is_full), checks))
+    for (name, _), entry in zip(checks, entries):
+        report[entry["state"]].append(name if entry["state"] == "passed" else (name, entry["reason"]))
+    return report
 
 
 def darkroom(*arguments, expect: int | set | None = 0, environment: dict | None = None, timeout: float = 900, **options) -> subprocess.CompletedProcess:
@@ -152,10 +171,19 @@ def require_s3_jobs(*verbs: str) -> None:
                 raise Skipped(f"{arguments[0]} of this program does not open s3:// yet")
 
 
+BUILDING = threading.Lock()  # One ninja at a time.
+
+
 def build(target: str) -> pathlib.Path:
     """A test program that `make build` leaves out. DARKROOM_BUILT=1: it is there already."""
     if os.environ.get("DARKROOM_BUILT") == "1":
         return ROOT / "build" / "release" / target
+    with BUILDING:
+        return built(target)
+
+
+@functools.cache
+def built(target: str) -> pathlib.Path:
     done = subprocess.run([str(ROOT / "tools" / "build" / "build.sh"), "release", target], cwd=ROOT, capture_output=True, text=True)
     require(done.returncode == 0, f"building {target}:\n", done.stderr[-2500:])
     return ROOT / "build" / "release" / target

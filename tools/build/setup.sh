@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|parity      Idempotent: a second run does nothing.
+# usage: setup.sh build|test|parity      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -51,16 +51,16 @@ check_machine() {
   esac
 }
 
-missing_packages() {
+missing_packages() { # missing_packages LIST: of the Debian packages that this file names.
   local package
   while read -r package; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || printf '%s\n' "$package"
-  done <requirements/apt.txt
+  done <"$1"
 }
 
 install_apt_packages() {
   local missing as_root=() sizes
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_packages requirements/apt.txt)
   if [ ${#missing[@]} -eq 0 ]; then
     say "Debian packages are there"
     return
@@ -82,6 +82,18 @@ install_apt_packages() {
     tail -n 20 "$logs/apt.log" >&2
     fail "apt-get install failed; by hand: apt-get install ${missing[*]}"
   }
+}
+
+# What some acceptance checks want: a real S3 server. Without it they are skipped and say so, so nothing here ends the setup.
+install_test_packages() {
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages requirements/apt_test.txt)
+  [ ${#missing[@]} -gt 0 ] || return 0
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+  say "installing ${missing[*]} (about 70 MB) for the checks on a real S3 server"
+  follow "setup: packages of the tests" last_line "$logs/apt_test.log" \
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" ||
+    say "they could not be installed ($logs/apt_test.log); those checks will be skipped"
 }
 
 # The first Python among the versions that the locks hold wheels for.
@@ -155,6 +167,9 @@ if [ -n "$is_known_debian" ]; then
   tools/corpus/fetch_font.sh || say "the demo's pictures will be those of the installed font (docs/corpus.md)"
 fi
 install_environment .venv requirements/build.txt
+if [ "$kind" = test ] && [ -n "$is_known_debian" ]; then
+  install_test_packages
+fi
 if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
   install_environment .venv-readers requirements/readers.txt

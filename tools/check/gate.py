@@ -224,7 +224,7 @@ class Gate:
         self.add(title, judge_test_program(title, ended, read_report(report)), ended, log)
 
     def test_script(self, python: pathlib.Path, script: pathlib.Path, seconds: float = PROGRAM_SECONDS) -> None:
-        title = f"integration/{script.name.removesuffix('_test.py')}"
+        title = f"{script.parent.name}/{script.stem.removesuffix('_test')}"
         if not script.is_file():
             self.fail("missing script", title, f"is in the repository's list, and is not there: {script.relative_to(self.root)}")
             return

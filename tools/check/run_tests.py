@@ -2,7 +2,7 @@
 """The whole test run. Prints a line a step, then what failed and what was skipped, and last "N passed, N failed, N skipped".
 
 usage: run_tests.py [STEP...]
-Steps, in their order: structure format release integration gate asan-ubsan tsan cuda; without a name all of them. `release` builds everything,
+Steps, in their order: structure format release integration acceptance gate asan-ubsan tsan cuda; without a name all of them. `release` builds everything,
 checks that every test is in the build and every header compiles alone, and runs the unit tests; `asan-ubsan` and `tsan` run the tests of the
 modules that need no torch under the sanitizers; `gate` plants faults and sees this program turn red. Logs are left in build/test-logs. Exits 1
 when anything failed.
@@ -21,7 +21,7 @@ import gate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SANITIZERS = ("asan-ubsan", "tsan")
-STEPS = ("structure", "format", "release", "integration", "gate", *SANITIZERS, "cuda")
+STEPS = ("structure", "format", "release", "integration", "acceptance", "gate", *SANITIZERS, "cuda")
 
 
 def needs_torch(module: str, table: dict[str, list[str]]) -> bool:
@@ -108,6 +108,8 @@ def main() -> None:
     if is_built and "integration" in chosen:
         for script in expected_scripts():
             run.test_script(ROOT / ".venv" / "bin" / "python", script)
+    if is_built and "acceptance" in chosen:
+        run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "acceptance" / "acceptance.py", gate.CHECK_SECONDS)
     if "gate" in chosen:
         run.test_script(ROOT / ".venv" / "bin" / "python", ROOT / "tests" / "gate" / "gate_test.py", gate.CHECK_SECONDS)
     if builds is not None:

@@ -21,6 +21,7 @@ struct StageSnapshot {
   double busy_seconds = 0;     ///< At work.
   double blocked_seconds = 0;  ///< Waiting for room: in the output or in memory.
   double starved_seconds = 0;  ///< Waiting for input.
+  double cpu_seconds = 0;      ///< Processor time of the workers that have ended; threads of their own that they start do not count.
   size_t queue_depth = 0;      ///< Pieces waiting before the stage.
   size_t queue_capacity = 0;   ///< 0 for a source.
 };
@@ -36,6 +37,7 @@ class StageStats {
 
   void count(int64_t num_rows, int64_t num_bytes);
   void add(WorkerState state, std::chrono::nanoseconds duration);
+  void add_cpu(std::chrono::nanoseconds duration) { cpu_seconds_.add(duration); }
   /// REQUIRES: called before the stage starts.
   void watch_queue(std::function<size_t()> depth, size_t capacity) {
     queue_depth_ = std::move(depth);
@@ -59,6 +61,7 @@ class StageStats {
   Counter num_rows_;
   Counter num_bytes_;
   std::array<SecondsCounter, 3> seconds_;
+  SecondsCounter cpu_seconds_;
 };
 
 /// Shares out one worker's time: what passes is work, except within waiting(). Each change is counted at once, so that a worker of many
@@ -66,7 +69,10 @@ class StageStats {
 class WorkerTimer {
  public:
   explicit WorkerTimer(StageStats& stats) : stats_(stats), since_(std::chrono::steady_clock::now()) {}
-  ~WorkerTimer() { pass(WorkerState::kBusy); }
+  ~WorkerTimer() {
+    pass(WorkerState::kBusy);
+    stats_.add_cpu(cpu_of_this_thread() - cpu_at_start_);
+  }
   WorkerTimer(const WorkerTimer&) = delete;
   WorkerTimer& operator=(const WorkerTimer&) = delete;
 
@@ -85,8 +91,11 @@ class WorkerTimer {
     since_ = now;
   }
 
+  static std::chrono::nanoseconds cpu_of_this_thread();
+
   StageStats& stats_;
   std::chrono::steady_clock::time_point since_;
+  const std::chrono::nanoseconds cpu_at_start_ = cpu_of_this_thread();
 };
 
 }  // namespace darkroom

@@ -31,7 +31,7 @@ struct FetchOptions {
   OptOutRules respect = {};                      ///< Signals of servers that give kOptedOut, before the body is read.
   std::vector<AllowedNetwork> allow_private;     ///< Exceptions from the address policy.
   std::string user_agent = {};                   ///< Empty: "darkroom/VERSION".
-  std::string certificate_authorities = {};      ///< PEM file of trusted roots; empty: the system's.
+  std::string certificate_authorities = {};      ///< PEM file of trusted roots; empty: that of SSL_CERT_FILE, else the system's.
 
   int per_host = 16;                                ///< Transfers from one host at a time.
   double per_host_rps = 0;                          ///< Requests begun a second and host, evenly spaced; 0: no limit.

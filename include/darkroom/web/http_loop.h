@@ -13,7 +13,7 @@ namespace darkroom {
 
 struct HttpLoopOptions {
   int num_kept_connections = 16'384;         ///< Above what is ever open: closing one at this limit costs a look at all of them.
-  std::string certificate_authorities = {};  ///< PEM file of trusted roots; empty: the system's.
+  std::string certificate_authorities = {};  ///< PEM file of trusted roots; empty: that of SSL_CERT_FILE, else the system's.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

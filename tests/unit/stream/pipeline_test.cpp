@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -213,6 +214,7 @@ TEST(StageStats, a_snapshot_holds_what_was_counted) {
   EXPECT_EQ(untouched.busy_seconds, 0.0);
   EXPECT_EQ(untouched.blocked_seconds, 0.0);
   EXPECT_EQ(untouched.starved_seconds, 0.0);
+  EXPECT_EQ(untouched.cpu_seconds, 0.0);
   EXPECT_EQ(untouched.queue_depth, 0u);
   EXPECT_EQ(untouched.queue_capacity, 0u);
   stats.watch_queue([] { return size_t{4}; }, 9);
@@ -222,6 +224,8 @@ TEST(StageStats, a_snapshot_holds_what_was_counted) {
   stats.add(WorkerState::kBusy, std::chrono::milliseconds(500));
   stats.add(WorkerState::kBlocked, std::chrono::milliseconds(250));
   stats.add(WorkerState::kStarved, std::chrono::milliseconds(125));
+  stats.add_cpu(std::chrono::milliseconds(750));
+  stats.add_cpu(std::chrono::milliseconds(500));
   const StageSnapshot snapshot = stats.snapshot();
   EXPECT_EQ(snapshot.name, "encode");
   EXPECT_EQ(snapshot.num_workers, 3);
@@ -230,6 +234,7 @@ TEST(StageStats, a_snapshot_holds_what_was_counted) {
   EXPECT_EQ(snapshot.busy_seconds, 2.5);
   EXPECT_EQ(snapshot.blocked_seconds, 0.25);
   EXPECT_EQ(snapshot.starved_seconds, 0.125);
+  EXPECT_EQ(snapshot.cpu_seconds, 1.25);
   EXPECT_EQ(snapshot.queue_depth, 4u);
   EXPECT_EQ(snapshot.queue_capacity, 9u);
 }
@@ -240,6 +245,31 @@ TEST(StageStats, a_snapshot_that_nothing_filled_is_zero) {
   EXPECT_EQ(empty.num_rows, 0);
   EXPECT_EQ(empty.num_bytes, 0);
   EXPECT_EQ(empty.queue_depth, 0u);
+}
+
+// Two workers: one computes until its own clock of processor time has gone on by 30 ms, the other sleeps.
+TEST(Pipeline, processor_time_is_that_of_the_stages_own_workers) {
+  BoundedQueue<Piece> queue(2);
+  Pipeline pipeline({});
+  pipeline.add_source<Piece>(
+      "compute", 1,
+      [](int, Emitter<Piece>& out) -> Status {
+        const auto now = [] {
+          timespec time{};
+          clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+          return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+        };
+        for (const double start = now(); now() < start + 0.03;) {
+        }
+        return out.emit({.position = 0, .value = 0});
+      },
+      queue);
+  pipeline.add_sink<Piece>(
+      "idle", [](const Piece&, StageStats&) { return Status(); }, queue);
+  ASSERT_TRUE(pipeline.run().is_ok());
+  const auto snapshots = pipeline.snapshots();
+  EXPECT_GE(snapshots[0].cpu_seconds, 0.03);
+  EXPECT_LT(snapshots[1].cpu_seconds, 0.03);
 }
 
 // Works for 20 ms a piece; the source waits outside for as long.

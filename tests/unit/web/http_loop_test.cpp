@@ -623,5 +623,15 @@ TEST(http_loop, does_not_start_without_what_it_needs) {
   EXPECT_EQ(HttpLoop::start({.certificate_authorities = "/no/such/roots.pem"}, metrics).status().code(), StatusCode::kNotFound);
 }
 
+TEST(http_loop, takes_its_trusted_roots_from_the_file_that_ssl_cert_file_names) {
+  MetricsRegistry metrics;
+  setenv("SSL_CERT_FILE", "/no/such/bundle.pem", 1);
+  const Status refused = HttpLoop::start({}, metrics).status();
+  unsetenv("SSL_CERT_FILE");
+  EXPECT_EQ(refused.code(), StatusCode::kNotFound);
+  EXPECT_THAT(refused.message(), testing::HasSubstr("/no/such/bundle.pem"));
+  EXPECT_TRUE(HttpLoop::start({}, metrics).is_ok());
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -38,6 +38,8 @@ bool is_picture(LatentsDialect dialect, const arrow::Field& field) {
          std::ranges::find(kNames, field.name()) != kNames.end();
 }
 
+constexpr const char* kFeaturesKey = "huggingface";
+
 std::shared_ptr<arrow::DataType> picture_type() {
   return arrow::struct_({arrow::field("bytes", arrow::binary()), arrow::field("path", arrow::utf8())});
 }
@@ -148,13 +150,17 @@ std::shared_ptr<arrow::Schema> LatentsLayout::schema() const {
   for (const auto& field : kept) {
     fields.push_back(is_picture(dialect, *field) ? field->WithType(picture_type()) : field);
   }
-  return arrow::schema(std::move(fields));
+  const auto schema = arrow::schema(std::move(fields));
+  // Of a file that holds an Arrow schema, readers take no other metadata for the schema's than what stands in it.
+  return dialect == LatentsDialect::kHuggingFace
+             ? schema->WithMetadata(arrow::key_value_metadata({kFeaturesKey}, {describe_features(*schema)}))
+             : schema;
 }
 
 KeyValues LatentsLayout::footer_pairs() const {
   KeyValues pairs = {{kLatentsFooterKey, footer}};
   if (dialect == LatentsDialect::kHuggingFace) {
-    pairs.emplace_back("huggingface", describe_features(*schema()));
+    pairs.emplace_back(kFeaturesKey, describe_features(*schema()));
   }
   return pairs;
 }

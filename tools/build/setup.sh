@@ -136,7 +136,7 @@ install_environment() {
   python=$(find_python) || fail "the wheels are pinned for Python 3.11, 3.12 and 3.13; found: $(python3 --version 2>&1 || echo none)"
   read -r download disk < <(sizes_of "$lock")
   free=$(df --output=avail -m . | tail -n 1)
-  say "installing $lock into $folder with $("$python" --version): $download MB to download (torch alone 530), $disk MB on disk"
+  say "installing $lock into $folder with $("$python" --version): $download MB to download, $disk MB on disk"
   [ "$free" -ge "$disk" ] || fail "$folder needs $disk MB, and only $free MB are free on this disk"
   # The old environment comes back when the new one fails. Where a kill left one aside, it is the old one still, unless the new
   # one was whole already.

@@ -208,6 +208,9 @@ TEST_F(ProcessDialects, huggingface_holds_moments_and_ids_too) {
   EXPECT_THAT(footer.schema->field_names(),
               ElementsAre("key", "caption", "width", "height", "image_moments_32", "caption_embeddings", "caption_ids", "image"));
   EXPECT_EQ(footer.schema->GetFieldByName("image")->type()->ToString(), "struct<bytes: binary, path: string>");
+  // Where the package looks for it: Arrow takes a schema's metadata from the stored schema alone.
+  ASSERT_NE(footer.schema->metadata(), nullptr);
+  EXPECT_EQ(footer.schema->metadata()->Get("huggingface").ValueOr(""), *footer.find("huggingface"));
   const auto features = nlohmann::json::parse(*footer.find("huggingface"))["info"]["features"];
   EXPECT_EQ(features["image"], nlohmann::json::parse(R"({"_type": "Image"})"));
   EXPECT_EQ(features["image_moments_32"]["_type"], "Array3D");

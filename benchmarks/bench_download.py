@@ -219,23 +219,24 @@ class Bench:
 
     def process(self) -> None:
         """What `process` spends beside its encoders on 600x825 to 256: all CPU seconds less those of the encoders."""
-        table = self.folder / "images"
-        table.mkdir()
-        pictures, count = jpegs_of_600x825(), 400
-        images = [pictures[i % len(pictures)] for i in range(count)]
-        pq.write_table(pyarrow.table({"key": [f"{i:012}" for i in range(count)], "caption": [f"picture {i}" for i in range(count)], "image": pyarrow.array(images, pyarrow.binary())}), table / "images.parquet")
-        rates = []
-        for _ in range(self.rounds):
-            output, summary = self.folder / "latents", self.folder / "summary.json"
+        pictures, sizes = jpegs_of_600x825(), (100, 500)
+
+        def own_seconds(count: int) -> float:
+            table, output, summary = self.folder / f"images-{count}", self.folder / "latents", self.folder / "summary.json"
+            if not table.exists():
+                table.mkdir()
+                images = pyarrow.array([pictures[i % len(pictures)] for i in range(count)], pyarrow.binary())
+                keys, captions = ([f"{word}{i:08}" for i in range(count)] for word in ("", "picture "))
+                pq.write_table(pyarrow.table({"key": keys, "caption": captions, "image": images}), table / "images.parquet")
             command = [PROGRAM, "process", table, output, "--model", ROOT / "models" / "tiny", "--resolution", 256, "--num-encoders", 1, "--num-transformers", 1, "--num-readers", 1]
             spent = cpu_seconds(lambda: run([*command, "--json-summary", summary, "--quiet"], self.environment, os.sched_getaffinity(0)))
-            stages = {stage["name"]: stage for stage in json.loads(summary.read_text())["process"]["stages"]}
             if sum(pq.ParquetFile(part).metadata.num_rows for part in output.glob("part-*.parquet")) != count:
                 sys.exit("bench_download: process lost rows")
-            encoder = stages["encode"]["cpu_seconds"]
-            print(f"  process: {spent:.2f} CPU s for {count} rows, of which the encoder {encoder:.2f} s", flush=True)
-            rates.append(count / (spent - encoder))
             shutil.rmtree(output)
+            stages = json.loads(summary.read_text())["process"]["stages"]
+            return spent - sum(stage["cpu_seconds"] for stage in stages if stage["name"] == "encode")
+
+        rates = [(sizes[1] - sizes[0]) / (own_seconds(sizes[1]) - own_seconds(sizes[0])) for _ in range(self.rounds)]
         report("process without its encoder, 600x825 to 256", {"darkroom": rates})
 
     def https(self) -> None:

@@ -182,6 +182,22 @@ class ProcessParts {
   std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.
 };
 
+/// Of the dialect mosaicml: an item that no shard can hold is found before its rows are encoded.
+Status check_mds_items(const JobPlan& plan, const RowEncoder& encoder) {
+  int64_t most_rows = 0;
+  for (auto item = plan.next_pending(0); item; item = plan.next_pending(item->number + 1)) {
+    most_rows = std::max(most_rows, item->num_rows);
+  }
+  const auto row_bytes = static_cast<int64_t>(row_bytes_of(encoder).encoded);
+  if (most_rows <= kMostMdsBytes / std::max<int64_t>(row_bytes, 1)) {
+    return Status::ok();
+  }
+  return Status::failed_precondition(
+      "a shard of the dialect mosaicml holds 4 GiB at most, because its offsets have 32 bits; ask for fewer --rows-per-file (rows of an "
+      "item, bytes of a row's tensors, rows that fit):",
+      most_rows, row_bytes, kMostMdsBytes / row_bytes);
+}
+
 /// The part of a run that writes.
 Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
             StageSummary& summary) {
@@ -189,6 +205,7 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
   const bool is_mds = options.dialect == LatentsDialect::kMosaicMl;
   if (is_mds) {  // Before anything is written.
     DARKROOM_RETURN_IF_ERROR(mds_columns(make_layout(encoder, options, "", kept_fields)).status());
+    DARKROOM_RETURN_IF_ERROR(check_mds_items(run.plan(), encoder));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
   std::string empty_sha256;
@@ -266,7 +283,12 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   DARKROOM_RETURN_IF_ERROR(options.validate());
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
-  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_image_job_inputs(stores, options.input));
+  if (options.selection.items.empty()) {  // What cannot be listed is told before the model is fetched.
+    DARKROOM_ASSIGN_OR_RETURN(request.listed, list_image_job_inputs(stores, options.input));
+  } else {
+    request.list = [&] { return list_image_job_inputs(stores, options.input); };
+    request.roots = input_roots(stores, {options.input});
+  }
   DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
   DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));

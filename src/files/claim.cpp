@@ -51,6 +51,10 @@ bool Claim::is_live(std::chrono::system_clock::time_point now) const {
   return instant < expires && expires <= instant + 2 * kClaimLifetime;
 }
 
+bool may_be_at_work(const Claim& claim, std::chrono::system_clock::time_point now) {
+  return (claim.is_live(now) || claim.is_live(now - kClaimLifetime)) && !is_of_the_dead(claim);
+}
+
 std::string make_claim_owner() {
   const std::string name = unique_name("");
   return name.substr(1);

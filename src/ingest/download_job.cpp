@@ -307,7 +307,13 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
   JobRequest request;
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
-  DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(stores, options.metadata));
+  // The URLs of all inputs are gone through for --dedup url, and several places do not tell where each lies.
+  if (options.selection.items.empty() || (options.dedup.url && options.metadata.size() > 1)) {
+    DARKROOM_ASSIGN_OR_RETURN(request.listed, list_job_inputs(stores, options.metadata));
+  } else {
+    request.list = [&] { return list_job_inputs(stores, options.metadata); };
+    request.roots = input_roots(stores, options.metadata);
+  }
   request.identity = make_identity(options, rules);
   request.check_columns = check_columns(options, rules.condition());
   request.selection = options.selection;

@@ -15,13 +15,17 @@
 namespace darkroom {
 namespace {
 
+// What is younger than this may be of a writer without a claim: of the list of inputs, of a claim that came behind our look, or of one
+// that the store did not take.
+constexpr std::chrono::minutes kLeastLeftoverAge = kClaimLifetime;
+
 Result<std::vector<FileInfo>> entries_of(const Location& folder) {
   Result<std::vector<FileInfo>> entries = folder.store->list(folder.path);
   const bool is_missing = !entries.is_ok() && entries.status().code() == StatusCode::kNotFound;
   return is_missing ? Result<std::vector<FileInfo>>(std::vector<FileInfo>()) : entries;
 }
 
-/// A claim is dead when it can be taken.
+/// A claim is dead when it can be taken, and its owner is not perhaps at work still.
 Status clean_claims(const Location& claims, Clock& clock, CleanReport& report) {
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, entries_of(claims));
   const std::string owner = make_claim_owner();
@@ -30,6 +34,11 @@ Status clean_claims(const Location& claims, Clock& clock, CleanReport& report) {
       continue;
     }
     const Location place{.store = claims.store, .path = entry.path};
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<Claim> claim, read_claim(place));
+    if (claim && may_be_at_work(*claim, clock.wall())) {
+      ++report.num_live_claims;
+      continue;
+    }
     DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, take_claim(place, owner, clock.wall()));
     if (holder == ClaimHolder::kOthers) {
       ++report.num_live_claims;
@@ -65,6 +74,8 @@ std::string CleanReport::to_text() const {
   }
   if (num_live_claims > 0) {
     text += fmt::format("; other processes work on {} items, so what is younger than a week may have stayed", num_live_claims);
+  } else if (spares_young_uploads) {
+    text += "; uploads that were begun less than ten minutes ago may be of a living process and have stayed";
   }
   return text;
 }
@@ -72,10 +83,12 @@ std::string CleanReport::to_text() const {
 Result<CleanReport> clean_job(const Location& output, Clock& clock) {
   CleanReport report;
   const Location claims = claims_folder(output);
+  const auto before = clock.wall();  // Who began to write later has a claim that the look may have missed.
   DARKROOM_RETURN_IF_ERROR(clean_claims(claims, clock, report));
-  const std::chrono::seconds age = report.num_live_claims > 0 ? kLeftoverAgeBesideOthers : std::chrono::hours(0);
-  for (const Location& folder : {output, claims}) {
-    DARKROOM_ASSIGN_OR_RETURN(const SweepReport swept, folder.store->sweep(folder.path, age, clock.wall()));
+  const std::chrono::seconds age = report.num_live_claims > 0 ? std::chrono::seconds(kLeftoverAgeBesideOthers) : kLeastLeftoverAge;
+  report.spares_young_uploads = !output.store->local_path(output.path).has_value();
+  for (const Location& folder : {output, claims, output / kSupersededFolder}) {
+    DARKROOM_ASSIGN_OR_RETURN(const SweepReport swept, folder.store->sweep(folder.path, age, before));
     report.swept.num_temporaries += swept.num_temporaries;
     report.swept.num_uploads += swept.num_uploads;
     report.swept.num_completed += swept.num_completed;

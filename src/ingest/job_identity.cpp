@@ -69,6 +69,10 @@ std::string WorkItem::part_name() const {
 
 int64_t num_items_of(int64_t num_rows, int64_t rows_per_file) { return num_rows / rows_per_file + (num_rows % rows_per_file > 0 ? 1 : 0); }
 
+int64_t num_items_of(const std::vector<JobInput>& inputs, int64_t rows_per_file) {
+  return inputs.empty() ? 0 : inputs.back().first_item + num_items_of(inputs.back().num_rows, rows_per_file);
+}
+
 void number_inputs(std::vector<JobInput>& inputs, int64_t rows_per_file) {
   int64_t row = 0;
   int64_t item = 0;

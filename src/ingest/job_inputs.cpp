@@ -143,8 +143,8 @@ Status measure_folder(const Location& place, CheckedSchemas& schemas, JobInput& 
   DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(place));
   DARKROOM_RETURN_IF_ERROR(schemas.check(*table, ""));
   take_identity(*table->identity(), input);
-  input.num_rows = kNotCounted;
-  return Status::ok();
+  DARKROOM_ASSIGN_OR_RETURN(input.num_rows, table->num_rows());  // Of the same listing.
+  return check_num_rows(input);
 }
 
 /// A tar without samples, a download's item without a good row, has no columns of theirs: that is no failure.
@@ -224,6 +224,24 @@ Result<std::vector<JobInput>> list_image_job_inputs(StoreSet& stores, const std:
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<InputObject> objects, stores.resolve_image_inputs(uri));
   DARKROOM_RETURN_IF_ERROR(add_named(stores, uri, objects, inputs));
   return each_once(std::move(inputs));
+}
+
+std::vector<InputRoot> input_roots(StoreSet& stores, const std::vector<std::string>& uris) {
+  std::vector<InputRoot> roots;
+  for (const std::string& uri : uris) {
+    const Result<Location> place = stores.resolve(uri, Access::kRead);
+    if (!place.is_ok()) {
+      return {};
+    }
+    const Location named{.store = place->store, .path = std::string(without_trailing_slashes(place->path))};
+    if (const size_t wildcard = named.path.find_first_of("*?["); wildcard != std::string::npos) {
+      roots.push_back({.folder = {.store = named.store, .path = parent_folder(named.path.substr(0, wildcard) + "x")}});
+      continue;
+    }
+    roots.push_back({.folder = named.parent(), .only_name = named.name()});
+    roots.push_back({.folder = named});
+  }
+  return roots;
 }
 
 Status measure_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs) {

@@ -11,9 +11,9 @@
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/claims.h"
+#include "darkroom/stores/input_listing.h"
 #include "read_many.h"
 #include "summary_file.h"
-#include "usable_inputs.h"
 
 namespace darkroom {
 namespace {
@@ -30,7 +30,7 @@ std::string print_job_file(const JobIdentity& identity, const std::string& job_h
 }
 
 /// The files in a job's folder that are parts; none where there is no folder.
-Result<std::vector<FileInfo>> list_parts(const Location& output) {
+Result<std::vector<FileInfo>> list_parts_once(const Location& output) {
   Result<std::vector<FileInfo>> entries = output.store->list(output.path);
   if (!entries.is_ok()) {
     return entries.status().code() == StatusCode::kNotFound ? Result<std::vector<FileInfo>>(std::vector<FileInfo>()) : entries.status();
@@ -39,38 +39,11 @@ Result<std::vector<FileInfo>> list_parts(const Location& output) {
   return entries;
 }
 
-/// The failure of a file that has the name of a pinned one.
-Status find_needed(const std::vector<JobInput>& listed, const std::map<std::string, Status>& unusable, const std::vector<JobInput>& pins) {
-  if (unusable.empty()) {
-    return Status::ok();
-  }
-  std::set<std::string> pinned;
-  for (const JobInput& pin : pins) {
-    pinned.insert(pin.name);
-  }
-  for (const JobInput& input : listed) {
-    const auto failure = unusable.find(input.path);
-    if (failure != unusable.end() && pinned.contains(input.name)) {
-      return failure->second;
-    }
-  }
-  return Status::ok();
-}
-
-/// The last round in which rows with these codes were redone.
-int64_t round_of(const CommittedPart& part, const RetryCodes& codes) {
-  const auto round = part.retried.find(codes.text());
-  return round == part.retried.end() ? 0 : round->second;
-}
-
-int64_t num_items_of_list(const std::vector<JobInput>& inputs, int64_t rows_per_file) {
-  return inputs.empty() ? 0 : inputs.back().first_item + num_items_of(inputs.back().num_rows, rows_per_file);
-}
-
-void warn_of_late_files(size_t num_files) {
-  if (num_files > 0) {
-    log_warning("{} input files came after the job was started and are left out of it", num_files);
-  }
+/// The same, once more where a part moved aside while its next generation came behind the listing's back.
+Result<std::vector<FileInfo>> list_parts(const Location& output) {
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts_once(output));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<PartName> missed, moved_parts_without_next(output, parts));
+  return missed.empty() ? Result<std::vector<FileInfo>>(std::move(parts)) : list_parts_once(output);
 }
 
 Status another_item(const Location& part, int64_t names) {
@@ -95,39 +68,6 @@ Result<nlohmann::json> read_job_file(const Location& output) {
   return identity;
 }
 
-namespace {
-
-/// Whether what lies aside under a part's name can be no generation of its job: left by a job that was here before, or unreadable.
-Result<bool> is_of_no_use(const Location& aside, const Location& part) {
-  const Result<PartRecord> there = read_part_record(aside);
-  if (!there.is_ok()) {
-    return there.status().code() == StatusCode::kCorruptData ? Result<bool>(true) : there.status();
-  }
-  DARKROOM_ASSIGN_OR_RETURN(const PartRecord record, read_part_record(part));
-  return there->job != record.job;
-}
-
-}  // namespace
-
-Status retire_part(const Location& output, const PartName& name) {
-  const Location part = output / name.text();
-  if (name.considered) {
-    return output.store->remove(part.path);
-  }
-  const Location aside = output / kSupersededFolder / name.text();
-  Status moved = output.store->move_object(part.path, aside.path);
-  if (moved.code() == StatusCode::kAlreadyExists) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool is_stale, is_of_no_use(aside, part));
-    if (!is_stale) {
-      // A process that had lost its claim made it once more, beside the next generation: nobody takes it.
-      return output.store->remove(part.path);
-    }
-    DARKROOM_RETURN_IF_ERROR(output.store->remove(aside.path));
-    moved = output.store->move_object(part.path, aside.path);
-  }
-  return moved.code() == StatusCode::kNotFound ? Status::ok() : moved;
-}
-
 Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::stop_token& stop) {
   DARKROOM_CHECK(request.identity.rows_per_file > 0, "a work item needs a row:", request.identity.rows_per_file);
   DARKROOM_RETURN_IF_ERROR(request.selection.validate());
@@ -139,9 +79,10 @@ Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::st
   plan->selection_ = std::move(request.selection);
   plan->retry_ = std::move(request.retry);
   plan->redo_ = std::move(request.redo);
+  plan->owner_ = request.owner.empty() ? owner_of_this_process() : std::move(request.owner);
   DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
-  DARKROOM_RETURN_IF_ERROR(plan->find_inputs(std::move(request.listed), request.check_columns, parts, stop));
+  DARKROOM_RETURN_IF_ERROR(plan->find_inputs(request, parts, stop));
   DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), plan->inputs_, stop));
   plan->find_round();
   DARKROOM_RETURN_IF_ERROR(plan->count_rows());
@@ -156,101 +97,6 @@ Status JobPlan::check_job_file() const {
   return canonical_text(*job) == canonical_text(identity_.to_json()) ? Status::ok() : refuse_other_job(output_.uri(), *job, identity_);
 }
 
-Status JobPlan::find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
-                            const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
-  if (pins) {
-    DARKROOM_RETURN_IF_ERROR(take_pinned_generations(input_store_, pins->inputs, stop, listed));
-  }
-  // What came late and is left out need not be whole.
-  std::map<std::string, Status> unusable;
-  DARKROOM_RETURN_IF_ERROR(pins && !selection_.extend ? measure_usable_inputs(input_store_, check_columns, stop, listed, unusable)
-                                                      : measure_inputs(input_store_, check_columns, stop, listed));
-  if (pins) {
-    num_pin_lists_ = pins->num_lists;
-    DARKROOM_RETURN_IF_ERROR(find_needed(listed, unusable, pins->inputs));
-    DARKROOM_ASSIGN_OR_RETURN(PinnedInputs joined, join_pins(std::move(listed), pins->inputs, output_.uri(), identity_));
-    inputs_ = std::move(joined.inputs);
-    if (selection_.extend && !joined.late.empty()) {
-      DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, joined.late));
-      new_pins_ = std::move(joined.late);
-      inputs_.insert(inputs_.end(), new_pins_.begin(), new_pins_.end());
-    } else {
-      warn_of_late_files(joined.late.size());
-    }
-  } else {
-    DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, listed));
-    inputs_ = std::move(listed);
-    if (!parts.empty()) {
-      DARKROOM_RETURN_IF_ERROR(rebuild_inputs(parts, stop));
-    }
-    new_pins_ = inputs_;
-    num_pin_lists_ = 0;
-    are_pins_new_ = true;
-  }
-  number_inputs(inputs_, identity_.rows_per_file);
-  list_rows_ = inputs_.empty() ? 0 : inputs_.back().first_row + inputs_.back().num_rows;
-  return Status::ok();
-}
-
-Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop) {
-  (void)take_out_superseded_parts(parts);
-  std::vector<PartRecord> records(parts.size());
-  DARKROOM_RETURN_IF_ERROR(read_many(parts.size(), stop, [&](size_t i) -> Status {
-    DARKROOM_ASSIGN_OR_RETURN(records[i], read_part_record({.store = output_.store, .path = parts[i].path}));
-    return records[i].job == job_hash_ ? Status::ok() : refuse_other_job(output_.uri(), records[i].identity, identity_);
-  }));
-  std::map<int64_t, PartRecord> known;
-  for (PartRecord& record : records) {
-    known.emplace(record.item, std::move(record));
-  }
-  DARKROOM_RETURN_IF_ERROR(take_known_generations(known, stop));
-  DARKROOM_ASSIGN_OR_RETURN(std::vector<JobInput> pins, rebuild_pins(inputs_, known, output_.uri(), identity_));
-  std::set<std::string> pinned;
-  for (const JobInput& pin : pins) {
-    pinned.insert(pin.path);
-  }
-  std::vector<JobInput> late;
-  for (JobInput& input : inputs_) {
-    if (!pinned.contains(input.path)) {
-      late.push_back(std::move(input));
-    }
-  }
-  inputs_ = std::move(pins);
-  if (selection_.extend) {
-    inputs_.insert(inputs_.end(), late.begin(), late.end());
-  } else {
-    warn_of_late_files(late.size());
-  }
-  return Status::ok();
-}
-
-/// As take_pinned_generations, where the list is lost and the parts tell what was pinned.
-Status JobPlan::take_known_generations(const std::map<int64_t, PartRecord>& parts, const std::stop_token& stop) {
-  std::vector<JobInput> known;
-  for (const auto& [item, record] : parts) {
-    if (known.empty() || known.back().name != record.input.name) {  // Items of one input follow each other.
-      known.push_back(record.input);
-    }
-  }
-  std::vector<JobInput> taken = inputs_;
-  DARKROOM_RETURN_IF_ERROR(take_pinned_generations(input_store_, known, stop, taken));
-  std::vector<JobInput> replaced;
-  for (size_t i = 0; i < taken.size(); ++i) {
-    if (taken[i].name != inputs_[i].name) {
-      replaced.push_back(taken[i]);
-    }
-  }
-  DARKROOM_RETURN_IF_ERROR(measure_inputs(input_store_, {}, stop, replaced));
-  DARKROOM_RETURN_IF_ERROR(count_other_rows(input_store_, stop, replaced));
-  for (size_t i = 0, next = 0; i < taken.size(); ++i) {
-    if (taken[i].name != inputs_[i].name) {
-      inputs_[i] = std::move(replaced[next++]);
-    }
-  }
-  return Status::ok();
-}
-
 Result<CommittedPart> JobPlan::check_record(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes,
                                             const PartRecord& record) const {
   const Location part = output_ / name.text();
@@ -261,7 +107,7 @@ Result<CommittedPart> JobPlan::check_record(const std::vector<JobInput>& inputs,
   if (record.item != name.item || record.generation != name.generation || record.considered != name.considered.value_or(record.num_rows)) {
     return another_item(part, record.item);
   }
-  const bool is_known = name.item < num_items_of_list(inputs, identity_.rows_per_file);
+  const bool is_known = name.item < num_items_of(inputs, identity_.rows_per_file);
   const WorkItem work = is_known ? find_item(inputs, identity_.rows_per_file, name.item) : WorkItem();
   if (!is_known || item_fingerprint(job_hash_, inputs[work.input], work) != record.fingerprint) {
     return refuse_other_job(output_.uri(), record.identity, identity_,
@@ -277,16 +123,6 @@ Result<CommittedPart> JobPlan::check_record(const std::vector<JobInput>& inputs,
 Result<CommittedPart> JobPlan::read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const {
   DARKROOM_ASSIGN_OR_RETURN(const PartRecord record, read_part_record(output_ / name.text()));
   return check_record(inputs, name, size_bytes, record);
-}
-
-/// The list as it is pinned by now: another run may have appended to it (--extend) and have made parts of that.
-Result<std::vector<JobInput>> JobPlan::read_longer_list() const {
-  DARKROOM_ASSIGN_OR_RETURN(std::optional<PinnedList> pins, read_pins(output_, identity_));
-  if (!pins || pins->inputs.size() <= inputs_.size()) {
-    return inputs_;
-  }
-  number_inputs(pins->inputs, identity_.rows_per_file);
-  return std::move(pins->inputs);
 }
 
 /// Takes in those of the files that are not known yet, as parts of the items of `inputs`.
@@ -309,7 +145,7 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInp
     const PartName name = *PartName::parse(file_name(files[i].path));
     const auto entry = summary.find(name.text());
     if (entry != summary.end() && entry->second.size_bytes == files[i].size_bytes &&
-        name.item < num_items_of_list(inputs, identity_.rows_per_file)) {
+        name.item < num_items_of(inputs, identity_.rows_per_file)) {
       const WorkItem work = find_item(inputs, identity_.rows_per_file, name.item);
       if (item_fingerprint(job_hash_, inputs[work.input], work) == entry->second.fingerprint &&
           entry->second.tally.adds_up_to(name.considered.value_or(work.whole_rows))) {
@@ -344,7 +180,7 @@ void JobPlan::take_in(CommittedPart part) {
   }
 }
 
-int64_t JobPlan::num_items() const { return num_items_of_list(inputs_, identity_.rows_per_file); }
+int64_t JobPlan::num_items() const { return num_items_of(inputs_, identity_.rows_per_file); }
 
 bool JobPlan::is_selected(int64_t number) const {
   return number % selection_.num_shards == selection_.shard &&
@@ -365,52 +201,6 @@ std::optional<WorkItem> JobPlan::next_pending(int64_t number) const {
     }
   }
   return std::nullopt;
-}
-
-/// What is to be done about an item, as far as is known; nothing where it is done, or not selected.
-std::optional<WorkItem> JobPlan::find_work(int64_t number) const {
-  std::optional<WorkItem> work = select(number);
-  if (!work) {
-    return std::nullopt;
-  }
-  const std::lock_guard hold(mutex_);
-  const auto part = parts_.find(number);
-  if (makes_parts()) {
-    return part == parts_.end() || !part->second.covers(*work) ? work : std::nullopt;
-  }
-  if (part == parts_.end() || rows_to_redo(part->second) == 0) {
-    return std::nullopt;
-  }
-  if (!retry_.is_empty() && round_of(part->second, retry_) >= retry_round_) {
-    return std::nullopt;
-  }
-  work->num_rows = rows_to_redo(part->second);
-  work->generation = part->second.name.generation + 1;
-  return work;
-}
-
-/// A part that --limit cut is none to redo: it goes when the whole one is made.
-int64_t JobPlan::rows_to_redo(const CommittedPart& part) const {
-  if (const auto item = redo_.find(part.name.item); item != redo_.end()) {
-    return item->second.generation == part.name.generation && !part.name.considered ? item->second.num_rows : 0;
-  }
-  int64_t num_rows = 0;
-  for (const auto& [code, count] : part.tally.rows_by_error) {
-    num_rows += !part.name.considered && retry_.contain(code) ? count : 0;
-  }
-  return num_rows;
-}
-
-/// The round is known from the parts alone: the last one that any part was redone in, unless nothing selected is left to do in it.
-void JobPlan::find_round() {
-  if (retry_.is_empty()) {
-    return;
-  }
-  for (const auto& [number, part] : parts_) {
-    retry_round_ = std::max(retry_round_, round_of(part, retry_));
-  }
-  const bool is_open = std::ranges::any_of(parts_, [&](const auto& known) { return find_work(known.first).has_value(); });
-  retry_round_ += is_open ? 0 : 1;
 }
 
 Status JobPlan::count_rows() {
@@ -502,119 +292,7 @@ Status JobPlan::prepare(const std::stop_token& stop) {
     new_pins_.clear();
     are_pins_new_ = false;
   }
-  std::vector<FileInfo> superseded;
-  {
-    const std::lock_guard hold(mutex_);
-    superseded = std::exchange(superseded_, {});
-  }
-  return remove_superseded(superseded, stop);
-}
-
-/// This tidies up: a part that cannot be moved (a store copies no more than 5 GB at once) stays, and readers leave it.
-Status JobPlan::remove_superseded(const std::vector<FileInfo>& files, const std::stop_token& stop) {
-  return read_many(files.size(), stop, [&](size_t i) -> Status {
-    const Status retired = retire_part(output_, *PartName::parse(file_name(files[i].path)));
-    if (retired.is_ok() || retired.code() == StatusCode::kCancelled) {
-      return retired;
-    }
-    if (!has_warned_of_moves_.exchange(true)) {
-      log_warning("older parts stay beside the newer ones, and readers leave them: {}", retired.message());
-    }
-    return Status::ok();
-  });
-}
-
-/// The part that counts of an item whose part of that name has moved aside; nothing where there is none.
-Result<std::optional<CommittedPart>> JobPlan::find_later(const std::vector<JobInput>& inputs, PartName name) const {
-  name.considered.reset();
-  while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool was_replaced, (output_ / kSupersededFolder / name.text()).exists());
-    if (!was_replaced) {
-      return std::optional<CommittedPart>();
-    }
-    ++name.generation;
-    const Result<FileInfo> info = output_.store->stat((output_ / name.text()).path);
-    if (info.is_ok()) {
-      Result<CommittedPart> part = read_part(inputs, name, info->size_bytes);
-      if (part.status().code() != StatusCode::kNotFound) {
-        return part.is_ok() ? Result<std::optional<CommittedPart>>(*std::move(part)) : part.status();
-      }
-    } else if (info.status().code() != StatusCode::kNotFound) {
-      return info.status();
-    }
-  }
-}
-
-Result<BasePart> JobPlan::find_base(const WorkItem& item) const {
-  const std::string name = PartName{.item = item.number, .generation = item.generation - 1, .container = item.container}.text();
-  BasePart base{.place = output_ / name};
-  Result<PartRecord> record = read_part_record(base.place);
-  if (record.status().code() == StatusCode::kNotFound) {
-    // Another process has redone the item and moved it aside; then the part that we make gives way.
-    base.place = output_ / kSupersededFolder / name;
-    record = read_part_record(base.place);
-  }
-  if (record.status().code() == StatusCode::kNotFound) {
-    return Status::unavailable("a part whose failed rows are redone is gone; run the same command again (part):", (output_ / name).uri());
-  }
-  DARKROOM_RETURN_IF_ERROR(record.status());
-  base.kept = std::move(record->tally);
-  if (const auto redone = redo_.find(item.number); redone != redo_.end()) {
-    DARKROOM_ASSIGN_OR_RETURN(base.redone, unpack_rows(redone->second.rows));
-    base.kept.rows_in -= redone->second.num_rows;
-    base.kept.rows_out -= redone->second.num_rows;
-    return base;
-  }
-  for (const auto& [code, count] : RowsByError(base.kept.rows_by_error)) {
-    if (retry_.contain(code)) {
-      const std::vector<int64_t> rows = std::move(base.kept.failed_rows[code]);
-      if (count != static_cast<int64_t>(rows.size())) {
-        return Status::corrupt_data("a part counts other failed rows than it lists (part, code, counted, listed):", base.place.uri(), code,
-                                    count, rows.size());
-      }
-      base.redone.insert(base.redone.end(), rows.begin(), rows.end());
-      base.kept.rows_in -= count;
-      base.kept.rows_by_error.erase(code);
-      base.kept.failed_rows.erase(code);
-    }
-  }
-  std::ranges::sort(base.redone);
-  return base;
-}
-
-Result<bool> JobPlan::is_committed_now(const WorkItem& item) {
-  const PartName whole{.item = item.number, .generation = item.generation, .container = item.container};
-  std::vector<PartName> names = {whole};
-  if (item.part_name() != whole.text()) {
-    names.push_back(*PartName::parse(item.part_name()));
-  }
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Result<FileInfo> info = output_.store->stat((output_ / names[i].text()).path);
-    if (!info.is_ok()) {
-      if (info.status().code() != StatusCode::kNotFound) {
-        return info.status();
-      }
-      continue;
-    }
-    Result<CommittedPart> part = read_part(inputs_, names[i], info->size_bytes);
-    if (part.is_ok()) {
-      take_in(*std::move(part));
-      return true;
-    }
-    if (part.status().code() != StatusCode::kNotFound) {
-      return part.status();
-    }
-    if (names[i].considered) {
-      names.push_back(whole);  // A cut part goes when the whole one is there, also between the two looks.
-    }
-  }
-  // Others may have made the item, redone it and moved their first part aside since we listed them.
-  DARKROOM_ASSIGN_OR_RETURN(std::optional<CommittedPart> later, find_later(inputs_, whole));
-  if (later) {
-    take_in(*std::move(later));
-    return true;
-  }
-  return false;
+  return retire_leftovers(stop);
 }
 
 PartRecord JobPlan::record_of(const WorkItem& item, const ItemTally& tally) const {
@@ -668,6 +346,8 @@ Status JobPlan::settle(const WorkItem& item, const PartRecord& record, PublishOu
     DARKROOM_ASSIGN_OR_RETURN(CommittedPart part, check_record(inputs_, name, num_bytes, record));
     part.content_hash = std::move(content_hash);
     take_in(std::move(part));
+    const std::lock_guard hold(mutex_);
+    replaced_.insert(item.number);
   }
   if (!name.considered) {
     return Status::ok();
@@ -723,12 +403,7 @@ Status JobPlan::refresh(const std::stop_token& stop) {
     DARKROOM_ASSIGN_OR_RETURN(longer, read_longer_list());
   }
   DARKROOM_RETURN_IF_ERROR(find_parts(std::move(files), is_extended ? longer : inputs_, stop));
-  std::vector<FileInfo> superseded;
-  {
-    const std::lock_guard hold(mutex_);
-    superseded = std::exchange(superseded_, {});
-  }
-  return remove_superseded(superseded, stop);
+  return retire_replaced(stop);
 }
 
 Status JobPlan::write_summary(const std::stop_token& stop) {

@@ -184,6 +184,17 @@ Status check_row_count(const JobPlan& plan, int64_t num_rows, int64_t memory_byt
       num_rows, largest.path, largest.num_rows);
 }
 
+/// Rows up to the end of the item that --limit cuts: --retry-failed redoes its rows behind the limit, too.
+int64_t rows_to_go_through(const JobPlan& plan, int64_t limit, int64_t list_rows) {
+  if (limit < 0 || limit >= list_rows) {
+    return list_rows;
+  }
+  const auto holds_limit = [&](const JobInput& input) { return limit <= input.first_row + input.num_rows; };
+  const JobInput& input = *std::ranges::find_if(plan.inputs(), holds_limit);
+  const int64_t rows_per_file = plan.identity().rows_per_file;
+  return input.first_row + std::min(input.num_rows, num_items_of(limit - input.first_row, rows_per_file) * rows_per_file);
+}
+
 }  // namespace
 
 Result<RowSet> find_repeated_urls(const JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
@@ -200,8 +211,7 @@ Result<RowSet> find_repeated_urls(const JobPlan& plan, const DownloadOptions& op
   if (known.status().code() != StatusCode::kNotFound) {
     return known;
   }
-  const int64_t limit = options.selection.limit;
-  const int64_t num_rows = limit < 0 ? list_rows : std::min(limit, list_rows);
+  const int64_t num_rows = rows_to_go_through(plan, options.selection.limit, list_rows);
   RowSet repeated(num_rows);
   {
     RepeatFinder finder(num_rows, static_cast<int64_t>(plan_memory(options.memory_bytes, 1).body_bytes));

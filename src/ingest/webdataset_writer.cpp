@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "darkroom/core/sha256.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/tables/bytes_column.h"
 
 namespace darkroom {
@@ -18,6 +19,14 @@ namespace {
 // Fields of img2dataset's own that no column of ours has.
 constexpr std::array<std::string_view, 6> kReservedFields = {"status",          "error_message", "original_width",
                                                              "original_height", "exif",          "sha256"};
+
+std::string hex_of(std::string_view bytes) {
+  std::string hex;
+  for (const char byte : bytes) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return hex;
+}
 
 bool is_reserved(std::string name) {
   std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
@@ -102,12 +111,27 @@ Status WebdatasetWriter::open_columns() {
   return Status::ok();
 }
 
+/// The field of a value's bytes: as no other one is named.
+std::string WebdatasetWriter::hex_name(const std::string& name) const {
+  std::string hex = name + "_hex";
+  while (std::ranges::count(names_, hex) > 0) {
+    hex += "_hex";
+  }
+  return hex;
+}
+
 Result<std::string> WebdatasetWriter::describe(const DownloadRow& row, const std::string& key) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (size_t i = 0; i < metadata_.size(); ++i) {
     DARKROOM_RETURN_IF_ERROR(metadata_[i].append(*row.table->GetColumnByName(item_->columns.metadata[i]), row.table_row));
     DARKROOM_ASSIGN_OR_RETURN(const auto value, metadata_[i].finish());
     DARKROOM_ASSIGN_OR_RETURN(json[names_[i]], json_of(*value));
+    // JSON holds no other bytes than UTF-8: what can be shown of them, and all of them.
+    const bool is_text = is_bytes_type(*value->type()) && !value->IsNull(0);
+    if (const auto [shown, was_invalid] = replace_invalid_utf8(is_text ? bytes_at(*value, 0) : std::string_view()); was_invalid) {
+      json[names_[i]] = shown;
+      json[hex_name(names_[i])] = hex_of(bytes_at(*value, 0));
+    }
   }
   json["caption"] = row.caption;
   json["url"] = row.url;

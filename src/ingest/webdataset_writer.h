@@ -24,6 +24,7 @@ class WebdatasetWriter : public ItemWriter<DownloadRow> {
   WebdatasetWriter(JobRun& run, std::shared_ptr<DownloadItem> item) : run_(run), item_(std::move(item)) {}
 
   Status open_columns();
+  std::string hex_name(const std::string& name) const;
   Result<std::string> describe(const DownloadRow& row, const std::string& key);
 
   JobRun& run_;

@@ -3,16 +3,18 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "darkroom/files/paths.h"
 #include "darkroom/files/posix_store.h"
-#include "darkroom/tables/part_name.h"
 #include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {
 
+constexpr size_t kMostFolders = 64;  // Between a folder that is listed and a file in it.
 constexpr std::string_view kAnyDepth = "**";
 constexpr std::string_view kTableEndings = ".parquet, .csv, .tsv, .jsonl, .ndjson or .json";
 constexpr std::string_view kImageEndings = ".parquet, .tar, .mds, .jpg, .jpeg, .png, .webp or a table";
@@ -35,10 +37,39 @@ std::vector<std::string> names_of_path(std::string_view path) {
   return names;
 }
 
+/// As add_tree, on a disk, folder by folder: what hidden folders hold (caches, loops of links) is not looked at.
+template <typename Takes>
+Status add_visible(const Location& folder, const std::stop_token& stop, std::vector<std::string>& names, const Takes& takes,
+                   std::vector<InputObject>& found) {
+  if (stop.stop_requested()) {
+    return Status::cancelled("listing stopped on request (path):", folder.path);
+  }
+  if (names.size() > kMostFolders) {
+    return Status::failed_precondition("listing stopped: folders are nested too deep, or links form a loop (path):", folder.path);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> entries, folder.store->list(folder.path.empty() ? "." : folder.path));
+  std::ranges::sort(entries, {}, [](const FileInfo& entry) { return entry.is_folder ? entry.path + "/" : entry.path; });
+  for (const FileInfo& entry : entries) {
+    names.push_back(file_name(entry.path));
+    const Location place{.store = folder.store, .path = join_path(folder.path, names.back())};
+    if (entry.is_folder && !is_hidden_name(names.back())) {
+      DARKROOM_RETURN_IF_ERROR(add_visible(place, stop, names, takes, found));
+    } else if (!entry.is_folder && !is_hidden_name(names.back()) && takes(names)) {
+      found.push_back({.place = place, .size_bytes = entry.size_bytes});
+    }
+    names.pop_back();
+  }
+  return Status::ok();
+}
+
 /// Every visible file below `folder` for which `takes` (its names from there on) is true.
 template <typename Takes>
 Status add_tree(const Location& folder, std::stop_token stop, const Takes& takes, std::vector<InputObject>& found) {
   const std::string listed = folder.path.empty() ? "." : folder.path;
+  if (folder.store->local_path(listed)) {
+    std::vector<std::string> names;
+    return add_visible(folder, stop, names, takes, found);
+  }
   return folder.store->list_tree(listed, std::move(stop), [&](std::span<const FileInfo> page) {
     for (const FileInfo& entry : page) {
       const std::string_view within = std::string_view(entry.path).substr(std::min(listed.size(), entry.path.size()));
@@ -102,7 +133,7 @@ struct Named {
 };
 
 template <typename Takes>
-Result<Named> list_named(const Location& place, const std::stop_token& stop, const Takes& takes) {
+Result<Named> list_named_once(const Location& place, const std::stop_token& stop, const Takes& takes) {
   const std::string context = "listing the input " + place.uri();
   const Result<FileInfo> info = place.store->stat(place.path);
   if (info.is_ok() && !info->is_folder) {
@@ -115,6 +146,34 @@ Result<Named> list_named(const Location& place, const std::stop_token& stop, con
   DARKROOM_RETURN_IF_ERROR(
       (named.is_folder ? add_tree(place, stop, takes, named.objects) : expand_place(place, stop, named.objects)).with_context(context));
   return named;
+}
+
+/// Whether an item went missing while what `place` names was listed: a part of it lies aside, and none is there.
+Result<bool> misses_moved_part(const Location& place, const Named& named) {
+  std::map<std::string, std::vector<FileInfo>> parts;  // By folder.
+  for (const InputObject& object : named.objects) {
+    if (PartName::parse(object.place.name())) {
+      parts[parent_folder(object.place.path)].push_back({.path = object.place.path});
+    }
+  }
+  for (const auto& [folder, listed] : parts) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto missed, moved_parts_without_next({.store = place.store, .path = folder}, listed));
+    const std::string pattern = place.name();
+    if (std::ranges::any_of(missed, [&](const PartName& part) { return named.is_folder || name_fits(pattern, part.text()); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename Takes>
+Result<Named> list_named(const Location& place, const std::stop_token& stop, const Takes& takes) {
+  DARKROOM_ASSIGN_OR_RETURN(Named named, list_named_once(place, stop, takes));
+  if (!named.is_folder && !has_wildcard(place.path)) {
+    return named;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool misses_part, misses_moved_part(place, named));
+  return misses_part ? list_named_once(place, stop, takes) : Result<Named>(std::move(named));
 }
 
 Result<std::vector<InputObject>> in_order(std::vector<InputObject> found, std::string_view endings, const Location& place) {
@@ -143,6 +202,28 @@ bool path_fits(std::span<const std::string> pattern, std::span<const std::string
     fits = std::move(next);
   }
   return fits.back() != 0;
+}
+
+Result<std::vector<PartName>> moved_parts_without_next(const Location& folder, const std::vector<FileInfo>& parts) {
+  std::vector<PartName> missed;
+  if (parts.empty()) {
+    return missed;  // A folder that was emptied for another job.
+  }
+  const Result<std::vector<FileInfo>> aside = folder.store->list((folder / kSupersededFolder).path);
+  if (!aside.is_ok()) {
+    return aside.status().code() == StatusCode::kNotFound ? Result<std::vector<PartName>>(std::move(missed)) : aside.status();
+  }
+  std::set<int64_t> items;
+  for (const FileInfo& part : parts) {
+    items.insert(PartName::parse(file_name(part.path))->item);
+  }
+  for (const FileInfo& moved : *aside) {
+    const std::optional<PartName> part = moved.is_folder ? std::nullopt : PartName::parse(file_name(moved.path));
+    if (part && !items.contains(part->item)) {
+      missed.push_back(*part);
+    }
+  }
+  return missed;
 }
 
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop) {

@@ -119,6 +119,13 @@ class PageOrder {
 
 std::string header_of(const S3Reply& reply, std::string_view name) { return std::string(reply.head.find(name).value_or("")); }
 
+void add_source(S3Call& call, const S3Name& from, const std::string& if_match) {
+  call.headers.push_back({"x-amz-copy-source", encode_s3_path(fmt::format("/{}/{}", from.bucket, from.key))});
+  if (!if_match.empty()) {
+    call.headers.push_back({"x-amz-copy-source-if-match", if_match});
+  }
+}
+
 void add_condition(S3Call& call, S3Condition condition) {
   if (condition == S3Condition::kAbsent) {
     call.headers.push_back({"if-none-match", "*"});
@@ -355,13 +362,22 @@ Status S3Client::remove(const S3Name& name, std::stop_token stop) {
 
 Status S3Client::copy(const S3Name& from, const std::string& if_match, const S3Name& to, std::stop_token stop) {
   S3Call call{.doing = "copying to", .method = "PUT", .name = to};
-  call.headers.push_back({"x-amz-copy-source", encode_s3_path(fmt::format("/{}/{}", from.bucket, from.key))});
-  if (!if_match.empty()) {
-    call.headers.push_back({"x-amz-copy-source-if-match", if_match});
-  }
+  add_source(call, from, if_match);
   call.outcome_root = "CopyObjectResult";
   call.may_be_silent = true;
   return send_well(call, std::move(stop)).status();
+}
+
+Result<std::string> S3Client::copy_part(const S3Name& from, const std::string& if_match, ByteRange range, const S3Name& to,
+                                        const std::string& id, int number, std::stop_token stop) {
+  S3Call call{.doing = "copying a part to", .method = "PUT", .name = to};
+  call.query = {{"partNumber", std::to_string(number)}, {"uploadId", id}};
+  add_source(call, from, if_match);
+  call.headers.push_back({"x-amz-copy-source-range", fmt::format("bytes={}-{}", range.offset, range.offset + range.num_bytes - 1)});
+  call.outcome_root = "CopyPartResult";
+  call.may_be_silent = true;
+  DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, send_well(call, std::move(stop)));
+  return about(to, read_copied_part(reply.body));
 }
 
 }  // namespace darkroom

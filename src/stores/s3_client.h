@@ -88,8 +88,12 @@ class S3Client {
 
   /// Fine when it is gone.
   Status remove(const S3Name& name, std::stop_token stop = {});
-  /// With its mark. `if_match` (an etag; empty: any) of what is copied. Errors: kNotFound; kFailedPrecondition above 5 GB (Amazon's limit).
+  /// With its mark, by one request. `if_match` (an etag; empty: any) of what is copied. Errors: kNotFound; kFailedPrecondition above
+  /// S3Options::max_copy_bytes.
   Status copy(const S3Name& from, const std::string& if_match, const S3Name& to, std::stop_token stop = {});
+  /// As upload_part, with bytes of another object of the server.
+  Result<std::string> copy_part(const S3Name& from, const std::string& if_match, ByteRange range, const S3Name& to, const std::string& id,
+                                int number, std::stop_token stop = {});
 
  private:
   /// The reply where it is good, else its failure.

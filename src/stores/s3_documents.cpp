@@ -267,6 +267,10 @@ Result<std::string> read_upload_id(std::string_view xml) {
                                  [](const XmlElement& reply) { return required_text(reply, "UploadId"); });
 }
 
+Result<std::string> read_copied_part(std::string_view xml) {
+  return read_reply<std::string>(xml, "CopyPartResult", [](const XmlElement& reply) { return required_text(reply, "ETag"); });
+}
+
 Result<S3Error> read_error(std::string_view xml) { return read_reply(xml, kErrorRoot, error_element_of); }
 
 Result<std::optional<S3Error>> read_outcome(std::string_view xml, std::string_view root) {

@@ -62,8 +62,11 @@ struct S3Error {
 };
 Result<S3Error> read_error(std::string_view xml);
 
-/// What the answer to CompleteMultipartUpload (root "CompleteMultipartUploadResult") or CopyObject ("CopyObjectResult") says: both
-/// may fail after their status 200. Nothing: it is done.
+/// The ETag in the answer to UploadPartCopy, as it names the part.
+Result<std::string> read_copied_part(std::string_view xml);
+
+/// What the answer to CompleteMultipartUpload (root "CompleteMultipartUploadResult"), CopyObject ("CopyObjectResult") or UploadPartCopy
+/// ("CopyPartResult") says: all may fail after their status 200. Nothing: it is done.
 Result<std::optional<S3Error>> read_outcome(std::string_view xml, std::string_view root);
 
 inline constexpr int kMaxS3Parts = 10'000;

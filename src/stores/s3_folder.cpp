@@ -12,8 +12,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int64_t kMaxCopyBytes = 5'368'709'120;  // Of one CopyObject (Amazon S3 API reference).
-
 /// What a commit record says of a folder on its way.
 struct NamedFolder {
   std::string source;              ///< Where its files are now: a path of the store.
@@ -121,9 +119,10 @@ Result<std::optional<Completion>> look_at_record(S3Client& client, const S3Name&
 
 /// kNotFound: one of them is gone.
 Status copy_files(S3Client& client, const NamedFolder& folder, const std::string& target) {
-  return run_at_once(folder.files.size(), kMostRequestsAtOnce, [&](size_t i) {
+  return run_at_once(folder.files.size(), kMostRequestsAtOnce, [&](size_t i) -> Status {
     const S3Name from = S3Store::name_of(join_path(folder.source, folder.files[i]));
-    return client.copy(from, {}, S3Store::name_of(join_path(target, folder.files[i])));
+    DARKROOM_ASSIGN_OR_RETURN(const S3Head head, client.head(from));
+    return copy_s3_object(client, from, head, S3Store::name_of(join_path(target, folder.files[i])));
   });
 }
 
@@ -167,14 +166,9 @@ class PendingS3Folder final : public PendingFolder {
     const auto add = [&](std::span<const FileInfo> files) {
       for (const FileInfo& file : files) {
         const std::string name = file.path.substr(source_.size() + 1);
-        if (is_temporary_name(name)) {
-          continue;
+        if (!is_temporary_name(name)) {
+          named.files.push_back(name);
         }
-        if (file.size_bytes > kMaxCopyBytes) {  // Before the record: what cannot be completed would keep the name from everybody.
-          return Status::failed_precondition("a file of a folder is larger than a store copies at once (file, bytes, limit):",
-                                             store_.uri_of(file.path), file.size_bytes, kMaxCopyBytes);
-        }
-        named.files.push_back(name);
       }
       return Status::ok();
     };

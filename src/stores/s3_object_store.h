@@ -67,6 +67,10 @@ class S3Store final : public Store {
   std::map<std::string, FirstWins> first_wins_;  // By bucket.
 };
 
+/// Copies an object that a look has shown, with its mark: by one request, or above S3Options::max_copy_bytes by an upload whose parts the
+/// server copies, several at once. Errors: S3Client::copy's; kUnavailable when the upload is gone.
+Status copy_s3_object(S3Client& client, const S3Name& from, const S3Head& head, const S3Name& to);
+
 /// Reads an object by ranges.
 Result<std::unique_ptr<InputFile>> open_s3_input(S3Store& store, const std::string& path, std::optional<int64_t> known_size);
 

@@ -157,6 +157,9 @@ Status S3Options::validate() const {
   if (part_bytes < 1 || part_bytes > (int64_t{1} << 30)) {
     return Status::invalid_argument("part_bytes of an S3 store must be 1 byte to 1 GiB (and servers want 5 MiB at least):", part_bytes);
   }
+  if (max_copy_bytes < 1) {
+    return Status::invalid_argument("max_copy_bytes of an S3 store must be positive:", max_copy_bytes);
+  }
   return Status::ok();
 }
 

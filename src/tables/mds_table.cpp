@@ -16,6 +16,7 @@
 
 #include "darkroom/core/nested_text.h"
 #include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/sealed_record.h"
 #include "table_columns.h"
 #include "window_file.h"
@@ -99,7 +100,7 @@ class ZstdMdsBytes final : public MdsBytes {
   int64_t at_ = 0;  // In the decompressed bytes.
 };
 
-bool is_zstd_name(const std::string& path) { return path.ends_with(".zstd") || path.ends_with(".zst"); }
+bool is_zstd_name(const std::string& path) { return has_ending(path, ".zstd") || has_ending(path, ".zst"); }
 
 Result<std::unique_ptr<MdsBytes>> open_mds_bytes(std::shared_ptr<const InputFile> file) {
   if (!is_zstd_name(file->path())) {
@@ -402,7 +403,7 @@ struct OpenedMds {
 
 Result<OpenedMds> open_mds(const std::shared_ptr<const InputFile>& file) {
   const std::string& path = file->path();
-  if (!path.ends_with(".mds") && !is_zstd_name(path)) {
+  if (!has_ending(path, ".mds") && !is_zstd_name(path)) {
     return Status::failed_precondition("an MDS shard is compressed in a way that is not read; zstd and none are (file):", path);
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto bytes, open_mds_bytes(file));

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -20,7 +19,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "MDS is little-endian, and so are the values that are handed over");
 
 constexpr int kMdsVersion = 2;
-constexpr int64_t kMostMdsBytes = std::numeric_limits<uint32_t>::max();
 
 struct FixedEncoding {
   std::string_view name;
@@ -142,7 +140,8 @@ Result<FinishedShard> MdsWriter::finish(KeyValues pairs) {
     scratch_.free(sample);
   }
   FinishedShard shard{.content_hash = kXxh3Name + content.hash_hex(), .num_rows = num_samples()};
-  std::string record = print_unsealed_record(std::move(pairs), {.content_bytes = content.num_bytes(), .content_hash = shard.content_hash});
+  const SealOptions options{.content_bytes = content.num_bytes(), .content_hash = shard.content_hash};
+  DARKROOM_ASSIGN_OR_RETURN(std::string record, print_unsealed_record(std::move(pairs), options));
   seal_record("", record);
   DARKROOM_RETURN_IF_ERROR(object_->write_text(record));
   shard.num_bytes = object_->num_bytes();

@@ -18,6 +18,8 @@ namespace {
 constexpr std::array<std::string_view, 6> kPictureExtensions = {"jpg", "jpeg", "png", "webp", "gif", "avif"};
 constexpr std::array<std::string_view, 6> kMdsCompressions = {"zstd", "zst", "gz", "br", "bz2", "snappy"};
 constexpr std::string_view kMdsEnding = ".mds";
+constexpr std::array<std::string_view, 10> kTarEndings = {".tar",     ".tar.gz", ".tgz",    ".tar.zst", ".tar.zstd",
+                                                          ".tar.bz2", ".tbz2",   ".tar.xz", ".txz",     ".tar.lz4"};
 
 std::string lower_ascii(std::string_view text) {
   std::string lower(text);
@@ -32,6 +34,12 @@ bool is_mds_name(std::string_view name) {
   const size_t dot = name.rfind('.');
   return dot != std::string_view::npos && name.substr(0, dot).ends_with(kMdsEnding) &&
          std::ranges::find(kMdsCompressions, name.substr(dot + 1)) != kMdsCompressions.end();
+}
+
+/// The ending of a tar, compressed or not, in lower case; empty: it is none.
+std::string_view tar_ending(std::string_view lower) {
+  const auto found = std::ranges::find_if(kTarEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
+  return found == kTarEndings.end() ? std::string_view() : *found;
 }
 
 /// The path without the ending of its name.
@@ -121,7 +129,7 @@ std::vector<FileInfo> take_image_folders(const std::string& folder, FoundFiles& 
 void drop_sidecars(const std::string& folder, const std::vector<FileInfo>& pictures, FoundFiles& found) {
   std::set<std::string> beside;
   for (const FileInfo& tar : found.tars) {
-    beside.insert(stem_of(tar.path));
+    beside.insert(tar.path.substr(0, tar.path.size() - tar_ending(lower_ascii(tar.path)).size()));
   }
   if (!found.tables.empty()) {
     for (const FileInfo& picture : pictures) {
@@ -189,6 +197,10 @@ void sort_inputs(std::vector<FileInfo>& inputs) { std::ranges::sort(inputs, {}, 
 
 }  // namespace
 
+bool has_ending(std::string_view path, std::string_view ending) {
+  return path.size() >= ending.size() && lower_ascii(path.substr(path.size() - ending.size())) == ending;
+}
+
 bool is_picture_extension(std::string_view extension) {
   return std::ranges::find(kPictureExtensions, extension) != kPictureExtensions.end();
 }
@@ -211,7 +223,7 @@ ContainerKind container_kind(std::string_view path) {
   if (name.find('.') != std::string::npos && is_picture_extension(ending)) {
     return ContainerKind::kPicture;
   }
-  return name.ends_with(".tar") ? ContainerKind::kTar : ContainerKind::kOther;
+  return tar_ending(name).empty() ? ContainerKind::kOther : ContainerKind::kTar;
 }
 
 Result<std::vector<FileInfo>> find_picture_inputs(const std::string& folder, const std::vector<FileInfo>& files,

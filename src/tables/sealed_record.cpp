@@ -12,6 +12,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/part_name.h"
+#include "darkroom/tables/picture_inputs.h"
 
 namespace darkroom {
 
@@ -76,7 +77,7 @@ Result<std::string> read_record_bytes(const InputFile& file, int64_t offset, int
 
 }  // namespace
 
-std::string print_unsealed_record(KeyValues pairs, const SealOptions& options) {
+Result<std::string> print_unsealed_record(KeyValues pairs, const SealOptions& options) {
   set_content_hash(pairs, options.content_hash);
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [key, value] : pairs) {
@@ -88,6 +89,12 @@ std::string print_unsealed_record(KeyValues pairs, const SealOptions& options) {
   text.append((multiple - unpadded % multiple) % multiple, ' ');
   text += fmt::format("\n{}{:020d} {:020d} {}\n", kSealName, options.content_bytes, options.content_bytes + options.between_bytes,
                       std::string(kSealHashDigits, '0'));
+  if (options.between_bytes + static_cast<int64_t>(text.size()) + kTarEndBytes > kMaxRecordBytes) {
+    return Status::failed_precondition(
+        "the record of a shard is larger than its readers take: an item has too many rows that failed; ask for fewer --rows-per-file "
+        "(bytes, most):",
+        text.size(), kMaxRecordBytes);
+  }
   return text;
 }
 
@@ -99,7 +106,7 @@ void seal_record(std::string_view between, std::string& record) {
   record.replace(place, kSealHashDigits, hash.finish_hex());
 }
 
-int64_t bytes_behind_record(std::string_view path) { return path.ends_with(".tar") ? kTarEndBytes : 0; }
+int64_t bytes_behind_record(std::string_view path) { return has_ending(path, ".tar") ? kTarEndBytes : 0; }
 
 Result<SealedRecord> read_sealed_record(const InputFile& file) {
   constexpr auto kLineBytes = static_cast<int64_t>(kSealBytes);

@@ -28,7 +28,7 @@ Result<FinishedShard> TarShardWriter::finish(KeyValues pairs, int64_t num_rows) 
                             .content_hash = kXxh3Name + state_->content.hash_hex(),
                             .between_bytes = kTarBlockBytes,
                             .multiple_bytes = kTarBlockBytes};
-  std::string record = print_unsealed_record(std::move(pairs), options);
+  DARKROOM_ASSIGN_OR_RETURN(std::string record, print_unsealed_record(std::move(pairs), options));
   std::string member;
   TarWriter unsealed([&](std::span<const std::byte> bytes) {
     member.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -348,6 +348,10 @@ class TarTable final : public TableReader {
 }  // namespace
 
 Result<std::unique_ptr<TableReader>> open_tar_table(std::shared_ptr<const InputFile> file) {
+  if (!has_ending(file->path(), ".tar")) {
+    return Status::failed_precondition("a compressed tar is not read; decompress it, for example with gzip -d or zstd -d (file):",
+                                       file->path());
+  }
   auto table = std::make_unique<TarTable>(std::move(file));
   DARKROOM_RETURN_IF_ERROR(table->open());
   return std::unique_ptr<TableReader>(std::move(table));

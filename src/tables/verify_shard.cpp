@@ -7,6 +7,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/content_hash.h"
+#include "darkroom/tables/picture_inputs.h"
 #include "darkroom/tables/sealed_record.h"
 #include "darkroom/tables/table_footer.h"
 #include "parquet_metadata.h"
@@ -61,7 +62,7 @@ Status check_end_mark(const InputFile& file) {
 Status verify_shard(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
   SealedRecord shard;
-  if (path.ends_with(".tar") || path.ends_with(".mds")) {
+  if (has_ending(path, ".tar") || has_ending(path, ".mds")) {
     DARKROOM_ASSIGN_OR_RETURN(shard, read_sealed_record(*file));
     DARKROOM_RETURN_IF_ERROR(check_end_mark(*file));
   } else {

@@ -18,7 +18,9 @@ namespace {
 
 constexpr int64_t kRunClaim = 0;  // The one claim of a run folder: _claims/000000.
 constexpr const char* kClaimPath = "_claims/000000";
-constexpr std::chrono::minutes kPatience{15};  // With a store that takes no checkpoint: computing it anew costs more.
+// With a store that takes no checkpoint: of a run that goes on, of one that ends.
+constexpr std::chrono::minutes kPatience{15};
+constexpr std::chrono::minutes kLastPatience{60};
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{60};
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
@@ -250,8 +252,8 @@ Status RemoteRun::store_logs(int64_t step) {
   return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
 }
 
-Status RemoteRun::keep_trying(int64_t step, const std::function<Status()>& store) {
-  const Clock::Instant last = clock_.now() + kPatience;
+Status RemoteRun::keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store) {
+  const Clock::Instant last = clock_.now() + (after == AfterSaving::kGoesOn ? kPatience : kLastPatience);
   Status stored = store();
   for (std::chrono::seconds wait = kFirstWait; stored.code() == StatusCode::kUnavailable && clock_.now() + wait <= last;
        wait = std::min(2 * wait, kLongestWait)) {
@@ -289,11 +291,31 @@ Status RemoteRun::publish_checkpoint(int64_t step) {
                  : Status::already_exists("another checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
 }
 
-Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep) {
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_logs(step); }));
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return publish_checkpoint(step); }));
+/// Those that the store did not take.
+Status RemoteRun::remove_older_checkpoints_here(int64_t step) {
+  const std::string folder = in_spool(kRunCheckpointsFolder);
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, local_files().list(folder));
+  for (const FileInfo& entry : entries) {
+    if (is_checkpoint_before(file_name(entry.path), step)) {
+      DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(entry.path));
+    }
+  }
+  return Status::ok();
+}
+
+Result<std::string> RemoteRun::keep_checkpoint_here(int64_t step) {
+  const std::string name = checkpoint_name(step);
+  std::string place = join_path(parent_folder(spool()), fmt::format("darkroom-{}-{}", name, owner_));
+  DARKROOM_RETURN_IF_ERROR(local_files().rename_no_replace(join_path(in_spool(kRunCheckpointsFolder), name), place));
+  return place;
+}
+
+Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after) {
+  DARKROOM_RETURN_IF_ERROR(remove_older_checkpoints_here(step));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_logs(step); }));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return publish_checkpoint(step); }));
   newest_step_ = step;
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, [&] { return store_file(kRunFactsFile); }));
+  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(kRunFactsFile); }));
   // Earlier ones in the spool were stored, too.
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
   for (const std::string& name : std::exchange(unstored_folders_, {})) {

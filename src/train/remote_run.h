@@ -18,6 +18,9 @@
 
 namespace darkroom {
 
+/// What a run does when a checkpoint is stored.
+enum class AfterSaving { kGoesOn, kEnds };
+
 /// A run folder on a store that cannot append. The run works in a folder of this machine, the spool, as if that were its run folder; what
 /// must outlive the process is stored from there: small files as they come, metrics, events and the checkpoint at each checkpoint, in that
 /// order, state.json last. Of two processes the second is refused: the first holds a claim (files/claim.h). Thread safety: none.
@@ -52,9 +55,12 @@ class RemoteRun {
   /// Errors: kFailedPrecondition (another process took the run folder over), those of the store.
   Status store_logs(int64_t step);
   /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept (a failure of that is a
-  /// warning). What is kUnavailable is tried again for a quarter of an hour, or until a stop.
-  /// Errors: kAlreadyExists (another checkpoint of this step is there), store_logs's.
-  Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep);
+  /// warning). What is kUnavailable is tried again for a quarter of an hour, of a run that ends for an hour, or until a stop; then the
+  /// spool keeps the checkpoint until a later one is there. Errors: kAlreadyExists (another checkpoint of this step is there),
+  /// store_logs's.
+  Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after = AfterSaving::kEnds);
+  /// Of one that the store did not take: moves it from the spool to where it outlives this process, and gives that path.
+  Result<std::string> keep_checkpoint_here(int64_t step);
 
  private:
   RemoteRun(Location folder, ScratchFolder spool, std::string owner, Clock& clock, std::stop_token stop);
@@ -62,7 +68,8 @@ class RemoteRun {
   Status remove_remains();
   Status check_claim(int64_t step);
   Status set_aside(const CheckpointPlace& place);
-  Status keep_trying(int64_t step, const std::function<Status()>& store);
+  Status keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store);
+  Status remove_older_checkpoints_here(int64_t step);
   Status publish_checkpoint(int64_t step);
   Result<bool> has_published(int64_t step);
   Status prune(const Recipe::Checkpoints& keep);

@@ -95,7 +95,7 @@ Status TrainingRun::save_before(const Status& failure) {
   if (!may_pass || steps_here_ == 0 || ranks().size() > 1) {                  // The other ranks are in the middle of a step.
     return failure;
   }
-  if (const Status saved = save(); !saved.is_ok()) {
+  if (const Status saved = save(AfterSaving::kEnds); !saved.is_ok()) {
     log_warning("the steps since the last checkpoint cannot be saved: {}", saved.message());
     return failure;
   }
@@ -149,7 +149,7 @@ Status TrainingRun::after_step(const StepTimes& times) {
     DARKROOM_RETURN_IF_ERROR(paint_previews());
   }
   if (is_due(recipe().checkpoint.every_steps) || is_last) {
-    DARKROOM_RETURN_IF_ERROR(save());
+    DARKROOM_RETURN_IF_ERROR(save(is_last ? AfterSaving::kEnds : AfterSaving::kGoesOn));
   }
   if (trace_ != nullptr && trace_->is_complete()) {
     DARKROOM_RETURN_IF_ERROR(trace_->finish());
@@ -205,7 +205,25 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
   return {};
 }
 
-Status TrainingRun::save() {
+/// A store that is away costs a run that goes on no step: the next checkpoint takes the place of this one.
+Status TrainingRun::store_checkpoint(AfterSaving after) {
+  const Status stored = remote_->store_checkpoint(steps_done_, recipe().checkpoint, after);
+  if (stored.code() != StatusCode::kUnavailable) {
+    saved_step_ = stored.is_ok() ? steps_done_ : saved_step_;
+    return stored;
+  }
+  if (after == AfterSaving::kGoesOn) {
+    log_warning("the checkpoint of step {} is not stored; training goes on, and the next checkpoint takes its place: {}", steps_done_,
+                stored.message());
+    return {};
+  }
+  const Result<std::string> kept = remote_->keep_checkpoint_here(steps_done_);
+  return kept.is_ok() ? stored.with_context(fmt::format(
+                            "the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", steps_done_, *kept))
+                      : stored;
+}
+
+Status TrainingRun::save(AfterSaving after) {
   if (saved_step_ == steps_done_) {
     return {};
   }
@@ -217,12 +235,13 @@ Status TrainingRun::save() {
   DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   DARKROOM_RETURN_IF_ERROR(events_->sync());
   const std::string folder = in_folder(kRunCheckpointsFolder);
-  DARKROOM_RETURN_IF_ERROR(save_checkpoint(files_, folder, record(), *state_));
+  if (spooled_step_ != steps_done_) {
+    DARKROOM_RETURN_IF_ERROR(save_checkpoint(files_, folder, record(), *state_));
+    spooled_step_ = remote_ != nullptr ? steps_done_ : spooled_step_;
+  }
   DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   if (remote_ != nullptr) {
-    DARKROOM_RETURN_IF_ERROR(remote_->store_checkpoint(steps_done_, recipe().checkpoint));
-    saved_step_ = steps_done_;
-    return {};
+    return store_checkpoint(after);
   }
   saved_step_ = steps_done_;
   return prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
@@ -233,7 +252,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
   while (steps_done_ < max_steps()) {
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
-      DARKROOM_RETURN_IF_ERROR(save());
+      DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
@@ -245,7 +264,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
   if (trace_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(trace_->finish());
   }
-  DARKROOM_RETURN_IF_ERROR(save());
+  DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
   if (is_main()) {
     DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   }

@@ -76,7 +76,8 @@ class TrainingRun {
   Status after_step(const StepTimes& times);
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
-  Status save();
+  Status save(AfterSaving after);
+  Status store_checkpoint(AfterSaving after);
 
   const Recipe& recipe() const { return options_.recipe; }
   Communicator& ranks() const { return *options_.ranks; }
@@ -134,6 +135,7 @@ class TrainingRun {
   int64_t steps_done_ = 0;
   int64_t batch_number_ = 0;  // Of the first step here.
   int64_t saved_step_ = -1;
+  int64_t spooled_step_ = -1;    // Of a remote run: the checkpoint that is in the spool.
   bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
   int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;

@@ -167,6 +167,9 @@ class FakeS3 {
       return has("uploads") ? "create_upload" : "complete";
     }
     if (asked.method == "PUT") {
+      if (has("uploadId") && asked.headers.contains("x-amz-copy-source")) {
+        return "copy_part";
+      }
       return has("uploadId") ? "upload_part" : asked.headers.contains("x-amz-copy-source") ? "copy" : "put";
     }
     return has("uploads") ? "list_uploads" : has("list-type") ? "list" : "get";
@@ -319,10 +322,16 @@ class FakeS3 {
       return end(asked, state.complete(key, query("uploadId"), parts, if_absent),
                  "<CompleteMultipartUploadResult><Key>x</Key></CompleteMultipartUploadResult>");
     }
-    if (asked.call.operation == "copy") {
+    if (asked.call.operation == "copy" || asked.call.operation == "copy_part") {
       const std::string source = decode(asked.headers.at("x-amz-copy-source")).substr(std::string_view(kBucket).size() + 2);
       const auto condition = asked.headers.find("x-amz-copy-source-if-match");
       const auto if_match = condition == asked.headers.end() ? std::nullopt : std::optional(condition->second);
+      if (asked.call.operation == "copy_part") {
+        const std::string range = asked.headers.at("x-amz-copy-source-range").substr(std::string_view("bytes=").size());
+        const auto done = state.copy_part(source, if_match, std::stoull(range), std::stoull(range.substr(range.find('-') + 1)), key,
+                                          query("uploadId"), std::stoi(query("partNumber")));
+        return end(asked, done, "<CopyPartResult><ETag>" + escape_xml(done.etag) + "</ETag></CopyPartResult>");
+      }
       return end(asked, state.copy(source, if_match, key), "<CopyObjectResult><ETag>x</ETag></CopyObjectResult>");
     }
     if (asked.call.operation == "abort") {

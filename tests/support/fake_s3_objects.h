@@ -41,9 +41,10 @@ class FakeS3Objects {
   };
 
   Conditions conditions = Conditions::kEverywhere;
-  bool refuses_conditions = false;  ///< With 501, where they are not kept to.
-  bool completes_twice = false;     ///< The same upload again is the same success, as on Amazon's server; else NoSuchUpload.
-  size_t least_part_bytes = 1;      ///< Of all parts but the last.
+  bool refuses_conditions = false;   ///< With 501, where they are not kept to.
+  bool completes_twice = false;      ///< The same upload again is the same success, as on Amazon's server; else NoSuchUpload.
+  size_t max_copy_bytes = SIZE_MAX;  ///< Of one copy.
+  size_t least_part_bytes = 1;       ///< Of all parts but the last.
   Time now = std::chrono::sys_days(std::chrono::year(2026) / 1 / 1);
 
   std::map<std::string, Object> objects;
@@ -108,6 +109,22 @@ class FakeS3Objects {
 
   Outcome abort(const std::string& id) { return uploads.erase(id) > 0 ? Outcome{204} : Outcome{404, "NoSuchUpload"}; }
 
+  /// UploadPartCopy of the bytes `first` to `last`.
+  Outcome copy_part(const std::string& from, const std::optional<std::string>& if_match, size_t first, size_t last, const std::string& key,
+                    const std::string& id, int number) {
+    const auto source = objects.find(from);
+    if (source == objects.end()) {
+      return {404, "NoSuchKey"};
+    }
+    if (if_match && source->second.etag != *if_match) {
+      return {412, "PreconditionFailed"};
+    }
+    if (first > last || last >= source->second.bytes.size() || last - first + 1 > max_copy_bytes) {
+      return {400, "InvalidRequest"};
+    }
+    return upload_part(key, id, number, source->second.bytes.substr(first, last - first + 1));
+  }
+
   Outcome copy(const std::string& from, const std::optional<std::string>& if_match, const std::string& to) {
     const auto source = objects.find(from);
     if (source == objects.end()) {
@@ -115,6 +132,9 @@ class FakeS3Objects {
     }
     if (if_match && source->second.etag != *if_match) {
       return {412, "PreconditionFailed"};
+    }
+    if (source->second.bytes.size() > max_copy_bytes) {
+      return {400, "InvalidRequest"};
     }
     const Object object = source->second;
     return store(to, object.bytes, object.writer, etag_of(object.bytes));

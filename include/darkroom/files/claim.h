@@ -23,6 +23,10 @@ struct Claim {
   bool is_live(std::chrono::system_clock::time_point now) const;
 };
 
+/// Whether its owner may be at work still, for whoever is about to remove what that writes: the claim is live, or ended less than a
+/// lifetime ago (its owner could not renew it, or its clock lags behind), and its owner is no dead process of this machine.
+bool may_be_at_work(const Claim& claim, std::chrono::system_clock::time_point now);
+
 enum class ClaimHolder { kOurs, kOthers };
 
 /// A name for this process that no other has: printable ASCII.

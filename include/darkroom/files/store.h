@@ -142,7 +142,7 @@ class Store {
   virtual Status remove_tree(const std::string& folder) = 0;
   /// Gives an object another name in the same store. Can be done again after a crash: fine when `from` is gone and `to` is there.
   /// A store of objects copies, then removes: for a moment both are there, and what another writes to `to` between the look and the copy,
-  /// or to `from` between the copy and the removal, is lost; let nobody else write to either name. S3 copies no more than 5 GB.
+  /// or to `from` between the copy and the removal, is lost; let nobody else write to either name.
   /// Errors: also kAlreadyExists when `to` holds other bytes, and then nothing has changed.
   virtual Status move_object(const std::string& from, const std::string& to) = 0;
 

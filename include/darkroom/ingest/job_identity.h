@@ -61,6 +61,9 @@ struct WorkItem {
 /// How many items an input of `num_rows` rows is cut into. REQUIRES: rows_per_file > 0.
 int64_t num_items_of(int64_t num_rows, int64_t rows_per_file);
 
+/// Of all of them. REQUIRES: numbered inputs; rows_per_file > 0.
+int64_t num_items_of(const std::vector<JobInput>& inputs, int64_t rows_per_file);
+
 /// Numbers the rows and items of the list through. REQUIRES: rows_per_file > 0.
 void number_inputs(std::vector<JobInput>& inputs, int64_t rows_per_file);
 

@@ -33,10 +33,21 @@ Result<std::vector<JobInput>> list_job_inputs(StoreSet& stores, const std::vecto
 /// Errors: StoreSet::resolve_image_inputs'.
 Result<std::vector<JobInput>> list_image_job_inputs(StoreSet& stores, const std::string& uri);
 
+/// Where files of a pinned list lie: each at its name below a folder.
+struct InputRoot {
+  Location folder = {};
+  std::string only_name = {};  ///< Of the one file that was named; empty: any.
+
+  bool may_hold(const std::string& name) const { return only_name.empty() || only_name == name; }
+};
+/// Where those that `uris` name may lie, in the order in which to look; lists nothing. Empty where names alone do not tell (a split of a
+/// hub's dataset, an address that cannot be resolved).
+std::vector<InputRoot> input_roots(StoreSet& stores, const std::vector<std::string>& uris);
+
 /// Reads the end of every listed file, once each and up to 64 at a time: fills in `tail_sha256`, takes the size that it has now, and of a
-/// Parquet file the number of rows (of others: -1). Of a folder both are those of its listing (TableIdentity). Tables with other columns
-/// than those before are shown to `check_columns`. Errors: the store's, check_columns', kCorruptData naming a damaged table; kCancelled
-/// within the reads that are under way. REQUIRES: `store` is not null where an input names none; so of the next, too.
+/// Parquet file the number of rows (of others: -1). Of a folder all three are those of one listing (TableIdentity). Tables with other
+/// columns than those before are shown to `check_columns`. Errors: the store's, check_columns', kCorruptData naming a damaged table;
+/// kCancelled within the reads that are under way. REQUIRES: `store` is not null where an input names none; so of the next, too.
 Status measure_inputs(Store* store, const CheckColumns& check_columns, const std::stop_token& stop, std::vector<JobInput>& inputs);
 
 /// Counts the rows of those among them that are no Parquet files: text tables have to be read, tars walked through. Errors: open_table's

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -50,11 +52,16 @@ struct JobRequest {
   Location output = {};  ///< Folder of the dataset.
   JobIdentity identity = {};
   Store* input_store = nullptr;       ///< Of the files in `listed` that name no store of their own.
-  std::vector<JobInput> listed = {};  ///< list_job_inputs'.
+  std::vector<JobInput> listed = {};  ///< list_job_inputs', unless `list` gives it.
+  /// Gives `listed` when it is needed. A run of single items (Selection::items) whose inputs are pinned looks for those items' own inputs
+  /// at `roots` and needs no list, unless one of them is not found there as it was pinned.
+  std::function<Result<std::vector<JobInput>>()> list = {};
+  std::vector<InputRoot> roots = {};  ///< input_roots'; empty: the list is always needed.
   CheckColumns check_columns = {};
   Selection selection = {};
-  RetryCodes retry = {};  ///< Where there are any: instead of making parts, redo the rows that failed with these.
-  RowsToRedo redo = {};   ///< The same of these good rows. REQUIRES: not both.
+  RetryCodes retry = {};   ///< Where there are any: instead of making parts, redo the rows that failed with these.
+  RowsToRedo redo = {};    ///< The same of these good rows. REQUIRES: not both.
+  std::string owner = {};  ///< Of claims; empty: owner_of_this_process().
 };
 
 /// A part of which rows are redone.
@@ -70,8 +77,9 @@ struct BasePart {
 /// can be deleted. A commit costs the same however many inputs there are. Thread safety: any thread.
 class JobPlan {
  public:
-  /// Looks at inputs and output, and changes nothing: reads the end of every input once, the output's names once, and the footers of those
-  /// parts that _summary.json does not vouch for, up to 64 files at a time.
+  /// Looks at inputs and output, and changes nothing: reads the end of every input once (of a pinned job's single items their own alone:
+  /// JobRequest::list), the output's names once, and the footers of those parts that _summary.json does not vouch for, up to 64 files at a
+  /// time.
   /// Errors: kFailedPrecondition (another job's folder, naming the fields that differ), kCorruptData (a damaged table, part, _job.json),
   /// kCancelled within the reads that are under way, check_columns' and the stores'.
   static Result<std::unique_ptr<JobPlan>> make(JobRequest request, const std::stop_token& stop);
@@ -105,9 +113,9 @@ class JobPlan {
   int64_t num_rows_before() const { return num_rows_before_; }
   int64_t num_pending() const { return num_pending_; }
 
-  /// Makes the folder ready to work in: clears what dead writers left and cut parts that whole ones replaced, writes _job.json and
-  /// _inputs.parquet where they are missing. Errors: kFailedPrecondition when another job was faster; kUnavailable when another process
-  /// pinned another list at the same instant: run again; kCancelled.
+  /// Makes the folder ready to work in: clears what dead writers left, parts of the selected items too that later ones replaced, writes
+  /// _job.json and _inputs.parquet where they are missing. Errors: kFailedPrecondition when another job was faster; kUnavailable when
+  /// another process pinned another list at the same instant: run again; kCancelled.
   Status prepare(const std::stop_token& stop = {});
 
   /// What the pending items come to, as far as inputs, names and the parts that are there tell. Reads nothing.
@@ -133,7 +141,7 @@ class JobPlan {
   std::map<int64_t, CommittedPart> parts() const;
   int64_t num_parts() const;
   ItemTally total() const;
-  /// Lists the output again and takes in what other processes committed. Errors: as make.
+  /// Lists the output again, takes in what other processes committed, and moves aside what this run's own parts replaced. Errors: as make.
   Status refresh(const std::stop_token& stop);
   /// refresh(), then _summary.json: totals and one entry a part; again until nothing changed meanwhile, so that whoever is last writes all.
   Status write_summary(const std::stop_token& stop);
@@ -142,8 +150,10 @@ class JobPlan {
   JobPlan() = default;
 
   Status check_job_file() const;
-  Status find_inputs(std::vector<JobInput> listed, const CheckColumns& check_columns, const std::vector<FileInfo>& parts,
-                     const std::stop_token& stop);
+  Status find_inputs(JobRequest& request, const std::vector<FileInfo>& parts, const std::stop_token& stop);
+  Result<bool> take_own_inputs(const JobRequest& request, const PinnedList& pins, const std::stop_token& stop);
+  Status take_all_inputs(JobRequest& request, const std::optional<PinnedList>& pins, const std::vector<FileInfo>& parts,
+                         const std::stop_token& stop);
   Status rebuild_inputs(std::vector<FileInfo> parts, const std::stop_token& stop);
   Status take_known_generations(const std::map<int64_t, PartRecord>& parts, const std::stop_token& stop);
   Result<std::vector<JobInput>> read_longer_list() const;
@@ -158,7 +168,11 @@ class JobPlan {
   Result<CommittedPart> read_part(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes) const;
   Result<CommittedPart> check_record(const std::vector<JobInput>& inputs, const PartName& name, int64_t size_bytes,
                                      const PartRecord& record) const;
-  Status remove_superseded(const std::vector<FileInfo>& files, const std::stop_token& stop);
+  template <typename Takes>
+  std::vector<PartName> take_superseded(const Takes& takes);
+  Status retire_leftovers(const std::stop_token& stop);
+  Status retire_replaced(const std::stop_token& stop);
+  Status try_to_retire(const PartName& name);
   Result<std::optional<CommittedPart>> find_later(const std::vector<JobInput>& inputs, PartName name) const;
   PartRecord record_of(const WorkItem& item, const ItemTally& tally) const;
   Status settle(const WorkItem& item, const PartRecord& record, PublishOutcome outcome, int64_t num_bytes, std::string content_hash);
@@ -172,6 +186,7 @@ class JobPlan {
   Selection selection_;
   RetryCodes retry_;
   RowsToRedo redo_;
+  std::string owner_;
   int64_t retry_round_ = 0;
   int64_t list_rows_ = 0;  // Of all inputs.
   int64_t num_rows_ = 0;
@@ -185,6 +200,7 @@ class JobPlan {
   mutable std::mutex mutex_;  // Guards all below.
   std::map<int64_t, CommittedPart> parts_;
   std::vector<FileInfo> superseded_;
+  std::set<int64_t> replaced_;  // Items of which this run made a part.
   int64_t num_lost_races_ = 0;
 };
 

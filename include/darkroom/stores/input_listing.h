@@ -9,12 +9,18 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/stores/stores.h"
+#include "darkroom/tables/part_name.h"
 
 namespace darkroom {
 
 /// Whether the names of a path fit a pattern, one a level; "**" stands for any number of levels. Takes time in proportion to the product of
 /// both. Pure.
 bool path_fits(std::span<const std::string> pattern, std::span<const std::string> names);
+
+/// The parts that lie in `folder`/_superseded and of whose items `parts`, a listing of the folder, has none. A listing takes time: who
+/// publishes the next generation behind its back and moves the older one aside before its turn takes the item out of it, so list again
+/// when there are any. One that is missing then is missing. Errors: the store's.
+Result<std::vector<PartName>> moved_parts_without_next(const Location& folder, const std::vector<FileInfo>& parts);
 
 /// The files that a place, folder or pattern names, as StoreSet::resolve_inputs says.
 Result<std::vector<InputObject>> list_inputs_at(const Location& place, std::stop_token stop);

@@ -24,6 +24,7 @@ struct S3Options {
   std::chrono::milliseconds timeout{30'000};  ///< How long a silent store is waited for.
   int max_tries = 8;                          ///< Of one request, waits of 0.2 s to 20 s between them.
   int64_t part_bytes = int64_t{8} << 20;      ///< Of an upload: an object may have 10,000 parts. Three are in memory per object.
+  int64_t max_copy_bytes = 5'368'709'120;     ///< Of one CopyObject (Amazon's limit): what is larger is copied in parts.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

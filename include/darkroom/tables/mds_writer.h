@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,9 @@ struct MdsColumn {
   std::string name = {};
   std::string encoding = {};  ///< "bytes", "str", "json": any bytes; "int", "float32", "float64", ...: of a fixed size.
 };
+
+/// What the offsets of a shard reach.
+inline constexpr int64_t kMostMdsBytes = std::numeric_limits<uint32_t>::max();
 
 /// Bytes of a value of an encoding of a fixed size; 0 for one whose values may have any.
 int64_t mds_value_bytes(std::string_view encoding);

@@ -14,7 +14,7 @@ namespace darkroom {
 /// What a file may be to an image dataset, told by its name alone.
 enum class ContainerKind {
   kTable,     ///< is_table_path, and none of the next ones.
-  kTar,       ///< .tar
+  kTar,       ///< .tar; with the ending of a compression it is one, too, which open_table refuses by its name.
   kMds,       ///< .mds, with the ending of a compression behind it or without.
   kMdsIndex,  ///< index.json
   kMetadata,  ///< metadata.jsonl, metadata.csv: of an imagefolder, if there are pictures.
@@ -22,6 +22,9 @@ enum class ContainerKind {
   kOther,
 };
 ContainerKind container_kind(std::string_view path);
+
+/// Whether a path ends so, in whatever letter case. `ending`: in lower case.
+bool has_ending(std::string_view path, std::string_view ending);
 
 /// A picture's extension within a sample: the first of these that it has is its picture.
 bool is_picture_extension(std::string_view extension);

@@ -27,8 +27,9 @@ struct SealOptions {
   int64_t between_bytes = 0;
   int64_t multiple_bytes = 1;
 };
-/// The record without its hash: sealed by seal_record once `between` is known.
-std::string print_unsealed_record(KeyValues pairs, const SealOptions& options);
+/// The record without its hash: sealed by seal_record once `between` is known. Errors: kFailedPrecondition for one that is larger than
+/// read_sealed_record takes (64 MiB).
+Result<std::string> print_unsealed_record(KeyValues pairs, const SealOptions& options);
 /// Sets the hash of `between` and the record. REQUIRES: print_unsealed_record's.
 void seal_record(std::string_view between, std::string& record);
 

@@ -255,5 +255,19 @@ TEST_F(ProcessDialects, samples_of_a_foreign_dialect_can_be_painted) {
   }
 }
 
+TEST_F(ProcessDialects, items_that_no_mds_shard_can_hold_are_refused_before_anything_is_written) {
+  write_images("many.parquet", std::vector<ImageRow>(900'000));  // Of which each would be 5 kB.
+  ProcessOptions job = options_of(LatentsDialect::kMosaicMl);
+  job.rows_per_file = 1'000'000;
+  const Status refused = failure(job);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("--rows-per-file"), HasSubstr("900000")));
+  EXPECT_FALSE(std::filesystem::exists(job.output));
+  // One that fits.
+  job.rows_per_file = 10;
+  job.selection.limit = 10;
+  EXPECT_EQ(process(job).rows_in, 10);
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -145,19 +145,23 @@ TEST_F(DownloadDialect, metadata_keeps_its_types_and_stands_apart_from_the_field
   const auto schema =
       arrow::schema({arrow::field("url", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("Status", arrow::utf8()),
                      arrow::field("score", arrow::float64()), arrow::field("nan", arrow::float32()), arrow::field("n", arrow::uint64()),
-                     arrow::field("flag", arrow::boolean()), arrow::field("none", arrow::int16())});
+                     arrow::field("flag", arrow::boolean()), arrow::field("none", arrow::int16()), arrow::field("hash", arrow::binary()),
+                     arrow::field("hash_hex", arrow::utf8())});
   arrow::StringBuilder urls, captions, states;
   arrow::DoubleBuilder scores;
   arrow::FloatBuilder nans;
   arrow::UInt64Builder numbers;
   arrow::BooleanBuilder flags;
   arrow::Int16Builder nones;
+  arrow::BinaryBuilder hashes;
+  arrow::StringBuilder texts;
   ASSERT_TRUE((urls.Append(web_.web().url() + "/picture0.png") & captions.Append("c") & states.Append("x") & scores.Append(0.125) &
-               nans.Append(NAN) & numbers.Append(UINT64_MAX) & flags.Append(true) & nones.AppendNull())
+               nans.Append(NAN) & numbers.Append(UINT64_MAX) & flags.Append(true) & nones.AppendNull() & hashes.Append("\xff\x01z") &
+               texts.Append("plain"))
                   .ok());
   const auto row = arrow::RecordBatch::Make(schema, 1,
                                             {*urls.Finish(), *captions.Finish(), *states.Finish(), *scores.Finish(), *nans.Finish(),
-                                             *numbers.Finish(), *flags.Finish(), *nones.Finish()});
+                                             *numbers.Finish(), *flags.Finish(), *nones.Finish(), *hashes.Finish(), *texts.Finish()});
   ASSERT_TRUE(put_shard(local_files(), folder_.path("tables"), "urls.parquet", *row).is_ok());
   DownloadOptions job = options();
   job.metadata = {folder_.path("tables/urls.parquet")};
@@ -170,6 +174,11 @@ TEST_F(DownloadDialect, metadata_keeps_its_types_and_stands_apart_from_the_field
   EXPECT_EQ(json["n"], UINT64_MAX);
   EXPECT_EQ(json["flag"], true);
   EXPECT_EQ(json["none"], nullptr);
+  // What is no UTF-8 is shown and kept.
+  EXPECT_EQ(json["hash"], "\xEF\xBF\xBD\x01z");
+  EXPECT_EQ(json["hash_hex_hex"], "ff017a");
+  EXPECT_EQ(json["hash_hex"], "plain");
+  EXPECT_FALSE(json.contains("input_Status_hex"));
 }
 
 }  // namespace

@@ -4,40 +4,15 @@
 
 #include <thread>
 
-#include "darkroom/files/fault_files.h"
-#include "darkroom/files/posix_store.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/verify_shard.h"
-#include "support/download_web.h"
-#include "support/other_stores.h"
+#include "download_fixture.h"
 #include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
 
-class DownloadJob : public ::testing::Test {
- protected:
-  void add_pictures(int num_pictures) {
-    for (int i = 0; i < num_pictures; ++i) {
-      web_.add_picture(i);
-    }
-  }
-  std::string output(const std::string& name = "images") const { return folder_.path(name); }
-  StageSummary download(const DownloadOptions& options) {
-    auto summary = run_download(stores_, options, {});
-    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
-    return summary.is_ok() ? *summary : StageSummary();
-  }
-  Status failure(const DownloadOptions& options) { return run_download(stores_, options, {}).status(); }
-  std::string faulty(const std::string& path) const { return "faulty://" + path; }
-
-  TemporaryFolder folder_;
-  DownloadWeb web_;
-  MetricsRegistry metrics_;
-  FaultInjectingFileSystem files_{local_files()};  // What faulty() names.
-  const std::unique_ptr<Store> faulty_store_ = make_posix_store(files_, "faulty");
-  StoreSet stores_{with_other_stores({faulty_store_.get()}), system_clock(), metrics_};
-};
+class DownloadJob : public DownloadTest {};
 
 TEST_F(DownloadJob, stores_pictures_as_served_in_input_order_with_their_metadata) {
   add_pictures(23);

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "darkroom/files/claim.h"
 #include "darkroom/ingest/claims.h"
 #include "planned_jobs.h"
+#include "support/fake_s3_stores.h"
 
 namespace darkroom {
 namespace {
@@ -34,7 +37,7 @@ TEST_F(JobCleaning, of_no_folder_is_nothing) {
 
 TEST_F(JobCleaning, removes_claims_of_the_dead_and_leaves_those_of_the_living) {
   ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "lost", clock_.wall()), ClaimHolder::kOurs);
-  clock_.advance(kClaimLifetime + std::chrono::seconds(1));
+  clock_.advance(2 * kClaimLifetime + std::chrono::seconds(1));
   ASSERT_EQ(*take_claim(output() / "_claims" / "000002", "living", clock_.wall()), ClaimHolder::kOurs);
   const CleanReport report = clean();
   EXPECT_EQ(report.num_claims, 1);
@@ -42,6 +45,60 @@ TEST_F(JobCleaning, removes_claims_of_the_dead_and_leaves_those_of_the_living) {
   EXPECT_THAT(report.to_text(), HasSubstr("other processes work on 1 items"));
   EXPECT_FALSE(*files_.exists("out/_claims/000001"));
   EXPECT_EQ((*read_claim(output() / "_claims" / "000002"))->owner, "living");
+}
+
+TEST_F(JobCleaning, a_claim_that_ended_just_now_may_be_of_a_living_process) {
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", "late", clock_.wall()), ClaimHolder::kOurs);
+  clock_.advance(2 * kClaimLifetime - std::chrono::seconds(1));
+  const CleanReport report = clean();
+  EXPECT_EQ(report.num_claims, 0);
+  EXPECT_EQ(report.num_live_claims, 1);
+  EXPECT_TRUE(*files_.exists("out/_claims/000001"));
+}
+
+TEST_F(JobCleaning, a_dead_process_of_this_machine_is_known_by_its_claim_at_once) {
+  std::string owner = make_claim_owner();  // MACHINE-PID-...
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000001", owner, clock_.wall()), ClaimHolder::kOurs);
+  EXPECT_EQ(clean().num_live_claims, 1) << "this one lives";
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const size_t begin = owner.find('-') + 1;
+  owner.replace(begin, owner.find('-', begin) - begin, fmt::format("{:x}", child));
+  ASSERT_EQ(*take_claim(output() / "_claims" / "000002", owner, clock_.wall()), ClaimHolder::kOurs);
+  const CleanReport report = clean();
+  EXPECT_EQ(report.num_claims, 1);
+  EXPECT_EQ(report.num_live_claims, 1);
+}
+
+/// Uploads on a server, which does not tell whose they are.
+TEST(JobCleaningOnS3, spares_uploads_that_may_be_of_the_living) {
+  FakeS3Stores s3;
+  const Location output = s3.place("out");
+  s3.fake.with_state([](FakeS3Objects& state) {
+    state.create_upload("out/part-000000.parquet", "writer");
+    state.create_upload("out/_superseded/part-000000.parquet", "writer");  // A part above 5 GB on its way there.
+  });
+  FakeClock clock(s3.fake.state.now + std::chrono::minutes(9));
+  auto report = clean_job(output, clock);
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->swept.num_uploads, 0) << "of a writer without a claim, perhaps";
+  EXPECT_THAT(report->to_text(), HasSubstr("less than ten minutes ago"));
+  // A claim that ended a minute ago.
+  ASSERT_EQ(*take_claim(output / "_claims" / "000000", "late", clock.wall()), ClaimHolder::kOurs);
+  clock.advance(kClaimLifetime + std::chrono::minutes(1));
+  report = clean_job(output, clock);
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->swept.num_uploads, 0);
+  EXPECT_EQ(report->num_live_claims, 1);
+  clock.advance(kClaimLifetime);
+  report = clean_job(output, clock);
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_EQ(report->num_claims, 1);
+  EXPECT_EQ(report->swept.num_uploads, 2);
+  EXPECT_EQ(s3.fake.num_uploads(), 0u);
 }
 
 TEST_F(JobCleaning, removes_what_a_crash_left_and_no_part) {

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <utility>
 
+#include "darkroom/files/claim.h"
 #include "darkroom/ingest/input_rows.h"
 #include "darkroom/ingest/job_cleaning.h"
 #include "darkroom/ingest/job_run.h"
@@ -148,6 +150,101 @@ TEST_F(MovedParts, a_retry_redoes_its_own_rows_of_an_item_that_another_retry_has
   EXPECT_EQ(run.progress().rows_before, 0);
   make(run.plan(), **item, {});
   EXPECT_EQ(run.take_item({}).value()->number, 1);
+}
+
+/// Counts the moves to _superseded/.
+class CountedMoves final : public ForwardingFiles {
+ public:
+  using ForwardingFiles::ForwardingFiles;
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    num_moves += to.find("_superseded") != std::string::npos ? 1 : 0;
+    return ForwardingFiles::rename_no_replace(from, to);
+  }
+  std::atomic<int> num_moves = 0;
+};
+
+TEST_F(MovedParts, each_process_moves_what_its_own_parts_replaced) {
+  make_first_parts();
+  const auto one = plan("dns");
+  const auto two = plan("dns");
+  make(*one, *one->next_pending(0), {{"timeout", {3}}});
+  make(*two, *two->next_pending(1), {{"timeout", {3}}});
+  ASSERT_TRUE(two->write_summary({}).is_ok());
+  EXPECT_TRUE(*files_.exists("out/part-000000.parquet")) << "another's";
+  EXPECT_TRUE(*files_.exists("out/_superseded/part-000001.parquet"));
+  EXPECT_EQ(two->parts().at(0).name.generation, 1) << "known all the same";
+  ASSERT_TRUE(one->write_summary({}).is_ok());
+  EXPECT_TRUE(*files_.exists("out/_superseded/part-000000.parquet"));
+}
+
+TEST_F(MovedParts, what_the_dead_left_is_moved_by_one_of_those_that_begin_together) {
+  make_first_parts();
+  {
+    const auto died = plan("dns");
+    make(*died, *died->next_pending(0), {{"timeout", {3}}});
+    make(*died, *died->next_pending(1), {{"timeout", {3}}});
+  }
+  CountedMoves files(files_);
+  const auto store = make_posix_store(files, "memory");
+  const Location claim = output_ / "_claims" / "000000";
+  ASSERT_EQ(*take_claim(claim, "another", system_clock().wall()), ClaimHolder::kOurs);  // It moves the part just now.
+  const auto job = plan_job(*store);
+  const auto late = plan_job(*store);
+  ASSERT_TRUE((*job)->prepare().is_ok());
+  EXPECT_EQ(files.num_moves, 1);
+  EXPECT_TRUE(*files_.exists("out/part-000000.parquet"));
+  EXPECT_FALSE(*files_.exists("out/part-000001.parquet"));
+  EXPECT_FALSE(*files_.exists("out/_claims/000001")) << "given back";
+  ASSERT_TRUE(release_claim(claim, "another").is_ok());
+  ASSERT_TRUE((*late)->prepare().is_ok()) << "the other part has moved since it was listed";
+  EXPECT_TRUE(*files_.exists("out/_superseded/part-000000.parquet"));
+  EXPECT_EQ(store->list("out/_superseded")->size(), 2u);
+}
+
+TEST_F(MovedParts, a_run_of_single_items_moves_theirs_alone) {
+  make_first_parts();
+  {
+    const auto died = plan("dns");
+    make(*died, *died->next_pending(0), {{"timeout", {3}}});
+    make(*died, *died->next_pending(1), {{"timeout", {3}}});
+  }
+  ASSERT_TRUE(plan("", {.items = {1}})->prepare().is_ok());
+  EXPECT_TRUE(*files_.exists("out/part-000000.parquet"));
+  EXPECT_FALSE(*files_.exists("out/part-000001.parquet"));
+}
+
+/// Lists a folder once as it looks to who meets the next generation before it is there and the older one when it is gone.
+class TornListing final : public ForwardingFiles {
+ public:
+  TornListing(FileSystem& files, std::string folder, std::string hidden)
+      : ForwardingFiles(files), folder_(std::move(folder)), hidden_(std::move(hidden)) {}
+  Result<std::vector<FileInfo>> list(const std::string& folder) override {
+    auto entries = ForwardingFiles::list(folder);
+    if (entries.is_ok() && folder == folder_ && num_lists++ == 0) {
+      std::erase_if(*entries, [&](const FileInfo& entry) { return entry.path == hidden_; });
+    }
+    return entries;
+  }
+  std::atomic<int> num_lists = 0;
+
+ private:
+  const std::string folder_;
+  const std::string hidden_;
+};
+
+TEST_F(MovedParts, a_listing_that_misses_an_item_on_its_way_to_the_next_generation_is_made_again) {
+  make_first_parts();
+  redo_first_item();
+  ASSERT_TRUE(plan()->write_summary({}).is_ok());
+  TornListing files(files_, "out", "out/part-000000-g1.parquet");
+  const auto store = make_posix_store(files, "memory");
+  const auto job = plan_job(*store);
+  ASSERT_TRUE(job.is_ok()) << job.status().to_string();
+  EXPECT_EQ((*job)->num_parts(), 2);
+  EXPECT_EQ(files.num_lists, 2);
+  files.num_lists = 0;
+  ASSERT_TRUE((*job)->refresh({}).is_ok());
+  EXPECT_EQ((*job)->num_parts(), 2) << "known ones are not dropped either";
 }
 
 /// Refuses moves to _superseded/, as a store does that copies no more than 5 GB at once.

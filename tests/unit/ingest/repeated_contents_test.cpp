@@ -4,11 +4,8 @@
 
 #include <filesystem>
 
-#include "darkroom/files/fault_files.h"
-#include "darkroom/files/posix_store.h"
 #include "darkroom/tables/verify_shard.h"
-#include "support/download_web.h"
-#include "support/other_stores.h"
+#include "download_fixture.h"
 
 namespace darkroom {
 namespace {
@@ -16,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class RepeatedContents : public ::testing::Test {
+class RepeatedContents : public DownloadTest {
  protected:
   /// A row with a URL of its own and this picture.
   void add(int picture, nlohmann::json trouble = nlohmann::json::object()) {
@@ -30,18 +27,12 @@ class RepeatedContents : public ::testing::Test {
       add(picture);
     }
   }
-  std::string output(const std::string& name = "images") const { return folder_.path(name); }
   DownloadOptions options(const std::string& place) const {
     DownloadOptions options = web_.options(place);
     options.rows_per_file = 4;
     options.fetch.num_retries = 0;
     options.dedup.content = true;
     return options;
-  }
-  StageSummary download(const DownloadOptions& options) {
-    auto summary = run_download(stores_, options, {});
-    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
-    return summary.is_ok() ? *summary : StageSummary();
   }
   /// Numbers in the list of the rows that are duplicates.
   std::vector<int64_t> duplicates(const std::string& folder) {
@@ -55,21 +46,7 @@ class RepeatedContents : public ::testing::Test {
     }
     return rows;
   }
-  std::vector<std::string> names(const std::string& folder) {
-    std::vector<std::string> names;
-    for (const auto& [name, bytes] : part_bytes(folder)) {
-      names.push_back(name);
-    }
-    return names;
-  }
-  std::string faulty(const std::string& path) const { return "faulty://" + path; }
-
-  TemporaryFolder folder_;
-  DownloadWeb web_;
-  MetricsRegistry metrics_;
-  FaultInjectingFileSystem files_{local_files()};  // What faulty() names.
-  const std::unique_ptr<Store> faulty_store_ = make_posix_store(files_, "faulty");
-  StoreSet stores_{with_other_stores({faulty_store_.get()}), system_clock(), metrics_};
+  static std::vector<std::string> names(const std::string& folder) { return names_of(part_bytes(folder)); }
 };
 
 TEST_F(RepeatedContents, the_first_row_of_the_list_keeps_a_picture_and_the_others_are_duplicates) {

@@ -101,6 +101,23 @@ TEST_F(RepeatedUrls, rows_that_are_not_asked_for_repeat_nothing) {
   EXPECT_EQ(failed(output("filtered")), (std::vector<int64_t>{}));
 }
 
+TEST_F(RepeatedUrls, rows_of_an_item_behind_the_limit_stay_duplicates_when_they_are_redone) {
+  write_rows("a.jsonl", {{url(0)}, {url(1)}, {url(2)}, {url(3)}, {url(0)}, {url(1)}});
+  DownloadOptions job = options(output());
+  job.rows_per_file = 6;
+  download(job);
+  ASSERT_EQ(failed(output()), (std::vector<int64_t>{4, 5}));
+  const int64_t num_requests = web_.web().num_requests();
+  for (const std::string& list : lists(output())) {
+    std::filesystem::remove(list);
+  }
+  job.selection.limit = 2;
+  job.retry_failed = RetryCodes::parse("duplicate").value();
+  download(job);
+  EXPECT_EQ(web_.web().num_requests(), num_requests) << "nothing is fetched twice";
+  EXPECT_EQ(failed(output()), (std::vector<int64_t>{4, 5}));
+}
+
 TEST_F(RepeatedUrls, shards_items_limits_little_memory_and_a_lost_list_change_no_byte) {
   std::vector<Row> rows;
   for (int i = 0; i < 1100; ++i) {

@@ -5,15 +5,12 @@
 #include <cstdlib>
 #include <thread>
 
-#include "darkroom/files/fault_files.h"
-#include "darkroom/files/posix_store.h"
 #include "darkroom/ingest/job_cleaning.h"
 #include "darkroom/stores/input_listing.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/verify_shard.h"
-#include "support/download_web.h"
+#include "download_fixture.h"
 #include "support/fake_s3.h"
-#include "support/other_stores.h"
 
 namespace darkroom {
 namespace {
@@ -26,7 +23,7 @@ using testing::UnorderedElementsAre;
 
 using FailedRows = std::map<std::string, std::vector<int64_t>>;
 
-class RetryFailed : public ::testing::Test {
+class RetryFailed : public DownloadTest {
  protected:
   RetryFailed() {
     setenv("AWS_ACCESS_KEY_ID", s3_.keys.id.c_str(), 1);
@@ -37,11 +34,6 @@ class RetryFailed : public ::testing::Test {
     unsetenv("AWS_SECRET_ACCESS_KEY");
   }
 
-  void add_pictures(int num_pictures) {
-    for (int i = 0; i < num_pictures; ++i) {
-      web_.add_picture(i);
-    }
-  }
   /// A row that fails with http_503 when it is first asked for, and comes the second time.
   void add_passing(const std::string& route) { web_.add_trouble(route, {{"trouble", "status"}, {"status", 503}, {"times", 1}}); }
   void add_gone(const std::string& route) { web_.add_trouble(route, {{"trouble", "status"}, {"status", 404}}); }
@@ -58,7 +50,6 @@ class RetryFailed : public ::testing::Test {
     add_pictures(10);
     web_.start();
   }
-  std::string output(const std::string& name = "images") const { return folder_.path(name); }
   DownloadOptions options(const std::string& place) const {
     DownloadOptions options = web_.options(place);
     options.fetch.num_retries = 0;
@@ -69,36 +60,16 @@ class RetryFailed : public ::testing::Test {
     retried.retry_failed = RetryCodes::parse(codes).value();
     return retried;
   }
-  StageSummary download(const DownloadOptions& options) {
-    auto summary = run_download(stores_, options, {});
-    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
-    return summary.is_ok() ? *summary : StageSummary();
-  }
-  Status failure(const DownloadOptions& options) { return run_download(stores_, options, {}).status(); }
   PartRecord record(const std::string& folder, const std::string& name) {
     const auto record = read_part_record(Location{.store = &local_store(), .path = folder} / name);
     EXPECT_TRUE(record.is_ok()) << record.status().to_string();
     return record.is_ok() ? *record : PartRecord();
   }
-  static std::vector<std::string> names(const std::map<std::string, std::string>& parts) {
-    std::vector<std::string> names;
-    for (const auto& [name, bytes] : parts) {
-      names.push_back(name);
-    }
-    return names;
-  }
-  std::string faulty(const std::string& path) const { return "faulty://" + path; }
   std::string in_bucket(const std::string& key) const {
     return fmt::format("s3://{}/{}?endpoint_override={}&scheme=http", FakeS3::kBucket, key, s3_.endpoint());
   }
 
-  TemporaryFolder folder_;
-  DownloadWeb web_;
   FakeS3 s3_;
-  MetricsRegistry metrics_;
-  FaultInjectingFileSystem files_{local_files()};  // What faulty() names.
-  const std::unique_ptr<Store> faulty_store_ = make_posix_store(files_, "faulty");
-  StoreSet stores_{with_other_stores({faulty_store_.get()}), system_clock(), metrics_};
 };
 
 TEST_F(RetryFailed, fetches_the_named_rows_only_and_keeps_the_others_bit_for_bit) {
@@ -114,7 +85,7 @@ TEST_F(RetryFailed, fetches_the_named_rows_only_and_keeps_the_others_bit_for_bit
   EXPECT_EQ(summary.rows_by_error, (RowsByError{{"http_404", 1}}));
   EXPECT_EQ(summary.num_parts, 3);
   const auto after = part_bytes(output());
-  EXPECT_THAT(names(after), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet", "part-000002.parquet"));
+  EXPECT_THAT(names_of(after), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet", "part-000002.parquet"));
   EXPECT_EQ(after.at("part-000002.parquet"), before.at("part-000002.parquet"));
   for (const char* name : {"part-000000.parquet", "part-000001.parquet"}) {
     EXPECT_EQ(read_bytes(output() + "/_superseded/" + name), before.at(name));
@@ -224,9 +195,9 @@ TEST_F(RetryFailed, a_round_that_was_cut_goes_on_and_the_next_command_begins_ano
   EXPECT_EQ(download(retry(output(), "http_404")).rows_this_run, 1);
   EXPECT_EQ(web_.web().num_requests("/one"), 2);
   EXPECT_EQ(web_.web().num_requests("/two"), 2);
-  EXPECT_THAT(names(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet"));
+  EXPECT_THAT(names_of(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet"));
   EXPECT_EQ(download(retry(output(), "http_404")).rows_this_run, 2);
-  EXPECT_THAT(names(part_bytes(output())), ElementsAre("part-000000-g2.parquet", "part-000001-g2.parquet"));
+  EXPECT_THAT(names_of(part_bytes(output())), ElementsAre("part-000000-g2.parquet", "part-000001-g2.parquet"));
   EXPECT_THAT(record(output(), "part-000001-g2.parquet").retried, ElementsAre(Pair("http_404", 2)));
   // Other codes have rounds of their own.
   EXPECT_EQ(download(retry(output(), "http_4xx")).rows_this_run, 2);
@@ -244,9 +215,9 @@ TEST_F(RetryFailed, items_without_a_whole_part_are_left) {
   download(cut);
   const StageSummary summary = download(retry(output()));
   EXPECT_EQ(summary.rows_in, 13);
-  EXPECT_THAT(names(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-r00003.parquet"));
+  EXPECT_THAT(names_of(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-r00003.parquet"));
   EXPECT_EQ(download(options(output())).rows_out, 22);
-  EXPECT_THAT(names(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001.parquet", "part-000002.parquet"));
+  EXPECT_THAT(names_of(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001.parquet", "part-000002.parquet"));
 }
 
 TEST_F(RetryFailed, a_dry_run_changes_nothing) {
@@ -304,7 +275,7 @@ TEST_F(RetryFailed, two_runs_at_once_make_one_generation) {
     EXPECT_EQ(summary.rows_out, 22);
     EXPECT_EQ(summary.num_parts, 3);
   }
-  EXPECT_THAT(names(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet", "part-000002.parquet"));
+  EXPECT_THAT(names_of(part_bytes(output())), ElementsAre("part-000000-g1.parquet", "part-000001-g1.parquet", "part-000002.parquet"));
 }
 
 // A process that has lost its claim may publish a generation once more that was replaced and moved aside meanwhile.

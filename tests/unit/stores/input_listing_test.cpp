@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "darkroom/files/memory_files.h"
+#include "support/forwarding_files.h"
+#include "support/temporary_folder.h"
 
 namespace darkroom {
 namespace {
@@ -33,6 +37,60 @@ class InputListing : public testing::Test {
 
   MemoryFileSystem files_;
 };
+
+TEST_F(InputListing, what_hidden_folders_of_a_disk_hold_is_not_looked_at) {
+  const TemporaryFolder folder;
+  for (const char* path : {"b.parquet", "sub/c.csv", "sub.csv", ".cache/x.parquet", "_superseded/y.parquet"}) {
+    ASSERT_TRUE(write_file_atomic(local_files(), folder.path(path), "x").is_ok());
+  }
+  std::filesystem::create_directory_symlink(folder.path(".cache"), folder.path(".cache/loop"));
+  const auto infos = list_inputs(local_files(), folder.path());
+  ASSERT_TRUE(infos.is_ok()) << infos.status().to_string();
+  std::vector<std::string> found;
+  for (const FileInfo& info : *infos) {
+    found.push_back(info.path);
+  }
+  EXPECT_THAT(found, ElementsAre(folder.path("b.parquet"), folder.path("sub.csv"), folder.path("sub/c.csv")));
+  std::filesystem::create_directory_symlink(folder.path(), folder.path("loop"));
+  EXPECT_EQ(list_inputs(local_files(), folder.path()).status().code(), StatusCode::kFailedPrecondition);
+}
+
+/// Lists a folder once without one of its files.
+class TornFolder final : public ForwardingFiles {
+ public:
+  TornFolder(FileSystem& files, std::string hidden) : ForwardingFiles(files), hidden_(std::move(hidden)) {}
+  Result<std::vector<FileInfo>> list(const std::string& folder) override {
+    auto entries = ForwardingFiles::list(folder);
+    if (entries.is_ok() && folder == "out" && num_lists++ == 0) {
+      std::erase_if(*entries, [&](const FileInfo& entry) { return entry.path == hidden_; });
+    }
+    return entries;
+  }
+  int num_lists = 0;
+
+ private:
+  const std::string hidden_;
+};
+
+TEST_F(InputListing, an_item_whose_next_generation_came_behind_its_back_is_not_missed) {
+  for (const char* path : {"out/part-000000.parquet", "out/part-000001-g1.parquet", "out/_superseded/part-000001.parquet"}) {
+    ASSERT_TRUE(write_file_atomic(files_, path, "x").is_ok());
+  }
+  for (const std::string uri : {"out", "out/part-*.parquet", "out/**/*.parquet"}) {
+    TornFolder files(files_, "out/part-000001-g1.parquet");
+    const auto infos = list_inputs(files, uri);
+    ASSERT_TRUE(infos.is_ok()) << infos.status().to_string();
+    EXPECT_EQ(infos->size(), 2u) << uri;
+    TornFolder others(files_, "out/part-000001-g1.parquet");
+    EXPECT_EQ(list_image_inputs(others, uri)->size(), 2u) << uri;
+  }
+  // One that is gone for good stops nobody, and what a pattern leaves out is not missed.
+  ASSERT_TRUE(files_.remove_file("out/part-000001-g1.parquet").is_ok());
+  EXPECT_EQ(list_inputs(files_, "out")->size(), 1u);
+  TornFolder files(files_, "");
+  EXPECT_EQ(list_inputs(files, "out/part-000000*.parquet")->size(), 1u);
+  EXPECT_EQ(files.num_lists, 1);
+}
 
 TEST_F(InputListing, a_folder_gives_its_visible_tables_at_any_depth_in_byte_order) {
   EXPECT_THAT(paths("in"), ElementsAre("in/a.csv", "in/b.parquet", "in/sub/c.parquet", "in/sub/deep/d.PARQUET"));

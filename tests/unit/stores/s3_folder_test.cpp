@@ -142,18 +142,21 @@ TEST_F(S3FolderTest, a_sweep_removes_a_folder_on_its_way_whole_or_not_at_all) {
   EXPECT_THAT(fake().keys_below(), IsEmpty());
 }
 
-TEST_F(S3FolderTest, refuses_a_file_that_cannot_be_copied_before_it_takes_the_name) {
-  {
-    const auto folder = begin("step", "large ");
-    fake().with_state([](FakeS3Objects& state) { state.objects.begin()->second.told_size = 5'368'709'121; });
-    const Status refused = folder->publish("state", "{}").status();
-    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(refused.message(), HasSubstr("5368709121 5368709120"));
-  }
-  EXPECT_THAT(fake().keys_below(), IsEmpty());
-  const auto folder = begin("step", "small ");
-  fake().with_state([](FakeS3Objects& state) { state.objects.begin()->second.told_size = 5'368'709'120; });
+TEST_F(S3FolderTest, copies_a_file_in_parts_that_is_larger_than_one_copy) {
+  fake().with_state([](FakeS3Objects& state) { state.max_copy_bytes = 20; });
+  S3Options options = server_.options();
+  options.max_copy_bytes = 20;
+  S3Store store(server_.make_client(options));
+  const auto folder = store.begin_folder(at("run"), "step").value();
+  const std::string large = "a file of more than twenty bytes";
+  ASSERT_TRUE(store.replace_small((folder->folder() / "large").path, large).is_ok());
+  ASSERT_TRUE(store.replace_small((folder->folder() / "small").path, "twenty bytes exactly").is_ok());
   EXPECT_EQ(folder->publish("state", "{}").value(), PublishOutcome::kPublished);
+  EXPECT_EQ(fake().bytes_of("run/step/large"), large);
+  EXPECT_EQ(fake().bytes_of("run/step/small"), "twenty bytes exactly");
+  EXPECT_EQ(fake().num_calls("copy"), 1);
+  EXPECT_EQ(fake().num_calls("copy_part"), 16);
+  EXPECT_EQ(fake().num_uploads(), 0u);
 }
 
 TEST_F(S3FolderTest, publishes_files_whose_names_only_look_like_temporary_ones) {

@@ -433,6 +433,59 @@ TEST_F(S3StoreTest, moves_objects_and_can_do_it_again) {
   EXPECT_EQ(store_->move_object(at("none"), at("none2")).code(), StatusCode::kNotFound);
 }
 
+/// A store whose server copies no more than twenty bytes at once.
+class S3LargeMoves : public S3StoreTest {
+ protected:
+  S3LargeMoves() {
+    fake().with_state([](FakeS3Objects& state) { state.max_copy_bytes = 20; });
+    S3Options options = server_.options();
+    options.max_copy_bytes = 20;
+    small_copies_ = std::make_unique<S3Store>(server_.make_client(options));
+  }
+  std::unique_ptr<Store> small_copies_;
+  const std::string bytes_ = "an object of more than twenty bytes, " + std::string(200, 'x');
+};
+
+TEST_F(S3LargeMoves, moves_in_parts_what_is_larger_than_one_copy) {
+  ASSERT_TRUE(small_copies_->replace_small(at("from"), bytes_).is_ok());
+  const std::string writer = fake().with_state([](FakeS3Objects& state) { return state.objects["from"].writer; });
+  const Status moved = small_copies_->move_object(at("from"), at("to/part"));
+  ASSERT_TRUE(moved.is_ok()) << moved.to_string();
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to/part"));
+  EXPECT_EQ(fake().bytes_of("to/part"), bytes_);
+  EXPECT_EQ(fake().with_state([](FakeS3Objects& state) { return state.objects["to/part"].writer; }), writer);
+  EXPECT_EQ(fake().num_calls("copy"), 0);
+  EXPECT_EQ(fake().num_calls("copy_part"), static_cast<int>((bytes_.size() + 1) / 2)) << "a tenth of the limit each";
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
+TEST_F(S3LargeMoves, ends_a_move_that_died_before_the_removal_without_reading_the_bytes) {
+  ASSERT_TRUE(small_copies_->replace_small(at("from"), bytes_).is_ok());
+  ASSERT_TRUE(small_copies_->move_object(at("from"), at("to")).is_ok());
+  fake().with_state([](FakeS3Objects& state) {
+    state.objects["from"] = state.objects["to"];
+    state.objects["from"].etag = "\"another\"";  // An upload's.
+  });
+  EXPECT_TRUE(small_copies_->move_object(at("from"), at("to")).is_ok());
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+  EXPECT_EQ(fake().num_calls("get"), 0);
+}
+
+TEST_F(S3LargeMoves, leaves_no_upload_when_a_part_cannot_be_copied) {
+  ASSERT_TRUE(small_copies_->replace_small(at("from"), bytes_).is_ok());
+  std::atomic<int> num_changes = 0;
+  fake().before = [&](const FakeS3::Call& call) {
+    if (call.operation == "copy_part") {
+      fake().with_state([&](FakeS3Objects& state) { state.objects["from"].etag = fmt::format("\"{}\"", ++num_changes); });
+    }
+  };
+  EXPECT_EQ(small_copies_->move_object(at("from"), at("to")).code(), StatusCode::kFailedPrecondition);
+  fake().before = [](const FakeS3::Call&) {};
+  EXPECT_THAT(fake().keys_below(), ElementsAre("from"));
+  EXPECT_EQ(fake().bytes_of("from"), bytes_);
+  EXPECT_EQ(fake().num_uploads(), 0u);
+}
+
 TEST_F(S3StoreTest, moves_no_object_whose_version_the_store_does_not_tell) {
   ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
   ASSERT_TRUE(store_->replace_small(at("to"), "other").is_ok());

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "darkroom/files/memory_files.h"
 #include "support/temporary_folder.h"
 #include "unit/tables/table_rows.h"
 #include "unit/tables/tar_blocks.h"
@@ -80,6 +81,19 @@ TEST(MdsTable, reads_what_streaming_wrote_plain_and_compressed) {
         EXPECT_EQ((*batch)->GetColumnByName(column)->type_id(), arrow::Type::NA) << column;
       }
     }
+  }
+}
+
+TEST(MdsTable, the_letter_case_of_its_ending_plays_no_part) {
+  MemoryFileSystem files;
+  const std::string plain = *read_file(local_files(), mds_golden("plain/shard.00000.mds"));
+  const std::string zipped = *read_file(local_files(), mds_golden("zstd/shard.00000.mds.zstd"));
+  ASSERT_TRUE(write_file_atomic(files, "A.MDS", plain).is_ok());
+  ASSERT_TRUE(write_file_atomic(files, "B.MDS.ZSTD", zipped).is_ok());
+  for (const char* name : {"A.MDS", "B.MDS.ZSTD"}) {
+    const auto table = open_table(files, name);
+    ASSERT_TRUE(table.is_ok()) << table.status().to_string();
+    EXPECT_EQ(*(*table)->num_rows(), static_cast<int64_t>(golden_bytes("shard.00000.mds", "caption").size()));
   }
 }
 

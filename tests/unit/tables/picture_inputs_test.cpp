@@ -41,7 +41,10 @@ TEST(PictureInputs, the_kind_is_told_by_the_name) {
   for (const auto& [name, kind] : {std::pair("a/b.PARQUET", ContainerKind::kTable),
                                    {"a.tar", ContainerKind::kTar},
                                    {"a.TAR", ContainerKind::kTar},
-                                   {"a.tar.gz", ContainerKind::kOther},
+                                   {"a.tar.gz", ContainerKind::kTar},
+                                   {"a.TGZ", ContainerKind::kTar},
+                                   {"a.tar.zst", ContainerKind::kTar},
+                                   {"a.tar.idx", ContainerKind::kOther},
                                    {"shard.00000.mds", ContainerKind::kMds},
                                    {"x.mds.zstd", ContainerKind::kMds},
                                    {"x.mds.br", ContainerKind::kMds},
@@ -65,6 +68,10 @@ TEST(PictureInputs, one_kind_in_a_folder_is_its_dataset) {
   EXPECT_THAT(inputs_of({"shard.00001.mds", "shard.00000.mds"}), ElementsAre("d/shard.00000.mds", "d/shard.00001.mds"));
   EXPECT_THAT(inputs_of({"README.md"}), IsEmpty());
   EXPECT_THAT(inputs_of({}), IsEmpty());
+}
+
+TEST(PictureInputs, a_compressed_tar_beside_plain_ones_is_not_passed_over) {
+  EXPECT_THAT(inputs_of({"00000.tar", "00001.tar.gz", "00001.parquet", "00001_stats.json"}), ElementsAre("d/00000.tar", "d/00001.tar.gz"));
 }
 
 TEST(PictureInputs, what_img2dataset_writes_beside_its_pictures_does_not_count) {

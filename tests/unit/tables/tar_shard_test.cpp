@@ -88,7 +88,7 @@ TEST_F(TarShard, every_flipped_byte_and_every_cut_is_found) {
 
 TEST(SealedRecord, lies_about_its_place_are_damage) {
   const SealOptions options{.content_bytes = 10, .content_hash = "h"};
-  std::string record = print_unsealed_record({{kShardKey, "{}"}}, options);
+  std::string record = print_unsealed_record({{kShardKey, "{}"}}, options).value();
   seal_record("", record);
   const std::string good = std::string(10, 'c') + record;
   const auto read = [](const std::string& bytes) {
@@ -105,6 +105,25 @@ TEST(SealedRecord, lies_about_its_place_are_damage) {
   }
   EXPECT_EQ(read("").status().code(), StatusCode::kCorruptData);
   EXPECT_EQ(read(std::string(1000, 'x')).status().code(), StatusCode::kCorruptData);
+}
+
+TEST(SealedRecord, one_that_no_reader_takes_is_not_written) {
+  const auto shard_of = [](size_t num_bytes) {
+    MemoryFileSystem files;
+    const auto store = make_posix_store(files, "memory");
+    TarShardWriter writer(store->begin_object("out", "part-000000.tar").value());
+    auto shard = writer.finish({{kShardKey, "{}"}, {"more", std::string(num_bytes, 'x')}}, 0);
+    if (!shard.is_ok()) {
+      return shard.status();
+    }
+    EXPECT_TRUE(shard->object->publish().is_ok());
+    return read_sealed_record(**files.open_input("out/part-000000.tar")).status();
+  };
+  constexpr size_t kMost = size_t{64} << 20;
+  EXPECT_TRUE(shard_of(kMost - (size_t{4} << 10)).is_ok());
+  const Status refused = shard_of(kMost);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("--rows-per-file"), std::string::npos) << refused.message();
 }
 
 }  // namespace

@@ -72,14 +72,14 @@ TEST(TarTable, every_picture_ending_counts_in_any_letter_case) {
 TEST(TarTable, what_a_sample_lacks_costs_its_row) {
   const std::string members = tar_sample("0", "a") + tar_member("1.txt", "no picture") + tar_member("2.jpg", "p") +
                               tar_member("2.json", R"({"caption": "cut)") + tar_member("2.txt", "from txt") + tar_member("3.jpg", "p") +
-                              tar_member("3.json", "[1]") + tar_sample("4", "b");
+                              tar_member("3.json", "[1]") + tar_sample("4", "b") + tar_sample("5", "not UTF-8: \xff");
   const auto table = open_tar(members);
   const auto range = *table->read_rows(0, 100, {});
   const auto batch = *read_all(*range);
-  EXPECT_THAT(texts(batch, "image"), ElementsAre("picture of 0", "<null>", "p", "p", "picture of 4"));
-  EXPECT_THAT(texts(batch, "caption"), ElementsAre("a", "no picture", "from txt", "<null>", "b"));
-  EXPECT_THAT(texts(batch, "url"), ElementsAre("http://0", "<null>", "<null>", "<null>", "http://4"));
-  EXPECT_EQ(range->num_malformed_rows(), 3);
+  EXPECT_THAT(texts(batch, "image"), ElementsAre("picture of 0", "<null>", "p", "p", "picture of 4", "picture of 5"));
+  EXPECT_THAT(texts(batch, "caption"), ElementsAre("a", "no picture", "from txt", "<null>", "b", "not UTF-8: \xff"));
+  EXPECT_THAT(texts(batch, "url"), ElementsAre("http://0", "<null>", "<null>", "<null>", "http://4", "<null>"));
+  EXPECT_EQ(range->num_malformed_rows(), 4);
 }
 
 TEST(TarTable, names_are_text_wherever_they_lead) {
@@ -139,6 +139,18 @@ TEST(TarTable, rows_that_were_read_are_not_walked_through_again) {
   file->num_bytes_read = 0;
   ASSERT_EQ(texts(*read_range(*table, 99, 1, {"key"}), "key"), std::vector<std::string>{"099"});
   EXPECT_LT(file->num_bytes_read, 5 << 20);
+}
+
+TEST(TarTable, a_compressed_archive_is_refused_by_its_name) {
+  MemoryFileSystem files;
+  ASSERT_TRUE(write_file_atomic(files, "x.TAR", tar_sample("0", "a") + tar_end()).is_ok());
+  EXPECT_TRUE(open_table(files, "x.TAR").is_ok());
+  for (const std::string name : {"x.tar.gz", "x.TGZ", "x.tar.zst"}) {
+    ASSERT_TRUE(write_file_atomic(files, name, "compressed").is_ok());
+    const Status refused = open_table(files, name).status();
+    EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(refused.message(), testing::AllOf(HasSubstr("decompress"), HasSubstr(name)));
+  }
 }
 
 TEST(TarTable, damage_names_the_file_and_the_offset) {

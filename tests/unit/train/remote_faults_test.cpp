@@ -89,6 +89,38 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_for_a_while_costs_no_step) {
   }
 }
 
+TEST_F(RemoteRunTest, a_store_that_is_gone_for_longer_than_a_run_waits_costs_a_checkpoint_and_no_step) {
+  std::atomic<bool> has_begun = false;
+  Clock::Instant back = {};
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    if (call.key == "run/metrics-0000000004.jsonl" && !has_begun.exchange(true)) {
+      back = s3_.clock.now() + std::chrono::minutes(20);
+    }
+    return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  expect_trained(options());
+  ASSERT_TRUE(has_begun);
+  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000004.jsonl").has_value()) << "its lines came with the next ones";
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), ElementsAre(8, 12));
+  expect_same_checkpoint(8);
+  expect_same_checkpoint(12);
+}
+
+TEST_F(RemoteRunTest, a_run_that_ends_waits_longer_for_its_store) {
+  std::atomic<bool> has_begun = false;
+  Clock::Instant back = {};
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    if (call.key == "run/metrics-0000000012.jsonl" && !has_begun.exchange(true)) {
+      back = s3_.clock.now() + std::chrono::minutes(45);
+    }
+    return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  expect_trained(options());
+  ASSERT_TRUE(has_begun);
+  expect_undisturbed_result();
+}
+
 TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   std::stop_source stop;
   std::atomic<int> num_failed = 0;
@@ -102,8 +134,16 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   TrainOptions stopped = options();
   stopped.clock = &s3_.clock;
   TrainSummary summary;
-  EXPECT_EQ(run_training(s3_.set, stopped, stop.get_token(), summary).code(), StatusCode::kUnavailable);
-  EXPECT_LT(num_failed.load(), 60);
+  const Status ended = run_training(s3_.set, stopped, stop.get_token(), summary);
+  EXPECT_EQ(ended.code(), StatusCode::kUnavailable);
+  EXPECT_LT(num_failed.load(), 90);
+  // What was trained is not lost.
+  const std::string message = ended.message();
+  const size_t begin = message.find("--resume ") + 9;
+  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  EXPECT_THAT(message, HasSubstr("the checkpoint of step 8 was not stored and is kept here"));
+  EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
+  std::filesystem::remove_all(kept);
 }
 
 TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {

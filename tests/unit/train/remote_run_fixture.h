@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -24,6 +26,8 @@ class RemoteRunTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     inputs_ = new TemporaryFolder();
+    std::filesystem::create_directory(inputs_->path("tmp"));
+    setenv("TMPDIR", inputs_->path("tmp").c_str(), 1);  // For checkpoints that a store did not take.
     write_small_model(inputs_->path("model"));
     for (const int part : {0, 1}) {
       write_latents_part(inputs_->path(fmt::format("latents/part-{:06}.parquet", part)), 20, static_cast<uint64_t>(2 * part + 1),
@@ -35,6 +39,7 @@ class RemoteRunTest : public testing::Test {
     ASSERT_TRUE(run_training(local, {}).is_ok());
   }
   static void TearDownTestSuite() {
+    unsetenv("TMPDIR");
     delete inputs_;
     delete undisturbed_;
   }

@@ -17,6 +17,8 @@ struct GroupNormMapping {
 };
 
 constexpr int kGroupNormThreads = 256;
+constexpr int kSmallThreads = 64;                      // Of a block, where there are few threads in all.
+constexpr int64_t kMostSmallBlocks = (1LL << 31) - 1;  // All that a grid can have: these threads do not walk on.
 
 __device__ inline float sigmoid(float value) { return 1.0F / (1.0F + expf(-value)); }
 

@@ -21,7 +21,7 @@ __device__ ChannelConstants<kCount> constants_of(const GroupNormShape& shape, co
   load<kCount>(bias + place.channel, constants.bias);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / (shape.num_channels / shape.num_groups);
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     constants.mean[i] = mean[group];
     constants.rstd[i] = rstd[group];
   }
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   float first_mean[kCount], second_mean[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / group_channels;
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     first_mean[i] = group_sums[group] * share;
     second_mean[i] = group_sums[shape.num_samples * shape.num_groups + group] * share;
   }

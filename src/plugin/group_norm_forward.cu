@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   load<kCount>(bias + place.channel, shift);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / (shape.num_channels / shape.num_groups);
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     channel_mean[i] = mean[group];
     scale[i] *= rstd[group];
   }

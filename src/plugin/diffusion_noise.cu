@@ -1,6 +1,5 @@
-#include <algorithm>
-
 #include "darkroom/core/counter_draw.h"
+#include "kernel_launch.cuh"
 #include "kernels.h"
 
 // Compiled without contraction into fused multiply-adds: the draws and the sums have the CPU's bits.
@@ -9,7 +8,6 @@ namespace darkroom {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 16;  // Threads walk on from there.
 
 __global__ void add_noise(const float* clean, const float* noise, const float* scales, float* noisy, float* velocity, int64_t total,
                           int64_t row) {
@@ -40,23 +38,20 @@ __global__ void counter_normal(float* out, uint64_t seed, uint32_t purpose, cons
   }
 }
 
-unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>(std::clamp<int64_t>((threads + kThreads - 1) / kThreads, 1, kMostBlocks));
-}
-
 }  // namespace
 
 cudaError_t launch_add_noise(const float* clean, const float* noise, const float* scales, float* noisy, float* velocity,
                              int64_t num_samples, int64_t row, cudaStream_t stream) {
   const int64_t total = num_samples * row;
-  add_noise<<<blocks_for(total), kThreads, 0, stream>>>(clean, noise, scales, noisy, velocity, total, row);
+  launch_kernel(add_noise, blocks_for(total, kThreads, kMostBlocks), kThreads, stream, clean, noise, scales, noisy, velocity, total, row);
   return cudaGetLastError();
 }
 
 cudaError_t launch_counter_normal(float* out, uint64_t seed, uint8_t purpose, const int64_t* coordinates, int64_t num_samples, int64_t row,
                                   cudaStream_t stream) {
   const int64_t blocks_a_row = (row + 3) / 4, total = num_samples * blocks_a_row;
-  counter_normal<<<blocks_for(total), kThreads, 0, stream>>>(out, seed, purpose, coordinates, blocks_a_row, total, row);
+  launch_kernel(counter_normal, blocks_for(total, kThreads, kMostBlocks), kThreads, stream, out, seed, purpose, coordinates, blocks_a_row,
+                total, row);
   return cudaGetLastError();
 }
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels.h"
 #include "vector_access.cuh"
 
@@ -7,7 +5,6 @@ namespace darkroom {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 16;  // Threads walk on from there.
 constexpr float kRootHalf = 0.70710678118654752F;
 constexpr float kInverseRootTwoPi = 0.39894228040143268F;
 
@@ -53,20 +50,16 @@ __global__ void geglu_gradient(const Scalar* grad_y, const Scalar* x, Scalar* gr
   }
 }
 
-unsigned blocks_for(int64_t vectors) {
-  return static_cast<unsigned>(std::clamp<int64_t>((vectors + kThreads - 1) / kThreads, 1, kMostBlocks));
-}
-
 template <typename Scalar, int kCount>
 void forward(const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
-  geglu<Scalar, kCount><<<blocks_for(num_rows * width / kCount), kThreads, 0, stream>>>(static_cast<const Scalar*>(x),
-                                                                                        static_cast<Scalar*>(y), num_rows, width);
+  launch_kernel(geglu<Scalar, kCount>, blocks_for(num_rows * width / kCount, kThreads, kMostBlocks), kThreads, stream,
+                static_cast<const Scalar*>(x), static_cast<Scalar*>(y), num_rows, width);
 }
 
 template <typename Scalar, int kCount>
 void backward(const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width, cudaStream_t stream) {
-  geglu_gradient<Scalar, kCount><<<blocks_for(num_rows * width / kCount), kThreads, 0, stream>>>(
-      static_cast<const Scalar*>(grad_y), static_cast<const Scalar*>(x), static_cast<Scalar*>(grad_x), num_rows, width);
+  launch_kernel(geglu_gradient<Scalar, kCount>, blocks_for(num_rows * width / kCount, kThreads, kMostBlocks), kThreads, stream,
+                static_cast<const Scalar*>(grad_y), static_cast<const Scalar*>(x), static_cast<Scalar*>(grad_x), num_rows, width);
 }
 
 }  // namespace

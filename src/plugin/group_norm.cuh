@@ -17,6 +17,8 @@ struct GroupNormMapping {
 };
 
 constexpr int kGroupNormThreads = 256;
+constexpr int kSmallThreads = 64;                      // Of a block, where there are few threads in all.
+constexpr int64_t kMostSmallBlocks = (1LL << 31) - 1;  // All that a grid can have: these threads do not walk on.
 
 __device__ inline float sigmoid(float value) { return 1.0F / (1.0F + expf(-value)); }
 
@@ -44,16 +46,22 @@ __device__ GroupNormPlace place_of(const GroupNormShape& shape, const GroupNormM
   return place;
 }
 
+/// The group of a channel in its sample. Divisions of 32 bits: of 64 they take several times as many instructions.
+__device__ inline int64_t group_of(const GroupNormShape& shape, int64_t channel) {
+  const uint32_t group_channels = static_cast<uint32_t>(shape.num_channels) / static_cast<uint32_t>(shape.num_groups);
+  return static_cast<uint32_t>(channel) / group_channels;
+}
+
 /// Adds two numbers a channel over the rows of a block, in the order of the rows, and writes them to partials [2, N, chunks, C].
-/// `shared` holds 2 * kCount floats a thread.
+/// `shared` holds 2 * kCount floats per thread: the first of all threads, then the second, ..., so that neighbours use other banks.
 template <int kCount>
 __device__ void write_partials(const GroupNormShape& shape, const GroupNormMapping& mapping, const GroupNormPlace& place,
                                const float (&first)[kCount], const float (&second)[kCount], float* shared, float* partials) {
-  float* own = shared + static_cast<int64_t>(threadIdx.x) * 2 * kCount;
+  float* own = shared + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    own[i] = first[i];
-    own[kCount + i] = second[i];
+    own[i * kGroupNormThreads] = first[i];
+    own[(kCount + i) * kGroupNormThreads] = second[i];
   }
   __syncthreads();
   if (place.row != 0 || !place.is_active) {
@@ -64,9 +72,9 @@ __device__ void write_partials(const GroupNormShape& shape, const GroupNormMappi
   for (int i = 0; i < kCount; ++i) {
     float first_sum = 0.0F, second_sum = 0.0F;
     for (int row = 0; row < mapping.rows; ++row) {
-      const float* values = shared + static_cast<int64_t>(row * mapping.columns + threadIdx.x) * 2 * kCount;
-      first_sum += values[i];
-      second_sum += values[kCount + i];
+      const float* values = own + row * mapping.columns;
+      first_sum += values[i * kGroupNormThreads];
+      second_sum += values[(kCount + i) * kGroupNormThreads];
     }
     partials[at + i] = first_sum;
     partials[second_half + at + i] = second_sum;

@@ -21,7 +21,7 @@ __device__ ChannelConstants<kCount> constants_of(const GroupNormShape& shape, co
   load<kCount>(bias + place.channel, constants.bias);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / (shape.num_channels / shape.num_groups);
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     constants.mean[i] = mean[group];
     constants.rstd[i] = rstd[group];
   }
@@ -42,7 +42,7 @@ template <typename Scalar, int kCount, bool kSilu>
 __global__ void __launch_bounds__(kGroupNormThreads)
     sum_gradients(GroupNormShape shape, GroupNormMapping mapping, const Scalar* grad_y, const Scalar* x, const Scalar* weight,
                   const Scalar* bias, const float* mean, const float* rstd, float* partials) {
-  __shared__ float shared[kGroupNormThreads * 2 * kCount];
+  DARKROOM_SHARED_ARRAY(float, shared, kGroupNormThreads * 2 * kCount);
   const GroupNormPlace place = place_of<kCount>(shape, mapping);
   float sum[kCount] = {}, with_xhat[kCount] = {};
   if (place.is_active) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   float first_mean[kCount], second_mean[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / group_channels;
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     first_mean[i] = group_sums[group] * share;
     second_mean[i] = group_sums[shape.num_samples * shape.num_groups + group] * share;
   }
@@ -130,25 +130,23 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   }
 }
 
-unsigned blocks_for(int64_t count, int threads) { return static_cast<unsigned>((count + threads - 1) / threads); }
-
 template <typename Scalar, int kCount, bool kSilu>
 void launch(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream) {
-  constexpr int kThreads = 64;
   const GroupNormMapping mapping = mapping_of(shape, kCount);
   const int64_t chunks = group_norm_chunks(shape);
   const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(shape.num_samples), static_cast<unsigned>(mapping.tiles));
   const auto *grad_y = static_cast<const Scalar*>(arrays.grad_y), *x = static_cast<const Scalar*>(arrays.x);
   const auto *weight = static_cast<const Scalar*>(arrays.weight), *bias = static_cast<const Scalar*>(arrays.bias);
-  sum_gradients<Scalar, kCount, kSilu>
-      <<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, grad_y, x, weight, bias, arrays.mean, arrays.rstd, arrays.partials);
+  launch_kernel(sum_gradients<Scalar, kCount, kSilu>, grid, kGroupNormThreads, stream, shape, mapping, grad_y, x, weight, bias, arrays.mean,
+                arrays.rstd, arrays.partials);
   launch_add_chunks(shape, arrays.partials, arrays.sums, stream);
-  add_channels<Scalar><<<blocks_for(2 * shape.num_samples * shape.num_groups, kThreads), kThreads, 0, stream>>>(shape, weight, arrays.sums,
-                                                                                                                arrays.group_sums);
-  add_samples<Scalar><<<blocks_for(shape.num_channels, kThreads), kThreads, 0, stream>>>(
-      shape, arrays.sums, static_cast<Scalar*>(arrays.grad_weight), static_cast<Scalar*>(arrays.grad_bias));
-  write_gradient<Scalar, kCount, kSilu><<<grid, kGroupNormThreads, 0, stream>>>(
-      shape, mapping, grad_y, x, weight, bias, arrays.mean, arrays.rstd, arrays.group_sums, static_cast<Scalar*>(arrays.grad_x));
+  const int64_t group_sums = 2 * shape.num_samples * shape.num_groups;
+  launch_kernel(add_channels<Scalar>, blocks_for(group_sums, kSmallThreads, kMostSmallBlocks), kSmallThreads, stream, shape, weight,
+                arrays.sums, arrays.group_sums);
+  launch_kernel(add_samples<Scalar>, blocks_for(shape.num_channels, kSmallThreads, kMostSmallBlocks), kSmallThreads, stream, shape,
+                arrays.sums, static_cast<Scalar*>(arrays.grad_weight), static_cast<Scalar*>(arrays.grad_bias));
+  launch_kernel(write_gradient<Scalar, kCount, kSilu>, grid, kGroupNormThreads, stream, shape, mapping, grad_y, x, weight, bias,
+                arrays.mean, arrays.rstd, arrays.group_sums, static_cast<Scalar*>(arrays.grad_x));
 }
 
 template <typename Scalar>

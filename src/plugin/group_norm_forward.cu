@@ -7,9 +7,6 @@ namespace {
 
 constexpr int64_t kMostChunks = 64;
 constexpr int64_t kPixelsAThread = 8;  // So many pixels a thread before the pixels are split further.
-constexpr int kSmallThreads = 64;      // Of a block, where there are few threads in all.
-
-unsigned blocks_for(int64_t threads) { return static_cast<unsigned>((threads + kSmallThreads - 1) / kSmallThreads); }
 
 }  // namespace
 
@@ -41,7 +38,7 @@ namespace {
 template <typename Scalar, int kCount>
 __global__ void __launch_bounds__(kGroupNormThreads)
     sum_channels(GroupNormShape shape, GroupNormMapping mapping, const Scalar* x, float* partials) {
-  __shared__ float shared[kGroupNormThreads * 2 * kCount];
+  DARKROOM_SHARED_ARRAY(float, shared, kGroupNormThreads * 2 * kCount);
   const GroupNormPlace place = place_of<kCount>(shape, mapping);
   float sum[kCount] = {}, squares[kCount] = {};
   if (place.is_active) {
@@ -118,7 +115,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
   load<kCount>(bias + place.channel, shift);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const int64_t group = place.sample * shape.num_groups + (place.channel + i) / (shape.num_channels / shape.num_groups);
+    const int64_t group = place.sample * shape.num_groups + group_of(shape, place.channel + i);
     channel_mean[i] = mean[group];
     scale[i] *= rstd[group];
   }
@@ -142,19 +139,22 @@ void launch(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStre
                   static_cast<unsigned>(mapping.tiles));
   const auto *x = static_cast<const Scalar*>(arrays.x), *weight = static_cast<const Scalar*>(arrays.weight),
              *bias = static_cast<const Scalar*>(arrays.bias);
-  sum_channels<Scalar, kCount><<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, x, arrays.partials);
+  launch_kernel(sum_channels<Scalar, kCount>, grid, kGroupNormThreads, stream, shape, mapping, x, arrays.partials);
   launch_add_chunks(shape, arrays.partials, arrays.sums, stream);
-  finish_statistics<Scalar>
-      <<<blocks_for(shape.num_samples * shape.num_groups), kSmallThreads, 0, stream>>>(shape, x, arrays.sums, arrays.mean, arrays.rstd);
+  const int64_t groups = shape.num_samples * shape.num_groups;
+  launch_kernel(finish_statistics<Scalar>, blocks_for(groups, kSmallThreads, kMostSmallBlocks), kSmallThreads, stream, shape, x,
+                arrays.sums, arrays.mean, arrays.rstd);
   const auto apply = shape.with_silu ? normalise<Scalar, kCount, true> : normalise<Scalar, kCount, false>;
-  apply<<<grid, kGroupNormThreads, 0, stream>>>(shape, mapping, x, weight, bias, arrays.mean, arrays.rstd, static_cast<Scalar*>(arrays.y));
+  launch_kernel(apply, grid, kGroupNormThreads, stream, shape, mapping, x, weight, bias, arrays.mean, arrays.rstd,
+                static_cast<Scalar*>(arrays.y));
 }
 
 }  // namespace
 
 void launch_add_chunks(const GroupNormShape& shape, const float* partials, float* sums, cudaStream_t stream) {
   const int64_t count = 2 * shape.num_samples * shape.num_channels;
-  add_chunks<<<blocks_for(count), kSmallThreads, 0, stream>>>(shape, group_norm_chunks(shape), partials, sums);
+  launch_kernel(add_chunks, blocks_for(count, kSmallThreads, kMostSmallBlocks), kSmallThreads, stream, shape, group_norm_chunks(shape),
+                partials, sums);
 }
 
 cudaError_t launch_group_norm(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "darkroom/ops/adamw_scalar.h"
 #include "kernels.h"
 #include "vector_access.cuh"
@@ -10,7 +8,6 @@ namespace darkroom {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 16;  // Threads walk on from there.
 constexpr int kUpdateVector = 4;
 
 // The scalars of an update in the precision in which it is computed; the sequence of operations is that of ops' reference.
@@ -75,7 +72,7 @@ __global__ void update(AdamWPointers arrays, const double* scalars, int64_t size
 
 // The sum of a block's values, added by halves, which is a fixed order; in thread 0, elsewhere 0.
 __device__ double block_sum(double value) {
-  __shared__ double values[kThreads];
+  DARKROOM_SHARED_ARRAY(double, values, kThreads);
   values[threadIdx.x] = value;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -142,9 +139,8 @@ __global__ void clip_scale(const double* squared_norm, const float* losses, int6
 cudaError_t launch_adamw_update(Element gradient_element, const AdamWPointers& arrays, const double* scalars, int64_t size,
                                 cudaStream_t stream) {
   const int64_t threads = size / kUpdateVector + size % kUpdateVector;
-  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((threads + kThreads - 1) / kThreads, 1, kMostBlocks));
   const auto kernel = gradient_element == Element::kFloat32 ? update<float> : update<__nv_bfloat16>;
-  kernel<<<blocks, kThreads, 0, stream>>>(arrays, scalars, size);
+  launch_kernel(kernel, blocks_for(threads, kThreads, kMostBlocks), kThreads, stream, arrays, scalars, size);
   return cudaGetLastError();
 }
 
@@ -153,16 +149,16 @@ int64_t squared_norm_blocks(int64_t size) { return std::max<int64_t>((size + kNo
 cudaError_t launch_squared_norm(Element element, const void* values, int64_t size, double* partials, double* sum, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(squared_norm_blocks(size));
   if (element == Element::kFloat32) {
-    sum_squares<float><<<blocks, kThreads, 0, stream>>>(static_cast<const float*>(values), size, partials);
+    launch_kernel(sum_squares<float>, blocks, kThreads, stream, static_cast<const float*>(values), size, partials);
   } else {
-    sum_squares<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(static_cast<const __nv_bfloat16*>(values), size, partials);
+    launch_kernel(sum_squares<__nv_bfloat16>, blocks, kThreads, stream, static_cast<const __nv_bfloat16*>(values), size, partials);
   }
-  add_partials<<<1, kThreads, 0, stream>>>(partials, blocks, sum);
+  launch_kernel(add_partials, 1, kThreads, stream, partials, blocks, sum);
   return cudaGetLastError();
 }
 
 cudaError_t launch_clip_scale(const double* squared_norm, const float* losses, int64_t num_losses, double* scalars, cudaStream_t stream) {
-  clip_scale<<<1, kThreads, 0, stream>>>(squared_norm, losses, num_losses, scalars);
+  launch_kernel(clip_scale, 1, kThreads, stream, squared_norm, losses, num_losses, scalars);
   return cudaGetLastError();
 }
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernel_launch.cuh"
+
 namespace darkroom {
 
 /// kCount elements that are read and written in one access (16 bytes for the vector forms), as floats in registers.
@@ -28,6 +30,7 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
 
 template <int kCount, typename Scalar>
 __device__ void load(const Scalar* source, float (&values)[kCount]) {
+  require_aligned(source, alignof(Packed<Scalar, kCount>));
   const auto packed = *reinterpret_cast<const Packed<Scalar, kCount>*>(source);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -42,6 +45,7 @@ __device__ void store(Scalar* target, const float (&values)[kCount]) {
   for (int i = 0; i < kCount; ++i) {
     packed.values[i] = from_float<Scalar>(values[i]);
   }
+  require_aligned(target, alignof(Packed<Scalar, kCount>));
   *reinterpret_cast<Packed<Scalar, kCount>*>(target) = packed;
 }
 

@@ -51,12 +51,26 @@ const Result<std::vector<GpuInfo>>& list_gpus() {
   return gpus;
 }
 
+Status check_capability(const GpuInfo& gpu) {
+  constexpr int kLeastMajor = 8;
+  if (gpu.compute_major < kLeastMajor) {
+    return Status::unavailable("the kernels need a GPU of compute capability 8.0 or later (GPU, its capability):", gpu.name,
+                               fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor));
+  }
+  return Status::ok();
+}
+
 Result<std::string> resolve_device(const std::string& text) {
   if (text == "cpu") {
     return text;
   }
   if (text == "auto") {
-    return std::string(list_gpus().is_ok() ? "cuda:0" : "cpu");
+    for (size_t gpu = 0; list_gpus().is_ok() && gpu < list_gpus()->size(); ++gpu) {
+      if (check_capability((*list_gpus())[gpu]).is_ok()) {
+        return fmt::format("cuda:{}", gpu);
+      }
+    }
+    return std::string("cpu");
   }
   size_t index = 0;
   const std::string prefix = "cuda:";
@@ -76,6 +90,7 @@ Result<std::string> resolve_device(const std::string& text) {
   if (index >= list_gpus()->size()) {
     return Status::unavailable("there is no such GPU (asked for, GPUs here):", text, list_gpus()->size());
   }
+  DARKROOM_RETURN_IF_ERROR(check_capability((*list_gpus())[index]));
   return fmt::format("cuda:{}", index);
 }
 

@@ -39,6 +39,9 @@ class Module:
     share: int  # Of 160 faults.
     also: tuple[str, ...] = ()  # Modules whose tests are asked when its own notice nothing; they need only be linked anew.
     headers: bool = False  # Its mechanism is in templates.
+    sources: tuple[str, ...] = ()  # What is mutated where it is not src/MODULE/*.cpp.
+    tests: str = ""  # Their folder where it is not tests/unit/MODULE.
+    first: str = ""  # Faults in lines that hold this come before all others.
 
 
 # The one place that says what is mutated. Modules that include torch compile slowly, so they get fewer faults a line.
@@ -55,6 +58,8 @@ MODULES = {
     "diffusion": Module(12),
     "optim": Module(8),
 }
+# Not among them, because it is built with AddressSanitizer: kernel_mutants.py.
+KERNELS = {"kernel_emulation": Module(50, sources=("src/plugin/*.cu", "src/plugin/*.cuh"), tests="tests/kernel_emulation", first="__syncthreads")}
 DATA_FILES = {"src/image/font_table.cpp"}  # Tables that a script writes and a test compares.
 
 
@@ -102,20 +107,23 @@ def copy_tree() -> None:
 class Bench:
     """Builds and runs test programs of the copied tree."""
 
-    def __init__(self, modules: list[str], jobs: int):
+    def __init__(self, modules: list[str], jobs: int, build: pathlib.Path = BUILD, settings: tuple[str, ...] = ("-DCMAKE_BUILD_TYPE=Release",),
+                 memory_bytes: int = MEMORY_BYTES):
         self.jobs = jobs
+        self.folder = build
+        self.memory_bytes = memory_bytes
         self.confined = sandbox()
         self.clean: dict[str, tuple[float, float]] = {}  # Seconds on the clock and of a processor that a test program needs without a fault.
         self.clean_objects: dict[str, dict[str, str]] = {}
         self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
-        command = ["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DDARKROOM_VENV={ROOT / '.venv'}",
+        command = ["cmake", "-S", TREE, "-B", build, "-G", "Ninja", *settings, f"-DDARKROOM_VENV={ROOT / '.venv'}",
                    f"-DDARKROOM_MUTATED={';'.join(modules)}"]
         status, output, _ = run_quietly(command, 600)
         if status != 0:
             sys.exit(f"mutants: the copy cannot be configured\n{output[-3000:]}")
 
     def build(self, target: str) -> tuple[bool, str]:
-        status, output, _ = run_quietly(["ninja", "-C", BUILD, "-j", str(self.jobs), target], 3600, env=self.environment)
+        status, output, _ = run_quietly(["ninja", "-C", self.folder, "-j", str(self.jobs), target], 3600, env=self.environment)
         return status == 0, output
 
     def test(self, module: str) -> tuple[int | None, str, float]:
@@ -125,11 +133,11 @@ class Bench:
 
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (allowed_cpu, allowed_cpu))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            resource.setrlimit(resource.RLIMIT_AS, (self.memory_bytes, self.memory_bytes))
             resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-        program = BUILD / "tests" / f"{module}_test"
+        program = self.folder / "tests" / f"{module}_test"
         status, output, seconds = run_quietly([*self.confined, program], 5 * clock_seconds + 60, env=self.environment, cwd=TREE, preexec_fn=limit)
         is_out_of_time = status is None or status in (-signal.SIGXCPU, 128 + signal.SIGXCPU)
         return None if is_out_of_time else status, output, seconds
@@ -145,19 +153,29 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status != 0:
             sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
-        self.clean_objects[module] = object_digests(module)
+        self.clean_objects[module] = object_digests(self.folder, module)
         self.clean[module] = (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def object_digests(module: str) -> dict[str, str]:
+def module_named(name: str) -> Module:
+    return (MODULES | KERNELS)[name]
+
+
+def tests_of(name: str, tree: pathlib.Path) -> list[pathlib.Path]:
+    """The files of a test program."""
+    folder = (MODULES | KERNELS).get(name, Module(0)).tests or f"tests/unit/{name}"
+    return [path for path in (tree / folder).glob("*") if path.is_file()]
+
+
+def object_digests(build: pathlib.Path, module: str) -> dict[str, str]:
     """What the module's compiled sources are; equal before and after means that the fault changes no code."""
-    folders = [BUILD / "src" / "CMakeFiles" / f"darkroom_{module}.dir", BUILD / "tests" / "CMakeFiles" / f"{module}_test.dir"]
+    folders = [build / "src" / "CMakeFiles" / f"darkroom_{module}.dir", build / "tests" / "CMakeFiles" / f"{module}_test.dir"]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for folder in folders for path in folder.rglob("*.o")}
 
 
 def noticing_test(bench: Bench, module: str) -> tuple[str, str]:
     """Which test program notices what is planted now, and how; two empty texts when none does."""
-    for name in (module, *MODULES[module].also):
+    for name in (module, *module_named(module).also):
         built, output = bench.build(f"{name}_test")
         if not built:
             return f"{name}_test", "does not link: " + output[-300:]
@@ -178,7 +196,7 @@ def outcome_of(bench: Bench, fault: fault_sites.Fault, module: str) -> tuple[str
         target.write_text(fault.planted_in(original), encoding="utf-8")
         if not bench.build(f"{module}_test")[0]:
             return "not compiled", "", ""
-        if object_digests(module) == bench.clean_objects[module]:
+        if object_digests(bench.folder, module) == bench.clean_objects[module]:
             return "same code", "", ""
         program, how = noticing_test(bench, module)
         return ("noticed" if program else "survived"), program, how
@@ -202,14 +220,14 @@ def digest_of(paths: list[pathlib.Path]) -> str:
 
 def ground_of(fault: fault_sites.Fault, module: str) -> str:
     """Changes when a survivor is worth another look: its file or the tests that missed it are others."""
-    tests = [path for name in (module, *MODULES[module].also) for path in (TREE / "tests" / "unit" / name).glob("*")]
+    tests = [path for name in (module, *module_named(module).also) for path in tests_of(name, TREE)]
     return digest_of([TREE / fault.path, *tests])
 
 
 def witness_of(program: str, how: str, tree: pathlib.Path) -> str:
     """Changes when a noticed fault is worth another look: digest of the file of the test that noticed it, of all files of its program where a crash
     or a hang left no name."""
-    files = [path for path in (tree / "tests" / "unit" / program.removesuffix("_test")).glob("*") if path.is_file()]
+    files = tests_of(program.removesuffix("_test"), tree)
     suite, _, name = how.partition(".")
     suite, name = suite.split("/")[-1], name.split("/")[0]
     defined = re.compile(rf"TEST\w*\(\s*{re.escape(suite)}\s*,\s*{re.escape(name)}\s*\)")
@@ -239,11 +257,13 @@ class Record:
 
 
 def candidates(root: pathlib.Path, module: str, seed: int) -> list[fault_sites.Fault]:
-    paths = list((root / "src" / module).glob("*.cpp"))
-    if MODULES[module].headers:
+    entry = module_named(module)
+    paths = [path for pattern in entry.sources or (f"src/{module}/*.cpp",) for path in root.glob(pattern)]
+    if entry.headers:
         paths += (root / "include" / "darkroom" / module).glob("*.h")
     names = sorted(str(path.relative_to(root)) for path in paths)
-    return fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(root, name)], seed)
+    ranked = fault_sites.ranked([fault for name in names if name not in DATA_FILES for fault in fault_sites.faults_of(root, name)], seed)
+    return sorted(ranked, key=lambda fault: entry.first not in fault.line)
 
 
 def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, retry: bool) -> list[dict]:
@@ -255,7 +275,7 @@ def mutate(bench: Bench, module: str, quota: int, seed: int, record: Record, ret
         ground = ground_of(fault, module)
         entry = record.known(fault, ground, retry, TREE)
         if entry is None:
-            for name in (module, *MODULES[module].also):
+            for name in (module, *module_named(module).also):
                 bench.prepare(name)
             start = time.monotonic()
             verdict, program, how = outcome_of(bench, fault, module)
@@ -280,7 +300,7 @@ def reasons() -> dict[tuple[str, str, str], str]:
     return {(entry["path"], entry["line"], entry["old"]): entry["reason"] for entry in table.get("survivor", [])}
 
 
-def report(found: dict[str, list[dict]]) -> bool:
+def report(found: dict[str, list[dict]], target: float = TARGET_SHARE) -> bool:
     """Prints the share that was noticed, a module and in all, and every survivor. True when the share is reached."""
     why = reasons()
     survivors = [entry for entries in found.values() for entry in entries if entry["verdict"] == "survived"]
@@ -295,8 +315,8 @@ def report(found: dict[str, list[dict]]) -> bool:
         hangs = sum(entry["how"].startswith("hangs") for entry in entries)
         print(f"mutants: {module:10} {noticed:3} of {len(entries):3} noticed{f', {hangs} of them by a hang' if hangs else ''}")
     share = (total - len(survivors)) / total if total else 0.0
-    print(f"mutants: {total - len(survivors)} of {total} noticed ({100 * share:.1f} %; target {100 * TARGET_SHARE:.0f} %), {len(survivors)} survived")
-    return share >= TARGET_SHARE
+    print(f"mutants: {total - len(survivors)} of {total} noticed ({100 * share:.1f} %; target {100 * target:.0f} %), {len(survivors)} survived")
+    return share >= target
 
 
 def main() -> None:

@@ -42,7 +42,10 @@ def expected_programs(preset: str) -> list[str]:
     """The test programs that a preset must give, from the folders of tests and deps.toml; CMake is not asked."""
     table = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"]
     tested = {folder.name for folder in (ROOT / "tests" / "unit").iterdir() if folder.is_dir()} | (table.keys() - check_structure.WITHOUT_UNIT_TESTS)
-    return sorted(f"{name}_test" for name in tested if has_torch(preset) or not needs_torch(name, table))
+    programs = [f"{name}_test" for name in tested if has_torch(preset) or not needs_torch(name, table)]
+    if "plugin" in table and preset != "tsan":  # Its kernels on the CPU, in one thread: tests/kernel_emulation.
+        programs.append("kernel_emulation_test")
+    return sorted(programs)
 
 
 def expected_scripts() -> list[pathlib.Path]:

@@ -116,7 +116,7 @@ stage_build() {
   architectures=$(gpu_architectures)
   cmake -S . -B "$build_folder" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DDARKROOM_GPU_CORE=ON -DDARKROOM_CUDA=ON \
     -DCMAKE_CUDA_COMPILER="$nvcc" -DDARKROOM_TORCH_ROOT="$torch" -DDARKROOM_HEADERS="${DARKROOM_HEADERS:-}" \
-    -DDARKROOM_CUDA_ARCHITECTURES="${architectures:-80-real;90-real;100-real}" >"$out/configure.log" 2>&1 || {
+    -DDARKROOM_CUDA_ARCHITECTURES="${architectures:-80-real;90-real;100}" >"$out/configure.log" 2>&1 || {
     tail -n 20 "$out/configure.log" >&2
     die "configuring failed, the whole log is $out/configure.log"
   }

@@ -22,8 +22,12 @@ struct GpuInfo {
 /// Thread safety: safe.
 const Result<std::vector<GpuInfo>>& list_gpus();
 
-/// What `--device` means on this machine: "cpu", "cuda:0", ... `auto` takes the first GPU, else the CPU.
-/// Errors: kInvalidArgument for text that is no device, kUnavailable for a GPU that is not there.
+/// Whether the plugin's kernels run on the GPU: they are compiled for compute capability 8.0 and later (Ampere).
+/// Errors: kUnavailable, naming the GPU and its capability.
+Status check_capability(const GpuInfo& gpu);
+
+/// What `--device` means on this machine: "cpu", "cuda:0", ... `auto` takes the first GPU that the kernels run on, else the CPU.
+/// Errors: kInvalidArgument for text that is no device, kUnavailable for a GPU that is not there or that the kernels do not run on.
 Result<std::string> resolve_device(const std::string& text);
 
 }  // namespace darkroom

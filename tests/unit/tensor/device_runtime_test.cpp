@@ -53,6 +53,15 @@ TEST(device_runtime, other_devices_and_unloaded_gpus_are_bugs) {
   }
 }
 
+TEST(device, refuses_a_gpu_that_the_kernels_are_not_compiled_for) {
+  const Status turing = check_capability({.name = "Tesla T4", .memory_bytes = 1, .compute_major = 7, .compute_minor = 5});
+  EXPECT_EQ(turing.code(), StatusCode::kUnavailable);
+  EXPECT_NE(turing.message().find("8.0 or later (GPU, its capability): Tesla T4 7.5"), std::string::npos) << turing.message();
+  for (const auto& [major, minor] : {std::pair(8, 0), std::pair(8, 6), std::pair(9, 0), std::pair(12, 1)}) {
+    EXPECT_TRUE(check_capability({.name = "later", .memory_bytes = 1, .compute_major = major, .compute_minor = minor}).is_ok());
+  }
+}
+
 TEST(device, without_a_gpu_auto_is_the_cpu_and_cuda_says_why_not) {
   if (list_gpus().is_ok()) {
     GTEST_SKIP() << "there is a GPU here";

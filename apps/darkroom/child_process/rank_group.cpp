@@ -17,12 +17,13 @@
 #include <optional>
 
 #include "child_process.h"
+#include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
 
 namespace darkroom {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kLookMilliseconds = 100;  // How late a stop request may be seen.
 
@@ -74,6 +75,7 @@ class RunningRanks {
                            fmt::format("MASTER_PORT={}", port),
                            "TORCHELASTIC_USE_AGENT_STORE=False",
                            fmt::format("TORCHELASTIC_RESTART_COUNT={}", attempt),
+                           fmt::format("TORCHELASTIC_RUN_ID=darkroom-{}", getpid()),
                            fmt::format("{}={}", kRankLauncherVariable, getpid())};
       DARKROOM_ASSIGN_OR_RETURN(const Child started, start_child(options.command, child));
       ranks_.push_back({started.pid, watch_process(started.pid), {}});
@@ -87,7 +89,7 @@ class RunningRanks {
   /// Until all have ended: with a stop request, when they like; after a failure, within `patience`.
   Status wait(std::chrono::milliseconds patience, const std::stop_token& stop) {
     bool was_told = false;
-    std::optional<Clock::time_point> end;
+    std::optional<SteadyClock::time_point> end;
     while (num_running() > 0) {
       if (stop.stop_requested() && !was_told) {
         was_told = true;
@@ -95,9 +97,9 @@ class RunningRanks {
       }
       DARKROOM_RETURN_IF_ERROR(collect());
       if (!end.has_value() && has_failed(was_told)) {
-        end = Clock::now() + patience;
+        end = SteadyClock::now() + patience;
       }
-      if (end.has_value() && Clock::now() >= *end) {
+      if (end.has_value() && SteadyClock::now() >= *end) {
         signal_all(SIGKILL);
       }
     }
@@ -175,6 +177,10 @@ std::string describe(const std::vector<int>& codes) {
   return text;
 }
 
+Status stopped(const RankGroupOptions& options) {
+  return Status::cancelled("stopped on request; the same command goes on from the last checkpoint; ranks:", options.num_ranks);
+}
+
 }  // namespace
 
 void end_on_uncaught_exceptions() {
@@ -194,6 +200,15 @@ void end_on_uncaught_exceptions() {
   });
 }
 
+std::chrono::milliseconds pause_before_restart(const RankGroupOptions& options, int64_t restart) {
+  constexpr int64_t kGrowth = 5;
+  std::chrono::milliseconds pause = options.first_pause;
+  for (int64_t i = 1; i < restart && pause < options.longest_pause; ++i) {
+    pause *= kGrowth;
+  }
+  return std::min(pause, options.longest_pause);
+}
+
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop) {
   for (int64_t attempt = 0;; ++attempt) {
     RunningRanks ranks;
@@ -205,7 +220,7 @@ Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_toke
       return *failed;
     }
     if (stop.stop_requested()) {
-      return Status::cancelled("stopped on request; the same command goes on from the last checkpoint; ranks:", options.num_ranks);
+      return stopped(options);
     }
     if (failed != codes.end()) {
       return *failed;  // A rank was stopped by SIGTERM or SIGINT from elsewhere, and the others with it.
@@ -220,8 +235,12 @@ Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_toke
               describe(codes)),
           options.max_restarts);
     }
-    log_warning("ranks were lost ({}): all start again from the last checkpoint, number {} of at most {}", describe(codes), attempt + 1,
-                options.max_restarts);
+    const std::chrono::milliseconds pause = pause_before_restart(options, attempt + 1);
+    log_warning("ranks were lost ({}): all start again from the last checkpoint in {:.0f} s, number {} of at most {}", describe(codes),
+                std::chrono::duration<double>(pause).count(), attempt + 1, options.max_restarts);
+    if (!system_clock().sleep_until(system_clock().now() + pause, stop)) {
+      return stopped(options);
+    }
   }
 }
 

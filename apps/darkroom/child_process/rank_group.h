@@ -24,11 +24,19 @@ struct RankGroupOptions {
   int64_t num_ranks = 1;
   int64_t max_restarts = 3;                    ///< Of the group, when a rank died, hung or was lost.
   std::chrono::milliseconds patience{30'000};  ///< How long the others have to end once one rank has.
+  /// Before restart 1, 2, 3, ...: 2 s, five times as long each time, at most a minute, so that three of them outlast a store or a
+  /// network that is away for a minute.
+  std::chrono::milliseconds first_pause{2'000};
+  std::chrono::milliseconds longest_pause{60'000};
 };
 
+/// How long to wait before a restart, counted from 1. Pure.
+std::chrono::milliseconds pause_before_restart(const RankGroupOptions& options, int64_t restart);
+
 /// Runs a command once a rank on this machine, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, until all
-/// end. When one dies by a signal or says that another is lost, the rest is ended and the whole group starts again. A rank that ends with
-/// an exit code of its own ends the group for good. A stop request is handed to all ranks as SIGTERM, and they are waited for.
+/// end. When one dies by a signal or says that another is lost, the rest is ended and the whole group starts again after a pause. A rank
+/// that ends with an exit code of its own ends the group for good. A stop request is handed to all ranks as SIGTERM, and they are waited
+/// for; during a pause it ends the group at once.
 /// Returns the exit code of the group: 0, or the first rank's that failed by itself. Errors: kCancelled (stopped), kUnavailable (lost more
 /// often than may be), those of starting a program.
 Result<int> run_rank_group(const RankGroupOptions& options, const std::stop_token& stop);

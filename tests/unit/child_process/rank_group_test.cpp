@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 class RankGroupTest : public testing::Test {
  protected:
   RankGroupOptions ranks(const std::string& script, int64_t num_ranks = 3) const {
-    return {.command = {"/bin/sh", "-c", "cd '" + folder_.path("") + "'; " + script}, .num_ranks = num_ranks};
+    return {.command = {"/bin/sh", "-c", "cd '" + folder_.path("") + "'; " + script},
+            .num_ranks = num_ranks,
+            .first_pause = std::chrono::milliseconds(0)};
   }
   std::string text(const std::string& name) const {
     std::ifstream file(folder_.path(name));
@@ -103,6 +105,30 @@ TEST_F(RankGroupTest, after_a_stop_rank_0_may_take_longer_than_the_patience) {
 TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_started_again) {
   EXPECT_EQ(run_rank_group(ranks("echo >> starts-$RANK; exit 143", 1), {}).value(), 128 + SIGTERM);
   EXPECT_EQ(text("starts-0"), "\n");
+}
+
+TEST_F(RankGroupTest, a_stop_ends_the_pause_before_a_restart) {
+  RankGroupOptions options = ranks("echo > began-$RANK; exit 75", 1);
+  options.first_pause = options.longest_pause = std::chrono::hours(24);  // Longer than any test may take.
+  std::stop_source source;
+  const std::jthread stopper([&] {
+    while (text("began-0").empty()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    source.request_stop();
+  });
+  EXPECT_EQ(run_rank_group(options, source.get_token()).status().code(), StatusCode::kCancelled);
+}
+
+TEST(pause_before_restart, grows_up_to_a_minute) {
+  RankGroupOptions options;
+  std::vector<int64_t> seconds;
+  for (const int64_t restart : {1, 2, 3, 4, 5, 1'000'000}) {
+    seconds.push_back(std::chrono::duration_cast<std::chrono::seconds>(pause_before_restart(options, restart)).count());
+  }
+  EXPECT_EQ(seconds, (std::vector<int64_t>{2, 10, 50, 60, 60, 60}));
+  options.first_pause = std::chrono::milliseconds(0);
+  EXPECT_EQ(pause_before_restart(options, 1'000).count(), 0);
 }
 
 TEST_F(RankGroupTest, a_program_that_is_not_there_is_an_error) {

@@ -18,6 +18,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/show/run_report.h"
 #include "darkroom/tensor/communicator.h"
+#include "darkroom/tensor/device.h"
 #include "darkroom/train/train_loop.h"
 #include "open_stores.h"
 #include "resources.h"
@@ -65,6 +66,9 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
   }
   if (!flags.validation.empty()) {
     recipe.validation.path = flags.validation;
+  }
+  if (flags.device != "auto") {
+    recipe.runtime.device = flags.device;
   }
   for (const auto& [flag, field] :
        {std::pair(flags.max_steps, &recipe.schedule.max_steps), std::pair(flags.global_batch, &recipe.batch.global),
@@ -172,6 +176,17 @@ Result<int> end_rank(const Status& status, const RankPlace& place) {
   return status.with_context(fmt::format("rank {}", place.rank));
 }
 
+/// Where the step runs. Several ranks are for the CPU, so that `auto` means it there.
+Status resolve_train_device(int64_t num_ranks, TrainOptions& options) {
+  const std::string& asked = options.recipe.runtime.device;
+  const auto device = resolve_device(num_ranks > 1 && asked == "auto" ? "cpu" : asked);
+  if (!device.is_ok()) {
+    return device.status().with_context(fmt::format("--device or the recipe's field 'runtime.device' is \"{}\"", asked));
+  }
+  options.device = *device;
+  return {};
+}
+
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.num_ranks > 1 && !is_launched_here()) {
     return launch_ranks(flags, context);
@@ -185,6 +200,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   options.is_restart = place.attempt != RankPlace().attempt;
+  DARKROOM_RETURN_IF_ERROR(resolve_train_device(place.size, options));  // Before anything of torch is used.
   if (place.rank != 0) {
     set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;
@@ -251,7 +267,7 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--global-batch", value::count(flags.global_batch).least(1).also("recipe", 0), "samples per step");
   verb.flag("--micro-batch", value::count(flags.micro_batch).least(1).also("recipe", 0), "samples per forward pass");
   verb.flag("--deterministic", value::toggle(options.deterministic), "bit-identical runs: refuse operations that are not reproducible");
-  verb.flag("--device", value::device(flags.device, true), "where the step runs");
+  verb.flag("--device", value::device(flags.device, false), "where the step runs; auto: as the recipe's runtime.device says");
   verb.flag("--trace", value::path(options.trace_path, "PATH.safetensors", "none"), "record the first steps for checking");
   verb.flag("--trace-steps", value::count(options.trace_steps).least(1).shown("K"), "steps to record");
   verb.flag("--nproc", value::count(flags.num_ranks).least(1).shown("N"), "ranks on this machine, with the bits of one");

@@ -172,15 +172,35 @@ Result<std::unique_ptr<LatentsReader>> LatentsReader::open(const DatasetFiles& d
   return std::unique_ptr<LatentsReader>(new LatentsReader(std::move(state)));
 }
 
+namespace {
+
+// Rows of one batch, as narrow as they are stored (where that is asked for) until a wider one comes.
+class BatchTensor {
+ public:
+  BatchTensor(size_t num_rows, const std::vector<int64_t>& row_shape, bool is_narrow) {
+    std::vector<int64_t> sizes = {static_cast<int64_t>(num_rows)};
+    sizes.insert(sizes.end(), row_shape.begin(), row_shape.end());
+    values_ = torch::empty(sizes, is_narrow ? torch::kFloat16 : torch::kFloat32);
+  }
+  void put(size_t row, const torch::Tensor& value) {
+    if (values_.scalar_type() == torch::kFloat16 && value.scalar_type() != torch::kFloat16) {
+      values_ = values_.to(torch::kFloat32);
+    }
+    values_[static_cast<int64_t>(row)].copy_(value);
+  }
+  const torch::Tensor& values() const { return values_; }
+
+ private:
+  torch::Tensor values_;
+};
+
+}  // namespace
+
 Result<Batch> LatentsReader::read(std::span<const SampleRef> samples) {
-  const auto sized = [&](const std::vector<int64_t>& shape) {
-    std::vector<int64_t> sizes = {static_cast<int64_t>(samples.size())};
-    sizes.insert(sizes.end(), shape.begin(), shape.end());
-    return torch::empty(sizes, torch::kFloat32);
-  };
+  const LatentsReaderOptions& options = state_->options;
+  BatchTensor latents_nchw(samples.size(), options.latents_shape, options.keeps_float16);
+  BatchTensor states_btc(samples.size(), options.states_shape, options.keeps_float16);
   Batch batch;
-  batch.latents_nchw = sized(state_->options.latents_shape);
-  batch.states_btc = sized(state_->options.states_shape);
   for (size_t i = 0; i < samples.size(); ++i) {
     DARKROOM_ASSIGN_OR_RETURN(const RowGroupPlace place, state_->reader->locate(samples[i].row));
     auto group = state_->groups.find(place.id);
@@ -188,10 +208,12 @@ Result<Batch> LatentsReader::read(std::span<const SampleRef> samples) {
       DARKROOM_ASSIGN_OR_RETURN(group, state_->load(place));
     }
     const int64_t row = place.row_in_group();
-    batch.latents_nchw[static_cast<int64_t>(i)].copy_(group->latents[row]);
-    batch.states_btc[static_cast<int64_t>(i)].copy_(group->states[row]);
+    latents_nchw.put(i, group->latents[row]);
+    states_btc.put(i, group->states[row]);
     batch.keys.push_back(group->keys.empty() ? fmt::format("{:012}", samples[i].row) : group->keys[static_cast<size_t>(row)]);
   }
+  batch.latents_nchw = latents_nchw.values();
+  batch.states_btc = states_btc.values();
   return batch;
 }
 

@@ -7,6 +7,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/presets.h"
+#include "darkroom/nn/save_weights.h"
 #include "darkroom/tensor/safetensors.h"
 #include "diffusers_version.h"
 #include "original_checkpoint.h"
@@ -20,7 +21,7 @@ using nlohmann::json;
 
 template <typename Model>
 Status save_component(FileSystem& files, const Model& model, const std::string& folder, const std::string& stem, WeightsDtype dtype,
-                      const std::stop_token& stop) {
+                      const std::stop_token& stop, const WeightsByName& weights = {}) {
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
   const torch::Dtype stored = dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32;
   const auto parameters = model->named_parameters();
@@ -28,9 +29,8 @@ Status save_component(FileSystem& files, const Model& model, const std::string& 
   for (const auto& item : parameters) {
     specs.push_back({item.key(), stored, item.value().sizes().vec()});
   }
-  DARKROOM_RETURN_IF_ERROR(write_weights(
-      files, join_path(folder, stem + ".safetensors"), std::move(specs), [&](const std::string& name) { return parameters[name].detach(); },
-      stop));
+  const WeightsByName own = [&](const std::string& name) { return parameters[name].detach(); };
+  DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs), weights ? weights : own, stop));
   return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
 }
 
@@ -83,6 +83,15 @@ Status save_unet(FileSystem& files, const UNet2DConditionModel& unet, const std:
 Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& component_folder, WeightsDtype dtype,
                 const std::stop_token& stop) {
   return save_component(files, vae, component_folder, kDiffusersStem, dtype, stop);
+}
+
+Status save_unet_weights(FileSystem& files, const UNet2DConditionModel& unet, const WeightsByName& weights,
+                         const std::string& component_folder) {
+  return save_component(files, unet, component_folder, kDiffusersStem, WeightsDtype::kFloat32, {}, weights);
+}
+
+Status save_vae_weights(FileSystem& files, const AutoencoderKL& vae, const WeightsByName& weights, const std::string& component_folder) {
+  return save_component(files, vae, component_folder, kDiffusersStem, WeightsDtype::kFloat32, {}, weights);
 }
 
 Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder, WeightsDtype dtype,

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "darkroom/core/check.h"
-#include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
 
@@ -34,7 +33,8 @@ AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options, const Flat
       options_(options),
       slice_(slice),
       scalars_(torch::zeros({AdamWScalar::kCount}, parameters.values().options().dtype(torch::kFloat64))),
-      scalars_staging_(empty_staging({AdamWScalar::kCount}, torch::kFloat64, parameters.values().device())),
+      next_scalars_(torch::zeros({AdamWScalar::kCount}, torch::kFloat64)),
+      upload_(parameters.values().device()),
       first_moment_(torch::zeros_like(slice.of(parameters.values()))),
       second_moment_(torch::zeros_like(slice.of(parameters.values()))) {
   const Status valid = options.validate();
@@ -55,10 +55,8 @@ void AdamW::issue(const torch::Tensor& squared_norm, const torch::Tensor& losses
 }
 
 void AdamW::send_scalars(double learning_rate, double gradient_scale, double max_grad_norm, const Ema* ema) {
-  // The copy of the last update may still be under way.
-  synchronize(scalars_.device());
   const auto step = static_cast<double>(num_updates_ + 1);
-  double* values = scalars_staging_.data_ptr<double>();
+  double* values = next_scalars_.data_ptr<double>();
   values[AdamWScalar::kGradientScale] = gradient_scale;
   values[AdamWScalar::kMaxGradientNorm] = max_grad_norm;
   values[AdamWScalar::kWeightKeep] = 1.0 - learning_rate * options_.weight_decay;
@@ -69,7 +67,7 @@ void AdamW::send_scalars(double learning_rate, double gradient_scale, double max
   values[AdamWScalar::kEpsilon] = options_.epsilon;
   values[AdamWScalar::kNegativeStep] = -learning_rate / (1.0 - std::pow(options_.beta1, step));
   values[AdamWScalar::kEmaBlend] = has_average(ema) ? 1.0 - ema->decay_at(num_updates_) : 0.0;
-  scalars_.copy_(scalars_staging_, /*non_blocking=*/true);
+  upload_.send(next_scalars_, scalars_);
 }
 
 AdamWArrays AdamW::arrays(const Ema* ema) const {

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "darkroom/core/check.h"
+#include "darkroom/ops/counter_normal.h"
 #include "darkroom/optim/objective.h"
-#include "sample_noise.h"
 
 namespace darkroom {
 namespace {
@@ -12,7 +12,7 @@ constexpr double kLogMseFloor = 1e-4;  // About 46 dB for pictures in [-1, 1]: n
 }  // namespace
 
 PictureBatch PictureBatch::slice(int64_t first, int64_t count) const {
-  return {{samples.begin() + first, samples.begin() + first + count}, images_nchw.narrow(0, first, count)};
+  return {coordinates_n2.narrow(0, first, count), images_nchw.narrow(0, first, count)};
 }
 
 Status AutoencoderObjectiveOptions::validate() const {
@@ -35,9 +35,9 @@ AutoencoderObjective::AutoencoderObjective(const AutoencoderObjectiveOptions& op
 }
 
 torch::Tensor AutoencoderObjective::losses(const AutoencoderNetwork& network, const PictureBatch& batch) const {
-  DARKROOM_CHECK(batch.images_nchw.size(0) == batch.size(), "a batch has as many coordinates as pictures:", batch.size());
+  DARKROOM_CHECK(batch.coordinates_n2.size(0) == batch.size(), "a batch has as many coordinates as pictures:", batch.size());
   const auto [mean, logvar] = network.encode(batch.images_nchw);
-  const torch::Tensor noise = sample_noise(options_.seed, Purpose::kPosterior, batch.samples, mean.sizes());
+  const torch::Tensor noise = counter_normal(options_.seed, Purpose::kPosterior, batch.coordinates_n2, mean.sizes());
   const torch::Tensor error = network.decode(mean + (0.5 * logvar).exp() * noise) - batch.images_nchw;
   const torch::Tensor divergence = 0.5 * (mean.square() + logvar.exp() - 1.0 - logvar).sum({1, 2, 3});
   const torch::Tensor mse = error.square().mean({1, 2, 3});

@@ -6,7 +6,6 @@
 #include "darkroom/ops/add_noise.h"
 #include "darkroom/ops/counter_normal.h"
 #include "darkroom/optim/objective.h"
-#include "sample_noise.h"
 
 namespace darkroom {
 
@@ -33,6 +32,25 @@ DiffusionDraws DiffusionDraws::slice(int64_t first, int64_t count) const {
           .dropped_n = dropped_n.narrow(0, first, count),
           .scales_n2 = scales_n2.narrow(0, first, count),
           .weights_n = weights_n.narrow(0, first, count)};
+}
+
+DiffusionDraws DiffusionDraws::to(const torch::Device& device) const {
+  return {.coordinates_n2 = coordinates_n2.to(device),
+          .timesteps_n = timesteps_n.to(device),
+          .dropped_n = dropped_n.to(device),
+          .scales_n2 = scales_n2.to(device),
+          .weights_n = weights_n.to(device)};
+}
+
+torch::Tensor coordinates_of(const std::vector<SampleCoordinates>& samples) {
+  const auto num_samples = static_cast<int64_t>(samples.size());
+  torch::Tensor coordinates_n2 = torch::empty({num_samples, 2}, torch::kInt64);
+  int64_t* values = coordinates_n2.data_ptr<int64_t>();
+  for (const SampleCoordinates& sample : samples) {
+    *values++ = sample.epoch;
+    *values++ = static_cast<int64_t>(sample.key_hash);
+  }
+  return coordinates_n2;
 }
 
 DiffusionBatch DiffusionBatch::slice(int64_t first, int64_t count) const {
@@ -69,7 +87,7 @@ DiffusionObjective::DiffusionObjective(NoiseSchedule schedule, const DiffusionOb
 DiffusionDraws DiffusionObjective::draw(const std::vector<SampleCoordinates>& samples) const {
   const torch::NoGradGuard no_grad;
   const auto num_samples = static_cast<int64_t>(samples.size());
-  DiffusionDraws draws{.coordinates_n2 = noise_coordinates(samples),
+  DiffusionDraws draws{.coordinates_n2 = coordinates_of(samples),
                        .timesteps_n = torch::empty({num_samples}, torch::kInt64),
                        .dropped_n = torch::empty({num_samples}, torch::kBool),
                        .scales_n2 = {},
@@ -108,7 +126,7 @@ DiffusionInputs DiffusionObjective::mix(const DiffusionDraws& draws, const torch
 DiffusionInputs DiffusionObjective::prepare(const DiffusionBatch& batch) const {
   DARKROOM_CHECK(batch.latents_nchw.size(0) == batch.size() && batch.states_ntw.size(0) == batch.size(),
                  "a batch has as many coordinates as latents and text states:", batch.size());
-  return mix(draw(batch.samples), batch.latents_nchw, batch.states_ntw);
+  return mix(draw(batch.samples).to(batch.latents_nchw.device()), batch.latents_nchw, batch.states_ntw);
 }
 
 torch::Tensor DiffusionObjective::loss_weights(const torch::Tensor& timesteps_n) const {

@@ -49,6 +49,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const FlatParametersOp
     DARKROOM_CHECK(parameter.is_floating_point() && parameter.device().is_cpu(), "a flat parameter must be float on the CPU:", name);
     entries_.push_back({name, parameter.sizes().vec(), total, parameter.numel()});
     parameters_.push_back(parameter);
+    num_elements_ += parameter.numel();
     total += (parameter.numel() + options.alignment - 1) / options.alignment * options.alignment;
   }
   const torch::NoGradGuard no_grad;
@@ -103,6 +104,46 @@ torch::Tensor FlatParameters::view_of(const torch::Tensor& flat, const Entry& en
     return own.view(entry.shape);
   }
   return own.view({entry.shape[0], entry.shape[2], entry.shape[3], entry.shape[1]}).permute({0, 3, 1, 2});
+}
+
+bool FlatParameters::is_canonical() const {
+  return options_.device.is_cpu() && !options_.channels_last && num_elements_ == values_.numel();
+}
+
+torch::Tensor FlatParameters::canonical_range(const torch::Tensor& flat, const FlatRange& range) const {
+  const torch::NoGradGuard no_grad;
+  if (is_canonical()) {
+    return range.of(flat);
+  }
+  torch::Tensor values = torch::empty({range.count}, flat.options().device(torch::kCPU));
+  int64_t first = 0;
+  for (const Entry& entry : entries_) {
+    const FlatRange own{first, entry.count}, shared = own.overlap(range);
+    if (shared.count > 0) {
+      const torch::Tensor plain = view_of(flat, entry).contiguous().view({-1}).narrow(0, shared.first - own.first, shared.count);
+      values.narrow(0, shared.first - range.first, shared.count).copy_(plain);
+    }
+    first += entry.count;
+  }
+  return values;
+}
+
+void FlatParameters::set_canonical_range(const torch::Tensor& flat, const FlatRange& range, const torch::Tensor& values) const {
+  const torch::NoGradGuard no_grad;
+  if (is_canonical()) {
+    range.of(flat).copy_(values);
+    return;
+  }
+  int64_t first = 0;
+  for (const Entry& entry : entries_) {
+    const FlatRange own{first, entry.count}, shared = own.overlap(range);
+    if (shared.count > 0) {
+      const torch::Tensor plain = view_of(flat, entry).contiguous().view({-1});  // A copy where the layout is another.
+      plain.narrow(0, shared.first - own.first, shared.count).copy_(values.narrow(0, shared.first - range.first, shared.count));
+      view_of(flat, entry).copy_(plain.view(entry.shape));
+    }
+    first += entry.count;
+  }
 }
 
 std::vector<std::pair<std::string, torch::Tensor>> FlatParameters::named_views(const torch::Tensor& flat) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/ops/adamw_update.h"
@@ -81,6 +82,47 @@ Result<StepReport> TrainStep::run(int64_t step, int64_t batch_size, const MicroB
   report_.wants_stop = wants_stop;
   issue(losses);
   return finish();
+}
+
+Result<StepReport> TrainStep::run_ahead(int64_t step, int64_t batch_size, const MicroBatchLosses& losses) {
+  DARKROOM_CHECK(ranks_.size() == 1, "several ranks look at every step (ranks):", ranks_.size());
+  if (static_cast<int64_t>(ahead_.size()) >= kMostAhead) {
+    DARKROOM_RETURN_IF_ERROR(settle());
+  }
+  prepare(step, batch_size);
+  issue(losses);
+  parameters_.check_bound();
+  optimizer_.count_update();
+  report_.is_ahead = true;
+  report_.loss = report_.grad_norm = std::nan("");
+  const torch::NoGradGuard no_grad;
+  ahead_.push_back({report_, losses_.clone(), squared_norm_.clone()});
+  return report_;
+}
+
+Status TrainStep::settle() {
+  const torch::NoGradGuard no_grad;
+  was_not_finite_ = false;
+  if (ahead_.empty()) {
+    return {};
+  }
+  std::vector<torch::Tensor> losses, norms;
+  for (const AheadStep& step : ahead_) {
+    losses.push_back(step.losses);
+    norms.push_back(step.squared_norm);
+  }
+  // Batches may differ in size: one long row, cut again below.
+  const torch::Tensor all_losses = torch::cat(losses).cpu(), all_norms = torch::cat(norms).cpu();
+  const std::vector<AheadStep> steps = std::exchange(ahead_, {});
+  int64_t first = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t count = steps[i].losses.numel();
+    report_ = steps[i].report;
+    report_.is_ahead = false;
+    DARKROOM_RETURN_IF_ERROR(judge(all_losses.narrow(0, first, count), all_norms.const_data_ptr<double>()[i]));
+    first += count;
+  }
+  return {};
 }
 
 void TrainStep::prepare(int64_t step, int64_t batch_size) {
@@ -251,9 +293,21 @@ Result<StepReport> TrainStep::finish() {
   parameters_.check_bound();
   losses_staging_.copy_(losses_, /*non_blocking=*/true);
   squared_norm_staging_.copy_(squared_norm_, /*non_blocking=*/true);
+  const auto wait_start = Clock::now();
   synchronize(losses_.device());
-  report_.loss = sum_losses() / static_cast<double>(losses_.numel());
-  report_.grad_norm = std::sqrt(squared_norm_staging_.item<double>());
+  report_.wait_ms = milliseconds_between(wait_start, Clock::now());
+  const StepReport own = report_;
+  DARKROOM_RETURN_IF_ERROR(settle());
+  report_ = own;
+  DARKROOM_RETURN_IF_ERROR(judge(losses_staging_, squared_norm_staging_.item<double>()));
+  optimizer_.count_update();
+  return report_;
+}
+
+// Writes a step's figures into the report. Errors: as run().
+Status TrainStep::judge(const torch::Tensor& losses, double squared_norm) {
+  report_.loss = sum_losses(losses) / static_cast<double>(losses.numel());
+  report_.grad_norm = std::sqrt(squared_norm);
   was_not_finite_ = !std::isfinite(report_.loss) || !std::isfinite(report_.grad_norm);
   if (!std::isfinite(report_.loss)) {
     return Status::failed_precondition(
@@ -263,15 +317,14 @@ Result<StepReport> TrainStep::finish() {
     return Status::failed_precondition("training: the gradient is not finite; lower the learning rate (step, norm):", report_.step,
                                        report_.grad_norm);
   }
-  optimizer_.count_update();
-  return report_;
+  return {};
 }
 
-double TrainStep::sum_losses() {
+double TrainStep::sum_losses(const torch::Tensor& losses) {
   non_finite_samples_.clear();
   double sum = 0.0;
-  for (int64_t i = 0; i < losses_staging_.numel(); ++i) {
-    const float loss = losses_staging_.data_ptr<float>()[i];
+  for (int64_t i = 0; i < losses.numel(); ++i) {
+    const float loss = losses.const_data_ptr<float>()[i];
     if (!std::isfinite(loss)) {
       non_finite_samples_.push_back(i);
     }

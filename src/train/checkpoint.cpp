@@ -44,12 +44,12 @@ std::string moments_file(int64_t index, int64_t count) { return fmt::format("opt
 int64_t num_moments_files(const TrainingState& state) {
   constexpr int64_t kBytesAParameter = 2 * sizeof(float);
   const int64_t most = std::max<int64_t>(1, state.max_moments_file_bytes / kBytesAParameter);
-  return std::max<int64_t>(1, (state.parameters.size() + most - 1) / most);
+  return std::max<int64_t>(1, (state.parameters.num_elements() + most - 1) / most);
 }
 
 // Ranges of all parameters, a file each: nearly equal, none empty, the same for any number of ranks.
 FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_files) {
-  const int64_t total = state.parameters.size();
+  const int64_t total = state.parameters.num_elements();
   const int64_t first = total * index / num_files;
   return {first, total * (index + 1) / num_files - first};
 }
@@ -63,6 +63,10 @@ std::vector<NamedTensor> moments_of(const TrainingState& state) {
 Result<std::vector<NamedTensor>> gather_moments(const FlatRange& range, TrainingState& state) {
   std::vector<NamedTensor> moments = moments_of(state);
   for (auto& [name, values] : moments) {
+    if (state.ranks->size() == 1) {
+      values = state.parameters.canonical_range(values, range);
+      continue;
+    }
     DARKROOM_ASSIGN_OR_RETURN(values, gather_range(*state.ranks, state.parameters.size(), range, values));
   }
   return moments;
@@ -75,7 +79,7 @@ Status write_moments(FileSystem& files, const std::string& folder, TrainingState
     DARKROOM_ASSIGN_OR_RETURN(const auto moments, gather_moments(range, state));
     DARKROOM_RETURN_IF_ERROR(
         write_safetensors(files, join_path(folder, moments_file(i, num_files)), moments,
-                          {{"first", fmt::format("{}", range.first)}, {"total", fmt::format("{}", state.parameters.size())}}));
+                          {{"first", fmt::format("{}", range.first)}, {"total", fmt::format("{}", state.parameters.num_elements())}}));
   }
   return {};
 }
@@ -116,6 +120,10 @@ Status restore_moments(const std::string& folder, TrainingState& state) {
     DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
     for (const auto& [name, own] : moments_of(state)) {
       DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(*moments, name, {range.count}));
+      if (state.ranks->size() == 1) {
+        state.parameters.set_canonical_range(own, range, values);
+        continue;
+      }
       DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, range, values, own));
     }
   }

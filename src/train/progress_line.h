@@ -14,7 +14,7 @@ struct StepTimes {
   double data_ms = 0;       ///< Waiting for the batch.
   bool is_skipped = false;  ///< A loss or the gradient was not finite: nothing was updated.
 
-  double total_ms() const { return data_ms + report.forward_ms + report.backward_ms + report.update_ms; }
+  double total_ms() const { return data_ms + report.forward_ms + report.backward_ms + report.update_ms + report.wait_ms; }
 };
 
 /// One line about the run: redrawn at most five times a second on a terminal, a log line every ten seconds otherwise.
@@ -39,6 +39,7 @@ class ProgressLine {
   int64_t batch_size_;
   double mean_ms_ = 0;  // Exponential mean over about 20 steps.
   double mean_loss_ = 0;
+  double grad_norm_ = 0;  // The last one that is known.
   Clock::time_point last_shown_{};
 };
 

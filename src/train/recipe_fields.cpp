@@ -65,6 +65,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"runtime", "seed", &runtime.seed, kBits},
       {"runtime", "threads", &runtime.threads, kFree},
       {"runtime", "workers", &runtime.workers, kFree},
+      {"runtime", "device", &runtime.device, kFree},
       {"runtime", "precision", &runtime.precision, kFree},
       {"runtime", "lanes", &runtime.lanes, kBits},
       {"runtime", "gradient_groups", &runtime.gradient_groups, kBits},

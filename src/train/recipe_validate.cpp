@@ -115,7 +115,7 @@ Status check_choices(const Recipe& recipe) {
       {"noise.beta_schedule", recipe.noise.beta_schedule, {"scaled_linear", "linear"}},
       {"schedule.kind", recipe.schedule.kind, {"constant", "cosine"}},
       {"samples.sampler", recipe.samples.sampler, sampler_names()},
-      {"runtime.precision", recipe.runtime.precision, {"float32"}},
+      {"runtime.precision", recipe.runtime.precision, {"float32", "bfloat16"}},
       {"runtime.reduction", recipe.runtime.reduction, {"exact", "fast"}},
   };
   for (const auto& choice : choices) {

@@ -10,7 +10,7 @@ namespace darkroom {
 namespace {
 
 Image picture_of(const torch::Tensor& image_chw) {
-  const auto values = image_chw.contiguous();
+  const auto values = image_chw.cpu().contiguous();
   return denormalise_chw({values.data_ptr<float>(), static_cast<size_t>(values.numel())}, static_cast<int>(values.size(2)),
                          static_cast<int>(values.size(1)), static_cast<int>(values.size(0)));
 }
@@ -18,11 +18,11 @@ Image picture_of(const torch::Tensor& image_chw) {
 class ReconstructionPreviews : public Previews {
  public:
   ReconstructionPreviews(const VaePart& part, torch::Tensor images_nchw, std::vector<std::string> keys)
-      : vae_(part.vae()), images_nchw_(std::move(images_nchw)), keys_(std::move(keys)) {}
+      : part_(part), images_nchw_(std::move(images_nchw)), keys_(std::move(keys)) {}
 
   Status make(FileSystem& files, const std::string& folder, int64_t step, EventWriter& events) override {
     const torch::NoGradGuard no_gradients;
-    const auto made = vae_->decode(vae_->encode(images_nchw_).mean);
+    const auto made = part_.reconstruct(images_nchw_.to(part_.device()));
     std::vector<std::vector<ContactSheetCell>> rows(2);
     for (int64_t i = 0; i < images_nchw_.size(0); ++i) {
       rows[0].push_back({picture_of(images_nchw_[i]), keys_[static_cast<size_t>(i)]});
@@ -36,7 +36,7 @@ class ReconstructionPreviews : public Previews {
   }
 
  private:
-  AutoencoderKL vae_;
+  const VaePart& part_;
   torch::Tensor images_nchw_;
   std::vector<std::string> keys_;
 };

@@ -83,7 +83,8 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   const LatentsReaderOptions options{.resolution = recipe.data.resolution,
                                      .latents_shape = shapes.latents,
                                      .states_shape = shapes.states,
-                                     .memory_bytes = recipe.data.memory_bytes};
+                                     .memory_bytes = recipe.data.memory_bytes,
+                                     .keeps_float16 = shapes.keeps_float16};
   DARKROOM_ASSIGN_OR_RETURN(data.source, LatentsReader::open(dataset, data.index, options));
   data.num_ahead = recipe.data.batches_ahead;
   DARKROOM_ASSIGN_OR_RETURN(const LatentsDatasetInfo info, read_latents_info(dataset));

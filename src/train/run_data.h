@@ -19,6 +19,7 @@ namespace darkroom {
 struct SampleShapes {
   std::vector<int64_t> latents;  ///< {C, h, w}
   std::vector<int64_t> states;   ///< {T, W}
+  bool keeps_float16 = false;    ///< Of latents shards: batches stay as they are stored.
 };
 
 /// What a run reads: latents, pictures, or pictures that are encoded on the way.

@@ -9,6 +9,7 @@
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/stores/model_copy.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "darkroom/train/run_files.h"
 #include "resume_point.h"
 #include "training_run.h"
@@ -30,6 +31,22 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
   const auto& runtime = recipe.runtime;
   return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
+}
+
+// float32 means float32, and --deterministic the libraries of a GPU, too.
+void set_up_libraries(const TrainOptions& options) {
+  at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  context.setDeterministicCuDNN(options.deterministic);
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
+}
+
+FlatParametersOptions flat_options(const TrainOptions& options) {
+  const torch::Device device(options.device);
+  const torch::ScalarType type = options.recipe.runtime.precision == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
 }
 
 AdamWOptions adamw(const Recipe& recipe) {
@@ -62,8 +79,7 @@ Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, Stor
   if (!options.recipe.data.raw_path.empty()) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
-  at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
-  at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  set_up_libraries(options);
   if (options.ranks->rank() != 0) {
     std::unique_ptr<TrainingRun> other(new TrainingRun(files, stores, options, stop));
     DARKROOM_RETURN_IF_ERROR(other->set_up());
@@ -220,7 +236,8 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   if (is_online || paints) {
     DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect));
   }
-  DARKROOM_ASSIGN_OR_RETURN(const SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
+  DARKROOM_ASSIGN_OR_RETURN(SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
+  shapes.keeps_float16 = !device().is_cpu();
   if (is_online) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program, began_with()));
   } else {
@@ -229,7 +246,8 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   const DiffusionObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                             .caption_drop = recipe().objective.caption_dropout,
                                             .min_snr_gamma = recipe().objective.min_snr_gamma};
-  auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, data_.empty_states_tw));
+  const torch::Tensor empty = data_.empty_states_tw.defined() ? data_.empty_states_tw.to(device()) : torch::Tensor();
+  auto part = std::make_unique<UNetPart>(std::move(unet), DiffusionObjective(NoiseSchedule(noise), objective, empty), device());
   if (is_main() && validates()) {
     DARKROOM_ASSIGN_OR_RETURN(validation_, make_diffusion_validation(stores_, recipe(), *part, shapes, frozen_.get()));
   }
@@ -253,7 +271,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
                                               .mse_weight = recipe().objective.mse_weight,
                                               .log_mse_weight = recipe().objective.log_mse_weight,
                                               .kl_weight = recipe().objective.kl_weight};
-  auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective));
+  auto part = std::make_unique<VaePart>(std::move(vae), AutoencoderObjective(objective), device());
   if (is_main() && validates()) {
     DARKROOM_ASSIGN_OR_RETURN(validation_, make_autoencoder_validation(stores_, recipe(), *part, options_.decoder_program));
   }
@@ -272,7 +290,8 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
 }
 
 Status TrainingRun::open_optimizer() {
-  parameters_ = std::make_unique<FlatParameters>(part_->module());
+  const FlatParametersOptions flat = flat_options(options_);
+  parameters_ = std::make_unique<FlatParameters>(part_->module(), flat);
   const AdamWOptions adamw_options = adamw(recipe());
   DARKROOM_RETURN_IF_ERROR(adamw_options.validate());
   const FlatRange slice = slice_of_rank(parameters_->size(), ranks().rank(), ranks().size());
@@ -283,13 +302,15 @@ Status TrainingRun::open_optimizer() {
   const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
                                       .gradient_groups = recipe().runtime.gradient_groups,
                                       .fast_reduction = recipe().runtime.reduction == "fast",
-                                      .workers = num_workers(recipe(), options_.local_ranks),
+                                      .workers = device().is_cpu() ? num_workers(recipe(), options_.local_ranks) : 1,
                                       .max_grad_norm = recipe().optimizer.clip_norm,
                                       .schedule = lr_schedule(recipe())};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
-  state_ = std::make_unique<TrainingState>(TrainingState{
-      *parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) { return part_->save(files, folder); }});
+  state_ =
+      std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) {
+                                                      return part_->save(files, master_weights(), folder);
+                                                    }});
   state_->ranks = &ranks();
   return {};
 }
@@ -382,7 +403,8 @@ Status TrainingRun::open_outputs() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
   DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
-  const RunFacts facts{.component = part_->component(), .parameters = parameters_->size(), .ranks = ranks().size(), .recipe = recorded_};
+  const RunFacts facts{
+      .component = part_->component(), .parameters = parameters_->num_elements(), .ranks = ranks().size(), .recipe = recorded_};
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
   DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
   if (remote_ != nullptr) {
@@ -392,9 +414,9 @@ Status TrainingRun::open_outputs() {
     DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
   }
   progress_ = std::make_unique<ProgressLine>(max_steps(), recipe().batch.global);
-  log_info("training {} ({:.2f} M parameters) on {} rows: steps {} to {}, {} samples each", part_->component(),
-           static_cast<double>(parameters_->size()) / kMillion, data_.index.num_rows(), steps_done_ + 1, max_steps(),
-           recipe().batch.global);
+  log_info("training {} ({:.2f} M parameters) on {} in {}, {} rows: steps {} to {}, {} samples each", part_->component(),
+           static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, recipe().runtime.precision, data_.index.num_rows(),
+           steps_done_ + 1, max_steps(), recipe().batch.global);
   return {};
 }
 

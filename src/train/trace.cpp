@@ -56,7 +56,7 @@ Status TraceWriter::add(const TrainedPart& part, const Batch& batch, const StepR
   keep("key_row", rows_of(batch));
   keep("loss", scalar(report.loss));
   keep("grad_norm", scalar(report.grad_norm));
-  for (const auto& [name, tensor] : part.traced_inputs(batch)) {
+  for (const auto& [name, tensor] : part.traced_inputs()) {
     tensors_.push_back({prefix + name, tensor});
   }
   ++next_step_;

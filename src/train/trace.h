@@ -26,6 +26,7 @@ class TraceWriter {
   ~TraceWriter();
 
   /// Records a step that was done; does nothing after the last one to trace.
+  /// `part` holds the step's batch.
   Status add(const TrainedPart& part, const Batch& batch, const StepReport& report, const FlatParameters& parameters);
   /// Whether all steps to trace have been added.
   bool is_complete() const { return next_step_ == num_steps_; }

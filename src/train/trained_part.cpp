@@ -52,37 +52,71 @@ Result<Network> make_starting_network(FileSystem& files, const Recipe& recipe, c
 
 }  // namespace
 
-Status UNetPart::save(FileSystem& files, const std::string& folder) const { return save_unet(files, unet_, folder); }
-
-torch::Tensor UNetPart::losses(const Batch& batch, int64_t first, int64_t count) const {
-  const DiffusionBatch part = diffusion_batch(batch).slice(first, count);
-  return objective_.losses(denoiser_of(unet_), objective_.prepare(part));
+Status UNetPart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
+  return save_unet_weights(files, unet_, weights, folder);
 }
 
-std::vector<NamedTensor> UNetPart::traced_inputs(const Batch& batch) const {
-  const DiffusionInputs inputs = objective_.prepare(diffusion_batch(batch));
-  return {{"latents", batch.latents_nchw},
-          {"caption_states", inputs.states_ntw},
-          {"timestep", inputs.timesteps_n},
-          {"noise", inputs.noise_nchw},
-          {"dropped", inputs.dropped_n}};
+void UNetPart::load(const Batch& batch) {
+  const DiffusionDraws draws = objective_.draw(coordinates(batch));
+  draws_ = {.coordinates_n2 = inputs_.put("coordinates", draws.coordinates_n2),
+            .timesteps_n = inputs_.put("timesteps", draws.timesteps_n),
+            .dropped_n = inputs_.put("dropped", draws.dropped_n),
+            .scales_n2 = inputs_.put("scales", draws.scales_n2),
+            .weights_n = inputs_.put("weights", draws.weights_n)};
+  latents_nchw_ = inputs_.put("latents", batch.latents_nchw);
+  states_ntw_ = inputs_.put("states", batch.states_btc);
 }
 
-Status VaePart::save(FileSystem& files, const std::string& folder) const { return save_vae(files, vae_, folder); }
-
-torch::Tensor VaePart::losses(const Batch& batch, int64_t first, int64_t count) const {
-  AutoencoderKL vae = vae_;
-  const AutoencoderNetwork network{[&vae](const torch::Tensor& images_nchw) {
-                                     const Moments moments = vae->encode(images_nchw);
-                                     return std::pair(moments.mean, moments.logvar);
-                                   },
-                                   [&vae](const torch::Tensor& latents_nchw) { return vae->decode(latents_nchw); }};
-  return objective_.losses(network, PictureBatch{coordinates(batch), batch.images_nchw}.slice(first, count));
+DiffusionInputs UNetPart::mix(int64_t first, int64_t count) const {
+  return objective_.mix(draws_.slice(first, count), latents_nchw_.narrow(0, first, count).to(torch::kFloat32),
+                        states_ntw_.narrow(0, first, count).to(torch::kFloat32));
 }
 
-std::vector<NamedTensor> VaePart::traced_inputs(const Batch& batch) const { return {{"images", batch.images_nchw}}; }
+torch::Tensor UNetPart::losses(int64_t first, int64_t count) const { return objective_.losses(denoiser_of(unet_), mix(first, count)); }
 
-DiffusionBatch diffusion_batch(const Batch& batch) { return {coordinates(batch), batch.latents_nchw, batch.states_btc}; }
+std::vector<NamedTensor> UNetPart::traced_inputs() const {
+  const DiffusionInputs inputs = mix(0, latents_nchw_.size(0));
+  return {{"latents", latents_nchw_.cpu().to(torch::kFloat32)},
+          {"caption_states", inputs.states_ntw.cpu()},
+          {"timestep", inputs.timesteps_n.cpu()},
+          {"noise", inputs.noise_nchw.cpu()},
+          {"dropped", inputs.dropped_n.cpu()}};
+}
+
+Status VaePart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
+  return save_vae_weights(files, vae_, weights, folder);
+}
+
+void VaePart::load(const Batch& batch) {
+  loaded_ = {.coordinates_n2 = inputs_.put("coordinates", coordinates_of(coordinates(batch))),
+             .images_nchw = inputs_.put("images", batch.images_nchw)};
+}
+
+// The VAE computes in its weights' type; what goes in and comes out is float32.
+AutoencoderNetwork VaePart::network() const {
+  const torch::ScalarType type = vae_->parameters().front().scalar_type();
+  return {.encode =
+              [vae = vae_, type](const torch::Tensor& images_nchw) mutable {
+                const Moments moments = vae->encode(images_nchw.to(type));
+                return std::pair(moments.mean.to(torch::kFloat32), moments.logvar.to(torch::kFloat32));
+              },
+          .decode = [vae = vae_,
+                     type](const torch::Tensor& latents_nchw) mutable { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
+}
+
+torch::Tensor VaePart::losses(int64_t first, int64_t count) const { return objective_.losses(network(), loaded_.slice(first, count)); }
+
+torch::Tensor VaePart::reconstruct(const torch::Tensor& images_nchw) const {
+  const AutoencoderNetwork vae = network();
+  return vae.decode(vae.encode(images_nchw).first);
+}
+
+std::vector<NamedTensor> VaePart::traced_inputs() const { return {{"images", loaded_.images_nchw.cpu()}}; }
+
+DiffusionBatch diffusion_batch(const Batch& batch, const torch::Device& device) {
+  const auto placed = [&](const torch::Tensor& tensor) { return tensor.to(device).to(torch::kFloat32); };
+  return {coordinates(batch), placed(batch.latents_nchw), placed(batch.states_btc)};
+}
 
 ConditionalDenoiser denoiser_of(const UNet2DConditionModel& unet) {
   return [unet](const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw) {

@@ -10,11 +10,13 @@
 #include "darkroom/core/result.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/nn/save_weights.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/optim/objective.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/recipe.h"
+#include "device_inputs.h"
 
 namespace darkroom {
 
@@ -25,49 +27,71 @@ class TrainedPart {
   /// Its folder in a model folder and in a checkpoint: "unet" or "vae".
   virtual std::string component() const = 0;
   virtual torch::nn::Module& module() = 0;
-  /// Writes the present weights as a component folder.
-  virtual Status save(FileSystem& files, const std::string& folder) const = 0;
-  /// Losses [count] of samples [first, first + count) of a batch, differentiable.
-  virtual torch::Tensor losses(const Batch& batch, int64_t first, int64_t count) const = 0;
-  /// What the network saw of a batch, for --trace.
-  virtual std::vector<NamedTensor> traced_inputs(const Batch& batch) const = 0;
+  /// Writes weights as a component folder.
+  virtual Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const = 0;
+  /// Takes a batch to the device, without waiting for it.
+  virtual void load(const Batch& batch) = 0;
+  /// Losses [count] of samples [first, first + count) of the loaded batch, differentiable. Several threads may call it at once.
+  virtual torch::Tensor losses(int64_t first, int64_t count) const = 0;
+  /// What the network saw of the loaded batch, for --trace: on the CPU.
+  virtual std::vector<NamedTensor> traced_inputs() const = 0;
 };
 
 class UNetPart : public TrainedPart {
  public:
-  UNetPart(UNet2DConditionModel unet, DiffusionObjective objective) : unet_(std::move(unet)), objective_(std::move(objective)) {}
+  /// The network moves to `device` by itself (FlatParameters); the objective's tensors are there.
+  UNetPart(UNet2DConditionModel unet, DiffusionObjective objective, const torch::Device& device)
+      : unet_(std::move(unet)), objective_(std::move(objective)), inputs_(device) {}
   std::string component() const override { return "unet"; }
   torch::nn::Module& module() override { return *unet_; }
-  Status save(FileSystem& files, const std::string& folder) const override;
-  torch::Tensor losses(const Batch& batch, int64_t first, int64_t count) const override;
-  std::vector<NamedTensor> traced_inputs(const Batch& batch) const override;
+  Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
+  void load(const Batch& batch) override;
+  torch::Tensor losses(int64_t first, int64_t count) const override;
+  std::vector<NamedTensor> traced_inputs() const override;
 
   const UNet2DConditionModel& unet() const { return unet_; }
   const DiffusionObjective& objective() const { return objective_; }
+  const torch::Device& device() const { return inputs_.device(); }
 
  private:
+  DiffusionInputs mix(int64_t first, int64_t count) const;
+
   UNet2DConditionModel unet_;
   DiffusionObjective objective_;
+  DeviceInputs inputs_;
+  // Of the loaded batch, on the device; latents and states as they are stored.
+  DiffusionDraws draws_;
+  torch::Tensor latents_nchw_, states_ntw_;
 };
 
 class VaePart : public TrainedPart {
  public:
-  VaePart(AutoencoderKL vae, const AutoencoderObjective& objective) : vae_(std::move(vae)), objective_(objective) {}
+  VaePart(AutoencoderKL vae, const AutoencoderObjective& objective, const torch::Device& device)
+      : vae_(std::move(vae)), objective_(objective), inputs_(device) {}
   std::string component() const override { return "vae"; }
   torch::nn::Module& module() override { return *vae_; }
-  Status save(FileSystem& files, const std::string& folder) const override;
-  torch::Tensor losses(const Batch& batch, int64_t first, int64_t count) const override;
-  std::vector<NamedTensor> traced_inputs(const Batch& batch) const override;
+  Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
+  void load(const Batch& batch) override;
+  torch::Tensor losses(int64_t first, int64_t count) const override;
+  std::vector<NamedTensor> traced_inputs() const override;
 
-  const AutoencoderKL& vae() const { return vae_; }
+  const torch::Device& device() const { return inputs_.device(); }
+  /// Decoded means of the posteriors of pictures on the device, float32.
+  torch::Tensor reconstruct(const torch::Tensor& images_nchw) const;
+  /// Of the loaded batch, on the device.
+  const torch::Tensor& images_nchw() const { return loaded_.images_nchw; }
 
  private:
+  AutoencoderNetwork network() const;
+
   AutoencoderKL vae_;
   AutoencoderObjective objective_;
+  DeviceInputs inputs_;
+  PictureBatch loaded_;
 };
 
-/// A batch as the diffusion objective takes it; tensors are shared.
-DiffusionBatch diffusion_batch(const Batch& batch);
+/// A batch as the diffusion objective takes it, on a device; waits for that. On the CPU tensors are shared.
+DiffusionBatch diffusion_batch(const Batch& batch, const torch::Device& device);
 /// The losses' network.
 ConditionalDenoiser denoiser_of(const UNet2DConditionModel& unet);
 

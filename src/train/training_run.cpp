@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/optim/gradient_groups.h"
@@ -47,6 +52,21 @@ FlatRange TrainingRun::own_samples() const {
   return {groups.first * group_size, groups.count * group_size};
 }
 
+bool TrainingRun::runs_ahead(bool wants_stop) const {
+  const int64_t next = steps_done_ + 1;
+  const auto is_due = [&](int64_t every) { return every > 0 && next % every == 0; };
+  const bool looks = wants_stop || next == max_steps() || trace_ != nullptr || recipe().optimizer.max_skipped > 0 ||
+                     is_due(recipe().runtime.log_every) || is_due(recipe().checkpoint.every_steps) ||
+                     (validates() && is_due(recipe().validation.every_steps)) || (has_previews() && is_due(recipe().samples.every_steps));
+  return !device().is_cpu() && ranks().size() == 1 && !looks;
+}
+
+// A step that ran ahead and whose numbers were not finite ends the run: what came after it built on it.
+Status TrainingRun::settle() {
+  const Status settled = train_step_->settle();
+  return settled.is_ok() || !train_step_->was_not_finite() ? settled : name_bad_samples(settled);
+}
+
 Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const auto start = Clock::now();
   const Result<Batch> next = batcher_->next();
@@ -56,23 +76,28 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
-  const auto losses = [&, before = own_samples().first](int64_t first, int64_t count) {
-    return part_->losses(batch, first - before, count);
-  };
-  auto report = train_step_->run(steps_done_, recipe().batch.global, losses, wants_stop);
+  part_->load(batch);
+  recent_samples_.emplace_back(steps_done_, batch.samples);
+  const auto losses = [&, before = own_samples().first](int64_t first, int64_t count) { return part_->losses(first - before, count); };
+  auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, recipe().batch.global, losses)
+                                       : train_step_->run(steps_done_, recipe().batch.global, losses, wants_stop);
   if (!report.is_ok()) {
-    return train_step_->was_not_finite() ? skip_step(report.status(), batch) : Result<StepTimes>(report.status());
+    return train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
   }
   times.report = *report;
   steps_done_ += 1;
+  if (!times.report.is_ahead) {
+    recent_samples_.clear();
+  }
   if (trace_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(trace_->add(*part_, batch, times.report, *parameters_));
   }
   return times;
 }
 
-Result<StepTimes> TrainingRun::skip_step(const Status& failure, const Batch& batch) {
-  const Status named = name_bad_samples(failure, batch);
+Result<StepTimes> TrainingRun::skip_step(const Status& failure) {
+  const Status named = name_bad_samples(failure);
+  recent_samples_.clear();
   const int64_t limit = recipe().optimizer.max_skipped;
   if (skipped_steps() >= limit) {
     return limit == 0 ? named : named.with_context(fmt::format("as many steps as optimizer.max_skipped allows were left out ({})", limit));
@@ -103,7 +128,7 @@ Status TrainingRun::save_before(const Status& failure) {
 }
 
 // The failure of a step with the rows whose loss was not finite.
-Status TrainingRun::name_bad_samples(const Status& failure, const Batch& batch) const {
+Status TrainingRun::name_bad_samples(const Status& failure) const {
   constexpr size_t kShown = 3;
   const auto& bad = train_step_->non_finite_samples();
   if (bad.empty()) {
@@ -111,9 +136,12 @@ Status TrainingRun::name_bad_samples(const Status& failure, const Batch& batch) 
   }
   std::vector<std::string> places;
   const FlatRange own = own_samples();
+  const auto samples = std::find_if(recent_samples_.begin(), recent_samples_.end(),
+                                    [&](const auto& step) { return step.first == train_step_->report().step; });
+  DARKROOM_CHECK(samples != recent_samples_.end(), "the samples of a step that failed are known:", train_step_->report().step);
   for (const int64_t position : bad) {
     if (position >= own.first && position < own.first + own.count && places.size() < kShown) {
-      places.push_back(batcher_->describe(batch.samples[static_cast<size_t>(position - own.first)].row));
+      places.push_back(batcher_->describe(samples->second[static_cast<size_t>(position - own.first)].row));
     }
   }
   if (places.empty()) {
@@ -174,7 +202,8 @@ Status TrainingRun::paint_previews() {
 
 Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_json& scores) {
   const StepReport& report = times.report;
-  const double rate = 1000.0 * static_cast<double>(recipe().batch.global) / times.total_ms();
+  const auto num_samples = static_cast<double>((steps_here_ - std::exchange(logged_here_, steps_here_)) * recipe().batch.global);
+  const double rate = 1000.0 * num_samples / (step_ms_here_ - std::exchange(logged_ms_, step_ms_here_));
   nlohmann::ordered_json line = {
       {"step", steps_done_},
       {"samples", steps_done_ * recipe().batch.global},
@@ -223,7 +252,14 @@ Status TrainingRun::store_checkpoint(AfterSaving after) {
                       : stored;
 }
 
+// As float32, whatever the network computes in; in EmaScope the average.
+WeightsByName TrainingRun::master_weights() const {
+  const auto views = parameters_->named_views(parameters_->values());
+  return [by_name = std::map(views.begin(), views.end())](const std::string& name) { return by_name.at(name); };
+}
+
 Status TrainingRun::save(AfterSaving after) {
+  DARKROOM_RETURN_IF_ERROR(settle());
   if (saved_step_ == steps_done_) {
     return {};
   }
@@ -283,7 +319,7 @@ void TrainingRun::store_logs_of_failure() {
 }
 
 Status TrainingRun::sum_up(TrainSummary& summary) const {
-  summary.parameters = parameters_->size();
+  summary.parameters = parameters_->num_elements();
   summary.steps = steps_done_;
   summary.skipped = skipped_steps();
   summary.samples = steps_done_ * recipe().batch.global;

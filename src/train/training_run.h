@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -70,9 +71,13 @@ class TrainingRun {
   // One step, and what follows it.
   Result<StepTimes> step(bool wants_stop);
   // What a step whose numbers were not finite costs: itself, or the run.
-  Result<StepTimes> skip_step(const Status& failure, const Batch& batch);
+  Result<StepTimes> skip_step(const Status& failure);
+  // Whether nothing after the next step needs its numbers: a device need not be waited for.
+  bool runs_ahead(bool wants_stop) const;
+  Status settle();
+  WeightsByName master_weights() const;
   Status save_before(const Status& failure);
-  Status name_bad_samples(const Status& failure, const Batch& batch) const;
+  Status name_bad_samples(const Status& failure) const;
   Status after_step(const StepTimes& times);
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
@@ -81,6 +86,7 @@ class TrainingRun {
 
   const Recipe& recipe() const { return options_.recipe; }
   Communicator& ranks() const { return *options_.ranks; }
+  torch::Device device() const { return torch::Device(options_.device); }
   bool is_main() const { return ranks().rank() == 0; }  // Rank 0, which keeps the run folder.
   bool validates() const { return !recipe().validation.path.empty(); }
   // An autoencoder shows pictures of its dataset instead of prompts.
@@ -139,6 +145,10 @@ class TrainingRun {
   bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
   int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;
+  int64_t logged_here_ = 0;  // steps_here_ and step_ms_here_ at the last line.
+  double logged_ms_ = 0;
+  // The samples of the steps whose numbers were not looked at yet, and of the last one.
+  std::deque<std::pair<int64_t, std::vector<SampleRef>>> recent_samples_;
   double seconds_here_ = 0;  // Of the loop.
 };
 

@@ -46,13 +46,14 @@ class DiffusionValidation : public Validation {
   DiffusionValidation(RunData data, const Recipe& recipe, const UNetPart& part)
       : rows_(std::move(data), recipe),
         unet_(part.unet()),
+        device_(part.device()),
         objective_(part.objective().schedule(), {.seed = static_cast<uint64_t>(recipe.runtime.seed), .caption_drop = 0.0}, {}) {}
 
   Result<nlohmann::ordered_json> score() override {
     const torch::NoGradGuard no_gradients;
     double sum = 0;
     DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t) {
-      const auto losses = objective_.losses(denoiser_of(unet_), objective_.prepare(diffusion_batch(batch)));
+      const auto losses = objective_.losses(denoiser_of(unet_), objective_.prepare(diffusion_batch(batch, device_)));
       sum += losses.to(torch::kFloat64).sum().item<double>();
     }));
     return nlohmann::ordered_json{{"validation_loss", sum / static_cast<double>(rows_.num_rows())}};
@@ -61,22 +62,23 @@ class DiffusionValidation : public Validation {
  private:
   ValidationRows rows_;
   UNet2DConditionModel unet_;
+  torch::Device device_;
   DiffusionObjective objective_;
 };
 
 class AutoencoderValidation : public Validation {
  public:
-  AutoencoderValidation(RunData data, const Recipe& recipe, const VaePart& part) : rows_(std::move(data), recipe), part_(part) {}
+  AutoencoderValidation(RunData data, const Recipe& recipe, VaePart& part) : rows_(std::move(data), recipe), part_(part) {}
 
   Result<nlohmann::ordered_json> score() override {
     const torch::NoGradGuard no_gradients;
     double loss_sum = 0;
     double psnr_sum = 0;
     DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t count) {
-      loss_sum += part_.losses(batch, 0, count).to(torch::kFloat64).sum().item<double>();
-      AutoencoderKL vae = part_.vae();
-      const auto made = vae->decode(vae->encode(batch.images_nchw).mean).clamp(-1, 1);
-      const auto errors = (made - batch.images_nchw).square().to(torch::kFloat64).mean({1, 2, 3});
+      part_.load(batch);
+      loss_sum += part_.losses(0, count).to(torch::kFloat64).sum().item<double>();
+      const auto made = part_.reconstruct(part_.images_nchw()).clamp(-1, 1);
+      const auto errors = (made - part_.images_nchw()).square().to(torch::kFloat64).mean({1, 2, 3});
       // Peak to peak is 2 in [-1, 1].
       psnr_sum += (10.0 * torch::log10(4.0 / errors.clamp_min(1e-10))).sum().item<double>();
     }));
@@ -86,7 +88,7 @@ class AutoencoderValidation : public Validation {
 
  private:
   ValidationRows rows_;
-  const VaePart& part_;
+  VaePart& part_;
 };
 
 }  // namespace
@@ -100,7 +102,7 @@ Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, 
   return std::unique_ptr<Validation>(std::make_unique<DiffusionValidation>(std::move(data), recipe, part));
 }
 
-Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part,
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, VaePart& part,
                                                                 const std::string& decoder_program) {
   Recipe held_out = recipe;
   held_out.data.raw_path = recipe.validation.path;

@@ -24,7 +24,7 @@ class Validation {
 
 Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,
                                                               const SampleShapes& shapes, const FrozenModels* frozen);
-Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, const VaePart& part,
+Result<std::unique_ptr<Validation>> make_autoencoder_validation(StoreSet& stores, const Recipe& recipe, VaePart& part,
                                                                 const std::string& decoder_program);
 
 }  // namespace darkroom

@@ -17,7 +17,7 @@ namespace darkroom {
 
 // B batch, C latent channels, T tokens, W text width, R resolution.
 
-/// One batch of training data, float32 on the CPU.
+/// One batch of training data on the CPU, float32 unless the source was asked to keep float16.
 struct Batch {
   int64_t number = 0;              ///< Of the global batch.
   std::vector<SampleRef> samples;  ///< B, in canonical order.

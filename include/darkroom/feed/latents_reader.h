@@ -16,10 +16,11 @@ struct LatentsReaderOptions {
   std::vector<int64_t> latents_shape;       ///< {C, h, w} that the network takes.
   std::vector<int64_t> states_shape;        ///< {T, W} that the network takes.
   int64_t memory_bytes = int64_t{2} << 30;  ///< Decoded row groups kept; a dataset that fits is read once.
+  bool keeps_float16 = false;               ///< What is stored as float16 stays so: half of the bytes on the way to a device.
 };
 
 /// Reads a latents dataset (docs/formats/latents.md): ours, or a published dialect (latents_256_bytes, caption_latents).
-/// Latents and states come out as float32, however they are stored.
+/// Latents and states come out as float32, however they are stored, unless keeps_float16.
 ///
 /// Memory: the row groups used last, up to memory_bytes and one more. A run that shuffles in C lanes of W blocks works on
 /// C * W blocks at a time; where these do not fit, row groups are read several times an epoch.

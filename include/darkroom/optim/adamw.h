@@ -8,6 +8,7 @@
 #include "darkroom/ops/adamw_update.h"
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
+#include "darkroom/tensor/upload.h"
 
 namespace darkroom {
 
@@ -60,8 +61,9 @@ class AdamW {
   FlatParameters& parameters_;
   AdamWOptions options_;
   FlatRange slice_;
-  torch::Tensor scalars_;          // float64 on the device; places by AdamWScalar.
-  torch::Tensor scalars_staging_;  // The same on the CPU.
+  torch::Tensor scalars_;       // float64 on the device; places by AdamWScalar.
+  torch::Tensor next_scalars_;  // The same on the CPU.
+  Upload upload_;
   torch::Tensor first_moment_;
   torch::Tensor second_moment_;
   int64_t num_updates_ = 0;

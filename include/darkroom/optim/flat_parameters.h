@@ -66,6 +66,8 @@ class FlatParameters {
   /// Elements of a buffer, alignment included.
   int64_t size() const { return values_.numel(); }
   FlatRange whole() const { return {0, size()}; }
+  /// Elements of the parameters themselves.
+  int64_t num_elements() const { return num_elements_; }
   /// Master weights, float32 (size()).
   const torch::Tensor& values() const { return values_; }
   /// Compute type (size()).
@@ -87,10 +89,21 @@ class FlatParameters {
   /// REQUIRES: `flat` is (size()).
   std::vector<std::pair<std::string, torch::Tensor>> named_views(const torch::Tensor& flat) const;
 
+  // What is stored has the canonical order, whatever the layout here: the parameters one after the other by name, each as its shape
+  // says, nothing between; num_elements() in all. On the CPU.
+
+  /// Elements `range` of the canonical order of `flat` (size()); `flat` itself where that is in this order, on the CPU and the range whole.
+  torch::Tensor canonical_range(const torch::Tensor& flat, const FlatRange& range) const;
+  /// Puts `values` (range.count) there.
+  void set_canonical_range(const torch::Tensor& flat, const FlatRange& range, const torch::Tensor& values) const;
+  /// Whether the buffers have that order.
+  bool is_canonical() const;
+
  private:
   torch::Tensor view_of(const torch::Tensor& flat, const Entry& entry) const;
 
   FlatParametersOptions options_;
+  int64_t num_elements_ = 0;
   std::vector<Entry> entries_;
   std::vector<torch::Tensor> parameters_;
   torch::Tensor values_;

@@ -58,6 +58,8 @@ struct DiffusionDraws {
   void copy_from(const DiffusionDraws& source);
   /// Samples [first, first + count) as views.
   DiffusionDraws slice(int64_t first, int64_t count) const;
+  /// The same on a device; shared where they are there. Waits for it.
+  DiffusionDraws to(const torch::Device& device) const;
 };
 
 /// What the network sees and has to say: a pure function of (options, batch).
@@ -87,7 +89,7 @@ class DiffusionObjective {
   /// Makes the network's inputs of draws, latents and states that are on one device. Does not wait for it, so it can be captured in a
   /// graph; no gradient is recorded.
   DiffusionInputs mix(const DiffusionDraws& draws, const torch::Tensor& latents_nchw, const torch::Tensor& states_ntw) const;
-  /// Draws and mixes on the CPU; no gradient is recorded.
+  /// Draws on the CPU and mixes where the batch lies; no gradient is recorded. Waits for a device.
   DiffusionInputs prepare(const DiffusionBatch& batch) const;
   /// What each timestep's squared error counts, float32 (N): with SNR = abar / (1 - abar) and m = min(SNR, gamma), m / SNR for
   /// epsilon, m / (SNR + 1) for v, m for the clean latent; without min-SNR 1. On the CPU.
@@ -101,12 +103,15 @@ class DiffusionObjective {
   torch::Tensor empty_states_tw_;
 };
 
-/// Pictures of some samples, float32 in [-1, 1].
+/// Epoch and key hash of some samples, int64 (N, 2) on the CPU (ops/counter_normal.h).
+torch::Tensor coordinates_of(const std::vector<SampleCoordinates>& samples);
+
+/// Pictures of some samples, float32 in [-1, 1], and their coordinates_of(), both where the network is.
 struct PictureBatch {
-  std::vector<SampleCoordinates> samples;  ///< N.
+  torch::Tensor coordinates_n2;
   torch::Tensor images_nchw;
 
-  int64_t size() const { return static_cast<int64_t>(samples.size()); }
+  int64_t size() const { return images_nchw.size(0); }
   PictureBatch slice(int64_t first, int64_t count) const;
 };
 

@@ -42,10 +42,12 @@ struct StepReport {
   double grad_norm = 0.0;  ///< Before clipping.
   double learning_rate = 0.0;
   bool wants_stop = false;  ///< At least one rank asked to stop after this step.
+  bool is_ahead = false;    ///< The device has not been waited for: loss and grad_norm are not known yet.
   // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases, a replayed graph has no phases.
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
+  double wait_ms = 0.0;    ///< For the device, once all was asked of it.
 };
 
 /// Losses (count) of samples [first, first + count) of the batch (the whole one, of which a rank is asked for its own), float on the
@@ -69,6 +71,14 @@ class TrainStep {
   /// then as before, and non_finite_samples() says which samples of the batch had such a loss. kUnavailable: a rank is gone.
   Result<StepReport> run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses, bool wants_stop = false);
 
+  /// run() without its end: the host does not wait, so the device has the next step's work before it is done with this one's. Counts as
+  /// an update; the next finish() or settle() looks at its numbers. After kMostAhead such steps one waits. One rank only.
+  Result<StepReport> run_ahead(int64_t step, int64_t batch_size, const MicroBatchLosses& losses);
+  /// Looks at the numbers of steps that ran ahead. Errors: that of the first one that was not finite, as run(); the steps after it have
+  /// updated the weights nevertheless, so a run has to end.
+  Status settle();
+  static constexpr int64_t kMostAhead = 64;
+
   /// Sends the device what this step's update needs. REQUIRES: the batch size stays that of the first step while a graph is replayed.
   void prepare(int64_t step, int64_t batch_size);
   /// Forward and backward passes, norm and update. Changes no weight when a loss or the norm is not finite.
@@ -78,7 +88,7 @@ class TrainStep {
 
   /// Whether the last run failed because a loss or the gradient was not finite; report() then tells what it was.
   bool was_not_finite() const { return was_not_finite_; }
-  const StepReport& report() const { return report_; }
+  const StepReport& report() const { return report_; }  ///< Of the step that failed, where steps ran ahead of it.
   /// Positions in the batch of the last run whose loss was not finite; empty when only the gradient was not.
   const std::vector<int64_t>& non_finite_samples() const { return non_finite_samples_; }
 
@@ -91,6 +101,12 @@ class TrainStep {
     bool ends_group = false;
   };
 
+  // Figures of a step that ran ahead, on the device.
+  struct AheadStep {
+    StepReport report;
+    torch::Tensor losses, squared_norm;
+  };
+
   std::vector<PassSpan> passes() const;
   void accumulate(const MicroBatchLosses& losses);
   void accumulate_side_by_side(const MicroBatchLosses& losses);
@@ -98,7 +114,8 @@ class TrainStep {
   Status sum_over_ranks();
   Status exchange_figures();
   std::vector<double> norm_of_slice() const;
-  double sum_losses();
+  Status judge(const torch::Tensor& losses, double squared_norm);
+  double sum_losses(const torch::Tensor& losses);
   void end_phase(double& phase_ms);
 
   FlatParameters& parameters_;
@@ -116,6 +133,7 @@ class TrainStep {
   torch::Tensor squared_norm_;
   torch::Tensor losses_staging_;  // The same on the CPU.
   torch::Tensor squared_norm_staging_;
+  std::vector<AheadStep> ahead_;
   std::chrono::steady_clock::time_point phase_start_;
 };
 

@@ -15,7 +15,9 @@
 namespace darkroom {
 
 struct TrainOptions {
-  Recipe recipe;                ///< Resolved: file, --set and flags.
+  Recipe recipe;  ///< Resolved: file, --set and flags.
+  /// Where the step runs, as resolve_device (tensor/device.h) gives it: of the recipe's runtime.device, before anything of torch is used.
+  std::string device = "cpu";
   std::string output;           ///< Run folder: local or on a store that can be written.
   std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
   bool is_restart = false;      ///< This start follows one that was lost: newer checkpoints of the run folder are its own.

@@ -154,10 +154,11 @@ TEST(diffusion_objective, bad_dropout_is_refused) {
 }
 
 PictureBatch pictures(int count) {
-  PictureBatch batch;
+  std::vector<SampleCoordinates> samples;
   for (int i = 0; i < count; ++i) {
-    batch.samples.push_back({.epoch = 0, .key_hash = hash_key(std::to_string(i))});
+    samples.push_back({.epoch = 0, .key_hash = hash_key(std::to_string(i))});
   }
+  PictureBatch batch{.coordinates_n2 = coordinates_of(samples), .images_nchw = {}};
   batch.images_nchw = torch::linspace(-1.0, 1.0, count * 3 * 8 * 8).view({count, 3, 8, 8});
   return batch;
 }

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""`darkroom train --device cuda:0` on a GPU that is not there (tests/support/fake_device): the bits of the CPU, and what a step asks for.
+
+The unmodified program opens the fake device as its CUDA plugin, because its folder is on the loader's path.
+usage: fake_device_test.py
+"""
+
+import atexit
+import functools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
+
+FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"
+BATCH = 8
+SCALARS_OF_AN_UPDATE = 10  # AdamWScalar::kCount
+PATIENCE = 600  # Seconds; a limit, no measure.
+
+
+class DeviceBench(Workbench):
+    """A workbench with latents and pictures."""
+
+    def __init__(self):
+        super().__init__(32)
+        require((FAKE_DEVICE / "libdarkroom_cuda.so").exists(), "the fake device is not built: tools/build/build.sh release darkroom_fake_cuda")
+        self.images = self.write_image_dataset("images", 32)
+        run("process", self.images, self.path("latents"), "--model", self.model, "--resolution", "64")
+
+    def command(self, output: str, device: str, *settings: str, recipe: str = "tiny") -> list[str]:
+        data = ["--data", self.path("latents")] if recipe == "tiny" else ["--raw-data", self.images]
+        settings = (f"batch.global={BATCH}", f"batch.micro={BATCH}", "runtime.workers=1", "schedule.kind=constant", "schedule.warmup_steps=2",
+                    "checkpoint.every_steps=0", "samples.every_steps=0", "schedule.max_steps=4", *settings)  # fmt: skip
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return ["train", f"recipes/{recipe}.toml", *data, "--model", self.model, "--output", self.path(output), "--device", device, *sets]
+
+    def require_same(self, output: str, reference: str, steps: int) -> None:
+        """Losses of every step, and the bytes of weights, average and moments."""
+        require(read_losses(self.path(output)) == read_losses(self.path(reference)), "losses differ", output, reference)
+        pattern = f"checkpoints/step-{steps:08d}/**/*.safetensors"
+        want = digests(self.path(reference), pattern)
+        require(len(want) >= 3 and digests(self.path(output), pattern) == want, "the checkpoints differ", output, reference)
+
+
+@functools.cache
+def the_bench() -> DeviceBench:
+    bench = DeviceBench()
+    atexit.register(bench.__exit__)
+    return bench
+
+
+def run_on_device(arguments: list[str], counts: str = "", fault: str = "", layout: str = "") -> subprocess.CompletedProcess:
+    wanted = {"LD_LIBRARY_PATH": str(FAKE_DEVICE), "DARKROOM_FAKE_DEVICE_COUNTS": counts, "DARKROOM_FAKE_DEVICE_FAULT": fault, "DARKROOM_FAKE_DEVICE_LAYOUT": layout}
+    environment = {**os.environ, **{name: value for name, value in wanted.items() if value}}
+    return subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, env=environment)
+
+
+def require_done(done: subprocess.CompletedProcess) -> None:
+    require(done.returncode == 0, "exit code", done.returncode, done.stderr[-4000:])
+
+
+def costs_of_four_steps(name: str, *settings: str, fault: str = "") -> dict:
+    """What the device was asked for in four steps whose numbers nobody looks at: the difference of two runs."""
+    bench = the_bench()
+    totals = []
+    for steps in (2, 6):
+        counts = bench.path(f"{name}-{steps}.json")
+        command = bench.command(f"{name}-{steps}", "cuda:0", "runtime.log_every=100", f"schedule.max_steps={steps}", *settings)
+        require_done(run_on_device(command, counts=counts, fault=fault))
+        totals.append(json.loads(pathlib.Path(counts).read_text()))
+    return {figure: totals[1][figure] - totals[0][figure] for figure in totals[0] if figure != "waits"}
+
+
+def training_has_the_bits_of_the_cpu() -> None:
+    bench = the_bench()
+    for precision in ("float32", "bfloat16"):
+        for micro in (BATCH, BATCH // 4):
+            name = f"{precision}-{micro}"
+            settings = (f"runtime.precision={precision}", f"batch.micro={micro}")
+            run(*bench.command(f"cpu-{name}", "cpu", *settings))
+            require_done(run_on_device(bench.command(f"device-{name}", "cuda:0", *settings)))
+            bench.require_same(f"device-{name}", f"cpu-{name}", 4)
+    require(read_losses(bench.path("cpu-bfloat16-8")) != read_losses(bench.path("cpu-float32-8")), "bfloat16 changed no bit")
+
+
+def the_autoencoder_has_the_bits_of_the_cpu() -> None:
+    bench = the_bench()
+    settings = ("data.resolution=64", "schedule.max_steps=2", "batch.global=4", "batch.micro=2")
+    run(*bench.command("cpu-vae", "cpu", *settings, recipe="tiny-vae"))
+    require_done(run_on_device(bench.command("device-vae", "cuda:0", *settings, recipe="tiny-vae")))
+    bench.require_same("device-vae", "cpu-vae", 2)
+
+
+def a_step_sends_its_batch_and_waits_for_nothing() -> None:
+    latents, states = 4 * 8 * 8, 77 * 128  # Of one sample of the tiny model.
+    numbers = 8 * 2 + 8 + 1 + 4 * 2 + 4  # Coordinates, timestep, dropped, scales, weight.
+    for precision in ("float32", "bfloat16"):
+        for micro in (BATCH, BATCH // 4):
+            cost = costs_of_four_steps(f"cost-{precision}-{micro}", f"runtime.precision={precision}", f"batch.micro={micro}")
+            require(cost["synchronisations"] == 0 and cost["device_to_host"] == 0, "a step waits for the device", cost)
+            require(cost["host_to_device"] == 4 * 8, "a step sends other tensors than its batch", cost)
+            want = 4 * (BATCH * (2 * (latents + states) + numbers) + 8 * SCALARS_OF_AN_UPDATE)
+            require(cost["host_to_device_bytes"] == want, "a step sends other bytes than its batch as it is stored", cost, want)
+
+
+def planted_mistakes_are_seen() -> None:
+    bench = the_bench()
+    cost = costs_of_four_steps("item", fault="item")
+    require(cost["synchronisations"] == 4, "an item() in a step is not counted", cost)
+    done = run_on_device(bench.command("forgotten", "cuda:0"), fault="forgotten_to")
+    require(done.returncode != 0 and "a host tensor among the device's in" in done.stderr, "a forgotten to() is not seen", done.stderr[-2000:])
+    done = run_on_device(bench.command("host-read", "cuda:0"), fault="host_read")
+    require(done.returncode in (-signal.SIGSEGV, 128 + signal.SIGSEGV), "a host read is not seen", done.returncode, done.stderr[-2000:])
+
+
+def a_run_goes_on_on_the_other_device() -> None:
+    bench = the_bench()
+    run(*bench.command("straight", "cpu"))
+    require_done(run_on_device(bench.command("changing", "cuda:0", "schedule.max_steps=2")))
+    run(*bench.command("changing", "cpu", "schedule.max_steps=3"))
+    require_done(run_on_device(bench.command("changing", "cuda:0")))
+    bench.require_same("changing", "straight", 4)
+
+
+def validation_and_trace_move_their_tensors() -> None:
+    bench = the_bench()
+    extra = ("validation.every_steps=2", "validation.num_rows=8")
+    for output, start in (("cpu-shown", run), ("device-shown", None)):
+        device = "cpu" if start else "cuda:0"
+        command = [*bench.command(output, device, *extra), "--validation", bench.path("latents"), "--trace", bench.path(f"{output}.safetensors"), "--trace-steps", "2"]
+        start(*command) if start else require_done(run_on_device(command))
+    lines = [[json.loads(line, parse_float=str).get("validation_loss") for line in pathlib.Path(bench.path(output), "metrics.jsonl").read_text().splitlines()]
+             for output in ("cpu-shown", "device-shown")]  # fmt: skip
+    require(lines[0] == lines[1] and any(lines[0]), "validation differs", lines)
+    traces = [pathlib.Path(bench.path(f"{output}.safetensors")) for output in ("cpu-shown", "device-shown")]
+    require(traces[0].stat().st_size == traces[1].stat().st_size, "the traces differ in size")
+
+
+def weights_in_the_layout_of_a_gpu_train_as_well() -> None:
+    bench = the_bench()
+    run(*bench.command("layout-cpu", "cpu"))
+    require_done(run_on_device(bench.command("layout-given", "cuda:0"), layout="given"))
+    for (_, want), (_, got) in zip(read_losses(bench.path("layout-cpu")), read_losses(bench.path("layout-given")), strict=True):
+        # Sums of at most 576 products a layer in another order, some forty layers: 4 * 2^-23 * 576 * 40 at the very most.
+        require(abs(float(got) - float(want)) <= 0.011 * float(want), "the loss is another", got, want)
+
+
+def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
+    bench = the_bench()
+    done = subprocess.run([str(PROGRAM), *bench.command("no-gpu", "cuda")], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+    require(done.returncode != 0 and "libdarkroom_cuda.so" in done.stderr, "the reason is missing", done.returncode, done.stderr[-2000:])
+    require(not pathlib.Path(bench.path("no-gpu")).exists(), "a run that did not begin left a folder")
+    done = run_on_device(bench.command("second-gpu", "cuda:1"))
+    require(done.returncode != 0 and "there is no such GPU" in done.stderr, "the reason is missing", done.returncode, done.stderr[-2000:])
+    done = run_on_device(bench.command("recipe-gpu", "auto", "runtime.device=cuda:1"))
+    require(done.returncode != 0 and "runtime.device" in done.stderr, "the recipe's device is not used", done.returncode, done.stderr[-2000:])
+
+
+if __name__ == "__main__":
+    main(
+        [
+            training_has_the_bits_of_the_cpu,
+            the_autoencoder_has_the_bits_of_the_cpu,
+            a_step_sends_its_batch_and_waits_for_nothing,
+            planted_mistakes_are_seen,
+            a_run_goes_on_on_the_other_device,
+            validation_and_trace_move_their_tensors,
+            weights_in_the_layout_of_a_gpu_train_as_well,
+            a_device_that_is_not_there_is_an_error_that_says_why,
+        ]
+    )

@@ -42,6 +42,9 @@ Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_frozen_vae(model.parts));
   DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_frozen_text_encoder(model.parts));
   DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(model.parts.unet));
+  place_network(*vae, source.place.device, torch::kFloat32);
+  place_network(*text_encoder, source.place);
+  place_network(*unet, source.place);
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
 }
 

@@ -12,6 +12,8 @@ namespace darkroom {
 /// Which weights to paint with.
 struct PainterSource : ModelSource {
   std::string tokenizer_dialect;  ///< "hf" or "open_clip"; empty: the checkpoint's, else "hf".
+  /// Where the networks go. The VAE computes in float32 in any case: bfloat16 would cost pictures their finest shades.
+  NetworkPlace place = {};
 };
 
 /// Loads what a painter needs. Errors: those of find_model; kNotFound (a part), kFailedPrecondition (parts of different models),

@@ -29,6 +29,9 @@ struct ProcessFlags {
 Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   ProcessOptions options = flags.options;
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (!flags.clean) {
+    DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
+  }
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<JobMetrics> metrics, JobMetrics::start(flags.metrics_address));
   options.metrics = &metrics->registry();
   const std::unique_ptr<StoreSet> stores = open_stores(metrics->registry(), context.stop);
@@ -123,15 +126,21 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
   ProcessOptions& options = flags.options;
   verb.group("How to work");
   verb.flag("--batch-size", value::count(options.batch_size).least(1).also("auto", 0),
-            "rows that the workers hand on together; on the CPU the networks take them one by one, so no row's bits depend on it; auto: as "
-            "many as 4 pictures of 512 x 512 have pixels");
+            "rows that the workers hand on together, and that the networks take in one call unless --batching is alone; auto: as many as 4 "
+            "pictures of 512 x 512 have pixels, at most 64; on a GPU as 40, at most 120");
+  verb.flag(
+      "--batching",
+      value::choice(options.batching, {{"auto", Batching::kAuto}, {"alone", Batching::kAlone}, {"together", Batching::kTogether}}),
+      "alone: the networks take a batch row by row, so that no row's bits depend on it; together: in one call, which is faster, and which "
+      "the job remembers; auto: alone on the CPU, together on a GPU");
   verb.flag("--num-readers", value::count(options.num_readers).least(1).also("auto", 0), "reading workers");
   verb.flag("--num-transformers", value::count(options.num_transformers).least(1).also("auto", 0),
             "CPU workers that decode, transform and tokenise");
   verb.flag("--num-encoders", value::count(options.num_encoders).least(1).also("auto", 0), "encoder workers");
   verb.flag("--encoder-threads", value::count(options.encoder_threads).least(1), "threads inside one encoder worker; they change the bits");
-  verb.flag("--compute-dtype", value::choice(flags.compute_dtype, {"auto", "float32"}, {"float16", "bfloat16"}), "of the encoders");
-  verb.flag("--device", value::device(flags.device, true), "where the encoders run");
+  verb.flag("--compute-dtype", value::choice(flags.compute_dtype, {"auto", "float32", "float16", "bfloat16"}),
+            "of the encoders; auto: float32 on the CPU, float16 on a GPU");
+  verb.flag("--device", value::device(flags.device, false), "where the encoders run; auto: the first GPU, else the CPU");
   verb.flag("--memory", value::bytes(options.memory_bytes).least(1).also("auto", 0),
             "budget of all queues and buffers together; auto: a quarter of the machine's");
   verb.flag("--no-sandbox", value::toggle(flags.no_sandbox),

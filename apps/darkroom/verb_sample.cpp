@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
@@ -26,10 +27,20 @@ namespace {
 struct SampleFlags {
   PainterSource source;
   SampleJob job;
-  int threads = 1;
+  std::string device = "auto";
+  std::string precision = "auto";
+  int threads = 1;  // 0: every processor.
 };
 
-nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, double seconds) {
+// One picture after another where each has every processor.
+void set_up_threads(int threads, SampleJob& job) {
+  at::set_num_threads(threads > 0 ? threads : num_processors());
+  if (threads == 0 && job.workers == 0) {
+    job.workers = 1;
+  }
+}
+
+nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, const NetworkPlace& place, double seconds) {
   return {{"rows_in", report.num_painted},
           {"rows_out", report.num_painted},
           {"rows_by_error", nlohmann::json::object()},
@@ -39,7 +50,9 @@ nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, doub
           {"seconds", seconds},
           {"rows_per_second", static_cast<double>(report.num_painted) / seconds},
           {"sampler", report.sampler},
-          {"steps", job.request.sampler.num_steps}};
+          {"steps", job.request.sampler.num_steps},
+          {"device", place.device.str()},
+          {"precision", float_type_name(place.type)}};
 }
 
 // Paints on this machine and shows how far it is.
@@ -76,17 +89,21 @@ Status paint(const SampleJob& asked, PainterSource source, const std::stop_token
 
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
+  PainterSource source = flags.source;
+  DARKROOM_ASSIGN_OR_RETURN(source.place, find_network_place(flags.device, flags.precision, torch::kBFloat16));
+  if (source.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
+    log_warning("sample: few processors have instructions for float16, so that it is many times slower here than float32 or bfloat16");
+  }
   SampleJob job = flags.job;
   job.model = recorded_uri(flags.source.model);
   job.weights = flags.source.weights;
-  PainterSource source = flags.source;
   const Result<std::string> shipped = find_resource(kShippedTokenizer);
   source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
-  at::set_num_threads(flags.threads);
+  set_up_threads(flags.threads, job);
   SampleReport report;
   const Status status = paint(job, source, context.stop, report);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  context.summary["sample"] = summary_of(report, job, seconds);
+  context.summary["sample"] = summary_of(report, job, source.place, seconds);
   DARKROOM_RETURN_IF_ERROR(status);
   log_info("painted {} pictures in {:.1f} s ({}, {} steps, guidance {}): {}", report.num_written, seconds, report.sampler,
            job.request.sampler.num_steps, job.request.guidance, job.output);
@@ -134,8 +151,14 @@ void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.flag("--eta", value::number(flags.job.request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
   verb.flag("--batch-size", value::count(flags.job.request.batch_size).least(1),
             "pictures in one call of the networks; changes the last bits of a picture");
-  verb.flag("--workers", value::count(flags.job.workers).least(1).also("auto", 0), "such calls side by side; changes no bit");
-  verb.flag("--threads", value::count(flags.threads).least(1), "threads inside an operation; they change the last bits of a picture");
+  verb.flag("--device", value::device(flags.device, false), "where the networks run; auto: the first GPU, else the CPU");
+  verb.flag("--precision", value::choice(flags.precision, {"auto", "float32", "float16", "bfloat16"}),
+            "in which the U-Net and the text encoder compute; auto: float32 on the CPU, bfloat16 on a GPU");
+  verb.flag("--workers", value::count(flags.job.workers).least(1).also("auto", 0),
+            "such calls side by side on the CPU; changes no bit; auto: one per processor, as far as the memory holds");
+  verb.flag(
+      "--threads", value::count(flags.threads).least(1).also("auto", 0),
+      "CPU threads inside an operation, which change the last bits of a picture; auto: every processor, for one picture after another");
 }
 
 void add_output_flags(VerbDefinition& verb, SampleFlags& flags) {

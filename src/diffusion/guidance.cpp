@@ -11,6 +11,9 @@ torch::Tensor deviation_of_pictures(const torch::Tensor& output_nchw) {
   return output_nchw.std(at::IntArrayRef{1, 2, 3}, /*unbiased=*/true, /*keepdim=*/true);
 }
 
+// A network in half precision loses digits once; what is done with its output shall not lose more.
+torch::Tensor in_full(const torch::Tensor& output) { return output.to(torch::promote_types(output.scalar_type(), torch::kFloat32)); }
+
 }  // namespace
 
 Status Guidance::validate() const {
@@ -27,13 +30,13 @@ Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_sta
                          const Guidance& guidance) {
   if (!guidance.is_active()) {
     return [network = std::move(network), states = std::move(positive_states_ntw)](
-               const torch::Tensor& noisy, const torch::Tensor& timesteps_n) { return network(noisy, timesteps_n, states); };
+               const torch::Tensor& noisy, const torch::Tensor& timesteps_n) { return in_full(network(noisy, timesteps_n, states)); };
   }
   torch::Tensor states = torch::cat({negative_states_ntw, positive_states_ntw});
   return
       [network = std::move(network), states = std::move(states), guidance](const torch::Tensor& noisy, const torch::Tensor& timesteps_n) {
         const std::vector<torch::Tensor> branches =
-            network(torch::cat({noisy, noisy}), torch::cat({timesteps_n, timesteps_n}), states).chunk(2);
+            in_full(network(torch::cat({noisy, noisy}), torch::cat({timesteps_n, timesteps_n}), states)).chunk(2);
         torch::Tensor guided = branches[0] + guidance.scale * (branches[1] - branches[0]);
         if (guidance.rescale > 0.0) {
           const torch::Tensor rescaled = guided * (deviation_of_pictures(branches[1]) / deviation_of_pictures(guided));

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <memory>
 
 #include "darkroom/core/check.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "ddim.h"
 #include "dpmpp_2m.h"
 #include "euler.h"
@@ -90,16 +93,43 @@ Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec, const Sch
   return find_sampler(name)->make(spec, config);
 }
 
+torch::Tensor upload_timesteps(const Sampler& sampler, const torch::Device& device) {
+  const std::vector<double>& timesteps = sampler.timesteps();
+  const bool are_whole = std::all_of(timesteps.begin(), timesteps.end(), [](double t) { return t == std::trunc(t); });
+  return torch::tensor(timesteps, torch::kFloat64).to(are_whole ? torch::kInt64 : torch::kFloat32).to(device);
+}
+
+Denoiser recorded_denoiser(Denoiser denoiser, const torch::Device& device, bool replays) {
+  struct Recording {
+    torch::Tensor noisy, timesteps_n, output;
+    std::unique_ptr<DeviceGraph> graph;  // Last: its function uses the others.
+  };
+  // Shared by the copies of the returned function.
+  return [denoiser = std::move(denoiser), device, replays, recording = std::make_shared<Recording>()](const torch::Tensor& noisy,
+                                                                                                      const torch::Tensor& timesteps_n) {
+    Recording& fixed = *recording;
+    if (fixed.graph == nullptr) {
+      fixed.noisy = torch::empty_like(noisy);
+      fixed.timesteps_n = torch::empty(timesteps_n.sizes(), timesteps_n.options());
+      fixed.graph = std::make_unique<DeviceGraph>(
+          device, [&fixed, denoiser] { fixed.output = denoiser(fixed.noisy, fixed.timesteps_n); }, replays);
+    }
+    fixed.noisy.copy_(noisy);
+    fixed.timesteps_n.copy_(timesteps_n);
+    fixed.graph->run();
+    return fixed.output.clone();
+  };
+}
+
 Result<torch::Tensor> run_sampler_from(Sampler& sampler, size_t first_call, const Denoiser& denoiser, torch::Tensor latents,
                                        const NoiseSource& noise, const std::function<bool()>& should_stop) {
   const torch::NoGradGuard no_grad;
+  const torch::Tensor timesteps_k = upload_timesteps(sampler, latents.device());
   for (size_t index = first_call; index < sampler.timesteps().size(); ++index) {
     if (should_stop && should_stop()) {
       return Status::cancelled("sampling was stopped before network call", index);
     }
-    const double timestep = sampler.timesteps()[index];
-    const bool whole = timestep == static_cast<double>(static_cast<int64_t>(timestep));
-    const torch::Tensor timesteps_n = torch::full({latents.size(0)}, timestep, whole ? torch::kInt64 : torch::kFloat32);
+    const torch::Tensor timesteps_n = timesteps_k[static_cast<int64_t>(index)].expand({latents.size(0)});
     const torch::Tensor output = denoiser(sampler.scale_input(index, latents), timesteps_n);
     DARKROOM_CHECK(output.sizes() == latents.sizes(), "the denoiser's output has another shape than its input");
     latents = sampler.step(index, output, latents, noise);

@@ -26,6 +26,7 @@ namespace {
 constexpr int kProcessAlgorithmVersion = 3;
 constexpr size_t kQueueBatches = 2;
 constexpr size_t kMaxOpenProcessItems = 64;
+constexpr int kEncodersOfAGpu = 2;  // While one waits for its batch, the other has asked for the next.
 
 struct WorkerCounts {
   int readers;
@@ -38,7 +39,8 @@ WorkerCounts choose_workers(const ProcessOptions& options) {
   const auto choose = [](int asked, int automatic) { return asked > 0 ? asked : std::max(1, automatic); };
   return {.readers = choose(options.num_readers, 1),
           .transformers = choose(options.num_transformers, num_processors() / 2),
-          .encoders = choose(options.num_encoders, num_processors() / options.encoder_threads),
+          .encoders =
+              choose(options.num_encoders, options.place.device.is_cpu() ? num_processors() / options.encoder_threads : kEncodersOfAGpu),
           .writers = std::clamp(num_processors() / 8, 2, 8)};
 }
 
@@ -49,7 +51,11 @@ std::string_view text_kind_name(TextKind kind) {
 }
 
 int batch_size_of(const ProcessOptions& options) {
-  return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution);
+  return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution, options.place.device);
+}
+
+bool go_together(const ProcessOptions& options) {
+  return options.batching == Batching::kTogether || (options.batching == Batching::kAuto && !options.place.device.is_cpu());
 }
 
 JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& models) {
@@ -58,8 +64,8 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
                            {"latents", latents_kind_name(options.latents)},
                            {"text", text_kind_name(options.text)},
                            {"dtype", storage_dtype(options) == torch::kFloat16 ? "float16" : "float32"},
-                           {"compute_dtype", "float32"},
-                           {"device", "cpu"},
+                           {"compute_dtype", float_type_name(options.place.type)},
+                           {"device", options.place.device_class()},
                            {"seed", options.seed},
                            {"encoder_threads", options.encoder_threads},
                            {"tokenizer_dialect", tokenizer_dialect_name(options.tokenizer_dialect)},
@@ -67,6 +73,9 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
                            {"vae", models.vae_fingerprint},
                            {"text_encoder", models.text_encoder_fingerprint}};
   fields.update(describe_transform(options.transform));
+  if (go_together(options)) {
+    fields["batching"] = "together";
+  }
   if (!options.caption_column.empty()) {
     fields["caption_column"] = options.caption_column;
   }
@@ -89,6 +98,7 @@ Result<std::shared_ptr<const RowEncoder>> make_encoder(std::shared_ptr<const Fro
   encoder.dtype = storage_dtype(options);
   encoder.with_states = options.text != TextKind::kTokens;
   encoder.seed = options.seed;
+  encoder.rows_together = go_together(options) ? batch_size_of(options) : 1;
   return RowEncoder::create(std::move(models), encoder);
 }
 
@@ -248,9 +258,11 @@ Status look_ahead(const JobPlan& plan, const RowEncoder& encoder, const ProcessO
 
 }  // namespace
 
-int default_batch_size(int resolution) {
+int default_batch_size(int resolution, const torch::Device& device) {
   const int64_t pixels = int64_t{resolution} * resolution;
-  return static_cast<int>(std::clamp<int64_t>(4 * 512 * 512 / std::max<int64_t>(pixels, 1), 1, 64));
+  const int64_t num_large = device.is_cpu() ? 4 : 40;
+  const int64_t most = device.is_cpu() ? 64 : 120;
+  return static_cast<int>(std::clamp<int64_t>(num_large * 512 * 512 / std::max<int64_t>(pixels, 1), 1, most));
 }
 
 Status ProcessOptions::validate() const {
@@ -290,7 +302,7 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
     request.roots = input_roots(stores, {options.input});
   }
   DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
-  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect));
+  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect, options.place));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
   KeptColumns kept(options.keep_columns);
@@ -301,6 +313,11 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(std::move(request), stop));
   log_info("process: {} rows of {} input files, {} rows a part; {} rows are done, {} parts to go", plan->num_rows(), plan->inputs().size(),
            options.rows_per_file, plan->num_rows_before(), plan->num_pending());
+  log_info("process: the encoders run on {} in {}, {}", options.place.device.str(), float_type_name(options.place.type),
+           go_together(options) ? fmt::format("{} rows at a time", batch_size_of(options)) : "each row alone");
+  if (options.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
+    log_warning("process: few processors have instructions for float16, so that it is many times slower here than float32 or bfloat16");
+  }
   if (!options.dry_run && (plan->num_pending() > 0 || options.num_visualized > 0)) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "darkroom/image/transform.h"
+#include "darkroom/nn/placement.h"
 
 namespace darkroom {
 
@@ -18,7 +19,9 @@ Result<Image> decode_stored_latents(AutoencoderKL& vae, const torch::Tensor& sto
   }
   const torch::NoGradGuard no_gradients;
   const torch::Tensor latents_chw = is_moments ? stored_chw.slice(0, 0, num_channels) : stored_chw / vae->config().scaling_factor;
-  const torch::Tensor image_nchw = vae->decode(latents_chw.unsqueeze(0)).contiguous();
+  const NetworkPlace place = place_of(*vae);
+  const torch::Tensor decoded_nchw = vae->decode(latents_chw.unsqueeze(0).to(place.device, place.type));
+  const torch::Tensor image_nchw = decoded_nchw.to(torch::kCPU, torch::kFloat32).contiguous();
   return denormalise_chw({image_nchw.const_data_ptr<float>(), static_cast<size_t>(image_nchw.numel())},
                          static_cast<int>(image_nchw.size(3)), static_cast<int>(image_nchw.size(2)), static_cast<int>(image_nchw.size(1)));
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace darkroom {
 namespace {
@@ -28,14 +29,14 @@ PreparedRow grey_row(const RowEncoder& encoder) {
 }
 
 TriedEncoder time_rows(const RowEncoder& encoder) {
-  const PreparedRow row = grey_row(encoder);
-  (void)encoder.encode(std::span(&row, 1));
+  const std::vector<PreparedRow> rows(static_cast<size_t>(encoder.options().rows_together), grey_row(encoder));
+  (void)encoder.encode(rows);
   TriedEncoder tried;
   const TryClock::time_point begin = TryClock::now();
   for (int i = 0; i < kMostTries && (i == 0 || TryClock::now() - begin < kTryFor); ++i) {
     const TryClock::time_point start = TryClock::now();
-    (void)encoder.encode(std::span(&row, 1));
-    const double rate = 1 / std::max(1e-9, std::chrono::duration<double>(TryClock::now() - start).count());
+    (void)encoder.encode(rows);
+    const double rate = static_cast<double>(rows.size()) / std::max(1e-9, std::chrono::duration<double>(TryClock::now() - start).count());
     tried.slowest = i == 0 ? rate : std::min(tried.slowest, rate);
     tried.fastest = std::max(tried.fastest, rate);
   }

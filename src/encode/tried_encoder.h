@@ -13,8 +13,8 @@ struct TriedEncoder {
   double fastest = 0;
 };
 
-/// Encodes grey pictures, one at a time and in a thread of its own with so many intra-op threads, for about two seconds: one to start
-/// with, which does not count, then at least one. Errors: kResourceExhausted (no thread), kInternal.
+/// Encodes grey pictures, as many at a time as the networks take together and in a thread of its own with so many intra-op threads, for
+/// about two seconds: once to start with, which does not count, then at least once. Errors: kResourceExhausted (no thread), kInternal.
 Result<TriedEncoder> try_encoder(const RowEncoder& encoder, int num_threads);
 
 /// Runs `task` in a thread of its own with so many intra-op threads, because that number belongs to the thread that sets it.

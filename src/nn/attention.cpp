@@ -42,12 +42,22 @@ AttentionImpl::AttentionImpl(int64_t num_channels, int64_t states_width, int64_t
   register_module("to_out", output_list(to_out_));
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x_nlc, const torch::Tensor& states_nsa) {
-  // One after the other: the order in which an input is used is the order in which its gradients are summed.
+// In the forward functions one after the other: the order in which an input is used is the order in which its gradients are summed.
+KeysAndValues AttentionImpl::keys_and_values(const torch::Tensor& states_nsa) {
+  const auto keys = to_k_(states_nsa);
+  return {.keys_ntc = keys, .values_ntc = to_v_(states_nsa)};
+}
+
+torch::Tensor AttentionImpl::attend_to_itself(const torch::Tensor& x_nlc) {
   const auto q = to_q_(x_nlc);
-  const auto k = to_k_(states_nsa);
-  const auto v = to_v_(states_nsa);
-  return to_out_(attend(q, k, v, num_heads_));
+  const auto known = keys_and_values(x_nlc);
+  return to_out_(attend(q, known.keys_ntc, known.values_ntc, num_heads_));
+}
+
+torch::Tensor AttentionImpl::forward(const torch::Tensor& x_nlc, const TextStates& states) {
+  const auto q = to_q_(x_nlc);
+  const auto known = states.of(*this, [this](const torch::Tensor& states_nsa) { return keys_and_values(states_nsa); });
+  return to_out_(attend(q, known.keys_ntc, known.values_ntc, num_heads_));
 }
 
 FeedForwardImpl::FeedForwardImpl(int64_t num_channels) {
@@ -70,10 +80,9 @@ TransformerBlockImpl::TransformerBlockImpl(int64_t num_channels, int64_t states_
   ff_ = register_module("ff", FeedForward(num_channels));
 }
 
-torch::Tensor TransformerBlockImpl::forward(const torch::Tensor& x_nlc, const torch::Tensor& states_nsa) {
-  const auto normed = norm1_(x_nlc);
-  auto hidden = attn1_(normed, normed) + x_nlc;
-  hidden = attn2_(norm2_(hidden), states_nsa) + hidden;
+torch::Tensor TransformerBlockImpl::forward(const torch::Tensor& x_nlc, const TextStates& states) {
+  auto hidden = attn1_->attend_to_itself(norm1_(x_nlc)) + x_nlc;
+  hidden = attn2_(norm2_(hidden), states) + hidden;
   return ff_(norm3_(hidden)) + hidden;
 }
 
@@ -104,10 +113,10 @@ torch::Tensor Transformer2DImpl::project_out(const torch::Tensor& x_nlc, const t
   return linear_out_ ? pixels_first(linear_out_(x_nlc), like_nchw) : conv_out_(pixels_first(x_nlc, like_nchw));
 }
 
-torch::Tensor Transformer2DImpl::forward(const torch::Tensor& x_nchw, const torch::Tensor& states_nsa) {
+torch::Tensor Transformer2DImpl::forward(const torch::Tensor& x_nchw, const TextStates& states) {
   auto hidden = project_in(x_nchw);
   for (auto& block : blocks_) {
-    hidden = block(hidden, states_nsa);
+    hidden = block(hidden, states);
   }
   return project_out(hidden, x_nchw) + x_nchw;
 }

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "darkroom/nn/text_states.h"
 #include "layers.h"
 
 namespace darkroom {
 
-// N batch, L queries, S keys, C channels, A states_width.
+// N batch, L queries, S keys, C channels, A states_width or C.
 
 /// softmax(q k^T / sqrt(head width)) v over heads split from the last dimension: q [N, L, C], k and v [N, S, C] -> [N, L, C].
 torch::Tensor attend(const torch::Tensor& q_nlc, const torch::Tensor& k_nsc, const torch::Tensor& v_nsc, int64_t num_heads,
@@ -19,10 +20,13 @@ torch::Tensor attend(const torch::Tensor& q_nlc, const torch::Tensor& k_nsc, con
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t num_channels, int64_t states_width, int64_t num_heads, bool with_qkv_bias);
-  /// Self-attention where states is x.
-  torch::Tensor forward(const torch::Tensor& x_nlc, const torch::Tensor& states_nsa);
+  /// Cross-attention.
+  torch::Tensor forward(const torch::Tensor& x_nlc, const TextStates& states);
+  torch::Tensor attend_to_itself(const torch::Tensor& x_nlc);
 
  private:
+  KeysAndValues keys_and_values(const torch::Tensor& states_nsa);
+
   int64_t num_heads_;
   Linear to_q_{nullptr}, to_k_{nullptr}, to_v_{nullptr}, to_out_{nullptr};
 };
@@ -43,7 +47,7 @@ TORCH_MODULE(FeedForward);
 class TransformerBlockImpl : public torch::nn::Module {
  public:
   TransformerBlockImpl(int64_t num_channels, int64_t states_width, int64_t num_heads);
-  torch::Tensor forward(const torch::Tensor& x_nlc, const torch::Tensor& states_nsa);
+  torch::Tensor forward(const torch::Tensor& x_nlc, const TextStates& states);
 
  private:
   LayerNorm norm1_{nullptr}, norm2_{nullptr}, norm3_{nullptr};
@@ -65,7 +69,7 @@ struct Transformer2DOptions {
 class Transformer2DImpl : public torch::nn::Module {
  public:
   explicit Transformer2DImpl(const Transformer2DOptions& options);
-  torch::Tensor forward(const torch::Tensor& x_nchw, const torch::Tensor& states_nsa);
+  torch::Tensor forward(const torch::Tensor& x_nchw, const TextStates& states);
 
  private:
   torch::Tensor project_in(const torch::Tensor& x_nchw);

@@ -78,10 +78,14 @@ torch::Tensor UNet2DConditionModelImpl::embed_added(const AddedConditions& added
 
 torch::Tensor UNet2DConditionModelImpl::forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
                                                 const torch::Tensor& states_btc) {
+  return forward_known(sample_nchw, timesteps_n, TextStates(states_btc.to(conv_in_->weight().scalar_type())));
+}
+
+torch::Tensor UNet2DConditionModelImpl::forward_known(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
+                                                      const TextStates& states) {
   DARKROOM_CHECK(!add_embedding_, "this U-Net wants added conditions, too");
-  const auto type = conv_in_->weight().scalar_type();
-  const auto sample = sample_nchw.to(type);
-  return denoise(sample, embed_timesteps(timesteps_n, sample), states_btc.to(type));
+  const auto sample = sample_nchw.to(conv_in_->weight().scalar_type());
+  return denoise(sample, embed_timesteps(timesteps_n, sample), states);
 }
 
 torch::Tensor UNet2DConditionModelImpl::forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n,
@@ -89,24 +93,27 @@ torch::Tensor UNet2DConditionModelImpl::forward_with(const torch::Tensor& sample
   DARKROOM_CHECK(add_embedding_, "this U-Net takes no added conditions");
   const auto type = conv_in_->weight().scalar_type();
   const auto sample = sample_nchw.to(type);
-  return denoise(sample, embed_timesteps(timesteps_n, sample) + embed_added(added, sample), states_btc.to(type));
+  return denoise(sample, embed_timesteps(timesteps_n, sample) + embed_added(added, sample), TextStates(states_btc.to(type)));
 }
 
 torch::Tensor UNet2DConditionModelImpl::denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc,
-                                                const torch::Tensor& states_btc) {
+                                                const TextStates& states) {
+  const torch::Tensor& states_btc = states.states_ntw();
   DARKROOM_CHECK(sample_nchw.dim() == 4 && sample_nchw.size(1) == config_.in_channels,
                  "the U-Net wants a sample [N, channels, H, W] (channels, shape):", config_.in_channels, c10::str(sample_nchw.sizes()));
-  DARKROOM_CHECK(states_btc.dim() == 3 && states_btc.size(0) == sample_nchw.size(0) && states_btc.size(2) == config_.states_width(),
-                 "the U-Net wants text states [N, T, width] (width, shape):", config_.states_width(), c10::str(states_btc.sizes()));
+  DARKROOM_CHECK(states_btc.dim() == 3 && states_btc.size(0) == sample_nchw.size(0) && states_btc.size(2) == config_.states_width() &&
+                     states_btc.scalar_type() == sample_nchw.scalar_type(),
+                 "the U-Net wants text states [N, T, width] of its weights' type (width, shape, type):", config_.states_width(),
+                 c10::str(states_btc.sizes()), c10::toString(states_btc.scalar_type()));
   const auto activated_time = at::silu(time_embedding_nc);
   auto hidden = conv_in_->forward(config_.center_input_sample ? 2 * sample_nchw - 1.0 : sample_nchw);
   std::vector<torch::Tensor> skips{hidden};
   for (auto& block : down_blocks_) {
-    hidden = block->forward(hidden, activated_time, states_btc, skips);
+    hidden = block->forward(hidden, activated_time, states, skips);
   }
-  hidden = mid_block_->forward(hidden, activated_time, states_btc);
+  hidden = mid_block_->forward(hidden, activated_time, states);
   for (auto& block : up_blocks_) {
-    hidden = block->forward(hidden, activated_time, states_btc, skips);
+    hidden = block->forward(hidden, activated_time, states, skips);
   }
   return conv_out_->forward(conv_norm_out_->forward_silu(hidden));
 }

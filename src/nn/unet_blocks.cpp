@@ -60,12 +60,12 @@ UNetDownBlockImpl::UNetDownBlockImpl(const UNetBlockContext& context, const UNet
   }
 }
 
-torch::Tensor UNetDownBlockImpl::forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const torch::Tensor& states_btc,
+torch::Tensor UNetDownBlockImpl::forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const TextStates& states,
                                          std::vector<torch::Tensor>& skips) {
   for (size_t i = 0; i < resnets_.size(); ++i) {
     hidden_nchw = resnets_[i](hidden_nchw, activated_time);
     if (!attentions_.empty()) {
-      hidden_nchw = attentions_[i](hidden_nchw, states_btc);
+      hidden_nchw = attentions_[i](hidden_nchw, states);
     }
     skips.push_back(hidden_nchw);
   }
@@ -86,9 +86,8 @@ UNetMidBlockImpl::UNetMidBlockImpl(const UNetBlockContext& context) {
   register_module("resnets", torch::nn::ModuleList(first_, second_));
 }
 
-torch::Tensor UNetMidBlockImpl::forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time,
-                                        const torch::Tensor& states_btc) {
-  return second_(attention_(first_(hidden_nchw, activated_time), states_btc), activated_time);
+torch::Tensor UNetMidBlockImpl::forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time, const TextStates& states) {
+  return second_(attention_(first_(hidden_nchw, activated_time), states), activated_time);
 }
 
 UNetUpBlockImpl::UNetUpBlockImpl(const UNetBlockContext& context, const UNetLevel& level, const UNetUpChannels& channels, bool upsample) {
@@ -111,14 +110,14 @@ UNetUpBlockImpl::UNetUpBlockImpl(const UNetBlockContext& context, const UNetLeve
   }
 }
 
-torch::Tensor UNetUpBlockImpl::forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const torch::Tensor& states_btc,
+torch::Tensor UNetUpBlockImpl::forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const TextStates& states,
                                        std::vector<torch::Tensor>& skips) {
   for (size_t i = 0; i < resnets_.size(); ++i) {
     DARKROOM_CHECK(!skips.empty(), "the U-Net's way up ran out of skips");
     hidden_nchw = resnets_[i](at::cat({hidden_nchw, skips.back()}, 1), activated_time);
     skips.pop_back();
     if (!attentions_.empty()) {
-      hidden_nchw = attentions_[i](hidden_nchw, states_btc);
+      hidden_nchw = attentions_[i](hidden_nchw, states);
     }
   }
   if (upsampler_) {

@@ -33,7 +33,7 @@ struct UNetBlockContext {
 class UNetDownBlockImpl : public torch::nn::Module {
  public:
   UNetDownBlockImpl(const UNetBlockContext& context, const UNetLevel& level, int64_t in_channels, bool downsample);
-  torch::Tensor forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const torch::Tensor& states_btc,
+  torch::Tensor forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const TextStates& states,
                         std::vector<torch::Tensor>& skips);
 
  private:
@@ -47,7 +47,7 @@ TORCH_MODULE(UNetDownBlock);
 class UNetMidBlockImpl : public torch::nn::Module {
  public:
   explicit UNetMidBlockImpl(const UNetBlockContext& context);
-  torch::Tensor forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time, const torch::Tensor& states_btc);
+  torch::Tensor forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time, const TextStates& states);
 
  private:
   ResnetBlock first_{nullptr}, second_{nullptr};
@@ -66,7 +66,7 @@ struct UNetUpChannels {
 class UNetUpBlockImpl : public torch::nn::Module {
  public:
   UNetUpBlockImpl(const UNetBlockContext& context, const UNetLevel& level, const UNetUpChannels& channels, bool upsample);
-  torch::Tensor forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const torch::Tensor& states_btc,
+  torch::Tensor forward(torch::Tensor hidden_nchw, const torch::Tensor& activated_time, const TextStates& states,
                         std::vector<torch::Tensor>& skips);
 
  private:

@@ -43,8 +43,12 @@ bool can_be_cut(const PaintRequest& request) {
           (request.unit_noise_nchw.dim() == 4 && request.unit_noise_nchw.size(0) == static_cast<int64_t>(count)));
 }
 
-int64_t workers_that_fit(const Painter& painter, const PaintRequest& request) {
-  return std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
+// A GPU has enough to do with one batch, and records it for one thread.
+int64_t choose_workers(const Painter& painter, const PaintRequest& request, int asked) {
+  if (!painter.place().device.is_cpu()) {
+    return 1;
+  }
+  return asked > 0 ? asked : std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
 }
 
 // Runs `work` in as many threads, or those that are to be had, at least the caller's, and waits for all of them, before the first that
@@ -91,7 +95,7 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
     return painter.paint(request, stop);
   }
   const int64_t num_batches = (num_pictures - 1) / request.batch_size + 1;
-  const int64_t num_workers = std::min<int64_t>(workers > 0 ? workers : workers_that_fit(painter, request), num_batches);
+  const int64_t num_workers = std::min<int64_t>(choose_workers(painter, request, workers), num_batches);
   std::vector<std::optional<Result<Painting>>> batches(static_cast<size_t>(num_batches));
   std::atomic<int64_t> next{0};
   std::atomic<bool> has_failed{false};

@@ -9,6 +9,7 @@
 #include "darkroom/diffusion/seeded_noise.h"
 #include "darkroom/image/resample.h"
 #include "darkroom/image/transform.h"
+#include "darkroom/nn/one_run.h"
 #include "darkroom/paint/pictures.h"
 
 namespace darkroom {
@@ -152,18 +153,20 @@ torch::Tensor Painter::encode_texts(std::span<const std::string> texts) {
     tokenizer_->encode(*distinct[static_cast<size_t>(row)],
                        std::span(ids_nt.data_ptr<int32_t>() + row * ClipTokenizer::kContextLength, ClipTokenizer::kContextLength));
   }
+  const torch::Device device = place_of(*text_encoder_).device;
   std::vector<torch::Tensor> states;
-  for (const torch::Tensor& part : ids_nt.to(torch::kInt64).split(kTextBatch)) {
+  for (const torch::Tensor& part : upload(ids_nt.to(torch::kInt64), device).split(kTextBatch)) {
     states.push_back(text_encoder_->forward(part));
   }
-  return torch::cat(states).index_select(0, torch::tensor(row_of_text, torch::kInt64));
+  return torch::cat(states).index_select(0, upload(torch::tensor(row_of_text, torch::kInt64), device));
 }
 
 std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   const torch::NoGradGuard no_grad;
+  const NetworkPlace place = place_of(*vae_);
   std::vector<Image> images;
-  for (const torch::Tensor& part : latents_nchw.split(kDecodeBatch)) {
-    std::vector<Image> decoded = to_images(vae_->decode(part / vae_->config().scaling_factor));
+  for (const torch::Tensor& part : latents_nchw.to(place.device).split(kDecodeBatch)) {
+    std::vector<Image> decoded = to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type)));
     std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
   }
   return images;
@@ -173,56 +176,64 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
   const int factor = latent_factor();
   const int width = static_cast<int>(posterior_noise.size(3)) * factor;
   const int height = static_cast<int>(posterior_noise.size(2)) * factor;
+  const NetworkPlace place = place_of(*vae_);
+  const torch::Tensor noise = upload(posterior_noise, place.device);
   std::vector<torch::Tensor> latents;
   for (int64_t i = 0; i < count; ++i) {
     const Image resized = resize(init_image(request, first + i), width, height, Filter::kLanczos);
     const torch::Tensor picture = torch::empty({1, 3, height, width}, torch::kFloat32);
     normalise_chw(resized, std::span(picture.data_ptr<float>(), static_cast<size_t>(picture.numel())));
-    const Moments posterior = vae_->encode(picture);
-    latents.push_back(posterior.mean + (0.5 * posterior.logvar).exp() * posterior_noise.narrow(0, i, 1));
+    const Moments posterior = vae_->encode(upload(picture, place.device).to(place.type));
+    const torch::Tensor deviation = (0.5 * posterior.logvar.to(torch::kFloat32)).exp();
+    latents.push_back(posterior.mean.to(torch::kFloat32) + deviation * noise.narrow(0, i, 1));
   }
   return vae_->config().scaling_factor * torch::cat(latents);
+}
+
+Denoiser Painter::make_denoiser(const PaintRequest& request, std::span<const std::string> prompts) {
+  const torch::Device device = place().device;
+  const Guidance guidance{request.guidance, request.guidance_rescale};
+  const torch::Tensor positive = encode_texts(prompts).to(device);
+  torch::Tensor negative;
+  if (guidance.is_active()) {
+    negative = encode_texts(std::span(&request.negative, 1)).to(device).expand({static_cast<int64_t>(prompts.size()), -1, -1});
+  }
+  return recorded_denoiser(guided_denoiser(for_one_run(unet_), negative, positive, guidance), device);
 }
 
 Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
   const auto range = [&](const auto& values) { return std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count)); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
+  const torch::Device device = place().device;
   const bool has_seeds = request.seeds.size() == request.prompts.size();
   SeededNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), latent_shape(request));
-  const torch::Tensor positive = encode_texts(range(request.prompts));
-  const Guidance guidance{request.guidance, request.guidance_rescale};
-  torch::Tensor negative;
-  if (guidance.is_active()) {
-    negative = encode_texts(std::span(&request.negative, 1)).expand({count, -1, -1});
-  }
-  const ConditionalDenoiser network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps_n, const torch::Tensor& states) {
-    return unet_->forward(noisy, timesteps_n, states);
-  };
-  const Denoiser denoiser = guided_denoiser(network, negative, positive, guidance);
-  const auto draw = [&] { return noise.draw(); };
+  const Denoiser denoiser = make_denoiser(request, range(request.prompts));
+  const auto draw = [&] { return upload(noise.draw(), device); };
   const auto should_stop = [&] { return stop.stop_requested(); };
   if (request.init_images.empty()) {
-    const torch::Tensor start = request.unit_noise_nchw.defined() ? request.unit_noise_nchw.narrow(0, first, count) : noise.draw();
+    const torch::Tensor& given = request.unit_noise_nchw;
+    const torch::Tensor start = given.defined() ? upload(given.narrow(0, first, count), device) : draw();
     return run_sampler(*sampler, denoiser, start, draw, should_stop);
   }
-  const torch::Tensor clean = encode_init_images(request, first, count, noise.draw());
+  const torch::Tensor clean = encode_init_images(request, first, count, noise.draw()).to(device);
   const auto call = static_cast<size_t>(first_call(request));
-  return run_sampler_from(*sampler, call, denoiser, sampler->add_noise(call, clean, noise.draw()), draw, should_stop);
+  return run_sampler_from(*sampler, call, denoiser, sampler->add_noise(call, clean, draw()), draw, should_stop);
 }
 
 Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token stop) {
-  const torch::NoGradGuard no_grad;
   DARKROOM_RETURN_IF_ERROR(check(request));
   Painting painting;
   std::vector<torch::Tensor> latents;
   const auto num_pictures = static_cast<int64_t>(request.prompts.size());
   for (int64_t first = 0; first < num_pictures; first += request.batch_size) {
     const int64_t count = std::min(request.batch_size, num_pictures - first);
+    const c10::InferenceMode inference;
     DARKROOM_ASSIGN_OR_RETURN(torch::Tensor batch, paint_batch(request, first, count, stop));
     std::vector<Image> images = decode(batch);
     std::move(images.begin(), images.end(), std::back_inserter(painting.images));
-    latents.push_back(std::move(batch));
+    latents.push_back(batch.cpu());
   }
+  // Outside of the inference mode, whose tensors the caller could not change.
   painting.latents_nchw = latents.empty() ? torch::empty(latent_shape(request)) : torch::cat(latents);
   return painting;
 }

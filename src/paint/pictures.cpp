@@ -9,8 +9,8 @@ namespace darkroom {
 std::vector<Image> to_images(const torch::Tensor& images_nchw) {
   const torch::NoGradGuard no_grad;
   DARKROOM_CHECK(images_nchw.dim() == 4 && images_nchw.size(1) == 3, "pictures are (N, 3, H, W), got dimensions:", images_nchw.dim());
-  const torch::Tensor bytes_nhwc =
-      ((images_nchw * 0.5 + 0.5).nan_to_num(0.0).clamp(0.0, 1.0) * 255.0).round().to(torch::kUInt8).permute({0, 2, 3, 1}).contiguous();
+  const torch::Tensor shares_nchw = (images_nchw.to(torch::kFloat32) * 0.5 + 0.5).nan_to_num(0.0).clamp(0.0, 1.0);
+  const torch::Tensor bytes_nhwc = (shares_nchw * 255.0).round().to(torch::kUInt8).permute({0, 2, 3, 1}).contiguous().cpu();
   std::vector<Image> images;
   for (int64_t n = 0; n < bytes_nhwc.size(0); ++n) {
     Image image = Image::filled(static_cast<int>(bytes_nhwc.size(2)), static_cast<int>(bytes_nhwc.size(1)), 3);

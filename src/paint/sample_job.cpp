@@ -88,12 +88,12 @@ void take_size_of_noise(const Painter& painter, PaintRequest& request) {
   }
 }
 
-std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& request, const std::string& sampler, size_t index,
+std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& request, const SampleReport& report, size_t index,
                                    const Image& image) {
   std::vector<PngText> text = {{"prompt", request.prompts[index]},
                                {"negative_prompt", request.negative},
                                {"seed", fmt::format("{}", request.seeds[index])},
-                               {"sampler", sampler},
+                               {"sampler", report.sampler},
                                {"steps", fmt::format("{}", request.sampler.num_steps)},
                                {"guidance", fmt::format("{}", request.guidance)},
                                {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
@@ -109,6 +109,10 @@ std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& req
     text.emplace_back("init_image", job.init_image);
     text.emplace_back("strength", fmt::format("{}", request.strength));
   }
+  if (report.place != NetworkPlace()) {
+    text.emplace_back("device", report.place.device_class());
+    text.emplace_back("precision", std::string(float_type_name(report.place.type)));
+  }
   return text;
 }
 
@@ -121,7 +125,7 @@ Status write_painting(FileSystem& files, const SampleJob& job, const PaintReques
                       SampleReport& report) {
   const bool numbered = painting.images.size() > 1 || job.grid;
   for (size_t i = 0; i < painting.images.size(); ++i) {
-    const std::string png = encode_png(painting.images[i], settings_text(job, request, report.sampler, i, painting.images[i]));
+    const std::string png = encode_png(painting.images[i], settings_text(job, request, report, i, painting.images[i]));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, numbered ? numbered_path(job.output, i) : job.output, png));
     ++report.num_written;
   }
@@ -160,6 +164,7 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
   count(0);
   DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(job.output)));
   DARKROOM_ASSIGN_OR_RETURN(const auto painter, open_painter());
+  report.place = painter->place();
   DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   take_size_of_noise(*painter, request);
   warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());

@@ -6,6 +6,7 @@
 #include "darkroom/diffusion/guidance.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/one_run.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/multiply_adds.h"
@@ -43,23 +44,17 @@ Result<json> bench_sample(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   place_network(*setup.unet, place.device, place.type);
   const int64_t multiply_adds = forward_multiply_adds(setup);
-  const Denoiser denoiser = guided_denoiser([&](const torch::Tensor& noisy, const torch::Tensor& timesteps,
-                                                const torch::Tensor& states) { return setup.unet(noisy, timesteps, states); },
-                                            torch::zeros_like(setup.states_ntw), setup.states_ntw, {.scale = kGuidance});
+  const Denoiser denoiser =
+      guided_denoiser(for_one_run(setup.unet), torch::zeros_like(setup.states_ntw), setup.states_ntw, {.scale = kGuidance});
   DARKROOM_ASSIGN_OR_RETURN(const auto sampler, make_sampler({.name = "ddim", .num_steps = kSamplerSteps}, setup.scheduler));
   torch::Tensor latents = setup.latents_nchw * sampler->initial_sigma();
-  // What the recorded graph reads and writes; the sampler's own few operations follow it.
-  const torch::Tensor noisy = torch::empty_like(latents);
-  const torch::Tensor timesteps_n = torch::empty({options.batch_size}, torch::dtype(torch::kFloat64).device(place.device));
-  torch::Tensor output;
-  DeviceGraph graph(
-      place.device, [&] { output = denoiser(noisy, timesteps_n); }, place.replays);
+  const torch::Tensor timesteps_k = upload_timesteps(*sampler, place.device);
+  const Denoiser recorded = recorded_denoiser(denoiser, place.device, place.replays);
   const int64_t num_warm_up = place.device.is_cpu() ? kWarmUpRuns : kWarmUpRunsOnAGpu;
   size_t index = 0;
   const auto runs_ms = time_runs(std::min<int64_t>(options.repeats, kSamplerSteps - num_warm_up), place.device, options.stop, [&] {
-    noisy.copy_(sampler->scale_input(index, latents));
-    timesteps_n.fill_(sampler->timesteps()[index]);
-    graph.run();
+    const torch::Tensor timesteps_n = timesteps_k[static_cast<int64_t>(index)].expand({options.batch_size});
+    const torch::Tensor output = recorded(sampler->scale_input(index, latents), timesteps_n);
     latents = sampler->step(index, output, latents, {});
     ++index;
   });

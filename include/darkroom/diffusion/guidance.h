@@ -26,7 +26,8 @@ struct Guidance {
 
 /// Classifier-free guidance (Ho and Salimans 2022): g = u + scale * (c - u), both branches in one call of the network in the
 /// order [negative, positive]; with rescale r it becomes r * g * std(c) / std(g) + (1 - r) * g, deviations over each picture.
-/// Inactive guidance does not use the negative states, which may be undefined. States are (N, T, W) for the N latents of a call.
+/// Inactive guidance does not use the negative states, which may be undefined. States are (N, T, W) for the N latents of a call. An output
+/// in half precision becomes float32 before anything is computed of it.
 Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_states_ntw, torch::Tensor positive_states_ntw,
                          const Guidance& guidance);
 

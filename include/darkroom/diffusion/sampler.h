@@ -93,8 +93,17 @@ Result<std::unique_ptr<Sampler>> make_sampler(const SamplerSpec& spec, const Sch
 /// The network as a sampler sees it: (noisy latents, timesteps (N)) -> output in the shape of the latents.
 using Denoiser = std::function<torch::Tensor(const torch::Tensor& noisy, const torch::Tensor& timesteps_n)>;
 
-/// Runs a fresh sampler from call `first_call` to its end. `latents` are as noisy as that call wants them (add_noise);
-/// `should_stop` is asked before each call. Errors: kCancelled.
+/// A sampler's timesteps on `device`, (K): int64 where all are whole numbers, else float32. Made once a run, because an upload in every
+/// call would make the CPU and the device wait for each other.
+torch::Tensor upload_timesteps(const Sampler& sampler, const torch::Device& device);
+
+/// `denoiser` for one run over one shape on `device`: a GPU records what its first calls ask for and replays it (DeviceGraph), with inputs
+/// and output in the same memory every time; the caller gets a copy. With `replays` false, and on the CPU, every call calls it. REQUIRES of
+/// the denoiser what DeviceGraph does. Thread safety: none.
+Denoiser recorded_denoiser(Denoiser denoiser, const torch::Device& device, bool replays = true);
+
+/// Runs a fresh sampler from call `first_call` to its end, on the device of `latents`, without waiting for it. `latents` are as noisy as
+/// that call wants them (add_noise); `should_stop` is asked before each call. Errors: kCancelled.
 Result<torch::Tensor> run_sampler_from(Sampler& sampler, size_t first_call, const Denoiser& denoiser, torch::Tensor latents,
                                        const NoiseSource& noise, const std::function<bool()>& should_stop = {});
 

@@ -12,6 +12,7 @@
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/selection.h"
+#include "darkroom/nn/placement.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/text/clip_tokenizer.h"
 
@@ -20,12 +21,21 @@ namespace darkroom {
 /// What is stored for the caption.
 enum class TextKind : uint8_t { kEmbeddings, kTokens, kBoth };
 
+/// How the networks take the rows of a batch.
+enum class Batching : uint8_t {
+  kAuto,      ///< Alone on the CPU, together on a GPU.
+  kAlone,     ///< One by one: a row's bits depend on nothing but the row.
+  kTogether,  ///< All in one call, blank rows for those that failed: faster; a row's bits depend on the batch size, too.
+};
+
 struct ProcessOptions {
   std::string input;                ///< URI of the image dataset.
   std::string output;               ///< Folder of the latents dataset.
   std::string model;                ///< Model folder, in any store: vae, text_encoder, tokenizer.
   TransformOptions transform = {};  ///< Resolution, filter, crop, orientation.
+  NetworkPlace place = {};          ///< Of the encoders: found by find_network_place.
   int batch_size = 0;               ///< Rows an encoder takes at once; 0: default_batch_size.
+  Batching batching = Batching::kAuto;
   LatentsKind latents = LatentsKind::kSample;
   TextKind text = TextKind::kEmbeddings;
   LatentsDialect dialect = LatentsDialect::kDarkroom;
@@ -50,8 +60,8 @@ struct ProcessOptions {
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
-/// Encoder batch of a resolution on the CPU: about as many pixels as 4 pictures of 512 x 512, at most 64.
-int default_batch_size(int resolution);
+/// Encoder batch of a resolution: on the CPU about as many pixels as 4 pictures of 512 x 512 have, at most 64; on a GPU as 40, at most 120.
+int default_batch_size(int resolution, const torch::Device& device = torch::kCPU);
 
 /// Turns an image dataset into a latents dataset (docs/encode.md), going on where an earlier run of the same job stopped. Both may lie in
 /// any store; a remote model is fetched into a scratch folder below $TMPDIR first. The bytes depend on the inputs, the models and the flags

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -16,6 +17,7 @@
 #include "darkroom/image/picture_decoder.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/nn/clip_text.h"
+#include "darkroom/nn/placement.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/text/clip_tokenizer.h"
 
@@ -31,10 +33,11 @@ struct FrozenModels {
   std::string text_encoder_fingerprint;
 };
 
-/// Loads the VAE, the text encoder and the tokenizer. Errors: kNotFound (folder or part), kFailedPrecondition (another model's config,
-/// or a tokenizer whose ids the text encoder does not have), kCorruptData.
-Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder,
-                                                               TokenizerDialect dialect);
+/// Loads the VAE, the text encoder and the tokenizer; the networks go to `place`, their fingerprints are those of the float32 weights.
+/// Errors: kNotFound (folder or part), kFailedPrecondition (another model's config, or a tokenizer whose ids the text encoder does not
+/// have), kCorruptData.
+Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder, TokenizerDialect dialect,
+                                                               const NetworkPlace& place = {});
 
 /// What is kept of the picture.
 enum class LatentsKind : uint8_t {
@@ -46,8 +49,11 @@ enum class LatentsKind : uint8_t {
 struct RowEncoderOptions {
   TransformOptions transform;
   LatentsKind latents = LatentsKind::kSample;
-  torch::Dtype dtype = torch::kFloat16;               ///< Of the results: kFloat16 or kFloat32. Computed in float32 either way.
-  bool with_states = true;                            ///< Run the text encoder.
+  torch::Dtype dtype = torch::kFloat16;  ///< Of the results: kFloat16 or kFloat32. The networks compute in their own type.
+  bool with_states = true;               ///< Run the text encoder.
+  /// Rows that the networks take in one call, always as many: what lacks is filled up with blank rows, because libraries choose their
+  /// kernels by the shape. 1: a row alone.
+  int rows_together = 1;
   uint64_t seed = 0;                                  ///< Of the posterior draw and the random crop.
   uint32_t epoch = 0;                                 ///< The process job always draws epoch 0.
   Status validate(const FrozenModels& models) const;  ///< kInvalidArgument naming the first bad field.
@@ -80,10 +86,12 @@ struct EncodedRows {
 };
 
 /// The one code path from an image row to what training eats: the process job (offline) and the online source both use it.
-/// Pixels stay bytes until the networks take them: encode() normalises.
-/// On the CPU every row runs through the networks alone, so its bits depend on nothing but the row, the options, the models and the
-/// number of intra-op threads: not on the batch it came in. Hence online and offline training see equal bits.
-/// Thread safety: const methods may run in many threads at once. The caller sets at::set_num_threads in its worker.
+/// Pixels stay bytes until the networks take them: encode() normalises. It works where the models lie and in their type; the posterior draw
+/// is float32 in any case.
+/// With rows_together 1 every row runs through the networks alone, so its bits depend on nothing but the row, the options, the models,
+/// where they lie and the number of intra-op threads: not on the batch it came in. Hence online and offline training see equal bits.
+/// Thread safety: const methods may run in many threads at once; on a GPU one of them asks for its work at a time, so that it holds the
+/// networks' intermediate values once. The caller sets at::set_num_threads in its worker.
 class RowEncoder {
  public:
   /// Errors: those of RowEncoderOptions::validate.
@@ -100,20 +108,26 @@ class RowEncoder {
 
   const RowEncoderOptions& options() const { return options_; }
   const FrozenModels& models() const { return *models_; }
+  /// Where the pictures are encoded.
+  const NetworkPlace& place() const { return vae_place_; }
   /// Latent shape of one row: {C or 2C, R/f, R/f}.
   std::vector<int64_t> latents_shape() const;
   /// Shape of one caption's states: {T, W}.
   std::vector<int64_t> states_shape() const;
 
  private:
-  RowEncoder(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options)
-      : models_(std::move(models)), options_(options) {}
+  RowEncoder(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options);
 
-  torch::Tensor encode_image(const PreparedRow& row) const;
+  void encode_part(std::span<const PreparedRow> rows, int64_t first, const torch::Tensor& is_finite_n, EncodedRows& encoded) const;
+  torch::Tensor encode_images(std::span<const PreparedRow> rows) const;
+  torch::Tensor load_images(std::span<const PreparedRow> rows) const;
   torch::Tensor encode_ids(const torch::Tensor& ids_bt) const;
 
   std::shared_ptr<const FrozenModels> models_;  // Shared by the workers' encoders and their owner.
   RowEncoderOptions options_;
+  NetworkPlace vae_place_, text_place_;
+  torch::Tensor pixel_values_;  // What the 256 values of a byte become for the VAE, where it lies; of a GPU alone.
+  mutable std::mutex issuing_;  // Held while work is asked of a GPU.
 };
 
 }  // namespace darkroom

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/nn/text_states.h"
 
 namespace darkroom {
 
@@ -86,6 +87,8 @@ class UNet2DConditionModelImpl : public torch::nn::Module {
   /// states_width]; float tensors of any float type are converted to that of the weights. Returns the prediction in the weights' type,
   /// [N, out_channels, H, W]. REQUIRES those shapes, and a config without added_embedding.
   torch::Tensor forward(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc);
+  /// The same to the bit with states that may remember what the network makes of them. REQUIRES: they are of the weights' type.
+  torch::Tensor forward_known(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const TextStates& states);
   /// For a config with added_embedding.
   torch::Tensor forward_with(const torch::Tensor& sample_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_btc,
                              const AddedConditions& added);
@@ -95,7 +98,7 @@ class UNet2DConditionModelImpl : public torch::nn::Module {
  private:
   torch::Tensor embed_timesteps(const torch::Tensor& timesteps_n, const torch::Tensor& sample_nchw);
   torch::Tensor embed_added(const AddedConditions& added, const torch::Tensor& sample_nchw);
-  torch::Tensor denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc, const torch::Tensor& states_btc);
+  torch::Tensor denoise(const torch::Tensor& sample_nchw, const torch::Tensor& time_embedding_nc, const TextStates& states);
 
   UNetConfig config_;
   // Shared with torch's module registry, which owns children by shared_ptr.

@@ -13,6 +13,7 @@
 #include "darkroom/diffusion/sampler.h"
 #include "darkroom/image/image.h"
 #include "darkroom/nn/clip_text.h"
+#include "darkroom/nn/placement.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/text/clip_tokenizer.h"
@@ -38,15 +39,16 @@ struct PaintRequest {
 };
 
 struct Painting {
-  torch::Tensor latents_nchw;  ///< Scaled latents, as diffusers' output_type="latent".
+  torch::Tensor latents_nchw;  ///< Scaled latents, as diffusers' output_type="latent": float32 on the CPU.
   std::vector<Image> images;
 };
 
 /// Prompts to pictures: the engine behind `sample`, training previews and serve. Follows diffusers' StableDiffusionPipeline and
 /// StableDiffusionImg2ImgPipeline step for step: one CPU generator of torch a picture, which draws the posterior of an initial
 /// picture first, then the start noise, then what a stochastic sampler asks for; float32; text states encoded once.
-/// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands).
-/// Thread safety: several threads may paint(); otherwise one at a time.
+/// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands), and works where each of them lies and in
+/// its type (nn/placement.h): they may lie apart. Guidance, the sampler and what becomes of a picture's values are float32 in any case.
+/// Thread safety: several threads may paint() on the CPU; otherwise one at a time.
 class Painter {
  public:
   /// The networks and the tokenizer must be of one model. Errors: kFailedPrecondition when the widths of text states, the
@@ -58,12 +60,14 @@ class Painter {
   /// setting of the model's scheduler that is not built), kCancelled.
   Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
 
-  /// Text states (N, T, W); the same text is encoded once.
+  /// Text states (N, T, W) where the text encoder lies and in its type; the same text is encoded once.
   torch::Tensor encode_texts(std::span<const std::string> texts);
-  /// Pictures of scaled latents (N, C, h, w).
+  /// Pictures of scaled latents (N, C, h, w), which may lie anywhere.
   std::vector<Image> decode(const torch::Tensor& latents_nchw);
 
   const SchedulerConfig& scheduler() const { return scheduler_; }
+  /// Where the U-Net lies.
+  NetworkPlace place() const { return place_of(*unet_); }
   /// Side of a picture that the model was made for, in pixels.
   int native_size() const;
   /// Pixels a latent pixel, a side.
@@ -76,6 +80,7 @@ class Painter {
   Status check_start(const PaintRequest& request, const Sampler& sampler) const;
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
+  Denoiser make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
 
   UNet2DConditionModel unet_;

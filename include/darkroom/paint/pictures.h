@@ -9,7 +9,7 @@
 namespace darkroom {
 
 /// Decoded pictures as bytes, by the rule of diffusers' image processor: x/2 + 1/2 clamped to [0, 1], times 255, rounded half
-/// to even. NaN becomes 0. REQUIRES: float32 (N, 3, H, W) on the CPU.
+/// to even. NaN becomes 0. Worked out in float32 where the pictures lie. REQUIRES: float (N, 3, H, W).
 std::vector<Image> to_images(const torch::Tensor& images_nchw);
 
 }  // namespace darkroom

@@ -29,6 +29,20 @@ TEST(guidance, mixes_both_branches_in_the_order_negative_positive) {
   EXPECT_TRUE(Guidance{.scale = 1.0001}.is_active());
 }
 
+TEST(guidance, is_worked_out_in_float32_of_a_network_in_half_precision) {
+  const torch::Tensor noisy = torch::zeros({1, 1, 1, 1});
+  const torch::Tensor steps = torch::full({1}, 5, torch::kInt64);
+  const ConditionalDenoiser network = [](const torch::Tensor&, const torch::Tensor&, const torch::Tensor& states) {
+    return states.mean({1, 2}).view({-1, 1, 1, 1}).to(torch::kBFloat16);
+  };
+  const torch::Tensor negative = torch::full({1, 2, 2}, 1.0);
+  const torch::Tensor positive = torch::full({1, 2, 2}, 1.0 + 0x1p-7);
+  const torch::Tensor guided = guided_denoiser(network, negative, positive, {.scale = 1.25})(noisy, steps);
+  EXPECT_EQ(guided.scalar_type(), torch::kFloat32);
+  EXPECT_EQ(guided.item<float>(), 1.0F + 1.25F * 0x1p-7F);  // Which bfloat16 does not hold.
+  EXPECT_EQ(guided_denoiser(network, {}, positive, {.scale = 1.0})(noisy, steps).scalar_type(), torch::kFloat32);
+}
+
 TEST(guidance, rescale_gives_each_picture_the_conditional_deviation) {
   const torch::Tensor conditional = golden_start() - 0.5;
   const ConditionalDenoiser network = [&](const torch::Tensor&, const torch::Tensor&, const torch::Tensor&) {

@@ -152,6 +152,39 @@ TEST(scheduler_config, refuses_unknown_spacing_and_thresholding) {
   EXPECT_EQ(SchedulerConfig::from_json({{"use_karras_sigmas", 1}}).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(run_sampler, timesteps_are_whole_numbers_unless_one_is_a_fraction) {
+  const auto whole = make_sampler(spec("ddim", 5), scheduler(kSd2)).value();
+  const torch::Tensor timesteps = upload_timesteps(*whole, torch::kCPU);
+  EXPECT_EQ(timesteps.scalar_type(), torch::kInt64);
+  EXPECT_EQ(timesteps[0].item<double>(), whole->timesteps()[0]);
+  const auto fractions = make_sampler(spec("euler", 7), scheduler(with(kSd2, {{"timestep_spacing", "linspace"}}))).value();
+  const torch::Tensor spread = upload_timesteps(*fractions, torch::kCPU);
+  EXPECT_EQ(spread.scalar_type(), torch::kFloat32);
+  for (int64_t i = 0; i < spread.numel(); ++i) {
+    EXPECT_EQ(spread[i].item<double>(), fractions->timesteps()[static_cast<size_t>(i)]);
+  }
+}
+
+TEST(recorded_denoiser, gives_each_call_an_output_of_its_own) {
+  int num_calls = 0;
+  const torch::Tensor kept = torch::empty({1, 2});
+  const Denoiser denoiser = recorded_denoiser(
+      [&](const torch::Tensor& noisy, const torch::Tensor& timesteps_n) {
+        ++num_calls;
+        kept.copy_(noisy * timesteps_n.to(torch::kFloat32));
+        return kept;
+      },
+      torch::kCPU);
+  std::vector<torch::Tensor> outputs;
+  for (int64_t t = 1; t <= 5; ++t) {
+    outputs.push_back(denoiser(torch::full({1, 2}, 10.0), torch::full({1}, t, torch::kInt64)));
+  }
+  EXPECT_EQ(num_calls, 5);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(torch::equal(outputs[i], torch::full({1, 2}, 10.0 * static_cast<double>(i + 1)))) << i;
+  }
+}
+
 TEST(run_sampler, stops_when_asked) {
   const auto sampler = make_sampler(spec("ddim", 10), scheduler(kSd2));
   int asked = 0;

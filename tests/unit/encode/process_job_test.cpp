@@ -240,6 +240,10 @@ TEST(DefaultBatchSize, holds_about_as_many_pixels_as_four_pictures_of_512) {
   EXPECT_EQ(default_batch_size(256), 16);
   EXPECT_EQ(default_batch_size(64), 64);
   EXPECT_EQ(default_batch_size(4096), 1);
+  const torch::Device gpu(torch::kCUDA, 0);
+  EXPECT_EQ(default_batch_size(512, gpu), 40);
+  EXPECT_EQ(default_batch_size(256, gpu), 120);
+  EXPECT_EQ(default_batch_size(8192, gpu), 1);
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "darkroom/diffusion/guidance.h"
+#include "darkroom/diffusion/seeded_noise.h"
+#include "darkroom/nn/placement.h"
 #include "darkroom/paint/pictures.h"
 #include "support/tensor_error.h"
 #include "tiny_painter.h"
@@ -149,6 +152,42 @@ TEST(painter, guidance_rescale_changes_the_picture) {
   EXPECT_FALSE(torch::equal(painter().paint(request)->latents_nchw, latents));
   request.guidance_rescale = 1.5;
   EXPECT_EQ(painter().paint(request).status().code(), StatusCode::kInvalidArgument);
+}
+
+// Keys and values of the text are worked out once a run; here in every call.
+TEST(painter, remembers_the_text_with_the_bits_of_asking_again) {
+  TinyModel& model = tiny_model();
+  const PaintRequest request = request_of({"a cat", "a dog"}, {5, 6}, 4);
+  const Painting got = painter().paint(request).value();
+  const torch::NoGradGuard no_grad;
+  const std::vector<std::string> texts = {"", "", "a cat", "a dog"};
+  const torch::Tensor states = painter().encode_texts(texts);
+  const Denoiser denoiser = guided_denoiser([&](const torch::Tensor& noisy, const torch::Tensor& timesteps_n,
+                                                const torch::Tensor& both) { return model.unet->forward(noisy, timesteps_n, both); },
+                                            states.slice(0, 0, 2), states.slice(0, 2), {.scale = request.guidance});
+  const auto sampler = make_sampler(request.sampler, painter().scheduler()).value();
+  const std::vector<int64_t> shape = {2, 4, 8, 8};
+  SeededNoise noise(request.seeds, shape);
+  const torch::Tensor want = run_sampler(*sampler, denoiser, noise.draw(), {}).value();
+  EXPECT_TRUE(torch::equal(got.latents_nchw, want));
+  EXPECT_FALSE(got.latents_nchw.is_inference());
+}
+
+TEST(painter, a_u_net_in_bfloat16_paints_about_the_same_picture_and_samples_in_float32) {
+  TinyModel half;
+  place_network(*half.unet, {.device = torch::kCPU, .type = torch::kBFloat16});
+  place_network(*half.text_encoder, {.device = torch::kCPU, .type = torch::kBFloat16});
+  const auto half_painter = half.painter().value();
+  EXPECT_EQ(half_painter->place().type, torch::kBFloat16);
+  for (const std::string_view name : sampler_names()) {
+    PaintRequest request = request_of({"a cat"}, {5}, 4);
+    request.sampler.name = name;
+    const torch::Tensor want = painter().paint(request)->latents_nchw;
+    const torch::Tensor got = half_painter->paint(request)->latents_nchw;
+    EXPECT_EQ(got.scalar_type(), torch::kFloat32) << name;
+    EXPECT_FALSE(torch::equal(got, got.to(torch::kBFloat16).to(torch::kFloat32))) << name << ": digits were lost beside the network";
+    EXPECT_TRUE(is_near(got, want, 0x1p-3 * largest(want))) << name;
+  }
 }
 
 Image gradient(int width, int height) {

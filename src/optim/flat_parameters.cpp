@@ -138,9 +138,12 @@ void FlatParameters::set_canonical_range(const torch::Tensor& flat, const FlatRa
   for (const Entry& entry : entries_) {
     const FlatRange own{first, entry.count}, shared = own.overlap(range);
     if (shared.count > 0) {
-      const torch::Tensor plain = view_of(flat, entry).contiguous().view({-1});  // A copy where the layout is another.
+      // A copy where the layout is another; of a convolution of one pixel or channel it is not, and is written through.
+      const torch::Tensor plain = view_of(flat, entry).contiguous().view({-1});
       plain.narrow(0, shared.first - own.first, shared.count).copy_(values.narrow(0, shared.first - range.first, shared.count));
-      view_of(flat, entry).copy_(plain.view(entry.shape));
+      if (!plain.is_alias_of(flat)) {
+        view_of(flat, entry).copy_(plain.view(entry.shape));
+      }
     }
     first += entry.count;
   }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
@@ -193,6 +195,7 @@ Status TrainingRun::open_remote_folder(const Location& output) {
   if (is_newest) {
     resumed_from_.clear();
     DARKROOM_ASSIGN_OR_RETURN(resumed_, remote_->fetch_newest_checkpoint());
+    is_resumed_from_here_ = resumed_.has_value();
     if (resumed_.has_value()) {
       resumed_from_ = remote_->checkpoint_uri(resumed_->record.step);
       DARKROOM_RETURN_IF_ERROR(check_same_run(options_.recipe, *resumed_));
@@ -207,6 +210,7 @@ Status TrainingRun::open_remote_folder(const Location& output) {
           "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
           remote_->checkpoint_uri(newest));
     }
+    is_resumed_from_here_ = resumed_.has_value() && newest == resumed_->record.step;
   }
   return remote_->fetch_metrics(resumed_.has_value() ? resumed_->record.step : 0);
 }
@@ -224,6 +228,8 @@ Status TrainingRun::open_local_folder() {
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, folder_));
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, in_folder(kRunCheckpointsFolder)));
   DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+  DARKROOM_ASSIGN_OR_RETURN(const auto there, list_checkpoints(files_, in_folder(kRunCheckpointsFolder)));
+  is_resumed_from_here_ = resumed_.has_value() && std::ranges::count(there, resumed_->record.step, &CheckpointPlace::step) > 0;
   return {};
 }
 
@@ -373,7 +379,7 @@ Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::
 // Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
 Status TrainingRun::share_beginning() {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json inputs, part_inputs());
-  nlohmann::json beginning = {{"inputs", inputs}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}};
+  nlohmann::json beginning = {{"inputs", inputs}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}, {"is_saved", is_resumed_from_here_}};
   if (resumed_.has_value()) {
     const CheckpointRecord& before = resumed_->record;
     DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(resumed_->place.path));
@@ -388,7 +394,7 @@ Status TrainingRun::share_beginning() {
   steps_done_ = beginning["step"].get<int64_t>();
   batch_number_ = beginning["batch_number"].get<int64_t>();
   const auto num_moments_files = beginning["moments_files"].get<int64_t>();
-  saved_step_ = num_moments_files > 0 ? steps_done_ : -1;
+  saved_step_ = beginning["is_saved"].get<bool>() ? steps_done_ : -1;  // Another folder's checkpoint is not yet one of this run.
   optimizer_->set_num_updates(beginning["updates"].get<int64_t>());
   DARKROOM_RETURN_IF_ERROR(broadcast(ranks(), 0, parameters_->values()));
   if (ranks().rank() != 0) {

@@ -116,6 +116,7 @@ class TrainingRun {
   std::string folder_;                 // The run folder; of a remote one its spool.
   std::unique_ptr<FileLock> lock_;     // Of a local one.
   std::optional<FoundCheckpoint> resumed_;
+  bool is_resumed_from_here_ = false;  // The run folder has resumed_: it need not be saved again.
 
   std::shared_ptr<const FrozenModels> frozen_;  // Shared with the encoders of the online source; null when not needed.
   RunData data_;                                // The source moves on into batcher_.

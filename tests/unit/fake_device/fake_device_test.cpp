@@ -133,10 +133,12 @@ TEST_F(FakeDevice, a_graph_replays_and_a_function_that_waits_cannot_be_recorded)
 struct SmallNetImpl : torch::nn::Module {
   SmallNetImpl() {
     register_module("convolution", convolution);
+    register_module("pointwise", pointwise);
     register_module("linear", linear);
   }
-  torch::Tensor forward(const torch::Tensor& x) { return linear(torch::silu(convolution(x)).mean({2, 3})); }
+  torch::Tensor forward(const torch::Tensor& x) { return linear(pointwise(torch::silu(convolution(x))).mean({2, 3})); }
   torch::nn::Conv2d convolution{torch::nn::Conv2dOptions(3, 5, 3).padding(1)};
+  torch::nn::Conv2d pointwise{torch::nn::Conv2dOptions(5, 5, 1)};  // Torch takes both of its layouts for contiguous.
   torch::nn::Linear linear{5, 2};
 };
 TORCH_MODULE(SmallNet);

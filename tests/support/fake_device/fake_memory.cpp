@@ -1,0 +1,122 @@
+#include "fake_memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace darkroom::fake {
+namespace {
+
+constexpr uintptr_t kDeviceBit = uintptr_t{1} << 62;
+
+void* device_pointer(const void* host) {
+  return host == nullptr ? nullptr : reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(host) | kDeviceBit);
+}
+
+// Lives as long as the device tensor's storage.
+struct Adopted {
+  c10::Storage cpu;
+};
+
+std::set<Adopted*>& live_memory() {
+  static auto* live = new std::set<Adopted*>;  // Never destroyed: tensors may outlive this library's statics.
+  return *live;
+}
+
+std::map<uintptr_t, size_t>& pinned_ranges() {
+  static auto* ranges = new std::map<uintptr_t, size_t>;
+  return *ranges;
+}
+
+void release(void* context) {
+  const std::lock_guard lock(device_lock());
+  auto* adopted = static_cast<Adopted*>(context);
+  counts().live_bytes -= static_cast<int64_t>(adopted->cpu.nbytes());
+  live_memory().erase(adopted);
+  delete adopted;
+}
+
+void release_pinned(void* memory) {
+  const std::lock_guard lock(device_lock());
+  pinned_ranges().erase(reinterpret_cast<uintptr_t>(memory));
+  c10::GetAllocator(c10::kCPU)->raw_deallocate(memory);
+}
+
+class DeviceAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t num_bytes) override {
+    return adopt(c10::Storage(c10::Storage::use_byte_size_t(), num_bytes, c10::GetAllocator(c10::kCPU), /*resizable=*/true));
+  }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override {
+    default_copy_data(host_pointer(to), host_pointer(from), num_bytes);
+  }
+};
+
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t num_bytes) override {
+    void* memory = c10::GetAllocator(c10::kCPU)->raw_allocate(num_bytes);
+    const std::lock_guard lock(device_lock());
+    if (memory != nullptr) {
+      pinned_ranges()[reinterpret_cast<uintptr_t>(memory)] = num_bytes;
+    }
+    return {memory, memory, &release_pinned, c10::kCPU};
+  }
+  void copy_data(void* to, const void* from, size_t num_bytes) const override { default_copy_data(to, from, num_bytes); }
+};
+
+}  // namespace
+
+std::recursive_mutex& device_lock() {
+  static auto* lock = new std::recursive_mutex;
+  return *lock;
+}
+
+FakeDeviceCounts& counts() {
+  static FakeDeviceCounts counts;
+  return counts;
+}
+
+void* host_pointer(const void* pointer) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(pointer) & ~kDeviceBit); }
+
+c10::DataPtr adopt(const c10::Storage& cpu) {
+  const std::lock_guard lock(device_lock());
+  counts().live_bytes += static_cast<int64_t>(cpu.nbytes());
+  counts().peak_bytes = std::max(counts().peak_bytes, counts().live_bytes);
+  auto* adopted = new Adopted{cpu};
+  live_memory().insert(adopted);
+  return {device_pointer(cpu.data()), adopted, &release, kDevice};
+}
+
+c10::Allocator& device_allocator() {
+  static auto* allocator = new DeviceAllocator;
+  return *allocator;
+}
+
+c10::Allocator& pinned_allocator() {
+  static auto* allocator = new PinnedAllocator;
+  return *allocator;
+}
+
+bool is_pinned(const void* pointer) {
+  const std::lock_guard lock(device_lock());
+  const auto place = reinterpret_cast<uintptr_t>(pointer);
+  const auto after = pinned_ranges().upper_bound(place);
+  return after != pinned_ranges().begin() && place < std::prev(after)->first + std::prev(after)->second;
+}
+
+MemorySnapshot::MemorySnapshot() {
+  const std::lock_guard lock(device_lock());
+  for (const Adopted* adopted : live_memory()) {
+    saved_.emplace_back(adopted->cpu, std::string(static_cast<const char*>(adopted->cpu.data()), adopted->cpu.nbytes()));
+  }
+}
+
+void MemorySnapshot::restore() const {
+  for (const auto& [cpu, bytes] : saved_) {
+    std::memcpy(cpu.mutable_data(), bytes.data(), bytes.size());
+  }
+}
+
+}  // namespace darkroom::fake

@@ -1,0 +1,150 @@
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "darkroom/ops/operation_table.h"
+#include "darkroom/tensor/cuda_plugin.h"
+#include "fake_device.h"
+#include "fake_kernels.h"
+#include "fake_memory.h"
+#include "fake_runtime.h"
+#include "fake_stream.h"
+
+namespace darkroom {
+namespace {
+
+using Views = std::vector<torch::Tensor>;
+
+constexpr uint64_t kMemoryBytes = uint64_t{1} << 34;
+
+const OperationTable* cpu_operations = nullptr;  // The program's references.
+
+// A mistake of a training step that is asked for by name: what the device is there to find.
+void make_mistake(const torch::Tensor& device_tensor) {
+  static const char* fault = std::getenv(kFakeDeviceFaultVariable);
+  const std::string_view name = fault == nullptr ? "" : fault;
+  if (name == "item") {
+    (void)device_tensor[0].item<float>();
+  } else if (name == "forgotten_to") {
+    (void)(device_tensor + torch::ones(device_tensor.sizes()));
+  } else if (name == "host_read") {
+    (void)*static_cast<const volatile char*>(device_tensor.const_data_ptr());
+  }
+}
+
+void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2) {
+  fake::launch("counter_normal", {out, coordinates_n2},
+               [=](Views& views) { cpu_operations->counter_normal(views[0], seed, purpose, views[1]); });
+}
+
+torch::Tensor squared_norm(const torch::Tensor& flat) {
+  make_mistake(flat);
+  const torch::Tensor sum = torch::empty({1}, flat.options().dtype(torch::kFloat64));
+  fake::launch("squared_norm", {flat, sum}, [](Views& views) { views[1].copy_(cpu_operations->squared_norm(views[0])); });
+  return sum;
+}
+
+void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars) {
+  fake::launch("clip_scale", {squared_norm, losses, scalars},
+               [](Views& views) { cpu_operations->clip_scale(views[0], views[1], views[2]); });
+}
+
+void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
+  fake::launch("adamw_update",
+               {arrays.weights, arrays.gradients, arrays.first_moment, arrays.second_moment, arrays.ema, arrays.compute, scalars},
+               [](Views& views) {
+                 cpu_operations->adamw_update({views[0], views[1], views[2], views[3], views[4], views[5]}, views[6]);
+               });
+}
+
+// Those that are written in torch's operations run on the device as they are; those that are loops get CPU views.
+const OperationTable* fake_operations(const OperationTable& references) {
+  static OperationTable table = references;
+  cpu_operations = &references;
+  table.counter_normal = counter_normal;
+  table.squared_norm = squared_norm;
+  table.clip_scale = clip_scale;
+  table.adamw_update = adamw_update;
+  return &table;
+}
+
+class FakeGraphRecorder final : public GraphRecorder {
+ public:
+  void run(const std::function<void()>& run) override { run(); }
+  void record(const std::function<void()>& run) override { recording_ = fake::record(run); }
+  void replay() override { fake::replay(recording_); }
+
+ private:
+  fake::Recording recording_;
+};
+
+bool list_fake_gpus(std::vector<GpuInfo>& gpus, std::string& /*reason*/) {
+  fake::register_runtime();
+  fake::register_kernels();
+  gpus.push_back({"fake device", kMemoryBytes, 9, 0});
+  return true;
+}
+
+int64_t peak_bytes(int /*gpu*/) {
+  const std::lock_guard lock(fake::device_lock());
+  return fake::counts().peak_bytes;
+}
+
+void reset_peak(int /*gpu*/) {
+  const std::lock_guard lock(fake::device_lock());
+  fake::counts().peak_bytes = fake::counts().live_bytes;
+}
+
+constexpr CudaPlugin kPlugin = {
+    .version = kCudaPluginVersion,
+    .list_gpus = list_fake_gpus,
+    .synchronize = [](int /*gpu*/) { fake::synchronize("synchronize"); },
+    .peak_memory_bytes = peak_bytes,
+    .reset_peak_memory = reset_peak,
+    .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> { return std::make_unique<FakeGraphRecorder>(); },
+    .operations = fake_operations};
+
+void write_counts(std::FILE* file) {
+  const FakeDeviceCounts& counts = fake::counts();
+  const std::pair<const char*, int64_t> figures[] = {{"host_to_device", counts.host_to_device},
+                                                     {"host_to_device_bytes", counts.host_to_device_bytes},
+                                                     {"device_to_host", counts.device_to_host},
+                                                     {"device_to_device", counts.device_to_device},
+                                                     {"synchronisations", counts.synchronisations},
+                                                     {"event_waits", counts.event_waits},
+                                                     {"kernels", counts.kernels},
+                                                     {"recordings", counts.recordings},
+                                                     {"replays", counts.replays},
+                                                     {"live_bytes", counts.live_bytes},
+                                                     {"peak_bytes", counts.peak_bytes}};
+  std::fputs("{", file);
+  for (const auto& [name, value] : figures) {
+    std::fprintf(file, "\"%s\": %lld, ", name, static_cast<long long>(value));
+  }
+  std::fputs("\"waits\": {", file);
+  const char* separator = "";
+  for (const auto& [name, count] : fake::waits_by_name()) {
+    std::fprintf(file, "%s\"%s\": %lld", separator, name.c_str(), static_cast<long long>(count));
+    separator = ", ";
+  }
+  std::fputs("}}\n", file);
+}
+
+// Writes the counts at the process's end.
+struct CountsFile {
+  ~CountsFile() {
+    const char* path = std::getenv(kFakeDeviceCountsVariable);
+    if (std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w"); file != nullptr) {
+      write_counts(file);
+      std::fclose(file);
+    }
+  }
+} counts_file;
+
+}  // namespace
+}  // namespace darkroom
+
+extern "C" {
+__attribute__((visibility("default"))) const darkroom::CudaPlugin* darkroom_cuda_plugin() { return &darkroom::kPlugin; }
+__attribute__((visibility("default"))) const darkroom::FakeDeviceCounts* darkroom_fake_device_counts() { return &darkroom::fake::counts(); }
+}

@@ -86,8 +86,7 @@ UNetMidBlockImpl::UNetMidBlockImpl(const UNetBlockContext& context) {
   register_module("resnets", torch::nn::ModuleList(first_, second_));
 }
 
-torch::Tensor UNetMidBlockImpl::forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time,
-                                        const TextStates& states) {
+torch::Tensor UNetMidBlockImpl::forward(const torch::Tensor& hidden_nchw, const torch::Tensor& activated_time, const TextStates& states) {
   return second_(attention_(first_(hidden_nchw, activated_time), states), activated_time);
 }
 

@@ -61,8 +61,9 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
 
 /// The batches of a request, `workers` at a time or as many as threads can be started, each with the caller's number of threads inside an
 /// operation. The same bits as painter.paint() for every number of workers. 0: one for each processor, and no more than batches_that_fit in
-/// usable_memory_bytes(). On a GPU they go one after another. `on_painted` is told the number of pictures of each batch as it is done, by the worker that painted it. Errors:
-/// the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter meanwhile.
+/// usable_memory_bytes(). On a GPU they go one after another. `on_painted` is told the number of pictures of each batch as it is done, by
+/// the worker that painted it. Errors: the first one in the order of the pictures, of paint(). REQUIRES: nobody else uses the painter
+/// meanwhile.
 Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop = {},
                                     const std::function<void(int64_t)>& on_painted = {});
 

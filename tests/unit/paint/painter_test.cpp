@@ -162,11 +162,9 @@ TEST(painter, remembers_the_text_with_the_bits_of_asking_again) {
   const torch::NoGradGuard no_grad;
   const std::vector<std::string> texts = {"", "", "a cat", "a dog"};
   const torch::Tensor states = painter().encode_texts(texts);
-  const Denoiser denoiser = guided_denoiser(
-      [&](const torch::Tensor& noisy, const torch::Tensor& timesteps_n, const torch::Tensor& both) {
-        return model.unet->forward(noisy, timesteps_n, both);
-      },
-      states.slice(0, 0, 2), states.slice(0, 2), {.scale = request.guidance});
+  const Denoiser denoiser = guided_denoiser([&](const torch::Tensor& noisy, const torch::Tensor& timesteps_n,
+                                                const torch::Tensor& both) { return model.unet->forward(noisy, timesteps_n, both); },
+                                            states.slice(0, 0, 2), states.slice(0, 2), {.scale = request.guidance});
   const auto sampler = make_sampler(request.sampler, painter().scheduler()).value();
   const std::vector<int64_t> shape = {2, 4, 8, 8};
   SeededNoise noise(request.seeds, shape);

@@ -39,6 +39,9 @@ Result<std::string> trusted_roots(const HttpLoopOptions& options) {
     const char* built_in = curl_version_info(CURLVERSION_NOW)->cainfo;
     path = built_in != nullptr ? built_in : "/etc/ssl/certs/ca-certificates.crt";
   }
+  if (access(path.c_str(), R_OK) != 0 && named != nullptr && path == named) {
+    return Status::not_found("SSL_CERT_FILE names no file of certificate authorities that can be read:", path);
+  }
   if (access(path.c_str(), R_OK) != 0) {
     return Status::not_found(
         "no trusted certificate authorities for https; install the package ca-certificates, or let SSL_CERT_FILE "

@@ -97,6 +97,12 @@ std::string obey(const std::string& line, FakeS3& fake, FaultPlan& plan) {
     plan.percent = std::stoi(value);
   } else if (command == "hang") {
     plan.hangs = value == "1";
+  } else if (command == "age") {
+    fake.with_state([&](FakeS3Objects& state) {
+      for (auto& [id, upload] : state.uploads) {
+        upload.initiated -= std::chrono::seconds(std::stoi(value));
+      }
+    });
   } else if (command == "uploads") {
     return std::to_string(fake.num_uploads());
   } else if (command == "calls") {

@@ -83,7 +83,7 @@ def survives(trials: Trials, verb: str, on_s3: bool) -> None:
                 trials.trial(f"round {round_number}", lambda: kill_round(place, verb, inputs, arguments_of(bench, web, verb), seconds, round_number))
             hits = sum(trials.trial(f"round {number}", dict)["hits"] for number in range(num_rounds))
             trials.figures.update(kills=10 * num_rounds, kills_that_hit=hits, lost_rows=0, duplicate_rows=0)
-            require(hits >= num_kills // 4, "too few kills hit a running job", hits)
+            require(hits >= max(1, num_kills // 10), "too few kills hit a running job", hits)
         finally:
             if server:
                 server.process.kill()

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -40,7 +41,12 @@ constexpr Element kElement = std::is_same_v<Scalar, float> ? Element::kFloat32 :
 inline int num_shapes() {
   constexpr int kDefault = 500;
   const char* asked = std::getenv("DARKROOM_SHAPES");
-  return asked != nullptr ? std::atoi(asked) : kDefault;
+  const int count = asked != nullptr ? std::atoi(asked) : kDefault;
+  if (count < 1) {
+    std::fprintf(stderr, "DARKROOM_SHAPES is no number of shapes: %s\n", asked);
+    std::abort();
+  }
+  return count;
 }
 
 /// Numbers that a seed gives (splitmix64); the same on every machine.

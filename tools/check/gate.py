@@ -71,9 +71,12 @@ class Ended:
         return f"ended with exit status {self.status}"
 
 
+FEWER_TESTS = ("DARKROOM_SHAPES", "DARKROOM_MUTATIONS")  # Variables of our own that ask for more cases, or fewer.
+
+
 def clean_environment() -> dict[str, str]:
     """No setting of the caller's shell may leave out tests or silence a sanitizer."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_") and name not in FEWER_TESTS}
     return {**kept, **SANITIZER_OPTIONS}
 
 

@@ -73,6 +73,9 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
                            {"vae", models.vae_fingerprint},
                            {"text_encoder", models.text_encoder_fingerprint}};
   fields.update(describe_transform(options.transform));
+  if (options.dialect == LatentsDialect::kHuggingFace) {
+    fields["features"] = 2;  // Where the parts hold them; first in the footer alone, where datasets does not look.
+  }
   if (go_together(options)) {
     fields["batching"] = "together";
   }
@@ -246,7 +249,8 @@ Status look_ahead(const JobPlan& plan, const RowEncoder& encoder, const ProcessO
   constexpr size_t kBytesOfIds = 8 * ClipTokenizer::kContextLength;
   work.encoded_row_bytes =
       static_cast<double>(row_bytes_of(encoder).encoded + kKeyAndSizes + (options.text == TextKind::kEmbeddings ? 0 : kBytesOfIds));
-  work.num_encoders = choose_workers(options).encoders;
+  // Those of a GPU share it: one alone, with its batches, was timed at all that it can do.
+  work.num_encoders = options.place.device.is_cpu() ? choose_workers(options).encoders : 1;
   if (work.num_rows > 0) {
     DARKROOM_ASSIGN_OR_RETURN(const TriedEncoder tried, try_encoder(encoder, options.encoder_threads));
     work.encoder_rows_per_second_low = tried.slowest;

@@ -18,11 +18,10 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 ProgressLine::~ProgressLine() { show_progress(""); }
 
 void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
-  const bool is_first = mean_ms_ == 0;
-  mean_ms_ += (is_first ? 1.0 : kMeanShare) * (times.total_ms() - mean_ms_);
+  mean_ms_ += (mean_ms_ == 0 ? 1.0 : kMeanShare) * (times.step_ms - mean_ms_);
   if (!times.is_skipped && !times.report.is_ahead) {
     grad_norm_ = times.report.grad_norm;
-    mean_loss_ += (is_first ? 1.0 : kMeanShare) * (times.report.loss - mean_loss_);
+    mean_loss_ = mean_loss_.has_value() ? *mean_loss_ + kMeanShare * (times.report.loss - *mean_loss_) : times.report.loss;
   }
   const auto now = Clock::now();
   const bool on_terminal = stderr_is_terminal();
@@ -41,11 +40,10 @@ void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
 
 std::string ProgressLine::text(int64_t steps_done, const StepTimes& times) const {
   const StepReport& report = times.report;
-  return fmt::format(
-      "step {}/{}  loss {:.4f}  grad {:.3f}  lr {:.2e}  {:.0f} img/s  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}  ETA {}", steps_done,
-      max_steps_, mean_loss_, grad_norm_, report.learning_rate, 1000.0 * static_cast<double>(batch_size_) / mean_ms_, times.data_ms,
-      report.forward_ms, report.backward_ms, report.update_ms,
-      clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
+  return fmt::format("step {}/{}  loss {}  grad {:.3f}  lr {:.2e}  {:.0f} img/s  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}  ETA {}",
+                     steps_done, max_steps_, mean_loss_.has_value() ? fmt::format("{:.4f}", *mean_loss_) : "-", grad_norm_,
+                     report.learning_rate, 1000.0 * static_cast<double>(batch_size_) / mean_ms_, times.data_ms, report.forward_ms,
+                     report.backward_ms, report.update_ms, clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
 }
 
 }  // namespace darkroom

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "darkroom/optim/train_step.h"
@@ -12,9 +13,8 @@ namespace darkroom {
 struct StepTimes {
   StepReport report;
   double data_ms = 0;       ///< Waiting for the batch.
+  double step_ms = 0;       ///< The whole step on the clock; more than its phases, which on a GPU leave out waits for room to send.
   bool is_skipped = false;  ///< A loss or the gradient was not finite: nothing was updated.
-
-  double total_ms() const { return data_ms + report.forward_ms + report.backward_ms + report.update_ms + report.wait_ms; }
 };
 
 /// One line about the run: redrawn at most five times a second on a terminal, a log line every ten seconds otherwise.
@@ -37,9 +37,9 @@ class ProgressLine {
 
   int64_t max_steps_;
   int64_t batch_size_;
-  double mean_ms_ = 0;  // Exponential mean over about 20 steps.
-  double mean_loss_ = 0;
-  double grad_norm_ = 0;  // The last one that is known.
+  double mean_ms_ = 0;               // Exponential mean over about 20 steps.
+  std::optional<double> mean_loss_;  // Until a step was looked at: none.
+  double grad_norm_ = 0;             // The last one that is known.
   Clock::time_point last_shown_{};
 };
 

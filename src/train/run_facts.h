@@ -17,6 +17,7 @@ struct RunFacts {
   std::string component;   ///< What is trained: "unet" or "vae".
   int64_t parameters = 0;  ///< Trained scalars.
   int64_t ranks = 1;       ///< Processes that train together.
+  std::string device;      ///< Where they compute: "cpu", "cuda:0".
   Recipe recipe;           ///< As resolved at this start.
 };
 

@@ -379,7 +379,8 @@ Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::
 // Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
 Status TrainingRun::share_beginning() {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json inputs, part_inputs());
-  nlohmann::json beginning = {{"inputs", inputs}, {"step", 0}, {"batch_number", 0}, {"updates", 0}, {"moments_files", 0}, {"is_saved", is_resumed_from_here_}};
+  nlohmann::json beginning = {{"inputs", inputs}, {"step", 0},          {"batch_number", 0},
+                              {"updates", 0},     {"moments_files", 0}, {"is_saved", is_resumed_from_here_}};
   if (resumed_.has_value()) {
     const CheckpointRecord& before = resumed_->record;
     DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(resumed_->place.path));
@@ -409,8 +410,11 @@ Status TrainingRun::open_outputs() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
   DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
-  const RunFacts facts{
-      .component = part_->component(), .parameters = parameters_->num_elements(), .ranks = ranks().size(), .recipe = recorded_};
+  const RunFacts facts{.component = part_->component(),
+                       .parameters = parameters_->num_elements(),
+                       .ranks = ranks().size(),
+                       .device = device().str(),
+                       .recipe = recorded_};
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
   DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
   if (remote_ != nullptr) {

@@ -52,10 +52,11 @@ nlohmann::json TrainSummary::to_json() const {
 
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {
   DARKROOM_ASSIGN_OR_RETURN(const auto run, TrainingRun::create(local_files(), stores, options, stop));
-  const Status status = run->run(std::move(stop));
+  Status status = run->run(std::move(stop));
   if (!status.is_ok() && status.code() != StatusCode::kUnavailable) {  // Else the store may be what failed.
     run->store_logs_of_failure();
   }
+  status = status.is_ok() ? status : run->keep_unstored_checkpoint(std::move(status));
   const Status summed_up = options.ranks->rank() == 0 ? run->sum_up(summary) : Status::ok();
   return status.is_ok() ? summed_up : status;
 }

@@ -78,17 +78,25 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   times.data_ms = milliseconds_since(start);
   part_->load(batch);
   recent_samples_.emplace_back(steps_done_, batch.samples);
+  if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
+    recent_samples_.pop_front();
+  }
   const auto losses = [&, before = own_samples().first](int64_t first, int64_t count) { return part_->losses(first - before, count); };
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, recipe().batch.global, losses)
                                        : train_step_->run(steps_done_, recipe().batch.global, losses, wants_stop);
   if (!report.is_ok()) {
-    return train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
+    auto skipped = train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
+    if (skipped.is_ok()) {
+      skipped->step_ms = milliseconds_since(start);
+    }
+    return skipped;
   }
   times.report = *report;
   steps_done_ += 1;
   if (!times.report.is_ahead) {
     recent_samples_.clear();
   }
+  times.step_ms = milliseconds_since(start);
   if (trace_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(trace_->add(*part_, batch, times.report, *parameters_));
   }
@@ -155,7 +163,7 @@ Status TrainingRun::name_bad_samples(const Status& failure) const {
 
 Status TrainingRun::after_step(const StepTimes& times) {
   steps_here_ += 1;
-  step_ms_here_ += times.total_ms();
+  step_ms_here_ += times.step_ms;
   const bool is_last = steps_done_ == max_steps();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
   nlohmann::ordered_json scores = nlohmann::ordered_json::object();
@@ -237,19 +245,25 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
 /// A store that is away costs a run that goes on no step: the next checkpoint takes the place of this one.
 Status TrainingRun::store_checkpoint(AfterSaving after) {
   const Status stored = remote_->store_checkpoint(steps_done_, recipe().checkpoint, after);
-  if (stored.code() != StatusCode::kUnavailable) {
-    saved_step_ = stored.is_ok() ? steps_done_ : saved_step_;
-    return stored;
-  }
-  if (after == AfterSaving::kGoesOn) {
+  if (stored.is_ok()) {
+    saved_step_ = steps_done_;
+  } else if (stored.code() == StatusCode::kUnavailable && after == AfterSaving::kGoesOn) {
     log_warning("the checkpoint of step {} is not stored; training goes on, and the next checkpoint takes its place: {}", steps_done_,
                 stored.message());
     return {};
   }
-  const Result<std::string> kept = remote_->keep_checkpoint_here(steps_done_);
-  return kept.is_ok() ? stored.with_context(fmt::format(
-                            "the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", steps_done_, *kept))
-                      : stored;
+  return stored;
+}
+
+// Whatever ended the run: what is in order and was not stored must not go with the spool.
+Status TrainingRun::keep_unstored_checkpoint(Status failure) {
+  if (remote_ == nullptr || spooled_step_ <= saved_step_ || failure.code() == StatusCode::kAlreadyExists) {
+    return failure;
+  }
+  const Result<std::string> kept = remote_->keep_checkpoint_here(spooled_step_);
+  return kept.is_ok() ? failure.with_context(fmt::format(
+                            "the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", spooled_step_, *kept))
+                      : failure;
 }
 
 // As float32, whatever the network computes in; in EmaScope the average.

@@ -43,6 +43,8 @@ class TrainingRun {
   Status sum_up(TrainSummary& summary) const;
   /// Of a run that failed: stores what was logged since the last checkpoint where the run folder is remote. Best effort.
   void store_logs_of_failure();
+  /// Of a run that ends with `failure`: leaves the checkpoint that the store did not take on this machine, and says where.
+  Status keep_unstored_checkpoint(Status failure);
 
  private:
   using Clock = std::chrono::steady_clock;

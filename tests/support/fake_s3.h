@@ -26,6 +26,7 @@ class FakeS3 {
   enum class Fault {
     kNone,
     kSlowDown,      ///< 503, nothing done.
+    kForbid,        ///< 403, nothing done.
     kInternal,      ///< 500, nothing done.
     kReset,         ///< The connection, nothing done.
     kHang,          ///< No answer, nothing done.
@@ -200,6 +201,9 @@ class FakeS3 {
     const Fault fails = fault(asked.call);
     if (fails == Fault::kSlowDown || fails == Fault::kInternal) {
       return failure(asked, fails == Fault::kSlowDown ? 503 : 500, fails == Fault::kSlowDown ? "SlowDown" : "InternalError");
+    }
+    if (fails == Fault::kForbid) {
+      return failure(asked, 403, "AccessDenied");
     }
     if (fails == Fault::kReset || fails == Fault::kHang) {
       return {"", fails == Fault::kReset ? Answer::Then::kReset : Answer::Then::kHang};

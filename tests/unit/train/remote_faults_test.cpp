@@ -153,6 +153,20 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   std::filesystem::remove_all(kept);
 }
 
+TEST_F(RemoteRunTest, a_store_that_refuses_a_checkpoint_for_good_leaves_it_here) {
+  s3_.fake.fault = [](const FakeS3::Call& call) {
+    const bool writes = call.operation == "put" || call.operation == "create_upload" || call.operation == "copy";
+    return writes && call.key.starts_with("run/checkpoints/") ? FakeS3::Fault::kForbid : FakeS3::Fault::kNone;
+  };
+  const Status ended = train(options());
+  const std::string message = ended.message();
+  EXPECT_THAT(message, HasSubstr("the checkpoint of step 4 was not stored and is kept here"));
+  const size_t begin = message.find("--resume ") + 9;
+  const std::string kept = message.substr(begin, message.find(' ', begin) - begin);
+  EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
+  std::filesystem::remove_all(kept);
+}
+
 TEST_F(RemoteRunTest, previews_that_a_store_did_not_take_come_with_the_next_checkpoint) {
   auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
   ASSERT_TRUE(run.is_ok()) << run.status().to_string();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "darkroom/core/log.h"
@@ -77,6 +79,13 @@ Result<std::optional<Location>> find_pinned(const std::vector<InputRoot>& roots,
   return std::optional<Location>();
 }
 
+// Which of two such inputs lies at a place, only the whole list tells.
+bool has_twins(const std::vector<JobInput>& inputs) {
+  std::set<std::tuple<std::string_view, int64_t, std::string_view>> seen;
+  return std::ranges::any_of(inputs,
+                             [&](const JobInput& input) { return !seen.emplace(input.name, input.size_bytes, input.tail_sha256).second; });
+}
+
 void warn_of_late_files(size_t num_files) {
   if (num_files > 0) {
     log_warning("{} input files came after the job was started and are left out of it", num_files);
@@ -88,7 +97,7 @@ void warn_of_late_files(size_t num_files) {
 Status JobPlan::find_inputs(JobRequest& request, const std::vector<FileInfo>& parts, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
   bool is_found = false;
-  if (pins && !selection_.items.empty() && !selection_.extend && !request.roots.empty()) {
+  if (pins && !selection_.items.empty() && !selection_.extend && !request.roots.empty() && !has_twins(pins->inputs)) {
     DARKROOM_ASSIGN_OR_RETURN(is_found, take_own_inputs(request, *pins, stop));
   }
   if (!is_found) {

@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -42,6 +43,8 @@ inline void run_rank_threads(int64_t num_ranks, const std::function<void(Communi
     body(lone_rank());
     return;
   }
+  // Torch's log of collectives (FlightRecorder) is one for all groups of a process, and groups of several threads race in it.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const int64_t port = free_loopback_port();
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < num_ranks; ++rank) {

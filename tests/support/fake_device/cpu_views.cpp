@@ -38,6 +38,19 @@ at::Tensor CpuViews::view(const at::Tensor& tensor, const std::string& operation
   return cpu;
 }
 
+// A part of an input is made as torch's own views are: of a tensor that knows autograd it is one, too, also in InferenceMode.
+at::Tensor CpuViews::view_of_input(const c10::Storage& storage, const at::Tensor& like) {
+  for (const auto& [impl, pair] : tensors_) {
+    if (pair.device.storage().unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+      at::Tensor view =
+          at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(storage), pair.device.key_set(), like.dtype());
+      view.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+      return view;
+    }
+  }
+  return tensor_in(storage, c10::DispatchKey::CUDA, like);
+}
+
 at::Tensor CpuViews::device(const at::Tensor& cpu) {
   if (!cpu.defined() || cpu.device().type() == kDeviceType) {
     return cpu;
@@ -49,7 +62,7 @@ at::Tensor CpuViews::device(const at::Tensor& cpu) {
   }
   for (const auto& [impl, shared] : storages_) {
     if (shared.cpu.unsafeGetStorageImpl() == cpu.storage().unsafeGetStorageImpl()) {
-      return tensor_in(shared.device, c10::DispatchKey::CUDA, cpu);
+      return view_of_input(shared.device, cpu);
     }
   }
   const c10::Storage storage(c10::Storage::use_byte_size_t(), cpu.storage().nbytes(), adopt(cpu.storage()), &device_allocator(),

@@ -27,6 +27,7 @@ class CpuViews {
     c10::Storage device, cpu;
   };
   c10::Storage& cpu_storage(const c10::Storage& device);
+  at::Tensor view_of_input(const c10::Storage& storage, const at::Tensor& like);
 
   std::unordered_map<c10::TensorImpl*, Pair> tensors_;             // By the device's.
   std::unordered_map<c10::StorageImpl*, SharedStorage> storages_;  // By the device's.

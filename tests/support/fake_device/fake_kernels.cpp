@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
+#include <c10/util/strides.h>
 #include <torch/library.h>
 
 #include <cstdlib>
@@ -70,7 +71,9 @@ void lay_out_weight(const std::string& name, c10::IValue* arguments) {
   const bool is_forward = name == "aten::convolution", is_backward = name == "aten::convolution_backward";
   if ((is_forward || is_backward) && !keeps_weight_layout()) {
     c10::IValue& weight = arguments[is_forward ? 1 : 2];
-    weight = weight.toTensor().contiguous();
+    // Of one pixel or channel both layouts are contiguous, and the CPU would take channels-last convolutions by the strides alone.
+    const at::Tensor plain = weight.toTensor().contiguous();
+    weight = plain.as_strided(plain.sizes(), c10::contiguous_strides(plain.sizes()));
   }
 }
 

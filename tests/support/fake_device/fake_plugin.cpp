@@ -57,11 +57,25 @@ void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
                });
 }
 
+// at::group_norm calls contiguous() on every device but the CPU, so that what follows a channels-last input would get another layout.
+template <auto kEntry>
+ForwardResult norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const GroupNormSettings& settings) {
+  if (settings.for_gradient) {
+    return (cpu_operations->*kEntry)(x, weight, bias, settings);
+  }
+  const torch::Tensor value = torch::empty_like(x, x.suggest_memory_format());
+  fake::launch("group_norm", {x, weight, bias, value},
+               [=](Views& views) { views[3].copy_((cpu_operations->*kEntry)(views[0], views[1], views[2], settings).value); });
+  return {value, {}};
+}
+
 // Those that are written in torch's operations run on the device as they are; those that are loops get CPU views.
 const OperationTable* fake_operations(const OperationTable& references) {
   static OperationTable table = references;
   cpu_operations = &references;
   table.counter_normal = counter_normal;
+  table.group_norm = norm<&OperationTable::group_norm>;
+  table.group_norm_silu = norm<&OperationTable::group_norm_silu>;
   table.squared_norm = squared_norm;
   table.clip_scale = clip_scale;
   table.adamw_update = adamw_update;

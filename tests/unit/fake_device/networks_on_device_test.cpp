@@ -146,7 +146,7 @@ TEST_F(EncodingOnDevice, rows_have_the_cpus_bits) {
   for (const torch::ScalarType type : {torch::kFloat32, torch::kBFloat16}) {
     for (const int together : {1, 3}) {
       for (const LatentsKind latents : {LatentsKind::kSample, LatentsKind::kMoments}) {
-        const RowEncoderOptions options{.latents = latents, .rows_together = together, .seed = 7};
+        const RowEncoderOptions options{.transform = {.resolution = 32}, .latents = latents, .rows_together = together, .seed = 7};
         const auto here = encoder(place_with({}, type), options);
         const auto there = encoder(place_with(kThere, type), options);
         EXPECT_EQ(there->place(), place_with(kThere, type));
@@ -165,7 +165,7 @@ TEST_F(EncodingOnDevice, rows_have_the_cpus_bits) {
 }
 
 TEST_F(EncodingOnDevice, a_batch_costs_three_copies_each_way_and_one_wait) {
-  const auto there = encoder(kThere, {.rows_together = 3});
+  const auto there = encoder(kThere, {.transform = {.resolution = 32}, .rows_together = 3});
   const std::vector<PreparedRow> rows = prepared_rows(*there, 6);
   const FakeDeviceCounts before = *fake_device_counts();
   static_cast<void>(there->encode(rows));

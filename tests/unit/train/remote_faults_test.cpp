@@ -144,7 +144,7 @@ TEST_F(RemoteRunTest, a_stop_ends_the_waiting_for_a_store) {
   EXPECT_THAT(message, HasSubstr("the checkpoint of step 8 was not stored and is kept here"));
   EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok()) << message;
   // And the run that goes on from it stores it, though it has no step to do.
-  s3_.fake.fault = {};
+  s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
   TrainOptions again = options();
   again.resume = kept;
   again.recipe.schedule.max_steps = 8;

@@ -54,7 +54,11 @@ function(darkroom_unit_test module)
     darkroom_use_torch(${module}_test)  # As its precompiled header is compiled.
   else()
     # What a test calls is compiled as users have it; the test itself need not be fast, and compiles in two thirds of the time.
-    target_compile_options(${module}_test PRIVATE $<IF:$<BOOL:${DARKROOM_SANITIZE}>,-O0,-O1>)
+    if(DARKROOM_SANITIZE)
+      target_compile_options(${module}_test PRIVATE -O0)
+    else()
+      target_compile_options(${module}_test PRIVATE -O1)
+    endif()
   endif()
   set_target_properties(${module}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${module} COMMAND ${module}_test)

@@ -21,11 +21,13 @@ namespace {
 
 constexpr int64_t kMillion = 1'000'000;
 
-// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step.
+// A cosine of a run that is shorter than its warm-up (--max-steps) warms up until its last step; a constant rate takes no notice of the
+// end.
 LrScheduleOptions lr_schedule(const Recipe& recipe) {
+  const bool is_cosine = recipe.schedule.kind == "cosine";
   return {.peak = recipe.optimizer.lr,
-          .warmup_steps = std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1),
-          .decay = recipe.schedule.kind == "cosine" ? LrDecay::kCosine : LrDecay::kConstant,
+          .warmup_steps = is_cosine ? std::min(recipe.schedule.warmup_steps, recipe.schedule.max_steps - 1) : recipe.schedule.warmup_steps,
+          .decay = is_cosine ? LrDecay::kCosine : LrDecay::kConstant,
           .total_steps = recipe.schedule.max_steps,
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }

@@ -57,16 +57,26 @@ void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
                });
 }
 
-// at::group_norm calls contiguous() on every device but the CPU, so that what follows a channels-last input would get another layout.
-template <auto kEntry>
+// The references of the group norm lay out what is not the CPU's as GPUs' kernels want it; these, the same operations, as the CPU's do.
+torch::Tensor in_layout_of(const torch::Tensor& x, const torch::Tensor& tensor) { return tensor.contiguous(x.suggest_memory_format()); }
+
+template <bool kWithSilu>
 ForwardResult norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const GroupNormSettings& settings) {
-  if (settings.for_gradient) {
-    return (cpu_operations->*kEntry)(x, weight, bias, settings);
-  }
-  const torch::Tensor value = torch::empty_like(x, x.suggest_memory_format());
-  fake::launch("group_norm", {x, weight, bias, value},
-               [=](Views& views) { views[3].copy_((cpu_operations->*kEntry)(views[0], views[1], views[2], settings).value); });
-  return {value, {}};
+  const torch::Tensor input = in_layout_of(x, x);
+  const auto [value, mean, rstd] = at::native_group_norm(input, weight, bias, x.size(0), x.size(1),
+                                                         c10::multiply_integers(x.sizes().slice(2)), settings.num_groups, settings.eps);
+  return kWithSilu ? ForwardResult{at::silu(value), {input, weight, mean, rstd, value}} : ForwardResult{value, {input, weight, mean, rstd}};
+}
+
+template <bool kWithSilu>
+std::array<torch::Tensor, 3> norm_backward(const torch::Tensor& grad, const std::vector<torch::Tensor>& saved,
+                                           const GroupNormSettings& settings, std::array<bool, 3> wanted) {
+  const torch::Tensor& x = saved[0];
+  const torch::Tensor of_norm = in_layout_of(x, kWithSilu ? at::silu_backward(grad, saved[4]) : grad);
+  const auto [grad_x, grad_weight, grad_bias] =
+      at::native_group_norm_backward(of_norm, x, saved[2], saved[3], saved[1], x.size(0), x.size(1),
+                                     c10::multiply_integers(x.sizes().slice(2)), settings.num_groups, wanted);
+  return {grad_x, grad_weight, grad_bias};
 }
 
 // Those that are written in torch's operations run on the device as they are; those that are loops get CPU views.
@@ -74,8 +84,10 @@ const OperationTable* fake_operations(const OperationTable& references) {
   static OperationTable table = references;
   cpu_operations = &references;
   table.counter_normal = counter_normal;
-  table.group_norm = norm<&OperationTable::group_norm>;
-  table.group_norm_silu = norm<&OperationTable::group_norm_silu>;
+  table.group_norm = norm<false>;
+  table.group_norm_backward = norm_backward<false>;
+  table.group_norm_silu = norm<true>;
+  table.group_norm_silu_backward = norm_backward<true>;
   table.squared_norm = squared_norm;
   table.clip_scale = clip_scale;
   table.adamw_update = adamw_update;

@@ -70,6 +70,11 @@ class Trials:
         self.ledger, self.name, self.is_full = ledger, name, is_full
         self.figures = dict(ledger.of(name).get("figures", {}))
 
+    @property
+    def slack_mb(self) -> int:
+        """What memory may be above its promise in the short form, which runs beside compilers: what waits then takes room as well."""
+        return 0 if self.is_full else 64
+
     def count(self, short: int, full: int) -> int:
         return full if self.is_full else short
 

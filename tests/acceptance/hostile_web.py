@@ -109,9 +109,9 @@ def hostile_bodies_cost_their_rows_alone(trials: Trials) -> None:
         trials.figures.update(rows=len(good + hostile), peak_mb=round(peak), clean_peak_mb=round(clean), seconds=round(seconds, 1), rows_by_error=summary["rows_by_error"])
         require(summary["rows_out"] == len(good), "good rows", summary["rows_out"])
         require(sum(summary["rows_by_error"].values()) == len(hostile), "each hostile row ends with its error", summary)
-        require(peak <= clean + 64, "memory grew (MB, of a clean run)", peak, clean)
+        require(peak <= clean + 64 + trials.slack_mb, "memory grew (MB, of a clean run)", peak, clean)
         # Each row by its deadline: all of them run side by side.
-        require(seconds <= 4 * TIMEOUT + 10, "rows ended late (seconds)", seconds)
+        require(seconds <= (4 if trials.is_full else 12) * TIMEOUT + 10, "rows ended late (seconds)", seconds)
 
 
 def on_one_core(arguments: list) -> tuple[float, float]:

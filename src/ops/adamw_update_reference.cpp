@@ -17,19 +17,6 @@ constexpr int64_t kBlock = 2048;     // Elements whose conversions stay in the f
 
 constexpr int64_t kLanes = 8;  // Independent sums, so that the loop vectorises: part of the norm's bits.
 
-FusedUpdateScalars rounded(const double* scalars) {
-  const auto value = [&](int64_t place) { return static_cast<float>(scalars[place]); };
-  return {.gradient_scale = value(AdamWScalar::kGradientScale),
-          .weight_keep = value(AdamWScalar::kWeightKeep),
-          .first_blend = value(AdamWScalar::kFirstBlend),
-          .second_keep = value(AdamWScalar::kSecondKeep),
-          .second_blend = value(AdamWScalar::kSecondBlend),
-          .root_bias_correction2 = value(AdamWScalar::kRootBiasCorrection),
-          .epsilon = value(AdamWScalar::kEpsilon),
-          .negative_step = value(AdamWScalar::kNegativeStep),
-          .ema_blend = value(AdamWScalar::kEmaBlend)};
-}
-
 // Blocks of bfloat16 gradients are widened, and of new weights rounded, beside the one update in float32.
 void update_mixed(const AdamWArrays& arrays, const FusedUpdateArrays& flat, const FusedUpdateScalars& scalars, int64_t begin, int64_t end) {
   const bool widens = arrays.gradients.scalar_type() == torch::kBFloat16;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "darkroom/ops/adamw_scalar.h"
+
 // One clone a vector width, chosen at load time. The bits are the same: no operation is reordered or contracted.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define DARKROOM_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -37,6 +39,19 @@ void update_ema(float* __restrict ema, const float* __restrict weights, float bl
 constexpr int64_t kBlock = 2048;  // Elements whose weights are still in the first-level cache when the EMA reads them.
 
 }  // namespace
+
+FusedUpdateScalars rounded(const double* scalars) {
+  const auto value = [&](int64_t place) { return static_cast<float>(scalars[place]); };
+  return {.gradient_scale = value(AdamWScalar::kGradientScale),
+          .weight_keep = value(AdamWScalar::kWeightKeep),
+          .first_blend = value(AdamWScalar::kFirstBlend),
+          .second_keep = value(AdamWScalar::kSecondKeep),
+          .second_blend = value(AdamWScalar::kSecondBlend),
+          .root_bias_correction2 = value(AdamWScalar::kRootBiasCorrection),
+          .epsilon = value(AdamWScalar::kEpsilon),
+          .negative_step = value(AdamWScalar::kNegativeStep),
+          .ema_blend = value(AdamWScalar::kEmaBlend)};
+}
 
 void fused_adamw(const FusedUpdateArrays& arrays, const FusedUpdateScalars& scalars, int64_t begin, int64_t end) {
   for (int64_t first = begin; first < end; first += kBlock) {

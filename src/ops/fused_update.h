@@ -17,6 +17,9 @@ struct FusedUpdateScalars {
   float ema_blend;      ///< 1 - decay.
 };
 
+/// Those of an AdamW update's scalars, AdamWScalar::kCount of them (adamw_scalar.h).
+FusedUpdateScalars rounded(const double* scalars);
+
 /// The flat arrays of one update; `ema` may be null. None overlap.
 struct FusedUpdateArrays {
   float* weights;

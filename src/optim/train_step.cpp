@@ -293,9 +293,7 @@ Result<StepReport> TrainStep::finish() {
   parameters_.check_bound();
   losses_staging_.copy_(losses_, /*non_blocking=*/true);
   squared_norm_staging_.copy_(squared_norm_, /*non_blocking=*/true);
-  const auto wait_start = Clock::now();
   synchronize(losses_.device());
-  report_.wait_ms = milliseconds_between(wait_start, Clock::now());
   const StepReport own = report_;
   DARKROOM_RETURN_IF_ERROR(settle());
   report_ = own;

@@ -65,7 +65,6 @@ struct UpdateArrays {
 // What the CPU makes of the arrays (ops' adamw_update without torch).
 template <typename Gradient>
 void update_on_cpu(UpdateArrays<Gradient>& arrays, const Scalars& scalars, bool with_ema, bool with_compute) {
-  const auto value = [&](int64_t place) { return static_cast<float>(scalars[static_cast<size_t>(place)]); };
   const int64_t size = arrays.weights.size();
   Array<float> widened(size);
   for (int64_t i = 0; i < size; ++i) {
@@ -76,16 +75,7 @@ void update_on_cpu(UpdateArrays<Gradient>& arrays, const Scalars& scalars, bool 
                .first_moment = arrays.first.data(),
                .second_moment = arrays.second.data(),
                .ema = with_ema ? arrays.ema.data() : nullptr},
-              {.gradient_scale = value(AdamWScalar::kGradientScale),
-               .weight_keep = value(AdamWScalar::kWeightKeep),
-               .first_blend = value(AdamWScalar::kFirstBlend),
-               .second_keep = value(AdamWScalar::kSecondKeep),
-               .second_blend = value(AdamWScalar::kSecondBlend),
-               .root_bias_correction2 = value(AdamWScalar::kRootBiasCorrection),
-               .epsilon = value(AdamWScalar::kEpsilon),
-               .negative_step = value(AdamWScalar::kNegativeStep),
-               .ema_blend = value(AdamWScalar::kEmaBlend)},
-              0, size);
+              rounded(scalars.data()), 0, size);
   for (int64_t i = 0; with_compute && i < size; ++i) {
     arrays.compute.data()[i] = __float2bfloat16_rn(arrays.weights.data()[i]);
   }

@@ -58,6 +58,12 @@ missing_packages() { # missing_packages LIST: of the Debian packages that this f
   done <"$1"
 }
 
+# install_packages LABEL LOG PACKAGE...: as the root that the caller's as_root makes of us.
+install_packages() {
+  follow "$1" last_line "$2" \
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${@:3}"
+}
+
 install_apt_packages() {
   local missing as_root=() sizes
   mapfile -t missing < <(missing_packages requirements/apt.txt)
@@ -77,8 +83,7 @@ install_apt_packages() {
   sizes=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
     grep -E '^(Need to get|After this operation)' | tr '\n' ' ') || true
   say "with what they need: ${sizes:-no sizes known}"
-  follow "setup: Debian packages" last_line "$logs/apt.log" \
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" || {
+  install_packages "setup: Debian packages" "$logs/apt.log" "${missing[@]}" || {
     tail -n 20 "$logs/apt.log" >&2
     fail "apt-get install failed; by hand: apt-get install ${missing[*]}"
   }
@@ -91,8 +96,7 @@ install_test_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
   say "installing ${missing[*]} (about 70 MB) for the checks on a real S3 server"
-  follow "setup: packages of the tests" last_line "$logs/apt_test.log" \
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" ||
+  install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
     say "they could not be installed ($logs/apt_test.log); those checks will be skipped"
 }
 

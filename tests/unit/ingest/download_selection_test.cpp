@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "darkroom/files/posix_store.h"
-#include "support/download_web.h"
+#include "download_fixture.h"
 
 namespace darkroom {
 namespace {
@@ -11,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class DownloadSelection : public ::testing::Test {
+class DownloadSelection : public DownloadTest {
  protected:
   void start_web(int num_pictures, size_t padding = 0) {
     for (int i = 0; i < num_pictures; ++i) {
@@ -20,21 +19,9 @@ class DownloadSelection : public ::testing::Test {
     }
     web_.start();
   }
-  std::string output(const std::string& name = "images") const { return folder_.path(name); }
-  StageSummary download(const DownloadOptions& options) {
-    auto summary = run_download(stores_, options, {});
-    EXPECT_TRUE(summary.is_ok()) << summary.status().to_string();
-    return summary.is_ok() ? *summary : StageSummary();
-  }
-  Status failure(const DownloadOptions& options) { return run_download(stores_, options, {}).status(); }
   PartRecord record(const std::string& part) const {
     return read_part_record(Location{.store = &local_store(), .path = output()} / part).value();
   }
-
-  TemporaryFolder folder_;
-  DownloadWeb web_;
-  MetricsRegistry metrics_;
-  StoreSet stores_{StoreSetOptions(), system_clock(), metrics_};
 };
 
 TEST_F(DownloadSelection, a_condition_drops_rows_before_they_count) {

@@ -90,16 +90,7 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_for_a_while_costs_no_step) {
 }
 
 TEST_F(RemoteRunTest, a_store_that_is_gone_for_longer_than_a_run_waits_costs_a_checkpoint_and_no_step) {
-  std::atomic<bool> has_begun = false;
-  Clock::Instant back = {};
-  s3_.fake.fault = [&](const FakeS3::Call& call) {
-    if (call.key == "run/metrics-0000000004.jsonl" && !has_begun.exchange(true)) {
-      back = s3_.clock.now() + std::chrono::minutes(20);
-    }
-    return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
-  };
-  expect_trained(options());
-  ASSERT_TRUE(has_begun);
+  train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(20));
   EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000004.jsonl").has_value()) << "its lines came with the next ones";
   EXPECT_EQ(losses(), undisturbed_losses());
   EXPECT_THAT(steps(), ElementsAre(8, 12));
@@ -108,16 +99,7 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_for_longer_than_a_run_waits_costs_a_c
 }
 
 TEST_F(RemoteRunTest, a_run_that_ends_waits_longer_for_its_store) {
-  std::atomic<bool> has_begun = false;
-  Clock::Instant back = {};
-  s3_.fake.fault = [&](const FakeS3::Call& call) {
-    if (call.key == "run/metrics-0000000012.jsonl" && !has_begun.exchange(true)) {
-      back = s3_.clock.now() + std::chrono::minutes(45);
-    }
-    return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
-  };
-  expect_trained(options());
-  ASSERT_TRUE(has_begun);
+  train_while_store_is_gone("run/metrics-0000000012.jsonl", std::chrono::minutes(45));
   expect_undisturbed_result();
 }
 

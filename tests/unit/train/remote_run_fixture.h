@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -59,6 +61,21 @@ class RemoteRunTest : public testing::Test {
   void expect_trained(const TrainOptions& options) {
     const Status status = train(options);
     EXPECT_TRUE(status.is_ok()) << status.to_string();
+  }
+
+  /// Trains to the end, though the store answers nothing for this long from the first call that touches `key` on.
+  void train_while_store_is_gone(const std::string& key, std::chrono::minutes duration) {
+    std::atomic<bool> has_begun = false;
+    Clock::Instant back = {};
+    s3_.fake.fault = [&](const FakeS3::Call& call) {
+      if (call.key == key && !has_begun.exchange(true)) {
+        back = s3_.clock.now() + duration;
+      }
+      return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+    };
+    expect_trained(options());
+    s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+    ASSERT_TRUE(has_begun);
   }
 
   static std::vector<std::pair<int64_t, double>> losses_in(const std::string& metrics) {

@@ -171,7 +171,7 @@ struct ClipTokenizer::State {
     Scratch& scratch = thread_scratch();
     std::span<const int32_t> ids = scratch.words.find(number, word, hash.hash);
     if (ids.empty()) {
-      encoder.encode(word, scratch.workspace);
+      encoder.encode(word, scratch.workspace, kContextLength);
       ids = scratch.workspace.ids;
       scratch.words.store(number, word, hash.hash, ids);
     }

@@ -20,7 +20,7 @@ struct Selection {
 };
 
 /// Item numbers that one list may name.
-inline constexpr int64_t kMaxListedItems = 10'000'000;
+inline constexpr int64_t kMaxListedItems = 1'000'000;
 
 /// Reads "I/N" into shard and num_shards. Errors: kInvalidArgument, as the end of a sentence: "must be I/N with 0 <= I < N, got: 3/3".
 Status read_shard(std::string_view text, Selection& selection);

@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/files/local_files.h"
+#include "support/source_path.h"
 #include "text/rank_queue.h"
+#include "text/tokenizer_folder.h"
 
 namespace darkroom {
 namespace {
@@ -92,14 +95,64 @@ TEST(BytePairEncoder, words_of_any_length_are_merged_as_defined) {
       const BytePairEncoder encoder(vocabulary, 0, order);
       for (const size_t max_size : {40u, 40u, 40u, 200u, 200u}) {
         const std::string word = random_word(random, max_size);
+        workspace.window_bytes = 1 + random() % 64;
         encoder.encode(word, workspace);
         Tokens got;
         for (const int32_t id : workspace.ids) {
           got.push_back(vocabulary.tokens()[static_cast<size_t>(id)]);
         }
-        ASSERT_EQ(got, encode_plainly(word, ranks, order)) << word << ", trial " << trial;
+        ASSERT_EQ(got, encode_plainly(word, ranks, order)) << word << ", trial " << trial << ", window of " << workspace.window_bytes;
+        const size_t num_ids = random() % 20;
+        encoder.encode(word, workspace, num_ids);
+        got.resize(std::min(got.size(), num_ids));
+        Tokens first;
+        for (size_t i = 0; i < got.size(); ++i) {
+          first.push_back(vocabulary.tokens()[static_cast<size_t>(workspace.ids.at(i))]);
+        }
+        ASSERT_EQ(first, got) << word << ", trial " << trial << ", window of " << workspace.window_bytes;
       }
     }
+  }
+}
+
+// Words of tokens of CLIP's vocabulary and of single letters, some of them the same part again and again.
+std::string word_of_tokens(std::mt19937& random, const Vocabulary& vocabulary, size_t num_bytes) {
+  std::string part;
+  const size_t num_parts = 1 + random() % 30;
+  for (size_t i = 0; i < num_parts; ++i) {
+    std::string_view token = vocabulary.tokens()[random() % vocabulary.tokens().size()];
+    token.remove_suffix(token.ends_with(kEndOfWord) ? kEndOfWord.size() : 0);
+    part += token_bytes(token).value_or("e");
+  }
+  std::string word = part;
+  while (word.size() < num_bytes) {
+    word += random() % 2 == 0 ? part : std::string(1, static_cast<char>('a' + random() % 26));
+  }
+  return word;
+}
+
+TEST(BytePairEncoder, a_long_word_is_merged_a_window_at_a_time) {
+  const Vocabulary vocabulary = read_tokenizer_folder(local_files(), source_path("models/tiny/tokenizer")).value().vocabulary;
+  std::mt19937 random(4);
+  BytePairEncoder::Workspace workspace;
+  for (const MergeOrder order : {MergeOrder::kOneAtATime, MergeOrder::kAllOccurrences}) {
+    const BytePairEncoder encoder(vocabulary, 0, order);
+    for (int trial = 0; trial < 300; ++trial) {
+      const std::string word = word_of_tokens(random, vocabulary, 200 + random() % 2000);
+      workspace.window_bytes = word.size();
+      encoder.encode(word, workspace);
+      const std::vector<int32_t> want = workspace.ids;
+      workspace.window_bytes = 33 + random() % 500;
+      encoder.encode(word, workspace);
+      ASSERT_EQ(workspace.ids, want) << word << ", window of " << workspace.window_bytes;
+    }
+    std::string word;
+    while (word.size() < 1 << 20) {
+      word += "international";
+    }
+    workspace = {};
+    encoder.encode(word, workspace);
+    EXPECT_LE(workspace.symbols.capacity(), 2 * workspace.window_bytes) << "the whole word was held";
   }
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "darkroom/files/local_files.h"
+#include "darkroom/files/file_system.h"
 #include "support/source_path.h"
 #include "text/rank_queue.h"
 #include "text/tokenizer_folder.h"
@@ -113,6 +113,19 @@ TEST(BytePairEncoder, words_of_any_length_are_merged_as_defined) {
       }
     }
   }
+}
+
+TEST(BytePairEncoder, a_pass_over_all_pairs_goes_on_across_the_end_of_a_window) {
+  const Vocabulary vocabulary = Vocabulary::create({"a", "b", "c", "a</w>", "b</w>", "c</w>", "ab", "aba"}, {"ab a", "a b"}).value();
+  const std::string word = std::string(28, 'c') + "abab" + std::string(20, 'c');
+  BytePairEncoder::Workspace workspace;
+  workspace.window_bytes = 31;
+  const auto pair_at = [&](MergeOrder order) {
+    BytePairEncoder(vocabulary, 0, order).encode(word, workspace);
+    return std::vector<int32_t>(workspace.ids.begin() + 28, workspace.ids.begin() + 30);
+  };
+  EXPECT_EQ(pair_at(MergeOrder::kAllOccurrences), (std::vector<int32_t>{6, 6}));
+  EXPECT_EQ(pair_at(MergeOrder::kOneAtATime), (std::vector<int32_t>{7, 1}));
 }
 
 // Words of tokens of CLIP's vocabulary and of single letters, some of them the same part again and again.

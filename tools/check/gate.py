@@ -11,6 +11,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import threading
 import time
 
 PROGRAM_SECONDS = 1800  # Of a test program or script.
@@ -194,13 +195,14 @@ def judge_plugin_test(name: str, ended: Ended) -> Outcome:
 
 
 class Gate:
-    """Runs steps on a tree, prints a line for each, and keeps the sums and every log (build/test-logs)."""
+    """Runs steps on a tree, prints a line for each, and keeps the sums and every log (build/test-logs). Any thread may run one."""
 
     def __init__(self, root: pathlib.Path):
         self.root = root
         self.logs = root / "build" / "test-logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.total = Outcome()
+        self.lock = threading.RLock()  # Of the sums and the lines: programs may run side by side.
 
     def check(self, kind: str, command: list, **environment: str) -> bool:
         """A command that passes or fails as a whole."""
@@ -239,24 +241,27 @@ class Gate:
         self.add(title, judge_script(title, ended, counts), ended, log)
 
     def fail(self, kind: str, name: str, reason: str) -> None:
-        self.total.failures.append(Finding(kind, name, reason))
-        print(f"test: FAILED   {name}: {reason}", flush=True)
+        with self.lock:
+            self.total.failures.append(Finding(kind, name, reason))
+            print(f"test: FAILED   {name}: {reason}", flush=True)
 
     def skip(self, name: str, reason: str) -> None:
-        self.total.skips.append(Finding("skip", name, reason))
-        print(f"test: skipped  {name}: {reason}", flush=True)
+        with self.lock:
+            self.total.skips.append(Finding("skip", name, reason))
+            print(f"test: skipped  {name}: {reason}", flush=True)
 
     def add(self, title: str, outcome: Outcome, ended: Ended, log: pathlib.Path) -> None:
-        self.total.passed += outcome.passed
-        self.total.failures += outcome.failures
-        self.total.skips += outcome.skips
-        word = "FAILED  " if outcome.failures else "ok      "
-        print(f"test: {word} {title}: {outcome.passed} passed{f', {len(outcome.failures)} failed' if outcome.failures else ''}"
-              f"{f', {len(outcome.skips)} skipped' if outcome.skips else ''} ({ended.seconds:.1f} s)", flush=True)
-        if outcome.failures:
-            lines = [line for line in ended.output.splitlines() if not re.match(r"\[ (RUN|      OK) ", line)]
-            print("\n".join(lines[-60:]))
-            print(f"test: the whole output is {log.relative_to(self.root)}", flush=True)
+        with self.lock:
+            self.total.passed += outcome.passed
+            self.total.failures += outcome.failures
+            self.total.skips += outcome.skips
+            word = "FAILED  " if outcome.failures else "ok      "
+            print(f"test: {word} {title}: {outcome.passed} passed{f', {len(outcome.failures)} failed' if outcome.failures else ''}"
+                  f"{f', {len(outcome.skips)} skipped' if outcome.skips else ''} ({ended.seconds:.1f} s)", flush=True)
+            if outcome.failures:
+                lines = [line for line in ended.output.splitlines() if not re.match(r"\[ (RUN|      OK) ", line)]
+                print("\n".join(lines[-60:]))
+                print(f"test: the whole output is {log.relative_to(self.root)}", flush=True)
 
     def finish(self) -> bool:
         """Prints what failed and what was not run, each with its reason, and the sums; CI reads the last line."""

@@ -4,13 +4,16 @@
 usage: run_tests.py [STEP...]
 Steps, in their order: structure format release integration acceptance gate asan-ubsan tsan cuda; without a name all of them. `release` builds everything,
 checks that every test is in the build and every header compiles alone, and runs the unit tests; `asan-ubsan` and `tsan` run the tests of the
-modules that need no torch under the sanitizers; `gate` plants faults and sees this program turn red. Logs are left in build/test-logs. Exits 1
-when anything failed.
+modules that need no torch under the sanitizers (`tsan`: of those that start threads); `gate` plants faults and sees this program turn red.
+Logs are left in build/test-logs. Exits 1 when anything failed.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,6 +24,7 @@ import gate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SANITIZERS = ("asan-ubsan", "tsan")
+THREADS = re.compile(r'#include <(thread|future)>|std::(jthread|thread|async)\b|#include "darkroom/stream/')
 STEPS = ("structure", "format", "release", "integration", "acceptance", "gate", *SANITIZERS, "cuda")
 
 
@@ -38,12 +42,20 @@ def has_torch(preset: str) -> bool:
     return True
 
 
+def starts_threads(module: str) -> bool:
+    """Whether a module or its tests start threads; ThreadSanitizer has nothing to say of others."""
+    folders = (ROOT / "src" / module, ROOT / "include" / "darkroom" / module, ROOT / "tests" / "unit" / module)
+    return any(THREADS.search(path.read_text(encoding="utf-8")) for folder in folders for path in folder.rglob("*.*") if path.suffix in (".h", ".cpp"))
+
+
 def expected_programs(preset: str) -> list[str]:
     """The test programs that a preset must give, from the folders of tests and deps.toml; CMake is not asked."""
     table = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"]
     tested = {folder.name for folder in (ROOT / "tests" / "unit").iterdir() if folder.is_dir()} | (table.keys() - check_structure.WITHOUT_UNIT_TESTS)
     programs = [f"{name}_test" for name in tested if has_torch(preset) or not needs_torch(name, table)]
-    if "plugin" in table and preset != "tsan":  # Its kernels on the CPU, in one thread: tests/kernel_emulation.
+    if preset == "tsan":
+        return sorted(f"{name}_test" for name in tested if f"{name}_test" in programs and starts_threads(name))
+    if "plugin" in table:  # Its kernels on the CPU: tests/kernel_emulation.
         programs.append("kernel_emulation_test")
     return sorted(programs)
 
@@ -56,20 +68,21 @@ def expected_scripts() -> list[pathlib.Path]:
 
 
 def build_command(preset: str) -> list:
-    return [ROOT / "tools" / "build" / "build.sh", preset, "all"]
+    targets = expected_programs(preset) if preset == "tsan" else ["all"]
+    return [ROOT / "tools" / "build" / "build.sh", preset, *targets]
 
 
 def start_sanitizer_builds(presets: list[str]) -> subprocess.Popen | None:
     """Compiles while the tests run, with what the tests leave of the cores. What it says is said again by the step's own build."""
     if not presets:
         return None
-    command = "; ".join(f"tools/build/build.sh {preset} all" for preset in presets)
+    command = "; ".join(shlex.join(map(str, build_command(preset))) for preset in presets)
     return subprocess.Popen(["nice", "-n", "19", "sh", "-c", command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def run_unit_tests(run: gate.Gate, preset: str) -> None:
-    for program in expected_programs(preset):
-        run.test_program(ROOT / "build" / preset, program)
+def run_unit_tests(run: gate.Gate, preset: str, side_by_side: int = 1) -> None:
+    with concurrent.futures.ThreadPoolExecutor(side_by_side) as threads:
+        list(threads.map(lambda program: run.test_program(ROOT / "build" / preset, program), expected_programs(preset)))
 
 
 def run_release(run: gate.Gate) -> bool:
@@ -119,7 +132,7 @@ def main() -> None:
         builds.wait()
     for preset in SANITIZERS:
         if preset in chosen and run.check(f"build {preset}", build_command(preset)):
-            run_unit_tests(run, preset)
+            run_unit_tests(run, preset, side_by_side=len(os.sched_getaffinity(0)))  # Most have one thread.
     if "cuda" in chosen:
         run_cuda(run)
     sys.exit(0 if run.finish() else 1)

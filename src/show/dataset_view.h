@@ -11,7 +11,7 @@
 
 namespace darkroom {
 
-/// The files of a dataset on any store, and those beside them, as a file system, by their addresses: for reading. Thread safety: any
+/// The files of a dataset on any store, and those beside them or moved aside there, as a file system, by their addresses: for reading. Thread safety: any
 /// thread.
 class DatasetView final : public FileSystem {
  public:

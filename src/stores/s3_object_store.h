@@ -44,6 +44,7 @@ class S3Store final : public Store {
   Status remove(const std::string& path) override { return client_->remove(name_of(path)); }
   Status remove_tree(const std::string& folder) override;
   Status move_object(const std::string& from, const std::string& to) override;
+  Status move_over(const std::string& from, const std::string& to) override;
 
   Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) override;
   Result<FirstWins> first_wins(const std::string& folder) override;

@@ -40,8 +40,8 @@ Status retire_part(const Location& output, const PartName& name) {
   Status moved = output.store->move_object(part.path, aside.path);
   if (moved.code() == StatusCode::kAlreadyExists) {
     const Result<bool> is_stale = is_of_no_use(aside, part);
-    // Another process may have moved the part between our looks, so nothing is removed aside by its name. What is no stale one is ours: then
-    // a process that had lost its claim made the part once more, beside the next generation, and nobody takes it.
+    // Another process may have moved the part between our looks, so nothing is removed aside by its name. What is no stale one is ours:
+    // then a process that had lost its claim made the part once more, beside the next generation, and nobody takes it.
     moved = !is_stale.is_ok() ? is_stale.status()
             : *is_stale       ? output.store->move_over(part.path, aside.path)
                               : output.store->remove(part.path);

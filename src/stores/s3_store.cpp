@@ -317,7 +317,11 @@ Result<S3Outcome> S3Store::probe_upload(const S3Name& probe, const std::string& 
 }
 
 Result<SweepReport> S3Store::sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
-  return sweep_s3_folder(*this, folder, std::chrono::floor<std::chrono::seconds>(now) - age);
+  return sweep_s3_folder(*this, folder, S3SweepScope::kFolder, std::chrono::floor<std::chrono::seconds>(now) - age);
+}
+
+Result<SweepReport> S3Store::sweep_folders(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
+  return sweep_s3_folder(*this, folder, S3SweepScope::kFoldersToo, std::chrono::floor<std::chrono::seconds>(now) - age);
 }
 
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock) {

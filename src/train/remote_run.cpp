@@ -70,9 +70,10 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
   std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), clock, stop));
   DARKROOM_RETURN_IF_ERROR(run->take_claim());
-  for (const Location& place : {run->folder_, run->checkpoints_}) {
-    DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
-  }
+  Store& store = *folder.store;
+  const auto now = system_clock().wall();
+  DARKROOM_RETURN_IF_ERROR(store.sweep(folder.path, kLeftoverAge, now).status());
+  DARKROOM_RETURN_IF_ERROR(store.sweep_folders(run->checkpoints_.path, kLeftoverAge, now).status());
   DARKROOM_RETURN_IF_ERROR(run->remove_remains());
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
   const Location facts = folder / kRunFactsFile;

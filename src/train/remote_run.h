@@ -103,8 +103,8 @@ class RemoteRun {
   };
   std::vector<Spooled> unstored_;           // By step.
   std::map<int64_t, std::string> records_;  // state.json of those that may be stored without our having heard of it, by step.
-  int64_t newest_step_ = -1;   // The newest checkpoint that this run found there or has stored.
-  int64_t metrics_bytes_ = 0;  // That are stored.
+  int64_t newest_step_ = -1;                // The newest checkpoint that this run found there or has stored.
+  int64_t metrics_bytes_ = 0;               // That are stored.
   int64_t events_bytes_ = 0;
 };
 

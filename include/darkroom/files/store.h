@@ -153,6 +153,12 @@ class Store {
   /// any time: what a live writer holds, here or anywhere, stays. Where the store cannot tell the dead from the living (uploads; the files
   /// of another machine without locks), what is older than `age` at `now` counts as dead. Fine when `folder` does not exist.
   virtual Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) = 0;
+  /// The same of a folder in which nothing lies but what begin_folder made (a run's checkpoints), and to which nobody else publishes now:
+  /// also what was begun within these folders. Counts and errors: as sweep.
+  virtual Result<SweepReport> sweep_folders(const std::string& folder, std::chrono::seconds age,
+                                            std::chrono::system_clock::time_point now) {
+    return sweep(folder, age, now);
+  }
   /// How publish() works in `folder`; finds out by trying, once a folder.
   virtual Result<FirstWins> first_wins(const std::string& folder) = 0;
 };

@@ -112,7 +112,8 @@ TEST_F(RemoteRunTest, the_checkpoints_of_a_long_outage_are_stored_once_each_in_t
   };
   TrainOptions all = options();
   all.recipe.checkpoint.keep_every = 4;
-  train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(40), all);  // Two checkpoints wait for a quarter of an hour.
+  train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(40),
+                            all);  // Two checkpoints wait for a quarter of an hour.
   s3_.fake.before = [](const FakeS3::Call&) {};
   EXPECT_EQ(stored, (std::vector<std::string>{"run/checkpoints/step-00000004/state.json", "run/checkpoints/step-00000008/state.json",
                                               "run/checkpoints/step-00000012/state.json"}));

@@ -183,11 +183,13 @@ TEST_F(RemoteRunTest, two_ranks_whose_last_checkpoint_was_kept_are_not_started_a
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ended.size(); ++rank) {
     threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
       const auto ranks = join_gloo(loopback_rank(static_cast<int64_t>(rank), 2, port));
       ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
       TrainOptions one = options();
       one.clock = &s3_.clock;
       one.recipe.runtime.gradient_groups = 2;
+      one.recipe.batch.micro = 3;
       one.ranks = ranks->get();
       TrainSummary summary;
       ended[rank] = run_training(s3_.set, one, stop.get_token(), summary);

@@ -11,7 +11,7 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kOpenFiles = 64;
-constexpr int64_t kRowsOfRun = 64;
+constexpr int64_t kRowsOfRun = kRowsPerTarMark;
 constexpr int64_t kGroupsPerFile = int64_t{1} << 24;
 
 /// Numbers of rows mean nothing in a folder that grew, or in a file that was replaced.
@@ -35,6 +35,7 @@ std::unique_ptr<RowGroupReader> RowGroupReader::create(const DatasetFiles& datas
       reader->places_.push_back(dataset.place_of(part.name));
       reader->paths_.push_back(reader->places_.back().uri());
       reader->rows_of_file_.push_back(0);
+      reader->marks_.emplace_back();
       last_name = part.name;
     }
     reader->file_of_part_.push_back(reader->places_.size() - 1);
@@ -85,6 +86,7 @@ Result<std::shared_ptr<const RowGroupReader::OpenFile>> RowGroupReader::open_fil
   } else {  // Counting a tar's rows again would walk through it.
     const auto part = std::ranges::lower_bound(file_of_part_, file) - file_of_part_.begin();
     DARKROOM_RETURN_IF_ERROR(check_unchanged(place, *opened.reader, index_.parts()[static_cast<size_t>(part)].content_hash));
+    opened.reader->take_row_marks(marks_[file]);
     for (int64_t first = 0; first < num_rows; first += kRowsOfRun) {
       opened.first_rows.push_back(first);
     }
@@ -133,6 +135,9 @@ Result<std::vector<std::shared_ptr<arrow::RecordBatch>>> RowGroupReader::read_gr
     }
     num_rows += batch->num_rows();
     batches.push_back(std::move(batch));
+  }
+  if (opened->reader->format() == TableFormat::kTar && place.first_row / kRowsOfRun >= static_cast<int64_t>(marks_[place.file].size())) {
+    marks_[place.file] = opened->reader->row_marks();  // For when it is opened again.
   }
   if (num_rows != place.num_rows) {
     return Status::corrupt_data("a row group gave another number of rows than when it was indexed (path, want, got):", paths_[place.file],

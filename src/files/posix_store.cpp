@@ -129,6 +129,7 @@ class PosixStore final : public Store {
   Status remove(const std::string& path) override { return remove_small_object(files_, path); }
   Status remove_tree(const std::string& folder) override { return files_.remove_tree(folder); }
   Status move_object(const std::string& from, const std::string& to) override;
+  Status move_over(const std::string& from, const std::string& to) override;
 
   Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) override {
     return sweep_posix_folder({.store = this, .path = folder}, files_, std::chrono::floor<std::chrono::seconds>(now) - age);
@@ -138,6 +139,7 @@ class PosixStore final : public Store {
  private:
   bool is_local() const { return scheme_ == "file"; }
   Status rename_or_say_taken(const std::string& from, const std::string& to);
+  Status settle_move(const std::string& from, const std::string& to, const Status& renamed);
 
   FileSystem& files_;
   const std::string scheme_;
@@ -192,8 +194,21 @@ Status PosixStore::move_object(const std::string& from, const std::string& to) {
     const Result<bool> is_same = hold_same_bytes(files_, from, to);
     DARKROOM_RETURN_IF_ERROR(is_same.is_ok() && !*is_same ? renamed : is_same.status());
     DARKROOM_RETURN_IF_ERROR(files_.sync_folder(parent_folder(to)));
-    DARKROOM_RETURN_IF_ERROR(remove(from));
-  } else if (renamed.code() == StatusCode::kNotFound) {
+    return settle_move(from, to, remove(from));
+  }
+  return settle_move(from, to, renamed);
+}
+
+Status PosixStore::move_over(const std::string& from, const std::string& to) {
+  DARKROOM_CHECK(std::filesystem::path(from).lexically_normal() != std::filesystem::path(to).lexically_normal(),
+                 "an object moves to where it is (path):", from);
+  DARKROOM_RETURN_IF_ERROR(files_.create_folders(parent_folder(to)));
+  return settle_move(from, to, files_.rename_replace(from, to));
+}
+
+/// What another has moved before is moved.
+Status PosixStore::settle_move(const std::string& from, const std::string& to, const Status& renamed) {
+  if (renamed.code() == StatusCode::kNotFound) {
     DARKROOM_ASSIGN_OR_RETURN(const bool is_moved, files_.exists(to));
     DARKROOM_RETURN_IF_ERROR(is_moved ? Status::ok() : renamed);
   } else {

@@ -83,6 +83,7 @@ Result<std::unique_ptr<JobPlan>> JobPlan::make(JobRequest request, const std::st
   DARKROOM_RETURN_IF_ERROR(plan->check_job_file());
   DARKROOM_ASSIGN_OR_RETURN(std::vector<FileInfo> parts, list_parts(plan->output_));
   DARKROOM_RETURN_IF_ERROR(plan->find_inputs(request, parts, stop));
+  plan->has_begun_ = !plan->are_pins_new_ || !parts.empty();
   DARKROOM_RETURN_IF_ERROR(plan->find_parts(std::move(parts), plan->inputs_, stop));
   plan->find_round();
   DARKROOM_RETURN_IF_ERROR(plan->count_rows());

@@ -39,13 +39,12 @@ Status retire_part(const Location& output, const PartName& name) {
   const Location aside = output / kSupersededFolder / name.text();
   Status moved = output.store->move_object(part.path, aside.path);
   if (moved.code() == StatusCode::kAlreadyExists) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool is_stale, is_of_no_use(aside, part));
-    if (!is_stale) {
-      // A process that had lost its claim made it once more, beside the next generation: nobody takes it.
-      return output.store->remove(part.path);
-    }
-    DARKROOM_RETURN_IF_ERROR(output.store->remove(aside.path));
-    moved = output.store->move_object(part.path, aside.path);
+    const Result<bool> is_stale = is_of_no_use(aside, part);
+    // Another process may have moved the part between our looks, so nothing is removed aside by its name. What is no stale one is ours:
+    // then a process that had lost its claim made the part once more, beside the next generation, and nobody takes it.
+    moved = !is_stale.is_ok() ? is_stale.status()
+            : *is_stale       ? output.store->move_over(part.path, aside.path)
+                              : output.store->remove(part.path);
   }
   return moved.code() == StatusCode::kNotFound ? Status::ok() : moved;
 }

@@ -79,11 +79,16 @@ Result<std::optional<Location>> find_pinned(const std::vector<InputRoot>& roots,
   return std::optional<Location>();
 }
 
-// Which of two such inputs lies at a place, only the whole list tells.
-bool has_twins(const std::vector<JobInput>& inputs) {
-  std::set<std::tuple<std::string_view, int64_t, std::string_view>> seen;
-  return std::ranges::any_of(inputs,
-                             [&](const JobInput& input) { return !seen.emplace(input.name, input.size_bytes, input.tail_sha256).second; });
+/// Whether another pinned input has name, size and end of one of these: which of the two lies at a place, only the whole list tells.
+bool have_twins(const std::vector<JobInput>& inputs, const std::vector<size_t>& places) {
+  using Look = std::tuple<std::string_view, int64_t, std::string_view>;
+  const auto look_of = [](const JobInput& input) { return Look(input.name, input.size_bytes, input.tail_sha256); };
+  std::set<Look> own;
+  for (const size_t place : places) {
+    own.insert(look_of(inputs[place]));
+  }
+  const auto num_alike = std::ranges::count_if(inputs, [&](const JobInput& input) { return own.contains(look_of(input)); });
+  return num_alike != static_cast<std::ptrdiff_t>(own.size());
 }
 
 void warn_of_late_files(size_t num_files) {
@@ -97,7 +102,7 @@ void warn_of_late_files(size_t num_files) {
 Status JobPlan::find_inputs(JobRequest& request, const std::vector<FileInfo>& parts, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<PinnedList> pins, read_pins(output_, identity_));
   bool is_found = false;
-  if (pins && !selection_.items.empty() && !selection_.extend && !request.roots.empty() && !has_twins(pins->inputs)) {
+  if (pins && !selection_.items.empty() && !selection_.extend && !request.roots.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(is_found, take_own_inputs(request, *pins, stop));
   }
   if (!is_found) {
@@ -108,7 +113,7 @@ Status JobPlan::find_inputs(JobRequest& request, const std::vector<FileInfo>& pa
 }
 
 /// The items' own inputs are looked for and looked at, the others are taken as the list has them. False: one is not there as it was pinned,
-/// and all inputs have to be listed to say more.
+/// or another looks the same, and all inputs have to be listed to say more.
 Result<bool> JobPlan::take_own_inputs(const JobRequest& request, const PinnedList& pins, const std::stop_token& stop) {
   std::vector<JobInput> inputs = pins.inputs;
   number_inputs(inputs, identity_.rows_per_file);
@@ -119,6 +124,9 @@ Result<bool> JobPlan::take_own_inputs(const JobRequest& request, const PinnedLis
     if (place < inputs.size() && (places.empty() || places.back() != place)) {
       places.push_back(place);
     }
+  }
+  if (have_twins(inputs, places)) {
+    return false;
   }
   for (JobInput& input : inputs) {  // Where each most likely lies.
     const auto root = std::ranges::find_if(request.roots, [&](const InputRoot& may) { return may.may_hold(input.name); });

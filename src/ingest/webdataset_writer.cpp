@@ -108,16 +108,19 @@ Status WebdatasetWriter::open_columns() {
     }
     names_.push_back(std::move(name));
   }
+  name_hex_fields();
   return Status::ok();
 }
 
-/// The field of a value's bytes: as no other one is named.
-std::string WebdatasetWriter::hex_name(const std::string& name) const {
-  std::string hex = name + "_hex";
-  while (std::ranges::count(names_, hex) > 0) {
-    hex += "_hex";
+/// The fields of values' bytes: each as no other field of a row is named.
+void WebdatasetWriter::name_hex_fields() {
+  for (const std::string& name : names_) {
+    std::string hex = name + "_hex";
+    while (std::ranges::count(names_, hex) > 0 || std::ranges::count(hex_names_, hex) > 0) {
+      hex += "_hex";
+    }
+    hex_names_.push_back(std::move(hex));
   }
-  return hex;
 }
 
 Result<std::string> WebdatasetWriter::describe(const DownloadRow& row, const std::string& key) {
@@ -130,7 +133,7 @@ Result<std::string> WebdatasetWriter::describe(const DownloadRow& row, const std
     const bool is_text = is_bytes_type(*value->type()) && !value->IsNull(0);
     if (const auto [shown, was_invalid] = replace_invalid_utf8(is_text ? bytes_at(*value, 0) : std::string_view()); was_invalid) {
       json[names_[i]] = shown;
-      json[hex_name(names_[i])] = hex_of(bytes_at(*value, 0));
+      json[hex_names_[i]] = hex_of(bytes_at(*value, 0));
     }
   }
   json["caption"] = row.caption;

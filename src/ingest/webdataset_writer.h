@@ -24,13 +24,14 @@ class WebdatasetWriter : public ItemWriter<DownloadRow> {
   WebdatasetWriter(JobRun& run, std::shared_ptr<DownloadItem> item) : run_(run), item_(std::move(item)) {}
 
   Status open_columns();
-  std::string hex_name(const std::string& name) const;
+  void name_hex_fields();
   Result<std::string> describe(const DownloadRow& row, const std::string& key);
 
   JobRun& run_;
   const std::shared_ptr<DownloadItem> item_;  // Shared with the pipeline.
   ItemTally tally_;
-  std::vector<std::string> names_;  // Of the metadata, in the json.
+  std::vector<std::string> names_;      // Of the metadata, in the json.
+  std::vector<std::string> hex_names_;  // Of their bytes, where these are no UTF-8.
   std::vector<ValueCopier> metadata_;
   std::unique_ptr<TarShardWriter> shard_;
 };

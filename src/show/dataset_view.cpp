@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "darkroom/files/paths.h"
+#include "darkroom/tables/part_name.h"
 
 namespace darkroom {
 
@@ -27,6 +28,10 @@ Result<std::unique_ptr<InputFile>> DatasetView::open_input(const std::string& pa
   const auto found = objects_.find(path);
   if (const auto folder = folders_.find(parent_folder(path)); found == objects_.end() && folder != folders_.end()) {
     return folder->second.store->open_input((folder->second / file_name(path)).path);
+  }
+  const bool is_aside = file_name(parent_folder(path)) == kSupersededFolder;
+  if (const auto folder = folders_.find(parent_folder(parent_folder(path))); is_aside && folder != folders_.end()) {
+    return folder->second.store->open_input((folder->second / kSupersededFolder / file_name(path)).path);
   }
   if (found == objects_.end()) {
     return Status::not_found("no file of the dataset (address):", path);

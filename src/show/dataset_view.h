@@ -11,8 +11,8 @@
 
 namespace darkroom {
 
-/// The files of a dataset on any store, and those beside them, as a file system, by their addresses: for reading. Thread safety: any
-/// thread.
+/// The files of a dataset on any store, and those beside them or moved aside there, as a file system, by their addresses: for reading.
+/// Thread safety: any thread.
 class DatasetView final : public FileSystem {
  public:
   explicit DatasetView(DatasetFiles dataset);

@@ -20,6 +20,7 @@
 #include "inspect_model.h"
 #include "inspect_run.h"
 #include "inspect_table.h"
+#include "listed_parts.h"
 
 namespace darkroom {
 namespace {
@@ -101,7 +102,8 @@ Status describe(FileSystem& files, const Subject& subject, const InspectOptions&
     case Kind::kTables:
       break;
   }
-  return inspect_tables(files, {.inputs = subject.inputs, .are_a_folders = subject.is_folder}, options, stop, report, damage);
+  ListedParts parts(files, subject.inputs);
+  return inspect_tables(parts, {.inputs = subject.inputs, .are_a_folders = subject.is_folder}, options, stop, report, damage);
 }
 
 Status check_kind(Kind kind, const InspectOptions& options) {

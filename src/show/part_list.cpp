@@ -50,13 +50,16 @@ void check_items(const std::string& folder, const FolderParts& parts, DamageLog&
   }
 }
 
-void check_listed(const std::string& folder, const nlohmann::json& listed, const FolderParts& parts, DamageLog& damage) {
+void check_listed(FileSystem& files, const std::string& folder, const nlohmann::json& listed, const FolderParts& parts, DamageLog& damage) {
   const std::string name = listed.value("name", std::string());
   const auto found = parts.by_name.find(name);
   if (found == parts.by_name.end()) {
     const auto listed_name = PartName::parse(name);
     if (listed_name && parts.by_item.contains(listed_name->item)) {
       return;  // Replaced since the summary was written: by the whole part or the next generation.
+    }
+    if (listed_name && files.open_input(join_path(folder, name)).is_ok()) {
+      return;  // Made since we listed the parts.
     }
     damage.add("a part is missing that the job's summary lists; run the job's command again (part): " + join_path(folder, name));
     return;
@@ -84,7 +87,7 @@ Status check_summary(FileSystem& files, const std::string& folder, const FolderP
   }
   try {
     for (const nlohmann::json& part : *listed) {
-      check_listed(folder, part, parts, damage);
+      check_listed(files, folder, part, parts, damage);
     }
   } catch (const nlohmann::json::exception& error) {
     damage.add(fmt::format("the job's summary lists a part with a field of another type; it may be deleted: {} {}", path, error.what()));

@@ -26,6 +26,7 @@ class ReadOnly : public Interface {
   Status remove(const std::string& path) final { return refusal(path); }
   Status remove_tree(const std::string& folder) final { return refusal(folder); }
   Status move_object(const std::string& from, const std::string& /*to*/) final { return refusal(from); }
+  Status move_over(const std::string& from, const std::string& /*to*/) final { return refusal(from); }
   Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds /*age*/, std::chrono::system_clock::time_point /*now*/) final {
     return refusal(folder);
   }

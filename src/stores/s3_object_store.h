@@ -20,6 +20,9 @@ namespace darkroom {
 inline constexpr const char* kS3TemporaryFolder = "_tmp";   ///< That of commit_record.h.
 inline constexpr const char* kS3TemporaryPrefix = "_tmp.";  ///< Of folders on their way.
 
+/// Whether a sweep also takes what was begun within the folders that lie in its own.
+enum class S3SweepScope { kFolder, kFoldersToo };
+
 /// What make_s3_store gives (s3_store.h).
 class S3Store final : public Store {
  public:
@@ -44,8 +47,11 @@ class S3Store final : public Store {
   Status remove(const std::string& path) override { return client_->remove(name_of(path)); }
   Status remove_tree(const std::string& folder) override;
   Status move_object(const std::string& from, const std::string& to) override;
+  Status move_over(const std::string& from, const std::string& to) override;
 
   Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) override;
+  Result<SweepReport> sweep_folders(const std::string& folder, std::chrono::seconds age,
+                                    std::chrono::system_clock::time_point now) override;
   Result<FirstWins> first_wins(const std::string& folder) override;
 
   S3Client& client() { return *client_; }
@@ -86,6 +92,6 @@ Result<Completion> complete_s3_contender(S3Store& store, const Location& object,
 /// The same for a record that names a folder on its way.
 Result<Completion> complete_s3_folder(S3Store& store, const Location& object, const CommitRecord& record);
 
-Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, std::chrono::sys_seconds oldest);
+Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest);
 
 }  // namespace darkroom

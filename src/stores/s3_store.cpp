@@ -30,6 +30,9 @@ bool is_folder_mark(const std::string& key) { return key.ends_with('/'); }
 
 Status no_such_folder(const std::string& uri) { return Status::not_found("nothing is below this folder (folder):", uri); }
 
+/// Perhaps another has moved an object between our look and our copy.
+bool is_overtaken(const Status& moved) { return moved.code() == StatusCode::kNotFound || moved.code() == StatusCode::kFailedPrecondition; }
+
 /// The process's own environment and files.
 AwsPlaces own_places() {
   AwsPlaces places;
@@ -224,9 +227,18 @@ Status S3Store::move_object(const std::string& from_path, const std::string& to_
   DARKROOM_CHECK(from_path != to_path, "an object moves to where it is (path):", from_path);
   const S3Name from = name_of(from_path);
   const S3Name to = name_of(to_path);
-  Status moved = try_to_move(from, to);
-  const bool is_overtaken = moved.code() == StatusCode::kNotFound || moved.code() == StatusCode::kFailedPrecondition;
-  return is_overtaken ? try_to_move(from, to) : moved;  // Perhaps another has moved it between our look and our copy.
+  const Status moved = try_to_move(from, to);
+  return is_overtaken(moved) ? try_to_move(from, to) : moved;
+}
+
+Status S3Store::move_over(const std::string& from_path, const std::string& to_path) {
+  DARKROOM_CHECK(from_path != to_path, "an object moves to where it is (path):", from_path);
+  const S3Name from = name_of(from_path);
+  const S3Name to = name_of(to_path);
+  const Result<S3Head> head = client_->head(from);
+  Status moved = head.is_ok() ? copy_s3_object(*client_, from, *head, to) : head.status();
+  moved = moved.is_ok() ? client_->remove(from) : moved;
+  return is_overtaken(moved) ? try_to_move(from, to) : moved;  // Which replaces nothing: what is there now may be the other's.
 }
 
 Status S3Store::try_to_move(const S3Name& from, const S3Name& to) {
@@ -305,7 +317,11 @@ Result<S3Outcome> S3Store::probe_upload(const S3Name& probe, const std::string& 
 }
 
 Result<SweepReport> S3Store::sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
-  return sweep_s3_folder(*this, folder, std::chrono::floor<std::chrono::seconds>(now) - age);
+  return sweep_s3_folder(*this, folder, S3SweepScope::kFolder, std::chrono::floor<std::chrono::seconds>(now) - age);
+}
+
+Result<SweepReport> S3Store::sweep_folders(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) {
+  return sweep_s3_folder(*this, folder, S3SweepScope::kFoldersToo, std::chrono::floor<std::chrono::seconds>(now) - age);
 }
 
 Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock) {

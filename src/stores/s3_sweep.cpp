@@ -17,11 +17,13 @@ bool belongs_to(std::string_view key, std::string_view prefix) {
   return rest.find('/') == std::string_view::npos || rest.starts_with(kS3TemporaryPrefix) || rest.starts_with(kInTemporaryFolder);
 }
 
-Result<std::vector<S3Upload>> list_stale_uploads(S3Client& client, const S3Name& prefix, std::chrono::sys_seconds oldest) {
+Result<std::vector<S3Upload>> list_stale_uploads(S3Client& client, const S3Name& prefix, S3SweepScope scope,
+                                                 std::chrono::sys_seconds oldest) {
   std::vector<S3Upload> stale;
   const auto add = [&](S3UploadPage page) {
     for (S3Upload& upload : page.uploads) {
-      if (belongs_to(upload.key, prefix.key) && upload.initiated < oldest) {
+      const bool is_ours = scope == S3SweepScope::kFoldersToo || belongs_to(upload.key, prefix.key);
+      if (is_ours && upload.initiated < oldest) {
         stale.push_back(std::move(upload));
       }
     }
@@ -34,12 +36,12 @@ Result<std::vector<S3Upload>> list_stale_uploads(S3Client& client, const S3Name&
 /// One sweep of a folder.
 class S3Sweep {
  public:
-  S3Sweep(S3Store& store, const std::string& folder, std::chrono::sys_seconds oldest)
-      : store_(store), folder_(without_trailing_slashes(folder)), prefix_(S3Store::prefix_of(folder)), oldest_(oldest) {}
+  S3Sweep(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest)
+      : store_(store), folder_(without_trailing_slashes(folder)), prefix_(S3Store::prefix_of(folder)), scope_(scope), oldest_(oldest) {}
 
   Result<SweepReport> run() {
     // The records are completed when the stale uploads are known: what a record named by then is visible, or will never be.
-    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Upload> stale, list_stale_uploads(client(), prefix_, oldest_));
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Upload> stale, list_stale_uploads(client(), prefix_, scope_, oldest_));
     DARKROOM_RETURN_IF_ERROR(settle({.store = &store_, .path = folder_}));
     DARKROOM_RETURN_IF_ERROR(settle_folders());
     for (const S3Upload& upload : stale) {
@@ -156,6 +158,7 @@ class S3Sweep {
   S3Store& store_;
   const std::string folder_;
   const S3Name prefix_;
+  const S3SweepScope scope_;
   const std::chrono::sys_seconds oldest_;
   SweepReport report_;
   Status failure_;                         // The first of the records'.
@@ -167,8 +170,8 @@ class S3Sweep {
 
 }  // namespace
 
-Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, std::chrono::sys_seconds oldest) {
-  Result<SweepReport> report = S3Sweep(store, folder, oldest).run();
+Result<SweepReport> sweep_s3_folder(S3Store& store, const std::string& folder, S3SweepScope scope, std::chrono::sys_seconds oldest) {
+  Result<SweepReport> report = S3Sweep(store, folder, scope, oldest).run();
   return report.is_ok() ? std::move(report) : report.status().with_context("sweeping what an interrupted run left");
 }
 

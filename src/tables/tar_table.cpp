@@ -3,6 +3,7 @@
 #include <arrow/array/builder_binary.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -42,28 +43,47 @@ struct SampleWalk {
 
 int64_t start_of(const TarSample& sample) { return sample.parts.front().member.header_offset; }
 
-/// Where samples begin, as far as anybody has read. Shared by a table and its ranges. Thread safety: any thread.
+/// Where samples begin, as far as anybody has read: all of the first ones, and of those behind them some. Shared by a table and its ranges.
+/// Thread safety: any thread.
 class SampleMarks {
  public:
-  /// Where row `row` begins; nothing behind what is known.
+  /// Where row `row` begins; nothing where that is not known.
   std::optional<int64_t> find(int64_t row) const {
     const std::lock_guard hold(mutex_);
-    return row < static_cast<int64_t>(marks_.size()) ? std::optional(marks_[static_cast<size_t>(row)]) : std::nullopt;
+    if (row < size()) {
+      return marks_[static_cast<size_t>(row)];
+    }
+    const auto found = far_.find(row);
+    return found == far_.end() ? std::nullopt : std::optional(found->second);
   }
   void add(int64_t row, int64_t offset) {
     const std::lock_guard hold(mutex_);
-    if (row == static_cast<int64_t>(marks_.size())) {
+    if (row == size()) {
       marks_.push_back(offset);
+    } else if (row > size() && row % kRowsPerTarMark == 0) {
+      far_.emplace(row, offset);
     }
   }
-  int64_t size() const {
+  struct Mark {
+    int64_t row = 0;
+    int64_t offset = 0;
+  };
+  /// The last known one at or before a row.
+  Mark before(int64_t row) const {
     const std::lock_guard hold(mutex_);
-    return static_cast<int64_t>(marks_.size());
+    if (const auto after = far_.upper_bound(row); after != far_.begin() && std::prev(after)->first >= size()) {
+      return {std::prev(after)->first, std::prev(after)->second};
+    }
+    const int64_t last = std::min(row, size() - 1);
+    return last < 0 ? Mark() : Mark{last, marks_[static_cast<size_t>(last)]};
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<int64_t> marks_;  // Guarded by mutex_.
+  int64_t size() const { return static_cast<int64_t>(marks_.size()); }
+
+  mutable std::mutex mutex_;  // Guards both.
+  std::vector<int64_t> marks_;
+  std::map<int64_t, int64_t> far_;  // By row.
 };
 
 const TarMember* picture_of(const TarSample& sample) {
@@ -316,15 +336,29 @@ class TarTable final : public TableReader {
         std::make_unique<TarRange>(std::move(walk), layout_, marks_, std::move(places), first, start ? count : 0, options));
   }
 
+  std::vector<int64_t> row_marks() const override {
+    std::vector<int64_t> marks;
+    while (const auto mark = marks_->find(static_cast<int64_t>(marks.size()) * kRowsPerTarMark)) {
+      marks.push_back(*mark);
+    }
+    return marks;
+  }
+  void take_row_marks(std::span<const int64_t> marks) override {
+    for (size_t i = 0; i < marks.size(); ++i) {
+      marks_->add(static_cast<int64_t>(i) * kRowsPerTarMark, marks[i]);
+    }
+  }
+
  private:
   /// Where a row begins; nothing when there are fewer. Walks through the headers from the last sample that is known.
   Result<std::optional<int64_t>> find_row(int64_t row) {
     const std::lock_guard hold(mutex_);
-    if (const auto mark = marks_->find(row); mark || num_rows_) {
+    if (const auto mark = marks_->find(row); mark || (num_rows_ && row >= *num_rows_)) {
       return mark;
     }
-    int64_t at = std::max<int64_t>(marks_->size() - 1, 0);
-    SampleWalk walk(file_, kCountWindowBytes, marks_->find(at).value_or(0));
+    const SampleMarks::Mark start = marks_->before(row);
+    int64_t at = start.row;
+    SampleWalk walk(file_, kCountWindowBytes, start.offset);
     while (true) {
       DARKROOM_ASSIGN_OR_RETURN(const std::optional<TarSample> sample, walk.samples.next());
       if (!sample) {

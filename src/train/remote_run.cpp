@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -69,9 +70,10 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
   std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), clock, stop));
   DARKROOM_RETURN_IF_ERROR(run->take_claim());
-  for (const Location& place : {run->folder_, run->checkpoints_}) {
-    DARKROOM_RETURN_IF_ERROR(place.store->sweep(place.path, kLeftoverAge, system_clock().wall()).status());
-  }
+  Store& store = *folder.store;
+  const auto now = system_clock().wall();
+  DARKROOM_RETURN_IF_ERROR(store.sweep(folder.path, kLeftoverAge, now).status());
+  DARKROOM_RETURN_IF_ERROR(store.sweep_folders(run->checkpoints_.path, kLeftoverAge, now).status());
   DARKROOM_RETURN_IF_ERROR(run->remove_remains());
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
   const Location facts = folder / kRunFactsFile;
@@ -116,7 +118,8 @@ Status RemoteRun::check_claim(int64_t step) {
     return held_by_another(folder_).with_context(kTakenOver);
   }
   DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, newest_step());
-  if (newest <= newest_step_ || newest == step) {  // Equal: an earlier try of ours, or the same bits.
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_ours, newest <= newest_step_ || newest == step ? Result<bool>(true) : has_published(newest));
+  if (is_ours) {  // Of an earlier try, or the same bits.
     return Status::ok();
   }
   claims_.release(kRunClaim);
@@ -233,12 +236,13 @@ void RemoteRun::store_folder(const std::string& name) {
   }
 }
 
-Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes) {
+Status RemoteRun::store_tail(const std::string& name, const std::string& part_name, int64_t end, int64_t& stored_bytes) {
   DARKROOM_ASSIGN_OR_RETURN(const auto file, local_files().open_input(in_spool(name)));
-  if (stored_bytes >= file->size_bytes()) {
+  end = std::min(end, file->size_bytes());
+  if (stored_bytes >= end) {
     return Status::ok();
   }
-  std::string bytes(static_cast<size_t>(file->size_bytes() - stored_bytes), '\0');
+  std::string bytes(static_cast<size_t>(end - stored_bytes), '\0');
   DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(stored_bytes, std::as_writable_bytes(std::span(bytes))));
   bytes.resize(num_read);
   DARKROOM_RETURN_IF_ERROR(folder_.store->replace_small((folder_ / part_name).path, bytes));
@@ -246,10 +250,20 @@ Status RemoteRun::store_tail(const std::string& name, const std::string& part_na
   return Status::ok();
 }
 
+// The lines up to a checkpoint are a part of their own: who goes on from it removes later ones.
 Status RemoteRun::store_logs(int64_t step) {
+  for (const Spooled& checkpoint : unstored_) {
+    DARKROOM_RETURN_IF_ERROR(store_logs_of(checkpoint));
+  }
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  return store_logs_of({.step = step, .metrics_bytes = kAll, .events_bytes = kAll});
+}
+
+Status RemoteRun::store_logs_of(const Spooled& checkpoint) {
+  const int64_t step = checkpoint.step;
   DARKROOM_RETURN_IF_ERROR(check_claim(step));
-  DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), metrics_bytes_));
-  return store_tail(events_file_, events_part_name(events_file_, step), events_bytes_);
+  DARKROOM_RETURN_IF_ERROR(store_tail(kRunMetricsFile, metrics_part_name(step), checkpoint.metrics_bytes, metrics_bytes_));
+  return store_tail(events_file_, events_part_name(events_file_, step), checkpoint.events_bytes, events_bytes_);
 }
 
 Status RemoteRun::keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store) {
@@ -268,13 +282,15 @@ Status RemoteRun::keep_trying(int64_t step, AfterSaving after, const std::functi
 }
 
 Result<bool> RemoteRun::has_published(int64_t step) {
-  const std::string record = join_path(checkpoint_name(step), kCheckpointRecordFile);
-  DARKROOM_ASSIGN_OR_RETURN(const std::string ours, read_file(local_files(), join_path(in_spool(kRunCheckpointsFolder), record)));
-  const auto there = checkpoints_.store->read_small((checkpoints_ / record).path);
+  const auto ours = records_.find(step);
+  if (ours == records_.end()) {
+    return false;
+  }
+  const auto there = checkpoints_.store->read_small((checkpoints_ / checkpoint_name(step) / kCheckpointRecordFile).path);
   if (!there.is_ok()) {
     return there.status().code() == StatusCode::kNotFound ? Result<bool>(false) : there.status();
   }
-  return *there == ours;  // It holds the hashes of all the rest.
+  return *there == ours->second;  // It holds the hashes of all the rest.
 }
 
 Status RemoteRun::publish_checkpoint(int64_t step) {
@@ -291,32 +307,92 @@ Status RemoteRun::publish_checkpoint(int64_t step) {
                  : Status::already_exists("another checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
 }
 
-/// Those that the store did not take.
-Status RemoteRun::remove_older_checkpoints_here(int64_t step) {
-  const std::string folder = in_spool(kRunCheckpointsFolder);
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FileInfo> entries, local_files().list(folder));
-  for (const FileInfo& entry : entries) {
-    if (is_checkpoint_before(file_name(entry.path), step)) {
-      DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(entry.path));
-    }
+/// A new checkpoint of the spool. Earlier ones that would go as soon as both are stored go now.
+Status RemoteRun::take_in(int64_t step, const Recipe::Checkpoints& keep) {
+  if (unstored_.empty() || unstored_.back().step != step) {
+    const std::string record = join_path(checkpoint_name(step), kCheckpointRecordFile);
+    DARKROOM_ASSIGN_OR_RETURN(records_[step], read_file(local_files(), join_path(in_spool(kRunCheckpointsFolder), record)));
+    DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
+    DARKROOM_ASSIGN_OR_RETURN(const FileInfo events, local_files().stat(in_spool(events_file_)));
+    unstored_.push_back({.step = step, .metrics_bytes = metrics.size_bytes, .events_bytes = events.size_bytes});
   }
-  return Status::ok();
+  std::vector<CheckpointPlace> places;
+  for (const Spooled& checkpoint : unstored_) {
+    places.push_back({.path = {}, .step = checkpoint.step});
+  }
+  for (const CheckpointPlace& place : superfluous_checkpoints(places, keep.keep_last, keep.keep_every)) {
+    std::erase_if(unstored_, [&](const Spooled& checkpoint) { return checkpoint.step == place.step; });
+  }
+  return remove_stored_ones_here().status();
 }
 
-Result<std::string> RemoteRun::keep_checkpoint_here(int64_t step) {
+/// How many there were.
+Result<int64_t> RemoteRun::remove_stored_ones_here() {
+  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(local_files(), in_spool(kRunCheckpointsFolder)));
+  int64_t num_removed = 0;
+  for (const CheckpointPlace& place : places) {
+    if (std::ranges::find(unstored_, place.step, &Spooled::step) == unstored_.end()) {
+      DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(place.path));
+      ++num_removed;
+    }
+  }
+  return num_removed;
+}
+
+Result<bool> RemoteRun::make_room() {
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_removed, remove_stored_ones_here());
+  if (num_removed > 0 || unstored_.empty()) {
+    return num_removed > 0;
+  }
+  const int64_t step = unstored_.front().step;
+  log_warning("the checkpoint of step {} was not stored and is given up: {} has no room for the next one", step, spool());
+  unstored_.erase(unstored_.begin());
+  DARKROOM_RETURN_IF_ERROR(remove_stored_ones_here().status());
+  return true;
+}
+
+/// To where it outlives the spool.
+Result<std::string> RemoteRun::move_from_spool(int64_t step) {
   const std::string name = checkpoint_name(step);
   std::string place = join_path(parent_folder(spool()), fmt::format("darkroom-{}-{}", name, owner_));
   DARKROOM_RETURN_IF_ERROR(local_files().rename_no_replace(join_path(in_spool(kRunCheckpointsFolder), name), place));
   return place;
 }
 
+Result<std::string> RemoteRun::keep_checkpoint_here(int64_t step) {
+  for (const Spooled& checkpoint : std::exchange(unstored_, {})) {
+    if (checkpoint.step != step) {
+      const Result<std::string> place = move_from_spool(checkpoint.step);
+      log_warning("the checkpoint of step {} was not stored either: {}", checkpoint.step,
+                  place.is_ok() ? "it is kept in " + *place : place.status().message());
+    }
+  }
+  return move_from_spool(step);
+}
+
+/// In the order of their steps: whoever goes on takes the newest.
+Status RemoteRun::store_unstored(AfterSaving after) {
+  while (!unstored_.empty()) {
+    const Spooled next = unstored_.front();
+    const bool is_earlier = unstored_.size() > 1;
+    DARKROOM_RETURN_IF_ERROR(keep_trying(next.step, after, [&] { return store_logs_of(next); }));
+    const Status published = keep_trying(next.step, after, [&] { return publish_checkpoint(next.step); });
+    if (published.code() == StatusCode::kAlreadyExists && is_earlier) {
+      return Status::failed_precondition(published.message());
+    }
+    DARKROOM_RETURN_IF_ERROR(published);
+    newest_step_ = next.step;
+    unstored_.erase(unstored_.begin());
+    DARKROOM_RETURN_IF_ERROR(is_earlier ? remove_stored_ones_here().status() : Status::ok());
+  }
+  return Status::ok();
+}
+
 Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after) {
-  DARKROOM_RETURN_IF_ERROR(remove_older_checkpoints_here(step));
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_logs(step); }));
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return publish_checkpoint(step); }));
-  newest_step_ = step;
+  DARKROOM_RETURN_IF_ERROR(take_in(step, keep));
+  DARKROOM_RETURN_IF_ERROR(store_unstored(after));
   DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(kRunFactsFile); }));
-  // Earlier ones in the spool were stored, too.
+  records_.clear();
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
   for (const std::string& name : std::exchange(unstored_folders_, {})) {
     store_folder(name);

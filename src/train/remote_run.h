@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -56,10 +57,14 @@ class RemoteRun {
   Status store_logs(int64_t step);
   /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept (a failure of that is a
   /// warning). What is kUnavailable is tried again for a quarter of an hour, of a run that ends for an hour, or until a stop; then the
-  /// spool keeps the checkpoint until a later one is there. Errors: kAlreadyExists (another checkpoint of this step is there),
-  /// store_logs's.
+  /// spool keeps the checkpoint, and the next call stores it before its own, unless `keep` would have it removed at once.
+  /// Errors: kAlreadyExists (another checkpoint of this step is there), kFailedPrecondition (of an earlier one), store_logs's.
   Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after = AfterSaving::kEnds);
-  /// Of one that the store did not take: moves it from the spool to where it outlives this process, and gives that path.
+  /// For a disk that is full: removes checkpoints from the spool that are stored; where there is none, gives up the oldest that is not,
+  /// with a warning. False: nothing is left to remove.
+  Result<bool> make_room();
+  /// Of one that the store did not take: moves it from the spool to where it outlives this process, and gives that path. Earlier ones go
+  /// there, too; a warning names them.
   Result<std::string> keep_checkpoint_here(int64_t step);
 
  private:
@@ -69,11 +74,16 @@ class RemoteRun {
   Status check_claim(int64_t step);
   Status set_aside(const CheckpointPlace& place);
   Status keep_trying(int64_t step, AfterSaving after, const std::function<Status()>& store);
-  Status remove_older_checkpoints_here(int64_t step);
+  struct Spooled;
+  Status take_in(int64_t step, const Recipe::Checkpoints& keep);
+  Result<int64_t> remove_stored_ones_here();
+  Status store_unstored(AfterSaving after);
+  Status store_logs_of(const Spooled& checkpoint);
+  Result<std::string> move_from_spool(int64_t step);
   Status publish_checkpoint(int64_t step);
   Result<bool> has_published(int64_t step);
   Status prune(const Recipe::Checkpoints& keep);
-  Status store_tail(const std::string& name, const std::string& part_name, int64_t& stored_bytes);
+  Status store_tail(const std::string& name, const std::string& part_name, int64_t end, int64_t& stored_bytes);
   std::string in_spool(const std::string& name) const;
 
   const Location folder_;
@@ -85,8 +95,16 @@ class RemoteRun {
   ItemClaims claims_;
   std::string events_file_;
   std::vector<std::string> unstored_folders_;
-  int64_t newest_step_ = -1;   // The newest checkpoint that this run found there or has stored.
-  int64_t metrics_bytes_ = 0;  // That are stored.
+  /// A checkpoint that the spool has and the store has not, and how long the logs were with it.
+  struct Spooled {
+    int64_t step = 0;
+    int64_t metrics_bytes = 0;
+    int64_t events_bytes = 0;
+  };
+  std::vector<Spooled> unstored_;           // By step.
+  std::map<int64_t, std::string> records_;  // state.json of those that may be stored without our having heard of it, by step.
+  int64_t newest_step_ = -1;                // The newest checkpoint that this run found there or has stored.
+  int64_t metrics_bytes_ = 0;               // That are stored.
   int64_t events_bytes_ = 0;
 };
 

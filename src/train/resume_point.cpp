@@ -9,18 +9,17 @@
 namespace darkroom {
 namespace {
 
-Result<std::optional<FoundCheckpoint>> named_checkpoint(FileSystem& files, const std::string& checkpoints_folder,
-                                                        const std::string& given) {
+Result<ResumePoint> named_checkpoint(FileSystem& files, const std::vector<CheckpointPlace>& there, const std::string& given) {
   const std::string path(without_trailing_slashes(given));
   DARKROOM_ASSIGN_OR_RETURN(auto record, read_checkpoint(files, path));
-  DARKROOM_ASSIGN_OR_RETURN(const auto places, list_checkpoints(files, checkpoints_folder));
-  if (!places.empty() && places.back().step > record.step) {
+  if (!there.empty() && there.back().step > record.step) {
     return Status::failed_precondition(
         "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
-        places.back().path);
+        there.back().path);
   }
+  const bool is_own = !there.empty() && there.back().step == record.step;
   const CheckpointPlace place{path, record.step};
-  return std::optional(FoundCheckpoint{place, std::move(record)});
+  return ResumePoint{.found = FoundCheckpoint{place, std::move(record)}, .is_own = is_own};
 }
 
 }  // namespace
@@ -51,25 +50,28 @@ Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_
   return newest_step > record.step;
 }
 
-Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
-                                                         const TrainOptions& options) {
-  std::optional<FoundCheckpoint> found;
-  DARKROOM_ASSIGN_OR_RETURN(const auto there, list_checkpoints(files, checkpoints_folder));
+Result<ResumePoint> find_resume_point(FileSystem& files, const std::string& checkpoints_folder, const TrainOptions& options) {
+  ResumePoint point;
+  std::vector<CheckpointPlace> there;
+  if (options.resume != "auto") {  // Else the newest one is looked for, whatever there is.
+    DARKROOM_ASSIGN_OR_RETURN(there, list_checkpoints(files, checkpoints_folder));
+  }
   DARKROOM_ASSIGN_OR_RETURN(const bool is_newest, takes_newest(files, options, there.empty() ? -1 : there.back().step));
   if (is_newest) {
-    DARKROOM_ASSIGN_OR_RETURN(found, find_newest_checkpoint(files, checkpoints_folder));
+    DARKROOM_ASSIGN_OR_RETURN(point.found, find_newest_checkpoint(files, checkpoints_folder));
+    point.is_own = point.found.has_value();
   } else if (options.resume == "none") {
     if (!there.empty()) {
       return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
                                          checkpoints_folder);
     }
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(found, named_checkpoint(files, checkpoints_folder, options.resume));
+    DARKROOM_ASSIGN_OR_RETURN(point, named_checkpoint(files, there, options.resume));
   }
-  if (found.has_value()) {
-    DARKROOM_RETURN_IF_ERROR(check_same_run(options.recipe, *found));
+  if (point.found.has_value()) {
+    DARKROOM_RETURN_IF_ERROR(check_same_run(options.recipe, *point.found));
   }
-  return found;
+  return point;
 }
 
 Result<std::string> find_initial_weights(FileSystem& files, const std::string& init_from, const std::string& component) {

@@ -13,11 +13,16 @@ namespace darkroom {
 /// after checkpoints newer than what --resume names. Errors: those of reading the checkpoint that it names.
 Result<bool> takes_newest(FileSystem& files, const TrainOptions& options, int64_t newest_step);
 
-/// The checkpoint that a run goes on from, by --resume; empty: it starts at step 0.
+/// Where a run goes on.
+struct ResumePoint {
+  std::optional<FoundCheckpoint> found = {};  ///< Empty: it starts at step 0.
+  bool is_own = false;                        ///< The run folder has a checkpoint of that step: it need not be saved again.
+};
+
+/// The checkpoint that a run goes on from, by --resume. Lists the folder once, of a restart twice.
 /// Errors: kFailedPrecondition (another run's folder; newer checkpoints than the one named; another recipe), those of
 /// reading checkpoints.
-Result<std::optional<FoundCheckpoint>> find_resume_point(FileSystem& files, const std::string& checkpoints_folder,
-                                                         const TrainOptions& options);
+Result<ResumePoint> find_resume_point(FileSystem& files, const std::string& checkpoints_folder, const TrainOptions& options);
 
 /// The component folder that --init-from stands for: of a checkpoint or of a model folder; empty when it is not given.
 /// Errors: kNotFound, kCorruptData (a damaged checkpoint), kFailedPrecondition (it trains another part).

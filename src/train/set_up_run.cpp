@@ -206,7 +206,8 @@ Status TrainingRun::open_remote_folder(const Location& output) {
     return Status::failed_precondition("--resume none would start over a run that has checkpoints; take another --output, or remove:",
                                        remote_->checkpoint_uri(newest));
   } else {
-    DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+    DARKROOM_ASSIGN_OR_RETURN(ResumePoint point, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+    resumed_ = std::move(point.found);
     if (resumed_.has_value() && newest > resumed_->record.step) {
       return Status::failed_precondition(
           "the run folder holds newer checkpoints than the one to resume from; move them away or take another --output; the newest:",
@@ -229,9 +230,9 @@ Status TrainingRun::open_local_folder() {
   }
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, folder_));
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files_, in_folder(kRunCheckpointsFolder)));
-  DARKROOM_ASSIGN_OR_RETURN(resumed_, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
-  DARKROOM_ASSIGN_OR_RETURN(const auto there, list_checkpoints(files_, in_folder(kRunCheckpointsFolder)));
-  is_resumed_from_here_ = resumed_.has_value() && std::ranges::count(there, resumed_->record.step, &CheckpointPlace::step) > 0;
+  DARKROOM_ASSIGN_OR_RETURN(ResumePoint point, find_resume_point(files_, in_folder(kRunCheckpointsFolder), options_));
+  resumed_ = std::move(point.found);
+  is_resumed_from_here_ = point.is_own;
   return {};
 }
 

@@ -242,13 +242,28 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
   return {};
 }
 
-/// A store that is away costs a run that goes on no step: the next checkpoint takes the place of this one.
+/// A full spool costs what is there already, not the run.
+Status TrainingRun::write_checkpoint() {
+  const std::string folder = in_folder(kRunCheckpointsFolder);
+  Status saved = save_checkpoint(files_, folder, record(), *state_);
+  // Of several ranks the others have handed in their shares and do not do it again.
+  while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
+    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room());
+    if (!has_room) {
+      break;
+    }
+    saved = save_checkpoint(files_, folder, record(), *state_);
+  }
+  return saved;
+}
+
+/// A store that is away costs a run that goes on no step: the checkpoint waits here for the next one.
 Status TrainingRun::store_checkpoint(AfterSaving after) {
   const Status stored = remote_->store_checkpoint(steps_done_, recipe().checkpoint, after);
   if (stored.is_ok()) {
     saved_step_ = steps_done_;
   } else if (stored.code() == StatusCode::kUnavailable && after == AfterSaving::kGoesOn) {
-    log_warning("the checkpoint of step {} is not stored; training goes on, and the next checkpoint takes its place: {}", steps_done_,
+    log_warning("the checkpoint of step {} is not stored; training goes on, and it is tried again with the next one: {}", steps_done_,
                 stored.message());
     return {};
   }
@@ -261,9 +276,14 @@ Status TrainingRun::keep_unstored_checkpoint(Status failure) {
     return failure;
   }
   const Result<std::string> kept = remote_->keep_checkpoint_here(spooled_step_);
-  return kept.is_ok() ? failure.with_context(fmt::format(
-                            "the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", spooled_step_, *kept))
-                      : failure;
+  if (!kept.is_ok()) {
+    return failure;
+  }
+  // A launcher starts anew what is kUnavailable, and from the checkpoint before: a lost rank, but not a store that took no checkpoint.
+  const bool is_of_store = spooled_step_ == steps_done_ && failure.code() == StatusCode::kUnavailable;
+  failure = is_of_store && ranks().size() > 1 ? Status::failed_precondition(failure.message()) : failure;
+  return failure.with_context(
+      fmt::format("the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", spooled_step_, *kept));
 }
 
 // As float32, whatever the network computes in; in EmaScope the average.
@@ -286,7 +306,7 @@ Status TrainingRun::save(AfterSaving after) {
   DARKROOM_RETURN_IF_ERROR(events_->sync());
   const std::string folder = in_folder(kRunCheckpointsFolder);
   if (spooled_step_ != steps_done_) {
-    DARKROOM_RETURN_IF_ERROR(save_checkpoint(files_, folder, record(), *state_));
+    DARKROOM_RETURN_IF_ERROR(write_checkpoint());
     spooled_step_ = remote_ != nullptr ? steps_done_ : spooled_step_;
   }
   DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));

@@ -84,6 +84,7 @@ class TrainingRun {
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
   Status save(AfterSaving after);
+  Status write_checkpoint();
   Status store_checkpoint(AfterSaving after);
 
   const Recipe& recipe() const { return options_.recipe; }

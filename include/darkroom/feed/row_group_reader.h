@@ -61,7 +61,8 @@ class RowGroupReader {
   std::vector<Location> places_;  // Of the files.
   std::vector<std::string> paths_;
   std::vector<size_t> file_of_part_;
-  std::vector<int64_t> rows_of_file_;  // As indexed.
+  std::vector<int64_t> rows_of_file_;        // As indexed.
+  std::vector<std::vector<int64_t>> marks_;  // Of each file that is a tar, as far as it was read.
   LruCache<OpenFile> open_files_;
 };
 

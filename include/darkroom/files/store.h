@@ -145,11 +145,20 @@ class Store {
   /// or to `from` between the copy and the removal, is lost; let nobody else write to either name.
   /// Errors: also kAlreadyExists when `to` holds other bytes, and then nothing has changed.
   virtual Status move_object(const std::string& from, const std::string& to) = 0;
+  /// The same where what `to` holds gives way. Of several processes that do it at once with one object each ends well, and the object is
+  /// at `to`: nothing is removed there by its name alone.
+  virtual Status move_over(const std::string& from, const std::string& to) = 0;
 
   /// Clears up what dead writers left below `folder`/_tmp and beside it: completes what a commit record names, removes the rest. Safe at
   /// any time: what a live writer holds, here or anywhere, stays. Where the store cannot tell the dead from the living (uploads; the files
   /// of another machine without locks), what is older than `age` at `now` counts as dead. Fine when `folder` does not exist.
   virtual Result<SweepReport> sweep(const std::string& folder, std::chrono::seconds age, std::chrono::system_clock::time_point now) = 0;
+  /// The same of a folder in which nothing lies but what begin_folder made (a run's checkpoints), and to which nobody else publishes now:
+  /// also what was begun within these folders. Counts and errors: as sweep.
+  virtual Result<SweepReport> sweep_folders(const std::string& folder, std::chrono::seconds age,
+                                            std::chrono::system_clock::time_point now) {
+    return sweep(folder, age, now);
+  }
   /// How publish() works in `folder`; finds out by trying, once a folder.
   virtual Result<FirstWins> first_wins(const std::string& folder) = 0;
 };

@@ -108,6 +108,8 @@ class JobPlan {
     work.container = identity_.container;
     return work;
   }
+  /// Whether its inputs were pinned, or parts made, when the plan was made: then what the job is stays as it is.
+  bool has_begun() const { return has_begun_; }
   /// Rows that this run's selection covers, those of them that were committed when the plan was made, and items to do.
   int64_t num_rows() const { return num_rows_; }
   int64_t num_rows_before() const { return num_rows_before_; }
@@ -195,6 +197,7 @@ class JobPlan {
   int64_t num_pin_lists_ = 0;       // That were read.
   std::vector<JobInput> new_pins_;  // To be pinned by prepare().
   bool are_pins_new_ = false;
+  bool has_begun_ = false;
   std::atomic<bool> has_warned_of_moves_ = false;
 
   mutable std::mutex mutex_;  // Guards all below.

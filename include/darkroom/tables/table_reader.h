@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,9 @@ Result<TableFormat> container_format(std::string_view path);
 
 /// A larger picture in a tar, a folder or an MDS shard comes out as null: it would have to be held whole.
 inline constexpr int64_t kMaxPictureBytes = int64_t{256} << 20;
+
+/// Of TableReader::row_marks().
+inline constexpr int64_t kRowsPerTarMark = 64;
 
 struct ReadOptions {
   int64_t batch_bytes = 16 << 20;  ///< About how much a batch may hold (one row may be more).
@@ -98,6 +102,10 @@ class TableReader {
                                            [[maybe_unused]] const std::vector<std::string>& columns) {
     return {};
   }
+  /// Of a tar: where each kRowsPerTarMark-th row begins, from the first on, as far as that is known by now. Empty for all other formats.
+  virtual std::vector<int64_t> row_marks() const { return {}; }
+  /// Spares a tar walking to what an earlier reader of it knew. REQUIRES: row_marks() of a reader of the same bytes.
+  virtual void take_row_marks([[maybe_unused]] std::span<const int64_t> marks) {}
   /// Of a folder; nothing for a file, which its size and its last bytes tell apart.
   virtual std::optional<TableIdentity> identity() const { return std::nullopt; }
 };

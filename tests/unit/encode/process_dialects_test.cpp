@@ -267,6 +267,14 @@ TEST_F(ProcessDialects, items_that_no_mds_shard_can_hold_are_refused_before_anyt
   job.rows_per_file = 10;
   job.selection.limit = 10;
   EXPECT_EQ(process(job).rows_in, 10);
+  // One that was begun, all rows of which fail.
+  job.output = folder_.path("begun");
+  job.rows_per_file = 1'000'000;
+  EXPECT_EQ(process(job).rows_in, 10);
+  job.selection.limit = -1;
+  const StageSummary summary = process(job);
+  EXPECT_EQ(summary.rows_in, 900'000);
+  EXPECT_EQ(summary.rows_out, 0);
 }
 
 }  // namespace

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/posix_store.h"
@@ -107,6 +111,68 @@ TEST(IndexedGenerations, a_run_goes_on_with_those_that_it_began_with) {
   const Status gone = index_now().status();
   EXPECT_EQ(gone.code(), StatusCode::kNotFound);
   EXPECT_THAT(gone.message(), HasSubstr("data/part-000000.parquet"));
+}
+
+/// The machine's files; counts the bytes that are read of those of one name.
+class CountedReads final : public ForwardingFiles {
+ public:
+  explicit CountedReads(std::string name) : ForwardingFiles(local_files()), name_(std::move(name)) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    DARKROOM_ASSIGN_OR_RETURN(auto file, local_files().open_input(path));
+    return std::unique_ptr<InputFile>(std::make_unique<Counted>(std::move(file), path.ends_with(name_) ? num_bytes : others_));
+  }
+  std::atomic<int64_t> num_bytes = 0;
+
+ private:
+  class Counted final : public InputFile {
+   public:
+    Counted(std::unique_ptr<InputFile> file, std::atomic<int64_t>& num_bytes) : file_(std::move(file)), num_bytes_(num_bytes) {}
+    const std::string& path() const override { return file_->path(); }
+    int64_t size_bytes() const override { return file_->size_bytes(); }
+    Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
+      num_bytes_ += static_cast<int64_t>(out.size());
+      return file_->read_at(offset, out);
+    }
+
+   private:
+    const std::unique_ptr<InputFile> file_;
+    std::atomic<int64_t>& num_bytes_;
+  };
+  const std::string name_;
+  std::atomic<int64_t> others_ = 0;
+};
+
+TEST(RowGroupReader, a_tar_that_was_closed_for_others_is_not_walked_through_again) {
+  const TemporaryFolder folder;
+  std::vector<ContainedRow> rows(2000);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = {.key = fmt::format("{:05}", i), .caption = "a", .image = std::string(10'000, 'p')};
+  }
+  write_tars(local_files(), folder.path("data"), rows, rows.size());
+  CountedReads files("00000.tar");
+  const auto store = make_posix_store(files, "counted");
+  const auto place = [&](const std::string& name) { return Location{.store = store.get(), .path = folder.path("data/" + name)}; };
+  DatasetFiles dataset{.uri = "counted://data", .root = place("x").parent(), .objects = {{.place = place("00000.tar")}}};
+  for (int i = 0; i < 64; ++i) {  // As many as stay open.
+    const std::string name = fmt::format("more-{:02}", i);
+    write_tars(local_files(), folder.path(name), {rows[0]});
+    std::filesystem::rename(folder.path(name + "/00000.tar"), folder.path("data/" + name + ".tar"));
+    dataset.objects.push_back({.place = place(name + ".tar")});
+  }
+  const auto reader = RowGroupReader::create(dataset, DatasetIndex::of_images(dataset, 10'000).value());
+  const auto read_row = [&](int64_t row) {
+    const RowGroupPlace group = reader->locate(row).value();
+    const auto read = reader->read(group, {"image"});
+    EXPECT_TRUE(read.is_ok()) << read.status().to_string();
+  };
+  read_row(1990);
+  for (int64_t i = 0; i < 64; ++i) {
+    read_row(2000 + i);
+  }
+  files.num_bytes = 0;
+  read_row(1900);
+  EXPECT_GT(files.num_bytes, 0) << "it was opened anew";
+  EXPECT_LT(files.num_bytes, 6 << 20) << "of 22 MB";
 }
 
 TEST(RowGroupReader, a_part_that_is_nowhere_is_named) {

@@ -256,6 +256,18 @@ TEST_P(AnyStore, moves_nothing_over_another_object) {
   EXPECT_THROW((void)store_->move_object(at("a"), at("./a")), CheckFailure);
 }
 
+TEST_P(AnyStore, moves_over_another_object_and_again) {
+  put("a", "bytes");
+  put("old/a", "of long ago");
+  ASSERT_TRUE(store_->move_over(at("a"), at("old/a")).is_ok());
+  EXPECT_THAT(all_names(), ElementsAre("old/a"));
+  EXPECT_EQ(text_of("old/a"), "bytes");
+  EXPECT_TRUE(store_->move_over(at("a"), at("old/a")).is_ok()) << "as who comes second";
+  EXPECT_EQ(text_of("old/a"), "bytes");
+  EXPECT_EQ(store_->move_over(at("none"), at("nowhere")).code(), StatusCode::kNotFound);
+  EXPECT_THROW((void)store_->move_over(at("a"), at("./a")), CheckFailure);
+}
+
 TEST_P(AnyStore, knows_how_the_first_wins) {
   EXPECT_EQ(store_->first_wins(root_).value(), has_no_replace() ? FirstWins::kAtomic : FirstWins::kCommitRecord);
   EXPECT_THAT(all_names(), IsEmpty());

@@ -146,22 +146,23 @@ TEST_F(DownloadDialect, metadata_keeps_its_types_and_stands_apart_from_the_field
       arrow::schema({arrow::field("url", arrow::utf8()), arrow::field("caption", arrow::utf8()), arrow::field("Status", arrow::utf8()),
                      arrow::field("score", arrow::float64()), arrow::field("nan", arrow::float32()), arrow::field("n", arrow::uint64()),
                      arrow::field("flag", arrow::boolean()), arrow::field("none", arrow::int16()), arrow::field("hash", arrow::binary()),
-                     arrow::field("hash_hex", arrow::utf8())});
+                     arrow::field("hash_hex", arrow::utf8()), arrow::field("a", arrow::binary()), arrow::field("a_hex", arrow::binary())});
   arrow::StringBuilder urls, captions, states;
   arrow::DoubleBuilder scores;
   arrow::FloatBuilder nans;
   arrow::UInt64Builder numbers;
   arrow::BooleanBuilder flags;
   arrow::Int16Builder nones;
-  arrow::BinaryBuilder hashes;
+  arrow::BinaryBuilder hashes, ones, others;
   arrow::StringBuilder texts;
   ASSERT_TRUE((urls.Append(web_.web().url() + "/picture0.png") & captions.Append("c") & states.Append("x") & scores.Append(0.125) &
                nans.Append(NAN) & numbers.Append(UINT64_MAX) & flags.Append(true) & nones.AppendNull() & hashes.Append("\xff\x01z") &
-               texts.Append("plain"))
+               texts.Append("plain") & ones.Append("\xfe") & others.Append("\xfd"))
                   .ok());
-  const auto row = arrow::RecordBatch::Make(schema, 1,
-                                            {*urls.Finish(), *captions.Finish(), *states.Finish(), *scores.Finish(), *nans.Finish(),
-                                             *numbers.Finish(), *flags.Finish(), *nones.Finish(), *hashes.Finish(), *texts.Finish()});
+  const auto row =
+      arrow::RecordBatch::Make(schema, 1,
+                               {*urls.Finish(), *captions.Finish(), *states.Finish(), *scores.Finish(), *nans.Finish(), *numbers.Finish(),
+                                *flags.Finish(), *nones.Finish(), *hashes.Finish(), *texts.Finish(), *ones.Finish(), *others.Finish()});
   ASSERT_TRUE(put_shard(local_files(), folder_.path("tables"), "urls.parquet", *row).is_ok());
   DownloadOptions job = options();
   job.metadata = {folder_.path("tables/urls.parquet")};
@@ -178,6 +179,8 @@ TEST_F(DownloadDialect, metadata_keeps_its_types_and_stands_apart_from_the_field
   EXPECT_EQ(json["hash"], "\xEF\xBF\xBD\x01z");
   EXPECT_EQ(json["hash_hex_hex"], "ff017a");
   EXPECT_EQ(json["hash_hex"], "plain");
+  EXPECT_EQ(json["a_hex_hex"], "fe") << "another column has the name before";
+  EXPECT_EQ(json["a_hex_hex_hex"], "fd") << "of the other column";
   EXPECT_FALSE(json.contains("input_Status_hex"));
 }
 

@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 
 #include "support/byte_mutations.h"
-#include "support/sanitizers.h"
+#include "support/rounds.h"
 #include "support/source_path.h"
 
 namespace darkroom {
@@ -29,7 +29,7 @@ constexpr uint64_t kMutationSeed = 20261123;
 // so that one that ends the program is left.
 uint64_t num_mutations() {
   const char* asked = std::getenv("DARKROOM_MUTATIONS");
-  return asked != nullptr ? std::stoull(asked) : kIsThreadSanitized ? 20 : 2000;
+  return asked == nullptr ? static_cast<uint64_t>(rounds(2000)) : std::stoull(asked);
 }
 
 void keep_mutation(const std::string& bytes) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <utility>
 
 #include "darkroom/files/claim.h"
@@ -312,6 +313,76 @@ TEST_F(MovedParts, what_another_job_left_aside_gives_way) {
   ASSERT_TRUE(write_file_atomic(files_, "out/part-000000.parquet", copy_of("out/part-000001.parquet")).is_ok());
   ASSERT_TRUE(retire_part(output_, {.item = 0}).is_ok());
   EXPECT_FALSE(*files_.exists("out/part-000000.parquet"));
+  EXPECT_EQ(copy_of("out/_superseded/part-000000.parquet"), part);
+}
+
+/// Calls back just before something aside is replaced or removed.
+class SlowMover final : public ForwardingFiles {
+ public:
+  using ForwardingFiles::ForwardingFiles;
+  Status remove_file(const std::string& path) override {
+    meet(path);
+    return ForwardingFiles::remove_file(path);
+  }
+  Status rename_replace(const std::string& from, const std::string& to) override {
+    meet(to);
+    return ForwardingFiles::rename_replace(from, to);
+  }
+  std::function<void()> before = [] {};
+  int num_met = 0;
+
+ private:
+  void meet(const std::string& path) {
+    if (path == "out/_superseded/part-000000.parquet" && num_met++ == 0) {
+      before();
+    }
+  }
+};
+
+TEST_F(MovedParts, of_two_movers_beside_what_another_job_left_aside_none_removes_what_the_other_has_moved) {
+  make_first_parts();
+  const std::string part = copy_of("out/part-000000.parquet");
+  PartRecord other = *read_part_record({.store = store_.get(), .path = "out/part-000000.parquet"});
+  other.job = "another";
+  const KeyValues footer = {{kShardKey, print_part_record(other)}};
+  ASSERT_TRUE(put_shard(files_, "out/_superseded", "part-000000.parquet", *value_rows(3, "other"), footer).is_ok());
+  SlowMover files(files_);
+  files.before = [&] { EXPECT_TRUE(retire_part(output_, {.item = 0}).is_ok()); };
+  const auto store = make_posix_store(files, "memory");
+  const Status retired = retire_part({.store = store.get(), .path = "out"}, {.item = 0});
+  EXPECT_TRUE(retired.is_ok()) << retired.to_string();
+  EXPECT_EQ(files.num_met, 1);
+  ASSERT_TRUE(*files_.exists("out/_superseded/part-000000.parquet"));
+  EXPECT_EQ(copy_of("out/_superseded/part-000000.parquet"), part);
+  EXPECT_FALSE(*files_.exists("out/part-000000.parquet"));
+}
+
+/// Moves the part when its namesake aside has been opened, as another process does it.
+class MovedWhenCompared final : public ForwardingFiles {
+ public:
+  MovedWhenCompared(FileSystem& base, Store& store) : ForwardingFiles(base), store_(store) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    auto file = ForwardingFiles::open_input(path);
+    if (path == "out/_superseded/part-000000.parquet" && ++num_opened == 2) {  // After the look whether both hold the same bytes.
+      EXPECT_TRUE(store_.move_over("out/part-000000.parquet", path).is_ok());
+    }
+    return file;
+  }
+  int num_opened = 0;
+
+ private:
+  Store& store_;
+};
+
+TEST_F(MovedParts, a_part_that_another_moves_while_it_is_compared_is_moved) {
+  make_first_parts();
+  const std::string part = copy_of("out/part-000000.parquet");
+  ASSERT_TRUE(write_file_atomic(files_, "out/_superseded/part-000000.parquet", copy_of("out/part-000001.parquet")).is_ok());
+  MovedWhenCompared files(files_, *store_);
+  const auto store = make_posix_store(files, "memory");
+  const Status retired = retire_part({.store = store.get(), .path = "out"}, {.item = 0});
+  EXPECT_TRUE(retired.is_ok()) << retired.to_string();
+  EXPECT_GE(files.num_opened, 2);
   EXPECT_EQ(copy_of("out/_superseded/part-000000.parquet"), part);
 }
 

@@ -157,6 +157,25 @@ TEST_F(PinnedItems, inputs_of_several_places_are_told_apart_by_what_they_hold) {
   EXPECT_THAT(paths, ElementsAre("a/x.parquet", "b/x.parquet", "deep/er/y.parquet", "in/single.parquet"));
 }
 
+TEST_F(PinnedItems, only_twins_of_their_own_inputs_need_the_list) {
+  for (const char* folder : {"a", "b"}) {
+    ASSERT_TRUE(put_shard(files_, folder, "x.parquet", *value_rows(4, "same")).is_ok());
+  }
+  add_input(files_, "single.parquet", 3);
+  const std::vector<std::string> uris = {"memory://a", "memory://b", "memory://in"};
+  pin(uris);
+  const auto single = plan(*store_, {.items = {2}}, uris);
+  ASSERT_TRUE(single.is_ok()) << single.status().to_string();
+  EXPECT_EQ((*single)->input_place((*single)->item(2)).path, "in/single.parquet");
+  EXPECT_EQ(num_lists_, 0);
+  const auto twin = plan(*store_, {.items = {1}}, uris);
+  ASSERT_TRUE(twin.is_ok()) << twin.status().to_string();
+  EXPECT_EQ((*twin)->input_place((*twin)->item(1)).path, "b/x.parquet");
+  EXPECT_EQ(num_lists_, 1);
+  EXPECT_TRUE(plan(*store_, {.items = {0, 1}}, uris).is_ok());
+  EXPECT_EQ(num_lists_, 2) << "both are their own";
+}
+
 TEST_F(PinnedItems, columns_of_their_own_inputs_are_checked) {
   add_input(files_, "a.parquet", 5);
   add_input(files_, "b.parquet", 5);

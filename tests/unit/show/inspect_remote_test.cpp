@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
+#include <utility>
 
 #include "darkroom/feed/stored_run.h"
 #include "darkroom/image/png.h"
@@ -11,6 +14,7 @@
 #include "darkroom/show/run_report.h"
 #include "support/fake_hub.h"
 #include "support/fake_s3_stores.h"
+#include "support/forwarding_files.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
@@ -153,6 +157,85 @@ TEST_F(InspectRemote, verify_finds_damage_and_missing_parts_on_s3) {
   EXPECT_THAT(look("images", {.verify = true}).damage,
               testing::UnorderedElementsAre(AllOf(HasSubstr("is missing"), HasSubstr("s3://pictures/images/part-000003.parquet")),
                                             HasSubstr("s3://pictures/images/part-000000.parquet")));
+}
+
+/// The machine's files; calls back once, when a file of that name is opened for the n-th time.
+class MeetingFiles final : public ForwardingFiles {
+ public:
+  MeetingFiles(std::string name, int number, std::function<void()> then)
+      : ForwardingFiles(local_files()), name_(std::move(name)), number_(number), then_(std::move(then)) {}
+  Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override {
+    if (path.ends_with("images/" + name_) && ++num_opened == number_) {
+      then_();
+    }
+    return ForwardingFiles::open_input(path);
+  }
+  int num_opened = 0;
+
+ private:
+  const std::string name_;
+  const int number_;
+  const std::function<void()> then_;
+};
+
+TEST_F(InspectRemote, verify_beside_a_retry_finds_no_damage) {
+  const std::string g0 = "images/" + part_name(1), g1 = "images/part-000001-g1.parquet", aside = "images/_superseded/" + part_name(1);
+  for (int number = 1; number < 20; ++number) {
+    SCOPED_TRACE(number);
+    ASSERT_TRUE(local_files().remove_tree(folder_.path("images")).is_ok());
+    summary_["parts"].clear();
+    write_dataset(3);
+    MeetingFiles files(part_name(1), number, [&] {
+      std::filesystem::copy(folder_.path(g0), folder_.path(g1));
+      ASSERT_TRUE(local_files().create_folders(folder_.path("images/_superseded")).is_ok());
+      std::filesystem::rename(folder_.path(g0), folder_.path(aside));
+      write_part(3, part_name(3));  // And a plain run beside it.
+      summary_["parts"][1]["name"] = "part-000001-g1.parquet";
+      write_summary();
+    });
+    const auto report = inspect(files, {.uri = folder_.path("images"), .verify = true}, {});
+    ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+    EXPECT_THAT(report->damage, IsEmpty());
+    EXPECT_EQ(report->summary["rows_studied"], 12);
+    if (files.num_opened < number) {
+      EXPECT_GT(number, 3);
+      break;
+    }
+  }
+  // What lies aside under the name of a part that is gone need not be it.
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path(aside), "another job's").is_ok());
+  MeetingFiles files(part_name(1), 2, [&] { std::filesystem::rename(folder_.path(g0), folder_.path("gone")); });
+  const auto report = inspect(files, {.uri = folder_.path("images"), .verify = true}, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+  EXPECT_THAT(report->damage, testing::Contains(HasSubstr(g0)));
+}
+
+TEST_F(InspectRemote, verify_beside_a_retry_finds_no_damage_on_s3) {
+  write_dataset(3);
+  for (int number = 1; number < 40; ++number) {
+    SCOPED_TRACE(number);
+    s3_.fake.with_state([](FakeS3Objects& state) { state.objects.clear(); });
+    ASSERT_TRUE(s3_.upload(folder_.path("images"), "images").is_ok());
+    std::atomic<int> num_reads = 0;
+    s3_.fake.before = [&](const FakeS3::Call& call) {
+      const bool is_read = call.operation == "get" || call.operation == "head";
+      if (is_read && call.key == "images/part-000001.parquet" && ++num_reads == number) {
+        s3_.fake.with_state([](FakeS3Objects& state) {
+          const auto part = state.objects.extract("images/part-000001.parquet");
+          state.objects["images/part-000001-g1.parquet"] = part.mapped();
+          state.objects["images/_superseded/part-000001.parquet"] = part.mapped();
+        });
+      }
+    };
+    const InspectReport report = look("images", {.verify = true});
+    s3_.fake.before = [](const FakeS3::Call&) {};
+    EXPECT_THAT(report.damage, IsEmpty());
+    EXPECT_EQ(report.summary["rows_studied"], 12);
+    if (num_reads < number) {
+      EXPECT_GT(number, 2);
+      break;
+    }
+  }
 }
 
 TEST_F(InspectRemote, verify_looks_for_the_parts_of_a_folder_however_its_address_is_written) {

@@ -159,6 +159,19 @@ TEST_F(S3FolderTest, copies_a_file_in_parts_that_is_larger_than_one_copy) {
   EXPECT_EQ(fake().num_uploads(), 0u);
 }
 
+TEST_F(S3FolderTest, a_sweep_of_folders_aborts_the_uploads_of_copies_that_died_within_them) {
+  const auto begin_upload = [&](const char* key) { fake().with_state([&](FakeS3Objects& state) { state.create_upload(key, "writer"); }); };
+  begin_upload("run/checkpoints/step/unet/weights");
+  begin_upload("run/checkpoints/step/optimizer");
+  fake().with_state([](FakeS3Objects& state) { state.now += hours(2); });
+  begin_upload("run/checkpoints/step2/unet/weights");  // Of a living writer, perhaps.
+  begin_upload("run/other/weights");
+  const auto now = fake().state.now;
+  EXPECT_EQ(store_->sweep(at("run/checkpoints"), hours(1), now).value().num_uploads, 0) << "what lies in folders may be a dataset";
+  EXPECT_EQ(store_->sweep_folders(at("run/checkpoints"), hours(1), now).value().num_uploads, 2);
+  EXPECT_EQ(fake().num_uploads(), 2u);
+}
+
 TEST_F(S3FolderTest, publishes_files_whose_names_only_look_like_temporary_ones) {
   auto folder = begin("step", "");
   for (const char* name : {"_tmpdata", "a/_tmpdata", "_tmp", "_tmp/left.commit-1", "a/_tmp/left", "_tmp.x.y/left", "a/_tmp.x.y/left"}) {

@@ -433,6 +433,30 @@ TEST_F(S3StoreTest, moves_objects_and_can_do_it_again) {
   EXPECT_EQ(store_->move_object(at("none"), at("none2")).code(), StatusCode::kNotFound);
 }
 
+TEST_F(S3StoreTest, moves_over_what_lies_there_and_never_over_what_another_has_just_moved) {
+  ASSERT_TRUE(store_->replace_small(at("from"), "bytes").is_ok());
+  ASSERT_TRUE(store_->replace_small(at("to"), "stale").is_ok());
+  std::atomic<int> num_copies = 0;
+  fake().before = [&](const FakeS3::Call& call) {
+    if (call.operation == "copy" && num_copies++ == 0) {
+      fake().with_state([](FakeS3Objects& state) {
+        state.copy("from", std::nullopt, "to");
+        state.objects.erase("from");
+      });
+    }
+  };
+  EXPECT_TRUE(store_->move_over(at("from"), at("to")).is_ok());
+  EXPECT_EQ(fake().bytes_of("to"), "bytes");
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+  fake().before = [](const FakeS3::Call&) {};
+  ASSERT_TRUE(store_->replace_small(at("from"), "newer").is_ok());
+  EXPECT_TRUE(store_->move_over(at("from"), at("to")).is_ok());
+  EXPECT_EQ(fake().bytes_of("to"), "newer");
+  EXPECT_THAT(fake().keys_below(), ElementsAre("to"));
+  EXPECT_TRUE(store_->move_over(at("from"), at("to")).is_ok()) << "done before";
+  EXPECT_EQ(store_->move_over(at("none"), at("none2")).code(), StatusCode::kNotFound);
+}
+
 /// A store whose server copies no more than twenty bytes at once.
 class S3LargeMoves : public S3StoreTest {
  protected:

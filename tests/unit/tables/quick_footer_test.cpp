@@ -9,6 +9,7 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/files/posix_store.h"
 #include "support/put_shard.h"
+#include "support/rounds.h"
 
 namespace darkroom {
 namespace {
@@ -126,7 +127,7 @@ TEST_F(QuickFooterTest, takes_any_bytes) {
   std::memcpy(&num_thrift, whole.bytes.data() + whole.bytes.size() - 8, 4);
   const std::string thrift = whole.bytes.substr(whole.bytes.size() - 8 - num_thrift, num_thrift);
   std::mt19937_64 random(7);
-  for (int round = 0; round < 200'000; ++round) {
+  for (int64_t round = 0; round < rounds(200'000); ++round) {
     std::string mutated = round % 4 == 0 ? std::string() : thrift.substr(0, random() % (thrift.size() + 1));
     for (uint64_t i = 0, count = random() % 8; i < count; ++i) {
       if (mutated.empty() || random() % 3 == 0) {

@@ -141,6 +141,31 @@ TEST(TarTable, rows_that_were_read_are_not_walked_through_again) {
   EXPECT_LT(file->num_bytes_read, 5 << 20);
 }
 
+TEST(TarTable, a_later_reader_of_the_same_archive_walks_to_no_row_that_an_earlier_one_knew) {
+  std::string members;
+  for (int i = 0; i < 400; ++i) {
+    members += tar_member(fmt::format("{:03}.jpg", i), std::string(40'000, 'p'));
+  }
+  const auto file = tar_file(members);
+  const auto first = *open_tar_table(file);
+  EXPECT_EQ(first->row_marks().size(), 1u);
+  ASSERT_EQ((*read_range(*first, 200, 1, {"key"}))->num_rows(), 1);
+  const std::vector<int64_t> marks = first->row_marks();
+  EXPECT_EQ(marks.size(), 200u / kRowsPerTarMark + 1);
+  const auto table = *open_tar_table(file);
+  table->take_row_marks(marks);
+  EXPECT_EQ(table->row_marks(), marks);
+  file->num_bytes_read = 0;
+  ASSERT_EQ(texts(*read_range(*table, 192, 1, {"key"}), "key"), std::vector<std::string>{"192"});
+  EXPECT_LT(file->num_bytes_read, 5 << 20);
+  for (const int row : {399, 40, 191, 193, 63, 64, 65, 320, 0}) {  // Known ones, ones between and behind them.
+    EXPECT_EQ(texts(*read_range(*table, row, 1, {"key"}), "key"), std::vector<std::string>{fmt::format("{:03}", row)});
+  }
+  EXPECT_EQ(*table->num_rows(), 400);
+  EXPECT_EQ(texts(*read_range(*table, 250, 1, {"key"}), "key"), std::vector<std::string>{"250"});
+  EXPECT_EQ(*read_range(*table, 400, 1, {"key"}), nullptr);
+}
+
 TEST(TarTable, a_compressed_archive_is_refused_by_its_name) {
   MemoryFileSystem files;
   ASSERT_TRUE(write_file_atomic(files, "x.TAR", tar_sample("0", "a") + tar_end()).is_ok());

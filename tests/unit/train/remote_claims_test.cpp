@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+
 #include "darkroom/files/claim.h"
 #include "remote_run_fixture.h"
 
@@ -47,6 +50,33 @@ TEST_F(RemoteRunTest, a_claim_that_is_gone_is_taken_again) {
   };
   expect_trained(options());
   expect_undisturbed_result();
+}
+
+// The answer to a checkpoint was lost, the next one takes its place, and the claim ended meanwhile.
+TEST_F(RemoteRunTest, a_checkpoint_that_was_stored_without_an_answer_is_no_other_process_s) {
+  Clock::Instant back = {};
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> has_expired = false;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    const bool begins = !has_begun && call.operation == "put" && call.key == "run/checkpoints/step-00000004/state.json";
+    if (begins) {
+      back = s3_.clock.now() + std::chrono::minutes(20);
+      has_begun = true;
+    }
+    return begins ? FakeS3::Fault::kLostReply : has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  s3_.fake.before = [&](const FakeS3::Call&) {
+    if (has_begun && s3_.clock.now() >= back && !has_expired.exchange(true)) {
+      let_claim_expire();
+    }
+  };
+  TrainOptions last = options();
+  last.recipe.checkpoint.keep_last = 1;
+  expect_trained(last);
+  ASSERT_TRUE(has_expired);
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), ElementsAre(12));
+  expect_same_checkpoint(12);
 }
 
 TEST_F(RemoteRunTest, a_run_that_was_taken_over_by_one_that_has_ended_stores_nothing_more) {

@@ -1,14 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "darkroom/core/sha256.h"
 #include "remote_run_fixture.h"
+#include "support/rank_threads.h"
 #include "train/remote_run.h"
 
 namespace darkroom {
@@ -89,13 +94,135 @@ TEST_F(RemoteRunTest, a_store_that_is_gone_for_a_while_costs_no_step) {
   }
 }
 
-TEST_F(RemoteRunTest, a_store_that_is_gone_for_longer_than_a_run_waits_costs_a_checkpoint_and_no_step) {
+TEST_F(RemoteRunTest, a_store_that_is_gone_for_longer_than_a_run_waits_costs_neither_checkpoint_nor_step) {
   train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(20));
-  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000004.jsonl").has_value()) << "its lines came with the next ones";
+  EXPECT_TRUE(s3_.fake.bytes_of("run/metrics-0000000004.jsonl").has_value());
   EXPECT_EQ(losses(), undisturbed_losses());
   EXPECT_THAT(steps(), ElementsAre(8, 12));
   expect_same_checkpoint(8);
   expect_same_checkpoint(12);
+}
+
+TEST_F(RemoteRunTest, the_checkpoints_of_a_long_outage_are_stored_once_each_in_their_order) {
+  std::vector<std::string> stored;
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.operation == "put" && call.key.starts_with("run/checkpoints/step-") && call.key.ends_with("/state.json")) {
+      stored.push_back(call.key);
+    }
+  };
+  TrainOptions all = options();
+  all.recipe.checkpoint.keep_every = 4;
+  train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(40),
+                            all);  // Two checkpoints wait for a quarter of an hour.
+  s3_.fake.before = [](const FakeS3::Call&) {};
+  EXPECT_EQ(stored, (std::vector<std::string>{"run/checkpoints/step-00000004/state.json", "run/checkpoints/step-00000008/state.json",
+                                              "run/checkpoints/step-00000012/state.json"}));
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), ElementsAre(4, 8, 12));
+  expect_same_checkpoint(12);
+  for (const char* step : {"04", "08", "12"}) {  // A run that goes on from any of them has its lines.
+    EXPECT_TRUE(s3_.fake.bytes_of(fmt::format("run/metrics-00000000{}.jsonl", step)).has_value()) << step;
+  }
+}
+
+TEST_F(RemoteRunTest, of_the_checkpoints_of_an_outage_those_that_would_go_at_once_are_not_stored) {
+  TrainOptions last = options();
+  last.recipe.checkpoint.keep_last = 1;
+  train_while_store_is_gone("run/metrics-0000000004.jsonl", std::chrono::minutes(20), last);
+  EXPECT_FALSE(s3_.fake.bytes_of("run/metrics-0000000004.jsonl").has_value()) << "its lines came with the next ones";
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), ElementsAre(12));
+  expect_same_checkpoint(12);
+}
+
+TEST_F(RemoteRunTest, a_spool_without_room_gives_up_what_is_stored_and_then_the_oldest) {
+  auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
+  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+  std::filesystem::copy(undisturbed_->path("run"), (*run)->spool(),
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  ASSERT_TRUE((*run)->begin(4, "events.out.tfevents.0000000000.darkroom").is_ok());
+  const auto spooled = [&] {
+    std::vector<int64_t> found;
+    for (const CheckpointPlace& place : list_checkpoints(local_files(), (*run)->spool() + "/checkpoints").value()) {
+      found.push_back(place.step);
+    }
+    return found;
+  };
+  ASSERT_THAT(spooled(), ElementsAre(8, 12));
+  s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kReset; };
+  const std::string twelve = (*run)->spool() + "/checkpoints/" + checkpoint_name(12);
+  std::filesystem::rename(twelve, (*run)->spool() + "/later");
+  EXPECT_EQ((*run)->store_checkpoint(8, {.keep_last = 2}, AfterSaving::kGoesOn).code(), StatusCode::kUnavailable);
+  std::filesystem::rename((*run)->spool() + "/later", twelve);
+  EXPECT_TRUE(*(*run)->make_room());
+  EXPECT_THAT(spooled(), ElementsAre(8)) << "of the other nothing is known here";
+  EXPECT_TRUE(*(*run)->make_room());
+  EXPECT_THAT(spooled(), ElementsAre());
+  EXPECT_FALSE(*(*run)->make_room());
+}
+
+/// Where a run says that it kept a checkpoint.
+std::string kept_place(const std::string& message) {
+  const size_t begin = message.find("--resume ") + 9;
+  return message.substr(begin, message.find(' ', begin) - begin);
+}
+
+TEST_F(RemoteRunTest, two_ranks_whose_last_checkpoint_was_kept_are_not_started_anew) {
+  std::stop_source stop;
+  std::atomic<int> num_failed = 0;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    const bool fails = num_failed > 0 || call.key == "run/metrics-0000000012.jsonl";
+    if (num_failed += fails ? 1 : 0; num_failed == 20) {
+      stop.request_stop();
+    }
+    return fails ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  const int64_t port = free_loopback_port();
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+  std::array<Status, 2> ended;
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < ended.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      const auto ranks = join_gloo(loopback_rank(static_cast<int64_t>(rank), 2, port));
+      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+      TrainOptions one = options();
+      one.clock = &s3_.clock;
+      one.recipe.runtime.gradient_groups = 2;
+      one.recipe.batch.micro = 3;
+      one.ranks = ranks->get();
+      TrainSummary summary;
+      ended[rank] = run_training(s3_.set, one, stop.get_token(), summary);
+      if (rank == 0) {
+        EXPECT_TRUE((*ranks)->finish().is_ok());  // For the other one, which waits for it.
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(ended[0].code(), StatusCode::kFailedPrecondition) << ended[0].to_string();
+  EXPECT_THAT(ended[0].message(), HasSubstr("the checkpoint of step 12 was not stored and is kept here"));
+  const std::string kept = kept_place(ended[0].message());
+  EXPECT_TRUE(read_checkpoint(local_files(), kept).is_ok());
+  std::filesystem::remove_all(kept);
+}
+
+TEST_F(RemoteRunTest, a_run_that_ends_in_an_outage_keeps_all_its_checkpoints_here) {
+  std::atomic<bool> is_gone = false;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    is_gone = is_gone || call.key == "run/metrics-0000000004.jsonl";
+    return is_gone ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  const Status ended = train(options());
+  EXPECT_EQ(ended.code(), StatusCode::kUnavailable);
+  const std::string kept = kept_place(ended.message());
+  EXPECT_EQ(read_checkpoint(local_files(), kept).value().step, 12) << ended.message();
+  std::string earlier = kept;
+  earlier.replace(earlier.find("step-00000012"), 13, "step-00000008");
+  EXPECT_EQ(read_checkpoint(local_files(), earlier).value().step, 8);
+  std::filesystem::remove_all(kept);
+  std::filesystem::remove_all(earlier);
 }
 
 TEST_F(RemoteRunTest, a_run_that_ends_waits_longer_for_its_store) {

@@ -64,7 +64,7 @@ class RemoteRunTest : public testing::Test {
   }
 
   /// Trains to the end, though the store answers nothing for this long from the first call that touches `key` on.
-  void train_while_store_is_gone(const std::string& key, std::chrono::minutes duration) {
+  void train_while_store_is_gone(const std::string& key, std::chrono::minutes duration, const TrainOptions& trained = options()) {
     std::atomic<bool> has_begun = false;
     Clock::Instant back = {};
     s3_.fake.fault = [&](const FakeS3::Call& call) {
@@ -73,7 +73,7 @@ class RemoteRunTest : public testing::Test {
       }
       return has_begun && s3_.clock.now() < back ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
     };
-    expect_trained(options());
+    expect_trained(trained);
     s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
     ASSERT_TRUE(has_begun);
   }

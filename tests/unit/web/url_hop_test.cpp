@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "support/rounds.h"
+
 namespace darkroom {
 namespace {
 
@@ -124,7 +126,7 @@ TEST(url_hop, agrees_with_the_policy_of_sockets) {
   // What a hop allows the socket's lock allows, too; it may refuse more.
   const HopPolicy policy = allowing({"10.0.0.0/8:8080", "fd00::/8"});
   std::minstd_rand random(7);
-  for (int i = 0; i < 100'000; ++i) {
+  for (int64_t i = 0; i < rounds(100'000); ++i) {
     SocketAddress address;
     address.ip.is_ipv4 = random() % 2 == 0;
     for (size_t b = 0; b < (address.ip.is_ipv4 ? 4u : 16u); ++b) {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace darkroom {
+
+/// How many tries a test makes that draws what it tries: a tenth under ThreadSanitizer, which takes ten to a hundred times as long and
+/// looks for races alone. For tests whose tries run in one thread; the other sanitizers and the release build make all of them.
+constexpr int64_t rounds(int64_t num_rounds) {
+#if defined(__SANITIZE_THREAD__)
+  return std::max<int64_t>(1, num_rounds / 10);
+#else
+  return num_rounds;
+#endif
+}
+
+}  // namespace darkroom

@@ -14,7 +14,7 @@ import time
 
 from harness import PROGRAM, ROOT, Ledger, run_checks
 
-MODULES = ["addresses", "hostile_web", "memory", "outage", "kills", "disk_faults", "first_contact", "radosgw", "s3_faults", "decoder", "formats", "secrets_kept"]
+MODULES = ["addresses", "hostile_web", "memory", "outage", "kills", "disk_faults", "first_contact", "radosgw", "s3_faults", "decoder", "formats", "secrets_kept", "rank_faults"]
 
 
 def main() -> int:

@@ -74,10 +74,12 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock
   }
   DARKROOM_RETURN_IF_ERROR(run->remove_remains());
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
-  const Location facts = folder / kRunFactsFile;
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_facts, facts.exists());
-  if (has_facts) {
-    DARKROOM_RETURN_IF_ERROR(copy_file_here(facts, run->in_spool(kRunFactsFile), {.stop = stop}));
+  for (const char* name : {kRunFactsFile, kRunGoodputFile}) {
+    const Location file = folder / name;
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_there, file.exists());
+    if (is_there) {
+      DARKROOM_RETURN_IF_ERROR(copy_file_here(file, run->in_spool(name), {.stop = stop}));
+    }
   }
   return run;
 }
@@ -315,7 +317,9 @@ Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep
   DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_logs(step); }));
   DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return publish_checkpoint(step); }));
   newest_step_ = step;
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(kRunFactsFile); }));
+  for (const char* name : {kRunFactsFile, kRunGoodputFile}) {
+    DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(name); }));
+  }
   // Earlier ones in the spool were stored, too.
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
   for (const std::string& name : std::exchange(unstored_folders_, {})) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "darkroom/core/check.h"
+#include "darkroom/tensor/launcher_job.h"
 #include "support/rank_threads.h"
 
 namespace darkroom {
@@ -78,6 +79,21 @@ TEST(communicator, refuses_a_rank_of_another_run_and_names_the_field) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr("runtime.seed"));
   }
+}
+
+// Rank 1 of another job comes to the same port first; the run does not notice.
+TEST(communicator, a_rank_of_another_job_ends_without_a_word_to_this_one) {
+  const int64_t port = free_loopback_port();
+  GlooOptions zero = loopback_rank(0, 2, port), one = loopback_rank(1, 2, port);
+  zero.agreement = one.agreement = R"({"recipe": "same", "job": "17.0"})";
+  GlooOptions stranger = loopback_rank(1, 2, port);
+  stranger.agreement = R"({"recipe": "same", "job": "18.0"})";
+  auto first = std::async(std::launch::async, [&] { return join_gloo(zero).status(); });
+  const Status refused = join_gloo(stranger).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused.to_string();
+  EXPECT_THAT(refused.message(), HasSubstr("'18.0' '17.0'"));
+  EXPECT_TRUE(join_gloo(one).is_ok());
+  EXPECT_TRUE(first.get().is_ok());
 }
 
 TEST(communicator, a_refused_rank_is_every_ranks_error) {
@@ -259,6 +275,59 @@ TEST(rank_place, reads_the_names_of_mpirun_and_slurm) {
       place_in({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "3"}, {"SLURM_STEP_NUM_NODES", "1"}}).value();
   EXPECT_EQ(slurm.rank, 3);
   EXPECT_EQ(slurm.local_size, 4);
+}
+
+std::string job_in(const std::map<std::string, std::string>& variables) {
+  return launcher_job_of([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+TEST(launcher_job, is_what_the_launcher_calls_the_run) {
+  EXPECT_EQ(job_in({}), "");
+  EXPECT_EQ(job_in({{"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "run 7"}}), "run 7");
+  EXPECT_EQ(job_in({{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_NAMESPACE", "99"}}), "99");
+  EXPECT_EQ(job_in({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}}), "12.3");
+  EXPECT_EQ(job_in({{"WORLD_SIZE", "1"}, {"SLURM_JOB_ID", "12"}}), "") << "started by hand within a job";
+  EXPECT_EQ(job_in({{"SM_HOSTS", "[]"}, {"TRAINING_JOB_NAME", "job"}}), "job");
+}
+
+TEST(rank_place, ranks_of_several_machines_are_spread_evenly) {
+  const RankPlace slurm = place_in({{"SLURM_PROCID", "3"},
+                                    {"SLURM_STEP_NUM_TASKS", "7"},
+                                    {"SLURM_LOCALID", "3"},
+                                    {"SLURM_STEP_NUM_NODES", "2"},
+                                    {"MASTER_ADDR", "node0"}})
+                              .value();
+  EXPECT_EQ(slurm.local_size, 4);
+}
+
+TEST(rank_place, reads_the_hosts_of_sagemaker) {
+  const RankPlace toolkit =
+      place_in({{"SM_HOSTS", R"(["algo-1", "algo-2"])"}, {"SM_CURRENT_HOST", "algo-2"}, {"TRAINING_JOB_NAME", "job"}}).value();
+  EXPECT_EQ(toolkit.rank, 1);
+  EXPECT_EQ(toolkit.size, 2);
+  EXPECT_EQ(toolkit.local_size, 1);
+  EXPECT_EQ(toolkit.host, "algo-1");
+  EXPECT_EQ(toolkit.port, 29500);
+  const RankPlace config =
+      place_in({{"SM_RESOURCE_CONFIG", R"({"current_host": "algo-1", "hosts": ["algo-2", "algo-1"], "network_interface_name": "eth0"})"},
+                {"MASTER_PORT", "30000"}})
+          .value();
+  EXPECT_EQ(config.rank, 0);
+  EXPECT_EQ(config.host, "algo-1");
+  EXPECT_EQ(config.port, 30000);
+  EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"SM_CURRENT_HOST", "algo-1"}}).value().size, 1);
+  // A launcher within the container knows better.
+  EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}).value().rank, 1);
+}
+
+TEST(rank_place, refuses_hosts_that_cannot_be) {
+  for (const auto& [hosts, own] : {std::pair("algo-1", "algo-1"), std::pair("[]", ""), std::pair("[1]", "1"), std::pair(R"(["a"])", "b")}) {
+    EXPECT_EQ(place_in({{"SM_HOSTS", hosts}, {"SM_CURRENT_HOST", own}}).status().code(), StatusCode::kInvalidArgument) << hosts;
+  }
+  EXPECT_EQ(place_in({{"SM_RESOURCE_CONFIG", "[]"}}).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(rank_place, refuses_what_cannot_be) {

@@ -1,5 +1,8 @@
-"""Acceptance of training: kill -9, SIGSTOP and SIGTERM to random ranks at random moments and in saves; bad numbers and damaged checkpoints."""
+"""Acceptance of training: kill -9, SIGSTOP and SIGTERM to random ranks at random moments and in saves; the ledger of a run that is killed again
+and again; bad numbers and damaged checkpoints."""
 
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -78,6 +81,22 @@ class RankRuns(Workbench):
         return last
 
 
+MAKING = threading.Lock()
+
+
+@functools.cache
+def made_runs() -> RankRuns:
+    bench = RankRuns()
+    atexit.register(bench.__exit__)
+    return bench
+
+
+def the_runs() -> RankRuns:
+    """One for all checks, whose runs have names of their own."""
+    with MAKING:
+        return made_runs()
+
+
 class Run:
     """A run of several ranks, and when it said what."""
 
@@ -125,6 +144,17 @@ def wait_until(condition, run: Run) -> bool:
     return True
 
 
+def is_signalled(process: int, number: int) -> bool:
+    """Sends a signal to a process that is open as `process`, and closes it. False: it has ended."""
+    try:
+        signal.pidfd_send_signal(process, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+
+
 def disturb(bench: RankRuns, output: str, number: int, seconds: float, first_signal: int, in_save: bool, generator: random.Random) -> dict:
     """One signal to one rank of a run; it ends by itself, or goes on with the same command where it was told to end."""
     folder = pathlib.Path(bench.path(output))
@@ -133,15 +163,15 @@ def disturb(bench: RankRuns, output: str, number: int, seconds: float, first_sig
     rank = generator.randrange(RANKS)
     save = generator.randrange(STEPS // 4)
     is_training = wait_until(lambda: metrics.exists() and b"\n" in metrics.read_bytes(), run)
+    pid = run.rank(rank)
+    process = os.pidfd_open(pid) if pid is not None else None  # Stays this process's when its id is another's.
     if in_save:
         hit = is_training and wait_until(lambda: any((folder / "checkpoints").glob("_tmp*")) and metrics.read_bytes().count(b"\n") >= 4 * save, run)
     else:
         time.sleep(generator.uniform(0, seconds))
         hit = run.process.poll() is None
-    pid = run.rank(rank) if hit else None
     moment = time.monotonic()
-    if pid is not None:
-        os.kill(pid, first_signal)
+    hit = hit and process is not None and is_signalled(process, first_signal)
     was_in_save = in_save and any((folder / "checkpoints").glob("_tmp*"))
     code = run.finish()
     if code == 128 + signal.SIGTERM and first_signal == signal.SIGTERM:
@@ -150,34 +180,84 @@ def disturb(bench: RankRuns, output: str, number: int, seconds: float, first_sig
         code = Run(bench.command(output, "--nproc", RANKS)).finish()
     require(code == 0, f"trial {number}: the run ended with exit code {code}", run.said[-8:])
     bench.require_same(output)
-    noticed = run.noticed_after(moment) if pid is not None and first_signal == signal.SIGSTOP else None
+    noticed = run.noticed_after(moment) if hit and first_signal == signal.SIGSTOP else None
     if noticed is not None:
         require(noticed <= 2 * WATCHDOG, "a hung rank was noticed late (seconds, limit)", noticed, 2 * WATCHDOG)
     ledger = bench.require_ledger(output)
-    return {"hit": pid is not None, "in_save": was_in_save, "rank": rank, "noticed": noticed, "lost": ledger["lost"], "goodput": ledger["goodput"]}
+    return {"hit": hit, "in_save": was_in_save, "rank": rank, "noticed": noticed, "lost": ledger["lost"], "goodput": ledger["goodput"]}
 
 
 def survives(trials: Trials) -> None:
     num_faults = trials.count(*FAULTS)
-    with RankRuns() as bench:
-        run = Run(bench.command("undisturbed", "--nproc", RANKS))
-        metrics = pathlib.Path(bench.path("undisturbed"), "metrics.jsonl")
-        wait_until(lambda: metrics.exists() and b"\n" in metrics.read_bytes(), run)
-        begin = time.monotonic()
-        require(run.finish() == 0, "the undisturbed run of several ranks failed", run.said[-8:])
-        seconds = time.monotonic() - begin
-        bench.require_same("undisturbed")
-        kinds = [(number, in_save) for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM) for in_save in (False, True)]
-        found = []
-        for trial in range(num_faults):
-            which, in_save = kinds[trial % len(kinds)]
-            generator = random.Random(SEED + trial)
-            name = f"{trial} {signal.Signals(which).name}{' in a save' if in_save else ''}"
-            found.append(trials.trial(name, lambda: disturb(bench, f"trial-{trial}", trial, seconds, which, in_save, generator)))
+    bench = the_runs()
+    seconds = trials.trial("undisturbed", lambda: undisturbed(bench))
+    kinds = [(number, in_save) for in_save in (False, True) for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)]
+    found = []
+    for trial in range(num_faults):
+        which, in_save = kinds[trial % len(kinds)]
+        generator = random.Random(SEED + trial)
+        name = f"{trial} {signal.Signals(which).name}{' in a save' if in_save else ''}"
+        found.append(trials.trial(name, lambda: disturb(bench, f"trial-{trial}", trial, seconds, which, in_save, generator)))
     notices = [one["noticed"] for one in found if one["noticed"] is not None]
     trials.figures.update(faults=num_faults, hits=sum(one["hit"] for one in found), in_saves=sum(one["in_save"] for one in found))
     trials.figures.update(slowest_notice_seconds=max(notices, default=None), watchdog_seconds=WATCHDOG, lost_rows=0, duplicate_rows=0)
     require(trials.figures["hits"] >= num_faults // 2, "too few signals hit a running rank", trials.figures)
+
+
+def undisturbed(bench: RankRuns) -> float:
+    """Seconds from the first step to the end of a run of several ranks that nobody disturbs, and which has the bits of one rank."""
+    run = Run(bench.command("undisturbed", "--nproc", RANKS))
+    metrics = pathlib.Path(bench.path("undisturbed"), "metrics.jsonl")
+    wait_until(lambda: metrics.exists() and b"\n" in metrics.read_bytes(), run)
+    begin = time.monotonic()
+    require(run.finish() == 0, "the undisturbed run of several ranks failed", run.said[-8:])
+    bench.require_same("undisturbed")
+    return time.monotonic() - begin
+
+
+def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_seconds: float, most_kills: int) -> dict:
+    """A run that is killed after exponential times and started again, until it ends by itself. Seconds as seen from outside, and its ledger's."""
+    generator = random.Random(SEED)
+    output, checkpoints = "killed", pathlib.Path(bench.path("killed"), "checkpoints")
+    command = bench.command(output, "--max-steps", steps, "--set", f"checkpoint.every_steps={every_steps}")
+    begin, kills, lost, code = time.time(), 0, 0.0, None
+    while code is None:
+        process = subprocess.Popen([str(PROGRAM), *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        started = time.time()
+        try:
+            _, errors = process.communicate(timeout=generator.expovariate(1 / mean_seconds) if kills < most_kills else PATIENCE)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            process.kill()
+            died = time.time()
+            process.communicate()
+            kills += 1
+            # Work since the last checkpoint, or since this start's first line where it made none.
+            saved = [path.stat().st_mtime for path in checkpoints.glob("step-*/state.json")]
+            ledger = pathlib.Path(bench.path(output), "goodput.jsonl")
+            began = [line["time"] for line in map(json.loads, ledger.read_text().splitlines()) if line["event"] == "begin" and line["time"] > started] if ledger.exists() else []
+            lost += max(0.0, died - max([began[-1], *saved])) if began else 0.0
+    require(code == 0, "the run that was killed does not end", code, errors[-2000:])
+    outside = time.time() - begin
+    require([step for step, _ in bench.losses(output)] == list(range(1, steps + 1)), "steps were lost or are there twice")
+    last = bench.require_ledger(output)
+    wall = last["time"] - last["began"]
+    spent = {part: round(last[part], 3) for part in PARTS}
+    require(last["away"] == 0, "a killed run was away", last)
+    require(lost == 0 or last["lost"] > 0, "kills have cost nothing by the ledger", lost, last)
+    # A line a second at most: what came after the last one of a killed start is the next one's starting.
+    require(last["lost"] <= lost + 0.5 and last["lost"] >= lost - 1.5 * kills, "the ledger's lost seconds are others than those since checkpoints (ledger, seen, kills)", last["lost"], lost, kills)
+    return {"kills": kills, "outside": outside, "wall": wall, "deviation": abs(sum(last[part] for part in PARTS) - wall) / wall, "outside_deviation": (outside - wall) / outside,
+            "lost_seen": lost, "saving": last["saving"] / wall, "goodput": last["goodput"], **spent}
+
+
+def goodput(trials: Trials) -> None:
+    found = trials.trial("killed again and again", lambda: kill_again_and_again(the_runs(), *trials.count((300, 100, 3.0, 2), (20_000, 500, 45.0, 1000))))
+    trials.figures.update(found)
+    require(found["kills"] > 0, "no kill hit the run")
+    if trials.is_full:  # Else the time until the ledger begins, while libraries load, is too large a part.
+        require(found["outside_deviation"] <= 0.005, "the ledger misses wall time", found)
+        require(found["saving"] <= 0.02, "saving takes more than 2 % of the wall time", found)
 
 
 def bad_bits(trials: Trials) -> None:
@@ -191,4 +271,4 @@ def bad_bits(trials: Trials) -> None:
     trials.figures.update(gradients=trials.count(50, 1000), flips=trials.count(300, 10_000), truncations=trials.count(50, 1000))
 
 
-CHECKS = [("rank_faults.signals", survives), ("rank_faults.bad_bits", bad_bits)]
+CHECKS = [("rank_faults.signals", survives), ("rank_faults.goodput", goodput), ("rank_faults.bad_bits", bad_bits)]

@@ -19,6 +19,8 @@ import time
 from workbench import PROGRAM, ROOT, Skipped, Workbench, digests, main, read_losses, require, run
 
 STEPS = 12
+LONG_STEPS = 50
+FAST_DEVIATION = 1e-6  # Of a loss, relative.
 PATIENCE = 300  # Seconds; a limit, no measure.
 
 
@@ -32,16 +34,35 @@ class RankBench(Workbench):
         run(*self.command("reference"))
 
     def command(self, output: str, *more: str) -> list[str]:
-        settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=10", "schedule.kind=constant"]
-        settings += ["schedule.warmup_steps=3", "checkpoint.every_steps=4", "samples.every_steps=0", f"schedule.max_steps={STEPS}"]
+        return self.command_of(["batch.global=12", "runtime.gradient_groups=6", "checkpoint.every_steps=4", f"schedule.max_steps={STEPS}"], output, *more)
+
+    def long_command(self, output: str, *more: str) -> list[str]:
+        """Of groups that 8 ranks do not share evenly, and that make more than one subtree a rank."""
+        return self.command_of(["batch.global=12", "runtime.gradient_groups=12", "checkpoint.every_steps=25", f"schedule.max_steps={LONG_STEPS}"], output, *more)
+
+    def command_of(self, own_settings: list[str], output: str, *more: str) -> list[str]:
+        settings = [*own_settings, "batch.micro=1", "runtime.workers=1", "runtime.watchdog_seconds=10", "schedule.kind=constant", "schedule.warmup_steps=3", "samples.every_steps=0"]
         sets = [word for setting in settings for word in ("--set", setting)]
         return ["train", "recipes/tiny.toml", "--data", self.path("latents"), "--model", self.model, "--output", self.path(output), *sets, *map(str, more)]
 
+    @functools.cached_property
+    def long_losses(self) -> list[tuple[int, str]]:
+        """Of the run of one rank, which is there then."""
+        run(*self.long_command("long-reference"))
+        return read_losses(self.path("long-reference"))
+
     def require_same(self, output: str) -> None:
-        """Losses of every step and all files of the last checkpoint but its record."""
-        require(read_losses(self.path(output)) == read_losses(self.path("reference")), "losses differ from those of one rank", output)
-        pattern = f"checkpoints/step-{STEPS:08d}/**/*.safetensors"
-        want = digests(self.path("reference"), pattern)
+        """Losses of every step, and the last checkpoint: weights, average and moments."""
+        self.require_alike("reference", STEPS, output)
+
+    def require_same_as_long(self, output: str) -> None:
+        require(len(self.long_losses) == LONG_STEPS, "the reference has other steps", len(self.long_losses))
+        self.require_alike("long-reference", LONG_STEPS, output)
+
+    def require_alike(self, reference: str, steps: int, output: str) -> None:
+        require(read_losses(self.path(output)) == read_losses(self.path(reference)), "losses differ from those of one rank", output)
+        pattern = f"checkpoints/step-{steps:08d}/**/*.safetensors"
+        want = digests(self.path(reference), pattern)
         require(len(want) >= 3 and digests(self.path(output), pattern) == want, "the last checkpoint differs from that of one rank", output)
 
 
@@ -83,18 +104,30 @@ def wait_for_steps(run_folder: str, steps: int, process: subprocess.Popen) -> No
 
 def any_number_of_ranks_has_the_bits_of_one() -> None:
     bench = the_bench()
-    for num_ranks in (2, 3, 4):
+    for num_ranks in (2, 3, 4, 8):
         output = f"ranks-{num_ranks}"
-        run(*bench.command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
-        bench.require_same(output)
-        require('"steps": 12' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
+        run(*bench.long_command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
+        bench.require_same_as_long(output)
+        require(f'"steps": {LONG_STEPS}' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
 
 
 def a_run_goes_on_with_another_number_of_ranks() -> None:
     bench = the_bench()
-    for num_ranks, steps in ((3, 4), (1, 6), (4, 9), (2, STEPS)):
-        run(*bench.command("changing", "--nproc", num_ranks, "--max-steps", steps))
-    bench.require_same("changing")
+    for num_ranks, steps in ((1, 8), (2, 16), (3, 25), (4, 33), (2, 41), (1, LONG_STEPS)):
+        run(*bench.long_command("changing", "--nproc", num_ranks, "--max-steps", steps))
+    bench.require_same_as_long("changing")
+
+
+def the_fast_reduction_changes_last_bits_alone() -> None:
+    bench = the_bench()
+    for num_ranks in (2, 3):
+        output = f"fast-{num_ranks}"
+        run(*bench.long_command(output, "--nproc", num_ranks, "--set", "runtime.reduction=fast"))
+        got = read_losses(bench.path(output))
+        require([step for step, _ in got] == [step for step, _ in bench.long_losses], "other steps", output)
+        worst = max(abs(float(loss) - float(want)) / float(want) for (_, loss), (_, want) in zip(got, bench.long_losses))
+        print(f"the fast reduction of {num_ranks} ranks: losses of {LONG_STEPS} steps within {worst:.1e}", flush=True)
+        require(worst <= FAST_DEVIATION, "losses of the fast reduction deviate (ranks, relative, limit)", num_ranks, worst, FAST_DEVIATION)
 
 
 def a_killed_or_stopped_rank_costs_a_restart() -> None:
@@ -309,6 +342,7 @@ if __name__ == "__main__":
         [
             any_number_of_ranks_has_the_bits_of_one,
             a_run_goes_on_with_another_number_of_ranks,
+            the_fast_reduction_changes_last_bits_alone,
             a_killed_or_stopped_rank_costs_a_restart,
             no_restart_is_more_than_was_allowed,
             sigterm_ends_all_ranks_with_a_checkpoint,

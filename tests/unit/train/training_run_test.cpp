@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
@@ -83,17 +86,22 @@ class FilesThatVanish final : public ForwardingFiles {
  public:
   explicit FilesThatVanish(std::string run) : ForwardingFiles(local_files()), run_(std::move(run)) {}
 
-  Result<bool> exists(const std::string& path) override {
-    if (path == run_ + "/run.json" && std::filesystem::exists(run_ + "/checkpoints/step-00000004") && !has_vanished) {
+  Result<FileInfo> stat(const std::string& path) override {
+    if (path == run_ + "/run.json" && !has_vanished && num_logged_steps() > 4) {
       has_vanished = true;
       std::filesystem::remove_all(run_);
     }
-    return ForwardingFiles::exists(path);
+    return ForwardingFiles::stat(path);
   }
 
   bool has_vanished = false;
 
  private:
+  int64_t num_logged_steps() const {
+    std::ifstream metrics(run_ + "/metrics.jsonl");
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  }
+
   std::string run_;
 };
 

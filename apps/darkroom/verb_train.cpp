@@ -19,7 +19,9 @@
 #include "darkroom/show/run_report.h"
 #include "darkroom/tensor/communicator.h"
 #include "darkroom/tensor/device.h"
+#include "darkroom/tensor/launcher_job.h"
 #include "darkroom/train/train_loop.h"
+#include "darkroom/web/spot_notice.h"
 #include "open_stores.h"
 #include "resources.h"
 #include "verb.h"
@@ -42,6 +44,30 @@ struct TrainFlags {
   bool is_sandboxed = true;
   int64_t num_ranks = 1;
   int64_t max_restarts = 3;
+  std::string spot_notice;
+};
+
+/// Stops this process as SIGTERM does once its machine is about to be taken back.
+class SpotStop {
+ public:
+  /// Errors: kInvalidArgument (no such source), kResourceExhausted.
+  static Result<std::unique_ptr<SpotStop>> start(const std::string& text) {
+    DARKROOM_ASSIGN_OR_RETURN(const SpotSource source, SpotSource::parse(text));
+    std::unique_ptr<SpotStop> stop(new SpotStop());
+    DARKROOM_ASSIGN_OR_RETURN(stop->http_, HttpClient::start({.num_loops = 1}, stop->metrics_));
+    stop->watch_ = std::make_unique<SpotWatch>(source, *stop->http_, system_clock(), [](const std::string& notice) {
+      log_warning("this machine is about to be taken back: {}", notice);
+      kill(getpid(), SIGTERM);
+    });
+    return stop;
+  }
+
+ private:
+  SpotStop() = default;
+
+  MetricsRegistry metrics_;
+  std::unique_ptr<HttpClient> http_;
+  std::unique_ptr<SpotWatch> watch_;  // The last member: it uses the others.
 };
 
 /// The recipe with --set and then the flags on top.
@@ -151,6 +177,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   options.place = place;
   auto agreement = recipe_agreement(recipe);
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
+  agreement["job"] = launcher_job_of_environment();
   options.agreement = agreement.dump();
   options.stop = stop;
   options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
@@ -188,6 +215,10 @@ Status resolve_train_device(int64_t num_ranks, TrainOptions& options) {
 }
 
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
+  std::unique_ptr<SpotStop> spot;
+  if (!flags.spot_notice.empty() && !is_launched_here()) {  // Ranks that --nproc started are told by it.
+    DARKROOM_ASSIGN_OR_RETURN(spot, SpotStop::start(flags.spot_notice));
+  }
   if (flags.num_ranks > 1 && !is_launched_here()) {
     return launch_ranks(flags, context);
   }
@@ -272,6 +303,8 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--trace-steps", value::count(options.trace_steps).least(1).shown("K"), "steps to record");
   verb.flag("--nproc", value::count(flags.num_ranks).least(1).shown("N"), "ranks on this machine, with the bits of one");
   verb.flag("--max-restarts", value::count(flags.max_restarts).least(0).shown("K"), "of --nproc: new starts when a rank dies or hangs");
+  verb.flag("--spot-notice", value::uri(flags.spot_notice, "aws|gcp|URL|FILE", "none"),
+            "where a machine learns that it is taken back: the run saves, and ends as by SIGTERM");
   verb.later({"--dry-run", "--metrics-port"});
 }
 

@@ -109,6 +109,7 @@ Status describe_run(FileSystem& files, const std::string& path, const std::strin
     }
   }
   report.summary["run"] = run->facts;
+  report.summary["goodput"] = run->goodput;
   if (!compare_with.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(const RunFolder other, read_run_folder(files, compare_with));
     report.tables.push_back(comparison_table(*run, other));

@@ -113,7 +113,57 @@ std::string essentials(const RunFolder& run) {
   return text;
 }
 
+// The last line of goodput.jsonl that can be read: each has the sums so far, and a torn one may follow.
+Result<Json> read_last_spendings(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_if_there(files, path));
+  std::string_view lines = text;
+  while (!lines.empty()) {
+    const size_t end = lines.rfind('\n');
+    if (end == std::string_view::npos) {
+      break;
+    }
+    lines = lines.substr(0, end);
+    const Json line = parse_json<Json>(lines.substr(lines.rfind('\n') + 1));
+    if (line.is_object()) {
+      return line;
+    }
+  }
+  return Json();
+}
+
+std::string goodput_text(const RunFolder& run) {
+  const auto spendings = run_spendings(run);
+  double wall = 0;
+  for (const auto& [name, seconds] : spendings) {
+    wall += name == "away" ? 0 : seconds;
+  }
+  if (spendings.empty() || wall <= 0) {
+    return {};
+  }
+  std::string text;
+  for (const auto& [name, seconds] : spendings) {
+    if (name != "away") {
+      text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", name, 100 * seconds / wall);
+    }
+  }
+  return text;
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, double>> run_spendings(const RunFolder& run) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"training", "training"}, {"data_wait", "data wait"}, {"saving", "saving"}, {"looking", "validation and previews"},
+      {"lost", "lost"},         {"starting", "starting"},   {"away", "away"}};
+  std::vector<std::pair<std::string, double>> spendings;
+  for (const auto& [key, name] : kNames) {
+    const auto seconds = number_in<double>(run.goodput, key);
+    if (seconds && *seconds > 0) {
+      spendings.emplace_back(name, *seconds);
+    }
+  }
+  return spendings;
+}
 
 Json RunFolder::recipe_field(const char* section, const char* key) const {
   const auto recipe = facts.is_object() ? facts.find("recipe") : facts.end();
@@ -145,6 +195,7 @@ Result<RunFolder> read_run_folder(FileSystem& files, const std::string& path) {
       return Status::corrupt_data("the facts of the run are no JSON object (path):", join_path(run.path, "run.json"));
     }
   }
+  DARKROOM_ASSIGN_OR_RETURN(run.goodput, read_last_spendings(files, join_path(run.path, "goodput.jsonl")));
   DARKROOM_ASSIGN_OR_RETURN(const std::string index, read_if_there(files, join_path(run.path, "index.json")));
   if (!index.empty()) {
     auto parsed = DatasetIndex::from_json(index);
@@ -212,6 +263,7 @@ std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder&
   add("validation loss", number(figures.validation_loss));
   add("pictures/s, median", number(figures.images_per_second));
   add("wall time", figures.seconds ? duration_text(*figures.seconds) : "");
+  add("goodput", goodput_text(run));
   add("starts", figures.num_starts > 0 ? grouped_digits(figures.num_starts) : "");
   for (const std::string& machine : figures.machines) {
     add("machine", machine);

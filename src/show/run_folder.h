@@ -21,6 +21,7 @@ struct RunFolder {
   std::string name;                   ///< Of the folder, for people.
   RunMetrics metrics;                 ///< Of metrics.jsonl.
   nlohmann::json facts;               ///< run.json; null in the folder of a program that wrote none.
+  nlohmann::json goodput;             ///< The last line of goodput.jsonl; null without one.
   std::optional<DatasetIndex> index;  ///< Rows that the run trains on; none without index.json.
   std::string recipe_toml;            ///< Empty without recipe.toml.
 
@@ -61,6 +62,10 @@ ReportTable comparison_table(const RunFolder& run, const RunFolder& other);
 
 /// Names to tell two runs apart: the folders' names, or the paths where these are the same.
 std::pair<std::string, std::string> run_names(const RunFolder& run, const RunFolder& other);
+
+/// What the wall time of all starts went into, by name for people, in seconds, what took none left out; empty where it is not known. The
+/// first is training.
+std::vector<std::pair<std::string, double>> run_spendings(const RunFolder& run);
 
 /// "2 h 5 min", "5 min 32 s", "12.3 s".
 std::string duration_text(double seconds);

@@ -100,6 +100,27 @@ std::string phases_html(const RunFolder& run) {
   return html + "</table>";
 }
 
+// What the wall time of all starts went into.
+std::string spendings_html(const RunFolder& run) {
+  const auto spendings = run_spendings(run);
+  double total = 0;
+  for (const auto& [name, seconds] : spendings) {
+    total += seconds;
+  }
+  if (total <= 0) {
+    return {};
+  }
+  std::string html =
+      "<h2>Where the wall time went</h2><table><tr><th></th><th class=\"n\">time</th><th class=\"n\">share</th><th></th></tr>";
+  for (const auto& [name, seconds] : spendings) {
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td><i class=\"bar\" style=\"width: "
+        "{:.1f}rem\"></i></td></tr>",
+        escape_html(name), duration_text(seconds), 100 * seconds / total, 12 * seconds / total);
+  }
+  return html + "</table>";
+}
+
 // The summary that the job which made the dataset left in its folder; null without one.
 Result<Json> read_job_summary(FileSystem& files, const std::string& data_uri) {
   if (data_uri.empty()) {
@@ -193,7 +214,7 @@ Result<std::string> render(FileSystem& files, const RunFolder& run, const RunFol
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string samples, run_samples_html(files, run));
   DARKROOM_ASSIGN_OR_RETURN(const std::string dataset, dataset_html(files, run));
-  body += samples + phases_html(run) + dataset + starts_html(run) + recipe_html(run);
+  body += samples + phases_html(run) + spendings_html(run) + dataset + starts_html(run) + recipe_html(run);
   std::string title = run.name;
   if (other != nullptr) {
     const auto [name, other_name] = run_names(run, *other);

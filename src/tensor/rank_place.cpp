@@ -1,7 +1,17 @@
 #include "darkroom/tensor/rank_place.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "darkroom/core/nested_text.h"
+#include "darkroom/tensor/launcher_job.h"
 
 namespace darkroom {
 namespace {
@@ -13,13 +23,18 @@ struct VariableNames {
   const char* local_rank;
   const char* local_size;
   const char* num_machines;
+  const char* job;
+  const char* job_step;
 };
 
+constexpr const char* kResourceConfig = "SM_RESOURCE_CONFIG";
+constexpr const char* kTrainingJob = "TRAINING_JOB_NAME";
+
 constexpr VariableNames kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ""},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", ""},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", "TORCHELASTIC_RUN_ID", ""},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", "PMIX_NAMESPACE", ""},
     // Of a job step: a batch script itself has SLURM_NTASKS, too, but is one process.
-    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
 
 // Leaves `number` alone where the variable is not set.
@@ -37,6 +52,8 @@ Status read_number(const VariableLookup& variable, const std::string& name, int6
   return {};
 }
 
+std::string value_or_empty(const VariableLookup& variable, const char* name) { return *name == '\0' ? "" : variable(name).value_or(""); }
+
 Result<RankPlace> read_place(const VariableLookup& variable, const VariableNames& names) {
   constexpr int64_t kMostRanks = 1 << 16;
   RankPlace place;
@@ -49,8 +66,8 @@ Result<RankPlace> read_place(const VariableLookup& variable, const VariableNames
   DARKROOM_RETURN_IF_ERROR(read_number(variable, names.local_size, 1, place.size, place.local_size));
   int64_t num_machines = 0;
   DARKROOM_RETURN_IF_ERROR(read_number(variable, names.num_machines, 1, kMostRanks, num_machines));
-  if (num_machines == 1) {
-    place.local_size = place.size;
+  if (num_machines > 0) {
+    place.local_size = (place.size + num_machines - 1) / num_machines;  // Spread evenly, as Slurm does unless told otherwise.
   }
   DARKROOM_RETURN_IF_ERROR(read_number(variable, "MASTER_PORT", 1, 65535, place.port));
   const auto host = variable("MASTER_ADDR");
@@ -63,6 +80,55 @@ Result<RankPlace> read_place(const VariableLookup& variable, const VariableNames
   return place;
 }
 
+bool names_hosts(const nlohmann::json& hosts) {
+  return hosts.is_array() && !hosts.empty() && std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host.is_string(); });
+}
+
+// SageMaker Training starts one container a host and says which ones there are: its toolkit in variables, every job in a file.
+Result<RankPlace> read_sagemaker_place(const VariableLookup& variable) {
+  nlohmann::json hosts;
+  std::string own = value_or_empty(variable, "SM_CURRENT_HOST");
+  if (const auto listed = variable("SM_HOSTS")) {
+    hosts = parse_json(*listed);
+  } else {
+    const auto config = parse_json(value_or_empty(variable, kResourceConfig));
+    if (config.is_object()) {
+      hosts = config.value("hosts", nlohmann::json());
+      own = config.value("current_host", nlohmann::json()).is_string() ? config["current_host"].get<std::string>() : own;
+    }
+  }
+  if (!names_hosts(hosts)) {
+    return Status::invalid_argument("SageMaker names the hosts of a job as a list of texts in SM_HOSTS or its resource config, got:",
+                                    hosts.dump());
+  }
+  auto names = hosts.get<std::vector<std::string>>();
+  std::sort(names.begin(), names.end());  // As SageMaker lists them: every host counts alike.
+  const auto found = std::find(names.begin(), names.end(), own);
+  if (found == names.end()) {
+    return Status::invalid_argument("this host is none of the job's (SM_CURRENT_HOST, hosts):", fmt::format("'{}'", own), hosts.dump());
+  }
+  RankPlace place;
+  place.rank = found - names.begin();
+  place.size = static_cast<int64_t>(names.size());
+  place.host = variable("MASTER_ADDR").value_or(names.front());
+  DARKROOM_RETURN_IF_ERROR(read_number(variable, "MASTER_PORT", 1, 65535, place.port));
+  return place;
+}
+
+bool is_sagemaker(const VariableLookup& variable) { return variable("SM_HOSTS").has_value() || variable(kResourceConfig).has_value(); }
+
+std::optional<std::string> variable_of_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value != nullptr) {
+    return value;
+  }
+  if (name != kResourceConfig || std::getenv(kTrainingJob) == nullptr) {
+    return std::nullopt;
+  }
+  std::ifstream file("/opt/ml/input/config/resourceconfig.json");  // A container without SageMaker's toolkit has this alone.
+  return file ? std::optional(std::string(std::istreambuf_iterator<char>(file), {})) : std::nullopt;
+}
+
 }  // namespace
 
 Result<RankPlace> rank_place_of(const VariableLookup& variable) {
@@ -71,14 +137,22 @@ Result<RankPlace> rank_place_of(const VariableLookup& variable) {
       return read_place(variable, names);
     }
   }
-  return RankPlace();
+  return is_sagemaker(variable) ? read_sagemaker_place(variable) : Result<RankPlace>(RankPlace());
 }
 
-Result<RankPlace> rank_place_of_environment() {
-  return rank_place_of([](const std::string& name) {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
+Result<RankPlace> rank_place_of_environment() { return rank_place_of(variable_of_process); }
+
+std::string launcher_job_of(const VariableLookup& variable) {
+  for (const VariableNames& names : kLaunchers) {
+    if (variable(names.size).has_value()) {
+      std::string job = value_or_empty(variable, names.job);
+      const std::string step = value_or_empty(variable, names.job_step);
+      return step.empty() ? job : job.append(".").append(step);
+    }
+  }
+  return is_sagemaker(variable) ? value_or_empty(variable, kTrainingJob) : "";
 }
+
+std::string launcher_job_of_environment() { return launcher_job_of(variable_of_process); }
 
 }  // namespace darkroom

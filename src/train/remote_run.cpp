@@ -76,10 +76,12 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock
   DARKROOM_RETURN_IF_ERROR(store.sweep_folders(run->checkpoints_.path, kLeftoverAge, now).status());
   DARKROOM_RETURN_IF_ERROR(run->remove_remains());
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(run->in_spool(kRunCheckpointsFolder)));
-  const Location facts = folder / kRunFactsFile;
-  DARKROOM_ASSIGN_OR_RETURN(const bool has_facts, facts.exists());
-  if (has_facts) {
-    DARKROOM_RETURN_IF_ERROR(copy_file_here(facts, run->in_spool(kRunFactsFile), {.stop = stop}));
+  for (const char* name : {kRunFactsFile, kRunGoodputFile}) {
+    const Location file = folder / name;
+    DARKROOM_ASSIGN_OR_RETURN(const bool is_there, file.exists());
+    if (is_there) {
+      DARKROOM_RETURN_IF_ERROR(copy_file_here(file, run->in_spool(name), {.stop = stop}));
+    }
   }
   return run;
 }
@@ -391,7 +393,9 @@ Status RemoteRun::store_unstored(AfterSaving after) {
 Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after) {
   DARKROOM_RETURN_IF_ERROR(take_in(step, keep));
   DARKROOM_RETURN_IF_ERROR(store_unstored(after));
-  DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(kRunFactsFile); }));
+  for (const char* name : {kRunFactsFile, kRunGoodputFile}) {
+    DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(name); }));
+  }
   records_.clear();
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(in_spool(kRunCheckpointsFolder)));
   for (const std::string& name : std::exchange(unstored_folders_, {})) {

@@ -80,6 +80,11 @@ Result<std::unique_ptr<RunFactsFile>> RunFactsFile::open(FileSystem& files, cons
   return file;
 }
 
+Result<int64_t> recorded_checkpoint_step(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto earlier, read_earlier(files, path));
+  return earlier.is_null() ? int64_t{0} : earlier["step"].get<int64_t>();
+}
+
 Status RunFactsFile::write(int64_t steps_done, double seconds) {
   content_["step"] = steps_done;
   content_["seconds"] = seconds;

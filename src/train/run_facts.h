@@ -46,4 +46,8 @@ class RunFactsFile {
   double seconds_before_ = 0;
 };
 
+/// The step of the newest checkpoint that run.json tells of; 0 without a file, or where it tells of none.
+/// Errors: as RunFactsFile::open.
+Result<int64_t> recorded_checkpoint_step(FileSystem& files, const std::string& path);
+
 }  // namespace darkroom

@@ -120,9 +120,11 @@ void TrainingRun::remove_empty_folders() {
 Status TrainingRun::set_up() {
   if (is_main()) {
     DARKROOM_RETURN_IF_ERROR(open_folder());
+    DARKROOM_RETURN_IF_ERROR(check_for_lost_checkpoints());
   } else {
     options_.init_from.clear();  // Rank 0 reads it.
   }
+  options_.recipe.data.memory_bytes = memory_of_rank(options_.recipe.data.memory_bytes, options_.local_ranks);
   DARKROOM_RETURN_IF_ERROR(fetch_inputs());
   DARKROOM_RETURN_IF_ERROR(read_index());
   const bool is_diffusion = recipe().objective.kind == "diffusion";
@@ -409,7 +411,7 @@ Status TrainingRun::share_beginning() {
   return {};
 }
 
-Status TrainingRun::open_outputs() {
+Status TrainingRun::open_logs() {
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
   DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
@@ -418,8 +420,19 @@ Status TrainingRun::open_outputs() {
                        .ranks = ranks().size(),
                        .device = device().str(),
                        .recipe = recorded_};
-  DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, metrics_->seconds_before()));
+  const double seconds_before = facts_ == nullptr ? metrics_->seconds_before() : facts_->seconds_before();
+  DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, seconds_before));
   DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
+  const std::string ledger = in_folder(kRunGoodputFile);
+  if (ledger_ != nullptr) {
+    return ledger_->move_to(files_, ledger);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_));
+  return {};
+}
+
+Status TrainingRun::open_outputs() {
+  DARKROOM_RETURN_IF_ERROR(open_logs());
   if (remote_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(remote_->begin(steps_done_, event_file_name(steps_done_)));
   }

@@ -24,6 +24,12 @@ double milliseconds_since(Clock::time_point start) { return std::chrono::duratio
 
 double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
 
+void TrainingRun::spend(Spending what) {
+  if (ledger_ != nullptr) {
+    ledger_->spend(what);
+  }
+}
+
 std::string TrainingRun::in_folder(const char* name) const { return join_path(folder_, name); }
 
 CheckpointRecord TrainingRun::record() const {
@@ -76,6 +82,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
+  spend(Spending::kDataWait);
   part_->load(batch);
   recent_samples_.emplace_back(steps_done_, batch.samples);
   if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
@@ -92,6 +99,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
     return skipped;
   }
   times.report = *report;
+  spend(Spending::kTraining);
   steps_done_ += 1;
   if (!times.report.is_ahead) {
     recent_samples_.clear();
@@ -113,6 +121,7 @@ Result<StepTimes> TrainingRun::skip_step(const Status& failure) {
   StepTimes times;
   times.report = train_step_->report();
   times.is_skipped = true;
+  spend(Spending::kLost);
   steps_done_ += 1;
   if (is_main()) {
     log_warning("a step is left out, number {} of at most {}: {}", skipped_steps(), limit, named.message());
@@ -174,15 +183,19 @@ Status TrainingRun::after_step(const StepTimes& times) {
       DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score());
       log_info("step {}: {}", steps_done_, scores.dump());
     }
+    spend(Spending::kLooking);
   }
   if (is_main() && (is_due(recipe().runtime.log_every) || !scores.empty() || times.is_skipped)) {
     DARKROOM_RETURN_IF_ERROR(log_step(times, scores));
   }
   if (is_main()) {
     progress_->show(steps_done_, times);
+    spend(Spending::kTraining);
+    DARKROOM_RETURN_IF_ERROR(ledger_->record(steps_done_));
   }
   if (has_previews() && is_due(recipe().samples.every_steps)) {
     DARKROOM_RETURN_IF_ERROR(paint_previews());
+    spend(Spending::kLooking);
   }
   if (is_due(recipe().checkpoint.every_steps) || is_last) {
     DARKROOM_RETURN_IF_ERROR(save(is_last ? AfterSaving::kEnds : AfterSaving::kGoesOn));
@@ -220,6 +233,7 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
       {"lr", report.learning_rate},
       {"images_per_second", rate},
       {"seconds", wall_seconds()},
+      {"goodput", ledger_->goodput()},
       {"ms", {{"data", times.data_ms}, {"forward", report.forward_ms}, {"backward", report.backward_ms}, {"optimizer", report.update_ms}}}};
   if (times.is_skipped) {
     line.erase("loss");
@@ -236,6 +250,7 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
   }
   DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/lr", static_cast<float>(report.learning_rate)));
   DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/images_per_second", static_cast<float>(rate)));
+  DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "train/goodput", static_cast<float>(ledger_->goodput())));
   for (const auto& [name, value] : scores.items()) {
     DARKROOM_RETURN_IF_ERROR(events_->add_scalar(steps_done_, "validation/" + name, value.get<float>()));
   }
@@ -294,6 +309,7 @@ WeightsByName TrainingRun::master_weights() const {
 
 Status TrainingRun::save(AfterSaving after) {
   DARKROOM_RETURN_IF_ERROR(settle());
+  spend(Spending::kTraining);
   if (saved_step_ == steps_done_) {
     return {};
   }
@@ -301,6 +317,7 @@ Status TrainingRun::save(AfterSaving after) {
     saved_step_ = steps_done_;
     return hand_in_training_state(*state_);
   }
+  DARKROOM_RETURN_IF_ERROR(restore_lost_folder());
   // Lines up to a checkpoint's step must be there when the run goes on from it.
   DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   DARKROOM_RETURN_IF_ERROR(events_->sync());
@@ -310,11 +327,32 @@ Status TrainingRun::save(AfterSaving after) {
     spooled_step_ = remote_ != nullptr ? steps_done_ : spooled_step_;
   }
   DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
+  spend(Spending::kSaving);
+  DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
   if (remote_ != nullptr) {
-    return store_checkpoint(after);
+    const Status stored = store_checkpoint(after);
+    spend(Spending::kSaving);
+    return stored;
   }
   saved_step_ = steps_done_;
-  return prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
+  const Status pruned = prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
+  spend(Spending::kSaving);
+  return pruned;
+}
+
+// Nobody goes without the last lines of the metrics for a ledger that a store does not take.
+Status TrainingRun::end_ledger() {
+  if (!is_main()) {
+    return {};
+  }
+  spend(Spending::kSaving);
+  DARKROOM_RETURN_IF_ERROR(ledger_->record_end(steps_done_));
+  if (remote_ != nullptr) {
+    if (const Status stored = remote_->store_file(kRunGoodputFile); !stored.is_ok()) {
+      log_warning("the ledger's last line is not in the run folder: {}", stored.message());
+    }
+  }
+  return {};
 }
 
 Status TrainingRun::run(const std::stop_token& stop) {
@@ -323,6 +361,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
+      DARKROOM_RETURN_IF_ERROR(end_ledger());
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
@@ -338,6 +377,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
   if (is_main()) {
     DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   }
+  DARKROOM_RETURN_IF_ERROR(end_ledger());
   DARKROOM_RETURN_IF_ERROR(ranks().finish());
   seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   return {};

@@ -19,6 +19,7 @@
 #include "darkroom/train/event_writer.h"
 #include "darkroom/train/metrics_log.h"
 #include "darkroom/train/train_loop.h"
+#include "goodput_ledger.h"
 #include "previews.h"
 #include "progress_line.h"
 #include "remote_run.h"
@@ -67,6 +68,8 @@ class TrainingRun {
   Result<nlohmann::json> part_inputs() const;
   Status compare_inputs(const nlohmann::json& first, const nlohmann::json& own);
   Status open_outputs();
+  Status open_logs();
+  Status check_for_lost_checkpoints();
   // What a run that did not begin (a dataset that is not there) leaves behind: nothing.
   void remove_empty_folders();
 
@@ -86,6 +89,9 @@ class TrainingRun {
   Status save(AfterSaving after);
   Status write_checkpoint();
   Status store_checkpoint(AfterSaving after);
+  Status restore_lost_folder();
+  void spend(Spending what);
+  Status end_ledger();
 
   const Recipe& recipe() const { return options_.recipe; }
   Communicator& ranks() const { return *options_.ranks; }
@@ -139,9 +145,11 @@ class TrainingRun {
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<RunFactsFile> facts_;
   std::unique_ptr<EventWriter> events_;
+  std::unique_ptr<GoodputLedger> ledger_;
   std::unique_ptr<ProgressLine> progress_;
 
-  const Clock::time_point began_ = Clock::now();  // This start.
+  const Clock::time_point began_ = Clock::now();                  // This start,
+  const Clock::time_point ledger_began_ = options_.clock->now();  // and by the clock that the ledger counts by.
   int64_t steps_done_ = 0;
   int64_t batch_number_ = 0;  // Of the first step here.
   int64_t saved_step_ = -1;

@@ -6,16 +6,21 @@ usage: ranks_test.py
 
 import atexit
 import functools
+import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
-from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
+from workbench import PROGRAM, ROOT, Skipped, Workbench, digests, main, read_losses, require, run
 
 STEPS = 12
+LONG_STEPS = 50
+FAST_DEVIATION = 1e-6  # Of a loss, relative.
 PATIENCE = 300  # Seconds; a limit, no measure.
 
 
@@ -29,16 +34,35 @@ class RankBench(Workbench):
         run(*self.command("reference"))
 
     def command(self, output: str, *more: str) -> list[str]:
-        settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=10", "schedule.kind=constant"]
-        settings += ["schedule.warmup_steps=3", "checkpoint.every_steps=4", "samples.every_steps=0", f"schedule.max_steps={STEPS}"]
+        return self.command_of(["batch.global=12", "runtime.gradient_groups=6", "checkpoint.every_steps=4", f"schedule.max_steps={STEPS}"], output, *more)
+
+    def long_command(self, output: str, *more: str) -> list[str]:
+        """Of groups that 8 ranks do not share evenly, and that make more than one subtree a rank."""
+        return self.command_of(["batch.global=12", "runtime.gradient_groups=12", "checkpoint.every_steps=25", f"schedule.max_steps={LONG_STEPS}"], output, *more)
+
+    def command_of(self, own_settings: list[str], output: str, *more: str) -> list[str]:
+        settings = [*own_settings, "batch.micro=1", "runtime.workers=1", "runtime.watchdog_seconds=10", "schedule.kind=constant", "schedule.warmup_steps=3", "samples.every_steps=0"]
         sets = [word for setting in settings for word in ("--set", setting)]
         return ["train", "recipes/tiny.toml", "--data", self.path("latents"), "--model", self.model, "--output", self.path(output), *sets, *map(str, more)]
 
+    @functools.cached_property
+    def long_losses(self) -> list[tuple[int, str]]:
+        """Of the run of one rank, which is there then."""
+        run(*self.long_command("long-reference"))
+        return read_losses(self.path("long-reference"))
+
     def require_same(self, output: str) -> None:
-        """Losses of every step and all files of the last checkpoint but its record."""
-        require(read_losses(self.path(output)) == read_losses(self.path("reference")), "losses differ from those of one rank", output)
-        pattern = f"checkpoints/step-{STEPS:08d}/**/*.safetensors"
-        want = digests(self.path("reference"), pattern)
+        """Losses of every step, and the last checkpoint: weights, average and moments."""
+        self.require_alike("reference", STEPS, output)
+
+    def require_same_as_long(self, output: str) -> None:
+        require(len(self.long_losses) == LONG_STEPS, "the reference has other steps", len(self.long_losses))
+        self.require_alike("long-reference", LONG_STEPS, output)
+
+    def require_alike(self, reference: str, steps: int, output: str) -> None:
+        require(read_losses(self.path(output)) == read_losses(self.path(reference)), "losses differ from those of one rank", output)
+        pattern = f"checkpoints/step-{steps:08d}/**/*.safetensors"
+        want = digests(self.path(reference), pattern)
         require(len(want) >= 3 and digests(self.path(output), pattern) == want, "the last checkpoint differs from that of one rank", output)
 
 
@@ -80,18 +104,30 @@ def wait_for_steps(run_folder: str, steps: int, process: subprocess.Popen) -> No
 
 def any_number_of_ranks_has_the_bits_of_one() -> None:
     bench = the_bench()
-    for num_ranks in (2, 3, 4):
+    for num_ranks in (2, 3, 4, 8):
         output = f"ranks-{num_ranks}"
-        run(*bench.command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
-        bench.require_same(output)
-        require('"steps": 12' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
+        run(*bench.long_command(output, "--nproc", num_ranks, "--json-summary", bench.path(f"{output}.json")))
+        bench.require_same_as_long(output)
+        require(f'"steps": {LONG_STEPS}' in pathlib.Path(bench.path(f"{output}.json")).read_text(), "no summary of the run")
 
 
 def a_run_goes_on_with_another_number_of_ranks() -> None:
     bench = the_bench()
-    for num_ranks, steps in ((3, 4), (1, 6), (4, 9), (2, STEPS)):
-        run(*bench.command("changing", "--nproc", num_ranks, "--max-steps", steps))
-    bench.require_same("changing")
+    for num_ranks, steps in ((1, 8), (2, 16), (3, 25), (4, 33), (2, 41), (1, LONG_STEPS)):
+        run(*bench.long_command("changing", "--nproc", num_ranks, "--max-steps", steps))
+    bench.require_same_as_long("changing")
+
+
+def the_fast_reduction_changes_last_bits_alone() -> None:
+    bench = the_bench()
+    for num_ranks in (2, 3):
+        output = f"fast-{num_ranks}"
+        run(*bench.long_command(output, "--nproc", num_ranks, "--set", "runtime.reduction=fast"))
+        got = read_losses(bench.path(output))
+        require([step for step, _ in got] == [step for step, _ in bench.long_losses], "other steps", output)
+        worst = max(abs(float(loss) - float(want)) / float(want) for (_, loss), (_, want) in zip(got, bench.long_losses))
+        print(f"the fast reduction of {num_ranks} ranks: losses of {LONG_STEPS} steps within {worst:.1e}", flush=True)
+        require(worst <= FAST_DEVIATION, "losses of the fast reduction deviate (ranks, relative, limit)", num_ranks, worst, FAST_DEVIATION)
 
 
 def a_killed_or_stopped_rank_costs_a_restart() -> None:
@@ -156,6 +192,88 @@ def the_environment_names_the_ranks() -> None:
     for rank in ranks:
         finish(rank)
     bench.require_same("by-hand")
+
+
+def launch(command: list[str], environment: dict[str, str] | None = None) -> None:
+    """Runs a launcher to its end."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, cwd=ROOT, env={**os.environ, **(environment or {})})
+    require(done.returncode == 0, f"{command[0]} ended with", done.returncode, done.stderr[-4000:])
+
+
+def torchrun_starts_the_ranks() -> None:
+    if subprocess.run([sys.executable, "-c", "import torch.distributed.run"], capture_output=True).returncode != 0:
+        raise Skipped("this Python has no torch.distributed.run")
+    bench = the_bench()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "0"]
+    launch([*launcher, str(PROGRAM), *bench.command("torchrun")])
+    bench.require_same("torchrun")
+
+
+def mpirun_starts_the_ranks() -> None:
+    if shutil.which("mpirun") is None:
+        raise Skipped("there is no mpirun (package openmpi-bin)")
+    bench = the_bench()
+    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MASTER_PORT": free_port()}
+    launch(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", str(PROGRAM), *bench.command("mpirun")], settings)
+    bench.require_same("mpirun")
+
+
+def start_all(environments: list[dict[str, str]], commands: list[list[str]]) -> None:
+    """Runs a rank in each of these environments to its end."""
+    for rank in [start(command, environment) for command, environment in zip(commands, environments)]:
+        finish(rank)
+
+
+def the_environment_of_srun_names_the_ranks() -> None:
+    bench = the_bench()
+    step = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "MASTER_PORT": free_port()}
+    start_all([{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(3)], 3 * [bench.command("srun")])
+    bench.require_same("srun")
+
+
+def sagemaker_names_the_hosts() -> None:
+    """Two containers, which here share a machine and its folders: channels are read, checkpoints are the run folder, the model is exported."""
+    bench = the_bench()
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    shared = {"TRAINING_JOB_NAME": "job-1", "MASTER_PORT": free_port()}
+    toolkit = {**shared, "SM_HOSTS": json.dumps(hosts), "SM_CURRENT_HOST": hosts[0]}
+    without = {**shared, "SM_RESOURCE_CONFIG": json.dumps({"current_host": hosts[1], "hosts": hosts, "network_interface_name": "lo"})}
+    for name in ("input/data/training", "input/data/model", "checkpoints"):
+        pathlib.Path(bench.path("ml"), name).parent.mkdir(parents=True, exist_ok=True)
+    os.symlink(bench.path("latents"), bench.path("ml/input/data/training"))
+    os.symlink(bench.model, bench.path("ml/input/data/model"))
+    places = {bench.path("latents"): bench.path("ml/input/data/training"), bench.model: bench.path("ml/input/data/model")}
+    command = [places.get(word, word) for word in bench.command("ml/checkpoints")]
+    start_all([toolkit, without], [command, command])
+    bench.require_same("ml/checkpoints")
+    newest = f"checkpoints/step-{STEPS:08d}"
+    run("models", "export", pathlib.Path(bench.path("ml/checkpoints"), newest), bench.path("ml/model"), "--ema")
+    run("models", "check", bench.path("ml/model"))
+    done = start(command, {**toolkit, "SM_CURRENT_HOST": "algo-9"})
+    require("SM_CURRENT_HOST" in finish(done, expect=2), "a host that is none of the job's is not named")
+
+
+def a_rank_of_another_job_does_not_disturb_this_one() -> None:
+    bench = the_bench()
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_ID": "0", "MASTER_PORT": free_port()}
+    first = start(bench.command("this-job"), {**step, "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})
+    stranger = start(bench.command("that-job"), {**step, "SLURM_JOB_ID": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"})
+    require("another job" in finish(stranger, expect=1), "the stranger does not say that the ranks are another job's")
+    finish(start(bench.command("this-job"), {**step, "SLURM_JOB_ID": "1", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}))
+    finish(first)
+    bench.require_same("this-job")
+
+
+def a_spot_notice_ends_the_run_with_a_checkpoint() -> None:
+    bench = the_bench()
+    for name, ranks in (("spot", []), ("spot-ranks", ["--nproc", "2"])):
+        notice = pathlib.Path(bench.path(f"{name}.notice"))
+        launcher = start(bench.command(name, *ranks, "--max-steps", "100000", "--spot-notice", notice))
+        wait_for_steps(bench.path(name), 2, launcher)
+        notice.write_text("go")
+        require("about to be taken back" in finish(launcher, expect=128 + signal.SIGTERM), "the notice is not told", name)
+        lines = len(read_losses(bench.path(name)))
+        require(pathlib.Path(bench.path(name), "checkpoints", f"step-{lines:08d}", "state.json").exists(), "the notice's checkpoint is missing", name, lines)
 
 
 def start_two(commands: list[list[str]]) -> list[subprocess.Popen]:
@@ -224,11 +342,18 @@ if __name__ == "__main__":
         [
             any_number_of_ranks_has_the_bits_of_one,
             a_run_goes_on_with_another_number_of_ranks,
+            the_fast_reduction_changes_last_bits_alone,
             a_killed_or_stopped_rank_costs_a_restart,
             no_restart_is_more_than_was_allowed,
             sigterm_ends_all_ranks_with_a_checkpoint,
             ranks_end_with_their_launcher,
             the_environment_names_the_ranks,
+            torchrun_starts_the_ranks,
+            mpirun_starts_the_ranks,
+            the_environment_of_srun_names_the_ranks,
+            sagemaker_names_the_hosts,
+            a_rank_of_another_job_does_not_disturb_this_one,
+            a_spot_notice_ends_the_run_with_a_checkpoint,
             a_rank_of_another_run_is_refused,
             a_rank_with_another_model_is_refused,
             sigterm_ends_a_rank_that_waits_for_others,

@@ -14,6 +14,8 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "child_process.h"
@@ -46,6 +48,14 @@ Result<int> free_port() {
 
 // glibc 2.36 declares pidfd_open for C alone. The descriptor is readable once the process has ended.
 int watch_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+// By SIGSTOP and its like (proc(5): the state follows the name in parentheses).
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
+}
 
 /// One start of all ranks. Whatever ends it, no rank outlives it.
 class RunningRanks {
@@ -96,7 +106,7 @@ class RunningRanks {
         signal_all(SIGTERM);
       }
       DARKROOM_RETURN_IF_ERROR(collect());
-      if (!end.has_value() && has_failed(was_told)) {
+      if (!end.has_value() && (has_failed(was_told) || only_stopped_are_left())) {
         end = SteadyClock::now() + patience;
       }
       if (end.has_value() && SteadyClock::now() >= *end) {
@@ -131,6 +141,11 @@ class RunningRanks {
       const int code = rank.exit_code.value_or(0);
       return code != 0 && !(was_told && (code == 128 + SIGTERM || code == 128 + SIGINT));
     });
+  }
+  // Ranks watch each other until the run is done; a signal that stops one after that is missed by nobody else.
+  bool only_stopped_are_left() const {
+    return num_running() < static_cast<int64_t>(ranks_.size()) &&
+           std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.exit_code.has_value() || is_stopped(rank.pid); });
   }
   void signal_all(int number) const {
     for (const Rank& rank : ranks_) {

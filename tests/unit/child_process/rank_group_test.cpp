@@ -62,6 +62,18 @@ TEST_F(RankGroupTest, a_stopped_rank_is_ended_when_the_others_missed_it) {
   EXPECT_EQ(run_rank_group(options, {}).value(), 0);
 }
 
+// Rank 0 as well: the others have ended before it.
+TEST_F(RankGroupTest, a_rank_that_is_stopped_after_the_others_have_ended_is_ended) {
+  for (const char* stopped : {"0", "1"}) {
+    RankGroupOptions options =
+        ranks(std::string("test $TORCHELASTIC_RESTART_COUNT = 1 && { echo > again-$RANK; exit 0; }; test $RANK = ") + stopped +
+              " && kill -STOP $$; exit 0");
+    options.patience = std::chrono::milliseconds(10);
+    EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+    EXPECT_EQ(text("again-0"), "\n") << stopped;
+  }
+}
+
 TEST_F(RankGroupTest, ranks_that_are_lost_too_often_are_a_failure) {
   RankGroupOptions options = ranks("echo >> starts-$RANK; test $RANK = 1 && kill -9 $$; exit 75", 2);
   options.max_restarts = 2;

@@ -220,6 +220,18 @@ TEST_F(RunReport, the_metrics_alone_are_enough) {
   EXPECT_THAT(page(), HasSubstr("No step was logged yet"));
 }
 
+TEST_F(RunReport, says_what_the_wall_time_went_into) {
+  put("metrics.jsonl", kMetrics);
+  put("goodput.jsonl", "{\"step\":1}\n{\"step\":2,\"training\":90,\"lost\":4,\"starting\":6,\"saving\":0,\"away\":100}\n{\"torn\":");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("Where the wall time went"));
+  EXPECT_THAT(page(), HasSubstr("<td>training</td><td class=\"n\">1 min 30 s</td><td class=\"n\">45.0 %</td>"));
+  EXPECT_THAT(page(), Not(HasSubstr("<td>saving</td>")));
+  put("goodput.jsonl", "nonsense\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), Not(HasSubstr("Where the wall time went")));
+}
+
 TEST_F(RunReport, a_torn_last_line_is_left_out) {
   put("metrics.jsonl", kMetrics + "{\"step\":3,\"lo");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());

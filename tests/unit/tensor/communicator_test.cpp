@@ -7,6 +7,7 @@
 #include <map>
 
 #include "darkroom/core/check.h"
+#include "darkroom/tensor/launcher_job.h"
 #include "support/rank_threads.h"
 
 namespace darkroom {
@@ -80,6 +81,21 @@ TEST(communicator, refuses_a_rank_of_another_run_and_names_the_field) {
   }
 }
 
+// Rank 1 of another job comes to the same port first; the run does not notice.
+TEST(communicator, a_rank_of_another_job_ends_without_a_word_to_this_one) {
+  const int64_t port = free_loopback_port();
+  GlooOptions zero = loopback_rank(0, 2, port), one = loopback_rank(1, 2, port);
+  zero.agreement = one.agreement = R"({"recipe": "same", "job": "17.0"})";
+  GlooOptions stranger = loopback_rank(1, 2, port);
+  stranger.agreement = R"({"recipe": "same", "job": "18.0"})";
+  auto first = std::async(std::launch::async, [&] { return join_gloo(zero).status(); });
+  const Status refused = join_gloo(stranger).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused.to_string();
+  EXPECT_THAT(refused.message(), HasSubstr("'18.0' '17.0'"));
+  EXPECT_TRUE(join_gloo(one).is_ok());
+  EXPECT_TRUE(first.get().is_ok());
+}
+
 TEST(communicator, a_refused_rank_is_every_ranks_error) {
   const int64_t port = free_loopback_port();
   std::vector<std::future<Status>> joined;
@@ -95,32 +111,13 @@ TEST(communicator, a_refused_rank_is_every_ranks_error) {
   }
 }
 
-TEST(communicator, a_stop_ends_the_waiting_of_all_who_came) {
-  const int64_t port = free_loopback_port();
-  std::stop_source source;
-  GlooOptions zero = loopback_rank(0, 3, port), one = loopback_rank(1, 3, port);
-  one.stop = source.get_token();
-  source.request_stop();
-  const auto [first, second] = join_two(zero, one);
-  EXPECT_EQ(first.code(), StatusCode::kCancelled) << first.to_string();
-  EXPECT_EQ(second.code(), StatusCode::kCancelled) << second.to_string();
-}
-
-TEST(communicator, a_stop_ends_the_waiting_for_rank_0) {
-  std::stop_source source;
-  source.request_stop();
-  GlooOptions alone = loopback_rank(1, 2, free_loopback_port());
-  alone.stop = source.get_token();
-  EXPECT_EQ(join_gloo(alone).status().code(), StatusCode::kCancelled);
-}
-
-// Whether something listens at a port of another address of this machine than the loopback's usual one.
-bool answers(int family, int64_t port) {
+// Whether something listens at a port of one of this machine's loopback addresses: 127.0.0.`last`, or ::1.
+bool answers(int family, int64_t port, uint32_t last = 1) {
   const int probe = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in four{};
   four.sin_family = AF_INET;
   four.sin_port = htons(static_cast<uint16_t>(port));
-  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + last);
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(static_cast<uint16_t>(port));
@@ -129,6 +126,32 @@ bool answers(int family, int64_t port) {
                                           : connect(probe, reinterpret_cast<const sockaddr*>(&six), sizeof six);
   close(probe);
   return connected == 0;
+}
+
+TEST(communicator, a_stop_ends_the_waiting_of_all_who_came) {
+  const int64_t port = free_loopback_port();
+  std::stop_source source;
+  GlooOptions zero = loopback_rank(0, 3, port), one = loopback_rank(1, 3, port);
+  one.stop = source.get_token();
+  source.request_stop();
+  auto first = std::async(std::launch::async, [&] { return join_gloo(zero).status(); });
+  // A rank that is told to stop before rank 0 is there goes without a word to it.
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2); !answers(AF_INET, port);) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "rank 0 does not listen";
+    std::this_thread::yield();
+  }
+  const Status second = join_gloo(one).status();
+  EXPECT_EQ(second.code(), StatusCode::kCancelled) << second.to_string();
+  const Status zeros = first.get();
+  EXPECT_EQ(zeros.code(), StatusCode::kCancelled) << zeros.to_string();
+}
+
+TEST(communicator, a_stop_ends_the_waiting_for_rank_0) {
+  std::stop_source source;
+  source.request_stop();
+  GlooOptions alone = loopback_rank(1, 2, free_loopback_port());
+  alone.stop = source.get_token();
+  EXPECT_EQ(join_gloo(alone).status().code(), StatusCode::kCancelled);
 }
 
 TEST(communicator, a_loopback_host_is_listened_at_on_the_loopback_alone) {
@@ -141,7 +164,7 @@ TEST(communicator, a_loopback_host_is_listened_at_on_the_loopback_alone) {
     const auto others = other.get();
     ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
     ASSERT_TRUE(others.is_ok()) << others.status().to_string();
-    EXPECT_FALSE(answers(AF_INET, port)) << host;  // 127.0.0.2: where a store on every address would answer.
+    EXPECT_FALSE(answers(AF_INET, port, 2)) << host;  // Where a store on every address would answer.
     EXPECT_FALSE(answers(AF_INET6, port)) << host;
   }
 }
@@ -259,6 +282,59 @@ TEST(rank_place, reads_the_names_of_mpirun_and_slurm) {
       place_in({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "3"}, {"SLURM_STEP_NUM_NODES", "1"}}).value();
   EXPECT_EQ(slurm.rank, 3);
   EXPECT_EQ(slurm.local_size, 4);
+}
+
+std::string job_in(const std::map<std::string, std::string>& variables) {
+  return launcher_job_of([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+TEST(launcher_job, is_what_the_launcher_calls_the_run) {
+  EXPECT_EQ(job_in({}), "");
+  EXPECT_EQ(job_in({{"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "run 7"}}), "run 7");
+  EXPECT_EQ(job_in({{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_NAMESPACE", "99"}}), "99");
+  EXPECT_EQ(job_in({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "3"}}), "12.3");
+  EXPECT_EQ(job_in({{"WORLD_SIZE", "1"}, {"SLURM_JOB_ID", "12"}}), "") << "started by hand within a job";
+  EXPECT_EQ(job_in({{"SM_HOSTS", "[]"}, {"TRAINING_JOB_NAME", "job"}}), "job");
+}
+
+TEST(rank_place, ranks_of_several_machines_are_spread_evenly) {
+  const RankPlace slurm = place_in({{"SLURM_PROCID", "3"},
+                                    {"SLURM_STEP_NUM_TASKS", "7"},
+                                    {"SLURM_LOCALID", "3"},
+                                    {"SLURM_STEP_NUM_NODES", "2"},
+                                    {"MASTER_ADDR", "node0"}})
+                              .value();
+  EXPECT_EQ(slurm.local_size, 4);
+}
+
+TEST(rank_place, reads_the_hosts_of_sagemaker) {
+  const RankPlace toolkit =
+      place_in({{"SM_HOSTS", R"(["algo-1", "algo-2"])"}, {"SM_CURRENT_HOST", "algo-2"}, {"TRAINING_JOB_NAME", "job"}}).value();
+  EXPECT_EQ(toolkit.rank, 1);
+  EXPECT_EQ(toolkit.size, 2);
+  EXPECT_EQ(toolkit.local_size, 1);
+  EXPECT_EQ(toolkit.host, "algo-1");
+  EXPECT_EQ(toolkit.port, 29500);
+  const RankPlace config =
+      place_in({{"SM_RESOURCE_CONFIG", R"({"current_host": "algo-1", "hosts": ["algo-2", "algo-1"], "network_interface_name": "eth0"})"},
+                {"MASTER_PORT", "30000"}})
+          .value();
+  EXPECT_EQ(config.rank, 0);
+  EXPECT_EQ(config.host, "algo-1");
+  EXPECT_EQ(config.port, 30000);
+  EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"SM_CURRENT_HOST", "algo-1"}}).value().size, 1);
+  // A launcher within the container knows better.
+  EXPECT_EQ(place_in({{"SM_HOSTS", R"(["algo-1"])"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}).value().rank, 1);
+}
+
+TEST(rank_place, refuses_hosts_that_cannot_be) {
+  for (const auto& [hosts, own] : {std::pair("algo-1", "algo-1"), std::pair("[]", ""), std::pair("[1]", "1"), std::pair(R"(["a"])", "b")}) {
+    EXPECT_EQ(place_in({{"SM_HOSTS", hosts}, {"SM_CURRENT_HOST", own}}).status().code(), StatusCode::kInvalidArgument) << hosts;
+  }
+  EXPECT_EQ(place_in({{"SM_RESOURCE_CONFIG", "[]"}}).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(rank_place, refuses_what_cannot_be) {

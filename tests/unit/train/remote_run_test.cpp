@@ -22,9 +22,10 @@ TEST_F(RemoteRunTest, a_run_on_s3_has_the_losses_and_bytes_of_a_local_one) {
       names.push_back(name);
     }
   }
-  EXPECT_THAT(names, ElementsAre("events.out.tfevents.0000000000.darkroom.0000000004", "events.out.tfevents.0000000000.darkroom.0000000008",
-                                 "events.out.tfevents.0000000000.darkroom.0000000012", "index.json", "metrics-0000000004.jsonl",
-                                 "metrics-0000000008.jsonl", "metrics-0000000012.jsonl", "recipe.toml", "run.json"));
+  EXPECT_THAT(names,
+              ElementsAre("events.out.tfevents.0000000000.darkroom.0000000004", "events.out.tfevents.0000000000.darkroom.0000000008",
+                          "events.out.tfevents.0000000000.darkroom.0000000012", "goodput.jsonl", "index.json", "metrics-0000000004.jsonl",
+                          "metrics-0000000008.jsonl", "metrics-0000000012.jsonl", "recipe.toml", "run.json"));
   EXPECT_EQ(s3_.fake.bytes_of("run/index.json"), *read_file(local_files(), undisturbed_->path("run/index.json")));
   const auto recipe = parse_recipe(*s3_.fake.bytes_of("run/recipe.toml"), "recipe.toml");
   ASSERT_TRUE(recipe.is_ok());

@@ -205,6 +205,47 @@ TEST_F(TrainLoopTest, the_wall_time_goes_on_where_a_run_goes_on) {
   EXPECT_EQ(starts[2]["step"], 6);
 }
 
+TEST_F(TrainLoopTest, the_ledger_of_all_starts_adds_up_to_the_wall_time) {
+  train(options("run", 8));
+  // As after a kill in step 7: the checkpoint of step 8 does not exist, and the ledger knows of no end.
+  std::filesystem::remove_all(folder_.path("run/checkpoints/step-00000008"));
+  std::string ledger = file("run", "goodput.jsonl");
+  ledger.resize(ledger.rfind("\n", ledger.size() - 2) + 1);
+  ASSERT_TRUE(write_file_atomic(local_files(), folder_.path("run/goodput.jsonl"), ledger).is_ok());
+  train(options("run", 8));
+  std::istringstream lines(file("run", "goodput.jsonl"));
+  nlohmann::json last;
+  for (std::string line; std::getline(lines, line);) {
+    last = nlohmann::json::parse(line);
+  }
+  EXPECT_EQ(last["event"], "end");
+  EXPECT_EQ(last["step"], 8);
+  double sum = 0;
+  for (const char* part : {"training", "data_wait", "saving", "looking", "lost", "starting", "away"}) {
+    sum += last[part].get<double>();
+  }
+  const double wall = last["time"].get<double>() - last["began"].get<double>();
+  EXPECT_NEAR(sum, wall, 0.005 * wall);
+  for (const char* part : {"training", "data_wait", "saving", "lost", "starting"}) {
+    EXPECT_GT(last[part].get<double>(), 0) << part;
+  }
+  EXPECT_EQ(last["away"].get<double>(), 0);
+  EXPECT_GT(metrics("run").back()["goodput"].get<double>(), 0);
+  EXPECT_LT(metrics("run").back()["goodput"].get<double>(), 1);
+}
+
+TEST_F(TrainLoopTest, does_not_start_over_where_checkpoints_were_lost) {
+  train(options("run", 8));
+  std::filesystem::remove_all(folder_.path("run/checkpoints"));
+  const Status failure = failure_of(options("run", 8));
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition) << failure.to_string();
+  EXPECT_THAT(failure.message(), HasSubstr("put checkpoints/ back"));
+  EXPECT_EQ(losses("run").size(), 8U) << "what is left of the run is as it was";
+  TrainOptions over = options("run", 8);
+  over.resume = "none";
+  EXPECT_EQ(train(over).steps, 8);
+}
+
 TEST_F(TrainLoopTest, refuses_damaged_facts_of_the_run) {
   train(options("run", 4));
   for (const char* damaged : {"{\"step\":4", "[]", "{\"step\":4,\"seconds\":1}", "{\"step\":4,\"seconds\":\"1\",\"starts\":[]}"}) {

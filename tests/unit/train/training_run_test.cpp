@@ -3,8 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
+#include "support/trained_run.h"
+#include "train/run_data.h"
 
 namespace darkroom {
 namespace {
@@ -72,6 +79,56 @@ TEST_F(TrainingRunTest, removes_what_a_killed_start_left_half_written) {
   EXPECT_THAT(start(local_files()).message(), HasSubstr("missing-model"));
   EXPECT_FALSE(is_there("/_tmp.run.json.1-2-3"));
   EXPECT_TRUE(is_there("/notes.txt"));
+}
+
+/// The machine's files; at the second checkpoint somebody empties the run folder.
+class FilesThatVanish final : public ForwardingFiles {
+ public:
+  explicit FilesThatVanish(std::string run) : ForwardingFiles(local_files()), run_(std::move(run)) {}
+
+  Result<FileInfo> stat(const std::string& path) override {
+    if (path == run_ + "/run.json" && !has_vanished && num_logged_steps() > 4) {
+      has_vanished = true;
+      std::filesystem::remove_all(run_);
+    }
+    return ForwardingFiles::stat(path);
+  }
+
+  bool has_vanished = false;
+
+ private:
+  int64_t num_logged_steps() const {
+    std::ifstream metrics(run_ + "/metrics.jsonl");
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  }
+
+  std::string run_;
+};
+
+TEST_F(TrainingRunTest, a_run_whose_folder_is_lost_saves_into_a_new_one) {
+  write_small_model(folder_.path("model"));
+  write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
+  write_empty_states(folder_.path("latents"));
+  StoreSet stores({}, system_clock(), metrics_);
+  FilesThatVanish files(run_);
+  const auto run = TrainingRun::create(files, stores, small_training(folder_.path("model"), folder_.path("latents"), run_));
+  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+  const Status trained = (*run)->run({});
+  EXPECT_TRUE(trained.is_ok()) << trained.to_string();
+  EXPECT_TRUE(files.has_vanished);
+  for (const char* name : {"/checkpoints/step-00000008/state.json", "/checkpoints/step-00000012/state.json", "/metrics.jsonl",
+                           "/goodput.jsonl", "/recipe.toml", "/index.json", "/run.json"}) {
+    EXPECT_TRUE(is_there(name)) << name;
+  }
+  EXPECT_FALSE(is_there("/checkpoints/step-00000004"));
+  TrainSummary summary;
+  EXPECT_TRUE((*run)->sum_up(summary).is_ok());
+}
+
+TEST(memory_of_rank, is_a_share_of_the_machines) {
+  EXPECT_EQ(memory_of_rank(1 << 30, 1), 1 << 30);
+  EXPECT_EQ(memory_of_rank(1 << 30, 4), 1 << 28);
+  EXPECT_EQ(memory_of_rank(1 << 21, 4), 1 << 20) << "no rank has less than a recipe may ask for";
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "darkroom/core/log.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/stores/stores.h"
+#include "darkroom/train/run_files.h"
+#include "training_run.h"
+
+namespace darkroom {
+
+// A start over in the place of a run that trained for days, because its folder was not mounted whole, would be a costly misunderstanding.
+Status TrainingRun::check_for_lost_checkpoints() {
+  if (resumed_.has_value() || options_.resume != "auto") {
+    return {};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t step, recorded_checkpoint_step(files_, in_folder(kRunFactsFile)));
+  if (step == 0) {
+    return {};
+  }
+  return Status::failed_precondition(
+      "the run folder tells of a checkpoint, but has none any more: put checkpoints/ back, or start over with --resume none or in another "
+      "--output (the newest checkpoint's step, run folder):",
+      step, recorded_uri(options_.output));
+}
+
+// The folder was removed, or its disk, while the run trained: what is in memory is worth more than an error.
+Status TrainingRun::restore_lost_folder() {
+  if (remote_ != nullptr) {
+    return {};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files_.exists(in_folder(kRunFactsFile)));
+  if (is_there) {
+    return {};
+  }
+  log_warning(
+      "the run folder {} was emptied or replaced while the run trained; earlier checkpoints and metrics are gone, from step {} on it "
+      "is filled anew",
+      folder_, steps_done_);
+  DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
+  if (lock_ != nullptr) {
+    DARKROOM_ASSIGN_OR_RETURN(lock_, files_.try_lock(folder_));
+    if (lock_ == nullptr) {
+      return Status::failed_precondition("the run folder was replaced while the run trained, and another process trains in the new one:",
+                                         folder_);
+    }
+  }
+  return open_logs();
+}
+
+}  // namespace darkroom

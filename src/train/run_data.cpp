@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "darkroom/encode/online_source.h"
 #include "darkroom/feed/latents_reader.h"
 
@@ -52,6 +54,11 @@ Result<DatasetFiles> find_pictures(StoreSet& stores, const std::string& uri, con
 }
 
 }  // namespace
+
+int64_t memory_of_rank(int64_t bytes, int64_t local_ranks) {
+  constexpr int64_t kLeast = 1 << 20;  // As the recipe's own.
+  return std::max(kLeast, bytes / std::max<int64_t>(1, local_ranks));
+}
 
 TransformOptions transform_of(const Recipe& recipe) {
   TransformOptions transform;

@@ -46,4 +46,7 @@ Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const Sample
 /// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
 TransformOptions transform_of(const Recipe& recipe);
 
+/// The share of a rank in the memory for samples of its machine, at least a MiB: ranks of one machine share it.
+int64_t memory_of_rank(int64_t bytes, int64_t local_ranks);
+
 }  // namespace darkroom

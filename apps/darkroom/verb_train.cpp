@@ -2,6 +2,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/launcher_job.h"
 #include "darkroom/train/train_loop.h"
+#include "darkroom/train/training_plan.h"
 #include "darkroom/web/spot_notice.h"
 #include "open_stores.h"
 #include "resources.h"
@@ -45,6 +47,8 @@ struct TrainFlags {
   int64_t num_ranks = 1;
   int64_t max_restarts = 3;
   std::string spot_notice;
+  bool is_dry_run = false;
+  PlanQuestion plan = {.num_ranks = 0};  // 0: those of this start.
 };
 
 /// Stops this process as SIGTERM does once its machine is about to be taken back.
@@ -69,6 +73,13 @@ class SpotStop {
   std::unique_ptr<HttpClient> http_;
   std::unique_ptr<SpotWatch> watch_;  // The last member: it uses the others.
 };
+
+/// A plan opens no dataset, so that none need be named.
+void name_what_is_not_opened(Recipe& recipe) {
+  if (recipe.data.path.empty() && recipe.data.raw_path.empty()) {
+    (recipe.objective.kind == "autoencoder" ? recipe.data.raw_path : recipe.data.path) = "any";
+  }
+}
 
 /// The recipe with --set and then the flags on top.
 Result<Recipe> resolve_recipe(const TrainFlags& flags) {
@@ -103,6 +114,10 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
       *field = flag;
     }
   }
+  if (flags.is_dry_run) {
+    name_what_is_not_opened(recipe);
+  }
+  DARKROOM_RETURN_IF_ERROR(recipe.validate().with_context(flags.recipe_path));
   return recipe;
 }
 
@@ -214,7 +229,36 @@ Status resolve_train_device(int64_t num_ranks, TrainOptions& options) {
   return {};
 }
 
+/// Where a planned step would run; a GPU need not be here.
+Result<std::string> planned_device(int64_t num_ranks, const std::string& asked) {
+  const auto device = resolve_device(num_ranks > 1 && asked == "auto" ? "cpu" : asked);
+  if (device.is_ok() || device.status().code() != StatusCode::kUnavailable) {
+    return device;
+  }
+  return asked == "cuda" ? std::string("cuda:0") : asked;
+}
+
+Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const Recipe recipe, resolve_recipe(flags));
+  DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
+  PlanQuestion question = flags.plan;
+  const int64_t ranks_here = std::max(flags.num_ranks, place.local_size);
+  question.num_ranks = question.num_ranks > 0 ? question.num_ranks : std::max(flags.num_ranks, place.size);
+  question.local_ranks = std::min(ranks_here, question.num_ranks);
+  DARKROOM_ASSIGN_OR_RETURN(question.device, planned_device(question.num_ranks, recipe.runtime.device));
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, context.stop);
+  const Result<TrainingPlan> plan = plan_training(*stores, recipe, question, context.stop);
+  DARKROOM_RETURN_IF_ERROR(plan.status().with_context(flags.recipe_path));
+  context.summary["train"]["estimate"] = plan->to_json();
+  log_info("train: an estimate\n{}", plan->to_text());
+  return 0;
+}
+
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
+  if (flags.is_dry_run) {
+    return plan_run(flags, context);
+  }
   std::unique_ptr<SpotStop> spot;
   if (!flags.spot_notice.empty() && !is_launched_here()) {  // Ranks that --nproc started are told by it.
     DARKROOM_ASSIGN_OR_RETURN(spot, SpotStop::start(flags.spot_notice));
@@ -289,7 +333,8 @@ void add_data_flags(VerbDefinition& verb, TrainFlags& flags) {
 void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   TrainOptions& options = flags.options;
   verb.group("The run");
-  verb.flag("--output", value::uri(options.output, "URI"), "run folder: checkpoints, samples, metrics, events").required();
+  verb.flag("--output", value::uri(options.output, "URI"), "run folder: checkpoints, samples, metrics, events")
+      .required_unless("--dry-run");
   verb.flag("--set", value::repeated_texts(flags.settings, "section.key=value"), "a field of the recipe; repeatable");
   verb.flag("--resume", value::uri(options.resume, "auto|none|PATH"),
             "the newest valid checkpoint of the run folder, none, or a checkpoint");
@@ -305,7 +350,18 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--max-restarts", value::count(flags.max_restarts).least(0).shown("K"), "of --nproc: new starts when a rank dies or hangs");
   verb.flag("--spot-notice", value::uri(flags.spot_notice, "aws|gcp|URL|FILE", "none"),
             "where a machine learns that it is taken back: the run saves, and ends as by SIGTERM");
-  verb.later({"--dry-run", "--metrics-port"});
+  verb.later({"--metrics-port"});
+}
+
+void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
+  verb.group("What it will take");
+  verb.flag("--dry-run", value::toggle(flags.is_dry_run),
+            "plan only: memory of a rank, batch, bytes per step, checkpoints and hours; opens no dataset and writes nothing");
+  verb.flag("--ranks", value::count(flags.plan.num_ranks).least(1).also("auto", 0),
+            "of --dry-run: ranks of the planned run, of which --nproc share a machine; auto: those of this start");
+  verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches");
+  verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
+            "of --dry-run: a rank's peak in 10^12 floating-point operations per second; unknown: no hours are told");
 }
 
 }  // namespace
@@ -316,9 +372,12 @@ void add_train_verb(CommandLine& line) {
   verb.positional("RECIPE.toml", value::path(flags->recipe_path, "RECIPE.toml"), "what to train and how: recipes/*.toml").required();
   add_data_flags(verb, *flags);
   add_run_flags(verb, *flags);
+  add_plan_flags(verb, *flags);
   verb.example("darkroom train recipes/tiny.toml --data latents --model models/tiny --output run", "from stored latents");
   verb.example("darkroom train recipes/tiny.toml --raw-data images --model models/tiny --output run --set optimizer.lr=1e-4 --max-steps 2k",
                "from pictures, with changes to the recipe");
+  verb.example("darkroom train recipes/sd2-256.toml --dry-run --model sd2-base --ranks 32 --device cuda --tflops 989",
+               "what the published run takes on 32 GPUs; a preset's name will do for a model here");
   verb.example("darkroom train recipes/tiny.toml --data s3://bucket/latents --model models/tiny --output s3://bucket/run",
                "on a store of objects; keys come from the environment or the AWS files");
   verb.run([flags](VerbContext& context) { return run_train(*flags, context); });

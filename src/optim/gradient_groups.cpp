@@ -50,6 +50,24 @@ std::vector<GroupSpan> largest_subtrees(int64_t num_groups, const GroupSpan& run
   return found;
 }
 
+int64_t most_sums_held(int64_t num_groups, const GroupSpan& run) {
+  size_t most = 0;
+  std::vector<GroupSpan> held;
+  for (int64_t group = run.first; group < run.end(); ++group) {
+    held.push_back({group, 1});
+    most = group + 1 < run.end() ? std::max(most, held.size()) : most;
+    while (held.size() > 1) {
+      const GroupSpan left = held[held.size() - 2], parent{left.first, left.count + held.back().count};
+      if (!is_tree_node(num_groups, parent) || children_of(parent) != std::pair(left, held.back())) {
+        break;
+      }
+      held.pop_back();
+      held.back() = parent;
+    }
+  }
+  return static_cast<int64_t>(most);
+}
+
 FlatRange slice_of_rank(int64_t size, int64_t rank, int64_t num_ranks) {
   const int64_t num_chunks = (size + kNormChunk - 1) / kNormChunk;
   const int64_t begin = std::min(size, num_chunks * rank / num_ranks * kNormChunk);

@@ -13,9 +13,15 @@ GradientSum::GradientSum(FlatParameters& parameters, int64_t num_groups, bool is
 
 void GradientSum::begin() {
   for (Sum& sum : sums_) {
-    buffers_.push_back(std::move(sum.gradients));
+    keep_buffer(std::move(sum.gradients), buffers_);
   }
   sums_.clear();
+}
+
+void GradientSum::keep_buffer(torch::Tensor buffer, std::vector<torch::Tensor>& buffers) const {
+  if (!buffer.is_alias_of(parameters_.gradients())) {
+    buffers.push_back(std::move(buffer));
+  }
 }
 
 torch::Tensor GradientSum::take_buffer() {
@@ -33,9 +39,13 @@ void GradientSum::close_group(int64_t group) {
   }
   const torch::NoGradGuard no_grad;
   DARKROOM_CHECK(group == (sums_.empty() ? run_.first : sums_.back().node.end()), "gradient groups come in order:", group);
-  sums_.push_back({{group, 1}, take_buffer()});
-  sums_.back().gradients.copy_(parameters_.gradients());
-  parameters_.zero_gradients();
+  if (group + 1 == run_.end()) {
+    sums_.push_back({{group, 1}, parameters_.gradients()});  // Nothing follows it there.
+  } else {
+    sums_.push_back({{group, 1}, take_buffer()});
+    sums_.back().gradients.copy_(parameters_.gradients());
+    parameters_.zero_gradients();
+  }
   add_up(sums_, buffers_);
 }
 
@@ -50,7 +60,7 @@ void GradientSum::add_up(std::vector<Sum>& sums, std::vector<torch::Tensor>& fre
     }
     left.gradients.add_(right.gradients);
     left.node = parent;
-    freed.push_back(std::move(right.gradients));
+    keep_buffer(std::move(right.gradients), freed);
     sums.pop_back();
   }
 }

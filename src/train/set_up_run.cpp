@@ -11,9 +11,11 @@
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/stores/model_copy.h"
+#include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/train/run_files.h"
 #include "resume_point.h"
+#include "step_settings.h"
 #include "training_run.h"
 
 namespace darkroom {
@@ -32,11 +34,6 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }
 
-int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
-  const auto& runtime = recipe.runtime;
-  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
-}
-
 // float32 means float32, and --deterministic the libraries of a GPU, too.
 void set_up_libraries(const TrainOptions& options) {
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
@@ -47,10 +44,14 @@ void set_up_libraries(const TrainOptions& options) {
   context.setAllowTF32CuBLAS(false);
 }
 
-FlatParametersOptions flat_options(const TrainOptions& options) {
-  const torch::Device device(options.device);
-  const torch::ScalarType type = options.recipe.runtime.precision == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
-  return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
+// Memory of the GPU that the step runs on, else of this machine; 0: nobody knows.
+int64_t memory_of_device(const torch::Device& device) {
+  if (device.is_cpu()) {
+    return usable_memory_bytes();
+  }
+  const auto& gpus = list_gpus();
+  const auto index = static_cast<size_t>(std::max<int>(0, device.index()));
+  return gpus.is_ok() && index < gpus->size() ? static_cast<int64_t>((*gpus)[index].memory_bytes) : 0;
 }
 
 AdamWOptions adamw(const Recipe& recipe) {
@@ -238,6 +239,18 @@ Status TrainingRun::open_local_folder() {
   return {};
 }
 
+// Rows of latents and states as they are kept: at least float16.
+Status TrainingRun::check_window(const SampleShapes& shapes) const {
+  constexpr int64_t kLeastBytes = 2;
+  const int64_t row_bytes = kLeastBytes * (c10::multiply_integers(shapes.latents) + c10::multiply_integers(shapes.states));
+  const auto num_blocks = static_cast<int64_t>(data_.index.block_rows().size());
+  if (num_blocks < recipe().runtime.lanes && is_main()) {
+    log_info("the recipe's field 'runtime.lanes' is {}, and the dataset has {} blocks of at most {} rows: so many lanes are used",
+             recipe().runtime.lanes, num_blocks, DatasetIndex::kRowsPerBlock);
+  }
+  return check_window_memory(recipe(), recorded_uri(recipe().data.path), data_.index.num_rows() * row_bytes, row_bytes, ranks().size());
+}
+
 Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   DARKROOM_ASSIGN_OR_RETURN(const NoiseScheduleConfig noise, make_noise_config(recipe()));
   DARKROOM_ASSIGN_OR_RETURN(auto unet, make_starting_unet(files_, recipe(), weights_folder));
@@ -253,6 +266,7 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program, began_with()));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
+    DARKROOM_RETURN_IF_ERROR(check_window(shapes));
   }
   const DiffusionObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                             .caption_drop = recipe().objective.caption_dropout,
@@ -300,8 +314,23 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
   return {};
 }
 
+// Before the buffers are made: a machine that has not enough ends processes without a word.
+Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
+  const RankMemorySpec spec{.size = flat_size(part_->module(), flat),
+                            .flat = flat,
+                            .averages = recipe().ema.decay > 0,
+                            .gradient_groups = recipe().runtime.gradient_groups,
+                            .fast_reduction = recipe().runtime.reduction == "fast",
+                            .rank = ranks().rank(),
+                            .num_ranks = ranks().size()};
+  const bool is_cpu = device().is_cpu();
+  return check_rank_memory(recipe(), rank_memory(spec), is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
+                           is_cpu ? "this machine" : device().str());
+}
+
 Status TrainingRun::open_optimizer() {
-  const FlatParametersOptions flat = flat_options(options_);
+  const FlatParametersOptions flat = flat_options(recipe(), device());
+  DARKROOM_RETURN_IF_ERROR(check_memory(flat));
   parameters_ = std::make_unique<FlatParameters>(part_->module(), flat);
   const AdamWOptions adamw_options = adamw(recipe());
   DARKROOM_RETURN_IF_ERROR(adamw_options.validate());

@@ -10,8 +10,8 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/optim/gradient_groups.h"
 #include "darkroom/train/run_files.h"
+#include "step_settings.h"
 
 namespace darkroom {
 namespace {
@@ -52,11 +52,7 @@ CheckpointRecord TrainingRun::record() const {
   return record;
 }
 
-FlatRange TrainingRun::own_samples() const {
-  const int64_t num_groups = recipe().runtime.gradient_groups, group_size = recipe().batch.global / num_groups;
-  const GroupSpan groups = groups_of_rank(num_groups, ranks().rank(), ranks().size());
-  return {groups.first * group_size, groups.count * group_size};
-}
+FlatRange TrainingRun::own_samples() const { return samples_of_rank(recipe(), ranks().rank(), ranks().size()); }
 
 bool TrainingRun::runs_ahead(bool wants_stop) const {
   const int64_t next = steps_done_ + 1;

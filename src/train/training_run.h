@@ -62,7 +62,9 @@ class TrainingRun {
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
   Status read_index();
+  Status check_window(const SampleShapes& shapes) const;
   Status open_optimizer();
+  Status check_memory(const FlatParametersOptions& flat) const;
   Status restore_or_begin();
   Status share_beginning();
   Result<nlohmann::json> part_inputs() const;

@@ -48,8 +48,11 @@ Status take_all(const std::vector<const FlagDefinition*>& flags, const GivenFlag
 }
 
 Status check_required(const std::string& verb, const std::vector<const FlagDefinition*>& flags, const GivenFlags& given) {
+  const auto is_given = [&](const std::string& name) {
+    return std::any_of(given.begin(), given.end(), [&](const auto& entry) { return entry.first->name == name; });
+  };
   for (const FlagDefinition* flag : flags) {
-    if (flag->is_required && !given.contains(flag)) {
+    if (flag->is_required && !given.contains(flag) && (flag->unless.empty() || !is_given(flag->unless))) {
       return Status::invalid_argument(fmt::format("{} needs {}{}: {}", verb, flag->name,
                                                   flag->is_positional || flag->value.shown.empty() ? "" : " " + flag->value.shown,
                                                   flag->help));

@@ -74,7 +74,7 @@ std::string value_note(const FlagDefinition& flag) {
     notes.push_back("or " + fmt::format("{}", fmt::join(flag.value.words, ", ")));
   }
   if (flag.is_required) {
-    notes.emplace_back("required");
+    notes.push_back(flag.unless.empty() ? "required" : "required without " + flag.unless);
   } else if (!flag.value.default_text.empty()) {
     notes.push_back("default " + flag.value.default_text);
   }

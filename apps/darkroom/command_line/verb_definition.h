@@ -36,12 +36,17 @@ struct FlagDefinition {
   ValueDefinition value;
   bool is_positional = false;
   bool is_required = false;
+  std::string unless = {};       ///< A switch with which it is not required after all.
   bool is_later = false;         ///< Of the contract, but not built yet: absent from help, refused by name.
   std::string later_value = {};  ///< The one value of a later flag that is accepted: what the program does already.
 
   FlagDefinition& required() {
     is_required = true;
     return *this;
+  }
+  FlagDefinition& required_unless(std::string switch_name) {
+    unless = std::move(switch_name);
+    return required();
   }
   /// Without the dashes: its key in a configuration file.
   std::string key() const { return is_positional ? name : name.substr(2); }

@@ -34,6 +34,9 @@ std::pair<GroupSpan, GroupSpan> children_of(const GroupSpan& node);
 bool is_tree_node(int64_t num_groups, const GroupSpan& span);
 /// The largest nodes that make up a run of groups, in order: what a rank can add up alone.
 std::vector<GroupSpan> largest_subtrees(int64_t num_groups, const GroupSpan& run);
+/// How many sums a rank holds at most beside the gradients, each of their size, while it adds its run up group by group: two nodes become
+/// their parent as soon as both are there, and the last group stays in the gradients.
+int64_t most_sums_held(int64_t num_groups, const GroupSpan& run);
 
 /// The part of flat buffers of `size` elements that a rank owns: its moments, its average, its share of the update (ZeRO-1). Slices are in
 /// name order, nearly equal in whole chunks of the norm (ops' kNormChunk); of a small network some are empty.

@@ -1,0 +1,69 @@
+#include "step_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "darkroom/core/machine.h"
+#include "darkroom/feed/dataset_index.h"
+#include "darkroom/optim/gradient_groups.h"
+
+namespace darkroom {
+namespace {
+
+constexpr double kBytesPerGb = 1e9;
+
+double in_gb(int64_t num_bytes) { return static_cast<double>(num_bytes) / kBytesPerGb; }
+
+}  // namespace
+
+FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device) {
+  const torch::ScalarType type = recipe.runtime.precision == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
+}
+
+int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
+  const auto& runtime = recipe.runtime;
+  return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
+}
+
+FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks) {
+  const int64_t num_groups = recipe.runtime.gradient_groups, group_size = recipe.batch.global / num_groups;
+  const GroupSpan groups = groups_of_rank(num_groups, rank, num_ranks);
+  return {groups.first * group_size, groups.count * group_size};
+}
+
+// A batch is taken lane by lane, so that a rank's run of it is of neighbouring lanes; it may begin and end within one.
+int64_t window_rows(const Recipe& recipe, int64_t num_ranks) {
+  const int64_t lanes = recipe.runtime.lanes;
+  const int64_t own_lanes = lanes % num_ranks == 0 ? lanes / num_ranks : std::min(lanes, lanes / num_ranks + 2);
+  return own_lanes * recipe.data.window_blocks * DatasetIndex::kRowsPerBlock;
+}
+
+Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of) {
+  if (memory_bytes <= 0 || memory.kept() <= memory_bytes / local_ranks) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format("weights, gradients, optimizer state and partial sums of a rank take {:.2f} GB, before any sample, and {} has {:.2f} GB "
+                  "for {}; take more ranks on other machines, runtime.gradient_groups nearer to the ranks, or another machine; "
+                  "`train --dry-run` tells the parts (groups, ranks here):",
+                  in_gb(memory.kept()), of, in_gb(memory_bytes), local_ranks == 1 ? "it" : "all of them"),
+      recipe.runtime.gradient_groups, local_ranks);
+}
+
+Status check_window_memory(const Recipe& recipe, const std::string& dataset, int64_t dataset_bytes, int64_t row_bytes, int64_t num_ranks) {
+  const int64_t shuffled = std::min(dataset_bytes, window_rows(recipe, num_ranks) * row_bytes);
+  if (shuffled <= recipe.data.memory_bytes) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format(
+          "the recipe's field 'data.memory_bytes' is too small for what a rank shuffles at a time of {}: its part of runtime.lanes "
+          "({}) x data.window_blocks ({}) x {} rows is at least {:.3f} GB, and rows would be read several times; raise it, or lower "
+          "one of those two (a rank's share of it):",
+          dataset, recipe.runtime.lanes, recipe.data.window_blocks, DatasetIndex::kRowsPerBlock, in_gb(shuffled)),
+      recipe.data.memory_bytes);
+}
+
+}  // namespace darkroom

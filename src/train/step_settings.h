@@ -1,0 +1,36 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+#include "darkroom/optim/flat_parameters.h"
+#include "darkroom/optim/rank_memory.h"
+#include "darkroom/train/recipe.h"
+
+namespace darkroom {
+
+// What a recipe asks of a step, for those who build one and for those who say beforehand what it will take.
+
+/// How the parameters lie on `device`.
+FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device);
+
+/// Micro-batches that are computed side by side on the CPU.
+int64_t num_workers(const Recipe& recipe, int64_t local_ranks);
+
+/// Samples of a batch that a rank computes.
+FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks);
+
+/// Rows that a rank's lanes shuffle at a time: what it reads again and again where less is kept in memory.
+int64_t window_rows(const Recipe& recipe, int64_t num_ranks);
+
+/// Whether a rank's buffers fit into `memory_bytes` (0: nobody knows) beside those of the other ranks there. `of` says whose memory it is.
+/// Errors: kFailedPrecondition.
+Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of);
+
+/// Whether data.memory_bytes, here the rank's share of it (memory_of_rank), keeps what its lanes shuffle of a dataset of `dataset_bytes`
+/// in rows of `row_bytes`, so that each row is read once an epoch. Errors: kFailedPrecondition, naming the fields.
+Status check_window_memory(const Recipe& recipe, const std::string& dataset, int64_t dataset_bytes, int64_t row_bytes, int64_t num_ranks);
+
+}  // namespace darkroom

@@ -1,0 +1,273 @@
+#include "darkroom/train/training_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "darkroom/feed/dataset_index.h"
+#include "darkroom/nn/config_file.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/nn/unet.h"
+#include "darkroom/nn/vae.h"
+#include "darkroom/ops/operation_table.h"
+#include "darkroom/optim/gradient_groups.h"
+#include "darkroom/optim/objective.h"
+#include "darkroom/stores/model_copy.h"
+#include "darkroom/tensor/multiply_adds.h"
+#include "darkroom/tensor/shape_run.h"
+#include "darkroom/text/clip_tokenizer.h"
+#include "run_data.h"
+#include "step_settings.h"
+#include "trained_part.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kStoredBytes = 2;      // An element as process stores it: float16.
+constexpr int64_t kPublishedFactor = 8;  // Pixels a latent pixel where there is no VAE to ask.
+
+// The networks that a run needs to know.
+struct Architecture {
+  std::optional<UNetConfig> unet;
+  std::optional<VaeConfig> vae;
+};
+
+// One forward and backward pass of a micro-batch.
+struct PassCost {
+  int64_t peak_bytes = 0;  // Beside parameters and gradients.
+  int64_t multiply_adds = 0;
+};
+
+struct Workload {
+  std::string component;
+  std::shared_ptr<torch::nn::Module> network;
+  std::function<torch::Tensor(int64_t num_samples)> losses;  // On shapes.
+  int64_t sample_elements = 0;                               // In a batch.
+  bool is_stored = false;                                    // As latents and states, as large as they are in the batch.
+};
+
+template <typename Config>
+Result<std::optional<Config>> read_optional_config(FileSystem& files, const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(path));
+  if (!is_there) {
+    return std::optional<Config>();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto json, read_config_file(files, path));
+  auto config = Config::from_json(json);
+  return config.is_ok() ? Result<std::optional<Config>>(*config) : config.status().with_context(path);
+}
+
+Result<Architecture> read_architecture(StoreSet& stores, const std::string& model, const std::stop_token& stop) {
+  const auto takes = [](const std::string& name) { return name.ends_with("config.json"); };
+  DARKROOM_ASSIGN_OR_RETURN(const LocalCopy copy, fetch_model_files(stores, model, takes, stop));
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, local_files().exists(copy.path()));
+  if (!is_there) {
+    const auto preset = find_preset(model);
+    return preset.is_ok() ? Result<Architecture>(Architecture{preset->unet, preset->vae})
+                          : preset.status().with_context("there is no such model folder");
+  }
+  Architecture found;
+  DARKROOM_ASSIGN_OR_RETURN(found.unet, read_optional_config<UNetConfig>(local_files(), copy.path() + "/unet/config.json"));
+  DARKROOM_ASSIGN_OR_RETURN(found.vae, read_optional_config<VaeConfig>(local_files(), copy.path() + "/vae/config.json"));
+  return found;
+}
+
+// Draws have no shapes to give, only values: nothing to do.
+void give_shapes_operations() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    OperationTable table = reference_operations();
+    table.counter_normal = [](torch::Tensor&, uint64_t, uint8_t, const torch::Tensor&) {};
+    install_operations(torch::kMeta, table);
+  });
+}
+
+torch::Tensor shape_of(std::vector<int64_t> sizes) { return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta)); }
+
+Result<Workload> diffusion_workload(const Recipe& recipe, const Architecture& architecture) {
+  if (!architecture.unet) {
+    return Status::not_found("the model folder has no U-Net to train; its unet/config.json is missing:", recipe.model.path);
+  }
+  const int64_t factor = architecture.vae ? architecture.vae->factor() : kPublishedFactor;
+  if (recipe.data.resolution % factor != 0) {
+    return Status::invalid_argument("the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):", factor,
+                                    recipe.data.resolution);
+  }
+  const int64_t side = recipe.data.resolution / factor, channels = architecture.unet->in_channels;
+  const int64_t tokens = ClipTokenizer::kContextLength, width = architecture.unet->states_width();
+  NoiseScheduleConfig noise;
+  noise.prediction_type = recipe.objective.prediction == "epsilon" ? PredictionType::kEpsilon : PredictionType::kVelocity;
+  const DiffusionObjectiveOptions options{.seed = 0, .caption_drop = recipe.objective.caption_dropout, .min_snr_gamma = 0};
+  UNet2DConditionModel unet(*architecture.unet);
+  const auto losses = [=](int64_t count) {
+    const DiffusionObjective objective(NoiseSchedule(noise), options, shape_of({tokens, width}));
+    const DiffusionDraws draws = DiffusionDraws::empty(count, torch::kMeta);
+    const torch::Tensor latents = shape_of({count, channels, side, side}), states = shape_of({count, tokens, width});
+    return objective.losses(denoiser_of(unet), objective.mix(draws, latents, states));
+  };
+  return Workload{"unet", unet.ptr(), losses, channels * side * side + tokens * width, recipe.data.raw_path.empty()};
+}
+
+Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& architecture) {
+  if (!architecture.vae) {
+    return Status::not_found("the model folder has no autoencoder to train; its vae/config.json is missing:", recipe.model.path);
+  }
+  const int64_t side = recipe.data.resolution, channels = architecture.vae->in_channels;
+  if (side % architecture.vae->factor() != 0) {
+    return Status::invalid_argument(
+        "the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):", architecture.vae->factor(), side);
+  }
+  AutoencoderKL vae(*architecture.vae);
+  const auto losses = [=](int64_t count) mutable {
+    const auto type = vae->parameters().front().scalar_type();
+    const AutoencoderNetwork network{
+        .encode =
+            [&](const torch::Tensor& images_nchw) {
+              const Moments moments = vae->encode(images_nchw.to(type));
+              return std::pair(moments.mean.to(torch::kFloat32), moments.logvar.to(torch::kFloat32));
+            },
+        .decode = [&](const torch::Tensor& latents_nchw) { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
+    const torch::Tensor coordinates = torch::empty({count, 2}, torch::dtype(torch::kInt64).device(torch::kMeta));
+    return AutoencoderObjective(AutoencoderObjectiveOptions()).losses(network, {coordinates, shape_of({count, channels, side, side})});
+  };
+  return Workload{"vae", vae.ptr(), losses, channels * side * side, false};
+}
+
+// Runs the network itself, on shapes.
+PassCost cost_of_pass(const Workload& workload, torch::ScalarType type, int64_t num_samples) {
+  give_shapes_operations();
+  ShapeRun shapes;
+  ShapeRun::move_here(*workload.network, type);
+  const int64_t before = shapes.held_bytes();
+  shapes.restart_peak();
+  torch::Tensor loss;
+  PassCost cost;
+  cost.multiply_adds = count_multiply_adds([&] { loss = workload.losses(num_samples).sum(); });
+  loss.backward();
+  cost.peak_bytes = shapes.peak_bytes() - before;
+  return cost;
+}
+
+int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
+  const int64_t group_size = recipe.batch.global / recipe.runtime.gradient_groups;
+  return num_samples / group_size * ((group_size + recipe.batch.micro - 1) / recipe.batch.micro);
+}
+
+// The rank that holds most: runs of groups are nearly equal, so one of a few.
+void choose_rank(const Recipe& recipe, const RankMemorySpec& spec, TrainingPlan& plan) {
+  constexpr int64_t kMostLookedAt = 64;
+  for (int64_t rank = 0; rank < std::min(spec.num_ranks, kMostLookedAt); ++rank) {
+    RankMemorySpec own = spec;
+    own.rank = rank;
+    const RankMemory memory = rank_memory(own);
+    const int64_t samples = samples_of_rank(recipe, rank, spec.num_ranks).count;
+    if (rank == 0 || memory.kept() > plan.memory.kept() || samples > plan.rank_samples) {
+      plan.rank = rank;
+      plan.memory = memory;
+      plan.rank_samples = samples;
+    }
+  }
+}
+
+void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& plan) {
+  constexpr int64_t kMaking = 2;      // One at hand, one in the making.
+  constexpr int64_t kPageLocked = 2;  // Copies on their way to a GPU (Upload).
+  const bool is_cpu = plan.question.device == "cpu";
+  const int64_t sample = workload.sample_elements * (is_cpu || !workload.is_stored ? kFloatBytes : kStoredBytes);
+  const int64_t batch = plan.rank_samples * sample;
+  plan.device_inputs = is_cpu ? 0 : batch;
+  const int64_t ahead = recipe.data.raw_path.empty() || workload.component == "vae" ? recipe.data.batches_ahead + kMaking : 1;
+  plan.batches = batch * (ahead + (is_cpu ? 0 : kPageLocked));
+  plan.most_samples = memory_of_rank(recipe.data.memory_bytes, plan.question.local_ranks);
+  if (workload.is_stored) {
+    plan.shuffled_samples = window_rows(recipe, plan.question.num_ranks) * workload.sample_elements * kStoredBytes;
+    plan.read_a_step = recipe.batch.global * workload.sample_elements * kStoredBytes;
+  }
+}
+
+// As docs/ranks.md tells them.
+int64_t bytes_sent(const Recipe& recipe, const RankMemorySpec& spec, const TrainingPlan& plan) {
+  const int64_t others = spec.num_ranks - 1, gradients = plan.memory.gradients / spec.num_ranks * others;
+  const int64_t weights = kFloatBytes * spec.size / spec.num_ranks * others;
+  if (others == 0) {
+    return 0;
+  }
+  if (spec.fast_reduction) {
+    return 2 * gradients + weights;
+  }
+  const GroupSpan run = groups_of_rank(recipe.runtime.gradient_groups, plan.rank, spec.num_ranks);
+  return gradients * static_cast<int64_t>(largest_subtrees(recipe.runtime.gradient_groups, run).size()) + weights;
+}
+
+void plan_checkpoints(const Recipe& recipe, TrainingPlan& plan) {
+  constexpr int64_t kBytesAParameter = 4 * kFloatBytes;  // Weights, average and both moments, whatever the precision.
+  plan.checkpoint = kBytesAParameter * plan.parameters;
+  const int64_t every = std::max<int64_t>(1, recipe.checkpoint.every_steps > 0 ? recipe.checkpoint.every_steps : plan.steps);
+  const int64_t written = (plan.steps + every - 1) / every;
+  const int64_t for_good = recipe.checkpoint.keep_every > 0 ? plan.steps / recipe.checkpoint.keep_every : 0;
+  plan.all_checkpoints = plan.checkpoint * std::min(written, recipe.checkpoint.keep_last + for_good);
+}
+
+}  // namespace
+
+Status PlanQuestion::validate() const {
+  if (num_ranks < 1 || local_ranks < 1 || local_ranks > num_ranks) {
+    return Status::invalid_argument(
+        "a run is planned for at least one rank, and no more on a machine than in all (ranks, on a machine):", num_ranks, local_ranks);
+  }
+  if (!(mfu > 0 && mfu <= 1)) {
+    return Status::invalid_argument("--mfu must be above 0 and at most 1, got:", mfu);
+  }
+  if (!(tflops >= 0)) {
+    return Status::invalid_argument("--tflops must be 0 or more, got:", tflops);
+  }
+  return {};
+}
+
+Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const PlanQuestion& question, const std::stop_token& stop) {
+  DARKROOM_RETURN_IF_ERROR(question.validate());
+  DARKROOM_RETURN_IF_ERROR(recipe.validate());
+  if (question.num_ranks > recipe.runtime.gradient_groups) {
+    return Status::invalid_argument(
+        "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
+        recipe.runtime.gradient_groups, question.num_ranks);
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const Architecture architecture, read_architecture(stores, recipe.model.path, stop));
+  DARKROOM_ASSIGN_OR_RETURN(const Workload workload, recipe.objective.kind == "diffusion" ? diffusion_workload(recipe, architecture)
+                                                                                          : autoencoder_workload(recipe, architecture));
+  const torch::Device device(question.device);
+  const FlatParametersOptions flat = flat_options(recipe, device);
+  const RankMemorySpec spec{.size = flat_size(*workload.network, flat),
+                            .flat = flat,
+                            .averages = recipe.ema.decay > 0,
+                            .gradient_groups = recipe.runtime.gradient_groups,
+                            .fast_reduction = recipe.runtime.reduction == "fast",
+                            .num_ranks = question.num_ranks};
+  TrainingPlan plan{.component = workload.component,
+                    .parameters = count_parameters(*workload.network),
+                    .precision = recipe.runtime.precision,
+                    .question = question,
+                    .global_batch = recipe.batch.global,
+                    .gradient_groups = recipe.runtime.gradient_groups,
+                    .steps = recipe.schedule.max_steps};
+  choose_rank(recipe, spec, plan);
+  plan.micro_batch = std::min(recipe.batch.micro, recipe.batch.global / recipe.runtime.gradient_groups);
+  plan.rank_passes = num_passes(recipe, plan.rank_samples);
+  plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
+  const PassCost pass = cost_of_pass(workload, flat.compute_type, plan.micro_batch);
+  plan.activations = plan.passes_at_a_time * pass.peak_bytes;
+  plan.pass_gradients = plan.passes_at_a_time > 1 ? plan.passes_at_a_time * plan.memory.compute : 0;
+  constexpr double kForwardAndBackward = 3, kOperations = 2;
+  plan.step_flop = kForwardAndBackward * kOperations * static_cast<double>(pass.multiply_adds) / static_cast<double>(plan.micro_batch) *
+                   static_cast<double>(recipe.batch.global);
+  plan_feed(recipe, workload, plan);
+  plan.sent_a_step = bytes_sent(recipe, spec, plan);
+  plan_checkpoints(recipe, plan);
+  return plan;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,245 @@
+#include "darkroom/train/training_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "darkroom/nn/presets.h"
+#include "support/simulated_rank.h"
+#include "support/source_path.h"
+#include "support/trained_run.h"
+#include "train/run_data.h"
+#include "train/step_settings.h"
+
+namespace darkroom {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class TrainingPlanTest : public testing::Test {
+ protected:
+  Result<TrainingPlan> plan(const Recipe& recipe, const PlanQuestion& question = {}) { return plan_training(stores_, recipe, question); }
+
+  static Recipe shipped(const std::string& name) {
+    Recipe recipe = load_recipe(local_files(), source_path("recipes/" + name + ".toml")).value();
+    recipe.model.path = "sd2-base";
+    recipe.data.path = "latents";
+    return recipe;
+  }
+
+  MetricsRegistry metrics_;
+  StoreSet stores_{{}, system_clock(), metrics_};
+};
+
+TEST_F(TrainingPlanTest, has_the_published_figures_of_stable_diffusion_2) {
+  const auto small = plan(shipped("sd2-256"), {.num_ranks = 32}), large = plan(shipped("sd2-512"), {.num_ranks = 32});
+  ASSERT_TRUE(small.is_ok()) << small.status().to_string();
+  ASSERT_TRUE(large.is_ok()) << large.status().to_string();
+  EXPECT_EQ(small->parameters, 865'910'724);
+  EXPECT_NEAR(small->step_flop / 4096, 543.3e9, 0.1e9);  // Per sample, as docs quote the published network.
+  EXPECT_NEAR(large->step_flop / 4096, 2412.8e9, 0.5e9);
+  EXPECT_EQ(small->checkpoint, 16 * small->parameters);
+  EXPECT_EQ(small->rank_samples, 128);
+  EXPECT_EQ(small->rank_passes, 1);
+  EXPECT_EQ(large->rank_passes, 4);
+  EXPECT_EQ(small->read_a_step, 4096 * 2 * (4 * 32 * 32 + 77 * 1024));
+  EXPECT_EQ(small->memory.compute, 4 * small->parameters);
+  EXPECT_NEAR(static_cast<double>(small->memory.moments + small->memory.average), 12.0 / 32 * static_cast<double>(small->parameters), 1e6);
+  EXPECT_GT(large->activations, small->activations);
+}
+
+TEST_F(TrainingPlanTest, activations_and_buffers_are_what_a_rank_really_takes) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 128;
+  recipe.batch = {.global = 16, .micro = 2};
+  recipe.runtime.gradient_groups = 8;
+  recipe.runtime.workers = 1;
+  const auto found = plan(recipe, {.num_ranks = 8});
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  SimulatedRun run{.unet = find_preset("tiny")->unet, .latents_side = 16, .micro_batch = 2};
+  const MeasuredRank measured = measure_rank(run);
+  EXPECT_EQ(measured.failure, "");
+  const auto within = [](int64_t got, int64_t want) {
+    return std::abs(static_cast<double>(got - want)) <= 0.05 * static_cast<double>(want);
+  };
+  EXPECT_TRUE(within(measured.activations, found->activations)) << measured.activations << " measured, planned " << found->activations;
+  EXPECT_TRUE(within(measured.peak, found->peak_on_device())) << measured.peak << " measured, planned " << found->peak_on_device();
+  RecordProperty("activations_measured", std::to_string(measured.activations));
+  RecordProperty("activations_planned", std::to_string(found->activations));
+}
+
+TEST_F(TrainingPlanTest, an_autoencoder_has_a_plan_too) {
+  Recipe recipe = load_recipe(local_files(), source_path("recipes/tiny-vae.toml")).value();
+  recipe.model.path = source_path("models/tiny");
+  recipe.data.raw_path = "pictures";
+  const auto found = plan(recipe);
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  EXPECT_EQ(found->component, "vae");
+  EXPECT_GT(found->activations, 0);
+  EXPECT_GT(found->step_flop, 0);
+  EXPECT_FALSE(found->read_a_step.has_value());
+  EXPECT_THAT(found->to_text(), HasSubstr("pictures  read from the store"));
+}
+
+TEST_F(TrainingPlanTest, passes_side_by_side_take_a_passs_memory_each) {
+  Recipe recipe = shipped("tiny");
+  recipe.model.path = "tiny";
+  recipe.runtime.workers = 1;
+  const auto one = plan(recipe);
+  recipe.runtime.workers = 3;
+  const auto three = plan(recipe);
+  ASSERT_TRUE(one.is_ok() && three.is_ok());
+  EXPECT_EQ(three->activations, 3 * one->activations);
+  EXPECT_EQ(one->pass_gradients, 0);
+  EXPECT_EQ(three->pass_gradients, 3 * one->memory.gradients);
+  EXPECT_EQ(three->passes_at_a_time, 3);
+}
+
+TEST_F(TrainingPlanTest, a_gpu_holds_the_batch_as_stored_and_padded_weights) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.runtime.precision = "bfloat16";
+  recipe.runtime.gradient_groups = 1;
+  const auto cpu = plan(recipe), gpu = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(cpu.is_ok() && gpu.is_ok());
+  EXPECT_EQ(cpu->device_inputs, 0);
+  EXPECT_EQ(gpu->device_inputs, 4096 * 2 * (4 * 32 * 32 + 77 * 1024));
+  EXPECT_GT(gpu->memory.compute, cpu->memory.compute);
+  EXPECT_LT(static_cast<double>(gpu->memory.compute), 1.001 * static_cast<double>(cpu->memory.compute));
+  EXPECT_LT(gpu->peak_on_host(), cpu->peak_on_host());
+}
+
+TEST_F(TrainingPlanTest, hours_want_a_peak) {
+  Recipe recipe = shipped("sd2-256");
+  EXPECT_FALSE(plan(recipe)->hours().has_value());
+  const auto found = plan(recipe, {.num_ranks = 32, .mfu = 0.5, .tflops = 1000});
+  ASSERT_TRUE(found.is_ok());
+  EXPECT_NEAR(*found->hours(), 275000.0 * 4096 * 543.3e9 / (32 * 0.5 * 1000e12) / 3600, 1);
+  EXPECT_THAT(found->to_text(), HasSubstr("hours at 50 %"));
+  EXPECT_TRUE(found->to_json().contains("hours"));
+  EXPECT_FALSE(plan(recipe)->to_json().contains("hours"));
+}
+
+TEST_F(TrainingPlanTest, says_what_is_wrong_with_the_question) {
+  const Recipe recipe = shipped("sd2-256");
+  const auto refusal = [&](const PlanQuestion& question) {
+    const auto found = plan(recipe, question);
+    EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
+    return found.status().message();
+  };
+  EXPECT_THAT(refusal({.num_ranks = 33}), HasSubstr("runtime.gradient_groups"));
+  EXPECT_THAT(refusal({.num_ranks = 0}), HasSubstr("at least one rank"));
+  EXPECT_THAT(refusal({.num_ranks = 2, .local_ranks = 3}), HasSubstr("on a machine"));
+  EXPECT_THAT(refusal({.mfu = 0}), HasSubstr("--mfu"));
+  EXPECT_THAT(refusal({.tflops = -1}), HasSubstr("--tflops"));
+  Recipe other = recipe;
+  other.batch.global = 0;
+  EXPECT_THAT(plan(other).status().message(), HasSubstr("batch.global"));
+  other = recipe;
+  other.model.path = "no-such-model";
+  EXPECT_THAT(plan(other).status().message(), HasSubstr("no-such-model"));
+  other.model.path = "sd2-base";
+  other.data.resolution = 100;
+  EXPECT_THAT(plan(other).status().message(), HasSubstr("data.resolution"));
+}
+
+TEST_F(TrainingPlanTest, a_model_folder_without_the_part_is_named) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path("model/unet"));
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = folder.path("model");
+  EXPECT_THAT(plan(recipe).status().message(), HasSubstr("unet/config.json is missing"));
+  recipe.objective.kind = "autoencoder";
+  recipe.data.path.clear();
+  recipe.data.raw_path = "pictures";
+  EXPECT_THAT(plan(recipe).status().message(), HasSubstr("vae/config.json is missing"));
+}
+
+TEST_F(TrainingPlanTest, remarks_on_windows_that_do_not_fit_and_on_what_is_not_built) {
+  Recipe recipe = shipped("sd2-256");
+  EXPECT_TRUE(plan(recipe)->remarks().empty());
+  recipe.data.window_blocks = 64;
+  EXPECT_THAT(plan(recipe)->remarks(), Contains(HasSubstr("data.memory_bytes")));
+  recipe.data.window_blocks = 8;
+  EXPECT_THAT(plan(recipe, {.num_ranks = 2, .device = "cuda:0"})->remarks(), Contains(HasSubstr("not built")));
+}
+
+TEST_F(TrainingPlanTest, a_checkpoint_is_as_large_as_planned) {
+  TrainedRun trained;
+  trained.train("run", 2);
+  TrainOptions options = small_training(trained.path("model"), trained.path("latents"), "");
+  const auto found = plan(options.recipe);
+  ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+  EXPECT_EQ(found->parameters, trained.parameters());
+  int64_t num_bytes = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(trained.path("run/checkpoints"))) {
+    num_bytes += file.is_regular_file() && file.path().extension() == ".safetensors" ? static_cast<int64_t>(file.file_size()) : 0;
+  }
+  constexpr int64_t kHeaders = 64 << 10;  // Names of tensors: not of a large network's size.
+  EXPECT_GE(num_bytes, found->checkpoint);
+  EXPECT_LT(num_bytes, found->checkpoint + kHeaders);
+}
+
+constexpr int64_t kLarge = int64_t{1} << 60;
+
+TEST(step_settings, shipped_recipes_keep_what_they_shuffle) {
+  constexpr int64_t kRanksOfAMachine = 8;
+  for (const auto& [name, side] : {std::pair("sd2-256", 32), std::pair("sd2-512", 64)}) {
+    Recipe recipe = load_recipe(local_files(), source_path(std::string("recipes/") + name + ".toml")).value();
+    const int64_t memory_bytes = recipe.data.memory_bytes, row_bytes = 2 * (int64_t{4} * side * side + 77 * 1024);
+    for (const int64_t num_ranks : {1, 2, 4, 8, 16, 32}) {
+      recipe.data.memory_bytes = memory_of_rank(memory_bytes, std::min(num_ranks, kRanksOfAMachine));
+      const Status checked = check_window_memory(recipe, "latents", kLarge, row_bytes, num_ranks);
+      EXPECT_TRUE(checked.is_ok()) << name << " with " << num_ranks << " ranks: " << checked.message();
+    }
+  }
+}
+
+TEST(step_settings, a_window_larger_than_the_memory_is_refused_naming_fields_and_values) {
+  Recipe recipe;
+  recipe.runtime.lanes = 64;
+  recipe.data.window_blocks = 16;
+  recipe.data.memory_bytes = 17'179'869'184;
+  const Status refused = check_window_memory(recipe, "s3://bucket/latents", kLarge, 165'888, 1);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  for (const char* word :
+       {"data.memory_bytes", "runtime.lanes (64)", "data.window_blocks (16)", "s3://bucket/latents", "43.487 GB", "17179869184"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(word));
+  }
+  EXPECT_TRUE(check_window_memory(recipe, "small", 17'000'000'000, 165'888, 1).is_ok()) << "all of a small dataset is kept";
+  EXPECT_FALSE(check_window_memory(recipe, "large", kLarge, 165'888, 2).is_ok());
+  EXPECT_TRUE(check_window_memory(recipe, "large", kLarge, 165'888, 4).is_ok()) << "each has a quarter of the lanes";
+}
+
+TEST(step_settings, a_rank_that_fits_nowhere_is_refused) {
+  RankMemory memory;
+  memory.compute = memory.gradients = 4'000'000'000;
+  memory.moments = 2'000'000'000;
+  const Recipe recipe;
+  EXPECT_TRUE(check_rank_memory(recipe, memory, 1, 10'000'000'000, "this machine").is_ok());
+  EXPECT_TRUE(check_rank_memory(recipe, memory, 4, 0, "cuda:0").is_ok()) << "nobody knows";
+  const Status refused = check_rank_memory(recipe, memory, 2, 16'000'000'000, "this machine");
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  for (const char* word : {"10.00 GB", "this machine has 16.00 GB", "runtime.gradient_groups", "--dry-run"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(word));
+  }
+}
+
+TEST(step_settings, a_run_whose_window_does_not_fit_ends_before_it_begins) {
+  const TemporaryFolder folder;
+  write_small_model(folder.path("model"));
+  write_latents_part(folder.path("latents/part-000000.parquet"), 1000, 1);
+  write_empty_states(folder.path("latents"));
+  TrainOptions options = small_training(folder.path("model"), folder.path("latents"), folder.path("run"));
+  options.recipe.data.memory_bytes = 1 << 20;
+  const auto summary = run_training(options, {});
+  EXPECT_EQ(summary.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(summary.status().message(), HasSubstr("data.memory_bytes"));
+  EXPECT_THAT(summary.status().message(), HasSubstr(folder.path("latents")));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+}
+
+}  // namespace
+}  // namespace darkroom

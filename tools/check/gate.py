@@ -27,7 +27,8 @@ SANITIZER_FINDINGS = [
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_init_order=1:exitcode=24",
     "LSAN_OPTIONS": "exitcode=23",
-    "TSAN_OPTIONS": f"exitcode=66:halt_on_error=0:second_deadlock_stack=1:suppressions={pathlib.Path(__file__).resolve().parent / 'tsan_suppressions.txt'}",
+    # The longest history: a finding whose earlier access has no stack left is matched by no suppression.
+    "TSAN_OPTIONS": f"exitcode=66:halt_on_error=0:second_deadlock_stack=1:history_size=7:suppressions={pathlib.Path(__file__).resolve().parent / 'tsan_suppressions.txt'}",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 
@@ -105,6 +106,15 @@ def sanitizer_finding(output: str) -> tuple[str, str] | None:
         if found:
             return kind, found[0].strip()
     return None
+
+
+def sanitizer_report(output: str) -> str:
+    """The first finding's lines, after the test in which it came; nothing where there is none."""
+    at = min((found.start() for _, pattern in SANITIZER_FINDINGS if (found := pattern.search(output))), default=None)
+    if at is None:
+        return ""
+    tests = re.findall(r"^\[ RUN      \] .*$", output[:at], re.MULTILINE)[-1:]
+    return "\n".join(tests + output[output.rfind("\n", 0, at) + 1 :].splitlines()[:80])
 
 
 def read_report(path: pathlib.Path) -> list[dict] | None:
@@ -260,7 +270,7 @@ class Gate:
                   f"{f', {len(outcome.skips)} skipped' if outcome.skips else ''} ({ended.seconds:.1f} s)", flush=True)
             if outcome.failures:
                 lines = [line for line in ended.output.splitlines() if not re.match(r"\[ (RUN|      OK) ", line)]
-                print("\n".join(lines[-60:]))
+                print("\n".join(filter(None, [sanitizer_report(ended.output), *lines[-60:]])))
                 print(f"test: the whole output is {log.relative_to(self.root)}", flush=True)
 
     def finish(self) -> bool:

@@ -18,6 +18,11 @@ DiffusionDraws DiffusionDraws::empty(int64_t num_samples, const torch::Device& d
           .weights_n = tensor({num_samples}, torch::kFloat32)};
 }
 
+DiffusionDraws DiffusionDraws::of(const std::vector<torch::Tensor>& inputs) {
+  DARKROOM_CHECK(inputs.size() >= kNumTensors, "draws are five tensors:", inputs.size());
+  return {.coordinates_n2 = inputs[0], .timesteps_n = inputs[1], .dropped_n = inputs[2], .scales_n2 = inputs[3], .weights_n = inputs[4]};
+}
+
 void DiffusionDraws::copy_from(const DiffusionDraws& source) {
   coordinates_n2.copy_(source.coordinates_n2, /*non_blocking=*/true);
   timesteps_n.copy_(source.timesteps_n, /*non_blocking=*/true);

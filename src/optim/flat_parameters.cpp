@@ -54,7 +54,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const FlatParametersOp
   }
   const torch::NoGradGuard no_grad;
   values_ = torch::zeros({total}, torch::dtype(torch::kFloat32).device(options.device));
-  gradients_ = torch::zeros({total}, torch::dtype(options.compute_type).device(options.device));
+  gradients_ = torch::zeros_like(values_);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     view_of(values_, entries_[i]).copy_(parameters_[i]);
   }
@@ -64,6 +64,9 @@ FlatParameters::FlatParameters(torch::nn::Module& module, const FlatParametersOp
   for (size_t i = 0; i < parameters_.size(); ++i) {
     parameters_[i].set_data(view_of(compute_copy_.defined() ? compute_copy_ : values_, entries_[i]));
     parameters_[i].requires_grad_(true);
+    if (compute_copy_.defined()) {
+      parameters_[i].set_grad_dtype(std::nullopt);  // The gradient may have another type than the parameter.
+    }
     parameters_[i].mutable_grad() = view_of(gradients_, entries_[i]);
   }
 }
@@ -89,11 +92,12 @@ void FlatParameters::check_bound() const {
   const torch::Tensor& weights = compute_copy_.defined() ? compute_copy_ : values_;
   const auto* first_weight = static_cast<const char*>(weights.const_data_ptr());
   const auto* first_gradient = static_cast<const char*>(gradients_.const_data_ptr());
-  const auto bytes = static_cast<int64_t>(weights.element_size());
+  const auto weight_bytes = static_cast<int64_t>(weights.element_size()), gradient_bytes = static_cast<int64_t>(gradients_.element_size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const int64_t offset = entries_[i].first * bytes;
-    DARKROOM_CHECK(parameters_[i].const_data_ptr() == first_weight + offset, "a flat parameter was replaced:", entries_[i].name);
-    DARKROOM_CHECK(parameters_[i].grad().defined() && parameters_[i].grad().const_data_ptr() == first_gradient + offset,
+    const int64_t first = entries_[i].first;
+    DARKROOM_CHECK(parameters_[i].const_data_ptr() == first_weight + first * weight_bytes,
+                   "a flat parameter was replaced:", entries_[i].name);
+    DARKROOM_CHECK(parameters_[i].grad().defined() && parameters_[i].grad().const_data_ptr() == first_gradient + first * gradient_bytes,
                    "a flat gradient was replaced:", entries_[i].name);
   }
 }

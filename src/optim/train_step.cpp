@@ -9,6 +9,7 @@
 #include "darkroom/ops/adamw_update.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "gradient_sum.h"
+#include "recorded_step.h"
 
 namespace darkroom {
 namespace {
@@ -21,6 +22,11 @@ double milliseconds_between(Clock::time_point start, Clock::time_point end) {
 
 void check_losses(const torch::Tensor& losses, int64_t count) {
   DARKROOM_CHECK(losses.dim() == 1 && losses.size(0) == count, "an objective gives one loss a sample:", count);
+}
+
+// The losses of a batch's tensors by position; the tensors' first sample is number `offset` of the batch.
+MicroBatchLosses by_position(const DeviceBatch& batch, int64_t offset) {
+  return [&batch, offset](int64_t first, int64_t count) { return batch.losses(samples_of(batch.inputs, first - offset, count)); };
 }
 
 // One forward and backward pass that leaves the parameters' own gradients alone.
@@ -73,6 +79,9 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
   if (options.gradient_groups > 1 || ranks.size() > 1) {
     gradient_sum_ = std::make_unique<GradientSum>(parameters, options.gradient_groups, options.fast_reduction, ranks);
   }
+  if (options.replays && !is_cpu && !options.waits_between_phases) {
+    recorded_ = std::make_unique<RecordedStep>(parameters.options().device);
+  }
 }
 
 TrainStep::~TrainStep() = default;
@@ -84,13 +93,33 @@ Result<StepReport> TrainStep::run(int64_t step, int64_t batch_size, const MicroB
   return finish();
 }
 
+Result<StepReport> TrainStep::run(int64_t step, const DeviceBatch& batch, bool wants_stop) {
+  prepare(step, batch.size);
+  report_.wants_stop = wants_stop;
+  issue(batch);
+  return finish();
+}
+
 Result<StepReport> TrainStep::run_ahead(int64_t step, int64_t batch_size, const MicroBatchLosses& losses) {
-  DARKROOM_CHECK(ranks_.size() == 1, "several ranks look at every step (ranks):", ranks_.size());
-  if (static_cast<int64_t>(ahead_.size()) >= kMostAhead) {
-    DARKROOM_RETURN_IF_ERROR(settle());
-  }
+  DARKROOM_RETURN_IF_ERROR(make_room_ahead());
   prepare(step, batch_size);
   issue(losses);
+  return leave_ahead();
+}
+
+Result<StepReport> TrainStep::run_ahead(int64_t step, const DeviceBatch& batch) {
+  DARKROOM_RETURN_IF_ERROR(make_room_ahead());
+  prepare(step, batch.size);
+  issue(batch);
+  return leave_ahead();
+}
+
+Status TrainStep::make_room_ahead() {
+  DARKROOM_CHECK(ranks_.size() == 1, "several ranks look at every step (ranks):", ranks_.size());
+  return static_cast<int64_t>(ahead_.size()) >= kMostAhead ? settle() : Status::ok();
+}
+
+StepReport TrainStep::leave_ahead() {
   parameters_.check_bound();
   optimizer_.count_update();
   report_.is_ahead = true;
@@ -125,6 +154,7 @@ Status TrainStep::settle() {
   return {};
 }
 
+// Sends the device what this step's update needs.
 void TrainStep::prepare(int64_t step, int64_t batch_size) {
   DARKROOM_CHECK(batch_size > 0, "a training step needs samples:", batch_size);
   DARKROOM_CHECK(batch_size % options_.gradient_groups == 0, "gradient groups are equal parts of a batch (batch, groups):", batch_size,
@@ -135,6 +165,9 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
   report_.learning_rate = learning_rate_at(options_.schedule, step);
   const torch::Device device = parameters_.values().device();
   if (!losses_.defined() || losses_.numel() != batch_size) {
+    if (recorded_ != nullptr && losses_.defined()) {
+      recorded_->forget();
+    }
     losses_ = torch::empty({batch_size}, torch::dtype(torch::kFloat32).device(device));
     losses_staging_ = empty_staging({batch_size}, torch::kFloat32, device);
   }
@@ -146,31 +179,38 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
 }
 
 void TrainStep::issue(const MicroBatchLosses& losses) {
-  phase_start_ = Clock::now();
-  parameters_.zero_gradients();
-  if (gradient_sum_ != nullptr) {
-    gradient_sum_->begin();
-  }
+  begin_passes();
   if (options_.workers > 1 && losses_.numel() > options_.micro_batch) {
     accumulate_side_by_side(losses);
   } else {
     accumulate(losses);
   }
-  ranks_failure_ = sum_over_ranks();
-  if (!ranks_failure_.is_ok()) {
+  ranks_failure_ = update();
+}
+
+void TrainStep::issue(const DeviceBatch& batch) {
+  if (recorded_ == nullptr) {
+    issue(by_position(batch, own_groups().first * (losses_.numel() / options_.gradient_groups)));
     return;
   }
-  optimizer_.issue(squared_norm_, losses_, ema_);
-  if (ranks_.size() > 1) {
-    ranks_failure_ = gather_slices(ranks_, parameters_.values());
-    parameters_.refresh_compute_copy();
-  }
-  end_phase(report_.update_ms);
+  begin_passes();
+  accumulate_recorded(batch);
+  ranks_failure_ = update();
 }
+
+void TrainStep::begin_passes() {
+  phase_start_ = Clock::now();
+  parameters_.zero_gradients();
+  if (gradient_sum_ != nullptr) {
+    gradient_sum_->begin();
+  }
+}
+
+GroupSpan TrainStep::own_groups() const { return gradient_sum_ == nullptr ? GroupSpan{0, 1} : gradient_sum_->run(); }
 
 // Micro-batches of this rank's groups, in order.
 std::vector<TrainStep::PassSpan> TrainStep::passes() const {
-  const GroupSpan run = gradient_sum_ == nullptr ? GroupSpan{0, 1} : gradient_sum_->run();
+  const GroupSpan run = own_groups();
   const int64_t group_size = losses_.numel() / options_.gradient_groups;
   std::vector<PassSpan> passes;
   for (int64_t group = run.first; group < run.end(); ++group) {
@@ -201,6 +241,15 @@ void TrainStep::accumulate(const MicroBatchLosses& losses) {
   }
 }
 
+// One rank: it has all samples.
+void TrainStep::accumulate_recorded(const DeviceBatch& batch) {
+  for (const PassSpan& pass : passes()) {
+    recorded_->run_pass(batch, pass.first, losses_.narrow(0, pass.first, pass.count));
+    end_pass(pass);
+  }
+  end_phase(report_.backward_ms);
+}
+
 // Gradients are added in the order of the micro-batches, as accumulate() does, whoever is ready first.
 void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
   const int64_t batch_size = losses_.numel();
@@ -229,17 +278,30 @@ void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
   }
 }
 
-// The whole gradient of this rank's slice, the whole norm and all losses.
-Status TrainStep::sum_over_ranks() {
+// With the whole gradient of this rank's slice, the whole norm and all losses. Changes no weight when a loss or the norm is not finite.
+Status TrainStep::update() {
   if (gradient_sum_ != nullptr) {
     DARKROOM_RETURN_IF_ERROR(gradient_sum_->finish());
   }
-  if (ranks_.size() > 1) {
-    return exchange_figures();
+  if (ranks_.size() == 1) {
+    update_alone();
+  } else {
+    DARKROOM_RETURN_IF_ERROR(exchange_figures());
+    optimizer_.issue(squared_norm_, losses_, ema_);
+    DARKROOM_RETURN_IF_ERROR(gather_slices(ranks_, parameters_.values()));
+    parameters_.refresh_compute_copy();
   }
-  const torch::NoGradGuard no_grad;
-  squared_norm_.copy_(squared_norm(parameters_.gradients()));
+  end_phase(report_.update_ms);
   return {};
+}
+
+void TrainStep::update_alone() {
+  const auto update = [this] {
+    const torch::NoGradGuard no_grad;
+    squared_norm_.copy_(squared_norm(parameters_.gradients()));
+    optimizer_.issue(squared_norm_, losses_, ema_);
+  };
+  recorded_ != nullptr ? recorded_->run_update(update) : update();
 }
 
 // Partial sums of squares of this rank's slice: whole chunks, so that all of them in order make up ops' squared_norm of the whole.
@@ -287,6 +349,7 @@ Status TrainStep::exchange_figures() {
   return {};
 }
 
+// Waits for the device and reads losses and norm.
 Result<StepReport> TrainStep::finish() {
   was_not_finite_ = false;
   DARKROOM_RETURN_IF_ERROR(ranks_failure_);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels.h"
 #include "vector_access.cuh"
 
@@ -10,12 +12,13 @@ constexpr float kInverseRootTwoPi = 0.39894228040143268F;
 
 __device__ float normal_cdf(float x) { return 0.5F * (1.0F + erff(x * kRootHalf)); }
 
+// One thread a vector of kCount elements. Divisions of 32 bits: of 64 they take several times as many instructions.
 template <typename Scalar, int kCount>
-__global__ void geglu(const Scalar* x, Scalar* y, int64_t num_rows, int64_t width) {
-  const int64_t vectors = width / kCount, total = num_rows * vectors;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; index < total; index += stride) {
-    const int64_t row = index / vectors, column = index % vectors * kCount;
+__global__ void geglu(const Scalar* x, Scalar* y, uint32_t total, uint32_t vectors) {
+  const int64_t width = static_cast<int64_t>(vectors) * kCount;
+  const uint32_t stride = gridDim.x * kThreads;
+  for (uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < total; index += stride) {
+    const int64_t row = index / vectors, column = static_cast<int64_t>(index % vectors) * kCount;
     float values[kCount], gates[kCount];
     load<kCount>(x + row * 2 * width + column, values);
     load<kCount>(x + (row * 2 + 1) * width + column, gates);
@@ -28,11 +31,11 @@ __global__ void geglu(const Scalar* x, Scalar* y, int64_t num_rows, int64_t widt
 }
 
 template <typename Scalar, int kCount>
-__global__ void geglu_gradient(const Scalar* grad_y, const Scalar* x, Scalar* grad_x, int64_t num_rows, int64_t width) {
-  const int64_t vectors = width / kCount, total = num_rows * vectors;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; index < total; index += stride) {
-    const int64_t row = index / vectors, column = index % vectors * kCount;
+__global__ void geglu_gradient(const Scalar* grad_y, const Scalar* x, Scalar* grad_x, uint32_t total, uint32_t vectors) {
+  const int64_t width = static_cast<int64_t>(vectors) * kCount;
+  const uint32_t stride = gridDim.x * kThreads;
+  for (uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < total; index += stride) {
+    const int64_t row = index / vectors, column = static_cast<int64_t>(index % vectors) * kCount;
     float values[kCount], gates[kCount], grads[kCount];
     load<kCount>(x + row * 2 * width + column, values);
     load<kCount>(x + (row * 2 + 1) * width + column, gates);
@@ -50,16 +53,35 @@ __global__ void geglu_gradient(const Scalar* grad_y, const Scalar* x, Scalar* gr
   }
 }
 
-template <typename Scalar, int kCount>
-void forward(const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
-  launch_kernel(geglu<Scalar, kCount>, blocks_for(num_rows * width / kCount, kThreads, kMostBlocks), kThreads, stream,
-                static_cast<const Scalar*>(x), static_cast<Scalar*>(y), num_rows, width);
+// Rows in as few launches as 32 bits can count their vectors: one, but for arrays of tens of gigabytes.
+template <typename Launch>
+cudaError_t launch_rows(int64_t num_rows, int64_t vectors, const Launch& launch) {
+  if (vectors > int64_t{1} << 31) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const int64_t most_rows = std::max<int64_t>(kMostIndices / vectors, 1);
+  for (int64_t first = 0; first < num_rows; first += most_rows) {
+    const int64_t total = std::min(most_rows, num_rows - first) * vectors;
+    launch(first, blocks_for(total, kThreads, kMostBlocks), static_cast<uint32_t>(total), static_cast<uint32_t>(vectors));
+  }
+  return cudaGetLastError();
 }
 
 template <typename Scalar, int kCount>
-void backward(const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width, cudaStream_t stream) {
-  launch_kernel(geglu_gradient<Scalar, kCount>, blocks_for(num_rows * width / kCount, kThreads, kMostBlocks), kThreads, stream,
-                static_cast<const Scalar*>(grad_y), static_cast<const Scalar*>(x), static_cast<Scalar*>(grad_x), num_rows, width);
+cudaError_t forward(const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
+  return launch_rows(num_rows, width / kCount, [=](int64_t first_row, unsigned blocks, uint32_t total, uint32_t vectors) {
+    launch_kernel(geglu<Scalar, kCount>, blocks, kThreads, stream, static_cast<const Scalar*>(x) + first_row * 2 * width,
+                  static_cast<Scalar*>(y) + first_row * width, total, vectors);
+  });
+}
+
+template <typename Scalar, int kCount>
+cudaError_t backward(const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width, cudaStream_t stream) {
+  return launch_rows(num_rows, width / kCount, [=](int64_t first_row, unsigned blocks, uint32_t total, uint32_t vectors) {
+    launch_kernel(geglu_gradient<Scalar, kCount>, blocks, kThreads, stream, static_cast<const Scalar*>(grad_y) + first_row * width,
+                  static_cast<const Scalar*>(x) + first_row * 2 * width, static_cast<Scalar*>(grad_x) + first_row * 2 * width, total,
+                  vectors);
+  });
 }
 
 }  // namespace
@@ -67,22 +89,19 @@ void backward(const void* grad_y, const void* x, void* grad_x, int64_t num_rows,
 cudaError_t launch_geglu(Element element, const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
   using Narrow = __nv_bfloat16;
   if (element == Element::kFloat32) {
-    (width % kVector<float> == 0 ? forward<float, kVector<float>> : forward<float, 1>)(x, y, num_rows, width, stream);
-  } else {
-    (width % kVector<Narrow> == 0 ? forward<Narrow, kVector<Narrow>> : forward<Narrow, 1>)(x, y, num_rows, width, stream);
+    return (width % kVector<float> == 0 ? forward<float, kVector<float>> : forward<float, 1>)(x, y, num_rows, width, stream);
   }
-  return cudaGetLastError();
+  return (width % kVector<Narrow> == 0 ? forward<Narrow, kVector<Narrow>> : forward<Narrow, 1>)(x, y, num_rows, width, stream);
 }
 
 cudaError_t launch_geglu_backward(Element element, const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width,
                                   cudaStream_t stream) {
   using Narrow = __nv_bfloat16;
   if (element == Element::kFloat32) {
-    (width % kVector<float> == 0 ? backward<float, kVector<float>> : backward<float, 1>)(grad_y, x, grad_x, num_rows, width, stream);
-  } else {
-    (width % kVector<Narrow> == 0 ? backward<Narrow, kVector<Narrow>> : backward<Narrow, 1>)(grad_y, x, grad_x, num_rows, width, stream);
+    return (width % kVector<float> == 0 ? backward<float, kVector<float>> : backward<float, 1>)(grad_y, x, grad_x, num_rows, width, stream);
   }
-  return cudaGetLastError();
+  return (width % kVector<Narrow> == 0 ? backward<Narrow, kVector<Narrow>> : backward<Narrow, 1>)(grad_y, x, grad_x, num_rows, width,
+                                                                                                  stream);
 }
 
 }  // namespace darkroom

@@ -13,7 +13,8 @@
 
 namespace darkroom {
 
-constexpr int64_t kMostBlocks = 1 << 16;  // Of a kernel whose threads walk on from there.
+constexpr int64_t kMostBlocks = 1 << 16;            // Of a kernel whose threads walk on from there.
+constexpr int64_t kMostIndices = int64_t{1} << 31;  // Of a kernel that counts in 32 bits, one launch; its last stride fits, too.
 
 template <typename Type>
 struct AsDeclared {

@@ -67,6 +67,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"runtime", "workers", &runtime.workers, kFree},
       {"runtime", "device", &runtime.device, kFree},
       {"runtime", "precision", &runtime.precision, kFree},
+      {"runtime", "graphs", &runtime.graphs, kFree},
       {"runtime", "lanes", &runtime.lanes, kBits},
       {"runtime", "gradient_groups", &runtime.gradient_groups, kBits},
       {"runtime", "reduction", &runtime.reduction, kFree},

@@ -344,7 +344,8 @@ Status TrainingRun::open_optimizer() {
                                       .fast_reduction = recipe().runtime.reduction == "fast",
                                       .workers = device().is_cpu() ? num_workers(recipe(), options_.local_ranks) : 1,
                                       .max_grad_norm = recipe().optimizer.clip_norm,
-                                      .schedule = lr_schedule(recipe())};
+                                      .schedule = lr_schedule(recipe()),
+                                      .replays = recipe().runtime.graphs};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
   state_ =

@@ -67,15 +67,24 @@ void UNetPart::load(const Batch& batch) {
   states_ntw_ = inputs_.put("states", batch.states_btc);
 }
 
-DiffusionInputs UNetPart::mix(int64_t first, int64_t count) const {
-  return objective_.mix(draws_.slice(first, count), latents_nchw_.narrow(0, first, count).to(torch::kFloat32),
-                        states_ntw_.narrow(0, first, count).to(torch::kFloat32));
+std::vector<torch::Tensor> UNetPart::inputs() const {
+  std::vector<torch::Tensor> inputs = draws_.tensors();
+  inputs.push_back(latents_nchw_);
+  inputs.push_back(states_ntw_);
+  return inputs;
 }
 
-torch::Tensor UNetPart::losses(int64_t first, int64_t count) const { return objective_.losses(denoiser_of(unet_), mix(first, count)); }
+DiffusionInputs UNetPart::mix(const std::vector<torch::Tensor>& inputs) const {
+  constexpr size_t kLatents = DiffusionDraws::kNumTensors, kStates = kLatents + 1;
+  return objective_.mix(DiffusionDraws::of(inputs), inputs[kLatents].to(torch::kFloat32), inputs[kStates].to(torch::kFloat32));
+}
+
+torch::Tensor UNetPart::losses(const std::vector<torch::Tensor>& inputs) const {
+  return objective_.losses(denoiser_of(unet_), mix(inputs));
+}
 
 std::vector<NamedTensor> UNetPart::traced_inputs() const {
-  const DiffusionInputs inputs = mix(0, latents_nchw_.size(0));
+  const DiffusionInputs inputs = mix(this->inputs());
   return {{"latents", latents_nchw_.cpu().to(torch::kFloat32)},
           {"caption_states", inputs.states_ntw.cpu()},
           {"timestep", inputs.timesteps_n.cpu()},
@@ -104,7 +113,11 @@ AutoencoderNetwork VaePart::network() const {
                      type](const torch::Tensor& latents_nchw) mutable { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
 }
 
-torch::Tensor VaePart::losses(int64_t first, int64_t count) const { return objective_.losses(network(), loaded_.slice(first, count)); }
+std::vector<torch::Tensor> VaePart::inputs() const { return {loaded_.coordinates_n2, loaded_.images_nchw}; }
+
+torch::Tensor VaePart::losses(const std::vector<torch::Tensor>& inputs) const {
+  return objective_.losses(network(), {.coordinates_n2 = inputs[0], .images_nchw = inputs[1]});
+}
 
 torch::Tensor VaePart::reconstruct(const torch::Tensor& images_nchw) const {
   const AutoencoderNetwork vae = network();

@@ -31,8 +31,11 @@ class TrainedPart {
   virtual Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const = 0;
   /// Takes a batch to the device, without waiting for it.
   virtual void load(const Batch& batch) = 0;
-  /// Losses [count] of samples [first, first + count) of the loaded batch, differentiable. Several threads may call it at once.
-  virtual torch::Tensor losses(int64_t first, int64_t count) const = 0;
+  /// The loaded batch as losses() takes it: tensors on the device whose first dimension are the samples.
+  virtual std::vector<torch::Tensor> inputs() const = 0;
+  /// Losses (n) of n samples from their inputs, differentiable: a function of these and the weights alone, so that a device can record it.
+  /// Several threads may call it at once.
+  virtual torch::Tensor losses(const std::vector<torch::Tensor>& inputs) const = 0;
   /// What the network saw of the loaded batch, for --trace: on the CPU.
   virtual std::vector<NamedTensor> traced_inputs() const = 0;
 };
@@ -46,7 +49,8 @@ class UNetPart : public TrainedPart {
   torch::nn::Module& module() override { return *unet_; }
   Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
   void load(const Batch& batch) override;
-  torch::Tensor losses(int64_t first, int64_t count) const override;
+  std::vector<torch::Tensor> inputs() const override;
+  torch::Tensor losses(const std::vector<torch::Tensor>& inputs) const override;
   std::vector<NamedTensor> traced_inputs() const override;
 
   const UNet2DConditionModel& unet() const { return unet_; }
@@ -54,7 +58,7 @@ class UNetPart : public TrainedPart {
   const torch::Device& device() const { return inputs_.device(); }
 
  private:
-  DiffusionInputs mix(int64_t first, int64_t count) const;
+  DiffusionInputs mix(const std::vector<torch::Tensor>& inputs) const;
 
   UNet2DConditionModel unet_;
   DiffusionObjective objective_;
@@ -72,7 +76,8 @@ class VaePart : public TrainedPart {
   torch::nn::Module& module() override { return *vae_; }
   Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
   void load(const Batch& batch) override;
-  torch::Tensor losses(int64_t first, int64_t count) const override;
+  std::vector<torch::Tensor> inputs() const override;
+  torch::Tensor losses(const std::vector<torch::Tensor>& inputs) const override;
   std::vector<NamedTensor> traced_inputs() const override;
 
   const torch::Device& device() const { return inputs_.device(); }

@@ -84,9 +84,10 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
     recent_samples_.pop_front();
   }
-  const auto losses = [&, before = own_samples().first](int64_t first, int64_t count) { return part_->losses(first - before, count); };
-  auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, recipe().batch.global, losses)
-                                       : train_step_->run(steps_done_, recipe().batch.global, losses, wants_stop);
+  const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = [part = part_.get()](const auto& inputs) {
+                             return part->losses(inputs);
+                           }};
+  auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
   if (!report.is_ok()) {
     auto skipped = train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
     if (skipped.is_ok()) {

@@ -74,9 +74,9 @@ class AutoencoderValidation : public Validation {
     const torch::NoGradGuard no_gradients;
     double loss_sum = 0;
     double psnr_sum = 0;
-    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t count) {
+    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t) {
       part_.load(batch);
-      loss_sum += part_.losses(0, count).to(torch::kFloat64).sum().item<double>();
+      loss_sum += part_.losses(part_.inputs()).to(torch::kFloat64).sum().item<double>();
       const auto made = part_.reconstruct(part_.images_nchw()).clamp(-1, 1);
       const auto errors = (made - part_.images_nchw()).square().to(torch::kFloat64).mean({1, 2, 3});
       // Peak to peak is 2 in [-1, 1].

@@ -17,6 +17,8 @@ from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, requ
 
 FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"
 BATCH = 8
+STEPS = 20
+TENSORS_OF_A_BATCH = 7  # Coordinates, timestep, dropped, scales, weight, latents, states.
 SCALARS_OF_AN_UPDATE = 10  # AdamWScalar::kCount
 PATIENCE = 600  # Seconds; a limit, no measure.
 
@@ -36,6 +38,10 @@ class DeviceBench(Workbench):
                     "checkpoint.every_steps=0", "samples.every_steps=0", "schedule.max_steps=4", *settings)  # fmt: skip
         sets = [word for setting in settings for word in ("--set", setting)]
         return ["train", f"recipes/{recipe}.toml", *data, "--model", self.model, "--output", self.path(output), "--device", device, *sets]
+
+    def read_metrics(self, output: str, name: str) -> list[str | None]:
+        lines = pathlib.Path(self.path(output), "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line, parse_float=str).get(name) for line in lines]
 
     def require_same(self, output: str, reference: str, steps: int) -> None:
         """Losses of every step, and the bytes of weights, average and moments."""
@@ -62,11 +68,11 @@ def require_done(done: subprocess.CompletedProcess) -> None:
     require(done.returncode == 0, "exit code", done.returncode, done.stderr[-4000:])
 
 
-def costs_of_four_steps(name: str, *settings: str, fault: str = "") -> dict:
-    """What the device was asked for in four steps whose numbers nobody looks at: the difference of two runs."""
+def costs_of_four_steps(name: str, *settings: str, fault: str = "", first: int = 6) -> dict:
+    """What the device was asked for in four steps whose numbers nobody looks at, after `first` others: the difference of two runs."""
     bench = the_bench()
     totals = []
-    for steps in (2, 6):
+    for steps in (first, first + 4):
         counts = bench.path(f"{name}-{steps}.json")
         command = bench.command(f"{name}-{steps}", "cuda:0", "runtime.log_every=100", f"schedule.max_steps={steps}", *settings)
         require_done(run_on_device(command, counts=counts, fault=fault))
@@ -79,61 +85,104 @@ def training_has_the_bits_of_the_cpu() -> None:
     for precision in ("float32", "bfloat16"):
         for micro in (BATCH, BATCH // 4):
             name = f"{precision}-{micro}"
-            settings = (f"runtime.precision={precision}", f"batch.micro={micro}")
+            settings = (f"runtime.precision={precision}", f"batch.micro={micro}", f"schedule.max_steps={STEPS}", "runtime.log_every=5")
             run(*bench.command(f"cpu-{name}", "cpu", *settings))
-            require_done(run_on_device(bench.command(f"device-{name}", "cuda:0", *settings)))
-            bench.require_same(f"device-{name}", f"cpu-{name}", 4)
+            for graphs in ("true", "false"):
+                require_done(run_on_device(bench.command(f"device-{name}-{graphs}", "cuda:0", *settings, f"runtime.graphs={graphs}")))
+                bench.require_same(f"device-{name}-{graphs}", f"cpu-{name}", STEPS)
     require(read_losses(bench.path("cpu-bfloat16-8")) != read_losses(bench.path("cpu-float32-8")), "bfloat16 changed no bit")
+
+
+def a_batch_that_ends_with_a_smaller_micro_batch_has_the_bits_of_the_cpu() -> None:
+    bench = the_bench()
+    for name, *settings in (("rest", "batch.micro=3"), ("groups", "batch.micro=1", "runtime.gradient_groups=4")):
+        settings = (*settings, "schedule.max_steps=7", "runtime.precision=bfloat16")
+        run(*bench.command(f"cpu-{name}", "cpu", *settings))
+        counts = bench.path(f"{name}.json")
+        require_done(run_on_device(bench.command(f"device-{name}", "cuda:0", *settings), counts=counts))
+        bench.require_same(f"device-{name}", f"cpu-{name}", 7)
+        recordings = json.loads(pathlib.Path(counts).read_text())["recordings"]
+        require(recordings == (3 if name == "rest" else 2), "other graphs were recorded than the update's and one for each size", name, recordings)
 
 
 def the_autoencoder_has_the_bits_of_the_cpu() -> None:
     bench = the_bench()
-    settings = ("data.resolution=64", "schedule.max_steps=2", "batch.global=4", "batch.micro=2")
-    run(*bench.command("cpu-vae", "cpu", *settings, recipe="tiny-vae"))
-    require_done(run_on_device(bench.command("device-vae", "cuda:0", *settings, recipe="tiny-vae")))
-    bench.require_same("device-vae", "cpu-vae", 2)
+    # Validation loads batches of other sizes into the inputs that the recorded passes are fed from.
+    settings = ("data.resolution=64", "schedule.max_steps=5", "batch.global=4", "batch.micro=2", "validation.every_steps=2", "validation.num_rows=3")
+    for output, start in (("cpu-vae", run), ("device-vae", None)):
+        command = [*bench.command(output, "cpu" if start else "cuda:0", *settings, recipe="tiny-vae"), "--validation", bench.images]
+        start(*command) if start else require_done(run_on_device(command))
+    bench.require_same("device-vae", "cpu-vae", 5)
+    scores = [bench.read_metrics(output, name) for output in ("cpu-vae", "device-vae") for name in ("validation_loss", "validation_psnr")]
+    require(scores[:2] == scores[2:] and any(scores[0]), "validation differs", scores)
 
 
 def a_step_sends_its_batch_and_waits_for_nothing() -> None:
     latents, states = 4 * 8 * 8, 77 * 128  # Of one sample of the tiny model.
     numbers = 8 * 2 + 8 + 1 + 4 * 2 + 4  # Coordinates, timestep, dropped, scales, weight.
-    for precision in ("float32", "bfloat16"):
-        for micro in (BATCH, BATCH // 4):
-            cost = costs_of_four_steps(f"cost-{precision}-{micro}", f"runtime.precision={precision}", f"batch.micro={micro}")
-            require(cost["synchronisations"] == 0 and cost["device_to_host"] == 0, "a step waits for the device", cost)
-            require(cost["host_to_device"] == 4 * 8, "a step sends other tensors than its batch", cost)
-            want = 4 * (BATCH * (2 * (latents + states) + numbers) + 8 * SCALARS_OF_AN_UPDATE)
-            require(cost["host_to_device_bytes"] == want, "a step sends other bytes than its batch as it is stored", cost, want)
+    on_the_device = {}
+    for precision, micro, graphs in [(precision, micro, graphs) for precision in ("float32", "bfloat16") for micro in (BATCH, BATCH // 4) for graphs in (False, True)]:
+        case = (f"runtime.precision={precision}", f"batch.micro={micro}", f"runtime.graphs={str(graphs).lower()}")
+        cost = costs_of_four_steps(f"cost-{precision}-{micro}-{graphs}", *case)
+        passes = BATCH // micro
+        require(cost["recordings"] == 0 and cost["replays"] == (4 * (passes + 1) if graphs else 0), "a step replays other graphs", case, cost)
+        on_the_device[precision, micro, graphs] = cost["device_to_device"]
+        if graphs:
+            # A pass: its inputs to where the graph reads them, its losses from where the graph writes them.
+            more = cost["device_to_device"] - on_the_device[precision, micro, False]
+            require(more == 4 * passes * (TENSORS_OF_A_BATCH + 1), "a replayed step makes other copies than its inputs and losses", case, more)
+        require(cost["synchronisations"] == 0 and cost["device_to_host"] == 0, "a step waits for the device", cost)
+        require(cost["host_to_device"] == 4 * 8, "a step sends other tensors than its batch", cost)
+        want = 4 * (BATCH * (2 * (latents + states) + numbers) + 8 * SCALARS_OF_AN_UPDATE)
+        require(cost["host_to_device_bytes"] == want, "a step sends other bytes than its batch as it is stored", cost, want)
 
 
 def planted_mistakes_are_seen() -> None:
     bench = the_bench()
-    cost = costs_of_four_steps("item", fault="item")
-    require(cost["synchronisations"] == 4, "an item() in a step is not counted", cost)
-    done = run_on_device(bench.command("forgotten", "cuda:0"), fault="forgotten_to")
-    require(done.returncode != 0 and "a host tensor among the device's in" in done.stderr, "a forgotten to() is not seen", done.stderr[-2000:])
-    done = run_on_device(bench.command("host-read", "cuda:0"), fault="host_read")
-    require(done.returncode in (-signal.SIGSEGV, 128 + signal.SIGSEGV), "a host read is not seen", done.returncode, done.stderr[-2000:])
+    for place, times in (("squared_norm", 1), ("counter_normal", 4)):  # In the update, in each of four passes.
+        cost = costs_of_four_steps(f"item-{place}", "runtime.graphs=false", "batch.micro=2", fault=f"item:{place}", first=2)
+        require(cost["synchronisations"] == 4 * times, "an item() in a step is not counted", place, cost)
+        done = run_on_device(bench.command(f"recorded-{place}", "cuda:0", "batch.micro=2"), fault=f"item:{place}")
+        require(done.returncode != 0 and "waits for the device while a graph is recorded: item" in done.stderr, "an item() is recorded", place, done.stderr[-2000:])
+        for graphs in ("true", "false"):
+            setting = f"runtime.graphs={graphs}"
+            done = run_on_device(bench.command(f"forgotten-{place}-{graphs}", "cuda:0", setting), fault=f"forgotten_to:{place}")
+            require(done.returncode != 0 and "a host tensor among the device's in" in done.stderr, "a forgotten to() is not seen", place, done.stderr[-2000:])
+            done = run_on_device(bench.command(f"host-read-{place}-{graphs}", "cuda:0", setting), fault=f"host_read:{place}")
+            require(done.returncode in (-signal.SIGSEGV, 128 + signal.SIGSEGV), "a host read is not seen", place, done.returncode, done.stderr[-2000:])
 
 
 def a_run_goes_on_on_the_other_device() -> None:
     bench = the_bench()
-    run(*bench.command("straight", "cpu"))
-    require_done(run_on_device(bench.command("changing", "cuda:0", "schedule.max_steps=2")))
-    run(*bench.command("changing", "cpu", "schedule.max_steps=3"))
-    require_done(run_on_device(bench.command("changing", "cuda:0")))
-    bench.require_same("changing", "straight", 4)
+    run(*bench.command("straight", "cpu", "schedule.max_steps=12"))
+    require_done(run_on_device(bench.command("changing", "cuda:0", "schedule.max_steps=5")))
+    run(*bench.command("changing", "cpu", "schedule.max_steps=6"))
+    require_done(run_on_device(bench.command("changing", "cuda:0", "schedule.max_steps=12")))
+    bench.require_same("changing", "straight", 12)
 
 
-def validation_and_trace_move_their_tensors() -> None:
+def steps_that_are_left_out_leave_everything_as_it_was() -> None:
     bench = the_bench()
-    extra = ("validation.every_steps=2", "validation.num_rows=8")
+    # The first update throws the weights so far that every later step is left out: warm-up, recording and replays.
+    settings = ("optimizer.lr=1e30", "optimizer.max_skipped=9", "schedule.max_steps=8", "schedule.warmup_steps=0")
+    run(*bench.command("cpu-skips", "cpu", *settings))
+    require_done(run_on_device(bench.command("device-skips", "cuda:0", *settings)))
+    bench.require_same("device-skips", "cpu-skips", 8)
+    skipped = [bench.read_metrics(output, "skipped") for output in ("cpu-skips", "device-skips")]
+    require(skipped[0] == skipped[1] and skipped[0][-1] >= 6, "other steps were left out", skipped)
+
+
+def validation_previews_and_trace_move_their_tensors() -> None:
+    bench = the_bench()
+    extra = ("validation.every_steps=2", "validation.num_rows=11", "samples.every_steps=5", "samples.steps=4", "schedule.max_steps=8")
     for output, start in (("cpu-shown", run), ("device-shown", None)):
         device = "cpu" if start else "cuda:0"
         command = [*bench.command(output, device, *extra), "--validation", bench.path("latents"), "--trace", bench.path(f"{output}.safetensors"), "--trace-steps", "2"]
         start(*command) if start else require_done(run_on_device(command))
-    lines = [[json.loads(line, parse_float=str).get("validation_loss") for line in pathlib.Path(bench.path(output), "metrics.jsonl").read_text().splitlines()]
-             for output in ("cpu-shown", "device-shown")]  # fmt: skip
+    bench.require_same("device-shown", "cpu-shown", 8)
+    pictures = [digests(bench.path(output), "samples/**/*.png") for output in ("cpu-shown", "device-shown")]
+    require(len(pictures[0]) >= 2 and pictures[0] == pictures[1], "previews differ", pictures)
+    lines = [bench.read_metrics(output, "validation_loss") for output in ("cpu-shown", "device-shown")]
     require(lines[0] == lines[1] and any(lines[0]), "validation differs", lines)
     traces = [pathlib.Path(bench.path(f"{output}.safetensors")) for output in ("cpu-shown", "device-shown")]
     require(traces[0].read_bytes() == traces[1].read_bytes(), "the traces differ")
@@ -163,11 +212,13 @@ if __name__ == "__main__":
     main(
         [
             training_has_the_bits_of_the_cpu,
+            a_batch_that_ends_with_a_smaller_micro_batch_has_the_bits_of_the_cpu,
             the_autoencoder_has_the_bits_of_the_cpu,
             a_step_sends_its_batch_and_waits_for_nothing,
             planted_mistakes_are_seen,
             a_run_goes_on_on_the_other_device,
-            validation_and_trace_move_their_tensors,
+            steps_that_are_left_out_leave_everything_as_it_was,
+            validation_previews_and_trace_move_their_tensors,
             weights_in_the_layout_of_a_gpu_train_as_well,
             a_device_that_is_not_there_is_an_error_that_says_why,
         ]

@@ -33,9 +33,7 @@ SyntheticTraining::SyntheticTraining(UNet2DConditionModel unet, const NoiseSched
       latents_nchw_(all_latents_nchw_.narrow(0, 0, options.batch_size).clone()),
       states_ntw_(all_states_ntw_.narrow(0, 0, options.batch_size).clone()),
       step_(flat_, adamw_, &ema_, step_options(false)),
-      step_by_phases_(flat_, adamw_, &ema_, step_options(true)),
-      graph_(
-          options.device, [this] { step_.issue([this](int64_t first, int64_t count) { return losses(first, count); }); }, options.replays) {
+      step_by_phases_(flat_, adamw_, &ema_, step_options(true)) {
   DARKROOM_CHECK(options.num_samples % options.batch_size == 0,
                  "a synthetic dataset is a number of batches (samples, batch):", options.num_samples, options.batch_size);
   load_batch();
@@ -45,6 +43,7 @@ TrainStepOptions SyntheticTraining::step_options(bool waits_between_phases) cons
   return {.micro_batch = options_.batch_size,
           .max_grad_norm = 1.0,
           .schedule = {.peak = options_.learning_rate, .warmup_steps = 0},
+          .replays = options_.replays,
           .waits_between_phases = waits_between_phases};
 }
 
@@ -60,26 +59,28 @@ void SyntheticTraining::load_batch() {
   states_ntw_.copy_(all_states_ntw_.narrow(0, first, options_.batch_size));
 }
 
-torch::Tensor SyntheticTraining::losses(int64_t first, int64_t count) {
-  const auto inputs =
-      objective_.mix(draws_.slice(first, count), latents_nchw_.narrow(0, first, count), states_ntw_.narrow(0, first, count));
-  const auto network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps, const torch::Tensor& states) {
-    return unet_(noisy, timesteps, states);
+DeviceBatch SyntheticTraining::batch() {
+  std::vector<torch::Tensor> inputs = draws_.tensors();
+  inputs.push_back(latents_nchw_);
+  inputs.push_back(states_ntw_);
+  const auto losses = [this](const std::vector<torch::Tensor>& of) {
+    constexpr size_t kLatents = DiffusionDraws::kNumTensors;
+    const auto network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps, const torch::Tensor& states) {
+      return unet_(noisy, timesteps, states);
+    };
+    return objective_.losses(network, objective_.mix(DiffusionDraws::of(of), of[kLatents], of[kLatents + 1]));
   };
-  return objective_.losses(network, inputs);
+  return {.size = options_.batch_size, .inputs = std::move(inputs), .losses = losses};
 }
 
 Result<StepReport> SyntheticTraining::step() {
   load_batch();
-  step_.prepare(adamw_.num_updates(), options_.batch_size);
-  graph_.run();
-  return step_.finish();
+  return step_.run(adamw_.num_updates(), batch());
 }
 
 Result<StepReport> SyntheticTraining::step_by_phases() {
   load_batch();
-  return step_by_phases_.run(adamw_.num_updates(), options_.batch_size,
-                             [this](int64_t first, int64_t count) { return losses(first, count); });
+  return step_by_phases_.run(adamw_.num_updates(), batch());
 }
 
 }  // namespace darkroom

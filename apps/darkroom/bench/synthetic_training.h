@@ -8,14 +8,13 @@
 #include "darkroom/nn/unet.h"
 #include "darkroom/optim/objective.h"
 #include "darkroom/optim/train_step.h"
-#include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
 
 struct SyntheticTrainingOptions {
   torch::Device device = torch::kCPU;
   torch::ScalarType type = torch::kFloat32;  ///< Compute type.
-  bool replays = false;                      ///< On a GPU: replay the recorded step.
+  bool replays = false;                      ///< On a GPU: replay recorded passes and updates, as `train` does.
   int64_t batch_size = 8;
   int64_t num_samples = 8;  ///< Of the dataset, taken in turn; a multiple of batch_size.
   int64_t side = 8;         ///< Of the latents.
@@ -32,7 +31,7 @@ class SyntheticTraining {
 
   /// One step. Errors: those of TrainStep.
   Result<StepReport> step();
-  /// One step that waits for the device between its phases, without a graph.
+  /// One step that waits for the device between its phases, without graphs.
   Result<StepReport> step_by_phases();
 
   UNet2DConditionModel& unet() { return unet_; }
@@ -45,7 +44,7 @@ class SyntheticTraining {
  private:
   TrainStepOptions step_options(bool waits_between_phases) const;
   void load_batch();
-  torch::Tensor losses(int64_t first, int64_t count);
+  DeviceBatch batch();
 
   SyntheticTrainingOptions options_;
   UNet2DConditionModel unet_;
@@ -54,11 +53,10 @@ class SyntheticTraining {
   Ema ema_{flat_, {}};
   torch::Tensor all_latents_nchw_, all_states_ntw_;
   DiffusionObjective objective_;
-  // What a recorded step reads.
+  // The present batch.
   DiffusionDraws draws_;
   torch::Tensor latents_nchw_, states_ntw_;
   TrainStep step_, step_by_phases_;
-  DeviceGraph graph_;
 };
 
 }  // namespace darkroom

@@ -19,8 +19,8 @@ struct AdamWArrays {
 };
 
 /// AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) as torch.optim.AdamW computes it, then ema += blend * (weights - ema), then the
-/// compute copy, in one pass; bytes a parameter with float32 gradients and EMA: 20 read and 16 written; with bfloat16 gradients and a
-/// compute copy 18 and 18. Elementwise, each by IEEE single operations in a fixed order: the same bits on every device and for any number
+/// compute copy, in one pass; bytes a parameter with float32 gradients and EMA: 20 read and 16 written; with a compute copy 20
+/// and 18. Elementwise, each by IEEE single operations in a fixed order: the same bits on every device and for any number
 /// of threads. When the gradient scale is not finite nothing is written. Nothing waits for the device. Thread safety: as its tensors.
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
 

@@ -37,14 +37,13 @@ struct FlatRange {
 };
 
 /// All parameters of a module in flat buffers, in byte order of the parameter names: float32 master weights, which the optimizer
-/// changes; what the module computes with; the gradients. With compute type float32 the module's tensors are views of the master
+/// changes; what the module computes with; float32 gradients. With compute type float32 the module's tensors are views of the master
 /// weights; with bfloat16 they are views of a second buffer, which AdamW's pass over memory rounds from the first. Construction copies
 /// the values to the device and re-points every parameter and its gradient into the buffers; from then on backward() adds into
 /// gradients(), and the optimizer works on one array. Names and shapes stay the published ones whatever the layout.
 ///
-/// Gradients have the compute type, because that is what autograd hands over: in bfloat16 that saves a conversion pass and half of the
-/// optimizer's reads, and one rounding of a sum of rounded products loses nothing that the products had. Several micro-batches add up in
-/// it, too, each with one more rounding of 2^-9 of the sum.
+/// Gradients are float32 in any case. In bfloat16 autograd hands over bfloat16, and backward() adds each parameter's straight into the
+/// float32 buffer, with no copy of all of them between: so the sum over micro-batches rounds as float32 does.
 ///
 /// REQUIRES: nobody replaces a parameter or its gradient afterwards (Module::to, Module::zero_grad).
 /// Thread safety: as the module.
@@ -70,7 +69,7 @@ class FlatParameters {
   int64_t num_elements() const { return num_elements_; }
   /// Master weights, float32 (size()).
   const torch::Tensor& values() const { return values_; }
-  /// Compute type (size()).
+  /// float32 (size()).
   const torch::Tensor& gradients() const { return gradients_; }
   /// The bfloat16 weights that the module computes with (size()); undefined where it computes with values().
   const torch::Tensor& compute_copy() const { return compute_copy_; }

@@ -54,6 +54,10 @@ struct DiffusionDraws {
 
   /// Tensors of the same kinds for `num_samples`, uninitialised on a device: what a captured graph reads.
   static DiffusionDraws empty(int64_t num_samples, const torch::Device& device);
+  /// All of them in a fixed order, as inputs of a recorded pass (DeviceBatch), and of the first kNumTensors of such inputs.
+  std::vector<torch::Tensor> tensors() const { return {coordinates_n2, timesteps_n, dropped_n, scales_n2, weights_n}; }
+  static constexpr size_t kNumTensors = 5;
+  static DiffusionDraws of(const std::vector<torch::Tensor>& inputs);
   /// Copies all of `source` here; waits for nothing when both sides allow it.
   void copy_from(const DiffusionDraws& source);
   /// Samples [first, first + count) as views.

@@ -12,12 +12,14 @@
 #include "darkroom/optim/adamw.h"
 #include "darkroom/optim/ema.h"
 #include "darkroom/optim/flat_parameters.h"
+#include "darkroom/optim/gradient_groups.h"
 #include "darkroom/optim/lr_schedule.h"
 #include "darkroom/tensor/communicator.h"
 
 namespace darkroom {
 
 class GradientSum;
+class RecordedStep;
 
 struct TrainStepOptions {
   int64_t micro_batch = 64;  ///< Samples a forward and backward pass; the last one of a batch may be smaller.
@@ -28,7 +30,9 @@ struct TrainStepOptions {
   int64_t workers = 1;          ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
   double max_grad_norm = 1.0;   ///< Clip the gradient to this norm; 0: do not.
   LrScheduleOptions schedule;   ///< Learning rate by step.
-  /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap and cannot be captured.
+  /// On a GPU: record the passes over a micro-batch (of a DeviceBatch) and the update, and replay them (DeviceGraph). Changes no bit.
+  bool replays = true;
+  /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap, and nothing is replayed.
   bool waits_between_phases = false;
 
   /// kInvalidArgument naming the first bad field.
@@ -43,7 +47,7 @@ struct StepReport {
   double learning_rate = 0.0;
   bool wants_stop = false;  ///< At least one rank asked to stop after this step.
   bool is_ahead = false;    ///< The device has not been waited for: loss and grad_norm are not known yet.
-  // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases, a replayed graph has no phases.
+  // Milliseconds of the CPU: what a GPU does meanwhile is counted only with waits_between_phases. Recorded passes count as backward.
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
@@ -53,12 +57,24 @@ struct StepReport {
 /// parameters' device, differentiable in the parameters. With several workers it is called from several threads at once.
 using MicroBatchLosses = std::function<torch::Tensor(int64_t first, int64_t count)>;
 
+/// A batch as tensors on the parameters' device, which a step can record.
+struct DeviceBatch {
+  int64_t size = 0;                   ///< Samples of all ranks.
+  std::vector<torch::Tensor> inputs;  ///< Of this rank's samples in order, which are the first dimension. Types and other sizes stay.
+  /// Losses (n) of n samples from their inputs, float on that device, differentiable in the parameters; the same function in every step.
+  /// What differs between calls, random draws included, is in the inputs: a number of the host would be recorded with them. With several
+  /// workers it is called from several threads at once.
+  std::function<torch::Tensor(const std::vector<torch::Tensor>& inputs)> losses;
+};
+
 /// One training step: gradients of the batch's mean loss, accumulated over micro-batches (each weighted by its size, so that
 /// the split does not change the mean), clipped, then AdamW and EMA. With the same intra-op threads the same bits.
 /// With several ranks each computes its groups, owns a slice of moments, average and update (`optimizer` and `ema` must be those of its
 /// slice), and gets the others' weights; losses, norm and stop requests of all go round in one message. On the CPU only.
-/// run() is prepare(), issue() and finish() in turn. issue() is all that the device does between inputs and results: it does not wait for
-/// the device and can be captured (DeviceGraph), if `losses` can; then a step is prepare(), the replay and finish(). Thread safety: none.
+/// On a GPU a step with a DeviceBatch is replayed: one graph for each size of a micro-batch runs its passes, once the inputs are copied to
+/// where it reads them, and adds into the gradients; one takes the norm, clips and updates. What else they need is on the device, too
+/// (AdamWScalar). A graph's first calls are no replays (DeviceGraph), nor is what lies between: zeroing, the tree of gradient groups.
+/// Thread safety: none.
 class TrainStep {
  public:
   /// `ema` may be null. REQUIRES: options.validate() is ok; the others outlive this object.
@@ -69,21 +85,16 @@ class TrainStep {
   /// Errors: kFailedPrecondition naming the step when the loss or the gradient is not finite; weights, moments and EMA are
   /// then as before, and non_finite_samples() says which samples of the batch had such a loss. kUnavailable: a rank is gone.
   Result<StepReport> run(int64_t step, int64_t batch_size, const MicroBatchLosses& losses, bool wants_stop = false);
+  Result<StepReport> run(int64_t step, const DeviceBatch& batch, bool wants_stop = false);
 
   /// run() without its end: the host does not wait, so the device has the next step's work before it is done with this one's. Counts as
   /// an update; the next finish() or settle() looks at its numbers. After kMostAhead such steps one waits. One rank only.
   Result<StepReport> run_ahead(int64_t step, int64_t batch_size, const MicroBatchLosses& losses);
+  Result<StepReport> run_ahead(int64_t step, const DeviceBatch& batch);
   /// Looks at the numbers of steps that ran ahead. Errors: that of the first one that was not finite, as run(); the steps after it have
   /// updated the weights nevertheless, so a run has to end.
   Status settle();
   static constexpr int64_t kMostAhead = 64;
-
-  /// Sends the device what this step's update needs. REQUIRES: the batch size stays that of the first step while a graph is replayed.
-  void prepare(int64_t step, int64_t batch_size);
-  /// Forward and backward passes, norm and update. Changes no weight when a loss or the norm is not finite.
-  void issue(const MicroBatchLosses& losses);
-  /// Waits for the device and reads losses and norm. Errors: as run().
-  Result<StepReport> finish();
 
   /// Whether the last run failed because a loss or the gradient was not finite; report() then tells what it was.
   bool was_not_finite() const { return was_not_finite_; }
@@ -106,11 +117,23 @@ class TrainStep {
     torch::Tensor losses, squared_norm;
   };
 
+  // A step is these in turn, the middle one with a batch of either kind.
+  void prepare(int64_t step, int64_t batch_size);
+  void issue(const MicroBatchLosses& losses);
+  void issue(const DeviceBatch& batch);
+  Result<StepReport> finish();
+  Status make_room_ahead();
+  StepReport leave_ahead();
+
+  GroupSpan own_groups() const;
   std::vector<PassSpan> passes() const;
+  void begin_passes();
   void accumulate(const MicroBatchLosses& losses);
   void accumulate_side_by_side(const MicroBatchLosses& losses);
+  void accumulate_recorded(const DeviceBatch& batch);
   void end_pass(const PassSpan& pass);
-  Status sum_over_ranks();
+  Status update();
+  void update_alone();
   Status exchange_figures();
   std::vector<double> norm_of_slice() const;
   Status judge(const torch::Tensor& losses, double squared_norm);
@@ -123,12 +146,13 @@ class TrainStep {
   TrainStepOptions options_;
   Communicator& ranks_;
   std::unique_ptr<GradientSum> gradient_sum_;  // Null for one group and one rank.
+  std::unique_ptr<RecordedStep> recorded_;     // Null where nothing is replayed; its graphs read and write the tensors below.
   Status ranks_failure_;                       // Of the step under way.
   bool was_not_finite_ = false;
   std::vector<int64_t> non_finite_samples_;
 
   StepReport report_;     // Of the step under way.
-  torch::Tensor losses_;  // float32 (batch size) on the device, and the squared norm, float64 (1): kept, because a graph writes into them.
+  torch::Tensor losses_;  // float32 (batch size) on the device, and the squared norm, float64 (1): kept, because a graph knows them.
   torch::Tensor squared_norm_;
   torch::Tensor losses_staging_;  // The same on the CPU.
   torch::Tensor squared_norm_staging_;

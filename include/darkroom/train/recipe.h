@@ -98,6 +98,7 @@ struct Recipe {
     int64_t workers = 1;                ///< Micro-batches computed side by side, in `threads` threads each; no bit. 0: one a core.
     std::string device = "auto";        ///< Where the step runs: "auto" (the first GPU, else the CPU), "cpu", "cuda" or "cuda:N".
     std::string precision = "float32";  ///< What the network computes in: "float32", or "bfloat16" beside float32 master weights.
+    bool graphs = true;                 ///< On a GPU: record a micro-batch's passes and the update once, then replay them; no bit.
     int64_t lanes = 8;                  ///< Lanes of the canonical order.
     int64_t gradient_groups = 1;        ///< Parts of a batch that are added in a fixed tree: as many ranks, or fewer, have the same bits.
     std::string reduction = "exact";    ///< Between ranks: "exact", or "fast": the library's order, other bits for other numbers of ranks.

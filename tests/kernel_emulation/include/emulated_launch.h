@@ -12,7 +12,8 @@
 
 namespace darkroom {
 
-constexpr int64_t kMostBlocks = 3;  // Few, so that small arrays make threads walk on.
+constexpr int64_t kMostBlocks = 3;      // Few, so that small arrays make threads walk on,
+constexpr int64_t kMostIndices = 2000;  // and take several launches.
 
 template <typename... Parameters>
 void launch_kernel(void (*kernel)(Parameters...), dim3 grid, int threads, cudaStream_t, std::type_identity_t<Parameters>... arguments) {

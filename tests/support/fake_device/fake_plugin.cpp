@@ -20,11 +20,16 @@ constexpr uint64_t kMemoryBytes = uint64_t{1} << 34;
 const OperationTable* cpu_operations = nullptr;  // The program's references.
 
 // A mistake of a training step that is asked for by name: what the device is there to find.
-void make_mistake(const torch::Tensor& device_tensor) {
-  static const char* fault = std::getenv(kFakeDeviceFaultVariable);
-  const std::string_view name = fault == nullptr ? "" : fault;
+void make_mistake(std::string_view operation, const torch::Tensor& device_tensor) {
+  static const char* variable = std::getenv(kFakeDeviceFaultVariable);
+  const std::string_view fault = variable == nullptr ? "" : variable;
+  const size_t colon = fault.find(':');
+  const std::string_view name = fault.substr(0, colon), place = colon == std::string_view::npos ? "squared_norm" : fault.substr(colon + 1);
+  if (place != operation) {
+    return;
+  }
   if (name == "item") {
-    (void)device_tensor[0].item<float>();
+    (void)device_tensor.flatten()[0].item<float>();
   } else if (name == "forgotten_to") {
     (void)(device_tensor + torch::ones(device_tensor.sizes()));
   } else if (name == "host_read") {
@@ -33,12 +38,13 @@ void make_mistake(const torch::Tensor& device_tensor) {
 }
 
 void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2) {
+  make_mistake("counter_normal", out);
   fake::launch("counter_normal", {out, coordinates_n2},
                [=](Views& views) { cpu_operations->counter_normal(views[0], seed, purpose, views[1]); });
 }
 
 torch::Tensor squared_norm(const torch::Tensor& flat) {
-  make_mistake(flat);
+  make_mistake("squared_norm", flat);
   const torch::Tensor sum = torch::empty({1}, flat.options().dtype(torch::kFloat64));
   fake::launch("squared_norm", {flat, sum}, [](Views& views) { views[1].copy_(cpu_operations->squared_norm(views[0])); });
   return sum;

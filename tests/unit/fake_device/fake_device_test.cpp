@@ -8,11 +8,10 @@
 #include <cstring>
 
 #include "darkroom/core/check.h"
-#include "darkroom/optim/flat_parameters.h"
-#include "darkroom/optim/train_step.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/upload.h"
+#include "small_trainer.h"
 
 namespace darkroom {
 namespace {
@@ -129,52 +128,10 @@ TEST_F(FakeDevice, a_graph_replays_and_a_function_that_waits_cannot_be_recorded)
   EXPECT_THROW(waiting.run(), c10::Error);
 }
 
-// A convolution, a norm and a linear layer, whose parameters have sizes that alignment pads.
-struct SmallNetImpl : torch::nn::Module {
-  SmallNetImpl() {
-    register_module("convolution", convolution);
-    register_module("pointwise", pointwise);
-    register_module("linear", linear);
-  }
-  torch::Tensor forward(const torch::Tensor& x) { return linear(pointwise(torch::silu(convolution(x))).mean({2, 3})); }
-  torch::nn::Conv2d convolution{torch::nn::Conv2dOptions(3, 5, 3).padding(1)};
-  torch::nn::Conv2d pointwise{torch::nn::Conv2dOptions(5, 5, 1)};  // Torch takes both of its layouts for contiguous.
-  torch::nn::Linear linear{5, 2};
-};
-TORCH_MODULE(SmallNet);
-
-SmallNet the_small_net() {
-  torch::manual_seed(3);
-  return SmallNet();
-}
-
-struct Trainer {
-  explicit Trainer(const FlatParametersOptions& options, int64_t micro_batch = 4)
-      : flat(*net, options), step(flat, adamw, &ema, {.micro_batch = micro_batch, .schedule = {.peak = 1e-2, .warmup_steps = 0}}) {}
-
-  MicroBatchLosses losses(const torch::Tensor& batch) {
-    return [this, batch](int64_t first, int64_t count) {
-      return net(batch.narrow(0, first, count).to(flat.options().compute_type)).to(torch::kFloat32).square().mean(1);
-    };
-  }
-  torch::Tensor batch(int64_t number) const {
-    torch::manual_seed(static_cast<uint64_t>(number));
-    return torch::randn({4, 3, 6, 6}).to(flat.options().device);
-  }
-
-  SmallNet net = the_small_net();
-  FlatParameters flat;
-  AdamW adamw{flat, {}};
-  Ema ema{flat, {}};
-  TrainStep step;
-};
-
-FlatParametersOptions like_gpu(const torch::Device& device, torch::ScalarType type) { return FlatParametersOptions::for_gpu(device, type); }
-
 TEST_F(FakeDevice, steps_that_run_ahead_have_the_bits_of_steps_that_are_looked_at_and_wait_for_nothing) {
   for (const torch::ScalarType type : {torch::kFloat32, torch::kBFloat16}) {
     for (const int64_t micro_batch : {4, 1}) {
-      Trainer looked({.compute_type = type}, micro_batch), ahead(like_gpu(device_, type), micro_batch);
+      Trainer looked({.compute_type = type}, step_options(micro_batch)), ahead(like_gpu(device_, type), step_options(micro_batch));
       double last_loss = 0;
       for (int64_t i = 0; i < 5; ++i) {
         const auto report = looked.step.run(i, 4, looked.losses(looked.batch(i)));

@@ -7,7 +7,6 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/optim/train_step.h"
-#include "darkroom/tensor/device_runtime.h"
 #include "support/tensor_error.h"
 #include "toy_network.h"
 
@@ -24,10 +23,16 @@ UNetConfig small_config() {
       .value();
 }
 
+UNet2DConditionModel small_unet() {
+  UNet2DConditionModel unet(small_config());
+  initialize_parameters(unet, 3);
+  return unet;
+}
+
 // A small U-Net that learns 32 fixed samples with fresh noise.
 class SmallRun {
  public:
-  explicit SmallRun(const FlatParametersOptions& options) : unet_(make_unet()), flat_(*unet_, options) {
+  explicit SmallRun(const FlatParametersOptions& options) : unet_(small_unet()), flat_(*unet_, options) {
     torch::manual_seed(11);
     latents_nchw_ = torch::randn({kSamples, 4, 8, 8});
     states_ntw_ = torch::randn({kSamples, 5, 12});
@@ -60,12 +65,6 @@ class SmallRun {
  private:
   static constexpr int64_t kSamples = 32;
   static constexpr int64_t kBatch = 4;
-
-  static UNet2DConditionModel make_unet() {
-    UNet2DConditionModel unet(small_config());
-    initialize_parameters(unet, 3);
-    return unet;
-  }
 
   UNet2DConditionModel unet_;
   FlatParameters flat_;
@@ -105,7 +104,50 @@ TEST(mixed_precision, the_compute_copy_is_the_rounded_master_after_every_step) {
     run.step(index);
     EXPECT_TRUE(torch::equal(run.flat().compute_copy(), run.flat().values().to(torch::kBFloat16))) << index;
   }
-  EXPECT_EQ(run.flat().gradients().scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(run.flat().gradients().scalar_type(), torch::kFloat32);
+}
+
+// What backward() leaves after four micro-batches, against the float32 sum of the bfloat16 gradients of each.
+TEST(mixed_precision, micro_batches_in_bfloat16_add_up_in_float32) {
+  constexpr int64_t kBatch = 8, kMicro = 2;
+  const DiffusionObjective objective(NoiseSchedule({}), {.caption_drop = 0.0}, {});
+  torch::manual_seed(13);
+  DiffusionBatch batch{.samples = {}, .latents_nchw = torch::randn({kBatch, 4, 8, 8}), .states_ntw = torch::randn({kBatch, 5, 12})};
+  for (int64_t n = 0; n < kBatch; ++n) {
+    batch.samples.push_back({0, hash_key(std::to_string(n))});
+  }
+  for (const int64_t workers : {1, 2}) {
+    for (const bool channels_last : {false, true}) {
+      UNet2DConditionModel unet = small_unet();
+      FlatParameters flat(*unet, {.compute_type = torch::kBFloat16, .channels_last = channels_last, .alignment = channels_last ? 64 : 1});
+      const auto losses = [&](int64_t first, int64_t count) {
+        const auto network = [&](const torch::Tensor& noisy, const torch::Tensor& timesteps, const torch::Tensor& states) {
+          return unet(noisy, timesteps, states);
+        };
+        return objective.losses(network, objective.prepare(batch.slice(first, count)));
+      };
+      std::vector<torch::Tensor> want(flat.parameters().size()), narrow_sum(flat.parameters().size());
+      for (int64_t first = 0; first < kBatch; first += kMicro) {
+        const auto gradients = torch::autograd::grad({losses(first, kMicro).sum() / static_cast<double>(kBatch)}, flat.parameters());
+        for (size_t i = 0; i < gradients.size(); ++i) {
+          ASSERT_EQ(gradients[i].scalar_type(), torch::kBFloat16) << flat.entries()[i].name;
+          const torch::Tensor gradient = gradients[i].to(torch::kFloat32);
+          want[i] = first == 0 ? gradient : want[i] + gradient;
+          narrow_sum[i] = first == 0 ? gradients[i] : narrow_sum[i] + gradients[i];
+        }
+      }
+      AdamW adamw(flat, {});
+      TrainStep step(flat, adamw, nullptr, {.micro_batch = kMicro, .workers = workers, .schedule = {.peak = 1e-3, .warmup_steps = 0}});
+      ASSERT_TRUE(step.run(0, kBatch, losses).is_ok());
+      const auto got = flat.named_views(flat.gradients());
+      int64_t num_rounded = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_TRUE(torch::equal(got[i].second, want[i])) << got[i].first << ", workers " << workers;
+        num_rounded += torch::ne(narrow_sum[i].to(torch::kFloat32), want[i]).sum().item<int64_t>();
+      }
+      EXPECT_GT(num_rounded, flat.num_elements() / 4) << "sums in bfloat16 are hardly others: nothing was tested";
+    }
+  }
 }
 
 // Another layout of the same numbers: other kernels, so other roundings, of float32.
@@ -183,45 +225,43 @@ TEST(flat_layout, bad_options_are_named) {
   EXPECT_TRUE(FlatParametersOptions::for_gpu(torch::Device(torch::kCUDA, 0), torch::kBFloat16).validate().is_ok());
 }
 
-// The three parts with the middle one behind a DeviceGraph and inputs in fixed tensors: how a GPU runs a step.
-TEST(captured_step, has_the_bits_of_the_plain_one) {
-  ToyNetwork plain_network, captured_network;
-  FlatParameters plain_flat(plain_network), captured_flat(captured_network);
-  AdamW plain_adamw(plain_flat, {}), captured_adamw(captured_flat, {});
-  Ema plain_ema(plain_flat, {}), captured_ema(captured_flat, {});
-  const TrainStepOptions options{.micro_batch = 3, .max_grad_norm = 0.05, .schedule = {.peak = 1e-2, .warmup_steps = 2}};
-  TrainStep plain(plain_flat, plain_adamw, &plain_ema, options), captured(captured_flat, captured_adamw, &captured_ema, options);
-  const DiffusionObjective objective(NoiseSchedule({}), {.min_snr_gamma = 5.0}, toy_empty_states());
-  const std::vector<int> keys = {0, 1, 2, 3, 4, 5, 6};
-  const DiffusionBatch first = toy_batch(keys);
-  DiffusionDraws draws = DiffusionDraws::empty(7, torch::kCPU);
-  const torch::Tensor latents = torch::empty_like(first.latents_nchw), states = torch::empty_like(first.states_ntw);
-  DeviceGraph graph(torch::kCPU, [&] {
-    captured.issue([&](int64_t from, int64_t count) {
-      const auto inputs = objective.mix(draws.slice(from, count), latents.narrow(0, from, count), states.narrow(0, from, count));
-      return objective.losses(captured_network.denoiser(), inputs);
-    });
-  });
-  for (int64_t step = 0; step < 4; ++step) {
-    const DiffusionBatch batch = toy_batch(keys, static_cast<uint32_t>(step));
-    const StepReport want = plain
-                                .run(step, batch.size(),
-                                     [&](int64_t from, int64_t count) {
-                                       return objective.losses(plain_network.denoiser(), objective.prepare(batch.slice(from, count)));
-                                     })
-                                .value();
-    draws.copy_from(objective.draw(batch.samples));
-    latents.copy_(batch.latents_nchw);
-    states.copy_(batch.states_ntw);
-    captured.prepare(step, batch.size());
-    graph.run();
-    const StepReport got = captured.finish().value();
-    EXPECT_EQ(got.loss, want.loss);
-    EXPECT_EQ(got.grad_norm, want.grad_norm);
-    EXPECT_EQ(got.learning_rate, want.learning_rate);
+// A batch as tensors, as a GPU takes it, and as a function of positions; the inputs lie in the same memory in every step.
+TEST(device_batch, has_the_bits_of_losses_by_position) {
+  for (const int64_t workers : {1, 2}) {
+    ToyNetwork plain_network, placed_network;
+    FlatParameters plain_flat(plain_network), placed_flat(placed_network);
+    AdamW plain_adamw(plain_flat, {}), placed_adamw(placed_flat, {});
+    Ema plain_ema(plain_flat, {}), placed_ema(placed_flat, {});
+    const TrainStepOptions options{
+        .micro_batch = 3, .workers = workers, .max_grad_norm = 0.05, .schedule = {.peak = 1e-2, .warmup_steps = 2}};
+    TrainStep plain(plain_flat, plain_adamw, &plain_ema, options), placed(placed_flat, placed_adamw, &placed_ema, options);
+    const DiffusionObjective objective(NoiseSchedule({}), {.min_snr_gamma = 5.0}, toy_empty_states());
+    const std::vector<int> keys = {0, 1, 2, 3, 4, 5, 6};
+    const DiffusionBatch first = toy_batch(keys);
+    DiffusionDraws draws = DiffusionDraws::empty(7, torch::kCPU);
+    DeviceBatch placed_batch{.size = 7, .inputs = draws.tensors(), .losses = [&](const std::vector<torch::Tensor>& inputs) {
+                               return objective.losses(placed_network.denoiser(),
+                                                       objective.mix(DiffusionDraws::of(inputs), inputs[5], inputs[6]));
+                             }};
+    placed_batch.inputs.push_back(torch::empty_like(first.latents_nchw));
+    placed_batch.inputs.push_back(torch::empty_like(first.states_ntw));
+    for (int64_t step = 0; step < 4; ++step) {
+      const DiffusionBatch batch = toy_batch(keys, static_cast<uint32_t>(step));
+      const auto by_position = [&](int64_t from, int64_t count) {
+        return objective.losses(plain_network.denoiser(), objective.prepare(batch.slice(from, count)));
+      };
+      const StepReport want = plain.run(step, batch.size(), by_position).value();
+      draws.copy_from(objective.draw(batch.samples));
+      placed_batch.inputs[5].copy_(batch.latents_nchw);
+      placed_batch.inputs[6].copy_(batch.states_ntw);
+      const StepReport got = placed.run(step, placed_batch).value();
+      EXPECT_EQ(got.loss, want.loss);
+      EXPECT_EQ(got.grad_norm, want.grad_norm);
+      EXPECT_EQ(got.learning_rate, want.learning_rate);
+    }
+    EXPECT_TRUE(torch::equal(placed_flat.values(), plain_flat.values()));
+    EXPECT_TRUE(torch::equal(placed_ema.weights(), plain_ema.weights()));
   }
-  EXPECT_TRUE(torch::equal(captured_flat.values(), plain_flat.values()));
-  EXPECT_TRUE(torch::equal(captured_ema.weights(), plain_ema.weights()));
 }
 
 }  // namespace

@@ -10,12 +10,12 @@ namespace {
 
 UNetConfig small_unet() {
   return UNetConfig::from_json({{"sample_size", 8},
-                                {"block_out_channels", {32, 64}},
+                                {"block_out_channels", {16, 32}},
                                 {"layers_per_block", 1},
                                 {"down_block_types", {"CrossAttnDownBlock2D", "DownBlock2D"}},
                                 {"up_block_types", {"UpBlock2D", "CrossAttnUpBlock2D"}},
                                 {"attention_head_dim", 2},
-                                {"cross_attention_dim", 32},
+                                {"cross_attention_dim", 16},
                                 {"norm_num_groups", 8}})
       .value();
 }
@@ -30,10 +30,9 @@ RankMemory planned(const SimulatedRun& run) {
 TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
   struct Case {
     int64_t groups, rank, ranks;
-    torch::ScalarType type = torch::kFloat32;
   };
-  for (const Case& one : {Case{1, 0, 1}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4}, Case{1, 0, 1, torch::kBFloat16}}) {
-    SimulatedRun run{.unet = small_unet(), .latents_side = 8, .type = one.type};
+  for (const Case& one : {Case{1, 0, 1}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4}}) {
+    SimulatedRun run{.unet = small_unet(), .latents_side = 4};
     run.gradient_groups = one.groups;
     run.rank = one.rank;
     run.num_ranks = one.ranks;

@@ -68,7 +68,7 @@ TEST(shape_run, gives_the_shapes_and_products_that_the_cpu_gives) {
 }
 
 TEST(shape_run, a_pass_takes_what_the_cpus_allocator_counts) {
-  constexpr int64_t kSide = 257;
+  constexpr int64_t kSide = 129;
   SmallMixture on_cpu, without_memory;
   int64_t want = 0;
   {

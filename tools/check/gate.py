@@ -82,6 +82,17 @@ def clean_environment() -> dict[str, str]:
     return {**kept, **SANITIZER_OPTIONS}
 
 
+RUNNING: set[int] = set()  # Process groups.
+
+
+def kill_running_programs() -> None:
+    for group in list(RUNNING):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # It has just ended.
+
+
 def run_program(command: list, log: pathlib.Path, environment: dict[str, str], cwd: pathlib.Path, seconds: float) -> Ended:
     """Runs a command and what it starts; its whole output is left in `log`."""
     start = time.monotonic()
@@ -89,6 +100,7 @@ def run_program(command: list, log: pathlib.Path, environment: dict[str, str], c
     with open(log, "wb") as file:
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, cwd=cwd,
                                    process_group=0)
+        RUNNING.add(process.pid)
         try:
             status = process.wait(seconds)
         except BaseException as stopped:
@@ -97,6 +109,8 @@ def run_program(command: list, log: pathlib.Path, environment: dict[str, str], c
             if not isinstance(stopped, subprocess.TimeoutExpired):
                 raise
             status = None
+        finally:
+            RUNNING.discard(process.pid)
     return Ended(status, log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - start)
 
 

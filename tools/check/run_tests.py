@@ -24,7 +24,9 @@ import gate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SANITIZERS = ("asan-ubsan", "tsan")
-THREADS = re.compile(r'#include <(thread|future)>|std::(jthread|thread|async)\b|#include "darkroom/stream/')
+# What starts threads: the library's own, and what others start.
+THREADS = re.compile(r'#include <(thread|future)>|std::(jthread|thread|async)\b|'
+                     r'#include "(darkroom/(stream/|web/http)|support/(scripted_server|stub_dns|interleaver|rank_threads|download_web))')
 STEPS = ("structure", "format", "release", "integration", "acceptance", "gate", *SANITIZERS, "cuda")
 
 
@@ -82,7 +84,12 @@ def start_sanitizer_builds(presets: list[str]) -> subprocess.Popen | None:
 
 def run_unit_tests(run: gate.Gate, preset: str, side_by_side: int = 1) -> None:
     with concurrent.futures.ThreadPoolExecutor(side_by_side) as threads:
-        list(threads.map(lambda program: run.test_program(ROOT / "build" / preset, program), expected_programs(preset)))
+        try:
+            list(threads.map(lambda program: run.test_program(ROOT / "build" / preset, program), expected_programs(preset)))
+        except BaseException:  # Ctrl-C reaches this thread alone.
+            threads.shutdown(wait=False, cancel_futures=True)
+            gate.kill_running_programs()
+            raise
 
 
 def run_release(run: gate.Gate) -> bool:

@@ -1,5 +1,6 @@
 #include "darkroom/tensor/shape_run.h"
 
+#include <ATen/ExpandUtils.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -125,6 +126,13 @@ Three attention_backward_shapes(const torch::Tensor& /*grad*/, const torch::Tens
   return {attended_shape(q_nhlc), attended_shape(k_nhsc), attended_shape(v_nhsc)};
 }
 
+torch::Tensor where_shape(const torch::Tensor& condition, const torch::Tensor& chosen, const torch::Tensor& other) {
+  return at::empty(at::infer_size(condition.sizes(), at::infer_size(chosen.sizes(), other.sizes())), chosen.options());
+}
+
+// In place, for the derivative of a clamp.
+torch::Tensor& both_shape(const torch::Tensor& /*left*/, const torch::Tensor& /*right*/, torch::Tensor& out) { return out; }
+
 // Above autograd, because what torch would take here keeps every weight of the attention.
 torch::Tensor fused_attention(const torch::Tensor& q_nhlc, const torch::Tensor& k_nhsc, const torch::Tensor& v_nhsc,
                               const MaybeTensor& mask, double dropout, bool is_causal, std::optional<double> scale, bool /*enable_gqa*/) {
@@ -149,6 +157,9 @@ struct ShapeRun::State {
     shapes.impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward_shapes));
     shapes.impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention_shapes));
     shapes.impl("_scaled_dot_product_flash_attention_for_cpu_backward", TORCH_FN(attention_backward_shapes));
+    shapes.impl("where.self", TORCH_FN(where_shape));
+    shapes.impl("abs", TORCH_FN(shape_like));
+    shapes.impl("logical_and.out", TORCH_FN(both_shape));
     above_autograd.impl("scaled_dot_product_attention", TORCH_FN(fused_attention));
   }
   ~State() { c10::SetAllocator(c10::kMeta, before); }

@@ -64,13 +64,13 @@ TEST_F(RankGroupTest, a_stopped_rank_is_ended_when_the_others_missed_it) {
 
 // Rank 0 as well: the others have ended before it.
 TEST_F(RankGroupTest, a_rank_that_is_stopped_after_the_others_have_ended_is_ended) {
-  for (const char* stopped : {"0", "1"}) {
-    RankGroupOptions options =
-        ranks(std::string("test $TORCHELASTIC_RESTART_COUNT = 1 && { echo > again-$RANK; exit 0; }; test $RANK = ") + stopped +
-              " && kill -STOP $$; exit 0");
+  for (const std::string stopped : {"0", "1"}) {
+    std::string script = "test $TORCHELASTIC_RESTART_COUNT = 1 && { echo > again-";
+    script.append(stopped).append("; exit 0; }; test $RANK = ").append(stopped).append(" && kill -STOP $$; exit 0");
+    RankGroupOptions options = ranks(script);
     options.patience = std::chrono::milliseconds(10);
     EXPECT_EQ(run_rank_group(options, {}).value(), 0);
-    EXPECT_EQ(text("again-0"), "\n") << stopped;
+    EXPECT_EQ(text("again-" + stopped), "\n");
   }
 }
 

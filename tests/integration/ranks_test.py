@@ -202,11 +202,14 @@ def launch(command: list[str], environment: dict[str, str] | None = None) -> Non
 
 
 def torchrun_starts_the_ranks() -> None:
-    imported = subprocess.run([sys.executable, "-c", "import torch.distributed.run"], capture_output=True, text=True)
-    if imported.returncode != 0:
-        raise Skipped(f"torchrun does not start in this Python: {imported.stderr.strip().splitlines()[-1]}")
+    places = [os.environ.get("DARKROOM_PEERS", ""), str(ROOT / ".venv-parity" / "bin" / "python"), str(ROOT / "build" / "parity-venv" / "bin" / "python")]
+    pythons = [*filter(os.path.exists, places), sys.executable]
+    tried = {python: subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True, text=True) for python in pythons}
+    python = next((python for python in pythons if tried[python].returncode == 0), None)
+    if python is None:
+        raise Skipped(f"torchrun does not start in this Python, nor is there one in DARKROOM_PEERS: {tried[sys.executable].stderr.strip().splitlines()[-1]}")
     bench = the_bench()
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "0"]
+    launcher = [python, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "0"]
     launch([*launcher, str(PROGRAM), *bench.command("torchrun")])
     bench.require_same("torchrun")
 

@@ -51,17 +51,20 @@ struct TrainFlags {
   PlanQuestion plan = {.num_ranks = 0};  // 0: those of this start.
 };
 
-/// Stops this process as SIGTERM does once its machine is about to be taken back.
+/// Stops this process as SIGTERM does once its machine is about to be taken back. The machine's own SIGTERM may come before or after.
 class SpotStop {
  public:
-  /// Errors: kInvalidArgument (no such source), kResourceExhausted.
-  static Result<std::unique_ptr<SpotStop>> start(const std::string& text) {
+  /// Errors: kInvalidArgument (no such source), kResourceExhausted. `context` outlives this.
+  static Result<std::unique_ptr<SpotStop>> start(const std::string& text, const VerbContext& context) {
     DARKROOM_ASSIGN_OR_RETURN(const SpotSource source, SpotSource::parse(text));
     std::unique_ptr<SpotStop> stop(new SpotStop());
     DARKROOM_ASSIGN_OR_RETURN(stop->http_, HttpClient::start({.num_loops = 1}, stop->metrics_));
-    stop->watch_ = std::make_unique<SpotWatch>(source, *stop->http_, system_clock(), [](const std::string& notice) {
+    stop->watch_ = std::make_unique<SpotWatch>(source, *stop->http_, system_clock(), [&context](const std::string& notice) {
       log_warning("this machine is about to be taken back: {}", notice);
-      kill(getpid(), SIGTERM);
+      context.is_rank();  // Whoever stops the machine sends signals of its own, and none of them is to end the save.
+      if (!context.stop.stop_requested()) {
+        kill(getpid(), SIGTERM);
+      }
     });
     return stop;
   }
@@ -261,7 +264,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   }
   std::unique_ptr<SpotStop> spot;
   if (!flags.spot_notice.empty() && !is_launched_here()) {  // Ranks that --nproc started are told by it.
-    DARKROOM_ASSIGN_OR_RETURN(spot, SpotStop::start(flags.spot_notice));
+    DARKROOM_ASSIGN_OR_RETURN(spot, SpotStop::start(flags.spot_notice, context));
   }
   if (flags.num_ranks > 1 && !is_launched_here()) {
     return launch_ranks(flags, context);

@@ -140,7 +140,8 @@ std::string goodput_text(const RunFolder& run) {
   if (spendings.empty() || wall <= 0) {
     return {};
   }
-  std::string text;
+  // A run that was killed before its first checkpoint has none, and the rest alone would read as if it were good.
+  std::string text = spendings.front().first == "training" ? "" : "training 0.0 %";
   for (const auto& [name, seconds] : spendings) {
     if (name != "away") {
       text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", name, 100 * seconds / wall);

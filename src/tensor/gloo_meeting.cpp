@@ -115,9 +115,11 @@ class Meeting {
     }
     const auto end = Clock::now() + 2 * patience_;  // Rank 0 may come late to a store that a launcher keeps.
     while (!base_.check({kJob})) {
-      // A store that rank 0 keeps has the name at once; until then it may be another job's, which must not hear of this stop.
-      if (stop_.stop_requested() && !place_.hosts_store) {
-        store_.set(kStop, bytes_of("yes"));
+      if (stop_.stop_requested()) {
+        // A store that rank 0 keeps has the name at once; until then it may be another job's, which must not hear of this stop.
+        if (!place_.hosts_store) {
+          store_.set(kStop, bytes_of("yes"));
+        }
         return Status::cancelled("stopped on request while the ranks were still coming; this rank:", place_.rank);
       }
       if (Clock::now() >= end) {

@@ -16,8 +16,8 @@ Status TrainingRun::check_for_lost_checkpoints() {
     return {};
   }
   return Status::failed_precondition(
-      "the run folder tells of a checkpoint, but has none any more: put checkpoints/ back, or start over with --resume none or in another "
-      "--output (the newest checkpoint's step, run folder):",
+      "the run folder tells of a checkpoint, but has none any more: put checkpoints/ back, name the one that the run went on from "
+      "(--resume PATH), or start over with --resume none or in another --output (the newest checkpoint's step, run folder):",
       step, recorded_uri(options_.output));
 }
 
@@ -30,12 +30,18 @@ Status TrainingRun::restore_lost_folder() {
   if (is_there) {
     return {};
   }
-  log_warning(
-      "the run folder {} was emptied or replaced while the run trained; earlier checkpoints and metrics are gone, from step {} on it "
-      "is filled anew",
-      folder_, steps_done_);
+  DARKROOM_ASSIGN_OR_RETURN(const bool has_checkpoints, files_.exists(in_folder(kRunCheckpointsFolder)));
+  if (has_checkpoints) {
+    log_warning("{} is gone and is written again", in_folder(kRunFactsFile));
+  } else {
+    log_warning(
+        "the run folder {} was emptied or replaced while the run trained; earlier checkpoints and metrics are gone, from step {} on it "
+        "is filled anew",
+        folder_, steps_done_);
+  }
   DARKROOM_RETURN_IF_ERROR(files_.create_folders(in_folder(kRunCheckpointsFolder)));
   if (lock_ != nullptr) {
+    lock_.reset();  // The folder may be the same one, whose lock nobody has twice.
     DARKROOM_ASSIGN_OR_RETURN(lock_, files_.try_lock(folder_));
     if (lock_ == nullptr) {
       return Status::failed_precondition("the run folder was replaced while the run trained, and another process trains in the new one:",

@@ -24,6 +24,7 @@ constexpr std::chrono::minutes kPatience{15};
 constexpr std::chrono::minutes kLastPatience{60};
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{60};
+constexpr int64_t kSpareParts = 10;  // Of the size of a checkpoint: so much is free beside it where its room suffices for the next.
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
 
 // What is said of a copy is said of what it was made of.
@@ -341,14 +342,47 @@ Result<int64_t> RemoteRun::remove_stored_ones_here() {
   return num_removed;
 }
 
-Result<bool> RemoteRun::make_room() {
+/// One try.
+Status RemoteRun::store_oldest() {
+  const Spooled oldest = unstored_.front();
+  DARKROOM_RETURN_IF_ERROR(store_logs_of(oldest));
+  const Status published = publish_checkpoint(oldest.step);
+  if (published.code() == StatusCode::kAlreadyExists) {
+    return Status::failed_precondition(published.message());
+  }
+  DARKROOM_RETURN_IF_ERROR(published);
+  newest_step_ = std::max(newest_step_, oldest.step);
+  unstored_.erase(unstored_.begin());
+  return Status::ok();
+}
+
+Result<bool> RemoteRun::make_room(int64_t free_bytes) {
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_removed, remove_stored_ones_here());
   if (num_removed > 0 || unstored_.empty()) {
     return num_removed > 0;
   }
   const int64_t step = unstored_.front().step;
-  log_warning("the checkpoint of step {} was not stored and is given up: {} has no room for the next one", step, spool());
-  unstored_.erase(unstored_.begin());
+  const Status stored = store_oldest();
+  if (!stored.is_ok() && stored.code() != StatusCode::kUnavailable) {
+    return stored;
+  }
+  if (!stored.is_ok()) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto files, local_files().list_tree(join_path(in_spool(kRunCheckpointsFolder), checkpoint_name(step))));
+    int64_t size = 0;
+    for (const FileInfo& file : files) {
+      size += file.size_bytes;
+    }
+    // A disk that somebody else fills takes the room of this one, too, and then nothing is left of what was trained.
+    if (unstored_.size() == 1 && free_bytes < size / kSpareParts) {
+      log_warning(
+          "the checkpoint of step {} was not stored; it is the only one and is not given up for the next one, for which {} has no "
+          "room (free bytes: {})",
+          step, spool(), free_bytes);
+      return false;
+    }
+    log_warning("the checkpoint of step {} was not stored and is given up: {} has no room for the next one", step, spool());
+    unstored_.erase(unstored_.begin());
+  }
   DARKROOM_RETURN_IF_ERROR(remove_stored_ones_here().status());
   return true;
 }
@@ -361,31 +395,46 @@ Result<std::string> RemoteRun::move_from_spool(int64_t step) {
   return place;
 }
 
+void RemoteRun::keep_earlier_here(int64_t step) {
+  const Result<std::string> place = move_from_spool(step);
+  log_warning("the checkpoint of step {} was not stored either: {}", step,
+              place.is_ok() ? "it is kept in " + *place : place.status().message());
+}
+
+bool RemoteRun::has_stored(int64_t step) const {
+  return newest_step_ >= step && std::ranges::find(unstored_, step, &Spooled::step) == unstored_.end();
+}
+
 Result<std::string> RemoteRun::keep_checkpoint_here(int64_t step) {
   for (const Spooled& checkpoint : std::exchange(unstored_, {})) {
     if (checkpoint.step != step) {
-      const Result<std::string> place = move_from_spool(checkpoint.step);
-      log_warning("the checkpoint of step {} was not stored either: {}", checkpoint.step,
-                  place.is_ok() ? "it is kept in " + *place : place.status().message());
+      keep_earlier_here(checkpoint.step);
     }
   }
   return move_from_spool(step);
 }
 
-/// In the order of their steps: whoever goes on takes the newest.
+/// In the order of their steps: whoever goes on takes the newest. After a stop the newest first: it holds all the work, and whoever takes
+/// the machine back leaves it seconds.
 Status RemoteRun::store_unstored(AfterSaving after) {
   while (!unstored_.empty()) {
-    const Spooled next = unstored_.front();
-    const bool is_earlier = unstored_.size() > 1;
-    DARKROOM_RETURN_IF_ERROR(keep_trying(next.step, after, [&] { return store_logs_of(next); }));
-    const Status published = keep_trying(next.step, after, [&] { return publish_checkpoint(next.step); });
-    if (published.code() == StatusCode::kAlreadyExists && is_earlier) {
-      return Status::failed_precondition(published.message());
+    const Spooled next = stop_.stop_requested() ? unstored_.back() : unstored_.front();
+    const bool is_late = newest_step_ > next.step;  // The newest is stored, and all lines.
+    const bool is_earlier = next.step != unstored_.back().step;
+    for (size_t i = 0; !is_late && i < unstored_.size() && unstored_[i].step <= next.step; ++i) {
+      DARKROOM_RETURN_IF_ERROR(keep_trying(next.step, after, [&] { return store_logs_of(unstored_[i]); }));
     }
-    DARKROOM_RETURN_IF_ERROR(published);
-    newest_step_ = next.step;
-    unstored_.erase(unstored_.begin());
-    DARKROOM_RETURN_IF_ERROR(is_earlier ? remove_stored_ones_here().status() : Status::ok());
+    const Status published = keep_trying(next.step, after, [&] { return publish_checkpoint(next.step); });
+    if (is_late && !published.is_ok()) {
+      keep_earlier_here(next.step);
+    } else if (published.code() == StatusCode::kAlreadyExists && is_earlier) {
+      return Status::failed_precondition(published.message());
+    } else {
+      DARKROOM_RETURN_IF_ERROR(published);
+    }
+    newest_step_ = std::max(newest_step_, next.step);
+    std::erase_if(unstored_, [&](const Spooled& one) { return one.step == next.step; });
+    DARKROOM_RETURN_IF_ERROR(is_earlier && !is_late ? remove_stored_ones_here().status() : Status::ok());
   }
   return Status::ok();
 }

@@ -57,12 +57,16 @@ class RemoteRun {
   Status store_logs(int64_t step);
   /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept (a failure of that is a
   /// warning). What is kUnavailable is tried again for a quarter of an hour, of a run that ends for an hour, or until a stop; then the
-  /// spool keeps the checkpoint, and the next call stores it before its own, unless `keep` would have it removed at once.
+  /// spool keeps the checkpoint, and the next call stores it before its own, unless `keep` would have it removed at once. After a stop the
+  /// newest goes first, and an earlier one that the store does not take then is kept here, with a warning.
   /// Errors: kAlreadyExists (another checkpoint of this step is there), kFailedPrecondition (of an earlier one), store_logs's.
   Status store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after = AfterSaving::kEnds);
-  /// For a disk that is full: removes checkpoints from the spool that are stored; where there is none, gives up the oldest that is not,
-  /// with a warning. False: nothing is left to remove.
-  Result<bool> make_room();
+  /// For a disk that is full: removes checkpoints from the spool that are stored; where there is none, tries once to store the oldest, and
+  /// gives it up with a warning. The only one is given up only where `free_bytes` beside it let hope that its room holds the next one.
+  /// False: nothing is left that may be removed. Errors: those of store_checkpoint but kUnavailable.
+  Result<bool> make_room(int64_t free_bytes);
+  /// Whether the store has this checkpoint of ours, or a later one.
+  bool has_stored(int64_t step) const;
   /// Of one that the store did not take: moves it from the spool to where it outlives this process, and gives that path. Earlier ones go
   /// there, too; a warning names them.
   Result<std::string> keep_checkpoint_here(int64_t step);
@@ -78,6 +82,8 @@ class RemoteRun {
   Status take_in(int64_t step, const Recipe::Checkpoints& keep);
   Result<int64_t> remove_stored_ones_here();
   Status store_unstored(AfterSaving after);
+  Status store_oldest();
+  void keep_earlier_here(int64_t step);
   Status store_logs_of(const Spooled& checkpoint);
   Result<std::string> move_from_spool(int64_t step);
   Status publish_checkpoint(int64_t step);

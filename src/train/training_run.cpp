@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "darkroom/core/check.h"
@@ -19,6 +21,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+// 0 where nobody can tell.
+int64_t free_bytes_at(const std::string& folder) {
+  std::error_code failure;
+  const auto space = std::filesystem::space(folder, failure);
+  return failure ? 0 : static_cast<int64_t>(space.available);
+}
 
 }  // namespace
 
@@ -260,7 +269,7 @@ Status TrainingRun::write_checkpoint() {
   Status saved = save_checkpoint(files_, folder, record(), *state_);
   // Of several ranks the others have handed in their shares and do not do it again.
   while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room());
+    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(free_bytes_at(remote_->spool())));
     if (!has_room) {
       break;
     }
@@ -284,11 +293,13 @@ Status TrainingRun::store_checkpoint(AfterSaving after) {
 
 // Whatever ended the run: what is in order and was not stored must not go with the spool.
 Status TrainingRun::keep_unstored_checkpoint(Status failure) {
-  if (remote_ == nullptr || spooled_step_ <= saved_step_ || failure.code() == StatusCode::kAlreadyExists) {
+  if (remote_ == nullptr || spooled_step_ <= saved_step_ || failure.code() == StatusCode::kAlreadyExists ||
+      remote_->has_stored(spooled_step_)) {
     return failure;
   }
   const Result<std::string> kept = remote_->keep_checkpoint_here(spooled_step_);
   if (!kept.is_ok()) {
+    log_warning("the checkpoint of step {} was not stored, and it is not here either: {}", spooled_step_, kept.status().message());
     return failure;
   }
   // A launcher starts anew what is kUnavailable, and from the checkpoint before: a lost rank, but not a store that took no checkpoint.
@@ -337,19 +348,19 @@ Status TrainingRun::save(AfterSaving after) {
   return pruned;
 }
 
-// Nobody goes without the last lines of the metrics for a ledger that a store does not take.
-Status TrainingRun::end_ledger() {
+// All work is saved: neither the run nor the other ranks fail for the ledger's last line.
+void TrainingRun::end_ledger() {
   if (!is_main()) {
-    return {};
+    return;
   }
   spend(Spending::kSaving);
-  DARKROOM_RETURN_IF_ERROR(ledger_->record_end(steps_done_));
-  if (remote_ != nullptr) {
-    if (const Status stored = remote_->store_file(kRunGoodputFile); !stored.is_ok()) {
-      log_warning("the ledger's last line is not in the run folder: {}", stored.message());
-    }
+  Status recorded = ledger_->record_end(steps_done_);
+  if (recorded.is_ok() && remote_ != nullptr) {
+    recorded = remote_->store_file(kRunGoodputFile);
   }
-  return {};
+  if (!recorded.is_ok()) {
+    log_warning("the ledger's last line is not in the run folder: {}", recorded.message());
+  }
 }
 
 Status TrainingRun::run(const std::stop_token& stop) {
@@ -358,7 +369,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
-      DARKROOM_RETURN_IF_ERROR(end_ledger());
+      end_ledger();
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
@@ -374,7 +385,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
   if (is_main()) {
     DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   }
-  DARKROOM_RETURN_IF_ERROR(end_ledger());
+  end_ledger();
   DARKROOM_RETURN_IF_ERROR(ranks().finish());
   seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   return {};

@@ -93,7 +93,7 @@ class TrainingRun {
   Status store_checkpoint(AfterSaving after);
   Status restore_lost_folder();
   void spend(Spending what);
-  Status end_ledger();
+  void end_ledger();
 
   const Recipe& recipe() const { return options_.recipe; }
   Communicator& ranks() const { return *options_.ranks; }

@@ -200,8 +200,11 @@ def survives(trials: Trials) -> None:
         found.append(trials.trial(name, lambda: disturb(bench, f"trial-{trial}", trial, seconds, which, in_save, generator)))
     notices = [one["noticed"] for one in found if one["noticed"] is not None]
     trials.figures.update(faults=num_faults, hits=sum(one["hit"] for one in found), in_saves=sum(one["in_save"] for one in found))
-    trials.figures.update(slowest_notice_seconds=max(notices, default=None), watchdog_seconds=WATCHDOG, lost_rows=0, duplicate_rows=0)
+    trials.figures.update(slowest_notice_seconds=max(notices, default=None), notices=len(notices), watchdog_seconds=WATCHDOG)
     require(trials.figures["hits"] >= num_faults // 2, "too few signals hit a running rank", trials.figures)
+    # Of the kind's trials a third, and one in the short form.
+    require(trials.figures["in_saves"] >= max(1, num_faults // 2 // 3), "too few signals hit a rank in a save", trials.figures)
+    require(len(notices) >= max(1, num_faults // 3 // 3), "too few stopped ranks were noticed by another", trials.figures)
 
 
 def undisturbed(bench: RankRuns) -> float:
@@ -215,8 +218,17 @@ def undisturbed(bench: RankRuns) -> float:
     return time.monotonic() - begin
 
 
+def wait_for_lines(metrics: pathlib.Path, lines: int, process: subprocess.Popen) -> None:
+    """Until so many steps are logged or the process has ended."""
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines):
+        require(time.monotonic() < end, "no step is made", metrics)
+        time.sleep(0.01)
+
+
 def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_seconds: float, most_kills: int) -> dict:
-    """A run that is killed after exponential times and started again, until it ends by itself. Seconds as seen from outside, and its ledger's."""
+    """A run that is killed and started again, until it ends by itself: first between two checkpoints, then after exponential times. Seconds as
+    seen from outside, and its ledger's."""
     generator = random.Random(SEED)
     output, checkpoints = "killed", pathlib.Path(bench.path("killed"), "checkpoints")
     command = bench.command(output, "--max-steps", steps, "--set", f"checkpoint.every_steps={every_steps}")
@@ -224,8 +236,11 @@ def kill_again_and_again(bench: RankRuns, steps: int, every_steps: int, mean_sec
     while code is None:
         process = subprocess.Popen([str(PROGRAM), *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
         started = time.time()
+        if kills == 0:
+            wait_for_lines(pathlib.Path(bench.path(output), "metrics.jsonl"), every_steps + every_steps // 2, process)
+        pause = 0 if kills == 0 else generator.expovariate(1 / mean_seconds) if kills < most_kills else PATIENCE
         try:
-            _, errors = process.communicate(timeout=generator.expovariate(1 / mean_seconds) if kills < most_kills else PATIENCE)
+            _, errors = process.communicate(timeout=pause)
             code = process.returncode
         except subprocess.TimeoutExpired:
             process.kill()

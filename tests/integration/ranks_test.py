@@ -85,6 +85,16 @@ def finish(process: subprocess.Popen, expect: int = 0) -> str:
     return errors
 
 
+def read_until(process: subprocess.Popen, words: str) -> str:
+    """What the process says on stderr, up to the line with these words."""
+    said = ""
+    while words not in said:
+        line = process.stderr.readline()
+        require(line, "the process ended without a word of it", words, said[-4000:])
+        said += line
+    return said
+
+
 def ranks_of(launcher: subprocess.Popen) -> list[int]:
     """Process ids of a launcher's ranks, by rank."""
     found = {}
@@ -276,7 +286,11 @@ def a_spot_notice_ends_the_run_with_a_checkpoint() -> None:
         launcher = start(bench.command(name, *ranks, "--max-steps", "100000", "--spot-notice", notice))
         wait_for_steps(bench.path(name), 2, launcher)
         notice.write_text("go")
-        require("about to be taken back" in finish(launcher, expect=128 + signal.SIGTERM), "the notice is not told", name)
+        said = read_until(launcher, "stopping after")
+        for _ in range(2):  # Whoever stops the machine's services comes after the notice.
+            launcher.send_signal(signal.SIGTERM)
+        finish(launcher, expect=128 + signal.SIGTERM)
+        require("about to be taken back" in said, "the notice is not told", name, said)
         lines = len(read_losses(bench.path(name)))
         require(pathlib.Path(bench.path(name), "checkpoints", f"step-{lines:08d}", "state.json").exists(), "the notice's checkpoint is missing", name, lines)
 

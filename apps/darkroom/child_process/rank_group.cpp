@@ -106,7 +106,9 @@ class RunningRanks {
         signal_all(SIGTERM);
       }
       DARKROOM_RETURN_IF_ERROR(collect());
-      if (!end.has_value() && (has_failed(was_told) || only_stopped_are_left())) {
+      if (!has_failed(was_told) && !only_stopped_are_left()) {
+        end.reset();  // One that was stopped has gone on.
+      } else if (!end.has_value()) {
         end = SteadyClock::now() + patience;
       }
       if (end.has_value() && SteadyClock::now() >= *end) {

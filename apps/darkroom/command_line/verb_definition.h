@@ -19,7 +19,7 @@ namespace darkroom {
 /// What a verb's action gets from main and hands back to it.
 struct VerbContext {
   std::stop_token stop;                               ///< Requested by SIGINT and SIGTERM.
-  std::function<void()> is_rank = [] {};              ///< The verb says: one of several processes, which a second signal must not end.
+  std::function<void()> is_rank = [] {};              ///< The verb says: a second signal must not end this process (a rank, a notice).
   bool writes_summary = true;                         ///< False: another process of the same run writes --json-summary.
   nlohmann::json summary = nlohmann::json::object();  ///< Written to --json-summary, also when the verb fails: fill it as you go.
 };

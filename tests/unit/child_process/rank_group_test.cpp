@@ -74,6 +74,17 @@ TEST_F(RankGroupTest, a_rank_that_is_stopped_after_the_others_have_ended_is_ende
   }
 }
 
+// Rank 1 lets itself be stopped, is told to go on within the patience, and works for longer than that.
+TEST_F(RankGroupTest, a_rank_that_was_stopped_for_a_moment_may_end_when_it_likes) {
+  RankGroupOptions options = ranks(
+      "test $TORCHELASTIC_RESTART_COUNT = 0 || exit 9; test $RANK = 0 && exit 0; (sleep 1; kill -CONT $$) & kill -STOP $$; sleep 4; echo > "
+      "ended",
+      2);
+  options.patience = std::chrono::seconds(5);
+  EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+  EXPECT_EQ(text("ended"), "\n");
+}
+
 TEST_F(RankGroupTest, ranks_that_are_lost_too_often_are_a_failure) {
   RankGroupOptions options = ranks("echo >> starts-$RANK; test $RANK = 1 && kill -9 $$; exit 75", 2);
   options.max_restarts = 2;

@@ -227,6 +227,9 @@ TEST_F(RunReport, says_what_the_wall_time_went_into) {
   EXPECT_THAT(page(), HasSubstr("Where the wall time went"));
   EXPECT_THAT(page(), HasSubstr("<td>training</td><td class=\"n\">1 min 30 s</td><td class=\"n\">45.0 %</td>"));
   EXPECT_THAT(page(), Not(HasSubstr("<td>saving</td>")));
+  put("goodput.jsonl", "{\"step\":2,\"training\":0,\"lost\":80,\"starting\":20}\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("training 0.0 %, lost 80.0 %, starting 20.0 %"));
   put("goodput.jsonl", "nonsense\n");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
   EXPECT_THAT(page(), Not(HasSubstr("Where the wall time went")));

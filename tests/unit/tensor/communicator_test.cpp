@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <future>
 #include <map>
+#include <stop_token>
 
 #include "darkroom/core/check.h"
 #include "darkroom/tensor/launcher_job.h"
@@ -190,6 +192,20 @@ TEST(communicator, says_where_there_is_no_rank_0) {
   const Status status = join_gloo(alone).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1"));
+}
+
+TEST(communicator, a_stop_ends_the_wait_for_a_job_in_a_store_of_somebody_else) {
+  c10d::TCPStoreOptions listening;
+  listening.isServer = true;
+  listening.port = 0;
+  listening.waitWorkers = false;
+  const auto stranger = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", listening);
+  GlooOptions rank = loopback_rank(1, 2, stranger->getPort());
+  rank.arrival = std::chrono::seconds(5);
+  std::stop_source stop;
+  stop.request_stop();
+  rank.stop = stop.get_token();
+  EXPECT_THAT(join_gloo(rank).status().message(), HasSubstr("stopped on request while the ranks were still coming"));
 }
 
 TEST(communicator, a_rank_outside_its_world_is_refused) {

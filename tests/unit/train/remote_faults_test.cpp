@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -135,31 +136,91 @@ TEST_F(RemoteRunTest, of_the_checkpoints_of_an_outage_those_that_would_go_at_onc
   expect_same_checkpoint(12);
 }
 
-TEST_F(RemoteRunTest, a_spool_without_room_gives_up_what_is_stored_and_then_the_oldest) {
-  auto run = RemoteRun::open(s3_.place("run"), s3_.clock, {});
-  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
-  std::filesystem::copy(undisturbed_->path("run"), (*run)->spool(),
-                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
-  ASSERT_TRUE((*run)->begin(4, "events.out.tfevents.0000000000.darkroom").is_ok());
-  const auto spooled = [&] {
+/// A run whose spool has an undisturbed run's files up to step 12, of which the checkpoints of these steps could not be stored.
+class FullSpoolTest : public RemoteRunTest {
+ protected:
+  void open_with_unstored(const std::vector<int64_t>& unstored, const std::stop_token& stop = {}) {
+    auto opened = RemoteRun::open(s3_.place("run"), s3_.clock, stop);
+    ASSERT_TRUE(opened.is_ok()) << opened.status().to_string();
+    run_ = *std::move(opened);
+    std::filesystem::copy(undisturbed_->path("run"), run_->spool(),
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+    ASSERT_TRUE(run_->begin(4, "events.out.tfevents.0000000000.darkroom").is_ok());
+    s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kReset; };
+    const std::string twelve = run_->spool() + "/checkpoints/" + checkpoint_name(12);
+    for (const int64_t step : unstored) {
+      std::filesystem::rename(twelve, run_->spool() + "/later");
+      if (step == 12) {
+        std::filesystem::rename(run_->spool() + "/later", twelve);
+      }
+      EXPECT_EQ(run_->store_checkpoint(step, {.keep_last = 2}, AfterSaving::kGoesOn).code(), StatusCode::kUnavailable);
+      if (step != 12) {
+        std::filesystem::rename(run_->spool() + "/later", twelve);
+      }
+    }
+  }
+  void bring_store_back() {
+    s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+  }
+  std::vector<int64_t> spooled() const {
     std::vector<int64_t> found;
-    const auto places = list_checkpoints(local_files(), (*run)->spool() + "/checkpoints");
+    const auto places = list_checkpoints(local_files(), run_->spool() + "/checkpoints");
     for (const CheckpointPlace& place : *places) {
       found.push_back(place.step);
     }
     return found;
-  };
+  }
+
+  static constexpr int64_t kMuchRoom = int64_t{1} << 40;
+  std::unique_ptr<RemoteRun> run_;
+};
+
+TEST_F(FullSpoolTest, gives_up_what_is_stored_and_then_the_oldest) {
+  open_with_unstored({8});
   ASSERT_THAT(spooled(), ElementsAre(8, 12));
-  s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kReset; };
-  const std::string twelve = (*run)->spool() + "/checkpoints/" + checkpoint_name(12);
-  std::filesystem::rename(twelve, (*run)->spool() + "/later");
-  EXPECT_EQ((*run)->store_checkpoint(8, {.keep_last = 2}, AfterSaving::kGoesOn).code(), StatusCode::kUnavailable);
-  std::filesystem::rename((*run)->spool() + "/later", twelve);
-  EXPECT_TRUE(*(*run)->make_room());
+  EXPECT_TRUE(*run_->make_room(0));
   EXPECT_THAT(spooled(), ElementsAre(8)) << "of the other nothing is known here";
-  EXPECT_TRUE(*(*run)->make_room());
+  EXPECT_TRUE(*run_->make_room(kMuchRoom));
   EXPECT_THAT(spooled(), ElementsAre());
-  EXPECT_FALSE(*(*run)->make_room());
+  EXPECT_FALSE(*run_->make_room(kMuchRoom));
+}
+
+TEST_F(FullSpoolTest, keeps_the_only_one_where_somebody_else_fills_the_disk) {
+  open_with_unstored({8, 12});
+  EXPECT_TRUE(*run_->make_room(0)) << "the newer one is left";
+  EXPECT_THAT(spooled(), ElementsAre(12));
+  EXPECT_FALSE(*run_->make_room(0));
+  EXPECT_THAT(spooled(), ElementsAre(12));
+  EXPECT_FALSE(run_->has_stored(12));
+}
+
+TEST_F(FullSpoolTest, stores_one_that_the_store_takes_again_before_it_is_given_up) {
+  open_with_unstored({8});
+  bring_store_back();
+  EXPECT_TRUE(*run_->make_room(0));  // What is known to be stored, or to nobody.
+  EXPECT_TRUE(*run_->make_room(0));
+  EXPECT_THAT(spooled(), ElementsAre());
+  EXPECT_THAT(steps(), ElementsAre(8));
+  EXPECT_TRUE(run_->has_stored(8));
+  expect_same_checkpoint(8);
+}
+
+TEST_F(FullSpoolTest, after_a_stop_the_newest_is_stored_first) {
+  std::stop_source stop;
+  open_with_unstored({8}, stop.get_token());
+  bring_store_back();
+  stop.request_stop();
+  std::vector<std::string> stored;
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.operation == "put" && call.key.starts_with("run/checkpoints/step-") && call.key.ends_with("/state.json")) {
+      stored.push_back(call.key);
+    }
+  };
+  EXPECT_TRUE(run_->store_checkpoint(12, {.keep_last = 2}).is_ok());
+  s3_.fake.before = [](const FakeS3::Call&) {};
+  EXPECT_EQ(stored, (std::vector<std::string>{"run/checkpoints/step-00000012/state.json", "run/checkpoints/step-00000008/state.json"}));
+  EXPECT_THAT(steps(), ElementsAre(8, 12));
+  EXPECT_TRUE(s3_.fake.bytes_of("run/metrics-0000000008.jsonl").has_value()) << "its lines are a part of their own";
 }
 
 /// Where a run says that it kept a checkpoint.

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <string>
+#include <vector>
 
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
@@ -81,15 +84,16 @@ TEST_F(TrainingRunTest, removes_what_a_killed_start_left_half_written) {
   EXPECT_TRUE(is_there("/notes.txt"));
 }
 
-/// The machine's files; at the second checkpoint somebody empties the run folder.
+/// The machine's files; at the second checkpoint somebody removes something of the run folder.
 class FilesThatVanish final : public ForwardingFiles {
  public:
-  explicit FilesThatVanish(std::string run) : ForwardingFiles(local_files()), run_(std::move(run)) {}
+  FilesThatVanish(std::string run, std::function<void()> remove)
+      : ForwardingFiles(local_files()), run_(std::move(run)), remove_(std::move(remove)) {}
 
   Result<FileInfo> stat(const std::string& path) override {
     if (path == run_ + "/run.json" && !has_vanished && num_logged_steps() > 4) {
       has_vanished = true;
-      std::filesystem::remove_all(run_);
+      remove_();
     }
     return ForwardingFiles::stat(path);
   }
@@ -103,26 +107,58 @@ class FilesThatVanish final : public ForwardingFiles {
   }
 
   std::string run_;
+  std::function<void()> remove_;
 };
 
-TEST_F(TrainingRunTest, a_run_whose_folder_is_lost_saves_into_a_new_one) {
-  write_small_model(folder_.path("model"));
-  write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
-  write_empty_states(folder_.path("latents"));
-  StoreSet stores({}, system_clock(), metrics_);
-  FilesThatVanish files(run_);
-  const auto run = TrainingRun::create(files, stores, small_training(folder_.path("model"), folder_.path("latents"), run_));
-  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
-  const Status trained = (*run)->run({});
-  EXPECT_TRUE(trained.is_ok()) << trained.to_string();
-  EXPECT_TRUE(files.has_vanished);
-  for (const char* name : {"/checkpoints/step-00000008/state.json", "/checkpoints/step-00000012/state.json", "/metrics.jsonl",
-                           "/goodput.jsonl", "/recipe.toml", "/index.json", "/run.json"}) {
-    EXPECT_TRUE(is_there(name)) << name;
+class LostFolderTest : public TrainingRunTest {
+ protected:
+  /// Twelve steps, a checkpoint every four, with `remove` at the second one.
+  void train_while(const std::function<void()>& remove) {
+    write_small_model(folder_.path("model"));
+    write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
+    write_empty_states(folder_.path("latents"));
+    StoreSet stores({}, system_clock(), metrics_);
+    FilesThatVanish files(run_, remove);
+    const auto run = TrainingRun::create(files, stores, small_training(folder_.path("model"), folder_.path("latents"), run_));
+    ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+    const Status trained = (*run)->run({});
+    EXPECT_TRUE(trained.is_ok()) << trained.to_string();
+    EXPECT_TRUE(files.has_vanished);
+    for (const char* name : {"/checkpoints/step-00000008/state.json", "/checkpoints/step-00000012/state.json", "/metrics.jsonl",
+                             "/goodput.jsonl", "/recipe.toml", "/index.json", "/run.json"}) {
+      EXPECT_TRUE(is_there(name)) << name;
+    }
+    EXPECT_FALSE(is_there("/checkpoints/step-00000004"));
+    TrainSummary summary;
+    EXPECT_TRUE((*run)->sum_up(summary).is_ok());
+    const auto second = local_files().try_lock(run_);
+    EXPECT_TRUE(second.is_ok() && *second == nullptr) << "the run holds its folder";
   }
-  EXPECT_FALSE(is_there("/checkpoints/step-00000004"));
-  TrainSummary summary;
-  EXPECT_TRUE((*run)->sum_up(summary).is_ok());
+  int64_t num_metrics() const {
+    std::ifstream metrics(run_ + "/metrics.jsonl");
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  }
+};
+
+TEST_F(LostFolderTest, a_run_whose_folder_is_lost_saves_into_a_new_one) {
+  train_while([this] { std::filesystem::remove_all(run_); });
+}
+
+TEST_F(LostFolderTest, a_run_whose_folder_is_emptied_fills_it_anew) {
+  train_while([this] {
+    std::vector<std::filesystem::path> within;
+    for (const auto& entry : std::filesystem::directory_iterator(run_)) {
+      within.push_back(entry.path());
+    }
+    for (const auto& path : within) {
+      std::filesystem::remove_all(path);
+    }
+  });
+}
+
+TEST_F(LostFolderTest, facts_that_are_gone_are_written_again_and_nothing_else_changes) {
+  train_while([this] { std::filesystem::remove(run_ + "/run.json"); });
+  EXPECT_EQ(num_metrics(), 12);
 }
 
 TEST(memory_of_rank, is_a_share_of_the_machines) {

@@ -23,9 +23,10 @@ Result<std::unique_ptr<InputFile>> open_moved_part(FileSystem& files, const std:
 /// In a store of objects an open file is read by its name.
 class MovingPart final : public InputFile {
  public:
-  MovingPart(FileSystem& files, std::unique_ptr<InputFile> file) : files_(files), path_(file->path()), file_(std::move(file)) {}
+  MovingPart(FileSystem& files, std::string path, std::unique_ptr<InputFile> file)
+      : files_(files), path_(std::move(path)), shown_path_(file->path()), file_(std::move(file)) {}
 
-  const std::string& path() const override { return path_; }
+  const std::string& path() const override { return shown_path_; }
   int64_t size_bytes() const override { return current()->size_bytes(); }
   Result<size_t> read_at(int64_t offset, std::span<std::byte> out) const override {
     Result<size_t> read = current()->read_at(offset, out);
@@ -57,6 +58,7 @@ class MovingPart final : public InputFile {
 
   FileSystem& files_;
   const std::string path_;
+  const std::string shown_path_;  // A store of objects shows the URI.
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const InputFile> file_;  // Guarded by mutex_; shared with who reads while it moves.
 };
@@ -82,7 +84,7 @@ Result<std::unique_ptr<InputFile>> ListedParts::open_input(const std::string& pa
     return aside.status().code() == StatusCode::kNotFound ? std::move(file) : std::move(aside);
   }
   DARKROOM_RETURN_IF_ERROR(file.status());
-  return std::unique_ptr<InputFile>(std::make_unique<MovingPart>(files_, *std::move(file)));
+  return std::unique_ptr<InputFile>(std::make_unique<MovingPart>(files_, path, *std::move(file)));
 }
 
 Status ListedParts::refusal(const std::string& path) {

@@ -55,7 +55,8 @@ class StepGraphs : public testing::Test {
       const auto of_want = want.step.run(i, want.device_batch(i, size)), of_got = got.step.run(i, got.device_batch(i, size));
       ASSERT_TRUE(of_want.is_ok() && of_got.is_ok()) << i;
       EXPECT_EQ(of_got->loss, of_want->loss) << i;
-      EXPECT_EQ(of_got->grad_norm, of_want->grad_norm) << i;
+      // Padding moves squares to other partial sums, in double: fewer than 512 of them, each rounded once more at the most.
+      EXPECT_NEAR(of_got->grad_norm, of_want->grad_norm, 512 * 0x1p-53 * of_want->grad_norm) << i;
     }
   }
   static FakeDeviceCounts now() { return *fake_device_counts(); }

@@ -8,7 +8,7 @@
 namespace darkroom {
 namespace {
 
-UNetConfig small_unet() {
+UNetConfig planned_unet() {
   return UNetConfig::from_json({{"sample_size", 8},
                                 {"block_out_channels", {16, 32}},
                                 {"layers_per_block", 1},
@@ -30,9 +30,11 @@ RankMemory planned(const SimulatedRun& run) {
 TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
   struct Case {
     int64_t groups, rank, ranks;
+    torch::ScalarType type = torch::kFloat32;
   };
-  for (const Case& one : {Case{1, 0, 1}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4}}) {
-    SimulatedRun run{.unet = small_unet(), .latents_side = 4};
+  for (const Case& one : {Case{1, 0, 1}, Case{1, 0, 1, torch::kBFloat16}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4}}) {
+    SimulatedRun run{.unet = planned_unet(), .latents_side = 4};
+    run.type = one.type;
     run.gradient_groups = one.groups;
     run.rank = one.rank;
     run.num_ranks = one.ranks;
@@ -77,10 +79,10 @@ TEST(rank_memory, sums_that_wait_are_the_levels_of_the_tree) {
 }
 
 TEST(rank_memory, flat_size_counts_what_alignment_leaves) {
-  const UNet2DConditionModel unet(small_unet());
+  const UNet2DConditionModel unet(planned_unet());
   FlatParametersOptions aligned;
   aligned.alignment = 64;
-  UNet2DConditionModel filled(small_unet());
+  UNet2DConditionModel filled(planned_unet());
   for (auto& parameter : filled->parameters()) {
     const torch::NoGradGuard no_grad;
     parameter.zero_();

@@ -143,7 +143,8 @@ TEST_F(RemoteRunTest, a_spool_without_room_gives_up_what_is_stored_and_then_the_
   ASSERT_TRUE((*run)->begin(4, "events.out.tfevents.0000000000.darkroom").is_ok());
   const auto spooled = [&] {
     std::vector<int64_t> found;
-    for (const CheckpointPlace& place : list_checkpoints(local_files(), (*run)->spool() + "/checkpoints").value()) {
+    const auto places = list_checkpoints(local_files(), (*run)->spool() + "/checkpoints");
+    for (const CheckpointPlace& place : *places) {
       found.push_back(place.step);
     }
     return found;

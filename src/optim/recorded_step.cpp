@@ -1,8 +1,20 @@
 #include "recorded_step.h"
 
+#include <algorithm>
+
 #include "darkroom/core/check.h"
 
 namespace darkroom {
+namespace {
+
+// What a graph was recorded with, beside values.
+bool are_alike(const std::vector<torch::Tensor>& left, const std::vector<torch::Tensor>& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const torch::Tensor& one, const torch::Tensor& other) {
+    return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type();
+  });
+}
+
+}  // namespace
 
 std::vector<torch::Tensor> samples_of(const std::vector<torch::Tensor>& tensors, int64_t first, int64_t count) {
   std::vector<torch::Tensor> views;
@@ -13,14 +25,26 @@ std::vector<torch::Tensor> samples_of(const std::vector<torch::Tensor>& tensors,
   return views;
 }
 
-RecordedStep::Pass& RecordedStep::pass_of(const DeviceBatch& batch, int64_t count) {
-  std::unique_ptr<Pass>& found = passes_[count];
-  if (found != nullptr) {
-    return *found;
+RecordedStep::Pass& RecordedStep::pass_of(const DeviceBatch& batch, const std::vector<torch::Tensor>& inputs, int64_t count) {
+  const auto known = passes_.find(count);
+  if (known != passes_.end()) {
+    const std::vector<torch::Tensor>& recorded = known->second->inputs;
+    DARKROOM_CHECK(inputs.size() == recorded.size(), "a recorded pass has always as many inputs (had, has):", recorded.size(),
+                   inputs.size());
+    if (are_alike(inputs, recorded)) {
+      return *known->second;
+    }
+    synchronize(device_);
+    passes_.clear();
   }
-  found = std::make_unique<Pass>();
-  Pass& pass = *found;
-  for (const torch::Tensor& input : samples_of(batch.inputs, 0, count)) {
+  return *(passes_[count] = make_pass(batch, inputs, count));
+}
+
+std::unique_ptr<RecordedStep::Pass> RecordedStep::make_pass(const DeviceBatch& batch, const std::vector<torch::Tensor>& inputs,
+                                                            int64_t count) const {
+  auto made = std::make_unique<Pass>();
+  Pass& pass = *made;
+  for (const torch::Tensor& input : inputs) {
     pass.inputs.push_back(torch::empty(input.sizes(), input.options()));
   }
   pass.losses = torch::empty({count}, torch::dtype(torch::kFloat32).device(device_));
@@ -30,17 +54,13 @@ RecordedStep::Pass& RecordedStep::pass_of(const DeviceBatch& batch, int64_t coun
     pass.losses.copy_(losses.detach());
     (losses.sum() / batch_size).backward();
   });
-  return pass;
+  return made;
 }
 
 void RecordedStep::run_pass(const DeviceBatch& batch, int64_t first, const torch::Tensor& losses) {
-  Pass& pass = pass_of(batch, losses.numel());
   const std::vector<torch::Tensor> inputs = samples_of(batch.inputs, first, losses.numel());
-  DARKROOM_CHECK(inputs.size() == pass.inputs.size(), "a recorded pass has always the same inputs (had, has):", pass.inputs.size(),
-                 inputs.size());
+  Pass& pass = pass_of(batch, inputs, losses.numel());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    DARKROOM_CHECK(inputs[i].sizes() == pass.inputs[i].sizes() && inputs[i].scalar_type() == pass.inputs[i].scalar_type(),
-                   "an input of a recorded pass keeps its size and type (number):", i);
     pass.inputs[i].copy_(inputs[i], /*non_blocking=*/true);
   }
   pass.graph->run();

@@ -18,13 +18,14 @@ std::vector<torch::Tensor> samples_of(const std::vector<torch::Tensor>& tensors,
 
 /// The two kinds of graphs of a step: forward and backward passes over a micro-batch, one graph for each number of samples (a batch may end
 /// with a smaller micro-batch), and the update. A graph's tensors keep their places, so a micro-batch's inputs are copied to it first.
+/// Inputs of another type or size than those before drop the graphs of passes, so that memory holds activations of one kind of inputs.
 /// Thread safety: none.
 class RecordedStep {
  public:
   explicit RecordedStep(const torch::Device& device) : device_(device) {}
 
   /// Adds the gradient of the samples that begin at `first` of the batch, as their share of the mean loss, and writes their losses,
-  /// float32.
+  /// float32. REQUIRES: a batch has as many inputs as those before.
   void run_pass(const DeviceBatch& batch, int64_t first, const torch::Tensor& losses);
   /// Calls `update`, which is the same function in every step.
   void run_update(const std::function<void()>& update);
@@ -38,7 +39,8 @@ class RecordedStep {
     std::unique_ptr<DeviceGraph> graph;  // Last: its function uses the others.
   };
 
-  Pass& pass_of(const DeviceBatch& batch, int64_t count);
+  Pass& pass_of(const DeviceBatch& batch, const std::vector<torch::Tensor>& inputs, int64_t count);
+  std::unique_ptr<Pass> make_pass(const DeviceBatch& batch, const std::vector<torch::Tensor>& inputs, int64_t count) const;
 
   const torch::Device device_;
   std::map<int64_t, std::unique_ptr<Pass>> passes_;  // By their number of samples.

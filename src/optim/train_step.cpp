@@ -180,7 +180,7 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
 
 void TrainStep::issue(const MicroBatchLosses& losses) {
   begin_passes();
-  if (options_.workers > 1 && losses_.numel() > options_.micro_batch) {
+  if (options_.workers > 1 && passes().size() > 1) {  // A lone pass needs no gradients beside the parameters' own.
     accumulate_side_by_side(losses);
   } else {
     accumulate(losses);

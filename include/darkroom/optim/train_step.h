@@ -60,7 +60,7 @@ using MicroBatchLosses = std::function<torch::Tensor(int64_t first, int64_t coun
 /// A batch as tensors on the parameters' device, which a step can record.
 struct DeviceBatch {
   int64_t size = 0;                   ///< Samples of all ranks.
-  std::vector<torch::Tensor> inputs;  ///< Of this rank's samples in order, which are the first dimension. Types and other sizes stay.
+  std::vector<torch::Tensor> inputs;  ///< Of this rank's samples in order, which are the first dimension.
   /// Losses (n) of n samples from their inputs, float on that device, differentiable in the parameters; the same function in every step.
   /// What differs between calls, random draws included, is in the inputs: a number of the host would be recorded with them. With several
   /// workers it is called from several threads at once.
@@ -74,6 +74,7 @@ struct DeviceBatch {
 /// On a GPU a step with a DeviceBatch is replayed: one graph for each size of a micro-batch runs its passes, once the inputs are copied to
 /// where it reads them, and adds into the gradients; one takes the norm, clips and updates. What else they need is on the device, too
 /// (AdamWScalar). A graph's first calls are no replays (DeviceGraph), nor is what lies between: zeroing, the tree of gradient groups.
+/// Inputs of another type, or of other sizes beside the samples, than the last step's have the passes recorded anew.
 /// Thread safety: none.
 class TrainStep {
  public:

@@ -4,8 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <thread>
 
 #include "darkroom/core/check.h"
+#include "support/counted_memory.h"
+#include "support/simulated_rank.h"
 #include "support/tensor_error.h"
 #include "toy_network.h"
 
@@ -92,6 +96,48 @@ TEST(train_step, the_number_of_workers_changes_no_bit) {
     EXPECT_TRUE(at::equal(trainer.flat.values(), alone.flat.values())) << workers;
     EXPECT_TRUE(at::equal(trainer.ema.weights(), alone.ema.weights())) << workers;
   }
+}
+
+// Parameters of one size, whose gradients autograd makes one after the other.
+struct EqualVectors : torch::nn::Module {
+  static constexpr int64_t kVectors = 32;
+  static constexpr int64_t kSize = 4096;
+
+  EqualVectors() {
+    for (int64_t i = 0; i < kVectors; ++i) {
+      register_parameter("vector" + std::to_string(i), torch::linspace(0.1, 1.0, kSize));
+    }
+  }
+  torch::Tensor losses(int64_t count) {
+    torch::Tensor sum = torch::zeros({});
+    for (const torch::Tensor& vector : parameters()) {
+      sum = sum + vector.square().mean();
+    }
+    return sum.expand({count});
+  }
+};
+
+// The batch has two passes, of which each rank has one.
+TEST(train_step, workers_with_one_pass_hold_no_second_set_of_gradients) {
+  std::vector<torch::Tensor> bits;
+  for (const int64_t workers : {1, 2}) {
+    EqualVectors network;
+    FlatParameters flat(network);
+    SilentRanks ranks(0, 2);
+    AdamW adamw(flat, {}, slice_of_rank(flat.size(), 0, 2));
+    TrainStep step(flat, adamw, nullptr,
+                   {.micro_batch = 4, .gradient_groups = 2, .fast_reduction = true, .workers = workers, .schedule = {.peak = 1e-2}}, ranks);
+    CountedMemory counted;
+    const int64_t before = counted.held();
+    const auto report = step.run(0, 8, [&, here = std::this_thread::get_id()](int64_t, int64_t count) {
+      EXPECT_EQ(std::this_thread::get_id(), here) << "the memory of another thread is not counted";
+      return network.losses(count);
+    });
+    ASSERT_TRUE(report.is_ok()) << report.status().to_string();
+    EXPECT_LT(counted.peak() - before, static_cast<int64_t>(flat.gradients().nbytes()) / 2) << workers;
+    bits.push_back(torch::stack({flat.values(), flat.gradients()}));
+  }
+  EXPECT_TRUE(torch::equal(bits[0], bits[1]));
 }
 
 TEST(train_step, a_failure_in_one_worker_is_the_steps_failure) {

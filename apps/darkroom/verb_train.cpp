@@ -360,11 +360,16 @@ void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.group("What it will take");
   verb.flag("--dry-run", value::toggle(flags.is_dry_run),
             "plan only: memory of a rank, batch, bytes per step, checkpoints and hours; opens no dataset and writes nothing");
-  verb.flag("--ranks", value::count(flags.plan.num_ranks).least(1).also("auto", 0),
-            "of --dry-run: ranks of the planned run, of which --nproc share a machine; auto: those of this start");
-  verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches");
+  verb.flag(
+          "--ranks", value::count(flags.plan.num_ranks).least(1).also("auto", 0),
+          "of --dry-run: ranks of the planned run, of which --nproc share a machine (it is --nproc that starts some); auto: those of this "
+          "start")
+      .only_with("--dry-run");
+  verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches")
+      .only_with("--dry-run");
   verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
-            "of --dry-run: a rank's peak in 10^12 floating-point operations per second; unknown: no hours are told");
+            "of --dry-run: a rank's peak in 10^12 floating-point operations per second; unknown: no hours are told")
+      .only_with("--dry-run");
 }
 
 }  // namespace

@@ -239,16 +239,25 @@ Status TrainingRun::open_local_folder() {
   return {};
 }
 
-// Rows of latents and states as they are kept: at least float16.
-Status TrainingRun::check_window(const SampleShapes& shapes) const {
-  constexpr int64_t kLeastBytes = 2;
-  const int64_t row_bytes = kLeastBytes * (c10::multiply_integers(shapes.latents) + c10::multiply_integers(shapes.states));
+// A run that goes on may be slow: the order of its samples depends on both fields of the window, so that neither can be changed any more.
+Status TrainingRun::check_window() const {
+  if (least_row_bytes_ == 0) {
+    return {};
+  }
   const auto num_blocks = static_cast<int64_t>(data_.index.block_rows().size());
   if (num_blocks < recipe().runtime.lanes && is_main()) {
     log_info("the recipe's field 'runtime.lanes' is {}, and the dataset has {} blocks of at most {} rows: so many lanes are used",
              recipe().runtime.lanes, num_blocks, DatasetIndex::kRowsPerBlock);
   }
-  return check_window_memory(recipe(), recorded_uri(recipe().data.path), data_.index.num_rows() * row_bytes, row_bytes, ranks().size());
+  const DatasetSize dataset{recorded_uri(recipe().data.path), data_.index.num_rows(), num_blocks, least_row_bytes_};
+  const Status checked = check_window_memory(recipe(), dataset, ranks().size());
+  if (checked.is_ok() || steps_done_ == 0) {
+    return checked;
+  }
+  if (is_main()) {
+    log_warning("{}; the run has begun so, and goes on", checked.message());
+  }
+  return {};
 }
 
 Status TrainingRun::open_diffusion(const std::string& weights_folder) {
@@ -266,7 +275,8 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program, began_with()));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
-    DARKROOM_RETURN_IF_ERROR(check_window(shapes));
+    constexpr int64_t kLeastBytes = 2;  // float16.
+    least_row_bytes_ = kLeastBytes * (c10::multiply_integers(shapes.latents) + c10::multiply_integers(shapes.states));
   }
   const DiffusionObjectiveOptions objective{.seed = static_cast<uint64_t>(recipe().runtime.seed),
                                             .caption_drop = recipe().objective.caption_dropout,
@@ -362,6 +372,7 @@ Status TrainingRun::restore_or_begin() {
     DARKROOM_RETURN_IF_ERROR(check_continuation(resumed_->record, record()));
   }
   DARKROOM_RETURN_IF_ERROR(share_beginning());
+  DARKROOM_RETURN_IF_ERROR(check_window());  // Every rank knows only now whether the run begins or goes on.
   if (resumed_.has_value()) {
     DARKROOM_RETURN_IF_ERROR(restore_training_state(resumed_->place.path, resumed_->record, *state_));
     log_info("going on from {} (step {} of {})", resumed_from_.empty() ? resumed_->place.path : resumed_from_, steps_done_, max_steps());

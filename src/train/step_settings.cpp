@@ -15,6 +15,24 @@ constexpr double kBytesPerGb = 1e9;
 
 double in_gb(int64_t num_bytes) { return static_cast<double>(num_bytes) / kBytesPerGb; }
 
+// Of the rank with most. A batch is taken lane by lane, so that a rank's run of it is of neighbouring lanes; it may begin and end within
+// one, and where the lanes do not divide the batch, elsewhere in each.
+int64_t own_lanes(const Recipe& recipe, int64_t num_lanes, int64_t num_ranks) {
+  const int64_t batch = recipe.batch.global, per_lane = batch / num_lanes;
+  if (per_lane == 0) {
+    return num_lanes;  // Each batch is of others.
+  }
+  int64_t most = 1;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    const FlatRange samples = samples_of_rank(recipe, rank, num_ranks);
+    const int64_t end = samples.first + samples.count;
+    const int64_t lanes = batch % num_lanes == 0 ? (end + per_lane - 1) / per_lane - samples.first / per_lane
+                                                 : (samples.count * num_lanes + batch - 1) / batch + 1;
+    most = std::max(most, lanes);
+  }
+  return std::min(most, num_lanes);
+}
+
 }  // namespace
 
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device) {
@@ -33,11 +51,8 @@ FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks)
   return {groups.first * group_size, groups.count * group_size};
 }
 
-// A batch is taken lane by lane, so that a rank's run of it is of neighbouring lanes; it may begin and end within one.
 int64_t window_rows(const Recipe& recipe, int64_t num_ranks) {
-  const int64_t lanes = recipe.runtime.lanes;
-  const int64_t own_lanes = lanes % num_ranks == 0 ? lanes / num_ranks : std::min(lanes, lanes / num_ranks + 2);
-  return own_lanes * recipe.data.window_blocks * DatasetIndex::kRowsPerBlock;
+  return own_lanes(recipe, recipe.runtime.lanes, num_ranks) * recipe.data.window_blocks * DatasetIndex::kRowsPerBlock;
 }
 
 Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of) {
@@ -52,8 +67,12 @@ Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t
       recipe.runtime.gradient_groups, local_ranks);
 }
 
-Status check_window_memory(const Recipe& recipe, const std::string& dataset, int64_t dataset_bytes, int64_t row_bytes, int64_t num_ranks) {
-  const int64_t shuffled = std::min(dataset_bytes, window_rows(recipe, num_ranks) * row_bytes);
+Status check_window_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t num_ranks) {
+  const int64_t num_lanes = std::max<int64_t>(1, std::min(recipe.runtime.lanes, dataset.num_blocks));
+  const int64_t lanes = own_lanes(recipe, num_lanes, num_ranks);  // Each has as many blocks as another, or one more.
+  const double part = static_cast<double>(dataset.num_rows) * static_cast<double>(lanes) / static_cast<double>(num_lanes);
+  const int64_t own_rows = std::min(static_cast<int64_t>(part), lanes * recipe.data.window_blocks * DatasetIndex::kRowsPerBlock);
+  const int64_t shuffled = own_rows * dataset.row_bytes;
   if (shuffled <= recipe.data.memory_bytes) {
     return {};
   }
@@ -62,7 +81,7 @@ Status check_window_memory(const Recipe& recipe, const std::string& dataset, int
           "the recipe's field 'data.memory_bytes' is too small for what a rank shuffles at a time of {}: its part of runtime.lanes "
           "({}) x data.window_blocks ({}) x {} rows is at least {:.3f} GB, and rows would be read several times; raise it, or lower "
           "one of those two (a rank's share of it):",
-          dataset, recipe.runtime.lanes, recipe.data.window_blocks, DatasetIndex::kRowsPerBlock, in_gb(shuffled)),
+          dataset.name, recipe.runtime.lanes, recipe.data.window_blocks, DatasetIndex::kRowsPerBlock, in_gb(shuffled)),
       recipe.data.memory_bytes);
 }
 

@@ -29,8 +29,16 @@ int64_t window_rows(const Recipe& recipe, int64_t num_ranks);
 /// Errors: kFailedPrecondition.
 Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of);
 
-/// Whether data.memory_bytes, here the rank's share of it (memory_of_rank), keeps what its lanes shuffle of a dataset of `dataset_bytes`
-/// in rows of `row_bytes`, so that each row is read once an epoch. Errors: kFailedPrecondition, naming the fields.
-Status check_window_memory(const Recipe& recipe, const std::string& dataset, int64_t dataset_bytes, int64_t row_bytes, int64_t num_ranks);
+/// A dataset as the window's check sees it.
+struct DatasetSize {
+  std::string name;  ///< For people.
+  int64_t num_rows = 0;
+  int64_t num_blocks = 0;
+  int64_t row_bytes = 0;  ///< At least, as kept.
+};
+
+/// Whether data.memory_bytes, here the rank's share of it (memory_of_rank), keeps what its lanes shuffle of a dataset, or its whole part
+/// of a smaller one, so that each row is read once an epoch. Errors: kFailedPrecondition, naming the fields.
+Status check_window_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t num_ranks);
 
 }  // namespace darkroom

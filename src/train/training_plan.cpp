@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "darkroom/feed/dataset_index.h"
@@ -152,20 +153,26 @@ PassCost cost_of_pass(const Workload& workload, torch::ScalarType type, int64_t 
   return cost;
 }
 
+// Samples of a group's last pass where that is a smaller one, else 0.
+int64_t rest_of_group(const Recipe& recipe) {
+  const int64_t group_size = recipe.batch.global / recipe.runtime.gradient_groups;
+  return group_size > recipe.batch.micro ? group_size % recipe.batch.micro : 0;
+}
+
 int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
   const int64_t group_size = recipe.batch.global / recipe.runtime.gradient_groups;
   return num_samples / group_size * ((group_size + recipe.batch.micro - 1) / recipe.batch.micro);
 }
 
-// The rank that holds most: runs of groups are nearly equal, so one of a few.
+// The rank that holds most, of several the one with most samples: how many sums wait depends on where in the tree its run of groups lies.
 void choose_rank(const Recipe& recipe, const RankMemorySpec& spec, TrainingPlan& plan) {
-  constexpr int64_t kMostLookedAt = 64;
+  constexpr int64_t kMostLookedAt = 1024;  // Each look is linear in the ranks.
   for (int64_t rank = 0; rank < std::min(spec.num_ranks, kMostLookedAt); ++rank) {
     RankMemorySpec own = spec;
     own.rank = rank;
     const RankMemory memory = rank_memory(own);
     const int64_t samples = samples_of_rank(recipe, rank, spec.num_ranks).count;
-    if (rank == 0 || memory.kept() > plan.memory.kept() || samples > plan.rank_samples) {
+    if (rank == 0 || std::pair(memory.kept(), samples) > std::pair(plan.memory.kept(), plan.rank_samples)) {
       plan.rank = rank;
       plan.memory = memory;
       plan.rank_samples = samples;
@@ -179,7 +186,8 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
   const bool is_cpu = plan.question.device == "cpu";
   const int64_t sample = workload.sample_elements * (is_cpu || !workload.is_stored ? kFloatBytes : kStoredBytes);
   const int64_t batch = plan.rank_samples * sample;
-  plan.device_inputs = is_cpu ? 0 : batch;
+  const int64_t read_by_graphs = plan.keeps_graphs ? (plan.micro_batch + rest_of_group(recipe)) * sample : 0;
+  plan.device_inputs = is_cpu ? 0 : batch + read_by_graphs;
   const int64_t ahead = recipe.data.raw_path.empty() || workload.component == "vae" ? recipe.data.batches_ahead + kMaking : 1;
   plan.batches = batch * (ahead + (is_cpu ? 0 : kPageLocked));
   plan.most_samples = memory_of_rank(recipe.data.memory_bytes, plan.question.local_ranks);
@@ -207,9 +215,11 @@ void plan_checkpoints(const Recipe& recipe, TrainingPlan& plan) {
   constexpr int64_t kBytesAParameter = 4 * kFloatBytes;  // Weights, average and both moments, whatever the precision.
   plan.checkpoint = kBytesAParameter * plan.parameters;
   const int64_t every = std::max<int64_t>(1, recipe.checkpoint.every_steps > 0 ? recipe.checkpoint.every_steps : plan.steps);
-  const int64_t written = (plan.steps + every - 1) / every;
-  const int64_t for_good = recipe.checkpoint.keep_every > 0 ? plan.steps / recipe.checkpoint.keep_every : 0;
-  plan.all_checkpoints = plan.checkpoint * std::min(written, recipe.checkpoint.keep_last + for_good);
+  const int64_t written = (plan.steps + every - 1) / every, last = std::min(written, recipe.checkpoint.keep_last);
+  // As superfluous_checkpoints() keeps them: of those before the last ones, whose steps are all multiples of `every`.
+  const int64_t keep_every = recipe.checkpoint.keep_every;
+  const int64_t for_good = keep_every > 0 ? (written - last) / (keep_every / std::gcd(every, keep_every)) : 0;
+  plan.all_checkpoints = plan.checkpoint * (last + for_good);
 }
 
 }  // namespace
@@ -260,6 +270,12 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
   const PassCost pass = cost_of_pass(workload, flat.compute_type, plan.micro_batch);
   plan.activations = plan.passes_at_a_time * pass.peak_bytes;
+  plan.keeps_graphs = !device.is_cpu() && recipe.runtime.graphs;
+  if (plan.keeps_graphs && rest_of_group(recipe) > 0) {  // Each graph keeps what its passes hold.
+    plan.activations += cost_of_pass(workload, flat.compute_type, rest_of_group(recipe)).peak_bytes;
+  }
+  const bool shows_something = !recipe.samples.prompts.empty() || recipe.objective.kind == "autoencoder";
+  plan.looks = !recipe.validation.path.empty() || (recipe.samples.every_steps > 0 && shows_something);
   plan.pass_gradients = plan.passes_at_a_time > 1 ? plan.passes_at_a_time * plan.memory.compute : 0;
   constexpr double kForwardAndBackward = 3, kOperations = 2;
   plan.step_flop = kForwardAndBackward * kOperations * static_cast<double>(pass.multiply_adds) / static_cast<double>(plan.micro_batch) *

@@ -60,6 +60,11 @@ std::vector<std::string> TrainingPlan::remarks() const {
   if (question.num_ranks > 1 && (question.device != "cpu" || precision != "float32")) {
     remarks.emplace_back("not built yet: several ranks train on the CPU and in float32 only");
   }
+  if (keeps_graphs && looks) {
+    remarks.emplace_back(
+        "validation and previews take memory of the GPU beside the activations, which the recorded passes keep; where it is too little, "
+        "--set runtime.graphs=false gives it back after each step");
+  }
   return remarks;
 }
 
@@ -73,11 +78,11 @@ std::string TrainingPlan::to_text() const {
                    {memory.average, "moving average of its slice"},
                    {memory.gradients, "gradients"},
                    {memory.partial_sums, "sums of gradient groups that wait for their neighbours"},
-                   {device_inputs, "the batch"},
+                   {device_inputs, "the batch, and what recorded passes read of it"},
                    {activations, "activations"},
                    {pass_gradients, "gradients of passes side by side"},
                    {memory.received_sums, "other ranks' sums of its slice, when the passes are done"}});
-  text += fmt::format("in the machine's memory, by each rank: {} at most\n", shown_size(peak_on_host()));
+  text += fmt::format("in the machine's memory, by each rank: {}, without frozen networks\n", shown_size(peak_on_host()));
   add_lines(text, {{batches, "batches at hand, ready and in the making"},
                    {most_samples, "samples kept, at most (data.memory_bytes)"},
                    {shuffled_samples, "of these shuffled at a time, of a large dataset"}});

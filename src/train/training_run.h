@@ -62,7 +62,7 @@ class TrainingRun {
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
   Status read_index();
-  Status check_window(const SampleShapes& shapes) const;
+  Status check_window() const;
   Status open_optimizer();
   Status check_memory(const FlatParametersOptions& flat) const;
   Status restore_or_begin();
@@ -133,6 +133,7 @@ class TrainingRun {
   RunData data_;                                // The source moves on into batcher_.
   std::optional<DatasetIndex> index_;           // That the run began with, where it goes on and its folder tells.
   std::string index_hash_;
+  int64_t least_row_bytes_ = 0;  // Of latents and states as they are kept in memory; 0: it trains on pictures.
   std::unique_ptr<TrainedPart> part_;
   std::unique_ptr<FlatParameters> parameters_;
   std::unique_ptr<AdamW> optimizer_;

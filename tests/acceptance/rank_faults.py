@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from harness import PROGRAM, ROOT, Trials, Workbench, build, darkroom, digests, require
+from harness import PROGRAM, ROOT, Trials, Workbench, build, darkroom, digests, judges, require
 
 SEED = 20261123
 FAULTS = (6, 50)  # Short and full, over all signals.
@@ -274,13 +274,17 @@ def goodput(trials: Trials) -> None:
         require(found["saving_share"] <= 0.02, "saving takes more than 2 % of the wall time", found)
 
 
-def bad_bits(trials: Trials) -> None:
-    """NaN and exponent bits in gradients, flips and truncations of checkpoints: unit tests, in the full form with thousands of them."""
+def train_test() -> pathlib.Path:
     if os.environ.get("DARKROOM_BUILT") != "1":
         build("train_test")
+    return ROOT / "build" / "release" / "tests" / "train_test"
+
+
+@judges(train_test)
+def bad_bits(trials: Trials) -> None:
+    """NaN and exponent bits in gradients, flips and truncations of checkpoints: unit tests, in the full form with thousands of them."""
     environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(ROOT), **({"DARKROOM_FAULTS": "full"} if trials.is_full else {})}
-    program = ROOT / "build" / "release" / "tests" / "train_test"
-    done = subprocess.run([str(program), "--gtest_filter=bad_bits.*:DamagedCheckpoints.*"], capture_output=True, text=True, env=environment, timeout=3600)
+    done = subprocess.run([str(train_test()), "--gtest_filter=bad_bits.*:DamagedCheckpoints.*"], capture_output=True, text=True, env=environment, timeout=3600)
     require(done.returncode == 0 and "[  PASSED  ] 3 tests" in done.stdout, "bad bits:\n", done.stdout[-2500:])
     trials.figures.update(gradients=trials.count(50, 1000), flips=trials.count(300, 10_000), truncations=trials.count(50, 1000))
 

@@ -72,13 +72,14 @@ def values_of(verb: str, flag: dict) -> tuple[list, list]:
 
 
 def base_line(verb: str, without: str = "") -> list[str]:
-    """The shortest good command line of a verb, as words, without one flag or positional."""
+    """The shortest good command line of a verb, as words, without one flag or positional, to which that may be added."""
     line = verb.split()
     for flag in definitions()["verbs"][verb]["flags"]:
         if flag["required"] and flag["name"] != without:
             good, _ = values_of(verb, flag)
             line += good[0] if flag["positional"] else [flag["name"], *good[0]]
-    return line
+    companion = flags_of(verb).get(without, {}).get("only_with", "")
+    return line + [companion] if companion else line
 
 
 def check_refusal(line: list[str], answer: dict, *words: str) -> None:
@@ -128,6 +129,7 @@ def the_program_has_every_verb_and_flag_of_the_contract() -> None:
                 require(got["accepted"] == want.get("accepted", ""), "accepted value of", verb, name, got["accepted"])
                 continue
             require(got["kind"] == want["kind"], "kind of", verb, name, got["kind"])
+            require(got["only_with"] == want.get("only_with", ""), "what goes with", verb, name, got["only_with"])
             require("unit" not in want or got["unit"] == want["unit"], "unit of", verb, name, got["unit"])
             require("default" not in want or got["default"] == want["default"], "default of", verb, name, got["default"])
             require(got["repeatable"] == want.get("many", False) or got["max_values"] == 0, "repeats", verb, name, got["repeatable"])
@@ -150,6 +152,8 @@ def every_flag_with_good_and_bad_values() -> None:
                 cases.append((base + [name, *words], None))
                 if len(words) == 1:
                     cases.append((base + [f"{name}={words[0]}"], None))
+            if flag["only_with"]:
+                cases.append((base_line(verb) + [name, *good[0]], (name, flag["only_with"])))
             for words in bad:
                 named = next((word for word in words if word), "")
                 cases.append((base + [name, *words], (name,) if "" in words else (name, named)))

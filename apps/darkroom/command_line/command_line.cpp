@@ -47,15 +47,29 @@ Status take_all(const std::vector<const FlagDefinition*>& flags, const GivenFlag
   return Status::ok();
 }
 
+// `switch = false` of a configuration file gives none.
+bool is_given(const GivenFlags& given, const std::string& name) {
+  return std::any_of(given.begin(), given.end(), [&](const auto& entry) {
+    return entry.first->name == name && (entry.second.empty() || entry.second.back() != "false");
+  });
+}
+
 Status check_required(const std::string& verb, const std::vector<const FlagDefinition*>& flags, const GivenFlags& given) {
-  const auto is_given = [&](const std::string& name) {
-    return std::any_of(given.begin(), given.end(), [&](const auto& entry) { return entry.first->name == name; });
-  };
   for (const FlagDefinition* flag : flags) {
-    if (flag->is_required && !given.contains(flag) && (flag->unless.empty() || !is_given(flag->unless))) {
+    if (flag->is_required && !given.contains(flag) && (flag->unless.empty() || !is_given(given, flag->unless))) {
       return Status::invalid_argument(fmt::format("{} needs {}{}: {}", verb, flag->name,
                                                   flag->is_positional || flag->value.shown.empty() ? "" : " " + flag->value.shown,
                                                   flag->help));
+    }
+  }
+  return Status::ok();
+}
+
+// What is said and would do nothing was meant otherwise.
+Status check_companions(const std::vector<const FlagDefinition*>& flags, const GivenFlags& given) {
+  for (const FlagDefinition* flag : flags) {
+    if (!flag->with.empty() && given.contains(flag) && !is_given(given, flag->with)) {
+      return Status::invalid_argument(fmt::format("{} needs {}, too: {}", flag->name, flag->with, flag->help));
     }
   }
   return Status::ok();
@@ -203,7 +217,8 @@ std::optional<Refusal> CommandLine::read(const std::vector<std::string>& argumen
       }
       sorted.given.merge(configured);
     }
-    return check_required(name, flags, sorted.given);
+    DARKROOM_RETURN_IF_ERROR(check_required(name, flags, sorted.given));
+    return check_companions(flags, sorted.given);
   };
   const Status status = read_flags();
   if (status.is_ok()) {

@@ -177,6 +177,7 @@ nlohmann::json definitions_json(const CommandLine& line) {
                        {"help", flag->help},
                        {"positional", flag->is_positional},
                        {"required", flag->is_required},
+                       {"only_with", flag->with},
                        {"later", flag->is_later},
                        {"accepted", flag->later_value},
                        {"repeatable", flag->value.is_repeatable},

@@ -37,6 +37,7 @@ struct FlagDefinition {
   bool is_positional = false;
   bool is_required = false;
   std::string unless = {};       ///< A switch with which it is not required after all.
+  std::string with = {};         ///< A switch without which it would do nothing, and is refused.
   bool is_later = false;         ///< Of the contract, but not built yet: absent from help, refused by name.
   std::string later_value = {};  ///< The one value of a later flag that is accepted: what the program does already.
 
@@ -47,6 +48,10 @@ struct FlagDefinition {
   FlagDefinition& required_unless(std::string switch_name) {
     unless = std::move(switch_name);
     return required();
+  }
+  FlagDefinition& only_with(std::string switch_name) {
+    with = std::move(switch_name);
+    return *this;
   }
   /// Without the dashes: its key in a configuration file.
   std::string key() const { return is_positional ? name : name.substr(2); }

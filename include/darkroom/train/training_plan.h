@@ -37,8 +37,10 @@ struct TrainingPlan {
   int64_t rank = 0;              ///< The rank that holds most; the sizes are its.
   RankMemory memory = {};        ///< Of it, on the device.
   int64_t activations = 0;       ///< Most that its passes hold at a time, one micro-batch each: kept for backward, and at work.
+  bool keeps_graphs = false;     ///< On a GPU (runtime.graphs): activations stay, those of a smaller last micro-batch beside the others.
+  bool looks = false;            ///< There are validations or previews.
   int64_t pass_gradients = 0;    ///< Of passes side by side (runtime.workers), before they are added.
-  int64_t device_inputs = 0;     ///< The batch on a GPU.
+  int64_t device_inputs = 0;     ///< The batch on a GPU, and the micro-batches that graphs read.
   int64_t batches = 0;           ///< In the machine's memory: at hand, ready and in the making.
   int64_t most_samples = 0;      ///< The rank's share of data.memory_bytes: what is kept of the dataset, at most.
   int64_t shuffled_samples = 0;  ///< What its lanes shuffle at a time: should be no more than most_samples.

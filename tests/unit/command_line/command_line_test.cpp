@@ -31,6 +31,7 @@ struct Bench {
   std::string part = "all";
   std::string device = "auto";
   bool keep = false;
+  double forget_after = 0;
   bool graph = true;
   int width = 0;
   int height = 0;
@@ -52,6 +53,7 @@ struct Bench {
     fetch.flag("--mode", value::choice(mode, {"header", "full"}, {"deep"}), "how");
     fetch.flag("--column", value::text(column, "NAME", "auto"), "which");
     fetch.flag("--keep", value::toggle(keep), "keep it");
+    fetch.flag("--forget-after", value::seconds(forget_after), "how long").only_with("--keep");
     fetch.flag("--colours", value::choice(colour, {"red", "bluegreen", "none"}), "seen");
     fetch.later({"--zeta"});
     fetch.later_except("--dialect", "plain");
@@ -156,6 +158,11 @@ TEST(CommandLine, missing_and_superfluous_words_are_named) {
   EXPECT_EQ(refusal({"fetch", "a", "b"}), "fetch takes one word beside its flags; one too many is: b");
   EXPECT_EQ(refusal({"models", "init", "x", "--preset", "tiny"}), "models init takes nothing but flags, got: x");
   EXPECT_EQ(refusal({"fetch", "out", "--limit", "1", "--limit", "2"}), "--limit is given more than once");
+}
+
+TEST(CommandLine, what_does_nothing_without_a_switch_is_refused_without_it) {
+  EXPECT_EQ(refusal({"fetch", "out", "--forget-after", "3s"}), "--forget-after needs --keep, too: how long");
+  EXPECT_EQ(refusal({"fetch", "out", "--forget-after", "3s", "--keep"}), "");
 }
 
 TEST(CommandLine, unknown_names_get_a_suggestion) {

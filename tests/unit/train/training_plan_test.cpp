@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "darkroom/nn/presets.h"
+#include "darkroom/train/checkpoint.h"
 #include "support/simulated_rank.h"
 #include "support/source_path.h"
 #include "support/trained_run.h"
@@ -166,6 +171,78 @@ TEST_F(TrainingPlanTest, remarks_on_windows_that_do_not_fit_and_on_what_is_not_b
   EXPECT_THAT(plan(recipe, {.num_ranks = 2, .device = "cuda:0"})->remarks(), Contains(HasSubstr("not built")));
 }
 
+TEST_F(TrainingPlanTest, the_rank_that_is_told_holds_most) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 64;
+  recipe.batch.micro = 1;
+  const UNet2DConditionModel unet(*find_preset("tiny")->unet);
+  RankMemorySpec spec{.size = flat_size(*unet, {})};
+  const std::vector<std::pair<int64_t, int64_t>> runs = {{64, 3}, {40, 3}, {32, 7}, {36, 5}, {64, 9}, {8, 8}};
+  for (const auto& [groups, num_ranks] : runs) {
+    recipe.batch.global = recipe.runtime.gradient_groups = spec.gradient_groups = groups;
+    spec.num_ranks = num_ranks;
+    int64_t most = 0;
+    for (spec.rank = 0; spec.rank < num_ranks; ++spec.rank) {
+      most = std::max(most, rank_memory(spec).kept());
+    }
+    const auto found = plan(recipe, {.num_ranks = num_ranks});
+    ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+    EXPECT_EQ(found->memory.kept(), most) << groups << " groups, " << num_ranks << " ranks";
+    EXPECT_EQ(found->rank_samples, samples_of_rank(recipe, found->rank, num_ranks).count);
+  }
+}
+
+TEST_F(TrainingPlanTest, checkpoints_at_the_end_are_those_that_pruning_leaves) {
+  Recipe recipe = shipped("tiny");
+  recipe.model.path = "tiny";
+  const std::vector<std::array<int64_t, 4>> runs = {{300'000, 10'000, 3, 50'000},
+                                                    {275'000, 10'000, 3, 50'000},
+                                                    {1000, 0, 3, 100},
+                                                    {1000, 300, 2, 400},
+                                                    {1000, 70, 1, 0},
+                                                    {95, 10, 2, 15},
+                                                    {20, 10, 5, 10}};
+  for (const auto& [steps, every, keep_last, keep_every] : runs) {
+    recipe.schedule.max_steps = steps;
+    recipe.checkpoint = {.every_steps = every, .keep_last = keep_last, .keep_every = keep_every};
+    std::vector<CheckpointPlace> places;
+    for (int64_t step = 1; step <= steps; ++step) {
+      if (step == steps || (every > 0 && step % every == 0)) {
+        places.push_back({.path = "", .step = step});
+      }
+    }
+    const size_t kept = places.size() - superfluous_checkpoints(places, keep_last, keep_every).size();
+    const auto found = plan(recipe);
+    ASSERT_TRUE(found.is_ok()) << found.status().to_string();
+    EXPECT_EQ(found->all_checkpoints, static_cast<int64_t>(kept) * found->checkpoint) << steps << " steps, one in " << every;
+  }
+}
+
+TEST_F(TrainingPlanTest, recorded_passes_keep_what_they_hold_on_a_gpu) {
+  const PlanQuestion gpu{.device = "cuda:0"};
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 64;
+  recipe.runtime.gradient_groups = 1;
+  recipe.batch = {.global = 10, .micro = 4};
+  const int64_t sample = 2 * (4 * 8 * 8 + 77 * find_preset("tiny")->unet->states_width());
+  const auto recorded = plan(recipe, gpu);
+  recipe.runtime.graphs = false;
+  const auto plain = plan(recipe, gpu);
+  recipe.batch.micro = 2;
+  const auto rest = plan(recipe, gpu);
+  ASSERT_TRUE(recorded.is_ok() && plain.is_ok() && rest.is_ok());
+  EXPECT_EQ(recorded->activations, plain->activations + rest->activations) << "of the pass of four and that of the two left";
+  EXPECT_EQ(plain->device_inputs, 10 * sample);
+  EXPECT_EQ(recorded->device_inputs, (10 + 4 + 2) * sample);
+  EXPECT_THAT(recorded->remarks(), Contains(HasSubstr("runtime.graphs=false")));
+  EXPECT_TRUE(plain->remarks().empty());
+  recipe.runtime.graphs = true;
+  recipe.samples.every_steps = 0;
+  EXPECT_TRUE(plan(recipe, gpu)->remarks().empty()) << "nothing runs beside the passes";
+}
+
 TEST_F(TrainingPlanTest, a_checkpoint_is_as_large_as_planned) {
   TrainedRun trained;
   trained.train("run", 2);
@@ -182,7 +259,7 @@ TEST_F(TrainingPlanTest, a_checkpoint_is_as_large_as_planned) {
   EXPECT_LT(num_bytes, found->checkpoint + kHeaders);
 }
 
-constexpr int64_t kLarge = int64_t{1} << 60;
+constexpr int64_t kManyRows = int64_t{1} << 40;
 
 TEST(step_settings, shipped_recipes_keep_what_they_shuffle) {
   constexpr int64_t kRanksOfAMachine = 8;
@@ -191,7 +268,7 @@ TEST(step_settings, shipped_recipes_keep_what_they_shuffle) {
     const int64_t memory_bytes = recipe.data.memory_bytes, row_bytes = 2 * (int64_t{4} * side * side + 77 * 1024);
     for (const int64_t num_ranks : {1, 2, 4, 8, 16, 32}) {
       recipe.data.memory_bytes = memory_of_rank(memory_bytes, std::min(num_ranks, kRanksOfAMachine));
-      const Status checked = check_window_memory(recipe, "latents", kLarge, row_bytes, num_ranks);
+      const Status checked = check_window_memory(recipe, {"latents", kManyRows, kManyRows / 256, row_bytes}, num_ranks);
       EXPECT_TRUE(checked.is_ok()) << name << " with " << num_ranks << " ranks: " << checked.message();
     }
   }
@@ -202,15 +279,47 @@ TEST(step_settings, a_window_larger_than_the_memory_is_refused_naming_fields_and
   recipe.runtime.lanes = 64;
   recipe.data.window_blocks = 16;
   recipe.data.memory_bytes = 17'179'869'184;
-  const Status refused = check_window_memory(recipe, "s3://bucket/latents", kLarge, 165'888, 1);
+  recipe.runtime.gradient_groups = 8;
+  const auto check = [&](int64_t num_rows, int64_t num_ranks) {
+    return check_window_memory(recipe, {"s3://bucket/latents", num_rows, (num_rows + 255) / 256, 165'888}, num_ranks);
+  };
+  const Status refused = check(kManyRows, 1);
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
   for (const char* word :
        {"data.memory_bytes", "runtime.lanes (64)", "data.window_blocks (16)", "s3://bucket/latents", "43.487 GB", "17179869184"}) {
     EXPECT_THAT(refused.message(), HasSubstr(word));
   }
-  EXPECT_TRUE(check_window_memory(recipe, "small", 17'000'000'000, 165'888, 1).is_ok()) << "all of a small dataset is kept";
-  EXPECT_FALSE(check_window_memory(recipe, "large", kLarge, 165'888, 2).is_ok());
-  EXPECT_TRUE(check_window_memory(recipe, "large", kLarge, 165'888, 4).is_ok()) << "each has a quarter of the lanes";
+  EXPECT_TRUE(check(102'000, 1).is_ok()) << "all of a small dataset is kept";
+  EXPECT_FALSE(check(kManyRows, 2).is_ok());
+  EXPECT_TRUE(check(kManyRows, 4).is_ok()) << "each has a quarter of the lanes";
+}
+
+TEST(step_settings, a_rank_shuffles_its_own_part_of_a_small_dataset) {
+  Recipe recipe;
+  recipe.runtime.lanes = 64;
+  recipe.runtime.gradient_groups = 8;
+  recipe.data.window_blocks = 16;
+  recipe.data.memory_bytes = 17'179'869'184 / 8;
+  EXPECT_TRUE(check_window_memory(recipe, {"latents", 100'000, 391, 165'888}, 8).is_ok()) << "an eighth of 16.6 GB";
+  EXPECT_FALSE(check_window_memory(recipe, {"latents", 110'000, 430, 165'888}, 8).is_ok());
+  EXPECT_FALSE(check_window_memory(recipe, {"latents", 100'000, 391, 165'888}, 4).is_ok());
+}
+
+TEST(step_settings, lanes_of_a_rank_are_those_that_its_groups_touch) {
+  Recipe recipe;
+  recipe.data.window_blocks = 1;
+  const auto lanes_of = [&](int64_t lanes, int64_t batch, int64_t groups, int64_t num_ranks) {
+    recipe.runtime.lanes = lanes;
+    recipe.batch.global = batch;
+    recipe.runtime.gradient_groups = groups;
+    return window_rows(recipe, num_ranks) / 256;
+  };
+  EXPECT_EQ(lanes_of(32, 4096, 32, 8), 4);
+  EXPECT_EQ(lanes_of(32, 4096, 32, 3), 11);
+  EXPECT_EQ(lanes_of(8, 48, 6, 4), 3) << "two groups of six are parts of three lanes of eight";
+  EXPECT_EQ(lanes_of(8, 4, 4, 4), 8) << "a batch of fewer samples than lanes takes other ones each time";
+  EXPECT_EQ(lanes_of(8, 50, 2, 2), 5) << "borders wander";
+  EXPECT_EQ(lanes_of(1, 50, 2, 2), 1);
 }
 
 TEST(step_settings, a_rank_that_fits_nowhere_is_refused) {
@@ -239,6 +348,23 @@ TEST(step_settings, a_run_whose_window_does_not_fit_ends_before_it_begins) {
   EXPECT_THAT(summary.status().message(), HasSubstr("data.memory_bytes"));
   EXPECT_THAT(summary.status().message(), HasSubstr(folder.path("latents")));
   EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+}
+
+TEST(step_settings, a_run_that_has_begun_goes_on_with_a_window_that_does_not_fit) {
+  const TemporaryFolder folder;
+  write_small_model(folder.path("model"));
+  write_latents_part(folder.path("latents/part-000000.parquet"), 1000, 1);
+  write_empty_states(folder.path("latents"));
+  TrainOptions options = small_training(folder.path("model"), folder.path("latents"), folder.path("run"), 4);
+  ASSERT_TRUE(run_training(options, {}).is_ok());
+  options.recipe.data.memory_bytes = 1 << 20;
+  options.recipe.schedule.max_steps = 6;
+  testing::internal::CaptureStderr();
+  const auto summary = run_training(options, {});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_THAT(said, HasSubstr("data.memory_bytes"));
+  EXPECT_THAT(said, HasSubstr("the run has begun so, and goes on"));
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ class RunningRanks {
   /// Until all have ended: with a stop request, when they like; after a failure, within `patience`.
   Status wait(std::chrono::milliseconds patience, const std::stop_token& stop) {
     bool was_told = false;
-    std::optional<SteadyClock::time_point> end;
+    constexpr auto kNever = SteadyClock::time_point::max();
+    auto end = kNever;
     while (num_running() > 0) {
       if (stop.stop_requested() && !was_told) {
         was_told = true;
@@ -107,11 +108,11 @@ class RunningRanks {
       }
       DARKROOM_RETURN_IF_ERROR(collect());
       if (!has_failed(was_told) && !only_stopped_are_left()) {
-        end.reset();  // One that was stopped has gone on.
-      } else if (!end.has_value()) {
+        end = kNever;  // One that was stopped has gone on.
+      } else if (end == kNever) {
         end = SteadyClock::now() + patience;
       }
-      if (end.has_value() && SteadyClock::now() >= *end) {
+      if (SteadyClock::now() >= end) {
         signal_all(SIGKILL);
       }
     }

@@ -176,7 +176,7 @@ TEST_F(TrainingPlanTest, the_rank_that_is_told_holds_most) {
   recipe.model.path = "tiny";
   recipe.data.resolution = 64;
   recipe.batch.micro = 1;
-  const UNet2DConditionModel unet(*find_preset("tiny")->unet);
+  const UNet2DConditionModel unet(find_preset("tiny")->unet);
   RankMemorySpec spec{.size = flat_size(*unet, {})};
   const std::vector<std::pair<int64_t, int64_t>> runs = {{64, 3}, {40, 3}, {32, 7}, {36, 5}, {64, 9}, {8, 8}};
   for (const auto& [groups, num_ranks] : runs) {
@@ -226,7 +226,7 @@ TEST_F(TrainingPlanTest, recorded_passes_keep_what_they_hold_on_a_gpu) {
   recipe.data.resolution = 64;
   recipe.runtime.gradient_groups = 1;
   recipe.batch = {.global = 10, .micro = 4};
-  const int64_t sample = 2 * (4 * 8 * 8 + 77 * find_preset("tiny")->unet->states_width());
+  const int64_t sample = 2 * (4 * 8 * 8 + 77 * find_preset("tiny")->unet.states_width());
   const auto recorded = plan(recipe, gpu);
   recipe.runtime.graphs = false;
   const auto plain = plan(recipe, gpu);

@@ -52,7 +52,8 @@ TEST_F(TrainingPlanTest, has_the_published_figures_of_stable_diffusion_2) {
   EXPECT_EQ(small->read_a_step, 4096 * 2 * (4 * 32 * 32 + 77 * 1024));
   EXPECT_EQ(small->memory.compute, 4 * small->parameters);
   EXPECT_NEAR(static_cast<double>(small->memory.moments + small->memory.average), 12.0 / 32 * static_cast<double>(small->parameters), 1e6);
-  EXPECT_GT(large->activations / large->micro_batch, 3 * small->activations / small->micro_batch) << "of a sample with four times the pixels";
+  EXPECT_GT(large->activations / large->micro_batch, 3 * small->activations / small->micro_batch)
+      << "of a sample with four times the pixels";
 }
 
 TEST_F(TrainingPlanTest, activations_and_buffers_are_what_a_rank_really_takes) {

@@ -11,6 +11,7 @@
 #include "darkroom/files/memory_files.h"
 #include "darkroom/image/png.h"
 #include "darkroom/show/inspect.h"
+#include "show/run_folder.h"
 #include "support/put_shard.h"
 #include "support/trained_run.h"
 
@@ -229,7 +230,8 @@ TEST_F(RunReport, says_what_the_wall_time_went_into) {
   EXPECT_THAT(page(), Not(HasSubstr("<td>saving</td>")));
   put("goodput.jsonl", "{\"step\":2,\"training\":0,\"lost\":80,\"starting\":20}\n");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
-  EXPECT_THAT(page(), HasSubstr("training 0.0 %, lost 80.0 %, starting 20.0 %"));
+  EXPECT_THAT(run_facts_rows(*read_run_folder(files_, "runs/first")),
+              testing::Contains(testing::Pair("goodput", "training 0.0 %, lost 80.0 %, starting 20.0 %")));
   put("goodput.jsonl", "nonsense\n");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
   EXPECT_THAT(page(), Not(HasSubstr("Where the wall time went")));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -149,6 +150,7 @@ class FullSpoolTest : public RemoteRunTest {
     s3_.fake.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kReset; };
     const std::string twelve = run_->spool() + "/checkpoints/" + checkpoint_name(12);
     for (const int64_t step : unstored) {
+      std::ofstream(run_->spool() + "/metrics.jsonl", std::ios::app) << "{}\n";  // A line that belongs to it.
       std::filesystem::rename(twelve, run_->spool() + "/later");
       if (step == 12) {
         std::filesystem::rename(run_->spool() + "/later", twelve);

@@ -39,8 +39,8 @@ def measured(preset: str, latents_side: int, micro: int, precision: str) -> dict
 
 @judges(lambda: build("rank_memory"))
 def a_rank_takes_what_its_plan_says(trials: Trials) -> None:
-    """The U-Net of Stable Diffusion 2 base at 256 px; in the short form that of the quickstart."""
-    preset = "sd2-base" if trials.is_full else "quickstart"
+    """The U-Net of Stable Diffusion 2 base at 256 px; in the short form that of models/tiny."""
+    preset = "sd2-base" if trials.is_full else "tiny"
     plan = trials.trial(f"{preset}: plan", lambda: planned(preset, 256, 1, "float32"))
     sizes = plan["bytes"]
     need = int(MARGIN * sizes["peak_on_device"])

@@ -67,8 +67,4 @@ std::optional<Location> DatasetView::place_below(const std::string& path) const 
   return std::nullopt;
 }
 
-Status DatasetView::refusal(const std::string& path) {
-  return Status::failed_precondition("a dataset is only looked at here (address):", path);
-}
-
 }  // namespace darkroom

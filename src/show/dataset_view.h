@@ -8,12 +8,13 @@
 
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
+#include "read_only_files.h"
 
 namespace darkroom {
 
 /// The files of a dataset on any store, and those beside them or moved aside there, as a file system, by their addresses: for reading.
 /// Thread safety: any thread.
-class DatasetView final : public FileSystem {
+class DatasetView final : public ReadOnlyFiles {
  public:
   explicit DatasetView(DatasetFiles dataset);
 
@@ -23,19 +24,8 @@ class DatasetView final : public FileSystem {
   Result<std::unique_ptr<InputFile>> open_input(const std::string& path) override;
   Result<FileInfo> stat(const std::string& path) override;
   Result<std::vector<FileInfo>> list(const std::string& folder) override;
-  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override { return refusal(path); }
-  Result<std::unique_ptr<OutputFile>> open_append(const std::string& path) override { return refusal(path); }
-  Status create_folders(const std::string& folder) override { return refusal(folder); }
-  Status rename_no_replace(const std::string& from, const std::string& /*to*/) override { return refusal(from); }
-  Status rename_replace(const std::string& from, const std::string& /*to*/) override { return refusal(from); }
-  Status remove_file(const std::string& path) override { return refusal(path); }
-  Status remove_tree(const std::string& path) override { return refusal(path); }
-  Status sync_file(const std::string& path) override { return refusal(path); }
-  Status sync_folder(const std::string& folder) override { return refusal(folder); }
-  Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override { return refusal(path); }
 
  private:
-  static Status refusal(const std::string& path);
   /// The place of what lies below one of the inputs that are folders; nothing elsewhere.
   std::optional<Location> place_below(const std::string& path) const;
 

@@ -87,8 +87,4 @@ Result<std::unique_ptr<InputFile>> ListedParts::open_input(const std::string& pa
   return std::unique_ptr<InputFile>(std::make_unique<MovingPart>(files_, path, *std::move(file)));
 }
 
-Status ListedParts::refusal(const std::string& path) {
-  return Status::failed_precondition("the parts of a dataset are only looked at here (path):", path);
-}
-
 }  // namespace darkroom

@@ -116,14 +116,15 @@ class Meeting {
     auto end = Clock::now() + 2 * patience_;  // Rank 0 may come late to a store that a launcher keeps.
     bool was_stopped = false;
     while (!base_.check({kJob})) {
-      if (stop_.stop_requested() && !place_.hosts_store) {
-        store_.set(kStop, bytes_of("yes"));
-      }
-      // A store that rank 0 keeps has the name at once, and rank 0 is then told. Until then it may be another job's, which must not hear of
-      // it.
       if (stop_.stop_requested() && !was_stopped) {
         was_stopped = true;
-        end = std::min(end, Clock::now() + (place_.hosts_store ? kFarewell : Clock::duration::zero()));
+        if (place_.hosts_store) {  // It has the name at once, and is then told; until then it may be another job's, which must not hear of
+                                   // it.
+          end = std::min(end, Clock::now() + kFarewell);
+        } else {
+          store_.set(kStop, bytes_of("yes"));
+          end = Clock::now();
+        }
       }
       if (Clock::now() >= end) {
         return was_stopped ? Status::cancelled("stopped on request while the ranks were still coming; this rank:", place_.rank)

@@ -326,13 +326,9 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
 
 // Before the buffers are made: a machine that has not enough ends processes without a word.
 Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
-  const RankMemorySpec spec{.size = flat_size(part_->module(), flat),
-                            .flat = flat,
-                            .averages = recipe().ema.decay > 0,
-                            .gradient_groups = recipe().runtime.gradient_groups,
-                            .fast_reduction = recipe().runtime.reduction == "fast",
-                            .rank = ranks().rank(),
-                            .num_ranks = ranks().size()};
+  RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
+  spec.rank = ranks().rank();
+  spec.num_ranks = ranks().size();
   const bool is_cpu = device().is_cpu();
   return check_rank_memory(recipe(), rank_memory(spec), is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
                            is_cpu ? "this machine" : device().str());

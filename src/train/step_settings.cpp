@@ -40,15 +40,24 @@ FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& de
   return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
 }
 
+RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat) {
+  return {.size = flat_size(module, flat),
+          .flat = flat,
+          .averages = recipe.ema.decay > 0,
+          .gradient_groups = recipe.runtime.gradient_groups,
+          .fast_reduction = recipe.runtime.reduction == "fast"};
+}
+
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {
   const auto& runtime = recipe.runtime;
   return runtime.workers > 0 ? runtime.workers : std::max<int64_t>(1, num_processors() / (runtime.threads * local_ranks));
 }
 
+int64_t group_size(const Recipe& recipe) { return recipe.batch.global / recipe.runtime.gradient_groups; }
+
 FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks) {
-  const int64_t num_groups = recipe.runtime.gradient_groups, group_size = recipe.batch.global / num_groups;
-  const GroupSpan groups = groups_of_rank(num_groups, rank, num_ranks);
-  return {groups.first * group_size, groups.count * group_size};
+  const GroupSpan groups = groups_of_rank(recipe.runtime.gradient_groups, rank, num_ranks);
+  return {groups.first * group_size(recipe), groups.count * group_size(recipe)};
 }
 
 int64_t window_rows(const Recipe& recipe, int64_t num_ranks) {

@@ -16,8 +16,14 @@ namespace darkroom {
 /// How the parameters lie on `device`.
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device);
 
+/// What the buffers of a step over `module` depend on, for the one rank of a run of one.
+RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat);
+
 /// Micro-batches that are computed side by side on the CPU.
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks);
+
+/// Samples of one gradient group.
+int64_t group_size(const Recipe& recipe);
 
 /// Samples of a batch that a rank computes.
 FlatRange samples_of_rank(const Recipe& recipe, int64_t rank, int64_t num_ranks);

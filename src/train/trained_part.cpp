@@ -102,25 +102,14 @@ void VaePart::load(const Batch& batch) {
 }
 
 // The VAE computes in its weights' type; what goes in and comes out is float32.
-AutoencoderNetwork VaePart::network() const {
-  const torch::ScalarType type = vae_->parameters().front().scalar_type();
-  return {.encode =
-              [vae = vae_, type](const torch::Tensor& images_nchw) mutable {
-                const Moments moments = vae->encode(images_nchw.to(type));
-                return std::pair(moments.mean.to(torch::kFloat32), moments.logvar.to(torch::kFloat32));
-              },
-          .decode = [vae = vae_,
-                     type](const torch::Tensor& latents_nchw) mutable { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
-}
-
 std::vector<torch::Tensor> VaePart::inputs() const { return {loaded_.coordinates_n2, loaded_.images_nchw}; }
 
 torch::Tensor VaePart::losses(const std::vector<torch::Tensor>& inputs) const {
-  return objective_.losses(network(), {.coordinates_n2 = inputs[0], .images_nchw = inputs[1]});
+  return objective_.losses(network_of(vae_), {.coordinates_n2 = inputs[0], .images_nchw = inputs[1]});
 }
 
 torch::Tensor VaePart::reconstruct(const torch::Tensor& images_nchw) const {
-  const AutoencoderNetwork vae = network();
+  const AutoencoderNetwork vae = network_of(vae_);
   return vae.decode(vae.encode(images_nchw).first);
 }
 
@@ -136,6 +125,17 @@ ConditionalDenoiser denoiser_of(const UNet2DConditionModel& unet) {
     UNet2DConditionModel network = unet;  // A second handle: forward is not declared const.
     return network->forward(noisy_nchw, timesteps_n, states_ntw);
   };
+}
+
+AutoencoderNetwork network_of(const AutoencoderKL& vae) {
+  const torch::ScalarType type = vae->parameters().front().scalar_type();
+  return {.encode =
+              [vae = vae, type](const torch::Tensor& images_nchw) mutable {
+                const Moments moments = vae->encode(images_nchw.to(type));
+                return std::pair(moments.mean.to(torch::kFloat32), moments.logvar.to(torch::kFloat32));
+              },
+          .decode = [vae = vae,
+                     type](const torch::Tensor& latents_nchw) mutable { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
 }
 
 Result<UNet2DConditionModel> make_starting_unet(FileSystem& files, const Recipe& recipe, const std::string& weights_folder) {

@@ -87,8 +87,6 @@ class VaePart : public TrainedPart {
   const torch::Tensor& images_nchw() const { return loaded_.images_nchw; }
 
  private:
-  AutoencoderNetwork network() const;
-
   AutoencoderKL vae_;
   AutoencoderObjective objective_;
   DeviceInputs inputs_;
@@ -99,6 +97,7 @@ class VaePart : public TrainedPart {
 DiffusionBatch diffusion_batch(const Batch& batch, const torch::Device& device);
 /// The losses' network.
 ConditionalDenoiser denoiser_of(const UNet2DConditionModel& unet);
+AutoencoderNetwork network_of(const AutoencoderKL& vae);
 
 /// The U-Net or VAE that a run starts from: the weights in `weights_folder` (a component folder) when it is not empty, else
 /// as model.start says. Errors: those of loading; kFailedPrecondition when the weights are of another network than the

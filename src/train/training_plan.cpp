@@ -123,17 +123,10 @@ Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& 
         "the recipe's data.resolution must be a multiple of the VAE's factor (factor, resolution):", architecture.vae->factor(), side);
   }
   AutoencoderKL vae(*architecture.vae);
-  const auto losses = [=](int64_t count) mutable {
-    const auto type = vae->parameters().front().scalar_type();
-    const AutoencoderNetwork network{
-        .encode =
-            [&](const torch::Tensor& images_nchw) {
-              const Moments moments = vae->encode(images_nchw.to(type));
-              return std::pair(moments.mean.to(torch::kFloat32), moments.logvar.to(torch::kFloat32));
-            },
-        .decode = [&](const torch::Tensor& latents_nchw) { return vae->decode(latents_nchw.to(type)).to(torch::kFloat32); }};
+  const auto losses = [=](int64_t count) {
     const torch::Tensor coordinates = torch::empty({count, 2}, torch::dtype(torch::kInt64).device(torch::kMeta));
-    return AutoencoderObjective(AutoencoderObjectiveOptions()).losses(network, {coordinates, shape_of({count, channels, side, side})});
+    return AutoencoderObjective(AutoencoderObjectiveOptions())
+        .losses(network_of(vae), {coordinates, shape_of({count, channels, side, side})});
   };
   return Workload{"vae", vae.ptr(), losses, channels * side * side, false};
 }
@@ -155,13 +148,12 @@ PassCost cost_of_pass(const Workload& workload, torch::ScalarType type, int64_t 
 
 // Samples of a group's last pass where that is a smaller one, else 0.
 int64_t rest_of_group(const Recipe& recipe) {
-  const int64_t group_size = recipe.batch.global / recipe.runtime.gradient_groups;
-  return group_size > recipe.batch.micro ? group_size % recipe.batch.micro : 0;
+  const int64_t samples = group_size(recipe);
+  return samples > recipe.batch.micro ? samples % recipe.batch.micro : 0;
 }
 
 int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
-  const int64_t group_size = recipe.batch.global / recipe.runtime.gradient_groups;
-  return num_samples / group_size * ((group_size + recipe.batch.micro - 1) / recipe.batch.micro);
+  return num_samples / group_size(recipe) * ((group_size(recipe) + recipe.batch.micro - 1) / recipe.batch.micro);
 }
 
 // The rank that holds most, of several the one with most samples: how many sums wait depends on where in the tree its run of groups lies.
@@ -251,12 +243,8 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
                                                                                           : autoencoder_workload(recipe, architecture));
   const torch::Device device(question.device);
   const FlatParametersOptions flat = flat_options(recipe, device);
-  const RankMemorySpec spec{.size = flat_size(*workload.network, flat),
-                            .flat = flat,
-                            .averages = recipe.ema.decay > 0,
-                            .gradient_groups = recipe.runtime.gradient_groups,
-                            .fast_reduction = recipe.runtime.reduction == "fast",
-                            .num_ranks = question.num_ranks};
+  RankMemorySpec spec = rank_memory_spec(recipe, *workload.network, flat);
+  spec.num_ranks = question.num_ranks;
   TrainingPlan plan{.component = workload.component,
                     .parameters = count_parameters(*workload.network),
                     .precision = recipe.runtime.precision,
@@ -265,7 +253,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
                     .gradient_groups = recipe.runtime.gradient_groups,
                     .steps = recipe.schedule.max_steps};
   choose_rank(recipe, spec, plan);
-  plan.micro_batch = std::min(recipe.batch.micro, recipe.batch.global / recipe.runtime.gradient_groups);
+  plan.micro_batch = std::min(recipe.batch.micro, group_size(recipe));
   plan.rank_passes = num_passes(recipe, plan.rank_samples);
   plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
   const PassCost pass = cost_of_pass(workload, flat.compute_type, plan.micro_batch);

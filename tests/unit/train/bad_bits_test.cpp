@@ -12,6 +12,7 @@
 #include "darkroom/optim/train_step.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
+#include "saved_parameters.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -51,14 +52,7 @@ struct LearningRun {
             .recipe = "",
             .frozen_path = ""};
   }
-  Status save(FileSystem& files, const std::string& folder) const {
-    DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-    std::vector<NamedTensor> tensors;
-    for (const auto& [name, view] : parameters.named_views(parameters.values())) {
-      tensors.push_back({name, view.detach()});
-    }
-    return write_safetensors(files, folder + "/diffusion_pytorch_model.safetensors", tensors);
-  }
+  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
 
   torch::nn::Linear network{6, 3};
   FlatParameters parameters{*network};

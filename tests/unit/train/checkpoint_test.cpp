@@ -10,6 +10,7 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/tensor/safetensors.h"
+#include "saved_parameters.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -44,14 +45,7 @@ struct SmallRun {
             .frozen_path = "model",
             .frozen_fingerprints = {{"vae", "abc"}}};
   }
-  Status save(FileSystem& files, const std::string& folder) const {
-    DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-    std::vector<NamedTensor> tensors;
-    for (const auto& [name, view] : parameters.named_views(parameters.values())) {
-      tensors.push_back({name, view.detach()});
-    }
-    return write_safetensors(files, folder + "/diffusion_pytorch_model.safetensors", tensors);
-  }
+  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
 };
 
 class CheckpointTest : public testing::Test {

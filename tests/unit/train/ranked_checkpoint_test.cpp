@@ -6,6 +6,7 @@
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
+#include "saved_parameters.h"
 #include "support/rank_threads.h"
 #include "support/temporary_folder.h"
 
@@ -39,14 +40,7 @@ struct RankShare {
             .recipe = "",
             .frozen_path = ""};
   }
-  Status save(FileSystem& files, const std::string& folder) const {
-    DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-    std::vector<NamedTensor> tensors;
-    for (const auto& [name, view] : parameters.named_views(parameters.values())) {
-      tensors.push_back({name, view.detach()});
-    }
-    return write_safetensors(files, folder + "/diffusion_pytorch_model.safetensors", tensors);
-  }
+  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
 
   FlatParameters parameters;
   FlatRange slice;

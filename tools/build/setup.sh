@@ -27,6 +27,7 @@ missing_by_hand() {
   for module in fmt nlohmann_json libcurl libcares libxxhash libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
+  [ -e "$system/usr/include/boost/beast.hpp" ] || printf 'boost/beast.hpp '
   # Where the corpus tool looks for them.
   [ -e "$system$names" ] || printf '%s ' "$names"
   [ -e tools/corpus/NotoColorEmoji.ttf ] || [ -e "$system$font" ] || printf '%s ' "$font"

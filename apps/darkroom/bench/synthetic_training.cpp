@@ -1,5 +1,6 @@
 #include "synthetic_training.h"
 
+#include "bench_setup.h"
 #include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
 

@@ -449,9 +449,10 @@ Status TrainingRun::share_beginning() {
 }
 
 Status TrainingRun::open_logs() {
+  LostRecords* lost = remote_ != nullptr ? &lost_records_ : nullptr;  // What a user's own disk has no room for ends the run.
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
-  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_, lost));
   const RunFacts facts{.component = part_->component(),
                        .parameters = parameters_->num_elements(),
                        .ranks = ranks().size(),
@@ -459,12 +460,12 @@ Status TrainingRun::open_logs() {
                        .recipe = recorded_};
   const double seconds_before = facts_ == nullptr ? metrics_->seconds_before() : facts_->seconds_before();
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, seconds_before));
-  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_, lost));
   const std::string ledger = in_folder(kRunGoodputFile);
   if (ledger_ != nullptr) {
     return ledger_->move_to(files_, ledger);
   }
-  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_, lost));
   return {};
 }
 

@@ -58,14 +58,10 @@ class UNetPart : public TrainedPart {
   const torch::Device& device() const { return inputs_.device(); }
 
  private:
-  DiffusionInputs mix(const std::vector<torch::Tensor>& inputs) const;
-
   UNet2DConditionModel unet_;
   DiffusionObjective objective_;
   DeviceInputs inputs_;
-  // Of the loaded batch, on the device; latents and states as they are stored.
-  DiffusionDraws draws_;
-  torch::Tensor latents_nchw_, states_ntw_;
+  LoadedDiffusion loaded_;
 };
 
 class VaePart : public TrainedPart {

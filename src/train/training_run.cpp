@@ -4,14 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/files/scratch.h"
 #include "darkroom/train/run_files.h"
 #include "step_settings.h"
 
@@ -21,13 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
-
-// 0 where nobody can tell.
-int64_t free_bytes_at(const std::string& folder) {
-  std::error_code failure;
-  const auto space = std::filesystem::space(folder, failure);
-  return failure ? 0 : static_cast<int64_t>(space.available);
-}
 
 }  // namespace
 
@@ -269,7 +261,8 @@ Status TrainingRun::write_checkpoint() {
   Status saved = save_checkpoint(files_, folder, record(), *state_);
   // Of several ranks the others have handed in their shares and do not do it again.
   while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(free_bytes_at(remote_->spool())));
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_free, free_bytes_at(remote_->spool()));
+    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(num_free));
     if (!has_room) {
       break;
     }

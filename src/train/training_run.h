@@ -25,6 +25,7 @@
 #include "remote_run.h"
 #include "run_data.h"
 #include "run_facts.h"
+#include "spool_records.h"
 #include "trace.h"
 #include "trained_part.h"
 #include "validation.h"
@@ -145,6 +146,7 @@ class TrainingRun {
   std::unique_ptr<Validation> validation_;  // Null without.
   std::unique_ptr<Previews> previews_;      // Null without.
   std::unique_ptr<TraceWriter> trace_;      // Null without.
+  LostRecords lost_records_;                // Of the logs below, in a spool.
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<RunFactsFile> facts_;
   std::unique_ptr<EventWriter> events_;

@@ -6,6 +6,7 @@
 
 #include "darkroom/core/random.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/nn/component_config.h"
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
@@ -52,9 +53,7 @@ Result<Network> make_starting_network(FileSystem& files, const Recipe& recipe, c
 
 }  // namespace
 
-Status UNetPart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
-  return save_unet_weights(files, unet_, weights, folder);
-}
+Status UNetPart::save_config(FileSystem& files, const std::string& folder) const { return darkroom::save_config(files, unet_, folder); }
 
 void UNetPart::load(const Batch& batch) {
   const DiffusionDraws draws = objective_.draw(coordinates(batch));
@@ -82,9 +81,7 @@ std::vector<NamedTensor> UNetPart::traced_inputs() const {
           {"dropped", inputs.dropped_n.cpu()}};
 }
 
-Status VaePart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
-  return save_vae_weights(files, vae_, weights, folder);
-}
+Status VaePart::save_config(FileSystem& files, const std::string& folder) const { return darkroom::save_config(files, vae_, folder); }
 
 void VaePart::load(const Batch& batch) {
   loaded_ = {.coordinates_n2 = inputs_.put("coordinates", coordinates_of(coordinates(batch))),

@@ -83,7 +83,6 @@ class TrainingRun {
   // Whether nothing after the next step needs its numbers: a device need not be waited for.
   bool runs_ahead(bool wants_stop) const;
   Status settle();
-  WeightsByName master_weights() const;
   Status save_before(const Status& failure);
   Status name_bad_samples(const Status& failure) const;
   Status after_step(const StepTimes& times);

@@ -25,7 +25,7 @@ size_t num_times(std::string_view text, std::string_view part) {
   return count;
 }
 
-class FullSpoolTest : public RemoteRunTest {
+class UnstoredLogsTest : public RemoteRunTest {
  protected:
   Status train_on(FullDisk& disk, TrainOptions trained) {
     trained.clock = &s3_.clock;
@@ -55,7 +55,7 @@ class FullSpoolTest : public RemoteRunTest {
   }
 };
 
-TEST_F(FullSpoolTest, costs_the_lines_that_it_has_no_room_for_and_not_the_run) {
+TEST_F(UnstoredLogsTest, costs_the_lines_that_it_has_no_room_for_and_not_the_run) {
   FullDisk disk(6, 7);
   testing::internal::CaptureStderr();
   const Status trained = train_on(disk, options());
@@ -71,7 +71,7 @@ TEST_F(FullSpoolTest, costs_the_lines_that_it_has_no_room_for_and_not_the_run) {
   EXPECT_THAT(said, HasSubstr("events.out.tfevents.0000000000.darkroom: 10, metrics.jsonl: 2"));
 }
 
-TEST_F(FullSpoolTest, that_never_has_room_again_leaves_the_checkpoints) {
+TEST_F(UnstoredLogsTest, that_never_has_room_again_leaves_the_checkpoints) {
   FullDisk disk(3, 1000);
   const Status trained = train_on(disk, options());
   EXPECT_TRUE(trained.is_ok()) << trained.to_string();
@@ -79,13 +79,13 @@ TEST_F(FullSpoolTest, that_never_has_room_again_leaves_the_checkpoints) {
   expect_same_checkpoint(12);
 }
 
-TEST_F(FullSpoolTest, that_fails_otherwise_ends_the_run) {
+TEST_F(UnstoredLogsTest, that_fails_otherwise_ends_the_run) {
   FullDisk disk(3, 1000, Status::unavailable("input/output error"));
   EXPECT_EQ(train_on(disk, options()).code(), StatusCode::kUnavailable);
 }
 
 // Nothing is in the way of the user's own disk: what a run folder has no room for is for the user to know at once.
-TEST_F(FullSpoolTest, is_no_run_folder_of_this_machine) {
+TEST_F(UnstoredLogsTest, is_no_run_folder_of_this_machine) {
   const TemporaryFolder here;
   FullDisk disk(3, 1000);
   const TrainOptions local = small_training(inputs_->path("model"), inputs_->path("latents"), here.path("run"));

@@ -25,7 +25,7 @@ RankMemory rank_memory(const RankMemorySpec& spec) {
   const int64_t slice = slice_of_rank(spec.size, spec.rank, spec.num_ranks).count;
   RankMemory memory;
   memory.compute = compute * spec.size;
-  memory.master = spec.flat.compute_type == torch::kFloat32 ? 0 : kFloat * spec.size;
+  memory.master = spec.flat.compute_type == torch::kFloat32 ? 0 : kFloat * slice;
   memory.moments = 2 * kFloat * slice;
   memory.average = spec.averages ? kFloat * slice : 0;
   memory.gradients = kFloat * spec.size;

@@ -6,8 +6,9 @@
 #include <set>
 
 #include "darkroom/core/typing_mistakes.h"
+#include "darkroom/toml/parse_toml.h"
+#include "darkroom/toml/toml_fields.h"
 #include "plan_facts.h"
-#include "toml_fields.h"
 
 namespace darkroom {
 namespace {
@@ -264,7 +265,7 @@ Result<RangedFigure> Catalogue::find(const std::string& wanted) const {
 }
 
 Status Catalogue::add(std::string_view toml, const std::string& file_name) {
-  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml_file(toml, file_name));
+  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml(toml, file_name));
   TomlFields file(table, file_name, "");
   if (const int64_t format = file.count("format"); format != kCatalogueFormat) {
     file.fail("format", fmt::format("must be {}, got: {}", kCatalogueFormat, format));

@@ -335,8 +335,11 @@ Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
 }
 
 Status TrainingRun::open_optimizer() {
-  const FlatParametersOptions flat = flat_options(recipe(), device());
+  FlatParametersOptions flat = flat_options(recipe(), device());
+  flat.rank = ranks().rank();
+  flat.num_ranks = ranks().size();
   DARKROOM_RETURN_IF_ERROR(check_memory(flat));
+  DARKROOM_RETURN_IF_ERROR(share_parameters(ranks(), part_->module()));  // A rank keeps of the master weights what it owns.
   parameters_ = std::make_unique<FlatParameters>(part_->module(), flat);
   const AdamWOptions adamw_options = adamw(recipe());
   DARKROOM_RETURN_IF_ERROR(adamw_options.validate());
@@ -354,10 +357,8 @@ Status TrainingRun::open_optimizer() {
                                       .replays = recipe().runtime.graphs};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
-  state_ =
-      std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) {
-                                                      return part_->save(files, master_weights(), folder);
-                                                    }});
+  const auto save_config = [this](FileSystem& files, const std::string& folder) { return part_->save_config(files, folder); };
+  state_ = std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, save_config});
   state_->ranks = &ranks();
   return {};
 }
@@ -418,7 +419,7 @@ Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::
   return difference;
 }
 
-// Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
+// Rank 0 says from where the run goes on; moments and averages follow where there are some. Weights are its own since open_optimizer().
 Status TrainingRun::share_beginning() {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json inputs, part_inputs());
   nlohmann::json beginning = {{"inputs", inputs}, {"step", 0},          {"batch_number", 0},
@@ -439,19 +440,17 @@ Status TrainingRun::share_beginning() {
   const auto num_moments_files = beginning["moments_files"].get<int64_t>();
   saved_step_ = beginning["is_saved"].get<bool>() ? steps_done_ : -1;  // Another folder's checkpoint is not yet one of this run.
   optimizer_->set_num_updates(beginning["updates"].get<int64_t>());
-  DARKROOM_RETURN_IF_ERROR(broadcast(ranks(), 0, parameters_->values()));
   if (ranks().rank() != 0) {
-    parameters_->refresh_compute_copy();
-    ema_->restart(*parameters_);  // It began at the weights that were here before.
     return num_moments_files > 0 ? take_training_state(*state_, num_moments_files) : Status::ok();
   }
   return {};
 }
 
 Status TrainingRun::open_logs() {
+  LostRecords* lost = remote_ != nullptr ? &lost_records_ : nullptr;  // What a user's own disk has no room for ends the run.
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
-  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_, lost));
   const RunFacts facts{.component = part_->component(),
                        .parameters = parameters_->num_elements(),
                        .ranks = ranks().size(),
@@ -459,12 +458,12 @@ Status TrainingRun::open_logs() {
                        .recipe = recorded_};
   const double seconds_before = facts_ == nullptr ? metrics_->seconds_before() : facts_->seconds_before();
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, seconds_before));
-  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_, lost));
   const std::string ledger = in_folder(kRunGoodputFile);
   if (ledger_ != nullptr) {
     return ledger_->move_to(files_, ledger);
   }
-  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_, lost));
   return {};
 }
 

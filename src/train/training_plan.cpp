@@ -192,7 +192,7 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
 // As docs/ranks.md tells them.
 int64_t bytes_sent(const Recipe& recipe, const RankMemorySpec& spec, const TrainingPlan& plan) {
   const int64_t others = spec.num_ranks - 1, gradients = plan.memory.gradients / spec.num_ranks * others;
-  const int64_t weights = kFloatBytes * spec.size / spec.num_ranks * others;
+  const int64_t weights = plan.memory.compute / spec.num_ranks * others;
   if (others == 0) {
     return 0;
   }

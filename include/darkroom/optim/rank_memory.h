@@ -22,7 +22,7 @@ struct RankMemorySpec {
 /// Bytes that a rank holds of the parameters and of what trains them, as FlatParameters, AdamW, Ema and TrainStep allocate them
 /// (docs/ranks.md). Samples and what a pass keeps of them are not in it.
 struct RankMemory {
-  int64_t master = 0;         ///< float32 weights beside the compute weights; 0 where these are the float32 ones.
+  int64_t master = 0;         ///< float32 weights of the rank's slice beside the compute weights; 0 where these are the float32 ones.
   int64_t compute = 0;        ///< What the network computes with.
   int64_t moments = 0;        ///< Both, of the rank's slice.
   int64_t average = 0;        ///< Of the rank's slice.

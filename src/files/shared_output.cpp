@@ -47,9 +47,8 @@ Status SharedOutput::write_at(int64_t offset, std::span<const std::byte> bytes) 
 }
 
 Status SharedOutput::sync_and_close() {
-  const int error = ::fsync(descriptor_) == 0 ? 0 : errno;
-  if (error != 0) {
-    return status_of_errno(error, "sync to disk", path_);
+  if (::fsync(descriptor_) != 0) {
+    return status_of_errno(errno, "sync to disk", path_);
   }
   return ::close(std::exchange(descriptor_, -1)) == 0 ? Status::ok() : status_of_errno(errno, "close", path_);
 }

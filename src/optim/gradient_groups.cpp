@@ -103,12 +103,8 @@ Status share_parameters(Communicator& ranks, torch::nn::Module& module) {
     layout += fmt::format("{} {} {}\n", item.key(), c10::toString(item.value().scalar_type()), fmt::join(item.value().sizes().vec(), " "));
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string first, broadcast_text(ranks, 0, layout));
-  std::vector<torch::Tensor> differs;
-  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-    differs.push_back(torch::full({1}, first == layout ? 0.0F : 1.0F));
-  }
-  DARKROOM_RETURN_IF_ERROR(all_gather(ranks, differs));
-  if (std::ranges::any_of(differs, [](const torch::Tensor& flag) { return flag.item<float>() != 0.0F; })) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> differs, gather_numbers(ranks, first == layout ? 0 : 1));
+  if (std::ranges::find(differs, 1) != differs.end()) {
     return {};
   }
   for (const auto& item : module.named_parameters()) {

@@ -225,9 +225,7 @@ const Fact* Catalogue::fact(std::string_view wanted) const {
 }
 
 std::string nearest_word(const std::vector<std::string>& known, std::string_view word) {
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
-    return typing_mistakes(a, word) < typing_mistakes(b, word);
-  });
+  const auto nearest = std::ranges::min_element(known, {}, [&](const std::string& one) { return typing_mistakes(one, word); });
   return nearest == known.end() ? "" : *nearest;
 }
 

@@ -159,9 +159,7 @@ Status TomlFields::unknown_key() const {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) {
       continue;
     }
-    const auto nearest = std::min_element(asked_.begin(), asked_.end(), [&, &name = name](const std::string& a, const std::string& b) {
-      return typing_mistakes(a, name) < typing_mistakes(b, name);
-    });
+    const auto nearest = std::ranges::min_element(asked_, {}, [&](const std::string& asked) { return typing_mistakes(asked, name); });
     return Status::invalid_argument(fmt::format("{}: {}{}there is no field '{}'; did you mean '{}'?", line_of(node), place_,
                                                 place_.empty() ? "" : ": ", name.substr(0, 100), nearest == asked_.end() ? "" : *nearest));
   }

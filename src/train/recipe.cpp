@@ -17,9 +17,8 @@ using FieldValue = decltype(RecipeField::value);
 std::string full_name(const RecipeField& field) { return fmt::format("{}.{}", field.section, field.key); }
 
 Status unknown_key(const std::vector<RecipeField>& fields, const std::string& name) {
-  const auto nearest = std::min_element(fields.begin(), fields.end(), [&](const RecipeField& a, const RecipeField& b) {
-    return typing_mistakes(full_name(a), name) < typing_mistakes(full_name(b), name);
-  });
+  const auto nearest =
+      std::ranges::min_element(fields, {}, [&](const RecipeField& field) { return typing_mistakes(full_name(field), name); });
   return Status::invalid_argument(fmt::format("the recipe has no field '{}'; did you mean '{}'?", name, full_name(*nearest)));
 }
 

@@ -326,9 +326,7 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
 
 // Before the buffers are made: a machine that has not enough ends processes without a word.
 Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
-  RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
-  spec.rank = ranks().rank();
-  spec.num_ranks = ranks().size();
+  const RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
   const bool is_cpu = device().is_cpu();
   return check_rank_memory(recipe(), rank_memory(spec), is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
                            is_cpu ? "this machine" : device().str());
@@ -406,13 +404,9 @@ Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::
                                                name, own.value(name, nlohmann::json()).dump(), value.dump());
     }
   }
-  std::vector<torch::Tensor> differs;
-  for (int64_t rank = 0; rank < ranks().size(); ++rank) {
-    differs.push_back(torch::full({1}, difference.is_ok() ? 0.0F : 1.0F));
-  }
-  DARKROOM_RETURN_IF_ERROR(all_gather(ranks(), differs));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> differs, gather_numbers(ranks(), difference.is_ok() ? 0 : 1));
   for (size_t rank = 0; rank < differs.size() && difference.is_ok(); ++rank) {
-    if (differs[rank].item<float>() != 0.0F) {
+    if (differs[rank] != 0) {
       difference = Status::failed_precondition("a rank reads other inputs than rank 0, as it says itself; the rank:", rank);
     }
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -87,14 +86,10 @@ Result<SavingPlan> plan_saving(FileSystem& files, const std::string& folder, con
 
 // Every rank hears of a failure at any of them, so that all end by an error and none waits for another.
 Status agree(Communicator& ranks, const Status& own) {
-  std::vector<torch::Tensor> codes;
-  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-    codes.push_back(torch::full({1}, static_cast<int64_t>(own.code()), torch::kInt64));
-  }
-  DARKROOM_RETURN_IF_ERROR(all_gather(ranks, codes));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> codes, gather_numbers(ranks, static_cast<int64_t>(own.code())));
   DARKROOM_RETURN_IF_ERROR(own);
   for (size_t rank = 0; rank < codes.size(); ++rank) {
-    const auto code = static_cast<StatusCode>(codes[rank].item<int64_t>());
+    const auto code = static_cast<StatusCode>(codes[rank]);
     if (code != StatusCode::kOk) {
       return Status::make(code, "another rank could not write its part of the checkpoint, as it says itself; the rank:", rank);
     }
@@ -113,15 +108,6 @@ std::vector<SharedOutput> open_shared(const SavingPlan& plan, const std::vector<
     outputs.push_back(*std::move(output));
   }
   return outputs;
-}
-
-Result<bool> all_see_the_files(Communicator& ranks, bool sees) {
-  std::vector<torch::Tensor> flags;
-  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-    flags.push_back(torch::full({1}, sees ? 1.0F : 0.0F));
-  }
-  DARKROOM_RETURN_IF_ERROR(all_gather(ranks, flags));
-  return std::ranges::all_of(flags, [](const torch::Tensor& flag) { return flag.item<float>() != 0.0F; });
 }
 
 Status write_own_ranges(const StateFile& file, const FlatRange& slice, int64_t offset, SharedOutput& output) {
@@ -152,14 +138,11 @@ int64_t size_of(const StateFile& file, int64_t header_bytes) {
   return size;
 }
 
-constexpr int64_t kDigestDigits = 64;
-
 // A hash goes through a file in order: files are dealt out to the ranks, and each reads its own back.
 Result<FileDigests> digest_by_ranks(const SavingPlan& plan, const std::vector<StateFile>& layout, Communicator& ranks) {
-  std::vector<torch::Tensor> digits;
+  std::vector<std::string> sha256(layout.size());
   Status own;
   for (size_t i = 0; i < layout.size(); ++i) {
-    digits.push_back(torch::zeros({kDigestDigits}, torch::kUInt8));
     if (static_cast<int64_t>(i) % ranks.size() != ranks.rank() || !own.is_ok()) {
       continue;
     }
@@ -171,15 +154,14 @@ Result<FileDigests> digest_by_ranks(const SavingPlan& plan, const std::vector<St
       own = Status::corrupt_data("a file of the checkpoint has not the size that was written (path, want, got):", path, want,
                                  digest->size_bytes);
     } else {
-      std::memcpy(digits[i].data_ptr(), digest->sha256.data(), kDigestDigits);
+      sha256[i] = digest->sha256;
     }
   }
   DARKROOM_RETURN_IF_ERROR(agree(ranks, own));
   FileDigests digests;
   for (size_t i = 0; i < layout.size(); ++i) {
-    DARKROOM_RETURN_IF_ERROR(broadcast(ranks, static_cast<int64_t>(i) % ranks.size(), digits[i]));
-    const std::string sha256(static_cast<const char*>(digits[i].const_data_ptr()), kDigestDigits);
-    digests[layout[i].name] = {size_of(layout[i], plan.header_bytes[i]), sha256};
+    DARKROOM_ASSIGN_OR_RETURN(const std::string told, broadcast_text(ranks, static_cast<int64_t>(i) % ranks.size(), sha256[i]));
+    digests[layout[i].name] = {size_of(layout[i], plan.header_bytes[i]), told};
   }
   return digests;
 }
@@ -228,8 +210,8 @@ Status stream_files(const TrainingState& state, const std::vector<StateFile>& la
 Result<FileDigests> write_together(const TrainingState& state, const SavingPlan& plan, const std::vector<StateFile>& layout,
                                    const OutputFiles& outputs) {
   std::vector<SharedOutput> shared = plan.folder.empty() ? std::vector<SharedOutput>() : open_shared(plan, layout);
-  DARKROOM_ASSIGN_OR_RETURN(const bool is_shared, all_see_the_files(*state.ranks, shared.size() == layout.size()));
-  if (!is_shared) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> blind, gather_numbers(*state.ranks, shared.size() == layout.size() ? 0 : 1));
+  if (std::ranges::find(blind, 1) != blind.end()) {
     DARKROOM_RETURN_IF_ERROR(stream_files(state, layout, outputs));
     return FileDigests();
   }

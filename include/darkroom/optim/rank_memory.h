@@ -10,13 +10,11 @@ namespace darkroom {
 
 /// Who trains what: all that the sizes of a rank's buffers depend on.
 struct RankMemorySpec {
-  int64_t size = 0;  ///< Elements of the flat buffers: flat_size().
-  FlatParametersOptions flat = {};
-  bool averages = true;  ///< There is a moving average.
+  int64_t size = 0;                 ///< Elements of the flat buffers: flat_size().
+  FlatParametersOptions flat = {};  ///< With the rank and how many there are.
+  bool averages = true;             ///< There is a moving average.
   int64_t gradient_groups = 1;
   bool fast_reduction = false;
-  int64_t rank = 0;
-  int64_t num_ranks = 1;
 };
 
 /// Bytes that a rank holds of the parameters and of what trains them, as FlatParameters, AdamW, Ema and TrainStep allocate them

@@ -22,9 +22,8 @@ UNetConfig planned_unet() {
 
 RankMemory planned(const SimulatedRun& run) {
   const UNet2DConditionModel unet(run.unet);
-  const FlatParametersOptions flat{.compute_type = run.type};
-  return rank_memory(
-      {.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups, .rank = run.rank, .num_ranks = run.num_ranks});
+  const FlatParametersOptions flat{.compute_type = run.type, .rank = run.rank, .num_ranks = run.num_ranks};
+  return rank_memory({.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups});
 }
 
 TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
@@ -54,7 +53,7 @@ TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
 }
 
 TEST(rank_memory, state_is_a_share_and_no_average_takes_nothing) {
-  const RankMemorySpec spec{.size = 800 * 16384, .gradient_groups = 8, .rank = 2, .num_ranks = 8};
+  const RankMemorySpec spec{.size = 800 * 16384, .flat = {.rank = 2, .num_ranks = 8}, .gradient_groups = 8};
   const RankMemory memory = rank_memory(spec);
   EXPECT_EQ(memory.moments + memory.average, 12 * spec.size / 8);
   EXPECT_EQ(memory.compute, 4 * spec.size);

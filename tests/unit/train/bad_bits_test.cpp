@@ -12,6 +12,7 @@
 #include "darkroom/optim/train_step.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
+#include "plain_config.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -58,9 +59,7 @@ struct LearningRun {
   Ema ema{parameters, {}};
   TrainStep step{
       parameters, optimizer, &ema, {.micro_batch = 2, .max_grad_norm = kClipNorm, .schedule = {.peak = kRate, .warmup_steps = 0}}};
-  TrainingState state{parameters, optimizer, ema, [](FileSystem& files, const std::string& folder) {
-                        return write_file_atomic(files, folder + "/config.json", "{}\n");
-                      }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
 };
 
 std::vector<torch::Tensor> copies(const std::vector<torch::Tensor>& tensors) {

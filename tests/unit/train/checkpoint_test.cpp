@@ -10,6 +10,7 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/tensor/safetensors.h"
+#include "plain_config.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -23,9 +24,7 @@ struct SmallRun {
   FlatParameters parameters{*network};
   AdamW optimizer{parameters, {}};
   Ema ema{parameters, {}};
-  TrainingState state{parameters, optimizer, ema, [](FileSystem& files, const std::string& folder) {
-                        return write_file_atomic(files, folder + "/config.json", "{}\n");
-                      }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
 
   explicit SmallRun(float start = 0) { parameters.values().copy_(torch::arange(parameters.size(), torch::kFloat32) + start); }
 

@@ -13,6 +13,7 @@
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
+#include "plain_config.h"
 #include "support/counted_memory.h"
 #include "support/forwarding_files.h"
 #include "support/rank_threads.h"
@@ -57,9 +58,7 @@ struct RankShare {
   FlatRange slice;
   AdamW optimizer;
   Ema ema;
-  TrainingState state{parameters, optimizer, ema, [](FileSystem& files, const std::string& folder) {
-                        return write_file_atomic(files, folder + "/config.json", "{}\n");
-                      }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
   Communicator& ranks_;
 };
 

@@ -40,7 +40,7 @@ struct ServeFlags {
   double deadline_seconds = 60;
   std::string device = "auto";
   std::string precision = "auto";
-  int threads = 1;  // 0: every processor.
+  int threads = 0;  // 0: every processor.
 };
 
 bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }

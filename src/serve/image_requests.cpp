@@ -11,7 +11,7 @@
 #include "darkroom/core/base64.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/image/png.h"
-#include "serve/request_fields.h"
+#include "request_fields.h"
 
 namespace darkroom {
 namespace {

@@ -96,6 +96,7 @@ const std::vector<PaintingService::Route>& PaintingService::routes() {
       {"/v1/models", "GET", false, &Self::models, nullptr},
       {"/metrics", "GET", false, &Self::metrics, nullptr},
       {"/invocations", "POST", false, nullptr, &Self::read_invocation_of},
+      {"/", "POST", false, nullptr, &Self::read_invocation_of},
       {"/v1/images/generations", "POST", false, nullptr, &Self::read_generation_of},
   };
   return table;

@@ -1,4 +1,4 @@
-#include "serve/request_fields.h"
+#include "request_fields.h"
 
 #include <fmt/format.h>
 

@@ -94,10 +94,7 @@ Result<std::unique_ptr<PainterEngine>> open_engine(const ServeFlags& flags, cons
 
 // The first picture takes longer than others, and shows whether the model paints at all.
 Status warm_up(StepEngine& engine, const ModelFacts& model) {
-  PictureSpec spec;
-  spec.num_steps = 4;  // The fewest that every sampler takes.
-  spec.width = model.native_size;
-  spec.height = model.native_size;
+  const PictureSpec spec{.num_steps = 4, .width = model.native_size, .height = model.native_size};  // Every sampler takes 4 steps.
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<EnginePicture> picture, engine.begin(spec));
   EnginePicture* const one = picture.get();
   while (one->num_calls_left() > 0) {

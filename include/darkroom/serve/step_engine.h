@@ -14,11 +14,11 @@ namespace darkroom {
 
 /// One picture that is asked for.
 struct PictureSpec {
-  std::string prompt;     ///< May be empty.
-  std::string negative;   ///< What guidance leads away from.
-  std::string sampler;    ///< Empty: the model's scheduler.
-  int num_steps = 50;     ///< Inference steps.
-  double guidance = 7.5;  ///< At most 1: none.
+  std::string prompt = {};    ///< May be empty.
+  std::string negative = {};  ///< What guidance leads away from.
+  std::string sampler = {};   ///< Empty: the model's scheduler.
+  int num_steps = 50;         ///< Inference steps.
+  double guidance = 7.5;      ///< At most 1: none.
   uint64_t seed = 0;
   int width = 0;  ///< Pixels.
   int height = 0;

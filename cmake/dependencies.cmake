@@ -36,6 +36,7 @@ if(NOT DARKROOM_GPU_CORE)
   pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp libwebpdemux)
   pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
   find_package(CLI11 REQUIRED)
+  find_package(Boost 1.74 REQUIRED)  # Headers alone: Asio and Beast.
   pkg_check_modules(TOML REQUIRED IMPORTED_TARGET tomlplusplus)
 endif()
 

@@ -26,6 +26,15 @@ Status Guidance::validate() const {
   return Status::ok();
 }
 
+torch::Tensor guided_output(const torch::Tensor& negative_nchw, const torch::Tensor& positive_nchw, const Guidance& guidance) {
+  torch::Tensor guided = negative_nchw + guidance.scale * (positive_nchw - negative_nchw);
+  if (guidance.rescale > 0.0) {
+    const torch::Tensor rescaled = guided * (deviation_of_pictures(positive_nchw) / deviation_of_pictures(guided));
+    guided = guidance.rescale * rescaled + (1.0 - guidance.rescale) * guided;
+  }
+  return guided;
+}
+
 Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_states_ntw, torch::Tensor positive_states_ntw,
                          const Guidance& guidance) {
   if (!guidance.is_active()) {
@@ -37,12 +46,7 @@ Denoiser guided_denoiser(ConditionalDenoiser network, torch::Tensor negative_sta
       [network = std::move(network), states = std::move(states), guidance](const torch::Tensor& noisy, const torch::Tensor& timesteps_n) {
         const std::vector<torch::Tensor> branches =
             in_full(network(torch::cat({noisy, noisy}), torch::cat({timesteps_n, timesteps_n}), states)).chunk(2);
-        torch::Tensor guided = branches[0] + guidance.scale * (branches[1] - branches[0]);
-        if (guidance.rescale > 0.0) {
-          const torch::Tensor rescaled = guided * (deviation_of_pictures(branches[1]) / deviation_of_pictures(guided));
-          guided = guidance.rescale * rescaled + (1.0 - guidance.rescale) * guided;
-        }
-        return guided;
+        return guided_output(branches[0], branches[1], guidance);
       };
 }
 

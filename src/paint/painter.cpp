@@ -201,23 +201,33 @@ Denoiser Painter::make_denoiser(const PaintRequest& request, std::span<const std
   return recorded_denoiser(guided_denoiser(for_one_run(unet_), negative, positive, guidance), device);
 }
 
-Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
+// A fresh sampler and the latents with which its first call begins.
+Result<PictureInWork> Painter::start_batch(const PaintRequest& request, int64_t first, int64_t count) {
   const auto range = [&](const auto& values) { return std::span(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count)); };
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
   const torch::Device device = place().device;
   const bool has_seeds = request.seeds.size() == request.prompts.size();
   SeededNoise noise(has_seeds ? range(request.seeds) : std::span<const uint64_t>(), latent_shape(request));
-  const Denoiser denoiser = make_denoiser(request, range(request.prompts));
-  const auto draw = [&] { return upload(noise.draw(), device); };
-  const auto should_stop = [&] { return stop.stop_requested(); };
   if (request.init_images.empty()) {
     const torch::Tensor& given = request.unit_noise_nchw;
-    const torch::Tensor start = given.defined() ? upload(given.narrow(0, first, count), device) : draw();
-    return run_sampler(*sampler, denoiser, start, draw, should_stop);
+    const torch::Tensor start = upload(given.defined() ? given.narrow(0, first, count) : noise.draw(), device);
+    torch::Tensor latents = start * sampler->initial_sigma();
+    return PictureInWork(std::move(sampler), std::move(noise), 0, std::move(latents));
   }
   const torch::Tensor clean = encode_init_images(request, first, count, noise.draw()).to(device);
   const auto call = static_cast<size_t>(first_call(request));
-  return run_sampler_from(*sampler, call, denoiser, sampler->add_noise(call, clean, draw()), draw, should_stop);
+  torch::Tensor latents = sampler->add_noise(call, clean, upload(noise.draw(), device));
+  return PictureInWork(std::move(sampler), std::move(noise), call, std::move(latents));
+}
+
+Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(PictureInWork work, start_batch(request, first, count));
+  const torch::Device device = place().device;
+  const Denoiser denoiser =
+      make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+  return run_sampler_from(
+      *work.sampler_, work.next_call_, denoiser, work.latents_nchw_, [&] { return upload(work.noise_.draw(), device); },
+      [&] { return stop.stop_requested(); });
 }
 
 Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token stop) {

@@ -164,7 +164,7 @@ esac""")
         self.stand_in_python("exit 0")
         self.assertEqual(self.machine.setup().returncode, 0)
         python = self.machine.checkout / ".venv/bin/python"
-        python.write_text(python.read_text().replace('case "$*" in', 'case "$*" in *"import pyarrow"*) exit 1 ;;', 1))
+        python.write_text(python.read_text().replace('case "$*" in', 'case "$*" in *"import numpy"*) exit 1 ;;', 1))
         self.assertNotIn("up to date", self.machine.setup().stdout)
 
     def test_packages_are_installed_without_questions_through_sudo(self) -> None:

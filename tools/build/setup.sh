@@ -27,6 +27,7 @@ missing_by_hand() {
   for module in fmt nlohmann_json libcurl libcares libxxhash libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
+  [ -e "$system/usr/include/boost/beast.hpp" ] || printf 'boost/beast.hpp '
   # Where the corpus tool looks for them.
   [ -e "$system$names" ] || printf '%s ' "$names"
   [ -e tools/corpus/NotoColorEmoji.ttf ] || [ -e "$system$font" ] || printf '%s ' "$font"
@@ -117,6 +118,7 @@ sizes_of() {
   case $1 in
     requirements/build.txt) printf '620 1500\n' ;;
     requirements/readers.txt) printf '230 800\n' ;;
+    requirements/clients.txt) printf '80 340\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -132,7 +134,7 @@ put_back() { # put_back FOLDER: as it was before this run.
 install_environment() {
   local folder=$1 lock=$2 stamp python download disk free
   stamp=$(sha256sum "$lock" | cut -d' ' -f1)
-  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ] && "$folder/bin/python" -c 'import pyarrow' 2>/dev/null; then
+  if [ "$(cat "$folder/.lock-stamp" 2>/dev/null)" = "$stamp" ] && "$folder/bin/python" -c 'import numpy' 2>/dev/null; then
     rm -rf "$folder.before"
     say "$folder is up to date"
     return
@@ -177,4 +179,5 @@ fi
 if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
   install_environment .venv-readers requirements/readers.txt
+  install_environment .venv-clients requirements/clients.txt
 fi

@@ -38,6 +38,8 @@ tools/build/build.sh release shard_files >/dev/null || exit 1
 python=.venv-readers/bin/python
 compare "output dialects by their packages" tools/parity/dialects_parity.py --darkroom build/darkroom --model "$model" \
   --images "$corpus/pictures" --torch .venv-parity/lib/python3*/site-packages
+python=.venv-clients/bin/python
+compare "the endpoint by its clients" tools/parity/clients_parity.py --darkroom build/darkroom --model "$model"
 python=.venv-parity/bin/python
 compare "shards by other readers" tools/parity/shard_readers_parity.py --program build/release/shard_files
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -24,6 +24,9 @@ struct Guidance {
   Status validate() const;
 };
 
+/// What guidance makes of the outputs of the two branches, float32 (N, C, h, w) each: see guided_denoiser. REQUIRES: it is active.
+torch::Tensor guided_output(const torch::Tensor& negative_nchw, const torch::Tensor& positive_nchw, const Guidance& guidance);
+
 /// Classifier-free guidance (Ho and Salimans 2022): g = u + scale * (c - u), both branches in one call of the network in the
 /// order [negative, positive]; with rescale r it becomes r * g * std(c) / std(g) + (1 - r) * g, deviations over each picture.
 /// Inactive guidance does not use the negative states, which may be undefined. States are (N, T, W) for the N latents of a call. An output

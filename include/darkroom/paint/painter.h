@@ -7,10 +7,13 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/diffusion/guidance.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/diffusion/seeded_noise.h"
 #include "darkroom/image/image.h"
 #include "darkroom/nn/clip_text.h"
 #include "darkroom/nn/placement.h"
@@ -43,7 +46,33 @@ struct Painting {
   std::vector<Image> images;
 };
 
-/// Prompts to pictures: the engine behind `sample`, training previews and serve. Follows diffusers' StableDiffusionPipeline and
+/// A picture on its way from noise: what Painter::begin gives and Painter::step brings forward, one call of the U-Net at a time and each
+/// time in other company. Thread safety: that of its painter.
+class PictureInWork {
+ public:
+  /// Calls of the U-Net until it can be finished.
+  size_t num_calls_left() const { return sampler_->timesteps().size() - next_call_; }
+  /// Latent pixels: only pictures of one shape share a call.
+  int64_t latent_height() const { return latents_nchw_.size(2); }
+  int64_t latent_width() const { return latents_nchw_.size(3); }
+
+ private:
+  friend class Painter;
+  PictureInWork(std::unique_ptr<Sampler> sampler, SeededNoise noise, size_t next_call, torch::Tensor latents_nchw)
+      : sampler_(std::move(sampler)), noise_(std::move(noise)), next_call_(next_call), latents_nchw_(std::move(latents_nchw)) {}
+
+  // Before its first call a picture is a batch of any size; begin() makes it one of a single picture.
+  std::unique_ptr<Sampler> sampler_;
+  SeededNoise noise_;
+  size_t next_call_;
+  torch::Tensor latents_nchw_;
+  Guidance guidance_;
+  torch::Tensor timesteps_k_;          // Of all calls, where the U-Net lies.
+  torch::Tensor positive_states_ntw_;  // The prompt's.
+  torch::Tensor negative_states_ntw_;  // Undefined without guidance.
+};
+
+/// Prompts to pictures: the engine behind `sample`, training previews and `serve`. Follows diffusers' StableDiffusionPipeline and
 /// StableDiffusionImg2ImgPipeline step for step: one CPU generator of torch a picture, which draws the posterior of an initial
 /// picture first, then the start noise, then what a stochastic sampler asks for; float32; text states encoded once.
 /// Shares its networks with whoever gave them (a trainer's U-Net is painted with as it stands), and works where each of them lies and in
@@ -59,6 +88,15 @@ class Painter {
   /// Errors: kInvalidArgument (sampler, steps, size, seeds, noise or initial pictures that do not fit), kFailedPrecondition (a
   /// setting of the model's scheduler that is not built), kCancelled.
   Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
+
+  /// Begins a request of one picture without taking a step. Errors: as paint(); kInvalidArgument for several pictures.
+  Result<std::unique_ptr<PictureInWork>> begin(const PaintRequest& request);
+  /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance. A picture that takes
+  /// all its steps alone has the bits of paint() with a batch of one; in company it differs by rounding.
+  /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left.
+  void step(std::span<PictureInWork* const> pictures);
+  /// Decodes a picture. REQUIRES: no calls are left.
+  Image finish(const PictureInWork& picture);
 
   /// Text states (N, T, W) where the text encoder lies and in its type; the same text is encoded once.
   torch::Tensor encode_texts(std::span<const std::string> texts);
@@ -81,6 +119,7 @@ class Painter {
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
   Denoiser make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
+  Result<PictureInWork> start_batch(const PaintRequest& request, int64_t first, int64_t count);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
 
   UNet2DConditionModel unet_;

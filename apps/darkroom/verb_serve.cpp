@@ -1,0 +1,193 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
+#include "darkroom/core/process_metrics.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/serve/painting_service.h"
+#include "darkroom/web/metrics_server.h"
+#include "open_painter.h"
+#include "open_stores.h"
+#include "painter_engine.h"
+#include "remote_models.h"
+#include "resources.h"
+#include "verb.h"
+
+namespace darkroom {
+namespace {
+
+constexpr const char* kSageMakerModel = "/opt/ml/model";
+constexpr std::chrono::seconds kDrainPatience{25};  // SIGKILL comes 30 s after SIGTERM.
+constexpr std::chrono::seconds kLastWords{2};
+constexpr double kPicturesInQueue = 32;
+
+struct ServeFlags {
+  PainterSource source;
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string keys;
+  StepBatcherOptions batching = {.max_batch = 8, .queue_cost = 0};
+  double deadline_seconds = 60;
+  std::string device = "auto";
+  std::string precision = "auto";
+  int threads = 0;  // 0: every processor.
+};
+
+bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }
+
+// In a container of SageMaker the platform asks for keys, outside of it; everywhere else somebody must.
+Status take_container(ServeFlags& flags, bool& is_container) {
+  if (!flags.source.model.empty()) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(is_container, local_files().exists(kSageMakerModel));
+  if (!is_container) {
+    return Status::invalid_argument(fmt::format("which model? Name one; without it {} is served, which is not there", kSageMakerModel));
+  }
+  flags.source.model = kSageMakerModel;
+  flags.host = "0.0.0.0";
+  return Status::ok();
+}
+
+Result<SocketAddress> choose_address(const ServeFlags& flags, bool needs_no_keys) {
+  const std::string host = flags.host.find(':') == std::string::npos ? flags.host : fmt::format("[{}]", flags.host);
+  const auto address = parse_metrics_address(fmt::format("{}:{}", host, flags.port));
+  if (!address.is_ok()) {
+    return Status::invalid_argument("--host must be localhost or an address, such as 127.0.0.1, 0.0.0.0 or ::1, got:", flags.host);
+  }
+  if (!needs_no_keys && flags.keys.empty() && !is_loopback(address->ip)) {
+    return Status::invalid_argument("whoever reaches this address could paint; give --keys FILE, or serve on loopback, --host:",
+                                    flags.host);
+  }
+  return *address;
+}
+
+Result<AccessKeys> read_keys(const std::string& path) {
+  if (path.empty()) {
+    return AccessKeys();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(local_files(), path));
+  return AccessKeys::parse(text, path);
+}
+
+Result<std::unique_ptr<PainterEngine>> open_engine(const ServeFlags& flags, const std::stop_token& stop) {
+  PainterSource source = flags.source;
+  DARKROOM_ASSIGN_OR_RETURN(source.place, find_network_place(flags.device, flags.precision, torch::kBFloat16));
+  const Result<std::string> shipped = find_resource(kShippedTokenizer);
+  source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
+  MetricsRegistry metrics;
+  const auto stores = open_stores(metrics, stop);
+  DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Painter> painter, open_painter(source));
+  return std::make_unique<PainterEngine>(std::move(painter), flags.threads > 0 ? flags.threads : num_processors());
+}
+
+// The first picture takes longer than others, and shows whether the model paints at all.
+Status warm_up(StepEngine& engine, const ModelFacts& model) {
+  const PictureSpec spec{.num_steps = 4, .width = model.native_size, .height = model.native_size};  // Every sampler takes 4 steps.
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<EnginePicture> picture, engine.begin(spec));
+  EnginePicture* const one = picture.get();
+  while (one->num_calls_left() > 0) {
+    engine.step(std::span(&one, 1));
+  }
+  engine.finish(*one);
+  return Status::ok();
+}
+
+void wait_for(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait(lock, stop, [] { return false; });
+}
+
+void drain(StepBatcher& batcher, HttpServer& server) {
+  batcher.drain();
+  server.drain();
+  if (!server.await_quiet(kDrainPatience)) {
+    log_warning("serve: requests that were not done within {} s are given up", kDrainPatience.count());
+    batcher.give_up_all();
+    server.await_quiet(kLastWords);
+  }
+}
+
+Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
+  ServeFlags flags = asked;
+  bool is_container = false;
+  DARKROOM_RETURN_IF_ERROR(take_container(flags, is_container));
+  DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
+  DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<PainterEngine> engine, open_engine(flags, context.stop));
+  const ModelFacts model = engine->facts(file_name(without_trailing_slashes(flags.source.model)));
+  DARKROOM_RETURN_IF_ERROR(warm_up(*engine, model));
+  if (flags.batching.queue_cost == 0) {
+    flags.batching.queue_cost = kPicturesInQueue * PictureSpec{.width = model.native_size, .height = model.native_size}.cost();
+  }
+  MetricsRegistry metrics;
+  const auto process_metrics = collect_process_metrics(metrics);
+  std::optional<PaintingService> service;  // Ends after the batcher, whose orders answer through it; the server ends first.
+  StepBatcher batcher(*engine, flags.batching, metrics);
+  service.emplace(PaintingServiceOptions{.model = model,
+                                         .limits = {},
+                                         .keys = std::move(keys),
+                                         .deadline = std::chrono::seconds(static_cast<int64_t>(flags.deadline_seconds)),
+                                         .only_local_hosts = !is_container},
+                  batcher, metrics);
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::start(*service, {.address = address}));
+  log_info("serving {} at http://{}", model.name, server->address().to_string());
+  wait_for(context.stop);
+  drain(batcher, *server);
+  context.summary["serve"] = {{"pictures", batcher.num_pictures()}};
+  return Status::cancelled("stopped; pictures painted:", batcher.num_pictures());
+}
+
+void add_model_flags(VerbDefinition& verb, ServeFlags& flags) {
+  verb.positional(
+      "MODEL", value::uri(flags.source.model, "MODEL"),
+      fmt::format("model folder, checkpoint or original checkpoint; without it {} of a SageMaker container, at 0.0.0.0", kSageMakerModel));
+  verb.group("Model");
+  verb.flag("--weights", value::choice(flags.source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
+  verb.flag("--frozen", value::uri(flags.source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
+  const std::vector<std::pair<std::string, std::string>> dialects = {{"auto", ""}, {"hf", "hf"}, {"open_clip", "open_clip"}};
+  verb.flag("--tokenizer-dialect", value::choice(flags.source.tokenizer_dialect, dialects),
+            "cleaning and padding; auto: the checkpoint's, else hf");
+  verb.flag("--prediction-type", value::choice(flags.source.prediction_type, prediction_choices()),
+            "what the U-Net predicts; a single file of version 2 does not say it");
+  verb.flag("--device", value::device(flags.device, false), "where the networks run; auto: the first GPU, else the CPU");
+  verb.flag("--precision", value::choice(flags.precision, {"auto", "float32", "float16", "bfloat16"}),
+            "in which the U-Net and the text encoder compute; auto: float32 on the CPU, bfloat16 on a GPU");
+  verb.flag("--threads", value::count(flags.threads).least(1).also("auto", 0),
+            "CPU threads inside an operation, which change the last bits of a picture; auto: every processor");
+}
+
+}  // namespace
+
+void add_serve_verb(CommandLine& line) {
+  const auto flags = std::make_shared<ServeFlags>();  // Shared by the definitions and the action.
+  VerbDefinition& verb = line.add_verb("serve", "model -> pictures over HTTP, many requests in one network call");
+  add_model_flags(verb, *flags);
+  verb.group("Server");
+  verb.flag("--host", value::text(flags->host, "ADDRESS"), "where to listen; another address than loopback needs --keys");
+  verb.flag("--port", value::count(flags->port).most(65'535), "where to listen; 0: one that is free, which the log names");
+  verb.flag("--keys", value::path(flags->keys, "FILE", "none"), "keys, one a line, of which every request but liveness needs one");
+  verb.flag("--max-batch", value::count(flags->batching.max_batch).least(1).most(1024), "pictures in one network call");
+  verb.flag("--queue-cost", value::number(flags->batching.queue_cost).least(0).also("auto", 0).shown("C"),
+            "bound on width x height x steps of all open pictures, above which requests get 429; auto: 32 pictures of the model's size");
+  verb.flag("--deadline", value::seconds(flags->deadline_seconds).least(1).most(86'400), "after which a request gets 503");
+  verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark", "--metrics-port"});
+  verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
+  verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");
+  verb.run([flags](VerbContext& context) { return run_serve(*flags, context); });
+}
+
+}  // namespace darkroom

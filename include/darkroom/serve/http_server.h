@@ -1,0 +1,87 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "darkroom/core/result.h"
+#include "darkroom/web/http_exchange.h"
+
+namespace darkroom {
+
+/// A whole request as the server read it.
+struct HttpQuestion {
+  std::string method;   ///< "GET".
+  std::string path;     ///< Without the query, as sent: "/v1/models".
+  HttpHeaders headers;  ///< Names in lower case.
+  std::string body;
+
+  /// The value of the first field of this name (lower case); empty where there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body = {};
+  HttpHeaders headers = {};
+};
+
+/// Makes a reply; run by a thread of the server that no other request waits for, because encoding pictures takes time.
+using ReplyMaker = std::function<HttpReply()>;
+
+/// What answers questions.
+class HttpService {
+ public:
+  /// To be called once, from any thread; a call for a client that is gone, or a server that is, does nothing.
+  using Answer = std::function<void(ReplyMaker)>;
+
+  virtual ~HttpService() = default;
+  /// Called by the server's I/O thread, one question at a time, so it must be quick; the answer may come later. `gone` is requested when
+  /// the client closes its connection before it is answered, by the I/O thread.
+  virtual void handle(HttpQuestion question, std::stop_token gone, Answer answer) = 0;
+};
+
+struct HttpServerOptions {
+  SocketAddress address = {};
+  size_t max_header_bytes = 16'384;
+  size_t max_body_bytes = 6'000'000;                  ///< SageMaker's payload.
+  std::chrono::milliseconds request_timeout{10'000};  ///< For a request to arrive whole, from the connection's begin or the reply before.
+  std::chrono::milliseconds reply_timeout{30'000};    ///< For a client to take its reply.
+  int max_connections = 512;                          ///< One more ends the oldest that waits for no reply.
+  Status validate() const;                            ///< kInvalidArgument naming the first bad field.
+};
+
+/// HTTP/1.x over Boost.Beast: one thread for all connections and one that makes replies. What could be read in two ways (Content-Length
+/// beside Transfer-Encoding, two Hosts, a coding other than chunked, bad chunks) is answered 400 and ends the connection, too large heads
+/// 431 and bodies 413. No TLS. Thread safety: any thread.
+class HttpServer {
+ public:
+  /// Listens and starts the threads. `service` outlives the server. Errors: kInvalidArgument (options), kFailedPrecondition (the address is
+  /// taken, none of this machine's, or not allowed), kResourceExhausted (no descriptor, no thread).
+  static Result<std::unique_ptr<HttpServer>> start(HttpService& service, const HttpServerOptions& options);
+  /// Closes every connection and ends the threads.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// Where it listens, with the port that it got.
+  const SocketAddress& address() const { return address_; }
+  /// From now on every reply ends its connection.
+  void drain();
+  /// Waits until no question is open: each is answered and the reply sent, or its client gone. False after `patience`.
+  bool await_quiet(std::chrono::milliseconds patience) const;
+
+ private:
+  struct State;
+  HttpServer(SocketAddress address, std::shared_ptr<State> state);
+
+  SocketAddress address_;
+  std::shared_ptr<State> state_;  // Shared with answers that may come after the server's end.
+};
+
+}  // namespace darkroom

@@ -1,0 +1,56 @@
+#include "darkroom/serve/access_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "darkroom/core/sha256.h"
+
+namespace darkroom {
+
+Result<AccessKeys> AccessKeys::parse(std::string_view text, std::string_view file) {
+  AccessKeys keys;
+  for (int line = 1; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view key = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!key.empty() && (key.back() == '\r' || key.back() == ' ' || key.back() == '\t')) {
+      key.remove_suffix(1);
+    }
+    if (key.empty() || key.front() == '#') {
+      continue;
+    }
+    // The key itself is no business of logs.
+    if (key.size() < kMinKeyBytes || !std::all_of(key.begin(), key.end(), [](char c) { return c > 0x20 && c < 0x7F; })) {
+      return Status::invalid_argument(
+          fmt::format("a key must have at least {} printable ASCII characters and no space (file, line):", kMinKeyBytes), file, line);
+    }
+    keys.digests_.push_back(sha256_hex(key));
+  }
+  if (keys.is_empty()) {
+    return Status::invalid_argument("the file of keys holds none:", file);
+  }
+  return keys;
+}
+
+bool AccessKeys::admits(std::string_view authorization) const {
+  constexpr std::string_view kScheme = "bearer ";
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const bool has_scheme = authorization.size() > kScheme.size() &&
+                          std::equal(kScheme.begin(), kScheme.end(), authorization.begin(), [&](char a, char b) { return a == lower(b); });
+  if (!has_scheme) {
+    return false;
+  }
+  const std::string digest = sha256_hex(authorization.substr(kScheme.size()));
+  unsigned is_known = 0;
+  for (const std::string& key : digests_) {
+    unsigned difference = 0;
+    for (size_t i = 0; i < digest.size(); ++i) {
+      difference |= static_cast<unsigned>(digest[i] ^ key[i]);
+    }
+    is_known |= static_cast<unsigned>(difference == 0);
+  }
+  return is_known != 0;
+}
+
+}  // namespace darkroom

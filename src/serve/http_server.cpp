@@ -1,0 +1,423 @@
+#include "darkroom/serve/http_server.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+#include "darkroom/core/log.h"
+
+namespace darkroom {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using Tcp = asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr size_t kReadAhead = 65'536;          // Beside the header: what a connection may hold unparsed.
+constexpr size_t kMaxUnreadBytes = 1'000'000;  // Taken after a refusal, so that closing does not reset the reply.
+constexpr std::chrono::seconds kMaxLinger{1};
+constexpr std::chrono::milliseconds kAcceptPause{20};
+
+HttpReply words(int status, std::string_view sentence) {
+  return {.status = status, .type = "text/plain; charset=utf-8", .body = fmt::format("{}\n", sentence)};
+}
+
+/// What the parser lets through and this server does not read; nothing: it is fine.
+std::optional<HttpReply> refuse_ambiguous(const http::request<http::string_body>& request) {
+  const auto codings = request.equal_range(http::field::transfer_encoding);
+  if (codings.first != codings.second &&
+      (request.version() != 11 || std::next(codings.first) != codings.second || !beast::iequals(codings.first->value(), "chunked"))) {
+    return words(400, "the only transfer coding here is chunked, of HTTP/1.1");
+  }
+  const auto hosts = request.count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.version() == 11)) {
+    return words(400, "a request names one Host");
+  }
+  if (request.target().empty() || request.target().front() != '/') {
+    return words(400, "a request's target is a path, beginning with /");
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpReply> refuse_unreadable(const ErrorCode& error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return words(431, "the request's header is too large");
+  }
+  if (error == http::error::body_limit) {
+    return words(413, "the request's body is too large");
+  }
+  const bool is_parsers = error.category() == make_error_code(http::error::bad_method).category();
+  return is_parsers && error != http::error::end_of_stream && error != http::error::partial_message
+             ? std::optional(words(400, fmt::format("this is no proper HTTP/1 request: {}", error.message())))
+             : std::nullopt;
+}
+
+HttpQuestion question_of(http::request<http::string_body> request) {
+  HttpQuestion question;
+  question.method = std::string(request.method_string());
+  const std::string target(request.target());
+  question.path = target.substr(0, target.find('?'));
+  for (const auto& field : request) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    question.headers.emplace_back(std::move(name), std::string(field.value()));
+  }
+  question.body = std::move(request.body());
+  return question;
+}
+
+HttpReply make_safely(const ReplyMaker& make) {
+  try {
+    return make();
+  } catch (const std::exception& failure) {  // A request is a boundary.
+    log_error("serve: a reply could not be made: {}", failure.what());
+    return words(500, "the reply could not be made; the server's log says why");
+  }
+}
+
+Status listen_failure(const SocketAddress& address, const ErrorCode& error) {
+  const std::string shown = address.to_string();
+  switch (error.value()) {
+    case EADDRINUSE:
+      return Status::failed_precondition("cannot serve: the port is taken; choose another one with --port (address):", shown);
+    case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
+      return Status::failed_precondition("cannot serve: this machine has no such address (--host):", shown);
+    case EACCES:
+    case EPERM:
+      return Status::failed_precondition("cannot serve: ports below 1024 need a right that this user lacks (--port):", shown);
+    default:
+      return Status::resource_exhausted("cannot serve (address, reason):", shown, error.message());
+  }
+}
+
+}  // namespace
+
+std::string_view HttpQuestion::header(std::string_view name) const {
+  const auto found = std::find_if(headers.begin(), headers.end(), [&](const auto& field) { return field.first == name; });
+  return found == headers.end() ? std::string_view() : std::string_view(found->second);
+}
+
+Status HttpServerOptions::validate() const {
+  if (max_header_bytes < 256 || max_header_bytes > 1'000'000 || max_body_bytes < 1 || max_body_bytes > 1'000'000'000) {
+    return Status::invalid_argument(
+        "bounds of a request must be 256 to 1,000,000 and 1 to 1,000,000,000 bytes (header, body):", max_header_bytes, max_body_bytes);
+  }
+  if (request_timeout < std::chrono::milliseconds(1) || reply_timeout < std::chrono::milliseconds(1)) {
+    return Status::invalid_argument("time-outs of the server must be at least 1 ms, got (request, reply, in ms):", request_timeout.count(),
+                                    reply_timeout.count());
+  }
+  if (max_connections < 1 || max_connections > 100'000) {
+    return Status::invalid_argument("max_connections of the server must be 1 to 100,000:", max_connections);
+  }
+  return Status::ok();
+}
+
+/// Everything that the threads share. What is not marked belongs to the I/O thread.
+struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
+  class Session;
+
+  State(HttpService& service_asked, const HttpServerOptions& options_asked) : service(service_asked), options(options_asked) {}
+
+  void accept();
+  void close_all();
+  void make_room();
+  /// Of any thread: has a reply made and sent.
+  void answer(uint64_t session, uint64_t question, ReplyMaker make);
+  void question_begins() {
+    const std::lock_guard lock(mutex);
+    ++num_open_questions;
+  }
+  void question_ends() {
+    const std::lock_guard lock(mutex);
+    --num_open_questions;
+    quiet.notify_all();
+  }
+
+  HttpService& service;
+  const HttpServerOptions options;
+  asio::io_context io{1};
+  asio::thread_pool makers{1};
+  Tcp::acceptor acceptor{io};
+  asio::steady_timer pause{io};
+  std::map<uint64_t, std::shared_ptr<Session>> sessions;  // In the order of arrival.
+  uint64_t next_session = 0;
+  bool is_closing = false;
+  std::atomic<bool> is_draining = false;
+  std::atomic<bool> has_ended = false;
+  mutable std::mutex mutex;
+  mutable std::condition_variable quiet;
+  int num_open_questions = 0;  // Guarded by mutex.
+  std::jthread thread;
+};
+
+/// One connection. Lives in State::sessions and in the handlers of the I/O thread, and only there.
+class HttpServer::State::Session : public std::enable_shared_from_this<HttpServer::State::Session> {
+ public:
+  Session(State& state, uint64_t number, Tcp::socket socket)
+      : state_(state), number_(number), stream_(std::move(socket)), buffer_(state.options.max_header_bytes + kReadAhead) {}
+
+  bool is_waiting_for_answer() const { return gone_.has_value(); }
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(state_.options.max_header_bytes));
+    parser_->body_limit(state_.options.max_body_bytes);
+    stream_.expires_after(state_.options.request_timeout);
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_read(error); });
+  }
+
+  void reply(uint64_t question, HttpReply reply) {
+    if (!is_waiting_for_answer() || question != question_) {
+      return;
+    }
+    gone_.reset();
+    beast::get_lowest_layer(stream_).socket().cancel();  // The watch for a client that leaves.
+    write(std::move(reply), keeps_alive_ && !state_.is_draining);
+  }
+
+  void close() {
+    if (is_closed_) {
+      return;
+    }
+    is_closed_ = true;
+    if (gone_.has_value()) {
+      std::stop_source gone = *gone_;
+      gone_.reset();
+      gone.request_stop();
+      end_question();
+    }
+    stream_.close();
+    state_.sessions.erase(number_);
+  }
+
+ private:
+  void end_question() {
+    if (std::exchange(has_question_, false)) {
+      state_.question_ends();
+    }
+  }
+
+  void have_read(const ErrorCode& error) {
+    if (error) {
+      const auto refusal = refuse_unreadable(error);
+      refusal.has_value() ? write(*refusal, false) : close();
+      return;
+    }
+    http::request<http::string_body> request = parser_->release();
+    if (auto refusal = refuse_ambiguous(request)) {
+      write(*std::move(refusal), false);
+      return;
+    }
+    has_question_ = true;
+    state_.question_begins();
+    keeps_alive_ = request.keep_alive();
+    is_head_ = request.method() == http::verb::head;
+    stream_.expires_never();
+    gone_.emplace();
+    const std::stop_token gone = gone_->get_token();
+    watch_client();
+    const HttpService::Answer answer = [state = state_.shared_from_this(), number = number_, question = ++question_](ReplyMaker make) {
+      state->answer(number, question, std::move(make));
+    };
+    try {
+      state_.service.handle(question_of(std::move(request)), gone, answer);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request could not be handled: {}", failure.what());
+      answer([] { return words(500, "the request could not be handled; the server's log says why"); });
+    }
+  }
+
+  // A client that closes while it waits is gone; one that already sends its next request is not watched further.
+  void watch_client() {
+    stream_.socket().async_wait(Tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& error) {
+      if (error || !self->is_waiting_for_answer()) {
+        return;
+      }
+      char next = 0;
+      const ssize_t num_bytes = recv(self->stream_.socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+      if (num_bytes == 0 || (num_bytes < 0 && errno != EAGAIN && errno != EINTR)) {
+        self->close();
+      }
+    });
+  }
+
+  void write(HttpReply reply, bool keeps_alive) {
+    response_ = {};
+    response_.version(11);
+    response_.result(static_cast<unsigned>(reply.status));
+    response_.set(http::field::content_type, reply.type);
+    response_.set(http::field::cache_control, "no-store");
+    response_.set("X-Content-Type-Options", "nosniff");
+    for (const auto& [name, value] : reply.headers) {
+      response_.set(name, value);
+    }
+    response_.keep_alive(keeps_alive && !is_head_);
+    response_.body() = is_head_ ? std::string() : std::move(reply.body);
+    response_.prepare_payload();
+    stream_.expires_after(state_.options.reply_timeout);
+    http::async_write(stream_, response_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_written(error); });
+  }
+
+  void have_written(const ErrorCode& error) {
+    end_question();
+    if (error || is_closed_) {
+      close();
+    } else if (response_.keep_alive()) {
+      read();
+    } else {
+      ErrorCode ignored;
+      stream_.socket().shutdown(Tcp::socket::shutdown_send, ignored);
+      stream_.expires_after(kMaxLinger);
+      linger();
+    }
+  }
+
+  void linger() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(kReadAhead), [self = shared_from_this()](const ErrorCode& error, size_t num_bytes) {
+      self->num_unread_ += num_bytes;
+      error || self->num_unread_ > kMaxUnreadBytes ? self->close() : self->linger();
+    });
+  }
+
+  State& state_;
+  const uint64_t number_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  http::response<http::string_body> response_;
+  std::optional<std::stop_source> gone_;  // While the client waits for its answer.
+  bool has_question_ = false;             // That State counts.
+  bool keeps_alive_ = false;
+  bool is_head_ = false;
+  bool is_closed_ = false;
+  size_t num_unread_ = 0;
+  uint64_t question_ = 0;  // How many there were.
+};
+
+void HttpServer::State::make_room() {
+  if (sessions.size() < static_cast<size_t>(options.max_connections)) {
+    return;
+  }
+  const auto idle =
+      std::find_if(sessions.begin(), sessions.end(), [](const auto& entry) { return !entry.second->is_waiting_for_answer(); });
+  const std::shared_ptr<Session> victim = idle == sessions.end() ? sessions.rbegin()->second : idle->second;
+  victim->close();
+}
+
+void HttpServer::State::accept() {
+  acceptor.async_accept([this](const ErrorCode& error, Tcp::socket socket) {
+    if (is_closing) {
+      return;
+    }
+    if (!error) {
+      make_room();
+      const uint64_t number = next_session++;
+      const auto session = std::make_shared<Session>(*this, number, std::move(socket));
+      sessions.emplace(number, session);
+      session->read();
+      accept();
+    } else {  // No descriptor is left, or the client has left already.
+      pause.expires_after(kAcceptPause);
+      pause.async_wait([this](const ErrorCode&) {
+        if (!is_closing) {
+          accept();
+        }
+      });
+    }
+  });
+}
+
+void HttpServer::State::close_all() {
+  is_closing = true;
+  ErrorCode ignored;
+  acceptor.close(ignored);
+  pause.cancel(ignored);
+  while (!sessions.empty()) {
+    const std::shared_ptr<Session> session = sessions.begin()->second;
+    session->close();
+  }
+}
+
+void HttpServer::State::answer(uint64_t session, uint64_t question, ReplyMaker make) {
+  if (has_ended) {
+    return;
+  }
+  asio::post(makers, [self = shared_from_this(), session, question, make = std::move(make)] {
+    asio::post(self->io, [self, session, question, reply = make_safely(make)]() mutable {
+      if (const auto found = self->sessions.find(session); found != self->sessions.end()) {
+        const std::shared_ptr<Session> waiting = found->second;
+        waiting->reply(question, std::move(reply));
+      }
+    });
+  });
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, const HttpServerOptions& options) {
+  DARKROOM_RETURN_IF_ERROR(options.validate());
+  try {
+    const auto state = std::make_shared<State>(service, options);
+    asio::ip::tcp::endpoint place(asio::ip::make_address(options.address.ip.to_string()), options.address.port);
+    ErrorCode error;
+    state->acceptor.open(place.protocol(), error);
+    if (!error) {
+      state->acceptor.set_option(asio::socket_base::reuse_address(true), error);
+      state->acceptor.bind(place, error);
+    }
+    if (!error) {
+      state->acceptor.listen(1024, error);
+    }
+    if (error) {
+      return listen_failure(options.address, error);
+    }
+    SocketAddress address = options.address;
+    address.port = state->acceptor.local_endpoint().port();
+    state->accept();
+    state->thread = std::jthread([running = state.get()] { running->io.run(); });
+    return std::unique_ptr<HttpServer>(new HttpServer(address, state));
+  } catch (const std::system_error& failure) {
+    return Status::resource_exhausted("cannot start the threads of the server (reason):", failure.what());
+  }
+}
+
+HttpServer::HttpServer(SocketAddress address, std::shared_ptr<State> state) : address_(address), state_(std::move(state)) {}
+
+HttpServer::~HttpServer() {
+  state_->has_ended = true;
+  asio::post(state_->io, [state = state_.get()] { state->close_all(); });
+  state_->thread.join();
+  state_->makers.join();
+  state_->io.restart();
+  state_->io.poll();  // Answers that came last: their clients are gone.
+}
+
+void HttpServer::drain() { state_->is_draining = true; }
+
+bool HttpServer::await_quiet(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(state_->mutex);
+  return state_->quiet.wait_for(lock, patience, [this] { return state_->num_open_questions == 0; });
+}
+
+}  // namespace darkroom

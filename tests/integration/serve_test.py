@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""`darkroom serve` over a real model: the pictures of `sample`, alone and in company, its protocols, keys, a stop, and a container's start.
+
+usage: serve_test.py
+"""
+
+import base64
+import concurrent.futures
+import contextlib
+import functools
+import http.client
+import io
+import json
+import os
+import pathlib
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+from PIL import Image
+
+from workbench import PROGRAM, ROOT, Skipped, main, require, run
+
+PATIENCE = 120  # Seconds; a limit, no measure.
+KEY = "a-key-of-more-than-16-characters"
+INVOCATIONS = "/invocations"
+GENERATIONS = "/v1/images/generations"
+
+
+class Server:
+    """The program serving a model on a free port of loopback, with one thread an operation: the bits of `sample`."""
+
+    def __init__(self, model: str, *flags: str):
+        command = [PROGRAM, "serve", model, "--port", "0", "--threads", "1", *flags]
+        self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.log = ""
+        self.told: queue.Queue = queue.Queue()
+        self.reader = threading.Thread(target=self.read_log, daemon=True)
+        self.reader.start()
+        try:
+            self.port = self.told.get(timeout=PATIENCE)
+            require(self.port != 0, "the server ended:", self.log)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def read_log(self) -> None:
+        for line in self.process.stderr:
+            self.log += line
+            if found := re.search(r"at http://127\.0\.0\.1:(\d+)", line):
+                self.told.put(int(found[1]))
+        self.told.put(0)
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def ask(self, method: str, path: str, body: object = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        with contextlib.closing(connection):
+            text = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})
+            reply = connection.getresponse()
+            return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
+
+    def paint(self, fields: dict) -> np.ndarray:
+        status, headers, body = self.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "image/png"})
+        require(status == 200 and headers["content-type"] == "image/png", "painting", fields, status, body[:500])
+        return pixels(body)
+
+    def metric(self, name: str) -> float:
+        text = self.ask("GET", "/metrics")[2].decode()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(np.int32)
+
+
+@functools.cache
+def model() -> str:
+    """A model with random weights: these tests are about which picture comes, not about how it looks."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
+    run("models", "init", "--preset", "tiny", folder / "tiny", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
+    return str(folder / "tiny")
+
+
+def sampled(fields: dict) -> np.ndarray:
+    """The picture of `darkroom sample` for the fields of a request."""
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        words = ["--prompt", fields.get("prompt", "a red apple"), "--output", f"{folder}/x.png"]
+        flags = {"sampler": "--sampler", "num_inference_steps": "--steps", "guidance_scale": "--guidance", "negative_prompt": "--negative", "seed": "--seed"}
+        words += [word for name, flag in flags.items() if name in fields for word in (flag, fields[name])]
+        if "width" in fields:
+            words += ["--size", f"{fields['width']}x{fields['height']}"]
+        run("sample", "--model", model(), *words)
+        return pixels(pathlib.Path(folder, "x.png").read_bytes())
+
+
+MIXED = [
+    {"sampler": "euler_a", "num_inference_steps": 7, "seed": 1},
+    {"sampler": "dpmpp_2m", "num_inference_steps": 9, "seed": 2, "guidance_scale": 3.5},
+    {"sampler": "pndm", "num_inference_steps": 8, "seed": 3, "prompt": "a blue bird", "negative_prompt": "grey"},
+    {"sampler": "unipc", "num_inference_steps": 6, "seed": 4, "guidance_scale": 1},
+    {"num_inference_steps": 12, "seed": 5, "prompt": ""},
+    {"sampler": "ddim", "num_inference_steps": 5, "seed": 6, "width": 128, "height": 64},
+    {"sampler": "dpmpp_2m_karras", "num_inference_steps": 10, "seed": 7, "negative_prompt": "blurry, dark"},
+    {"sampler": "euler", "num_inference_steps": 20, "seed": 2**33 + 1, "prompt": "a green tree"},
+]
+
+
+def a_picture_painted_alone_has_the_bits_of_sample() -> None:
+    with Server(model()) as server:
+        for fields in MIXED:
+            require(np.array_equal(server.paint(fields), sampled(fields)), "another picture than sample's", fields)
+
+
+def pictures_painted_together_are_those_of_sample() -> None:
+    with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(16) as clients:
+        asked = MIXED + [{**fields, "seed": fields["seed"] + 10} for fields in MIXED]
+        painted = list(clients.map(server.paint, asked))
+        for fields, picture in zip(asked, painted, strict=True):
+            want = sampled(fields)
+            require(picture.shape == want.shape and np.abs(picture - want).max() <= 1, "another picture than sample's", fields, np.abs(picture - want).max())
+        calls, steps = server.metric("darkroom_serve_calls_total"), server.metric("darkroom_serve_steps_total")
+        require(steps > calls, "pictures shared no call (calls, steps)", calls, steps)
+        require(server.metric("darkroom_serve_pictures_total") == len(asked), "pictures counted")
+
+
+def protocols_reply_as_their_clients_expect() -> None:
+    with Server(model()) as server:
+        few = {"num_inference_steps": 4, "seed": 9}
+        picture = server.paint(few)
+        require(server.ask("GET", "/ping")[0] == 200, "ping")
+
+        def json_of(path: str, body: dict, headers: dict | None = None) -> dict:
+            status, got, text = server.ask("POST", path, body, headers)
+            require(status == 200 and got["content-type"] == "application/json", path, status, text[:500])
+            return json.loads(text)
+
+        arrays = json_of(INVOCATIONS, {"prompt": ["a red apple", "a red apple"], **few})
+        require(arrays["prompt"] == ["a red apple"] * 2, "the prompt comes back", arrays["prompt"])
+        require(all(np.abs(np.asarray(one) - picture).max() <= 1 for one in arrays["generated_images"]), "nested arrays")
+        texts = json_of(INVOCATIONS, {"prompt": "a red apple", **few}, {"Accept": "application/json;png"})
+        require(np.array_equal(pixels(base64.b64decode(texts["generated_images"][0])), picture), "base64 of PNG")
+        hugging_face = {"inputs": "a red apple", "parameters": few}
+        for path in (INVOCATIONS, "/"):
+            status, headers, body = server.ask("POST", path, hugging_face)
+            require(status == 200 and headers["content-type"] == "image/png" and np.array_equal(pixels(body), picture), "inputs at", path, status)
+        reply = json_of(GENERATIONS, {"prompt": "a red apple", "n": 2, "size": "64x64", "steps": 4, "seed": 9, "model": "tiny"})
+        require(abs(reply["created"] - time.time()) < PATIENCE and len(reply["data"]) == 2, "OpenAI's reply", reply["created"])
+        require(np.abs(pixels(base64.b64decode(reply["data"][0]["b64_json"])) - picture).max() <= 1, "OpenAI's picture")
+        models = json.loads(server.ask("GET", "/v1/models")[2])
+        require([one["id"] for one in models["data"]] == ["tiny"], "models", models)
+
+
+def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
+    with Server(model()) as server:
+        cases = [
+            (INVOCATIONS, {"prompt": "x", "num_inference_steps": 0}, 400, "num_inference_steps"),
+            (INVOCATIONS, {"prompt": "x", "num_inference_steps": 1, "sampler": "pndm", "width": 68, "height": 64}, 400, "width"),
+            (INVOCATIONS, {"prompt": "x", "sampler": "heun"}, 400, "sampler"),
+            (INVOCATIONS, {"prompt": "x", "stepz": 4}, 400, "stepz"),
+            (INVOCATIONS, {"prompt": "x", "guidance_scale": "much"}, 400, "guidance_scale"),
+            (INVOCATIONS, b"{", 400, "JSON"),
+            (INVOCATIONS, {"inputs": "x", "parameters": {"seed": -1}}, 400, "parameters.seed"),
+            (GENERATIONS, {"prompt": "x", "size": "63x64"}, 400, "size"),
+            (GENERATIONS, {"prompt": "x", "model": "dall-e-3"}, 404, "dall-e-3"),
+            (GENERATIONS, {"prompt": "x", "stream": True}, 400, "stream"),
+            ("/nowhere", {}, 404, "nothing here"),
+        ]
+        for path, body, want, part in cases:
+            status, _, text = server.ask("POST", path, body)
+            message = json.loads(text)["error"]["message"]
+            require(status == want and part in message, "refused", path, body, status, message)
+        require(server.ask("GET", INVOCATIONS)[0] == 405, "another method")
+        require(server.paint({"num_inference_steps": 4}).shape == (64, 64, 3), "the server goes on")
+
+
+def keys_open_all_but_liveness() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        keys = pathlib.Path(folder, "keys")
+        keys.write_text(f"# of this test\n{KEY}\n")
+        with Server(model(), "--keys", keys) as server:
+            require(server.ask("GET", "/ping")[0] == 200, "ping needs no key")
+            for path in ("/v1/models", "/metrics", "/nowhere", "/v2/health/ready"):
+                require(server.ask("GET", path)[0] == 401, "without a key", path)
+                require(server.ask("GET", path, headers={"Authorization": f"Bearer {KEY}x"})[0] == 401, "with another key", path)
+            require(server.ask("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})[0] == 200, "with the key")
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(PATIENCE)
+            server.reader.join(PATIENCE)
+            require("stopp" in server.log, "the log says that it stops", server.log)
+            require(KEY not in server.log, "the log tells the key")
+
+
+def flags_that_would_open_the_server_to_all_are_refused() -> None:
+    done = run("serve", model(), "--host", "0.0.0.0", "--port", "0", expect=2)
+    require("--keys" in done.stderr, "another address without keys", done.stderr)
+    done = run("serve", model(), "--host", "example.com", "--port", "0", expect=2)
+    require("--host" in done.stderr and "example.com" in done.stderr, "a name for an address", done.stderr)
+    with tempfile.NamedTemporaryFile("w", prefix="darkroom-test-", suffix=".keys") as keys:
+        keys.write("short\n")
+        keys.flush()
+        done = run("serve", model(), "--keys", keys.name, "--port", "0", expect=2)
+        require(f"{keys.name} 1" in done.stderr, "a short key", done.stderr)
+    with Server(model()) as server:
+        done = run("serve", model(), "--port", server.port, expect=1)
+        require(str(server.port) in done.stderr, "a port that is taken", done.stderr)
+
+
+def a_stop_finishes_what_was_begun() -> None:
+    with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(4) as clients:
+        asked = [{"num_inference_steps": 60, "seed": seed} for seed in range(4)]
+        painting = [clients.submit(server.paint, fields) for fields in asked]
+        limit = time.monotonic() + PATIENCE
+        while server.metric("darkroom_serve_open_cost") < 3 * 64 * 64 * 40:
+            require(time.monotonic() < limit and not any(one.done() for one in painting), "the requests did not meet")
+        server.process.send_signal(signal.SIGTERM)
+        require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
+        for fields, picture in zip(asked, painting, strict=True):
+            require(np.abs(picture.result(PATIENCE) - sampled(fields)).max() <= 1, "a picture after the stop", fields)
+
+
+def serve_in_a_container(folder: str) -> None:
+    """Within namespaces of its own: /opt/ml/model is a model, and nobody else listens on port 8080."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/opt"], check=True)
+    shutil.copytree(folder, "/opt/ml/model")
+    process = subprocess.Popen([PROGRAM, "serve"], cwd=ROOT)
+    limit = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=PATIENCE)
+            connection.request("GET", "/ping")
+            break
+        except ConnectionRefusedError:
+            require(process.poll() is None and time.monotonic() < limit, "no answer on port 8080", process.poll())
+            time.sleep(0.05)
+    require(connection.getresponse().status == 200, "ping")
+    body = json.dumps({"inputs": "a red apple", "parameters": {"num_inference_steps": 4}})
+    connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=PATIENCE)
+    connection.request("POST", INVOCATIONS, body, {"Content-Type": "application/json", "Host": "model.aws.local:8080"})
+    reply = connection.getresponse()
+    require(reply.status == 200 and pixels(reply.read()).shape == (64, 64, 3), "an invocation", reply.status)
+    process.send_signal(signal.SIGTERM)
+    require(process.wait(PATIENCE) == 143, "exit code", process.returncode)
+
+
+def a_container_serves_its_model_on_port_8080() -> None:
+    probe = subprocess.run(["unshare", "-rmn", "sh", "-c", "ip link set lo up && mount -t tmpfs none /opt"], capture_output=True, text=True)
+    if probe.returncode != 0:
+        raise Skipped(f"no namespaces here: {probe.stderr.strip()[:200]}")
+    done = subprocess.run(["unshare", "-rmn", sys.executable, __file__, "--container", model()], capture_output=True, text=True, timeout=2 * PATIENCE)
+    require(done.returncode == 0, "the container:", done.stdout[-2000:], done.stderr[-4000:])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--container"]:
+        serve_in_a_container(sys.argv[2])
+        sys.exit(0)
+    os.environ.pop("OMP_NUM_THREADS", None)
+    try:
+        main([
+            a_picture_painted_alone_has_the_bits_of_sample,
+            pictures_painted_together_are_those_of_sample,
+            protocols_reply_as_their_clients_expect,
+            bad_requests_are_told_the_field_and_cost_only_themselves,
+            keys_open_all_but_liveness,
+            flags_that_would_open_the_server_to_all_are_refused,
+            a_stop_finishes_what_was_begun,
+            a_container_serves_its_model_on_port_8080,
+        ])
+    finally:
+        shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)

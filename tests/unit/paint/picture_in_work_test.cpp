@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "darkroom/paint/painter.h"
+#include "tiny_painter.h"
+
+namespace darkroom {
+namespace {
+
+Image step_alone(const PaintRequest& request) {
+  const auto picture = painter().begin(request).value();
+  PictureInWork* const one = picture.get();
+  while (one->num_calls_left() > 0) {
+    painter().step(std::span(&one, 1));
+  }
+  return painter().finish(*one);
+}
+
+int largest_difference(const Image& a, const Image& b) {
+  int largest = a.pixels.size() == b.pixels.size() ? 0 : 256;
+  for (size_t i = 0; i < std::min(a.pixels.size(), b.pixels.size()); ++i) {
+    largest = std::max(largest, std::abs(static_cast<int>(a.pixels[i]) - static_cast<int>(b.pixels[i])));
+  }
+  return largest;
+}
+
+PaintRequest stepped_request(const std::string& prompt, uint64_t seed, const std::string& sampler, int steps, double guidance) {
+  PaintRequest request = request_of({prompt}, {seed}, steps);
+  request.sampler.name = sampler;
+  request.guidance = guidance;
+  request.negative = guidance > 5 ? "blurry" : "";
+  return request;
+}
+
+TEST(picture_in_work, alone_it_has_the_bits_of_paint_with_every_sampler) {
+  for (const std::string_view sampler : sampler_names()) {
+    for (const double guidance : {1.0, 7.5}) {
+      const PaintRequest request = stepped_request("a red apple", 3, std::string(sampler), 4, guidance);
+      EXPECT_EQ(step_alone(request), painter().paint(request)->images.front()) << sampler << " guidance " << guidance;
+    }
+  }
+}
+
+TEST(picture_in_work, a_rescaled_one_and_one_from_a_picture_have_the_bits_of_paint) {
+  PaintRequest request = stepped_request("a red apple", 3, "ddim", 4, 7.5);
+  request.guidance_rescale = 0.7;
+  EXPECT_EQ(step_alone(request), painter().paint(request)->images.front());
+  request.init_images = {Image::filled(64, 64, 3, 90)};
+  request.strength = 0.5;
+  EXPECT_EQ(painter().begin(request).value()->num_calls_left(), 2U);
+  EXPECT_EQ(step_alone(request), painter().paint(request)->images.front());
+}
+
+// Pictures join and leave; in every call there are other timesteps, samplers and branches.
+TEST(picture_in_work, in_changing_company_it_differs_by_one_grey_level_at_most) {
+  const std::vector<PaintRequest> requests = {stepped_request("a red apple", 1, "ddim", 7, 7.5),
+                                              stepped_request("a cat", 2, "euler_a", 3, 4.0), stepped_request("", 3, "dpmpp_2m", 5, 1.0),
+                                              stepped_request("a blue house", 4, "pndm", 6, 9.0)};
+  std::vector<std::unique_ptr<PictureInWork>> pictures;
+  for (size_t round = 0; round < 12; ++round) {
+    if (round < requests.size()) {
+      pictures.push_back(painter().begin(requests[round]).value());
+    }
+    std::vector<PictureInWork*> company;
+    for (const auto& picture : pictures) {
+      if (picture->num_calls_left() > 0) {
+        company.push_back(picture.get());
+      }
+    }
+    if (!company.empty()) {
+      painter().step(company);
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(pictures[i]->num_calls_left(), 0U);
+    EXPECT_LE(largest_difference(painter().finish(*pictures[i]), painter().paint(requests[i])->images.front()), 1) << i;
+  }
+}
+
+TEST(picture_in_work, refuses_what_paint_refuses_and_several_pictures) {
+  EXPECT_EQ(painter().begin(request_of({"a", "b"}, {1, 2})).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(painter().begin(stepped_request("a", 1, "magic", 4, 1.0)).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(painter().begin(request_of({}, {})).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -1,0 +1,177 @@
+#include "darkroom/serve/image_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/base64.h"
+#include "darkroom/image/png.h"
+
+namespace darkroom {
+namespace {
+
+using testing::HasSubstr;
+
+ModelFacts small_model() { return {.name = "tiny", .native_size = 64, .size_multiple = 8, .samplers = {"ddim", "euler"}}; }
+
+Result<ImageRequest> invocation(std::string_view body, std::string_view accept = "") {
+  return read_invocation(body, accept, small_model(), RequestLimits{});
+}
+
+Result<ImageRequest> generation(std::string_view body) { return read_openai_generation(body, small_model(), RequestLimits{}); }
+
+TEST(image_requests, reads_jumpstarts_fields) {
+  const ImageRequest request = invocation(R"({"prompt":["a cat","a dog"],"negative_prompt":["blurry","dark"],"width":128,"height":64,
+    "num_inference_steps":7,"guidance_scale":3.5,"num_images_per_prompt":2,"seed":18446744073709551615,"sampler":"euler"})")
+                                   .value();
+  ASSERT_EQ(request.pictures.size(), 4U);
+  const PictureSpec& third = request.pictures[2];
+  EXPECT_EQ(third.prompt, "a dog");
+  EXPECT_EQ(third.negative, "dark");
+  EXPECT_EQ(third.width, 128);
+  EXPECT_EQ(third.height, 64);
+  EXPECT_EQ(third.num_steps, 7);
+  EXPECT_EQ(third.guidance, 3.5);
+  EXPECT_EQ(third.sampler, "euler");
+  EXPECT_EQ(third.seed, UINT64_MAX);
+  EXPECT_EQ(request.pictures[3].seed, 0U);  // Seeds go round.
+  EXPECT_EQ(request.form, ReplyForm::kNestedArrays);
+}
+
+TEST(image_requests, reads_hugging_faces_fields_in_both_spellings) {
+  for (const char* body : {R"({"inputs":"x","parameters":{"guidance_scale":2,"negative_prompt":"n","num_inference_steps":3,"width":72,
+                               "height":80,"seed":5,"scheduler":"ddim"}})",
+                           R"({"inputs":"x","parameters":{"guidanceScale":2,"negativePrompt":["n"],"numInferenceSteps":3,
+                               "targetSize":{"width":72,"height":80},"seed":5,"scheduler":"ddim"}})"}) {
+    const ImageRequest request = invocation(body).value();
+    ASSERT_EQ(request.pictures.size(), 1U);
+    const PictureSpec& picture = request.pictures[0];
+    EXPECT_EQ(picture.prompt + picture.negative + picture.sampler, "xnddim");
+    EXPECT_EQ(picture.guidance, 2.0);
+    EXPECT_EQ(picture.num_steps, 3);
+    EXPECT_EQ(picture.width, 72);
+    EXPECT_EQ(picture.height, 80);
+    EXPECT_EQ(picture.seed, 5U);
+    EXPECT_EQ(request.form, ReplyForm::kPng);
+  }
+}
+
+TEST(image_requests, what_is_left_out_is_the_models_or_diffusers) {
+  const PictureSpec picture = generation(R"({"prompt":"x","seed":null})")->pictures.front();
+  EXPECT_EQ(picture.width, 64);
+  EXPECT_EQ(picture.height, 64);
+  EXPECT_EQ(picture.num_steps, 50);
+  EXPECT_EQ(picture.guidance, 7.5);
+  EXPECT_EQ(picture.sampler, "");
+  EXPECT_LE(picture.seed, UINT32_MAX);
+}
+
+TEST(image_requests, reads_openais_fields_and_ours) {
+  const ImageRequest request =
+      generation(R"({"model":"tiny","prompt":"x","n":3,"size":"128x72","response_format":"b64_json","quality":"auto",
+    "user":"me","stream":false,"seed":4,"steps":2,"guidance_scale":1,"negative_prompt":"n","sampler":"ddim"})")
+          .value();
+  ASSERT_EQ(request.pictures.size(), 3U);
+  EXPECT_EQ(request.pictures[2].seed, 6U);
+  EXPECT_EQ(request.pictures[2].width, 128);
+  EXPECT_EQ(request.pictures[2].height, 72);
+  EXPECT_EQ(request.pictures[2].negative, "n");
+  EXPECT_EQ(request.form, ReplyForm::kOpenAi);
+}
+
+struct Refusal {
+  const char* body;
+  const char* named;
+};
+
+TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
+  const std::vector<Refusal> refusals = {
+      {"", "JSON object"},
+      {"[]", "JSON object"},
+      {"{}", "prompt or inputs"},
+      {R"({"prompt":5})", "prompt"},
+      {R"({"prompt":[]})", "prompt"},
+      {R"({"prompt":["a",1]})", "prompt"},
+      {R"({"prompt":"a","width":65})", "width must be a multiple of 8, got: 65"},
+      {R"({"prompt":"a","height":4096})", "height"},
+      {R"({"prompt":"a","width":64.5})", "width"},
+      {R"({"prompt":"a","num_inference_steps":0})", "num_inference_steps"},
+      {R"({"prompt":"a","num_inference_steps":501})", "num_inference_steps"},
+      {R"({"prompt":"a","guidance_scale":"7"})", "guidance_scale"},
+      {R"({"prompt":"a","guidance_scale":51})", "guidance_scale"},
+      {R"({"prompt":"a","seed":-1})", "seed"},
+      {R"({"prompt":"a","seed":1.5})", "seed"},
+      {R"({"prompt":"a","sampler":"heun"})", "ddim, euler"},
+      {R"({"prompt":["a","b"],"num_images_per_prompt":6})", "12"},
+      {R"({"prompt":["a","b","c"],"negative_prompt":["d","e"]})", "negative prompts"},
+      {R"({"prompt":"a","image":"aGk="})", "no such field: image"},
+      {R"({"inputs":"a","parameters":5})", "parameters"},
+      {R"({"inputs":"a","parameters":{"steps":5}})", "parameters.steps"},
+      {R"({"inputs":"a","parameters":{"target_size":{"depth":5}}})", "parameters.target_size.depth"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const Status status = invocation(refusal.body).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << refusal.body;
+    EXPECT_THAT(status.message(), HasSubstr(refusal.named)) << refusal.body;
+  }
+  EXPECT_THAT(invocation(R"({"prompt":")" + std::string(10'001, 'x') + R"("})").status().message(), HasSubstr("10000 bytes"));
+}
+
+TEST(image_requests, a_wrong_or_unbuilt_field_of_openais_is_named) {
+  const std::vector<Refusal> refusals = {{R"({"n":1})", "prompt"},
+                                         {R"({"prompt":"a","n":11})", "n must"},
+                                         {R"({"prompt":"a","size":"64"})", "size"},
+                                         {R"({"prompt":"a","size":"64x"})", "size"},
+                                         {R"({"prompt":"a","size":"64x65"})", "size"},
+                                         {R"({"prompt":"a","size":"64x64x64"})", "size"},
+                                         {R"({"prompt":"a","response_format":"url"})", "response_format is not built"},
+                                         {R"({"prompt":"a","output_format":"webp"})", "output_format is not built"},
+                                         {R"({"prompt":"a","stream":true})", "stream is not built"},
+                                         {R"({"prompt":"a","colour":1})", "no such field: colour"}};
+  for (const Refusal& refusal : refusals) {
+    const Status status = generation(refusal.body).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << refusal.body;
+    EXPECT_THAT(status.message(), HasSubstr(refusal.named)) << refusal.body;
+  }
+  EXPECT_EQ(generation(R"({"prompt":"a","model":"dall-e-3"})").status().code(), StatusCode::kNotFound);
+}
+
+TEST(image_requests, accept_chooses_how_pictures_go_back) {
+  const auto form = [](std::string_view body, std::string_view accept) { return invocation(body, accept)->form; };
+  constexpr std::string_view kPrompt = R"({"prompt":"a"})";
+  constexpr std::string_view kInputs = R"({"inputs":"a"})";
+  EXPECT_EQ(form(kPrompt, "*/*"), ReplyForm::kNestedArrays);
+  EXPECT_EQ(form(kPrompt, "application/json"), ReplyForm::kNestedArrays);
+  EXPECT_EQ(form(kPrompt, "application/json;png"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(kPrompt, "image/png"), ReplyForm::kPng);
+  EXPECT_EQ(form(kInputs, "*/*"), ReplyForm::kPng);
+  EXPECT_EQ(form(kInputs, "application/json"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(invocation(kPrompt, "application/json;jpeg").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(invocation(kPrompt, "text/html").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(invocation(R"({"prompt":["a","b"]})", "image/png").status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(image_requests, replies_hold_the_pictures) {
+  Image image = Image::filled(2, 1, 3, 7);
+  image.pixels[5] = 255;
+  ImageRequest request = invocation(R"({"prompt":"a \"cat\"","seed":9})").value();
+  HttpReply reply = image_reply(request, {image}, 0);
+  EXPECT_EQ(nlohmann::json::parse(reply.body),
+            nlohmann::json::parse(R"({"generated_images":[[[[7,7,7],[7,7,255]]]],"prompt":"a \"cat\""})"));
+  EXPECT_EQ(reply.headers, (HttpHeaders{{"X-Darkroom-Seed", "9"}}));
+  request.form = ReplyForm::kBase64Pngs;
+  EXPECT_EQ(nlohmann::json::parse(image_reply(request, {image}, 0).body)["generated_images"][0], encode_base64(encode_png(image)));
+  request.form = ReplyForm::kPng;
+  reply = image_reply(request, {image}, 0);
+  EXPECT_EQ(reply.type, "image/png");
+  EXPECT_EQ(reply.body, encode_png(image));
+  request.form = ReplyForm::kOpenAi;
+  const auto openai = nlohmann::json::parse(image_reply(request, {image, image}, 77).body);
+  EXPECT_EQ(openai["created"], 77);
+  EXPECT_EQ(openai["data"].size(), 2U);
+  EXPECT_EQ(decode_base64(openai["data"][1]["b64_json"].get<std::string>()), encode_png(image));
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -1,0 +1,252 @@
+#include "darkroom/serve/painting_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "darkroom/web/metrics_server.h"
+#include "stub_engine.h"
+
+namespace darkroom {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr std::string_view kKey = "a-key-of-at-least-16";
+
+/// One connection to the server; waits at most a minute for anything.
+class ServeClient {
+ public:
+  explicit ServeClient(const SocketAddress& address) {
+    const sockaddr_storage place = address.to_sockaddr();
+    socket_ = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)), 0);
+  }
+  ~ServeClient() { ::close(socket_); }
+  ServeClient(const ServeClient&) = delete;
+  ServeClient& operator=(const ServeClient&) = delete;
+
+  void send_text(const std::string& text) const {
+    // The server may have answered and closed already: what it said is what counts.
+    [[maybe_unused]] const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  std::string receive_all() const {
+    std::string received;
+    for (;;) {
+      pollfd watched{socket_, POLLIN, 0};
+      char buffer[65'536];
+      const ssize_t num_bytes = poll(&watched, 1, 60'000) == 1 ? recv(socket_, buffer, sizeof buffer, 0) : -1;
+      if (num_bytes <= 0) {
+        return received;
+      }
+      received.append(buffer, static_cast<size_t>(num_bytes));
+    }
+  }
+
+ private:
+  int socket_ = -1;
+};
+
+std::string get(const std::string& path, const std::string& headers = "") {
+  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n";
+}
+
+std::string post(const std::string& path, const std::string& body, const std::string& headers = "") {
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
+}
+
+/// A server over a stub that paints at once.
+class painting_service : public testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+  void TearDown() override {
+    engine_.release();
+    server_.reset();
+    batcher_.reset();
+  }
+  void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
+    TearDown();
+    batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
+    service_.emplace(
+        PaintingServiceOptions{
+            .model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}}, .limits = {}, .keys = std::move(keys)},
+        *batcher_, metrics_, clock_);
+    options.address = parse_metrics_address("0").value();
+    server_ = HttpServer::start(*service_, options).value();
+  }
+  std::string ask(const std::string& request) const {
+    const ServeClient client(server_->address());
+    client.send_text(request);
+    return client.receive_all();
+  }
+
+  FakeClock clock_;
+  MetricsRegistry metrics_;
+  StubEngine engine_{clock_};
+  std::optional<StepBatcher> batcher_;
+  std::optional<PaintingService> service_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(painting_service, paints_by_each_protocol) {
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"seed":3,"num_inference_steps":2}})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("image/png"), HasSubstr("X-Darkroom-Seed: 3"), HasSubstr("\x89PNG")));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","seed":3,"num_inference_steps":2})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"({"generated_images":[[[[3,3,3],)")));
+  EXPECT_THAT(ask(post("/v1/images/generations", R"({"prompt":"x","n":2,"steps":2})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"("data":[{"b64_json":"iVBOR)")));
+}
+
+TEST_F(painting_service, answers_health_models_and_metrics) {
+  for (const char* path : {"/ping", "/health", "/v2/health/live", "/v2/health/ready", "/ping?x=1"}) {
+    EXPECT_THAT(ask(get(path)), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Length: 0"))) << path;
+  }
+  EXPECT_THAT(ask(get("/v1/models")), HasSubstr(R"("id":"stub")"));
+  EXPECT_THAT(ask(get("/metrics")), HasSubstr("darkroom_serve_requests_total{route=\"/ping\",status=\"200\"} 2"));
+}
+
+TEST_F(painting_service, what_is_not_there_says_so) {
+  EXPECT_THAT(ask(get("/sdapi/v1/txt2img")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
+  EXPECT_THAT(ask(get("/invocations")), AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: POST")));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"x"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image")));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"refused","num_inference_steps":2})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("the stub refuses this prompt")));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"step throws"})")), AllOf(StartsWith("HTTP/1.1 500"), Not(HasSubstr("planted"))));
+  EXPECT_THAT(ask(post("/invocations", "{}", "X-Darkroom-Deadline: soon\r\n")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("soon")));
+  EXPECT_THAT(ask("POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+              StartsWith("HTTP/1.1 415"));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":["a","b"]})", "Accept: image/png\r\n")), StartsWith("HTTP/1.1 406"));
+}
+
+TEST_F(painting_service, only_liveness_goes_without_a_key) {
+  start(AccessKeys::parse("# ours\n\n" + std::string(kKey) + "\r\n", "keys").value());
+  const std::string good = "Authorization: Bearer " + std::string(kKey) + "\r\n";
+  for (const std::string& bad :
+       {std::string(), std::string("Authorization: Bearer wrong-key-of-16-bytes\r\n"), "Authorization: Basic " + std::string(kKey) + "\r\n",
+        "Authorization: Bearer " + std::string(kKey) + "x\r\n", std::string("Authorization: Bearer \r\n")}) {
+    for (const char* path : {"/v2/health/ready", "/v1/models", "/metrics", "/nothing"}) {
+      EXPECT_THAT(ask(get(path, bad)), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("WWW-Authenticate: Bearer"))) << path << bad;
+    }
+    for (const char* path : {"/invocations", "/v1/images/generations"}) {
+      EXPECT_THAT(ask(post(path, R"({"prompt":"x"})", bad)), StartsWith("HTTP/1.1 401")) << path << bad;
+    }
+    for (const char* path : {"/ping", "/health", "/v2/health/live"}) {
+      EXPECT_THAT(ask(get(path, bad)), StartsWith("HTTP/1.1 200")) << path << bad;
+    }
+  }
+  EXPECT_THAT(ask(get("/v1/models", good)), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","num_inference_steps":1})", good)), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(engine_.calls().size() == 1);
+}
+
+TEST_F(painting_service, web_pages_of_others_are_refused) {
+  EXPECT_THAT(ask(get("/v1/models", "Origin: http://evil.example\r\n")), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(get("/v1/models", "Origin: http://localhost\r\n")), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask("GET /v1/models HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask("GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(painting_service, a_full_queue_and_a_drain_say_when_to_ask_again) {
+  start({}, 64 * 10);
+  engine_.hold_at(engine_.calls().size());
+  const ServeClient first(server_->address());
+  first.send_text(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})"));
+  ASSERT_TRUE(engine_.await_calls(1));
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})")),
+              AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After: ")));
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":11}})")), StartsWith("HTTP/1.1 400"));
+  batcher_->drain();
+  server_->drain();
+  EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(ask(get("/health")), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x"})")), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: ")));
+  EXPECT_FALSE(server_->await_quiet(milliseconds(0)));
+  engine_.release();
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  EXPECT_THAT(first.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+}
+
+TEST_F(painting_service, work_stops_when_the_client_is_gone) {
+  engine_.hold_at(0);
+  {
+    const ServeClient client(server_->address());
+    client.send_text(post("/invocations", R"({"inputs":"x"})"));
+    ASSERT_TRUE(engine_.await_calls(1));
+  }
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));  // The question of a client that is gone is no open one.
+  engine_.release();
+  batcher_.reset();
+  EXPECT_EQ(engine_.calls().size(), 1U);
+  batcher_.emplace(engine_, StepBatcherOptions{}, metrics_, clock_);
+}
+
+TEST_F(painting_service, what_could_be_read_in_two_ways_is_400_and_the_end) {
+  const std::string next = get("/smuggled");
+  const std::vector<std::string> vectors = {
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nhello",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+      "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+      "GET /health HTTP/1.1\r\n\r\n",
+      "GET /health HTTP/1.1\r\nHost : a\r\n\r\n",
+      "GET http://other/ HTTP/1.1\r\nHost: a\r\n\r\n",
+      "GET /he\x01lth HTTP/1.1\r\nHost: a\r\n\r\n",
+      "\x16\x03\x01\x02 hello",
+  };
+  for (const std::string& vector : vectors) {
+    EXPECT_THAT(ask(vector + next), AllOf(StartsWith("HTTP/1.1 400"), Not(HasSubstr("404")))) << vector;
+  }
+}
+
+TEST_F(painting_service, heads_and_bodies_have_bounds) {
+  start({}, 1e9, {.max_header_bytes = 1000, .max_body_bytes = 2000});
+  EXPECT_THAT(ask(get("/health", "X-Long: " + std::string(2000, 'x') + "\r\n")), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ask(post("/invocations", std::string(2001, 'x'))), StartsWith("HTTP/1.1 413"));
+}
+
+TEST_F(painting_service, a_connection_carries_several_requests_and_a_silent_one_ends) {
+  start({}, 1e9, {.request_timeout = milliseconds(200)});
+  const ServeClient client(server_->address());
+  client.send_text("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const std::string replies = client.receive_all();
+  EXPECT_EQ(replies.find("HTTP/1.1 200"), 0U);
+  EXPECT_NE(replies.rfind("HTTP/1.1 200"), 0U);
+  EXPECT_EQ(ask("GET /hea"), "");
+}
+
+TEST(access_keys, names_the_line_of_a_bad_key_and_not_the_key) {
+  const Status status = AccessKeys::parse("# first\nshort-key\n", "keys.txt").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("keys.txt 2"), Not(HasSubstr("short-key"))));
+  EXPECT_EQ(AccessKeys::parse("# nothing\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(AccessKeys::parse("a key with spaces in it\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(http_server, refuses_a_port_that_is_taken_and_bad_options) {
+  struct Deaf final : HttpService {
+    void handle(HttpQuestion, std::stop_token, Answer) override {}
+  } service;
+  HttpServerOptions options{.address = parse_metrics_address("0").value()};
+  const auto server = HttpServer::start(service, options).value();
+  options.address = server->address();
+  EXPECT_THAT(HttpServer::start(service, options).status().message(), HasSubstr("the port is taken"));
+  options.max_connections = 0;
+  EXPECT_EQ(HttpServer::start(service, options).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace darkroom

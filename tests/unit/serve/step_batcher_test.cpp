@@ -1,0 +1,249 @@
+#include "darkroom/serve/step_batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+
+#include "stub_engine.h"
+
+namespace darkroom {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A batcher over a stub, and what became of each order.
+class step_batcher : public testing::Test {
+ protected:
+  using Outcome = Result<std::vector<Image>>;
+
+  void start(StepBatcherOptions options = {}) { batcher_.emplace(engine_, options, metrics_, clock_); }
+  PaintOrder order_of(std::vector<PictureSpec> pictures, milliseconds patience = seconds(1000)) {
+    return {.pictures = std::move(pictures), .deadline = clock_.now() + patience};
+  }
+  std::future<Outcome> submit(PaintOrder order) {
+    const auto promise = std::make_shared<std::promise<Outcome>>();
+    auto future = promise->get_future();
+    const Status taken = batcher_->submit(std::move(order), [promise](Outcome outcome) { promise->set_value(std::move(outcome)); });
+    if (!taken.is_ok()) {
+      promise->set_value(taken);
+    }
+    return future;
+  }
+  /// Occupies the engine in its first call, so that orders can gather; one step remains after it.
+  std::future<Outcome> hold_engine() {
+    engine_.hold_at(0);
+    auto held = submit(order_of({stub_picture("held", 2)}));
+    EXPECT_TRUE(engine_.await_calls(1));
+    return held;
+  }
+  double number(const std::string& name) {
+    const std::string text = "\n" + metrics_.to_prometheus();
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos ? -1.0 : std::stod(text.substr(at + name.size() + 2));
+  }
+  static StatusCode code(std::future<Outcome>& outcome) { return outcome.get().status().code(); }
+
+  FakeClock clock_;
+  MetricsRegistry metrics_;
+  StubEngine engine_{clock_};
+  std::optional<StepBatcher> batcher_;
+};
+
+TEST_F(step_batcher, hands_over_a_picture_for_each_that_was_asked_for_in_their_order) {
+  start({.max_batch = 2});
+  auto outcome = submit(order_of({stub_picture("a", 3, 8, 10), stub_picture("b", 1, 8, 20), stub_picture("c", 2, 8, 30)}));
+  const std::vector<Image> images = outcome.get().value();
+  ASSERT_EQ(images.size(), 3U);
+  EXPECT_EQ(images[0].pixels.front(), 10);
+  EXPECT_EQ(images[1].pixels.front(), 20);
+  EXPECT_EQ(images[2].pixels.front(), 30);
+  EXPECT_EQ(number("darkroom_serve_pictures_total"), 3);
+  EXPECT_EQ(number("darkroom_serve_steps_total"), 6);
+  EXPECT_EQ(number("darkroom_serve_open_cost"), 0);
+}
+
+TEST_F(step_batcher, orders_join_and_leave_between_calls) {
+  start();
+  auto held = hold_engine();
+  auto short_one = submit(order_of({stub_picture("short", 2)}));
+  auto long_one = submit(order_of({stub_picture("long", 4)}));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && short_one.get().is_ok() && long_one.get().is_ok());
+  const auto calls = engine_.calls();
+  ASSERT_EQ(calls.size(), 5U);
+  EXPECT_EQ(calls[0].prompts, (std::vector<std::string>{"held"}));
+  EXPECT_EQ(calls[1].prompts.size(), 3U);
+  EXPECT_EQ(calls[2].prompts.size(), 2U);
+  EXPECT_EQ(calls[3].prompts, (std::vector<std::string>{"long"}));
+}
+
+TEST_F(step_batcher, pictures_of_another_size_have_calls_of_their_own) {
+  start();
+  auto held = hold_engine();
+  auto small = submit(order_of({stub_picture("small", 3)}));
+  auto large = submit(order_of({stub_picture("large", 3, 16)}));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && small.get().is_ok() && large.get().is_ok());
+  for (const auto& call : engine_.calls()) {
+    EXPECT_EQ(std::count(call.prompts.begin(), call.prompts.end(), "large") % static_cast<long>(call.prompts.size()), 0);
+  }
+}
+
+TEST_F(step_batcher, a_short_order_does_not_wait_for_long_ones_that_fill_the_batch) {
+  start({.max_batch = 2});
+  engine_.hold_at(0);
+  auto first = submit(order_of({stub_picture("long", 50), stub_picture("long", 50)}));
+  EXPECT_TRUE(engine_.await_calls(1));
+  auto other_size = submit(order_of({stub_picture("short", 4, 16)}));
+  auto same_size = submit(order_of({stub_picture("short", 4)}));
+  engine_.release();
+  EXPECT_TRUE(other_size.get().is_ok() && same_size.get().is_ok() && first.get().is_ok());
+  size_t last = 0;
+  const auto calls = engine_.calls();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    last = calls[i].prompts.front() == "short" ? i : last;
+  }
+  EXPECT_LE(last, 8U) << "of " << calls.size() << " calls";
+}
+
+TEST_F(step_batcher, refuses_what_is_above_its_bound_at_once) {
+  start({.max_batch = 8, .queue_cost = 64 * 10});
+  auto held = hold_engine();
+  auto too_large = submit(order_of({stub_picture("too large", 11)}));
+  EXPECT_EQ(code(too_large), StatusCode::kInvalidArgument);
+  auto fits = submit(order_of({stub_picture("fits", 7)}));
+  auto no_room = submit(order_of({stub_picture("no room", 2)}));
+  EXPECT_EQ(code(no_room), StatusCode::kResourceExhausted);
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && fits.get().is_ok());
+  auto later = submit(order_of({stub_picture("later", 10)}));
+  EXPECT_TRUE(later.get().is_ok());
+}
+
+TEST_F(step_batcher, an_order_past_its_deadline_costs_no_call) {
+  start({.max_batch = 1});
+  auto held = hold_engine();
+  auto late = submit(order_of({stub_picture("late", 2)}, milliseconds(5)));
+  clock_.advance(milliseconds(5));
+  engine_.release();
+  EXPECT_EQ(code(late), StatusCode::kUnavailable);
+  EXPECT_TRUE(held.get().is_ok());
+  for (const auto& call : engine_.calls()) {
+    EXPECT_EQ(call.prompts, (std::vector<std::string>{"held"}));
+  }
+}
+
+TEST_F(step_batcher, refuses_what_would_miss_its_deadline_at_the_present_pace) {
+  start({.max_batch = 1});
+  auto first = submit(order_of({stub_picture("first", 4)}));  // A step takes 10 ms: the pace is known now.
+  EXPECT_TRUE(first.get().is_ok());
+  engine_.hold_at(4);
+  auto second = submit(order_of({stub_picture("second", 10)}));
+  EXPECT_TRUE(engine_.await_calls(5));
+  auto hopeless = submit(order_of({stub_picture("hopeless", 10)}, milliseconds(50)));
+  auto hopeful = submit(order_of({stub_picture("hopeful", 2)}, milliseconds(500)));
+  EXPECT_EQ(code(hopeless), StatusCode::kResourceExhausted);
+  engine_.release();
+  EXPECT_TRUE(second.get().is_ok() && hopeful.get().is_ok());
+}
+
+TEST_F(step_batcher, work_for_a_client_that_is_gone_stops_within_a_step) {
+  start();
+  engine_.hold_at(0);
+  std::stop_source gone;
+  PaintOrder order = order_of({stub_picture("gone", 50)});
+  order.given_up = gone.get_token();
+  auto outcome = submit(std::move(order));
+  EXPECT_TRUE(engine_.await_calls(1));
+  gone.request_stop();
+  engine_.release();
+  EXPECT_EQ(code(outcome), StatusCode::kCancelled);
+  EXPECT_EQ(engine_.calls().size(), 1U);
+}
+
+TEST_F(step_batcher, an_order_that_fails_costs_only_itself) {
+  start();
+  auto held = hold_engine();
+  auto refused = submit(order_of({stub_picture("refused", 3)}));
+  auto throwing = submit(order_of({stub_picture("fine", 3), stub_picture("begin throws", 3)}));
+  auto good = submit(order_of({stub_picture("good", 3)}));
+  engine_.release();
+  EXPECT_EQ(code(refused), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(throwing), StatusCode::kInternal);
+  EXPECT_TRUE(held.get().is_ok() && good.get().is_ok());
+  auto broken = submit(order_of({stub_picture("step throws", 3)}));
+  EXPECT_EQ(code(broken), StatusCode::kInternal);
+  auto after = submit(order_of({stub_picture("after", 3)}));
+  EXPECT_TRUE(after.get().is_ok());
+  EXPECT_EQ(number("darkroom_serve_open_cost"), 0);
+}
+
+TEST_F(step_batcher, draining_takes_nothing_new_and_finishes_the_rest) {
+  start();
+  auto held = hold_engine();
+  batcher_->drain();
+  auto refused = submit(order_of({stub_picture("new", 1)}));
+  EXPECT_EQ(code(refused), StatusCode::kUnavailable);
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok());
+}
+
+TEST_F(step_batcher, its_end_and_giving_up_end_every_order) {
+  start();
+  auto held = hold_engine();
+  auto waiting = submit(order_of({stub_picture("waiting", 50)}));
+  batcher_->give_up_all();
+  engine_.release();
+  EXPECT_EQ(code(held), StatusCode::kUnavailable);
+  EXPECT_EQ(code(waiting), StatusCode::kUnavailable);
+  start();
+  held = submit(order_of({stub_picture("held", 100'000)}));
+  EXPECT_TRUE(engine_.await_calls(2));
+  batcher_.reset();
+  EXPECT_EQ(code(held), StatusCode::kUnavailable);
+}
+
+TEST_F(step_batcher, says_when_to_ask_again) {
+  start({.max_batch = 1});
+  EXPECT_EQ(batcher_->retry_after(), seconds(1));
+  auto first = submit(order_of({stub_picture("first", 4)}));
+  EXPECT_TRUE(first.get().is_ok());
+  engine_.hold_at(4);
+  auto second = submit(order_of({stub_picture("second", 500)}));  // 5 s of steps.
+  EXPECT_TRUE(engine_.await_calls(5));
+  EXPECT_GE(batcher_->retry_after(), seconds(4));
+  EXPECT_LE(batcher_->retry_after(), seconds(6));
+  batcher_->give_up_all();
+  engine_.release();
+  EXPECT_EQ(code(second), StatusCode::kUnavailable);
+}
+
+TEST_F(step_batcher, many_threads_may_submit) {
+  start({.max_batch = 4, .queue_cost = 64 * 100});
+  std::atomic<int> num_done = 0;
+  std::atomic<int> num_refused = 0;
+  {
+    std::vector<std::jthread> clients;
+    for (int client = 0; client < 4; ++client) {
+      clients.emplace_back([&, client] {
+        for (int i = 0; i < 50; ++i) {
+          auto outcome = submit(order_of({stub_picture("x", 1 + (client + i) % 5, 8, static_cast<uint64_t>(i))}));
+          outcome.get().is_ok() ? ++num_done : ++num_refused;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(num_done, 200);
+  EXPECT_EQ(num_refused, 0);
+}
+
+TEST(step_batcher_options, name_the_field_that_is_wrong) {
+  EXPECT_NE((StepBatcherOptions{.max_batch = 0}).validate().message().find("batch"), std::string::npos);
+  EXPECT_NE((StepBatcherOptions{.max_batch = 1, .queue_cost = 0}).validate().message().find("cost"), std::string::npos);
+  EXPECT_TRUE(StepBatcherOptions{}.validate().is_ok());
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/clock.h"
+#include "darkroom/serve/step_engine.h"
+
+namespace darkroom {
+
+/// An engine without a network: a call takes a fixed time of a clock that it moves itself, and a picture shows its seed.
+class StubEngine final : public StepEngine {
+ public:
+  struct Call {
+    std::vector<std::string> prompts;
+  };
+
+  explicit StubEngine(FakeClock& clock, std::chrono::milliseconds time_of_call = std::chrono::milliseconds(10))
+      : clock_(clock), time_of_call_(time_of_call) {}
+
+  Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override {
+    if (spec.prompt == "refused") {
+      return Status::invalid_argument("the stub refuses this prompt");
+    }
+    if (spec.prompt == "begin throws") {
+      throw std::runtime_error("planted");
+    }
+    return std::unique_ptr<EnginePicture>(std::make_unique<Picture>(spec));
+  }
+
+  void step(std::span<EnginePicture* const> pictures) override {
+    Call call;
+    for (EnginePicture* picture : pictures) {
+      auto& work = static_cast<Picture&>(*picture);
+      if (work.spec.prompt == "step throws") {
+        throw std::runtime_error("planted");
+      }
+      --work.calls_left;
+      call.prompts.push_back(work.spec.prompt);
+    }
+    clock_.advance(time_of_call_);
+    std::unique_lock lock(mutex_);
+    calls_.push_back(std::move(call));
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return calls_.size() <= calls_allowed_; });
+  }
+
+  Image finish(const EnginePicture& picture) override {
+    const PictureSpec& spec = static_cast<const Picture&>(picture).spec;
+    return Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
+  }
+
+  /// Holds the engine at the end of call number `count` (0: in the very first) until release().
+  void hold_at(size_t count) {
+    const std::lock_guard lock(mutex_);
+    calls_allowed_ = count;
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    calls_allowed_ = SIZE_MAX;
+    changed_.notify_all();
+  }
+  /// Waits until so many calls have begun. False after a minute.
+  bool await_calls(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return calls_.size() >= count; });
+  }
+  std::vector<Call> calls() {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+
+ private:
+  struct Picture final : EnginePicture {
+    explicit Picture(PictureSpec asked) : spec(std::move(asked)), calls_left(static_cast<size_t>(spec.num_steps)) {}
+    size_t num_calls_left() const override { return calls_left; }
+    PictureSpec spec;
+    size_t calls_left;
+  };
+
+  FakeClock& clock_;
+  const std::chrono::milliseconds time_of_call_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Call> calls_;
+  size_t calls_allowed_ = SIZE_MAX;
+};
+
+inline PictureSpec stub_picture(const std::string& prompt, int num_steps, int side = 8, uint64_t seed = 1) {
+  PictureSpec spec;
+  spec.prompt = prompt;
+  spec.num_steps = num_steps;
+  spec.width = side;
+  spec.height = side;
+  spec.seed = seed;
+  return spec;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Asks `darkroom serve` with the clients that its protocols are for, unchanged, and compares their pictures with those of `darkroom sample`.
+
+  clients_parity.py --darkroom build/darkroom --model models/tiny
+
+Clients: boto3's sagemaker-runtime, openai, huggingface_hub's InferenceClient, tritonclient's health calls, curl. Runs in .venv-clients
+(requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played by a small proxy; the
+clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits 1 on a difference.
+"""
+import argparse
+import base64
+import contextlib
+import http.client
+import http.server
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+PROMPT = "red apple"
+SEED = 3
+STEPS = 6
+KEY = "a-key-of-more-than-16-characters"
+PATIENCE = 120  # Seconds; a limit, no measure.
+
+
+def pixels(picture: bytes | Image.Image) -> np.ndarray:
+    opened = Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    return np.asarray(opened.convert("RGB")).astype(np.int32)
+
+
+@contextlib.contextmanager
+def served(program: str, model: str) -> Iterator[int]:
+    """The port of a server that wants a key."""
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write(KEY + "\n")
+        keys.flush()
+        process = subprocess.Popen([program, "serve", model, "--port", "0", "--threads", "1", "--keys", keys.name], stderr=subprocess.PIPE, text=True)
+        try:
+            for line in process.stderr:
+                if found := re.search(r"at http://127\.0\.0\.1:(\d+)", line):
+                    threading.Thread(target=process.stderr.read, daemon=True).start()
+                    yield int(found[1])
+                    return
+            sys.exit("clients_parity: the server did not start")
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def front_end(port: int) -> Iterator[int]:
+    """What SageMaker puts before a container: paths of endpoints become the container's, most headers stay outside."""
+
+    class Platform(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            kept = {name: self.headers[name] for name in ("Content-Type", "Accept") if name in self.headers}
+            container = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+            path = re.sub(r"^/endpoints/[^/]+", "", self.path)
+            container.request("POST", path, body, {**kept, "Authorization": f"Bearer {KEY}", "X-Amzn-SageMaker-Custom-Attributes": "a=1"})
+            reply = container.getresponse()
+            text = reply.read()
+            if reply.status >= 400:  # As the API says a container's error.
+                text = json.dumps({"Message": "the model said", "OriginalStatusCode": reply.status, "OriginalMessage": text.decode()}).encode()
+            self.send_response(200 if reply.status < 400 else 424)
+            self.send_header("Content-Type", reply.getheader("Content-Type"))
+            self.send_header("Content-Length", str(len(text)))
+            if reply.status >= 400:
+                self.send_header("x-amzn-errortype", "ModelError")
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *unused: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Platform)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+
+
+def ask_boto3(port: int) -> np.ndarray:
+    import boto3
+    import botocore.exceptions
+
+    with front_end(port) as platform:
+        runtime = boto3.client(
+            "sagemaker-runtime", endpoint_url=f"http://127.0.0.1:{platform}", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+        )
+        fields = {"prompt": PROMPT, "num_inference_steps": STEPS, "seed": SEED}
+        reply = runtime.invoke_endpoint(EndpointName="tiny", ContentType="application/json", Accept="application/json;png", Body=json.dumps(fields))
+        picture = pixels(base64.b64decode(json.loads(reply["Body"].read())["generated_images"][0]))
+        arrays = json.loads(runtime.invoke_endpoint(EndpointName="tiny", ContentType="application/json", Body=json.dumps(fields))["Body"].read())
+        assert np.array_equal(np.asarray(arrays["generated_images"][0]), picture), "nested arrays hold another picture"
+        try:
+            runtime.invoke_endpoint(EndpointName="tiny", ContentType="application/json", Body=json.dumps({**fields, "num_inference_steps": 0}))
+            raise AssertionError("a bad request was served")
+        except botocore.exceptions.ClientError as error:
+            assert error.response["OriginalStatusCode"] == 400 and "num_inference_steps" in error.response["OriginalMessage"], error.response
+    return picture
+
+
+def ask_openai(port: int) -> np.ndarray:
+    import openai
+
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+    assert [model.id for model in client.models.list()] == ["tiny"], "models"
+    reply = client.images.generate(model="tiny", prompt=PROMPT, n=1, size="64x64", extra_body={"seed": SEED, "steps": STEPS})
+    try:
+        client.images.generate(model="dall-e-3", prompt=PROMPT)
+        raise AssertionError("another model was served")
+    except openai.NotFoundError as error:
+        assert "dall-e-3" in error.message, error.message
+    try:
+        openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="another", max_retries=0).models.list()
+        raise AssertionError("a wrong key was served")
+    except openai.AuthenticationError:
+        pass
+    return pixels(base64.b64decode(reply.data[0].b64_json))
+
+
+def ask_huggingface_hub(port: int) -> np.ndarray:
+    import huggingface_hub
+
+    client = huggingface_hub.InferenceClient(model=f"http://127.0.0.1:{port}", token=KEY)
+    return pixels(client.text_to_image(PROMPT, num_inference_steps=STEPS, seed=SEED, width=64, height=64))
+
+
+def ask_tritonclient(port: int) -> None:
+    import tritonclient.http
+
+    client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{port}")
+    assert client.is_server_live(), "live"
+    assert client.is_server_ready(headers={"Authorization": f"Bearer {KEY}"}), "ready"
+
+
+def ask_curl(port: int) -> np.ndarray:
+    fields = json.dumps({"prompt": PROMPT, "num_inference_steps": STEPS, "seed": SEED})
+    words = ["-H", "Content-Type: application/json", "-H", "Accept: image/png", "-H", f"Authorization: Bearer {KEY}", "-d", fields]
+    return pixels(subprocess.run(["curl", "-sf", *words, f"http://127.0.0.1:{port}/invocations"], capture_output=True, check=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--darkroom", required=True)
+    parser.add_argument("--model", required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["--prompt", PROMPT, "--seed", SEED, "--steps", STEPS, "--output", f"{folder}/x.png"]
+        subprocess.run([options.darkroom, "sample", "--model", options.model, *map(str, flags)], check=True, capture_output=True)
+        wanted = pixels(Path(folder, "x.png").read_bytes())
+    clients: list[Callable[[int], np.ndarray | None]] = [ask_boto3, ask_openai, ask_huggingface_hub, ask_tritonclient, ask_curl]
+    differences = 0
+    with served(options.darkroom, options.model) as port:
+        for client in clients:
+            name = client.__name__.removeprefix("ask_")
+            try:
+                picture = client(port)
+                assert picture is None or np.array_equal(picture, wanted), "another picture than sample's"
+                print(f"{name:20} equal" if picture is not None else f"{name:20} answered")
+            except Exception as error:  # Each client is a boundary: the next one is asked whatever happened.
+                differences += 1
+                print(f"{name:20} DIFFERS: {type(error).__name__}: {error}")
+    sys.exit(1 if differences else 0)
+
+
+if __name__ == "__main__":
+    main()

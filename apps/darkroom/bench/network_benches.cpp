@@ -7,6 +7,7 @@
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/one_run.h"
+#include "darkroom/nn/packing.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/multiply_adds.h"
@@ -28,6 +29,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   place_network(*setup.unet, place.device, place.type);
   const int64_t multiply_adds = forward_multiply_adds(setup);
+  pack_network(*setup.unet);
   torch::Tensor output;
   DeviceGraph graph(
       place.device, [&] { output = setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); }, place.replays);
@@ -44,6 +46,7 @@ Result<json> bench_sample(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   place_network(*setup.unet, place.device, place.type);
   const int64_t multiply_adds = forward_multiply_adds(setup);
+  pack_network(*setup.unet);
   const Denoiser denoiser =
       guided_denoiser(for_one_run(setup.unet), torch::zeros_like(setup.states_ntw), setup.states_ntw, {.scale = kGuidance});
   DARKROOM_ASSIGN_OR_RETURN(const auto sampler, make_sampler({.name = "ddim", .num_steps = kSamplerSteps}, setup.scheduler));

@@ -3,11 +3,9 @@
 #include <arrow/scalar.h>
 
 #include <array>
-#include <filesystem>
 #include <limits>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "darkroom/tables/bytes_column.h"
@@ -142,10 +140,8 @@ Result<std::unique_ptr<FinishedItem>> MdsLatentsWriter::finish() {
 
 Result<std::unique_ptr<ScratchFiles>> open_mds_scratch(const Location& output) {
   const std::string folder = output.store->local_path(output.path).value_or("/var/tmp");
-  std::error_code unknown;  // Then the disk itself says when it is full.
-  const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
-  const int64_t num_bytes = unknown ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(space.available);
-  auto scratch = ScratchFiles::open(folder, std::max<int64_t>(num_bytes, 1));
+  const Result<int64_t> num_free = free_bytes_at(folder);
+  auto scratch = num_free.is_ok() ? ScratchFiles::open(folder, std::max<int64_t>(*num_free, 1)) : num_free.status();
   return scratch.is_ok() ? std::move(scratch)
                          : scratch.status().with_context("opening a place on a disk, which the dialect mosaicml needs");
 }

@@ -1,6 +1,7 @@
 #include "darkroom/files/scratch.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,6 +35,14 @@ int open_nameless(const std::string& folder) {
 }
 
 }  // namespace
+
+Result<int64_t> free_bytes_at(const std::string& folder) {
+  struct statvfs room {};
+  if (::statvfs(folder.c_str(), &room) != 0) {
+    return status_of_errno(errno, "ask for the free space of", folder);
+  }
+  return static_cast<int64_t>(room.f_bavail) * static_cast<int64_t>(room.f_frsize);
+}
 
 struct ScratchFiles::Segment {
   explicit Segment(int descriptor) : number(descriptor) {}

@@ -1,9 +1,7 @@
 #include "darkroom/ingest/download_job.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "darkroom/core/log.h"
@@ -101,6 +99,15 @@ Result<DownloadRules> read_rules(StoreSet& stores, const DownloadOptions& option
   return rules;
 }
 
+/// Below zero: as many bytes as kDefaultScratchBytes, and no more than half of what the disk has free.
+Result<std::unique_ptr<ScratchFiles>> open_scratch_in(const std::string& folder, int64_t num_bytes) {
+  if (num_bytes < 0) {
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_free, free_bytes_at(folder));
+    num_bytes = std::min(kDefaultScratchBytes, num_free / 2);
+  }
+  return ScratchFiles::open(folder, std::max<int64_t>(num_bytes, 1));
+}
+
 /// Where bodies may wait on a disk; null: nowhere. A folder that was named has to work, another one is done without.
 Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& options, const Location& output) {
   if (options.scratch_bytes == 0) {
@@ -111,13 +118,7 @@ Result<std::unique_ptr<ScratchFiles>> open_scratch(const DownloadOptions& option
   if (is_named) {
     DARKROOM_RETURN_IF_ERROR(local_files().create_folders(folder).with_context("making the folder of --scratch"));
   }
-  int64_t num_bytes = options.scratch_bytes;
-  if (num_bytes < 0) {
-    std::error_code unknown;  // Then the disk itself says when it is full.
-    const std::filesystem::space_info space = std::filesystem::space(folder, unknown);
-    num_bytes = unknown ? kDefaultScratchBytes : std::min(kDefaultScratchBytes, static_cast<int64_t>(space.available / 2));
-  }
-  Result<std::unique_ptr<ScratchFiles>> scratch = ScratchFiles::open(folder, std::max<int64_t>(num_bytes, 1));
+  Result<std::unique_ptr<ScratchFiles>> scratch = open_scratch_in(folder, options.scratch_bytes);
   if (!scratch.is_ok() && !is_named) {
     log_warning("pictures that wait for slower ones stay in memory, so fewer are fetched at a time: {}", scratch.status().message());
     return std::unique_ptr<ScratchFiles>();

@@ -5,9 +5,9 @@
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/component_config.h"
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/presets.h"
-#include "darkroom/nn/save_weights.h"
 #include "darkroom/tensor/safetensors.h"
 #include "diffusers_version.h"
 #include "original_checkpoint.h"
@@ -20,8 +20,13 @@ namespace {
 using nlohmann::json;
 
 template <typename Model>
+Status write_config(FileSystem& files, const Model& model, const std::string& folder) {
+  return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
+}
+
+template <typename Model>
 Status save_component(FileSystem& files, const Model& model, const std::string& folder, const std::string& stem, WeightsDtype dtype,
-                      const std::stop_token& stop, const WeightsByName& weights = {}) {
+                      const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
   const torch::Dtype stored = dtype == WeightsDtype::kFloat16 ? torch::kFloat16 : torch::kFloat32;
   const auto parameters = model->named_parameters();
@@ -29,9 +34,9 @@ Status save_component(FileSystem& files, const Model& model, const std::string& 
   for (const auto& item : parameters) {
     specs.push_back({item.key(), stored, item.value().sizes().vec()});
   }
-  const WeightsByName own = [&](const std::string& name) { return parameters[name].detach(); };
-  DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs), weights ? weights : own, stop));
-  return write_file_atomic(files, join_path(folder, "config.json"), model->config().to_json().dump(2) + "\n");
+  const auto own = [&](const std::string& name) { return parameters[name].detach(); };
+  DARKROOM_RETURN_IF_ERROR(write_weights(files, join_path(folder, stem + ".safetensors"), std::move(specs), own, stop));
+  return write_config(files, model, folder);
 }
 
 // The fields that say which program wrote the config, not what it computes.
@@ -85,13 +90,12 @@ Status save_vae(FileSystem& files, const AutoencoderKL& vae, const std::string& 
   return save_component(files, vae, component_folder, kDiffusersStem, dtype, stop);
 }
 
-Status save_unet_weights(FileSystem& files, const UNet2DConditionModel& unet, const WeightsByName& weights,
-                         const std::string& component_folder) {
-  return save_component(files, unet, component_folder, kDiffusersStem, WeightsDtype::kFloat32, {}, weights);
+Status save_config(FileSystem& files, const UNet2DConditionModel& unet, const std::string& component_folder) {
+  return write_config(files, unet, component_folder);
 }
 
-Status save_vae_weights(FileSystem& files, const AutoencoderKL& vae, const WeightsByName& weights, const std::string& component_folder) {
-  return save_component(files, vae, component_folder, kDiffusersStem, WeightsDtype::kFloat32, {}, weights);
+Status save_config(FileSystem& files, const AutoencoderKL& vae, const std::string& component_folder) {
+  return write_config(files, vae, component_folder);
 }
 
 Status save_text_encoder(FileSystem& files, const ClipTextModel& text_encoder, const std::string& component_folder, WeightsDtype dtype,

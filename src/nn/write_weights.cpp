@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "darkroom/nn/component_config.h"
+
 namespace darkroom {
 namespace {
 
@@ -20,8 +22,7 @@ Status go_on_writing(const std::stop_token& stop, const std::string& path) {
 
 Status write_tensors(OutputFile& output, std::vector<TensorSpec> specs, const std::function<torch::Tensor(const std::string& name)>& tensor,
                      const std::stop_token& stop) {
-  // transformers refuses a file whose metadata does not name its framework.
-  DARKROOM_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::begin(output, std::move(specs), {{"format", "pt"}}));
+  DARKROOM_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::begin(output, std::move(specs), weights_metadata()));
   for (const auto& spec : writer->order()) {
     DARKROOM_RETURN_IF_ERROR(go_on_writing(stop, output.path()));
     DARKROOM_ASSIGN_OR_RETURN(const torch::Tensor stored, converted(spec.name, tensor(spec.name), spec.dtype));
@@ -34,6 +35,8 @@ Status write_tensors(OutputFile& output, std::vector<TensorSpec> specs, const st
 }
 
 }  // namespace
+
+SafetensorsMetadata weights_metadata() { return {{"format", "pt"}}; }
 
 Status write_weights(FileSystem& files, const std::string& path, std::vector<TensorSpec> specs,
                      const std::function<torch::Tensor(const std::string& name)>& tensor, const std::stop_token& stop) {

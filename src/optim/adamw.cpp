@@ -35,8 +35,8 @@ AdamW::AdamW(FlatParameters& parameters, const AdamWOptions& options, const Flat
       scalars_(torch::zeros({AdamWScalar::kCount}, parameters.values().options().dtype(torch::kFloat64))),
       next_scalars_(torch::zeros({AdamWScalar::kCount}, torch::kFloat64)),
       upload_(parameters.values().device()),
-      first_moment_(torch::zeros_like(slice.of(parameters.values()))),
-      second_moment_(torch::zeros_like(slice.of(parameters.values()))) {
+      first_moment_(torch::zeros_like(parameters.values_of(slice))),
+      second_moment_(torch::zeros_like(parameters.values_of(slice))) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
 }
@@ -72,7 +72,7 @@ void AdamW::send_scalars(double learning_rate, double gradient_scale, double max
 
 AdamWArrays AdamW::arrays(const Ema* ema) const {
   const torch::Tensor& compute = parameters_.compute_copy();
-  return {.weights = slice_.of(parameters_.values()),
+  return {.weights = parameters_.values_of(slice_),
           .gradients = slice_.of(parameters_.gradients()),
           .first_moment = first_moment_,
           .second_moment = second_moment_,

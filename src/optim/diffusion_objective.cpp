@@ -18,9 +18,20 @@ DiffusionDraws DiffusionDraws::empty(int64_t num_samples, const torch::Device& d
           .weights_n = tensor({num_samples}, torch::kFloat32)};
 }
 
-DiffusionDraws DiffusionDraws::of(const std::vector<torch::Tensor>& inputs) {
-  DARKROOM_CHECK(inputs.size() >= kNumTensors, "draws are five tensors:", inputs.size());
-  return {.coordinates_n2 = inputs[0], .timesteps_n = inputs[1], .dropped_n = inputs[2], .scales_n2 = inputs[3], .weights_n = inputs[4]};
+std::vector<torch::Tensor> LoadedDiffusion::tensors() const {
+  return {draws.coordinates_n2, draws.timesteps_n, draws.dropped_n, draws.scales_n2, draws.weights_n, latents_nchw, states_ntw};
+}
+
+LoadedDiffusion LoadedDiffusion::of(const std::vector<torch::Tensor>& tensors) {
+  constexpr size_t kNumTensors = 7;
+  DARKROOM_CHECK(tensors.size() == kNumTensors, "a pass reads other tensors (wanted, got):", kNumTensors, tensors.size());
+  return {.draws = {.coordinates_n2 = tensors[0],
+                    .timesteps_n = tensors[1],
+                    .dropped_n = tensors[2],
+                    .scales_n2 = tensors[3],
+                    .weights_n = tensors[4]},
+          .latents_nchw = tensors[5],
+          .states_ntw = tensors[6]};
 }
 
 void DiffusionDraws::copy_from(const DiffusionDraws& source) {
@@ -126,6 +137,10 @@ DiffusionInputs DiffusionObjective::mix(const DiffusionDraws& draws, const torch
     inputs.target_nchw = schedule_.config().prediction_type == PredictionType::kEpsilon ? inputs.noise_nchw : latents_nchw;
   }
   return inputs;
+}
+
+DiffusionInputs DiffusionObjective::mix(const LoadedDiffusion& loaded) const {
+  return mix(loaded.draws, loaded.latents_nchw.to(torch::kFloat32), loaded.states_ntw.to(torch::kFloat32));
 }
 
 DiffusionInputs DiffusionObjective::prepare(const DiffusionBatch& batch) const {

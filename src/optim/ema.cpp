@@ -34,14 +34,14 @@ Status EmaOptions::validate() const {
 Ema::Ema(const FlatParameters& parameters, const EmaOptions& options) : Ema(parameters, options, parameters.whole()) {}
 
 Ema::Ema(const FlatParameters& parameters, const EmaOptions& options, const FlatRange& slice)
-    : options_(options), slice_(slice), weights_(averages() ? slice.of(parameters.values()).clone() : slice.of(parameters.values())) {
+    : options_(options), slice_(slice), weights_(averages() ? parameters.values_of(slice).clone() : parameters.values_of(slice)) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
 }
 
 void Ema::restart(const FlatParameters& parameters) {
   if (averages()) {
-    weights_.copy_(slice_.of(parameters.values()));
+    weights_.copy_(parameters.values_of(slice_));
   }
 }
 
@@ -59,10 +59,8 @@ Status EmaScope::swap() {
   if (!ema_.averages()) {
     return {};
   }
-  swap_contents(ema_.slice().of(parameters_.values()), ema_.weights());
-  const Status gathered = gather_slices(ranks_, parameters_.values());
-  parameters_.refresh_compute_copy();
-  return gathered;
+  swap_contents(parameters_.values_of(ema_.slice()), ema_.weights());
+  return gather_weights(ranks_, parameters_);
 }
 
 }  // namespace darkroom

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "darkroom/core/check.h"
+#include "darkroom/optim/gradient_groups.h"
 
 namespace darkroom {
 namespace {
@@ -38,42 +39,71 @@ Status FlatParametersOptions::validate() const {
   if (alignment < 1) {
     return Status::invalid_argument("flat parameters: alignment must be at least 1, got:", alignment);
   }
+  if (num_ranks < 1 || rank < 0 || rank >= num_ranks) {
+    return Status::invalid_argument("flat parameters: the rank must be one of the ranks (rank, ranks):", rank, num_ranks);
+  }
   return Status::ok();
 }
 
 FlatParameters::FlatParameters(torch::nn::Module& module, const FlatParametersOptions& options) : options_(options) {
   const Status valid = options.validate();
   DARKROOM_CHECK(valid.is_ok(), valid.message());
-  int64_t total = 0;
   for (const auto& [name, parameter] : sorted_parameters(module)) {
     DARKROOM_CHECK(parameter.is_floating_point() && parameter.device().is_cpu(), "a flat parameter must be float on the CPU:", name);
-    entries_.push_back({name, parameter.sizes().vec(), total, parameter.numel()});
+    entries_.push_back({name, parameter.sizes().vec(), size_, parameter.numel()});
     parameters_.push_back(parameter);
     num_elements_ += parameter.numel();
-    total += (parameter.numel() + options.alignment - 1) / options.alignment * options.alignment;
+    size_ += (parameter.numel() + options.alignment - 1) / options.alignment * options.alignment;
   }
   const torch::NoGradGuard no_grad;
-  values_ = torch::zeros({total}, torch::dtype(torch::kFloat32).device(options.device));
-  gradients_ = torch::zeros_like(values_);
+  const bool has_copy = options.compute_type != torch::kFloat32;
+  master_range_ = has_copy ? slice_of_rank(size_, options.rank, options.num_ranks) : whole();
+  take_weights();
+  gradients_ = torch::zeros({size_}, torch::dtype(torch::kFloat32).device(options.device));
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    view_of(values_, entries_[i]).copy_(parameters_[i]);
-  }
-  if (options.compute_type != torch::kFloat32) {
-    compute_copy_ = values_.to(options.compute_type);
-  }
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].set_data(view_of(compute_copy_.defined() ? compute_copy_ : values_, entries_[i]));
-    parameters_[i].requires_grad_(true);
-    if (compute_copy_.defined()) {
+    if (has_copy) {
       parameters_[i].set_grad_dtype(std::nullopt);  // The gradient may have another type than the parameter.
     }
     parameters_[i].mutable_grad() = view_of(gradients_, entries_[i]);
   }
 }
 
+// Makes the weights' buffers of the module's tensors, and the module's tensors views of these.
+void FlatParameters::take_weights() {
+  const auto of_type = [&](torch::ScalarType type) { return torch::dtype(type).device(options_.device); };
+  values_ = torch::zeros({master_range_.count}, of_type(torch::kFloat32));
+  if (options_.compute_type != torch::kFloat32) {
+    compute_copy_ = torch::zeros({size_}, of_type(options_.compute_type));
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    const FlatRange place{entry.first, entry.count}, held = place.overlap(master_range_);
+    if (held == place) {
+      view_of(values_, {entry.name, entry.shape, entry.first - master_range_.first, entry.count}).copy_(parameters_[i]);
+    } else if (held.count > 0) {  // A slice begins or ends within it.
+      torch::Tensor laid_out = torch::empty({entry.count}, values_.options());
+      view_of(laid_out, {entry.name, entry.shape, 0, entry.count}).copy_(parameters_[i]);
+      values_of(held).copy_(laid_out.narrow(0, held.first - place.first, held.count));
+    }
+    const torch::Tensor computed_with = view_of(compute_copy_.defined() ? compute_copy_ : values_, entry);
+    if (compute_copy_.defined()) {
+      computed_with.copy_(parameters_[i]);
+    }
+    parameters_[i].set_data(computed_with);
+    parameters_[i].requires_grad_(true);
+  }
+}
+
+torch::Tensor FlatParameters::values_of(const FlatRange& range) const {
+  const int64_t first = range.first - master_range_.first;
+  DARKROOM_CHECK(range.count == 0 || (first >= 0 && first + range.count <= master_range_.count),
+                 "a rank has the master weights of its own slice (first, count):", range.first, range.count);
+  return range == master_range_ ? values_ : values_.narrow(0, range.count == 0 ? 0 : first, range.count);
+}
+
 void FlatParameters::refresh_compute_copy() {
   if (compute_copy_.defined()) {
-    compute_copy_.copy_(values_);
+    master_range_.of(compute_copy_).copy_(values_);
   }
 }
 
@@ -110,9 +140,7 @@ torch::Tensor FlatParameters::view_of(const torch::Tensor& flat, const Entry& en
   return own.view({entry.shape[0], entry.shape[2], entry.shape[3], entry.shape[1]}).permute({0, 3, 1, 2});
 }
 
-bool FlatParameters::is_canonical() const {
-  return options_.device.is_cpu() && !options_.channels_last && num_elements_ == values_.numel();
-}
+bool FlatParameters::is_canonical() const { return options_.device.is_cpu() && !options_.channels_last && num_elements_ == size_; }
 
 torch::Tensor FlatParameters::canonical_range(const torch::Tensor& flat, const FlatRange& range) const {
   const torch::NoGradGuard no_grad;

@@ -1,7 +1,11 @@
 #include "darkroom/optim/gradient_groups.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "darkroom/core/check.h"
 #include "darkroom/ops/adamw_update.h"
@@ -81,6 +85,36 @@ Status gather_slices(Communicator& ranks, const torch::Tensor& flat) {
     parts.push_back(slice_of_rank(flat.numel(), rank, ranks.size()).of(flat));
   }
   return all_gather(ranks, parts);
+}
+
+Status gather_weights(Communicator& ranks, FlatParameters& parameters) {
+  const torch::NoGradGuard no_grad;
+  parameters.refresh_compute_copy();
+  return gather_slices(ranks, parameters.compute_copy().defined() ? parameters.compute_copy() : parameters.values());
+}
+
+Status share_parameters(Communicator& ranks, torch::nn::Module& module) {
+  if (ranks.size() == 1) {
+    return {};
+  }
+  const torch::NoGradGuard no_grad;
+  std::string layout;
+  for (const auto& item : module.named_parameters()) {
+    layout += fmt::format("{} {} {}\n", item.key(), c10::toString(item.value().scalar_type()), fmt::join(item.value().sizes().vec(), " "));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string first, broadcast_text(ranks, 0, layout));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> differs, gather_numbers(ranks, first == layout ? 0 : 1));
+  if (std::ranges::find(differs, 1) != differs.end()) {
+    return {};
+  }
+  for (const auto& item : module.named_parameters()) {
+    const torch::Tensor plain = item.value().detach().contiguous();
+    DARKROOM_RETURN_IF_ERROR(broadcast(ranks, 0, plain));
+    if (!plain.is_alias_of(item.value())) {
+      item.value().copy_(plain);
+    }
+  }
+  return {};
 }
 
 namespace {

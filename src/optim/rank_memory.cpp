@@ -8,9 +8,9 @@ namespace {
 // Nodes of all ranks but one, each of which comes as a sum of that one's slice.
 int64_t num_foreign_subtrees(const RankMemorySpec& spec) {
   int64_t count = 0;
-  for (int64_t rank = 0; rank < spec.num_ranks; ++rank) {
-    if (rank != spec.rank) {
-      const GroupSpan run = groups_of_rank(spec.gradient_groups, rank, spec.num_ranks);
+  for (int64_t rank = 0; rank < spec.flat.num_ranks; ++rank) {
+    if (rank != spec.flat.rank) {
+      const GroupSpan run = groups_of_rank(spec.gradient_groups, rank, spec.flat.num_ranks);
       count += static_cast<int64_t>(largest_subtrees(spec.gradient_groups, run).size());
     }
   }
@@ -22,15 +22,15 @@ int64_t num_foreign_subtrees(const RankMemorySpec& spec) {
 RankMemory rank_memory(const RankMemorySpec& spec) {
   constexpr int64_t kFloat = sizeof(float);
   const auto compute = static_cast<int64_t>(c10::elementSize(spec.flat.compute_type));
-  const int64_t slice = slice_of_rank(spec.size, spec.rank, spec.num_ranks).count;
+  const int64_t slice = slice_of_rank(spec.size, spec.flat.rank, spec.flat.num_ranks).count;
   RankMemory memory;
   memory.compute = compute * spec.size;
-  memory.master = spec.flat.compute_type == torch::kFloat32 ? 0 : kFloat * spec.size;
+  memory.master = spec.flat.compute_type == torch::kFloat32 ? 0 : kFloat * slice;
   memory.moments = 2 * kFloat * slice;
   memory.average = spec.averages ? kFloat * slice : 0;
   memory.gradients = kFloat * spec.size;
-  if (!spec.fast_reduction && (spec.gradient_groups > 1 || spec.num_ranks > 1)) {
-    const GroupSpan run = groups_of_rank(spec.gradient_groups, spec.rank, spec.num_ranks);
+  if (!spec.fast_reduction && (spec.gradient_groups > 1 || spec.flat.num_ranks > 1)) {
+    const GroupSpan run = groups_of_rank(spec.gradient_groups, spec.flat.rank, spec.flat.num_ranks);
     memory.partial_sums = most_sums_held(spec.gradient_groups, run) * memory.gradients;
     memory.received_sums = num_foreign_subtrees(spec) * kFloat * slice;
   }

@@ -288,8 +288,7 @@ Status TrainStep::update() {
   } else {
     DARKROOM_RETURN_IF_ERROR(exchange_figures());
     optimizer_.issue(squared_norm_, losses_, ema_);
-    DARKROOM_RETURN_IF_ERROR(gather_slices(ranks_, parameters_.values()));
-    parameters_.refresh_compute_copy();
+    DARKROOM_RETURN_IF_ERROR(gather_weights(ranks_, parameters_));
   }
   end_phase(report_.update_ms);
   return {};

@@ -6,7 +6,8 @@
 #include <iterator>
 
 #include "darkroom/plan/catalogue.h"
-#include "toml_fields.h"
+#include "darkroom/toml/parse_toml.h"
+#include "darkroom/toml/toml_fields.h"
 
 namespace darkroom {
 namespace {
@@ -71,7 +72,7 @@ Status take_one(TomlFields& file, const std::string& key, bool is_required, cons
 }  // namespace
 
 Result<BusinessCase> parse_business_case(std::string_view text, const std::string& name) {
-  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml_file(text, name));
+  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml(text, name));
   TomlFields file(table, name, "");
   BusinessCase given{.name = name};
   DARKROOM_RETURN_IF_ERROR(take_one(file, "revenue", true, [&](TomlFields& fields) { take_revenue(fields, given); }));

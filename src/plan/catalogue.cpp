@@ -6,8 +6,9 @@
 #include <set>
 
 #include "darkroom/core/typing_mistakes.h"
+#include "darkroom/toml/parse_toml.h"
+#include "darkroom/toml/toml_fields.h"
 #include "plan_facts.h"
-#include "toml_fields.h"
 
 namespace darkroom {
 namespace {
@@ -224,9 +225,7 @@ const Fact* Catalogue::fact(std::string_view wanted) const {
 }
 
 std::string nearest_word(const std::vector<std::string>& known, std::string_view word) {
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
-    return typing_mistakes(a, word) < typing_mistakes(b, word);
-  });
+  const auto nearest = std::ranges::min_element(known, {}, [&](const std::string& one) { return typing_mistakes(one, word); });
   return nearest == known.end() ? "" : *nearest;
 }
 
@@ -264,7 +263,7 @@ Result<RangedFigure> Catalogue::find(const std::string& wanted) const {
 }
 
 Status Catalogue::add(std::string_view toml, const std::string& file_name) {
-  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml_file(toml, file_name));
+  DARKROOM_ASSIGN_OR_RETURN(const toml::table table, parse_toml(toml, file_name));
   TomlFields file(table, file_name, "");
   if (const int64_t format = file.count("format"); format != kCatalogueFormat) {
     file.fail("format", fmt::format("must be {}, got: {}", kCatalogueFormat, format));

@@ -62,4 +62,11 @@ Status all_gather(Communicator& ranks, const std::vector<torch::Tensor>& parts) 
   return ranks.exchange(sends, receives);
 }
 
+Result<std::vector<int64_t>> gather_numbers(Communicator& ranks, int64_t own) {
+  const torch::Tensor numbers = torch::full({ranks.size()}, own, torch::kInt64);
+  DARKROOM_RETURN_IF_ERROR(all_gather(ranks, numbers.split(1)));
+  const auto* first = numbers.const_data_ptr<int64_t>();
+  return std::vector<int64_t>(first, first + numbers.numel());
+}
+
 }  // namespace darkroom

@@ -1,57 +1,39 @@
 #include "darkroom/train/checkpoint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
+#include "darkroom/nn/component_config.h"
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
+#include "state_files.h"
 
 namespace darkroom {
 namespace {
 
-constexpr std::string_view kEmaFolder = "ema";
-constexpr const char* kFirstMoment = "first_moment";
-constexpr const char* kSecondMoment = "second_moment";
-constexpr const char* kWeightsFile = "diffusion_pytorch_model.safetensors";
-
-// Every file of a checkpoint folder but state.json, by its path within the folder.
-Result<FileDigests> digest_folder(FileSystem& files, const std::string& folder) {
+// Adds every file of a checkpoint folder but state.json, by its path within the folder.
+Status digest_folder(FileSystem& files, const std::string& folder, FileDigests& digests) {
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list_tree(folder));
-  FileDigests digests;
   for (const auto& entry : entries) {
     const std::string name = entry.path.substr(folder.size() + 1);
-    if (name != kCheckpointRecordFile) {
+    if (name != kCheckpointRecordFile && !digests.contains(name)) {
       DARKROOM_ASSIGN_OR_RETURN(digests[name], digest_file(files, entry.path));
     }
   }
-  return digests;
+  return {};
 }
 
-Status write_state_file(FileSystem& files, const std::string& folder, const CheckpointRecord& record) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto digests, digest_folder(files, folder));
+// `digests`: of the files that were read back already.
+Status write_state_file(FileSystem& files, const std::string& folder, const CheckpointRecord& record, FileDigests digests) {
+  DARKROOM_RETURN_IF_ERROR(digest_folder(files, folder, digests));
   DARKROOM_ASSIGN_OR_RETURN(const auto file, files.create(join_path(folder, kCheckpointRecordFile)));
   DARKROOM_RETURN_IF_ERROR(file->write_text(print_checkpoint_record(record, digests)));
   DARKROOM_RETURN_IF_ERROR(file->sync());
   return file->close();
-}
-
-std::string moments_file(int64_t index, int64_t count) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, count); }
-
-int64_t num_moments_files(const TrainingState& state) {
-  constexpr int64_t kBytesAParameter = 2 * sizeof(float);
-  const int64_t most = std::max<int64_t>(1, state.max_moments_file_bytes / kBytesAParameter);
-  return std::max<int64_t>(1, (state.parameters.num_elements() + most - 1) / most);
-}
-
-// Ranges of all parameters, a file each: nearly equal, none empty, the same for any number of ranks.
-FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_files) {
-  const int64_t total = state.parameters.num_elements();
-  const int64_t first = total * index / num_files;
-  return {first, total * (index + 1) / num_files - first};
 }
 
 // By the names of a moments file, in its order.
@@ -59,40 +41,13 @@ std::vector<NamedTensor> moments_of(const TrainingState& state) {
   return {{kFirstMoment, state.optimizer.first_moment()}, {kSecondMoment, state.optimizer.second_moment()}};
 }
 
-// The moments of a range at rank 0; undefined tensors at the others.
-Result<std::vector<NamedTensor>> gather_moments(const FlatRange& range, TrainingState& state) {
-  std::vector<NamedTensor> moments = moments_of(state);
-  for (auto& [name, values] : moments) {
-    if (state.ranks->size() == 1) {
-      values = state.parameters.canonical_range(values, range);
-      continue;
-    }
-    DARKROOM_ASSIGN_OR_RETURN(values, gather_range(*state.ranks, state.parameters.size(), range, values));
-  }
-  return moments;
-}
-
-Status write_moments(FileSystem& files, const std::string& folder, TrainingState& state) {
-  const int64_t num_files = num_moments_files(state);
-  for (int64_t i = 0; i < num_files; ++i) {
-    const FlatRange range = moments_range(state, i, num_files);
-    DARKROOM_ASSIGN_OR_RETURN(const auto moments, gather_moments(range, state));
-    DARKROOM_RETURN_IF_ERROR(
-        write_safetensors(files, join_path(folder, moments_file(i, num_files)), moments,
-                          {{"first", fmt::format("{}", range.first)}, {"total", fmt::format("{}", state.parameters.num_elements())}}));
-  }
-  return {};
-}
-
+// Rank 0's part; `folder` is not visible yet.
 Status write_contents(FileSystem& files, const std::string& folder, const CheckpointRecord& record, TrainingState& state) {
-  DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, record.component)));
-  {
-    const EmaScope averaged(state.parameters, state.ema, *state.ranks);
-    DARKROOM_RETURN_IF_ERROR(averaged.status());
-    DARKROOM_RETURN_IF_ERROR(state.save_component(files, join_path(folder, kEmaFolder)));
+  DARKROOM_ASSIGN_OR_RETURN(FileDigests digests, write_state_files(files, folder, record.component, state));
+  for (const std::string& component : {record.component, std::string(kEmaFolder)}) {
+    DARKROOM_RETURN_IF_ERROR(state.save_config(files, join_path(folder, component)));
   }
-  DARKROOM_RETURN_IF_ERROR(write_moments(files, folder, state));
-  return write_state_file(files, folder, record);
+  return write_state_file(files, folder, record, std::move(digests));
 }
 
 Status set_aside(FileSystem& files, const std::string& path) {
@@ -100,6 +55,20 @@ Status set_aside(FileSystem& files, const std::string& path) {
   DARKROOM_RETURN_IF_ERROR(files.remove_tree(target));
   DARKROOM_RETURN_IF_ERROR(files.rename_no_replace(path, target));
   return files.sync_folder(parent_folder(path));
+}
+
+// A valid checkpoint of that name stays as it is.
+Result<std::unique_ptr<FolderPublication>> begin_publication(FileSystem& files, const std::string& checkpoints_folder,
+                                                             const std::string& name) {
+  const std::string path = join_path(checkpoints_folder, name);
+  DARKROOM_ASSIGN_OR_RETURN(const bool taken, files.exists(path));
+  if (taken) {
+    if (read_checkpoint(files, path).is_ok()) {
+      return Status::already_exists("a valid checkpoint of this step is there already and stays as it is:", path);
+    }
+    DARKROOM_RETURN_IF_ERROR(set_aside(files, path));
+  }
+  return FolderPublication::begin(files, checkpoints_folder, name);
 }
 
 // A tensor of a checkpoint, which must have the shape of what it restores.
@@ -159,17 +128,7 @@ Result<int64_t> count_moments_files(const std::string& folder) {
   return std::max<int64_t>(1, num_files);
 }
 
-Status hand_in_training_state(TrainingState& state) {
-  {
-    const EmaScope averaged(state.parameters, state.ema, *state.ranks);
-    DARKROOM_RETURN_IF_ERROR(averaged.status());
-  }
-  const int64_t num_files = num_moments_files(state);
-  for (int64_t i = 0; i < num_files; ++i) {
-    DARKROOM_RETURN_IF_ERROR(gather_moments(moments_range(state, i, num_files), state).status());
-  }
-  return {};
-}
+Status hand_in_training_state(const TrainingState& state) { return write_state_share(state); }
 
 Status take_training_state(TrainingState& state, int64_t num_files) {
   const int64_t total = state.parameters.size();
@@ -189,20 +148,16 @@ Status take_training_state(TrainingState& state, int64_t num_files) {
 }
 
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
-  const std::string name = checkpoint_name(record.step);
-  const std::string path = join_path(checkpoints_folder, name);
-  DARKROOM_ASSIGN_OR_RETURN(const bool taken, files.exists(path));
-  if (taken) {
-    if (read_checkpoint(files, path).is_ok()) {
-      return Status::already_exists("a valid checkpoint of this step is there already and stays as it is:", path);
-    }
-    DARKROOM_RETURN_IF_ERROR(set_aside(files, path));
+  const auto publication = begin_publication(files, checkpoints_folder, checkpoint_name(record.step));
+  if (!publication.is_ok()) {
+    tell_no_state_files(*state.ranks, publication.status());
+    return publication.status();
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto publication, FolderPublication::begin(files, checkpoints_folder, name));
-  DARKROOM_RETURN_IF_ERROR(write_contents(files, publication->folder(), record, state));
-  DARKROOM_ASSIGN_OR_RETURN(const auto outcome, publication->publish());
+  DARKROOM_RETURN_IF_ERROR(write_contents(files, (*publication)->folder(), record, state));
+  DARKROOM_ASSIGN_OR_RETURN(const auto outcome, (*publication)->publish());
   if (outcome == PublishOutcome::kAlreadyThere) {
-    return Status::already_exists("another run wrote a checkpoint of this step meanwhile:", path);
+    return Status::already_exists("another run wrote a checkpoint of this step meanwhile:",
+                                  join_path(checkpoints_folder, checkpoint_name(record.step)));
   }
   return {};
 }
@@ -213,7 +168,7 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
   if (!state.ema.averages()) {
     return {};  // Decay 0 from here on: the average of before would take the place of the weights.
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kWeightsFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kComponentWeightsFile)));
   return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : restore_average_slices(*averages, state);
 }
 

@@ -7,6 +7,7 @@
 
 #include "darkroom/core/crc32.h"
 #include "darkroom/files/paths.h"
+#include "spool_records.h"
 
 namespace darkroom {
 namespace {
@@ -86,7 +87,8 @@ std::string tfrecord_frame(std::string_view data) {
 
 std::string event_file_name(int64_t first_step) { return fmt::format("{}{:010}.darkroom", kFilePrefix, first_step); }
 
-Result<std::unique_ptr<EventWriter>> EventWriter::open(FileSystem& files, const std::string& folder, int64_t first_step) {
+Result<std::unique_ptr<EventWriter>> EventWriter::open(FileSystem& files, const std::string& folder, int64_t first_step,
+                                                       LostRecords* lost) {
   const std::string name = event_file_name(first_step);
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, files.list(folder));
   for (const auto& entry : entries) {
@@ -96,6 +98,7 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(FileSystem& files, const 
     }
   }
   DARKROOM_ASSIGN_OR_RETURN(auto file, files.create(join_path(folder, name)));
+  DARKROOM_ASSIGN_OR_RETURN(file, allow_lost_records(files, std::move(file), lost));
   std::unique_ptr<EventWriter> writer(new EventWriter(std::move(file)));
   std::string version;
   append_bytes(version, kEventFileVersion, "brain.Event:2");

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/nested_text.h"
+#include "spool_records.h"
 
 namespace darkroom {
 namespace {
@@ -89,7 +90,7 @@ SpentSeconds spent_before(const std::vector<LedgerLine>& lines, int64_t steps_do
 const char* spending_name(Spending what) { return kSpendingNames[static_cast<size_t>(what)]; }
 
 Result<std::unique_ptr<GoodputLedger>> GoodputLedger::open(FileSystem& files, const std::string& path, Clock& clock, Clock::Instant began,
-                                                           int64_t steps_done) {
+                                                           int64_t steps_done, LostRecords* lost) {
   std::unique_ptr<GoodputLedger> ledger(new GoodputLedger(clock, began));
   const double began_at = unix_seconds(clock.wall()) - seconds_between(began, clock.now());
   ledger->run_began_ = began_at;
@@ -108,7 +109,8 @@ Result<std::unique_ptr<GoodputLedger>> GoodputLedger::open(FileSystem& files, co
       part(ledger->spent_, last.is_end ? Spending::kAway : Spending::kStarting) += std::max(0.0, began_at - last.time);
     }
   }
-  DARKROOM_ASSIGN_OR_RETURN(ledger->file_, files.open_append(path));
+  DARKROOM_ASSIGN_OR_RETURN(auto file, files.open_append(path));
+  DARKROOM_ASSIGN_OR_RETURN(ledger->file_, allow_lost_records(files, std::move(file), lost));
   ledger->spend(Spending::kStarting);
   DARKROOM_RETURN_IF_ERROR(ledger->append(steps_done, kBeginEvent));
   return ledger;

@@ -14,6 +14,8 @@
 
 namespace darkroom {
 
+class LostRecords;  // spool_records.h
+
 /// What the wall time of a run went into.
 enum class Spending {
   kTraining,  ///< Steps that count, their logging among them.
@@ -36,9 +38,10 @@ using SpentSeconds = std::array<double, kNumSpendings>;
 class GoodputLedger {
  public:
   /// Goes on after the earlier starts of the file, with `steps_done` steps that count. `began`: when this start did, by `clock`, which
-  /// outlives the ledger; until now it was starting. Lines that cannot be read are passed over. Errors: those of the file system.
+  /// outlives the ledger; until now it was starting. Lines that cannot be read are passed over. `lost`: as for MetricsLog.
+  /// Errors: those of the file system.
   static Result<std::unique_ptr<GoodputLedger>> open(FileSystem& files, const std::string& path, Clock& clock, Clock::Instant began,
-                                                     int64_t steps_done);
+                                                     int64_t steps_done, LostRecords* lost = nullptr);
 
   /// Goes on in a new file: the one of before is gone.
   Status move_to(FileSystem& files, const std::string& path);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "darkroom/core/nested_text.h"
+#include "spool_records.h"
 
 namespace darkroom {
 namespace {
@@ -52,7 +53,7 @@ double last_seconds(std::string_view whole_lines) {
 
 }  // namespace
 
-Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const std::string& path, int64_t steps_done) {
+Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const std::string& path, int64_t steps_done, LostRecords* lost) {
   DARKROOM_ASSIGN_OR_RETURN(const bool exists, files.exists(path));
   double seconds_before = 0;
   if (exists) {
@@ -64,6 +65,7 @@ Result<std::unique_ptr<MetricsLog>> MetricsLog::open(FileSystem& files, const st
     seconds_before = last_seconds(kept);
   }
   DARKROOM_ASSIGN_OR_RETURN(auto file, files.open_append(path));
+  DARKROOM_ASSIGN_OR_RETURN(file, allow_lost_records(files, std::move(file), lost));
   return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(file), seconds_before));
 }
 

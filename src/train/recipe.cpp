@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <sstream>
 
-#include <toml++/toml.h>
-
-#include "darkroom/core/nested_text.h"
+#include "darkroom/core/typing_mistakes.h"
+#include "darkroom/toml/parse_toml.h"
 #include "recipe_fields.h"
 
 namespace darkroom {
@@ -19,26 +16,9 @@ using FieldValue = decltype(RecipeField::value);
 
 std::string full_name(const RecipeField& field) { return fmt::format("{}.{}", field.section, field.key); }
 
-// Levenshtein distance, two rows.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 Status unknown_key(const std::vector<RecipeField>& fields, const std::string& name) {
-  const auto nearest = std::min_element(fields.begin(), fields.end(), [&](const RecipeField& a, const RecipeField& b) {
-    return edit_distance(full_name(a), name) < edit_distance(full_name(b), name);
-  });
+  const auto nearest =
+      std::ranges::min_element(fields, {}, [&](const RecipeField& field) { return typing_mistakes(full_name(field), name); });
   return Status::invalid_argument(fmt::format("the recipe has no field '{}'; did you mean '{}'?", name, full_name(*nearest)));
 }
 
@@ -86,17 +66,6 @@ Status set_field(const RecipeField& field, const toml::node& node) {
 const RecipeField* find_field(const std::vector<RecipeField>& fields, std::string_view name) {
   const auto found = std::find_if(fields.begin(), fields.end(), [&](const RecipeField& field) { return full_name(field) == name; });
   return found == fields.end() ? nullptr : &*found;
-}
-
-Result<toml::table> parse_toml(std::string_view text, std::string_view name) {
-  DARKROOM_RETURN_IF_ERROR(check_toml_keys(text).with_context(fmt::format("cannot parse {}", name)));
-  try {
-    return toml::parse(text, name);
-  } catch (const toml::parse_error& error) {
-    return Status::invalid_argument(
-        fmt::format("cannot parse {} at line {}, column {}:", name, error.source().begin.line, error.source().begin.column),
-        error.description());
-  }
 }
 
 std::string toml_text(std::string_view text) {

@@ -326,17 +326,18 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
 
 // Before the buffers are made: a machine that has not enough ends processes without a word.
 Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
-  RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
-  spec.rank = ranks().rank();
-  spec.num_ranks = ranks().size();
+  const RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
   const bool is_cpu = device().is_cpu();
   return check_rank_memory(recipe(), rank_memory(spec), is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
                            is_cpu ? "this machine" : device().str());
 }
 
 Status TrainingRun::open_optimizer() {
-  const FlatParametersOptions flat = flat_options(recipe(), device());
+  FlatParametersOptions flat = flat_options(recipe(), device());
+  flat.rank = ranks().rank();
+  flat.num_ranks = ranks().size();
   DARKROOM_RETURN_IF_ERROR(check_memory(flat));
+  DARKROOM_RETURN_IF_ERROR(share_parameters(ranks(), part_->module()));  // A rank keeps of the master weights what it owns.
   parameters_ = std::make_unique<FlatParameters>(part_->module(), flat);
   const AdamWOptions adamw_options = adamw(recipe());
   DARKROOM_RETURN_IF_ERROR(adamw_options.validate());
@@ -354,10 +355,8 @@ Status TrainingRun::open_optimizer() {
                                       .replays = recipe().runtime.graphs};
   DARKROOM_RETURN_IF_ERROR(step_options.validate());
   train_step_ = std::make_unique<TrainStep>(*parameters_, *optimizer_, ema_.get(), step_options, ranks());
-  state_ =
-      std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, [this](FileSystem& files, const std::string& folder) {
-                                                      return part_->save(files, master_weights(), folder);
-                                                    }});
+  const auto save_config = [this](FileSystem& files, const std::string& folder) { return part_->save_config(files, folder); };
+  state_ = std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, save_config});
   state_->ranks = &ranks();
   return {};
 }
@@ -405,20 +404,16 @@ Status TrainingRun::compare_inputs(const nlohmann::json& first, const nlohmann::
                                                name, own.value(name, nlohmann::json()).dump(), value.dump());
     }
   }
-  std::vector<torch::Tensor> differs;
-  for (int64_t rank = 0; rank < ranks().size(); ++rank) {
-    differs.push_back(torch::full({1}, difference.is_ok() ? 0.0F : 1.0F));
-  }
-  DARKROOM_RETURN_IF_ERROR(all_gather(ranks(), differs));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> differs, gather_numbers(ranks(), difference.is_ok() ? 0 : 1));
   for (size_t rank = 0; rank < differs.size() && difference.is_ok(); ++rank) {
-    if (differs[rank].item<float>() != 0.0F) {
+    if (differs[rank] != 0) {
       difference = Status::failed_precondition("a rank reads other inputs than rank 0, as it says itself; the rank:", rank);
     }
   }
   return difference;
 }
 
-// Rank 0 says from where the run goes on and gives everybody its weights; moments and averages follow where there are some.
+// Rank 0 says from where the run goes on; moments and averages follow where there are some. Weights are its own since open_optimizer().
 Status TrainingRun::share_beginning() {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json inputs, part_inputs());
   nlohmann::json beginning = {{"inputs", inputs}, {"step", 0},          {"batch_number", 0},
@@ -439,19 +434,17 @@ Status TrainingRun::share_beginning() {
   const auto num_moments_files = beginning["moments_files"].get<int64_t>();
   saved_step_ = beginning["is_saved"].get<bool>() ? steps_done_ : -1;  // Another folder's checkpoint is not yet one of this run.
   optimizer_->set_num_updates(beginning["updates"].get<int64_t>());
-  DARKROOM_RETURN_IF_ERROR(broadcast(ranks(), 0, parameters_->values()));
   if (ranks().rank() != 0) {
-    parameters_->refresh_compute_copy();
-    ema_->restart(*parameters_);  // It began at the weights that were here before.
     return num_moments_files > 0 ? take_training_state(*state_, num_moments_files) : Status::ok();
   }
   return {};
 }
 
 Status TrainingRun::open_logs() {
+  LostRecords* lost = remote_ != nullptr ? &lost_records_ : nullptr;  // What a user's own disk has no room for ends the run.
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunRecipeFile), recipe_to_toml(recorded_)));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, in_folder(kRunIndexFile), data_.index.to_json()));
-  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(metrics_, MetricsLog::open(files_, in_folder(kRunMetricsFile), steps_done_, lost));
   const RunFacts facts{.component = part_->component(),
                        .parameters = parameters_->num_elements(),
                        .ranks = ranks().size(),
@@ -459,12 +452,12 @@ Status TrainingRun::open_logs() {
                        .recipe = recorded_};
   const double seconds_before = facts_ == nullptr ? metrics_->seconds_before() : facts_->seconds_before();
   DARKROOM_ASSIGN_OR_RETURN(facts_, RunFactsFile::open(files_, in_folder(kRunFactsFile), facts, steps_done_, seconds_before));
-  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(events_, EventWriter::open(files_, folder_, steps_done_, lost));
   const std::string ledger = in_folder(kRunGoodputFile);
   if (ledger_ != nullptr) {
     return ledger_->move_to(files_, ledger);
   }
-  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_));
+  DARKROOM_ASSIGN_OR_RETURN(ledger_, GoodputLedger::open(files_, ledger, *options_.clock, ledger_began_, steps_done_, lost));
   return {};
 }
 

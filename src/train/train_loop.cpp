@@ -23,10 +23,6 @@ Status TrainOptions::validate() const {
   if (ranks->size() > 1 && device != "cpu") {
     return Status::invalid_argument("several ranks train on the CPU only; drop the ranks or --device:", device);
   }
-  if (ranks->size() > 1 && recipe.runtime.precision != "float32") {
-    return Status::invalid_argument("several ranks train in float32 only; the recipe's field 'runtime.precision' is:",
-                                    recipe.runtime.precision);
-  }
   if (!trace_path.empty() && ranks->size() > 1) {
     return Status::invalid_argument("--trace records a run of one rank, got ranks:", ranks->size());
   }

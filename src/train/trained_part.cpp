@@ -6,6 +6,7 @@
 
 #include "darkroom/core/random.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/nn/component_config.h"
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/init.h"
 #include "darkroom/nn/model_folder.h"
@@ -52,49 +53,35 @@ Result<Network> make_starting_network(FileSystem& files, const Recipe& recipe, c
 
 }  // namespace
 
-Status UNetPart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
-  return save_unet_weights(files, unet_, weights, folder);
-}
+Status UNetPart::save_config(FileSystem& files, const std::string& folder) const { return darkroom::save_config(files, unet_, folder); }
 
 void UNetPart::load(const Batch& batch) {
   const DiffusionDraws draws = objective_.draw(coordinates(batch));
-  draws_ = {.coordinates_n2 = inputs_.put("coordinates", draws.coordinates_n2),
-            .timesteps_n = inputs_.put("timesteps", draws.timesteps_n),
-            .dropped_n = inputs_.put("dropped", draws.dropped_n),
-            .scales_n2 = inputs_.put("scales", draws.scales_n2),
-            .weights_n = inputs_.put("weights", draws.weights_n)};
-  latents_nchw_ = inputs_.put("latents", batch.latents_nchw);
-  states_ntw_ = inputs_.put("states", batch.states_btc);
+  loaded_ = {.draws = {.coordinates_n2 = inputs_.put("coordinates", draws.coordinates_n2),
+                       .timesteps_n = inputs_.put("timesteps", draws.timesteps_n),
+                       .dropped_n = inputs_.put("dropped", draws.dropped_n),
+                       .scales_n2 = inputs_.put("scales", draws.scales_n2),
+                       .weights_n = inputs_.put("weights", draws.weights_n)},
+             .latents_nchw = inputs_.put("latents", batch.latents_nchw),
+             .states_ntw = inputs_.put("states", batch.states_btc)};
 }
 
-std::vector<torch::Tensor> UNetPart::inputs() const {
-  std::vector<torch::Tensor> inputs = draws_.tensors();
-  inputs.push_back(latents_nchw_);
-  inputs.push_back(states_ntw_);
-  return inputs;
-}
-
-DiffusionInputs UNetPart::mix(const std::vector<torch::Tensor>& inputs) const {
-  constexpr size_t kLatents = DiffusionDraws::kNumTensors, kStates = kLatents + 1;
-  return objective_.mix(DiffusionDraws::of(inputs), inputs[kLatents].to(torch::kFloat32), inputs[kStates].to(torch::kFloat32));
-}
+std::vector<torch::Tensor> UNetPart::inputs() const { return loaded_.tensors(); }
 
 torch::Tensor UNetPart::losses(const std::vector<torch::Tensor>& inputs) const {
-  return objective_.losses(denoiser_of(unet_), mix(inputs));
+  return objective_.losses(denoiser_of(unet_), objective_.mix(LoadedDiffusion::of(inputs)));
 }
 
 std::vector<NamedTensor> UNetPart::traced_inputs() const {
-  const DiffusionInputs inputs = mix(this->inputs());
-  return {{"latents", latents_nchw_.cpu().to(torch::kFloat32)},
+  const DiffusionInputs inputs = objective_.mix(loaded_);
+  return {{"latents", loaded_.latents_nchw.cpu().to(torch::kFloat32)},
           {"caption_states", inputs.states_ntw.cpu()},
           {"timestep", inputs.timesteps_n.cpu()},
           {"noise", inputs.noise_nchw.cpu()},
           {"dropped", inputs.dropped_n.cpu()}};
 }
 
-Status VaePart::save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const {
-  return save_vae_weights(files, vae_, weights, folder);
-}
+Status VaePart::save_config(FileSystem& files, const std::string& folder) const { return darkroom::save_config(files, vae_, folder); }
 
 void VaePart::load(const Batch& batch) {
   loaded_ = {.coordinates_n2 = inputs_.put("coordinates", coordinates_of(coordinates(batch))),

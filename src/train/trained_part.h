@@ -10,7 +10,6 @@
 #include "darkroom/core/result.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/nn/save_weights.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/optim/objective.h"
@@ -27,8 +26,8 @@ class TrainedPart {
   /// Its folder in a model folder and in a checkpoint: "unet" or "vae".
   virtual std::string component() const = 0;
   virtual torch::nn::Module& module() = 0;
-  /// Writes weights as a component folder.
-  virtual Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const = 0;
+  /// Writes the config.json of its component folder.
+  virtual Status save_config(FileSystem& files, const std::string& folder) const = 0;
   /// Takes a batch to the device, without waiting for it.
   virtual void load(const Batch& batch) = 0;
   /// The loaded batch as losses() takes it: tensors on the device whose first dimension are the samples.
@@ -47,7 +46,7 @@ class UNetPart : public TrainedPart {
       : unet_(std::move(unet)), objective_(std::move(objective)), inputs_(device) {}
   std::string component() const override { return "unet"; }
   torch::nn::Module& module() override { return *unet_; }
-  Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
+  Status save_config(FileSystem& files, const std::string& folder) const override;
   void load(const Batch& batch) override;
   std::vector<torch::Tensor> inputs() const override;
   torch::Tensor losses(const std::vector<torch::Tensor>& inputs) const override;
@@ -58,14 +57,10 @@ class UNetPart : public TrainedPart {
   const torch::Device& device() const { return inputs_.device(); }
 
  private:
-  DiffusionInputs mix(const std::vector<torch::Tensor>& inputs) const;
-
   UNet2DConditionModel unet_;
   DiffusionObjective objective_;
   DeviceInputs inputs_;
-  // Of the loaded batch, on the device; latents and states as they are stored.
-  DiffusionDraws draws_;
-  torch::Tensor latents_nchw_, states_ntw_;
+  LoadedDiffusion loaded_;
 };
 
 class VaePart : public TrainedPart {
@@ -74,7 +69,7 @@ class VaePart : public TrainedPart {
       : vae_(std::move(vae)), objective_(objective), inputs_(device) {}
   std::string component() const override { return "vae"; }
   torch::nn::Module& module() override { return *vae_; }
-  Status save(FileSystem& files, const WeightsByName& weights, const std::string& folder) const override;
+  Status save_config(FileSystem& files, const std::string& folder) const override;
   void load(const Batch& batch) override;
   std::vector<torch::Tensor> inputs() const override;
   torch::Tensor losses(const std::vector<torch::Tensor>& inputs) const override;

@@ -159,11 +159,11 @@ int64_t num_passes(const Recipe& recipe, int64_t num_samples) {
 // The rank that holds most, of several the one with most samples: how many sums wait depends on where in the tree its run of groups lies.
 void choose_rank(const Recipe& recipe, const RankMemorySpec& spec, TrainingPlan& plan) {
   constexpr int64_t kMostLookedAt = 1024;  // Each look is linear in the ranks.
-  for (int64_t rank = 0; rank < std::min(spec.num_ranks, kMostLookedAt); ++rank) {
+  for (int64_t rank = 0; rank < std::min(spec.flat.num_ranks, kMostLookedAt); ++rank) {
     RankMemorySpec own = spec;
-    own.rank = rank;
+    own.flat.rank = rank;
     const RankMemory memory = rank_memory(own);
-    const int64_t samples = samples_of_rank(recipe, rank, spec.num_ranks).count;
+    const int64_t samples = samples_of_rank(recipe, rank, spec.flat.num_ranks).count;
     if (rank == 0 || std::pair(memory.kept(), samples) > std::pair(plan.memory.kept(), plan.rank_samples)) {
       plan.rank = rank;
       plan.memory = memory;
@@ -191,15 +191,15 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
 
 // As docs/ranks.md tells them.
 int64_t bytes_sent(const Recipe& recipe, const RankMemorySpec& spec, const TrainingPlan& plan) {
-  const int64_t others = spec.num_ranks - 1, gradients = plan.memory.gradients / spec.num_ranks * others;
-  const int64_t weights = kFloatBytes * spec.size / spec.num_ranks * others;
+  const int64_t others = spec.flat.num_ranks - 1, gradients = plan.memory.gradients / spec.flat.num_ranks * others;
+  const int64_t weights = plan.memory.compute / spec.flat.num_ranks * others;
   if (others == 0) {
     return 0;
   }
   if (spec.fast_reduction) {
     return 2 * gradients + weights;
   }
-  const GroupSpan run = groups_of_rank(recipe.runtime.gradient_groups, plan.rank, spec.num_ranks);
+  const GroupSpan run = groups_of_rank(recipe.runtime.gradient_groups, plan.rank, spec.flat.num_ranks);
   return gradients * static_cast<int64_t>(largest_subtrees(recipe.runtime.gradient_groups, run).size()) + weights;
 }
 
@@ -244,7 +244,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   const torch::Device device(question.device);
   const FlatParametersOptions flat = flat_options(recipe, device);
   RankMemorySpec spec = rank_memory_spec(recipe, *workload.network, flat);
-  spec.num_ranks = question.num_ranks;
+  spec.flat.num_ranks = question.num_ranks;
   TrainingPlan plan{.component = workload.component,
                     .parameters = count_parameters(*workload.network),
                     .precision = recipe.runtime.precision,

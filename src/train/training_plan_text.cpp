@@ -57,8 +57,8 @@ std::vector<std::string> TrainingPlan::remarks() const {
         "run is refused",
         shown_size(shuffled_samples), shown_size(most_samples)));
   }
-  if (question.num_ranks > 1 && (question.device != "cpu" || precision != "float32")) {
-    remarks.emplace_back("not built yet: several ranks train on the CPU and in float32 only");
+  if (question.num_ranks > 1 && question.device != "cpu") {
+    remarks.emplace_back("not built yet: several ranks train on the CPU only");
   }
   if (keeps_graphs && looks) {
     remarks.emplace_back(
@@ -73,7 +73,7 @@ std::string TrainingPlan::to_text() const {
                                  question.num_ranks, question.num_ranks == 1 ? "" : "s");
   text += fmt::format("memory of rank {}, which holds most: {} where the step runs\n", rank, shown_size(peak_on_device()));
   add_lines(text, {{memory.compute, "weights that the network computes with"},
-                   {memory.master, "float32 weights beside them"},
+                   {memory.master, "float32 weights of its slice beside them"},
                    {memory.moments, "moments of its slice"},
                    {memory.average, "moving average of its slice"},
                    {memory.gradients, "gradients"},

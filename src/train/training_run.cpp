@@ -4,14 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
-#include <system_error>
 #include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/files/scratch.h"
 #include "darkroom/train/run_files.h"
 #include "step_settings.h"
 
@@ -21,13 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
-
-// 0 where nobody can tell.
-int64_t free_bytes_at(const std::string& folder) {
-  std::error_code failure;
-  const auto space = std::filesystem::space(folder, failure);
-  return failure ? 0 : static_cast<int64_t>(space.available);
-}
 
 }  // namespace
 
@@ -267,9 +258,10 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
 Status TrainingRun::write_checkpoint() {
   const std::string folder = in_folder(kRunCheckpointsFolder);
   Status saved = save_checkpoint(files_, folder, record(), *state_);
-  // Of several ranks the others have handed in their shares and do not do it again.
+  // Of several ranks the others have done their part and do not do it again.
   while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(free_bytes_at(remote_->spool())));
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_free, free_bytes_at(remote_->spool()));
+    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(num_free));
     if (!has_room) {
       break;
     }
@@ -307,12 +299,6 @@ Status TrainingRun::keep_unstored_checkpoint(Status failure) {
   failure = is_of_store && ranks().size() > 1 ? Status::failed_precondition(failure.message()) : failure;
   return failure.with_context(
       fmt::format("the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", spooled_step_, *kept));
-}
-
-// As float32, whatever the network computes in; in EmaScope the average.
-WeightsByName TrainingRun::master_weights() const {
-  const auto views = parameters_->named_views(parameters_->values());
-  return [by_name = std::map(views.begin(), views.end())](const std::string& name) { return by_name.at(name); };
 }
 
 Status TrainingRun::save(AfterSaving after) {

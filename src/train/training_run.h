@@ -25,6 +25,7 @@
 #include "remote_run.h"
 #include "run_data.h"
 #include "run_facts.h"
+#include "spool_records.h"
 #include "trace.h"
 #include "trained_part.h"
 #include "validation.h"
@@ -82,7 +83,6 @@ class TrainingRun {
   // Whether nothing after the next step needs its numbers: a device need not be waited for.
   bool runs_ahead(bool wants_stop) const;
   Status settle();
-  WeightsByName master_weights() const;
   Status save_before(const Status& failure);
   Status name_bad_samples(const Status& failure) const;
   Status after_step(const StepTimes& times);
@@ -145,6 +145,7 @@ class TrainingRun {
   std::unique_ptr<Validation> validation_;  // Null without.
   std::unique_ptr<Previews> previews_;      // Null without.
   std::unique_ptr<TraceWriter> trace_;      // Null without.
+  LostRecords lost_records_;                // Of the logs below, in a spool.
   std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<RunFactsFile> facts_;
   std::unique_ptr<EventWriter> events_;

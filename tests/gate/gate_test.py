@@ -53,12 +53,13 @@ def run_gate(planted: str = "", **environment: str) -> tuple[int, dict, str]:
     return done.returncode, json.loads(summary.read_text()), done.stdout.splitlines()[-1]
 
 
-def require_red(kind: str, names: set[str], planted: str = "") -> None:
-    """The gate fails with findings of this kind alone, about these programs or checks alone."""
+def require_red(kind: str, names: set[str], planted: str = "") -> list[dict]:
+    """The gate fails with findings of this kind alone, about these programs or checks alone; returns them."""
     status, total, last = run_gate(planted)
     found = {(failure["kind"], failure["name"].split(" ")[0] if failure["kind"] != failure["name"] else failure["name"]) for failure in total["failures"]}
     require(found == {(kind, name) for name in names}, f"'{planted or kind}' is found by other checks than the one meant, or by none:", sorted(found), last)
     require(status == 1 and f" {len(total['failures'])} failed" in last, "the gate's exit status and last line:", status, last)
+    return total["failures"]
 
 
 def in_presets(program: str, presets: tuple = PRESETS) -> set[str]:
@@ -94,7 +95,8 @@ def a_test_that_fails() -> None:
 
 
 def a_data_race() -> None:
-    require_red("data race", {"tsan/files_test"}, "race")
+    reason = require_red("data race", {"tsan/files_test"}, "race")[0]["reason"]
+    require("counter.counts_what_two_threads_add" in reason and "add counter.cpp:" in reason, "the last lines name the test and the place:", reason)
 
 
 def a_leak() -> None:

@@ -129,6 +129,17 @@ def a_run_goes_on_with_another_number_of_ranks() -> None:
     bench.require_same_as_long("changing")
 
 
+def ranks_in_bfloat16_have_the_bits_of_one() -> None:
+    """The float32 weights, which each rank has of its own slice alone, and a change of their number on the way."""
+    bench = the_bench()
+    bfloat16 = ("--set", "runtime.precision=bfloat16")
+    run(*bench.command("bfloat16-1", *bfloat16))
+    for num_ranks, steps in ((2, 4), (3, 8), (2, STEPS)):
+        run(*bench.command("bfloat16", *bfloat16, "--nproc", num_ranks, "--max-steps", steps))
+    bench.require_alike("bfloat16-1", STEPS, "bfloat16")
+    require(read_losses(bench.path("bfloat16")) != read_losses(bench.path("reference")), "bfloat16 changed no loss")
+
+
 def the_fast_reduction_changes_last_bits_alone() -> None:
     bench = the_bench()
     for num_ranks in (2, 3):
@@ -361,6 +372,7 @@ if __name__ == "__main__":
         [
             any_number_of_ranks_has_the_bits_of_one,
             a_run_goes_on_with_another_number_of_ranks,
+            ranks_in_bfloat16_have_the_bits_of_one,
             the_fast_reduction_changes_last_bits_alone,
             a_killed_or_stopped_rank_costs_a_restart,
             no_restart_is_more_than_was_allowed,

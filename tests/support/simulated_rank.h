@@ -80,7 +80,7 @@ inline MeasuredRank measure_rank(const SimulatedRun& run) {
   UNet2DConditionModel unet(run.unet);
   const int64_t originals = counted.held();  // Given back when the parameters are views of the buffers.
   std::unique_ptr<FlatParameters> flat;
-  const FlatParametersOptions options{.compute_type = run.type};
+  const FlatParametersOptions options{.compute_type = run.type, .rank = run.rank, .num_ranks = run.num_ranks};
   const int64_t buffers = originals + taken_by([&] { flat = std::make_unique<FlatParameters>(*unet, options); });
   measured.memory.gradients = static_cast<int64_t>(flat->gradients().nbytes());
   measured.memory.compute = buffers - measured.memory.gradients;

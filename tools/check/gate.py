@@ -131,6 +131,21 @@ def sanitizer_report(output: str) -> str:
     return "\n".join(tests + output[output.rfind("\n", 0, at) + 1 :].splitlines()[:80])
 
 
+def sanitizer_places(output: str) -> str:
+    """The first finding in a line: the test, and of each of its stacks the functions nearest to it. The last lines of a long run are often
+    all that is kept of it.
+    """
+    test, *lines = sanitizer_report(output).splitlines() or [""]
+    stacks = [[]]
+    for line in lines:
+        frame = re.match(r"\s+#\d+ (?:0x[0-9a-f]+ in )?(?P<function>.*?)(?:\(.*)? (?:\S+/)?(?P<place>[^/ ]+:\d+|<null>)", line)
+        if frame:
+            stacks[-1].append(f"{frame['function'][:60]} {frame['place']}")
+        elif stacks[-1]:
+            stacks.append([])
+    return "; ".join([test.removeprefix("[ RUN      ] "), *(" < ".join(frames[:6]) for frames in stacks[:2])])
+
+
 def read_report(path: pathlib.Path) -> list[dict] | None:
     """The cases of a GoogleTest JSON report; None when there is none, or not a whole one."""
     try:
@@ -176,7 +191,7 @@ def judge_test_program(program: str, ended: Ended, cases: list[dict] | None) -> 
     finding = sanitizer_finding(ended.output)
     has_failed_tests = any(failure.kind == "test" for failure in outcome.failures)
     if finding is not None:
-        outcome.failures.append(Finding(finding[0], program, f"{finding[1]} ({ended.sentence()})"))
+        outcome.failures.append(Finding(finding[0], program, f"{finding[1]} ({ended.sentence()}): {sanitizer_places(ended.output)}"))
     elif ended.status is None:
         outcome.failures.append(Finding("hang", program, ended.sentence()))
     elif cases is None:

@@ -1,5 +1,6 @@
 #include "synthetic_training.h"
 
+#include "bench_setup.h"
 #include "darkroom/core/check.h"
 #include "darkroom/core/random.h"
 
@@ -29,9 +30,8 @@ SyntheticTraining::SyntheticTraining(UNet2DConditionModel unet, const NoiseSched
       all_states_ntw_(
           random_normal({options.num_samples, kNumTokens, unet_->config().states_width()}, options.seed + 2).to(options.device)),
       objective_(NoiseSchedule(noise), {.seed = options.seed, .caption_drop = kCaptionDrop}, torch::zeros_like(all_states_ntw_[0])),
-      draws_(DiffusionDraws::empty(options.batch_size, options.device)),
-      latents_nchw_(all_latents_nchw_.narrow(0, 0, options.batch_size).clone()),
-      states_ntw_(all_states_ntw_.narrow(0, 0, options.batch_size).clone()),
+      loaded_{DiffusionDraws::empty(options.batch_size, options.device), all_latents_nchw_.narrow(0, 0, options.batch_size).clone(),
+              all_states_ntw_.narrow(0, 0, options.batch_size).clone()},
       step_(flat_, adamw_, &ema_, step_options(false)),
       step_by_phases_(flat_, adamw_, &ema_, step_options(true)) {
   DARKROOM_CHECK(options.num_samples % options.batch_size == 0,
@@ -54,23 +54,19 @@ void SyntheticTraining::load_batch() {
   for (int64_t n = first; n < first + options_.batch_size; ++n) {
     samples.push_back({static_cast<uint32_t>(position / options_.num_samples), hash_key(std::to_string(n))});
   }
-  draws_.copy_from(objective_.draw(samples));
-  latents_nchw_.copy_(all_latents_nchw_.narrow(0, first, options_.batch_size));
-  states_ntw_.copy_(all_states_ntw_.narrow(0, first, options_.batch_size));
+  loaded_.draws.copy_from(objective_.draw(samples));
+  loaded_.latents_nchw.copy_(all_latents_nchw_.narrow(0, first, options_.batch_size));
+  loaded_.states_ntw.copy_(all_states_ntw_.narrow(0, first, options_.batch_size));
 }
 
 DeviceBatch SyntheticTraining::batch() {
-  std::vector<torch::Tensor> inputs = draws_.tensors();
-  inputs.push_back(latents_nchw_);
-  inputs.push_back(states_ntw_);
-  const auto losses = [this](const std::vector<torch::Tensor>& of) {
-    constexpr size_t kLatents = DiffusionDraws::kNumTensors;
+  const auto losses = [this](const std::vector<torch::Tensor>& inputs) {
     const auto network = [this](const torch::Tensor& noisy, const torch::Tensor& timesteps, const torch::Tensor& states) {
       return unet_(noisy, timesteps, states);
     };
-    return objective_.losses(network, objective_.mix(DiffusionDraws::of(of), of[kLatents], of[kLatents + 1]));
+    return objective_.losses(network, objective_.mix(LoadedDiffusion::of(inputs)));
   };
-  return {.size = options_.batch_size, .inputs = std::move(inputs), .losses = losses};
+  return {.size = options_.batch_size, .inputs = loaded_.tensors(), .losses = losses};
 }
 
 Result<StepReport> SyntheticTraining::step() {

@@ -37,9 +37,9 @@ class SyntheticTraining {
   UNet2DConditionModel& unet() { return unet_; }
   const FlatParameters& parameters() const { return flat_; }
   /// Latents, timesteps and text states of the present batch.
-  const torch::Tensor& latents_nchw() const { return latents_nchw_; }
-  const torch::Tensor& timesteps_n() const { return draws_.timesteps_n; }
-  const torch::Tensor& states_ntw() const { return states_ntw_; }
+  const torch::Tensor& latents_nchw() const { return loaded_.latents_nchw; }
+  const torch::Tensor& timesteps_n() const { return loaded_.draws.timesteps_n; }
+  const torch::Tensor& states_ntw() const { return loaded_.states_ntw; }
 
  private:
   TrainStepOptions step_options(bool waits_between_phases) const;
@@ -53,9 +53,7 @@ class SyntheticTraining {
   Ema ema_{flat_, {}};
   torch::Tensor all_latents_nchw_, all_states_ntw_;
   DiffusionObjective objective_;
-  // The present batch.
-  DiffusionDraws draws_;
-  torch::Tensor latents_nchw_, states_ntw_;
+  LoadedDiffusion loaded_;  // The present batch.
   TrainStep step_, step_by_phases_;
 };
 

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include <toml++/toml.h>
-
-#include "darkroom/core/nested_text.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/toml/parse_toml.h"
 #include "given_flags.h"
 #include "nearest_name.h"
 
@@ -178,14 +176,7 @@ Status check_family_table(const std::string& path, const std::string& family, co
 Result<GivenFlags> read_config_file(const std::string& path, const std::string& verb, const std::vector<std::string>& verbs,
                                     const std::vector<const FlagDefinition*>& flags) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string content, read_file(local_files(), path));
-  DARKROOM_RETURN_IF_ERROR(check_toml_keys(content).with_context(path));
-  toml::table root;
-  try {
-    root = toml::parse(content);
-  } catch (const toml::parse_error& error) {
-    return Status::invalid_argument(
-        fmt::format("{}, line {}: this is no TOML: {}", path, error.source().begin.line, std::string(error.description())));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const toml::table root, parse_toml(content, path));
   GivenFlags given;
   const TableReader reader(path, verb, flags);
   for (const auto& [key, node] : root) {  // Tables of verbs are for those verbs.

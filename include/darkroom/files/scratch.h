@@ -11,6 +11,10 @@
 
 namespace darkroom {
 
+/// How many bytes a process without privileges may still write to the disk that holds a folder of this machine. Others write there, too:
+/// what is written may find it full all the same. Errors: those of a FileSystem (kNotFound: there is no such folder).
+Result<int64_t> free_bytes_at(const std::string& folder);
+
 /// Bytes that wait on a disk for a while: files without a name, so that nothing is left after any death. Bounded.
 /// Thread safety: every method may be called from any thread.
 class ScratchFiles {

@@ -17,6 +17,9 @@ struct FlatParametersOptions {
   torch::ScalarType compute_type = torch::kFloat32;  ///< float32, or bfloat16 beside float32 master weights.
   bool channels_last = false;  ///< Convolution weights lie as O, H, W, I, which GPUs' convolutions take without a copy.
   int64_t alignment = 1;       ///< Each parameter starts at a multiple of so many elements; GPU kernels want 64 (128 bytes of bfloat16).
+  // Of several ranks each keeps the float32 weights of its own slice alone (slice_of_rank) where the network computes with a copy.
+  int64_t rank = 0;
+  int64_t num_ranks = 1;
 
   /// What pays on a GPU: channels_last, aligned.
   static FlatParametersOptions for_gpu(const torch::Device& device, torch::ScalarType compute_type);
@@ -39,7 +42,8 @@ struct FlatRange {
 /// All parameters of a module in flat buffers, in byte order of the parameter names: float32 master weights, which the optimizer
 /// changes; what the module computes with; float32 gradients. With compute type float32 the module's tensors are views of the master
 /// weights; with bfloat16 they are views of a second buffer, which AdamW's pass over memory rounds from the first. Construction copies
-/// the values to the device and re-points every parameter and its gradient into the buffers; from then on backward() adds into
+/// the values to the device and re-points every parameter and its gradient into the buffers, which gives the originals back before there
+/// are gradients; from then on backward() adds into
 /// gradients(), and the optimizer works on one array. Names and shapes stay the published ones whatever the layout.
 ///
 /// Gradients are float32 in any case. In bfloat16 autograd hands over bfloat16, and backward() adds each parameter's straight into the
@@ -63,17 +67,21 @@ class FlatParameters {
   const std::vector<Entry>& entries() const { return entries_; }
   const FlatParametersOptions& options() const { return options_; }
   /// Elements of a buffer, alignment included.
-  int64_t size() const { return values_.numel(); }
+  int64_t size() const { return size_; }
   FlatRange whole() const { return {0, size()}; }
   /// Elements of the parameters themselves.
   int64_t num_elements() const { return num_elements_; }
-  /// Master weights, float32 (size()).
+  /// What is here of the master weights: all, or this rank's slice.
+  const FlatRange& master_range() const { return master_range_; }
+  /// Master weights, float32 (master_range().count).
   const torch::Tensor& values() const { return values_; }
+  /// A view of a part of them. REQUIRES: `range` lies within master_range().
+  torch::Tensor values_of(const FlatRange& range) const;
   /// float32 (size()).
   const torch::Tensor& gradients() const { return gradients_; }
   /// The bfloat16 weights that the module computes with (size()); undefined where it computes with values().
   const torch::Tensor& compute_copy() const { return compute_copy_; }
-  /// Rounds the master weights to the compute copy: after writing into values(). Nothing to do without a copy.
+  /// Rounds the master weights that are here to the compute copy: after writing into values(). Nothing to do without a copy.
   void refresh_compute_copy();
 
   void zero_gradients() { gradients_.zero_(); }
@@ -99,10 +107,13 @@ class FlatParameters {
   bool is_canonical() const;
 
  private:
+  void take_weights();
   torch::Tensor view_of(const torch::Tensor& flat, const Entry& entry) const;
 
   FlatParametersOptions options_;
+  int64_t size_ = 0;
   int64_t num_elements_ = 0;
+  FlatRange master_range_;
   std::vector<Entry> entries_;
   std::vector<torch::Tensor> parameters_;
   torch::Tensor values_;

@@ -14,7 +14,7 @@ namespace darkroom {
 
 // How a batch's gradient is summed so that its bits do not depend on the number of ranks (docs/ranks.md): the batch is cut into G groups,
 // the gradient of a group is the sum of its micro-batches in order, and the groups are added in a fixed binary tree. All below is pure
-// arithmetic but for the last three.
+// arithmetic but for what takes ranks.
 
 /// Groups [first, first + count) of a batch: a rank's run of them, or what a node of the tree covers.
 struct GroupSpan {
@@ -44,6 +44,12 @@ FlatRange slice_of_rank(int64_t size, int64_t rank, int64_t num_ranks);
 
 /// Gives every rank the slices that the others own of a flat buffer. Errors: those of Communicator::exchange.
 Status gather_slices(Communicator& ranks, const torch::Tensor& flat);
+/// After each rank has changed the master weights of its slice: gives every rank all weights that the network computes with, rounded where
+/// these are a copy. Errors: as above.
+Status gather_weights(Communicator& ranks, FlatParameters& parameters);
+/// Gives every rank the parameters of rank 0's module, before there are flat ones. Networks whose parameters have other names or shapes
+/// stay as they are: ranks compare what makes them so. REQUIRES: parameters of one type at all ranks. Errors: as above.
+Status share_parameters(Communicator& ranks, torch::nn::Module& module);
 /// Rank 0's values of `range` to the slices that hold a part of it. `values` (range.count) counts at rank 0 alone; `own_slice` is this
 /// rank's slice of a buffer of `size` elements. Errors: as above.
 Status scatter_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& values,

@@ -54,16 +54,24 @@ struct DiffusionDraws {
 
   /// Tensors of the same kinds for `num_samples`, uninitialised on a device: what a captured graph reads.
   static DiffusionDraws empty(int64_t num_samples, const torch::Device& device);
-  /// All of them in a fixed order, as inputs of a recorded pass (DeviceBatch), and of the first kNumTensors of such inputs.
-  std::vector<torch::Tensor> tensors() const { return {coordinates_n2, timesteps_n, dropped_n, scales_n2, weights_n}; }
-  static constexpr size_t kNumTensors = 5;
-  static DiffusionDraws of(const std::vector<torch::Tensor>& inputs);
   /// Copies all of `source` here; waits for nothing when both sides allow it.
   void copy_from(const DiffusionDraws& source);
   /// Samples [first, first + count) as views.
   DiffusionDraws slice(int64_t first, int64_t count) const;
   /// The same on a device; shared where they are there. Waits for it.
   DiffusionDraws to(const torch::Device& device) const;
+};
+
+/// Samples as a pass over them reads them, all on one device: their draws, latents and text states as they are stored, in any type.
+struct LoadedDiffusion {
+  DiffusionDraws draws;
+  torch::Tensor latents_nchw;
+  torch::Tensor states_ntw;
+
+  /// All of them in a fixed order, as inputs of a recorded pass (DeviceBatch), and of such inputs. REQUIRES: of: as many as tensors()
+  /// gives.
+  std::vector<torch::Tensor> tensors() const;
+  static LoadedDiffusion of(const std::vector<torch::Tensor>& tensors);
 };
 
 /// What the network sees and has to say: a pure function of (options, batch).
@@ -93,6 +101,8 @@ class DiffusionObjective {
   /// Makes the network's inputs of draws, latents and states that are on one device. Does not wait for it, so it can be captured in a
   /// graph; no gradient is recorded.
   DiffusionInputs mix(const DiffusionDraws& draws, const torch::Tensor& latents_nchw, const torch::Tensor& states_ntw) const;
+  /// The same of samples as they are loaded, in float32.
+  DiffusionInputs mix(const LoadedDiffusion& loaded) const;
   /// Draws on the CPU and mixes where the batch lies; no gradient is recorded. Waits for a device.
   DiffusionInputs prepare(const DiffusionBatch& batch) const;
   /// What each timestep's squared error counts, float32 (N): with SNR = abar / (1 - abar) and m = min(SNR, gamma), m / SNR for

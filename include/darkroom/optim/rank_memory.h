@@ -10,19 +10,17 @@ namespace darkroom {
 
 /// Who trains what: all that the sizes of a rank's buffers depend on.
 struct RankMemorySpec {
-  int64_t size = 0;  ///< Elements of the flat buffers: flat_size().
-  FlatParametersOptions flat = {};
-  bool averages = true;  ///< There is a moving average.
+  int64_t size = 0;                 ///< Elements of the flat buffers: flat_size().
+  FlatParametersOptions flat = {};  ///< With the rank and how many there are.
+  bool averages = true;             ///< There is a moving average.
   int64_t gradient_groups = 1;
   bool fast_reduction = false;
-  int64_t rank = 0;
-  int64_t num_ranks = 1;
 };
 
 /// Bytes that a rank holds of the parameters and of what trains them, as FlatParameters, AdamW, Ema and TrainStep allocate them
 /// (docs/ranks.md). Samples and what a pass keeps of them are not in it.
 struct RankMemory {
-  int64_t master = 0;         ///< float32 weights beside the compute weights; 0 where these are the float32 ones.
+  int64_t master = 0;         ///< float32 weights of the rank's slice beside the compute weights; 0 where these are the float32 ones.
   int64_t compute = 0;        ///< What the network computes with.
   int64_t moments = 0;        ///< Both, of the rank's slice.
   int64_t average = 0;        ///< Of the rank's slice.

@@ -46,6 +46,8 @@ Status broadcast(Communicator& ranks, int64_t root, const torch::Tensor& tensor)
 Result<std::string> broadcast_text(Communicator& ranks, int64_t root, const std::string& text);
 /// Gives every rank all parts: parts[r] is rank r's and of the same size everywhere. Errors: as Communicator::exchange.
 Status all_gather(Communicator& ranks, const std::vector<torch::Tensor>& parts);
+/// Gives every rank one number of each, in the order of the ranks. Errors: as Communicator::exchange.
+Result<std::vector<int64_t>> gather_numbers(Communicator& ranks, int64_t own);
 
 struct GlooOptions {
   RankPlace place;

@@ -22,16 +22,18 @@ struct TrainingState {
   FlatParameters& parameters;
   AdamW& optimizer;
   Ema& ema;
-  /// Writes the module's present parameters as a component folder (config.json and weights).
-  std::function<Status(FileSystem&, const std::string& folder)> save_component;
+  /// Writes what a component folder holds besides the weights: config.json.
+  std::function<Status(FileSystem&, const std::string& folder)> save_config;
   /// The moments are cut into files of about so many bytes at most: Amazon copies no object above 5 GB in one request.
   int64_t max_moments_file_bytes = int64_t{4} << 30;
-  Communicator* ranks = &lone_rank();  ///< Each holds its slices of moments and average; rank 0 alone reads and writes files.
+  int64_t max_piece_bytes = int64_t{64} << 20;  ///< What rank 0 holds at most of what the other ranks send it for a file.
+  Communicator* ranks = &lone_rank();           ///< Each holds its slices of moments and average.
 };
 
 /// Writes `checkpoints_folder`/step-NNNNNNNN/ and makes it visible in one atomic step (files/publication.h): weights, EMA
 /// weights, moments, and state.json last. Kill it at any instant and the earlier checkpoints are as they were; a valid
-/// checkpoint of that name is never replaced, a damaged one is first set aside.
+/// checkpoint of that name is never replaced, a damaged one is first set aside. Of several ranks each writes its own ranges where all see
+/// the folder, which has to be on local_files() then; else they send them to rank 0, which calls this.
 /// Errors: kAlreadyExists (a valid checkpoint of this step), those of the file system.
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state);
 
@@ -42,8 +44,9 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
 /// Files that hold a checkpoint's moments, at least 1.
 Result<int64_t> count_moments_files(const std::string& folder);
 
-/// The part of the ranks other than 0 in save_checkpoint: hands rank 0 what they own. Errors: those of the ranks.
-Status hand_in_training_state(TrainingState& state);
+/// The part of the ranks other than 0 in save_checkpoint: writes what they own, or hands it to rank 0. Errors: those of the ranks, of the
+/// file system, and of rank 0 where it could not begin.
+Status hand_in_training_state(const TrainingState& state);
 /// The same in restore_training_state, of a checkpoint whose moments lie in `num_files` files.
 Status take_training_state(TrainingState& state, int64_t num_files);
 

@@ -10,6 +10,8 @@
 
 namespace darkroom {
 
+class LostRecords;  // src/train/spool_records.h
+
 /// The name of the event file of a start at `first_step`.
 std::string event_file_name(int64_t first_step);
 
@@ -20,8 +22,9 @@ std::string event_file_name(int64_t first_step);
 class EventWriter {
  public:
   /// Removes event files of `folder` that began at or after `first_step` (their steps are about to be repeated) and opens
-  /// a new one. Errors: those of the file system.
-  static Result<std::unique_ptr<EventWriter>> open(FileSystem& files, const std::string& folder, int64_t first_step);
+  /// a new one. `lost`: as for MetricsLog. Errors: those of the file system.
+  static Result<std::unique_ptr<EventWriter>> open(FileSystem& files, const std::string& folder, int64_t first_step,
+                                                   LostRecords* lost = nullptr);
 
   Status add_scalar(int64_t step, std::string_view tag, float value);
   /// A PNG picture.

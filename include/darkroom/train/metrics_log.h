@@ -13,13 +13,17 @@
 
 namespace darkroom {
 
+class LostRecords;  // src/train/spool_records.h
+
 /// metrics.jsonl of a run folder: one JSON object a line, each with "step" (docs/formats/run_folder.md).
 /// Thread safety: one object, one thread.
 class MetricsLog {
  public:
   /// Opens the log for a run that has done `steps_done` steps: lines of later steps, and a torn last line, are cut away
-  /// first (in one atomic step). Errors: those of the file system.
-  static Result<std::unique_ptr<MetricsLog>> open(FileSystem& files, const std::string& path, int64_t steps_done);
+  /// first (in one atomic step). Lines that a full disk does not take fail, or are counted in `lost`, which outlives the log, as `files` do
+  /// then. Errors: those of the file system.
+  static Result<std::unique_ptr<MetricsLog>> open(FileSystem& files, const std::string& path, int64_t steps_done,
+                                                  LostRecords* lost = nullptr);
 
   /// Appends one object, keys in the order given. REQUIRES: an object with an integer "step".
   Status append(const nlohmann::ordered_json& line);

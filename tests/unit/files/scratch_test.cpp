@@ -30,6 +30,21 @@ std::string load(const ScratchFiles& scratch, const ScratchFiles::Place& place) 
   return text;
 }
 
+TEST(FreeBytes, are_some_of_the_disk_of_a_folder) {
+  const TemporaryFolder folder;
+  const Result<int64_t> num_free = free_bytes_at(folder.path());
+  ASSERT_TRUE(num_free.is_ok()) << num_free.status().message();
+  EXPECT_GT(*num_free, 0);
+  EXPECT_LE(static_cast<uintmax_t>(*num_free), std::filesystem::space(folder.path()).capacity);
+}
+
+TEST(FreeBytes, of_a_folder_that_is_not_there_are_an_error_that_names_it) {
+  const TemporaryFolder folder;
+  const Status failure = free_bytes_at(folder.path() + "/none").status();
+  EXPECT_EQ(failure.code(), StatusCode::kNotFound);
+  EXPECT_THAT(failure.message(), HasSubstr(folder.path() + "/none"));
+}
+
 TEST(Scratch, gives_back_what_it_took_and_leaves_no_file) {
   const TemporaryFolder folder;
   const auto scratch = ScratchFiles::open(folder.path(), kMegabyte).value();

@@ -109,8 +109,8 @@ struct WideNetwork : torch::nn::Module {
   }
   torch::Tensor losses(int64_t begin, int64_t count, int64_t step) {
     const torch::Tensor numbers = torch::arange(begin, begin + count, torch::kFloat32).view({-1, 1}) + 0.1 * static_cast<double>(step);
-    const torch::Tensor inputs = (numbers * torch::linspace(0.3, 1.7, 16)).sin();
-    return second->forward(torch::silu(first->forward(inputs))).square().mean(1);
+    const torch::Tensor inputs = (numbers * torch::linspace(0.3, 1.7, 16)).sin().to(first->weight.scalar_type());
+    return second->forward(torch::silu(first->forward(inputs))).to(torch::kFloat32).square().mean(1);
   }
 
   torch::nn::Linear first{nullptr};
@@ -119,17 +119,19 @@ struct WideNetwork : torch::nn::Module {
 
 struct RankResult {
   std::vector<double> losses, norms;
-  torch::Tensor weights, averages;
+  torch::Tensor weights, averages;  // What the network computes with.
+  torch::Tensor master, average;    // The rank's slices, float32.
 };
 
 struct RankedRun {
   int64_t batch_size = 16;
   int64_t steps = 3;
+  torch::ScalarType type = torch::kFloat32;
   TrainStepOptions options{.micro_batch = 1, .gradient_groups = 8, .schedule = {.peak = 1e-2, .warmup_steps = 2}};
 };
 
 void train_rank(Communicator& ranks, WideNetwork& network, const RankedRun& run, RankResult& result) {
-  FlatParameters flat(network);
+  FlatParameters flat(network, {.compute_type = run.type, .rank = ranks.rank(), .num_ranks = ranks.size()});
   const FlatRange slice = slice_of_rank(flat.size(), ranks.rank(), ranks.size());
   AdamW adamw(flat, {}, slice);
   Ema ema(flat, {.decay = 0.9}, slice);
@@ -140,10 +142,18 @@ void train_rank(Communicator& ranks, WideNetwork& network, const RankedRun& run,
     result.losses.push_back(report->loss);
     result.norms.push_back(report->grad_norm);
   }
-  result.weights = flat.values().clone();
-  const EmaScope averaged(flat, ema, ranks);
-  ASSERT_TRUE(averaged.status().is_ok());
-  result.averages = flat.values().clone();
+  const torch::Tensor& computed_with = flat.compute_copy().defined() ? flat.compute_copy() : flat.values();
+  result.weights = computed_with.clone();
+  result.master = flat.values_of(slice).clone();
+  result.average = ema.weights().clone();
+  {
+    const EmaScope averaged(flat, ema, ranks);
+    ASSERT_TRUE(averaged.status().is_ok());
+    result.averages = computed_with.clone();
+    EXPECT_TRUE(torch::equal(flat.values_of(slice), result.average));
+  }
+  EXPECT_TRUE(torch::equal(computed_with, result.weights)) << "the trained weights are back";
+  EXPECT_EQ(flat.values().numel(), run.type == torch::kFloat32 ? flat.size() : slice.count);
 }
 
 // What every rank has in the end.
@@ -175,6 +185,57 @@ TEST(ranked_step, any_number_of_ranks_has_the_bits_of_one) {
       expect_same_bits(got, want, std::to_string(num_ranks));
     }
   }
+}
+
+// All ranks' slices, one after the other.
+torch::Tensor joined(const std::vector<RankResult>& results, torch::Tensor RankResult::*part) {
+  std::vector<torch::Tensor> slices;
+  for (const RankResult& result : results) {
+    slices.push_back(result.*part);
+  }
+  return torch::cat(slices);
+}
+
+TEST(ranked_step, in_bfloat16_ranks_hold_float32_weights_of_their_slices_and_have_the_bits_of_one) {
+  RankedRun run;
+  run.type = torch::kBFloat16;
+  const RankResult want = train_with_ranks(1, run)[0];
+  EXPECT_FALSE(torch::equal(want.master.to(torch::kBFloat16).to(torch::kFloat32), want.master)) << "float32 has more bits";
+  for (const int64_t num_ranks : {2, 3}) {
+    const std::vector<RankResult> results = train_with_ranks(num_ranks, run);
+    for (const RankResult& got : results) {
+      expect_same_bits(got, want, std::to_string(num_ranks));
+    }
+    EXPECT_TRUE(torch::equal(joined(results, &RankResult::master), want.master)) << num_ranks;
+    EXPECT_TRUE(torch::equal(joined(results, &RankResult::average), want.average)) << num_ranks;
+  }
+}
+
+TEST(ranked_step, ranks_begin_with_the_weights_of_rank_0) {
+  const WideNetwork first(1);
+  for (const int64_t num_ranks : {1, 2, 3}) {
+    std::vector<std::unique_ptr<WideNetwork>> networks;
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      networks.push_back(std::make_unique<WideNetwork>(static_cast<uint64_t>(rank + 1)));
+    }
+    run_rank_threads(num_ranks, [&](Communicator& ranks) {
+      WideNetwork& network = *networks[static_cast<size_t>(ranks.rank())];
+      ASSERT_TRUE(share_parameters(ranks, network).is_ok());
+      for (const auto& item : first.named_parameters()) {
+        EXPECT_TRUE(torch::equal(network.named_parameters()[item.key()], item.value())) << item.key();
+      }
+    });
+  }
+}
+
+TEST(ranked_step, networks_of_other_shapes_stay_as_they_are) {
+  std::vector<torch::nn::Linear> networks = {torch::nn::Linear(2, 3), torch::nn::Linear(3, 3)};
+  run_rank_threads(2, [&](Communicator& ranks) {
+    torch::nn::Linear& network = networks[static_cast<size_t>(ranks.rank())];
+    const torch::Tensor before = network->weight.detach().clone();
+    ASSERT_TRUE(share_parameters(ranks, *network).is_ok());
+    EXPECT_TRUE(torch::equal(network->weight, before));
+  });
 }
 
 TEST(ranked_step, a_number_of_groups_that_is_no_power_of_two_has_one_result_too) {

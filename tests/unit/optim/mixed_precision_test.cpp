@@ -238,22 +238,20 @@ TEST(device_batch, has_the_bits_of_losses_by_position) {
     const DiffusionObjective objective(NoiseSchedule({}), {.min_snr_gamma = 5.0}, toy_empty_states());
     const std::vector<int> keys = {0, 1, 2, 3, 4, 5, 6};
     const DiffusionBatch first = toy_batch(keys);
-    DiffusionDraws draws = DiffusionDraws::empty(7, torch::kCPU);
-    DeviceBatch placed_batch{.size = 7, .inputs = draws.tensors(), .losses = [&](const std::vector<torch::Tensor>& inputs) {
-                               return objective.losses(placed_network.denoiser(),
-                                                       objective.mix(DiffusionDraws::of(inputs), inputs[5], inputs[6]));
-                             }};
-    placed_batch.inputs.push_back(torch::empty_like(first.latents_nchw));
-    placed_batch.inputs.push_back(torch::empty_like(first.states_ntw));
+    LoadedDiffusion loaded{DiffusionDraws::empty(7, torch::kCPU), torch::empty_like(first.latents_nchw),
+                           torch::empty_like(first.states_ntw)};
+    const DeviceBatch placed_batch{.size = 7, .inputs = loaded.tensors(), .losses = [&](const std::vector<torch::Tensor>& inputs) {
+                                     return objective.losses(placed_network.denoiser(), objective.mix(LoadedDiffusion::of(inputs)));
+                                   }};
     for (int64_t step = 0; step < 4; ++step) {
       const DiffusionBatch batch = toy_batch(keys, static_cast<uint32_t>(step));
       const auto by_position = [&](int64_t from, int64_t count) {
         return objective.losses(plain_network.denoiser(), objective.prepare(batch.slice(from, count)));
       };
       const StepReport want = plain.run(step, batch.size(), by_position).value();
-      draws.copy_from(objective.draw(batch.samples));
-      placed_batch.inputs[5].copy_(batch.latents_nchw);
-      placed_batch.inputs[6].copy_(batch.states_ntw);
+      loaded.draws.copy_from(objective.draw(batch.samples));
+      loaded.latents_nchw.copy_(batch.latents_nchw);
+      loaded.states_ntw.copy_(batch.states_ntw);
       const StepReport got = placed.run(step, placed_batch).value();
       EXPECT_EQ(got.loss, want.loss);
       EXPECT_EQ(got.grad_norm, want.grad_norm);

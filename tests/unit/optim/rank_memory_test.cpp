@@ -22,9 +22,8 @@ UNetConfig planned_unet() {
 
 RankMemory planned(const SimulatedRun& run) {
   const UNet2DConditionModel unet(run.unet);
-  const FlatParametersOptions flat{.compute_type = run.type};
-  return rank_memory(
-      {.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups, .rank = run.rank, .num_ranks = run.num_ranks});
+  const FlatParametersOptions flat{.compute_type = run.type, .rank = run.rank, .num_ranks = run.num_ranks};
+  return rank_memory({.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups});
 }
 
 TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
@@ -32,7 +31,8 @@ TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
     int64_t groups, rank, ranks;
     torch::ScalarType type = torch::kFloat32;
   };
-  for (const Case& one : {Case{1, 0, 1}, Case{1, 0, 1, torch::kBFloat16}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4}}) {
+  for (const Case& one : {Case{1, 0, 1}, Case{1, 0, 1, torch::kBFloat16}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4},
+                          Case{8, 3, 8, torch::kBFloat16}}) {
     SimulatedRun run{.unet = planned_unet(), .latents_side = 4};
     run.type = one.type;
     run.gradient_groups = one.groups;
@@ -53,7 +53,7 @@ TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
 }
 
 TEST(rank_memory, state_is_a_share_and_no_average_takes_nothing) {
-  const RankMemorySpec spec{.size = 800 * 16384, .gradient_groups = 8, .rank = 2, .num_ranks = 8};
+  const RankMemorySpec spec{.size = 800 * 16384, .flat = {.rank = 2, .num_ranks = 8}, .gradient_groups = 8};
   const RankMemory memory = rank_memory(spec);
   EXPECT_EQ(memory.moments + memory.average, 12 * spec.size / 8);
   EXPECT_EQ(memory.compute, 4 * spec.size);
@@ -67,7 +67,13 @@ TEST(rank_memory, state_is_a_share_and_no_average_takes_nothing) {
   EXPECT_EQ(rank_memory(other).received_sums, 0);
   other.flat.compute_type = torch::kBFloat16;
   EXPECT_EQ(rank_memory(other).compute, 2 * spec.size);
+  EXPECT_EQ(rank_memory(other).master, 4 * spec.size / 8);
   EXPECT_EQ(rank_memory(other).gradients, 4 * spec.size);
+  other = spec;
+  other.flat.compute_type = torch::kBFloat16;
+  const RankMemory mixed = rank_memory(other);
+  EXPECT_EQ(mixed.master + mixed.moments + mixed.average, 16 * spec.size / 8);
+  EXPECT_EQ(mixed.kept(), 16 * spec.size / 8 + 2 * spec.size + 4 * spec.size);
 }
 
 TEST(rank_memory, sums_that_wait_are_the_levels_of_the_tree) {

@@ -129,7 +129,7 @@ TEST(Business, names_file_line_key_and_value_of_what_it_refuses) {
       {"open_error = 0.02", "open_error = -0.02", {"[comparison] open_error", "-0.02"}},
       {"[budget]", "[[revenue]]", {"revenue"}},
       {"[comparison]", "[comparision]", {"'comparision'", "did you mean 'comparison'"}},
-      {"[budget]", "[budget", {"cannot parse case.toml at line"}},
+      {"[budget]", "[budget", {"case.toml, line ", "this is no TOML"}},
   };
   for (const auto& one : cases) {
     const auto given = parse_business_case(with_replaced(kChallenge, one.from, one.to), "case.toml");

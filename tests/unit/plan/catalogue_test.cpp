@@ -66,8 +66,8 @@ TEST(Catalogue, names_file_line_key_and_value_of_what_it_refuses) {
       {"high = 5500", "high = 5", {"[[range]] 1 high", "below low (500)", "got: 5"}},
       {"high = 150_000", "high = 120_000", {"[[fact]] 4 value", "between low (110000) and high (120000)"}},
       {"least_dollars_per_gib_month = 0.021", "least_dollars_per_gib_month = 0.1", {"[[store]] 1 least_dollars_per_gib_month", "at most"}},
-      {"watts = 6500", "watts = = 1", {"cannot parse my.toml at line"}},
-      {"watts = 6500", "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r = 1", {"cannot parse my.toml"}},
+      {"watts = 6500", "watts = = 1", {"my.toml, line ", "this is no TOML"}},
+      {"watts = 6500", "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r = 1", {"my.toml: line ", "a key has more than 16 parts"}},
   };
   for (const auto& one : cases) {
     const auto catalogue = parse_catalogue(with_replaced(shipped_catalogue_text(), one.from, one.to), "my.toml");

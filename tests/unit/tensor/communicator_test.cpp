@@ -53,6 +53,11 @@ TEST(communicator, broadcasts_gathers_and_adds) {
       for (int64_t rank = 0; rank < num_ranks; ++rank) {
         EXPECT_TRUE(parts[static_cast<size_t>(rank)].eq(rank).all().item<bool>());
       }
+      const std::vector<int64_t> numbers = gather_numbers(ranks, 7 - ranks.rank()).value();
+      ASSERT_EQ(static_cast<int64_t>(numbers.size()), num_ranks);
+      for (int64_t rank = 0; rank < num_ranks; ++rank) {
+        EXPECT_EQ(numbers[static_cast<size_t>(rank)], 7 - rank);
+      }
       const torch::Tensor sum = torch::full({5}, ranks.rank() + 1.0);
       ASSERT_TRUE(ranks.all_reduce(sum).is_ok());
       EXPECT_EQ(sum[4].item<double>(), static_cast<double>(num_ranks * (num_ranks + 1) / 2));

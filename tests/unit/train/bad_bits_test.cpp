@@ -12,7 +12,7 @@
 #include "darkroom/optim/train_step.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
-#include "saved_parameters.h"
+#include "plain_config.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -52,7 +52,6 @@ struct LearningRun {
             .recipe = "",
             .frozen_path = ""};
   }
-  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
 
   torch::nn::Linear network{6, 3};
   FlatParameters parameters{*network};
@@ -60,7 +59,7 @@ struct LearningRun {
   Ema ema{parameters, {}};
   TrainStep step{
       parameters, optimizer, &ema, {.micro_batch = 2, .max_grad_norm = kClipNorm, .schedule = {.peak = kRate, .warmup_steps = 0}}};
-  TrainingState state{parameters, optimizer, ema, [this](FileSystem& files, const std::string& folder) { return save(files, folder); }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
 };
 
 std::vector<torch::Tensor> copies(const std::vector<torch::Tensor>& tensors) {

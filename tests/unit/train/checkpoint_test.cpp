@@ -10,7 +10,7 @@
 #include "darkroom/files/fault_files.h"
 #include "darkroom/files/memory_files.h"
 #include "darkroom/tensor/safetensors.h"
-#include "saved_parameters.h"
+#include "plain_config.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -24,7 +24,7 @@ struct SmallRun {
   FlatParameters parameters{*network};
   AdamW optimizer{parameters, {}};
   Ema ema{parameters, {}};
-  TrainingState state{parameters, optimizer, ema, [this](FileSystem& files, const std::string& folder) { return save(files, folder); }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
 
   explicit SmallRun(float start = 0) { parameters.values().copy_(torch::arange(parameters.size(), torch::kFloat32) + start); }
 
@@ -45,7 +45,6 @@ struct SmallRun {
             .frozen_path = "model",
             .frozen_fingerprints = {{"vae", "abc"}}};
   }
-  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
 };
 
 class CheckpointTest : public testing::Test {

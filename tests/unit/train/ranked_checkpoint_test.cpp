@@ -1,12 +1,21 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/fault_files.h"
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
 #include "darkroom/train/checkpoint.h"
-#include "saved_parameters.h"
+#include "plain_config.h"
+#include "support/counted_memory.h"
+#include "support/forwarding_files.h"
 #include "support/rank_threads.h"
 #include "support/temporary_folder.h"
 
@@ -15,13 +24,13 @@ namespace {
 
 /// One rank's share of a network of five chunks.
 struct RankShare {
-  RankShare(torch::nn::Linear& network, Communicator& ranks, const EmaOptions& ema_options = {})
-      : parameters(*network),
+  RankShare(torch::nn::Linear& network, Communicator& ranks, const EmaOptions& ema_options = {}, torch::ScalarType type = torch::kFloat32)
+      : parameters(*network, {.compute_type = type, .rank = ranks.rank(), .num_ranks = ranks.size()}),
         slice(slice_of_rank(parameters.size(), ranks.rank(), ranks.size())),
         optimizer(parameters, {}, slice),
         ema(parameters, ema_options, slice),
         ranks_(ranks) {
-    parameters.values().copy_(torch::arange(parameters.size(), torch::kFloat32) / 1000.0);
+    parameters.values().copy_(parameters.master_range().of(torch::arange(parameters.size(), torch::kFloat32) / 1000.0));
     ema.restart(parameters);
     state.max_moments_file_bytes = 200'000;  // Several files, cut elsewhere than the slices.
     state.ranks = &ranks;
@@ -30,7 +39,7 @@ struct RankShare {
   void update() {
     parameters.gradients().copy_(torch::arange(parameters.size(), torch::kFloat32).sin());
     optimizer.update(0.1, 1.0, &ema);
-    ASSERT_TRUE(gather_slices(ranks_, parameters.values()).is_ok());
+    ASSERT_TRUE(gather_weights(ranks_, parameters).is_ok());
   }
   CheckpointRecord record() const {
     return {.step = 2,
@@ -40,30 +49,46 @@ struct RankShare {
             .recipe = "",
             .frozen_path = ""};
   }
-  Status save(FileSystem& files, const std::string& folder) const { return save_parameters(files, folder, parameters); }
+  /// Of this rank, in a save by all.
+  Status save(FileSystem& files, const std::string& folder) {
+    return ranks_.rank() == 0 ? save_checkpoint(files, folder, record(), state) : hand_in_training_state(state);
+  }
 
   FlatParameters parameters;
   FlatRange slice;
   AdamW optimizer;
   Ema ema;
-  TrainingState state{parameters, optimizer, ema, [this](FileSystem& files, const std::string& folder) { return save(files, folder); }};
+  TrainingState state{parameters, optimizer, ema, save_plain_config};
   Communicator& ranks_;
 };
 
-void save_with_ranks(int64_t num_ranks, const std::string& folder) {
+/// Runs `body` at every rank with its share, after two updates.
+void with_shares(int64_t num_ranks, const std::function<void(RankShare&, Communicator&)>& body, torch::ScalarType type = torch::kFloat32) {
   std::vector<torch::nn::Linear> networks;
   for (int64_t rank = 0; rank < num_ranks; ++rank) {
     networks.emplace_back(300, 250);
   }
   run_rank_threads(num_ranks, [&](Communicator& ranks) {
-    RankShare share(networks[static_cast<size_t>(ranks.rank())], ranks);
+    RankShare share(networks[static_cast<size_t>(ranks.rank())], ranks, {}, type);
     share.update();
     share.update();
-    const Status saved =
-        ranks.rank() == 0 ? save_checkpoint(local_files(), folder, share.record(), share.state) : hand_in_training_state(share.state);
-    EXPECT_TRUE(saved.is_ok()) << saved.to_string();
+    body(share, ranks);
   });
 }
+
+void save_with_ranks(int64_t num_ranks, const std::string& folder, FileSystem& files = local_files(),
+                     torch::ScalarType type = torch::kFloat32) {
+  const auto save = [&](RankShare& share, Communicator&) {
+    const Status saved = share.save(files, folder);
+    EXPECT_TRUE(saved.is_ok()) << saved.to_string();
+  };
+  with_shares(num_ranks, save, type);
+}
+
+/// A folder that rank 0 alone can write: ranges are written in this machine's own files only.
+struct FarFiles final : ForwardingFiles {
+  FarFiles() : ForwardingFiles(local_files()) {}
+};
 
 // SHA-256 of every file, by its name.
 std::map<std::string, std::string> contents(const std::string& folder) {
@@ -85,7 +110,75 @@ TEST(ranked_checkpoint, has_the_same_bytes_for_any_number_of_ranks) {
     const std::string name = std::to_string(num_ranks);
     save_with_ranks(num_ranks, folder.path(name));
     EXPECT_EQ(contents(folder.path(name)), want) << name;
+    FarFiles far;
+    save_with_ranks(num_ranks, folder.path("far" + name), far);
+    EXPECT_EQ(contents(folder.path("far" + name)), want) << name;
   }
+}
+
+TEST(ranked_checkpoint, in_bfloat16_has_the_float32_weights_that_no_rank_holds_whole) {
+  const TemporaryFolder folder;
+  save_with_ranks(1, folder.path("1"), local_files(), torch::kBFloat16);
+  const auto want = contents(folder.path("1"));
+  const auto weights = SafetensorsFile::open(folder.path("1") + "/" + checkpoint_name(2) + "/unet/diffusion_pytorch_model.safetensors");
+  ASSERT_TRUE(weights.is_ok()) << weights.status().to_string();
+  const torch::Tensor stored = *(*weights)->tensor("weight");
+  EXPECT_FALSE(torch::equal(stored.to(torch::kBFloat16).to(torch::kFloat32), stored));
+  FarFiles far;
+  for (const auto& [name, num_ranks, files] :
+       std::vector<std::tuple<std::string, int64_t, FileSystem*>>{{"2", 2, &local_files()}, {"3", 3, &local_files()}, {"far", 3, &far}}) {
+    save_with_ranks(num_ranks, folder.path(name), *files, torch::kBFloat16);
+    EXPECT_EQ(contents(folder.path(name)), want) << name;
+  }
+}
+
+TEST(ranked_checkpoint, rank_0_holds_one_piece_of_what_the_others_have) {
+  constexpr int64_t kPiece = 4096, kFigures = 2048;  // A network of 301,000 bytes; what ranks tell each other.
+  FarFiles far;
+  for (FileSystem* files : {&local_files(), static_cast<FileSystem*>(&far)}) {
+    const TemporaryFolder folder;
+    with_shares(3, [&](RankShare& share, Communicator& ranks) {
+      share.state.max_piece_bytes = kPiece;
+      CountedMemory counted;
+      const int64_t before = counted.held();
+      counted.restart_peak();
+      const Status saved = share.save(*files, folder.path("saved"));
+      EXPECT_TRUE(saved.is_ok()) << saved.to_string();
+      EXPECT_LE(counted.peak() - before, (files == &far && ranks.rank() == 0 ? kPiece : 0) + kFigures) << "rank " << ranks.rank();
+    });
+  }
+}
+
+TEST(ranked_checkpoint, a_failure_at_rank_0_leaves_nothing_visible_and_ends_the_others_or_comes_after_their_part) {
+  const TemporaryFolder folder;
+  int64_t num_calls = 0;
+  {
+    FaultInjectingFileSystem counting(local_files());
+    save_with_ranks(2, folder.path("counted"), counting);
+    num_calls = counting.num_calls();
+  }
+  constexpr int64_t kTries = 6;
+  for (int64_t i = 0; i < kTries; ++i) {
+    const std::string place = folder.path(std::to_string(i));
+    FaultInjectingFileSystem faulty(local_files());
+    faulty.fail_call(num_calls * i / kTries, Fault::kNoSpace);
+    with_shares(2, [&](RankShare& share, Communicator& ranks) {
+      const Status saved = share.save(faulty, place);
+      EXPECT_TRUE(saved.code() == StatusCode::kResourceExhausted || (saved.is_ok() && ranks.rank() != 0)) << saved.to_string();
+    });
+    const auto there = list_checkpoints(local_files(), place);
+    EXPECT_TRUE(there.is_ok() && there->empty()) << i;
+  }
+}
+
+TEST(ranked_checkpoint, every_rank_hears_that_a_valid_one_is_there_and_it_stays) {
+  const TemporaryFolder folder;
+  save_with_ranks(2, folder.path("saved"));
+  const auto before = contents(folder.path("saved"));
+  with_shares(2, [&](RankShare& share, Communicator&) {
+    EXPECT_EQ(share.save(local_files(), folder.path("saved")).code(), StatusCode::kAlreadyExists);
+  });
+  EXPECT_EQ(contents(folder.path("saved")), before);
 }
 
 TEST(ranked_checkpoint, any_number_of_ranks_reads_that_of_any_other) {

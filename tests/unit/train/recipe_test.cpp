@@ -74,7 +74,7 @@ TEST(recipe, says_what_type_a_field_takes) {
 }
 
 TEST(recipe, names_the_line_of_broken_toml) {
-  EXPECT_THAT(failure(parse_recipe("[batch]\nglobal = = 3", "r.toml").status()), HasSubstr("r.toml at line 2"));
+  EXPECT_THAT(failure(parse_recipe("[batch]\nglobal = = 3", "r.toml").status()), HasSubstr("r.toml, line 2, column "));
 }
 
 TEST(recipe, set_takes_bare_text_quoted_text_numbers_and_lists) {

@@ -182,9 +182,9 @@ TEST_F(TrainingPlanTest, the_rank_that_is_told_holds_most) {
   const std::vector<std::pair<int64_t, int64_t>> runs = {{64, 3}, {40, 3}, {32, 7}, {36, 5}, {64, 9}, {8, 8}};
   for (const auto& [groups, num_ranks] : runs) {
     recipe.batch.global = recipe.runtime.gradient_groups = spec.gradient_groups = groups;
-    spec.num_ranks = num_ranks;
+    spec.flat.num_ranks = num_ranks;
     int64_t most = 0;
-    for (spec.rank = 0; spec.rank < num_ranks; ++spec.rank) {
+    for (spec.flat.rank = 0; spec.flat.rank < num_ranks; ++spec.flat.rank) {
       most = std::max(most, rank_memory(spec).kept());
     }
     const auto found = plan(recipe, {.num_ranks = num_ranks});

@@ -1,4 +1,4 @@
-#include "toml_fields.h"
+#include "darkroom/toml/toml_fields.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,6 @@
 #include <cmath>
 #include <sstream>
 
-#include "darkroom/core/nested_text.h"
 #include "darkroom/core/typing_mistakes.h"
 
 namespace darkroom {
@@ -36,17 +35,6 @@ bool is_date(const std::string& text) {
 }
 
 }  // namespace
-
-Result<toml::table> parse_toml_file(std::string_view text, const std::string& name) {
-  DARKROOM_RETURN_IF_ERROR(check_toml_keys(text).with_context(fmt::format("cannot parse {}", name)));
-  try {
-    return toml::parse(text, name);
-  } catch (const toml::parse_error& error) {
-    return Status::invalid_argument(
-        fmt::format("cannot parse {} at line {}, column {}:", name, error.source().begin.line, error.source().begin.column),
-        error.description());
-  }
-}
 
 std::string TomlFields::where() const {
   return fmt::format("{}, line {}{}{}", file_, table_.source().begin.line, place_.empty() ? "" : ": ", place_);
@@ -171,9 +159,7 @@ Status TomlFields::unknown_key() const {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) {
       continue;
     }
-    const auto nearest = std::min_element(asked_.begin(), asked_.end(), [&, &name = name](const std::string& a, const std::string& b) {
-      return typing_mistakes(a, name) < typing_mistakes(b, name);
-    });
+    const auto nearest = std::ranges::min_element(asked_, {}, [&](const std::string& asked) { return typing_mistakes(asked, name); });
     return Status::invalid_argument(fmt::format("{}: {}{}there is no field '{}'; did you mean '{}'?", line_of(node), place_,
                                                 place_.empty() ? "" : ": ", name.substr(0, 100), nearest == asked_.end() ? "" : *nearest));
   }

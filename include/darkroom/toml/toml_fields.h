@@ -1,18 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <toml++/toml.h>
 
-#include "darkroom/core/result.h"
+#include "darkroom/core/status.h"
 
 namespace darkroom {
-
-/// Parses the TOML text of a file of that name. Errors: kInvalidArgument naming file, line and column.
-Result<toml::table> parse_toml_file(std::string_view text, const std::string& name);
 
 /// Which numbers a field takes.
 struct NumberRange {

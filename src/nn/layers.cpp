@@ -1,14 +1,10 @@
 #include "layers.h"
 
-#include "darkroom/core/check.h"
 #include "darkroom/ops/group_norm.h"
 #include "darkroom/ops/group_norm_silu.h"
-#include "packed_products.h"
 
 namespace darkroom {
 namespace {
-
-void check_only_run() { DARKROOM_CHECK(!at::GradMode::is_enabled(), "a packed network runs without gradients only"); }
 
 bool is_pointwise(const torch::Tensor& weight_oihw, int64_t stride, int64_t padding) {
   return weight_oihw.size(2) == 1 && weight_oihw.size(3) == 1 && stride == 1 && padding == 0;
@@ -28,22 +24,14 @@ LinearImpl::LinearImpl(int64_t in_features, int64_t out_features, bool with_bias
 }
 
 torch::Tensor LinearImpl::forward(const torch::Tensor& x) {
-  if (packed_.defined()) {
-    check_only_run();
-    return packed_linear(x, packed_, bias_, {});
-  }
-  return at::linear(x, weight_, bias_);
+  return packed_.is_defined() ? packed_linear(x, packed_.of(weight_), bias_, {}) : at::linear(x, weight_, bias_);
 }
 
 torch::Tensor LinearImpl::forward_plus(const torch::Tensor& x, const torch::Tensor& addend) {
-  if (packed_.defined()) {
-    check_only_run();
-    return packed_linear(x, packed_, bias_, addend);
-  }
-  return at::linear(x, weight_, bias_) + addend;
+  return packed_.is_defined() ? packed_linear(x, packed_.of(weight_), bias_, addend) : at::linear(x, weight_, bias_) + addend;
 }
 
-void LinearImpl::pack() { packed_ = pack_linear_weight(weight_); }
+void LinearImpl::pack() { packed_.take(weight_, pack_linear_weight(weight_)); }
 
 Conv2dImpl::Conv2dImpl(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding)
     : stride_(stride), padding_(padding) {
@@ -61,16 +49,17 @@ torch::Tensor Conv2dImpl::forward_plus(const torch::Tensor& x_nchw, const torch:
 
 // A convolution of single pixels is a linear layer over the channels, whose packed form suits every picture size.
 void Conv2dImpl::pack() {
-  packed_ = is_pointwise(weight_, stride_, padding_) ? pack_linear_weight(weight_.flatten(1))
-                                                     : pack_convolution_weight(weight_, {.stride = stride_, .padding = padding_});
+  packed_.take(weight_, is_pointwise(weight_, stride_, padding_)
+                            ? pack_linear_weight(weight_.flatten(1))
+                            : pack_convolution_weight(weight_, {.stride = stride_, .padding = padding_}));
 }
 
 torch::Tensor Conv2dImpl::run_packed(const torch::Tensor& x_nchw, const torch::Tensor& addend_nchw) const {
-  check_only_run();
+  const torch::Tensor& packed = packed_.of(weight_);
   if (!is_pointwise(weight_, stride_, padding_)) {
-    return packed_convolution(x_nchw, packed_, bias_, {.stride = stride_, .padding = padding_}, addend_nchw);
+    return packed_convolution(x_nchw, packed, bias_, {.stride = stride_, .padding = padding_}, addend_nchw);
   }
-  return packed_linear(channels_as_last_dimension(x_nchw), packed_, bias_, channels_as_last_dimension(addend_nchw)).permute({0, 3, 1, 2});
+  return packed_linear(channels_as_last_dimension(x_nchw), packed, bias_, channels_as_last_dimension(addend_nchw)).permute({0, 3, 1, 2});
 }
 
 GroupNormImpl::GroupNormImpl(int64_t num_groups, int64_t num_channels, double eps) : num_groups_(num_groups), eps_(eps) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "packed_products.h"
+
 namespace darkroom {
 
 // The parameterised layers of the networks. Unlike torch::nn's they leave their parameters uninitialised, so building a
@@ -21,7 +23,7 @@ class LinearImpl : public torch::nn::Module {
 
  private:
   torch::Tensor weight_, bias_;
-  torch::Tensor packed_;  // Undefined: not packed.
+  PackedWeight packed_;
 };
 TORCH_MODULE(Linear);
 
@@ -33,13 +35,13 @@ class Conv2dImpl : public torch::nn::Module {
   torch::Tensor forward_plus(const torch::Tensor& x_nchw, const torch::Tensor& addend_nchw);
   const torch::Tensor& weight() const { return weight_; }
   void pack();
-  bool is_packed() const { return packed_.defined(); }
+  bool is_packed() const { return packed_.is_defined(); }
 
  private:
   torch::Tensor run_packed(const torch::Tensor& x_nchw, const torch::Tensor& addend_nchw) const;
 
   torch::Tensor weight_, bias_;
-  torch::Tensor packed_;  // Undefined: not packed.
+  PackedWeight packed_;
   int64_t stride_, padding_;
 };
 TORCH_MODULE(Conv2d);

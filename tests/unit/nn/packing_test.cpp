@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <future>
 #include <string>
+#include <vector>
 
 #include "darkroom/core/check.h"
 #include "darkroom/nn/clip_text.h"
@@ -119,7 +122,10 @@ TEST(PackingTest, bfloat16_stays_within_its_rounding_where_the_processor_has_it)
   EXPECT_LE((got.to(torch::kFloat64) - want).norm().item<double>(), kBound * want.norm().item<double>());
 }
 
-TEST(PackingTest, parameters_stay_as_they_are) {
+// Memory that a parameter's values hold.
+int64_t held_bytes(const torch::Tensor& parameter) { return static_cast<int64_t>(parameter.storage().nbytes()); }
+
+TEST(PackingTest, plain_weights_give_their_memory_back_and_keep_name_shape_and_type) {
   const PackedGolden golden("unet_conv");
   auto unet = filled_unet(golden);
   auto plain = filled_unet(golden);
@@ -127,8 +133,53 @@ TEST(PackingTest, parameters_stay_as_they_are) {
   const auto want = plain->named_parameters();
   ASSERT_EQ(unet->named_parameters().size(), want.size());
   for (const auto& item : unet->named_parameters()) {
-    EXPECT_TRUE(at::equal(item.value(), want[item.key()])) << item.key();
+    EXPECT_EQ(item.value().sizes(), want[item.key()].sizes()) << item.key();
+    EXPECT_EQ(item.value().scalar_type(), want[item.key()].scalar_type()) << item.key();
+    if (item.value().dim() == 1) {
+      EXPECT_TRUE(at::equal(item.value(), want[item.key()])) << item.key();
+    } else {
+      EXPECT_LE(held_bytes(item.value()), item.value().element_size()) << item.key();
+      EXPECT_TRUE(item.value().isnan().all().item<bool>()) << item.key() << ": what is gone must not look like a weight";
+    }
   }
+}
+
+// Latents of odd sides and any number of pictures, as `serve` asks for them, each size for the first time and again.
+TEST(PackingTest, every_batch_and_size_stays_within_the_bound_of_the_plain_network) {
+  const PackedGolden golden("unet_linear");
+  auto unet = filled_unet(golden);
+  auto plain = filled_unet(golden);
+  ASSERT_TRUE(pack_network(*unet));
+  const torch::NoGradGuard no_grad;
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+  const torch::Tensor states = golden.tensor("encoder_hidden_states");
+  for (const auto& [count, height, width] : {std::array<int64_t, 3>{1, 1, 1}, {5, 3, 7}, {2, 16, 8}, {1, 9, 1}, {5, 3, 7}, {3, 17, 16}}) {
+    const auto sample = at::randn({count, plain->config().in_channels, height, width}, generator);
+    const auto texts = at::randn({count, states.size(1), states.size(2)}, generator);
+    const auto timesteps = at::arange(count) * 113;
+    const auto want = plain(sample, timesteps, texts);
+    const double bound = 2 * 1e-5 * largest(want) + kSpreadSafety * golden.spreads.value("output", 0.0);  // Each is as near to the truth.
+    EXPECT_TRUE(is_near(unet(sample, timesteps, texts), want, bound)) << count << " x " << height << " x " << width;
+  }
+}
+
+TEST(PackingTest, threads_that_share_a_packed_network_get_the_bits_of_one) {
+  const PackedGolden golden("unet_linear");
+  auto unet = filled_unet(golden);
+  ASSERT_TRUE(pack_network(*unet));
+  const auto run = [&] {
+    at::set_num_threads(1);
+    const torch::NoGradGuard no_grad;
+    std::vector<torch::Tensor> outputs;
+    for (int pass = 0; pass < 4; ++pass) {
+      outputs.push_back(predict(golden, unet));
+    }
+    return torch::stack(outputs);
+  };
+  const auto alone = std::async(std::launch::async, run).get();
+  auto one = std::async(std::launch::async, run), other = std::async(std::launch::async, run);
+  EXPECT_TRUE(at::equal(one.get(), alone));
+  EXPECT_TRUE(at::equal(other.get(), alone));
 }
 
 TEST(PackingTest, a_packed_network_refuses_to_run_with_gradients) {
@@ -136,6 +187,37 @@ TEST(PackingTest, a_packed_network_refuses_to_run_with_gradients) {
   auto unet = filled_unet(golden);
   ASSERT_TRUE(pack_network(*unet));
   EXPECT_THROW(predict(golden, unet), CheckFailure);
+}
+
+TEST(PackingTest, refuses_to_run_with_weights_that_were_placed_or_cast_anew) {
+  const PackedGolden golden("unet_linear");
+  const torch::NoGradGuard no_grad;
+  for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    auto unet = filled_unet(golden);
+    ASSERT_TRUE(pack_network(*unet));
+    place_network(*unet, torch::kCPU, type);
+    EXPECT_THROW(predict(golden, unet), CheckFailure) << type;
+  }
+}
+
+TEST(PackingTest, refuses_to_run_with_one_weight_loaded_anew) {
+  const PackedGolden golden("unet_linear");
+  auto unet = filled_unet(golden);
+  ASSERT_TRUE(pack_network(*unet));
+  const torch::NoGradGuard no_grad;
+  torch::Tensor weight = unet->named_parameters()["mid_block.resnets.1.conv2.weight"];
+  EXPECT_ANY_THROW(weight.copy_(at::zeros(weight.sizes()))) << "there is no memory to write to";
+  weight.set_data(at::zeros(weight.sizes()));
+  EXPECT_THROW(predict(golden, unet), CheckFailure);
+}
+
+TEST(PackingTest, refuses_to_pack_twice) {
+  const PackedGolden golden("unet_linear");
+  auto unet = filled_unet(golden);
+  ASSERT_TRUE(pack_network(*unet));
+  EXPECT_THROW(pack_network(*unet), CheckFailure);
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(golden.holds("output", predict(golden, unet))) << "and stays as it was";
 }
 
 TEST(PackingTest, float16_is_left_as_it_is) {

@@ -2,9 +2,10 @@
 """Times `darkroom bench forward` and `train-step` against diffusers' U-Net in PyTorch eager, in turn, one thread each.
 
 usage: bench_unet.py PROGRAM WORK_FOLDER [PRESET]     (run it pinned to one core, with the packages of requirements/parity.txt)
-Both run in processes of their own with the same weights and shapes; first the outputs of the forward pass must agree to 1e-5 of their
-largest value. Prints min, median and max of both, and of ours / eager round by round. The eager step is what a careful user writes:
-mean squared error, clip_grad_norm_, fused AdamW, EMA through torch._foreach_lerp_.
+Both run in processes of their own with the same weights and shapes; first the outputs of the forward pass, packed
+as `bench forward` runs it and plain as `train-step` does, must agree to 1e-5 of their largest value. Prints min, median and max of both,
+and of ours / eager round by round. The eager step is what a careful user writes: mean squared error, clip_grad_norm_, fused AdamW, EMA
+through torch._foreach_lerp_.
 """
 
 import json
@@ -85,14 +86,15 @@ def check_same_answer(program: str, model: pathlib.Path, inputs: pathlib.Path) -
     from diffusers import UNet2DConditionModel
     from safetensors.torch import load_file
 
-    result = inputs.with_name("ours.safetensors")
-    output_of([program, "models", "forward", model, "--component", "unet", "--inputs", inputs, "--output", result])
     given = load_file(inputs)
     with torch.no_grad():
         want = UNet2DConditionModel.from_pretrained(model / "unet")(given["sample"], given["timestep"], given["encoder_hidden_states"]).sample
-    difference = ((load_file(result)["output"] - want).abs().max() / want.abs().max()).item()
-    if not difference <= MOST_DIFFERENCE:
-        sys.exit(f"bench: the forward passes differ by {difference:.2e} of the largest value")
+    for flags in (["--packed"], []):
+        result = inputs.with_name("ours.safetensors")
+        output_of([program, "models", "forward", model, "--component", "unet", "--inputs", inputs, "--output", result, *flags])
+        difference = ((load_file(result)["output"] - want).abs().max() / want.abs().max()).item()
+        if not difference <= MOST_DIFFERENCE:
+            sys.exit(f"bench: the forward passes {flags} differ by {difference:.2e} of the largest value")
 
 
 def spread(values: list[float]) -> str:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/packing.h"
 
 namespace darkroom {
 namespace {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
   place_network(*vae, source.place.device, torch::kFloat32);
   place_network(*text_encoder, source.place);
   place_network(*unet, source.place);
+  pack_network(*unet);
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
 }
 

@@ -72,6 +72,7 @@ void add_bench_verb(CommandLine& line) {
   verb.flag("--threads", value::count(options.threads).least(1), "threads of one operation");
   verb.flag("--device", value::device(options.device, false), "where it runs");
   verb.flag("--no-graph", value::toggle_off(options.graph), "on a GPU: do not record a run once and replay it");
+  verb.flag("--no-packing", value::toggle_off(options.packing), "on the CPU: do not lay the U-Net's weights out once, as sample does");
   verb.example("darkroom bench train-step --batch-size 16 --threads 2", "a training step of the tiny networks");
   verb.run([flags](VerbContext& context) { return run_verb(*flags, context); });
 }

@@ -178,6 +178,7 @@ void add_forward(CommandLine& line) {
   verb.flag("--inputs", value::path(run->inputs, "IN.safetensors"), "tensors to read").required();
   verb.flag("--output", value::path(run->output, "OUT.safetensors"), "tensors to write").required();
   verb.flag("--gradients", value::toggle(run->gradients), "also every gradient, from the inputs' cotangents");
+  verb.flag("--packed", value::toggle(run->packed), "as `sample` runs it on the CPU: weights laid out once, without gradients");
   verb.flag("--threads", value::count(run->threads).least(1), "intra-op threads");
   verb.example("darkroom models forward models/tiny --component unet --inputs in.safetensors --output out.safetensors",
                "the U-Net on given tensors, to compare with another implementation");

@@ -48,16 +48,16 @@ KeysAndValues AttentionImpl::keys_and_values(const torch::Tensor& states_nsa) {
   return {.keys_ntc = keys, .values_ntc = to_v_(states_nsa)};
 }
 
-torch::Tensor AttentionImpl::attend_to_itself(const torch::Tensor& x_nlc) {
+torch::Tensor AttentionImpl::attend_to_itself(const torch::Tensor& x_nlc, const torch::Tensor& residual_nlc) {
   const auto q = to_q_(x_nlc);
   const auto known = keys_and_values(x_nlc);
-  return to_out_(attend(q, known.keys_ntc, known.values_ntc, num_heads_));
+  return to_out_->forward_plus(attend(q, known.keys_ntc, known.values_ntc, num_heads_), residual_nlc);
 }
 
-torch::Tensor AttentionImpl::forward(const torch::Tensor& x_nlc, const TextStates& states) {
+torch::Tensor AttentionImpl::forward(const torch::Tensor& x_nlc, const TextStates& states, const torch::Tensor& residual_nlc) {
   const auto q = to_q_(x_nlc);
   const auto known = states.of(*this, [this](const torch::Tensor& states_nsa) { return keys_and_values(states_nsa); });
-  return to_out_(attend(q, known.keys_ntc, known.values_ntc, num_heads_));
+  return to_out_->forward_plus(attend(q, known.keys_ntc, known.values_ntc, num_heads_), residual_nlc);
 }
 
 FeedForwardImpl::FeedForwardImpl(int64_t num_channels) {
@@ -69,7 +69,9 @@ FeedForwardImpl::FeedForwardImpl(int64_t num_channels) {
   register_module("net", torch::nn::ModuleList(gate, Placeholder(), out_proj_));
 }
 
-torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_nlc) { return out_proj_(geglu(in_proj_(x_nlc))); }
+torch::Tensor FeedForwardImpl::forward(const torch::Tensor& x_nlc, const torch::Tensor& residual_nlc) {
+  return out_proj_->forward_plus(geglu(in_proj_(x_nlc)), residual_nlc);
+}
 
 TransformerBlockImpl::TransformerBlockImpl(int64_t num_channels, int64_t states_width, int64_t num_heads) {
   norm1_ = register_module("norm1", LayerNorm(num_channels, kLayerNormEps));
@@ -81,9 +83,9 @@ TransformerBlockImpl::TransformerBlockImpl(int64_t num_channels, int64_t states_
 }
 
 torch::Tensor TransformerBlockImpl::forward(const torch::Tensor& x_nlc, const TextStates& states) {
-  auto hidden = attn1_->attend_to_itself(norm1_(x_nlc)) + x_nlc;
-  hidden = attn2_(norm2_(hidden), states) + hidden;
-  return ff_(norm3_(hidden)) + hidden;
+  auto hidden = attn1_->attend_to_itself(norm1_(x_nlc), x_nlc);
+  hidden = attn2_(norm2_(hidden), states, hidden);
+  return ff_(norm3_(hidden), hidden);
 }
 
 Transformer2DImpl::Transformer2DImpl(const Transformer2DOptions& options) {

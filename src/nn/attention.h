@@ -20,9 +20,9 @@ torch::Tensor attend(const torch::Tensor& q_nlc, const torch::Tensor& k_nsc, con
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t num_channels, int64_t states_width, int64_t num_heads, bool with_qkv_bias);
-  /// Cross-attention.
-  torch::Tensor forward(const torch::Tensor& x_nlc, const TextStates& states);
-  torch::Tensor attend_to_itself(const torch::Tensor& x_nlc);
+  /// Cross-attention, plus `residual`.
+  torch::Tensor forward(const torch::Tensor& x_nlc, const TextStates& states, const torch::Tensor& residual_nlc);
+  torch::Tensor attend_to_itself(const torch::Tensor& x_nlc, const torch::Tensor& residual_nlc);
 
  private:
   KeysAndValues keys_and_values(const torch::Tensor& states_nsa);
@@ -36,7 +36,8 @@ TORCH_MODULE(Attention);
 class FeedForwardImpl : public torch::nn::Module {
  public:
   explicit FeedForwardImpl(int64_t num_channels);
-  torch::Tensor forward(const torch::Tensor& x_nlc);
+  /// Plus `residual`.
+  torch::Tensor forward(const torch::Tensor& x_nlc, const torch::Tensor& residual_nlc);
 
  private:
   Linear in_proj_{nullptr}, out_proj_{nullptr};

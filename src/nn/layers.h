@@ -4,19 +4,26 @@
 
 #include <cstdint>
 
+#include "packed_products.h"
+
 namespace darkroom {
 
 // The parameterised layers of the networks. Unlike torch::nn's they leave their parameters uninitialised, so building a
 // network of a billion parameters costs no random numbers and touches no page of memory before the weights arrive.
-// Each has the parameters `weight` and, except Embedding, optionally `bias`.
+// Each has the parameters `weight` and, except Embedding, optionally `bias`. Linear layers and convolutions have a packed form
+// (darkroom/nn/packing.h), in which they run without gradients.
 
 class LinearImpl : public torch::nn::Module {
  public:
   LinearImpl(int64_t in_features, int64_t out_features, bool with_bias = true);
   torch::Tensor forward(const torch::Tensor& x);
+  /// forward(x) + addend, which has its shape.
+  torch::Tensor forward_plus(const torch::Tensor& x, const torch::Tensor& addend);
+  void pack();
 
  private:
   torch::Tensor weight_, bias_;
+  PackedWeight packed_;
 };
 TORCH_MODULE(Linear);
 
@@ -24,10 +31,17 @@ class Conv2dImpl : public torch::nn::Module {
  public:
   Conv2dImpl(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride = 1, int64_t padding = 0);
   torch::Tensor forward(const torch::Tensor& x_nchw);
+  /// forward(x) + addend, which has its shape.
+  torch::Tensor forward_plus(const torch::Tensor& x_nchw, const torch::Tensor& addend_nchw);
   const torch::Tensor& weight() const { return weight_; }
+  void pack();
+  bool is_packed() const { return packed_.is_defined(); }
 
  private:
+  torch::Tensor run_packed(const torch::Tensor& x_nchw, const torch::Tensor& addend_nchw) const;
+
   torch::Tensor weight_, bias_;
+  PackedWeight packed_;
   int64_t stride_, padding_;
 };
 TORCH_MODULE(Conv2d);

@@ -20,7 +20,12 @@ torch::Tensor ResnetBlockImpl::forward(const torch::Tensor& x_nchw, const torch:
   if (time_emb_proj_) {
     hidden = hidden + time_emb_proj_(activated_time).unsqueeze(2).unsqueeze(3);
   }
-  hidden = conv2_(norm2_->forward_silu(hidden));
+  hidden = norm2_->forward_silu(hidden);
+  if (conv2_->is_packed()) {
+    return conv2_->forward_plus(hidden, conv_shortcut_ ? conv_shortcut_(x_nchw) : x_nchw);
+  }
+  // In this order, which is that in which the gradients of x are summed.
+  hidden = conv2_(hidden);
   return (conv_shortcut_ ? conv_shortcut_(x_nchw) : x_nchw) + hidden;
 }
 

@@ -14,6 +14,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/packing.h"
 #include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {
@@ -150,6 +151,9 @@ Result<std::vector<NamedTensor>> compute(const ComponentRun& run, const std::sto
   DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(run.inputs));
   DARKROOM_ASSIGN_OR_RETURN(const Tensors inputs, read_inputs(*file, component, run.gradients));
   const torch::AutoGradMode grad_mode(run.gradients);
+  if (run.packed) {
+    pack_network(*component.module);
+  }
   DARKROOM_RETURN_IF_ERROR(go_on_computing(run, stop));
   const Tensors outputs = component.forward(inputs);
   DARKROOM_RETURN_IF_ERROR(go_on_computing(run, stop));
@@ -185,6 +189,9 @@ const std::vector<std::string>& component_names() {
 Status run_component(const ComponentRun& run, const std::stop_token& stop) {
   if (std::ranges::find(component_names(), run.component) == component_names().end()) {
     return Status::invalid_argument("unknown component; there are " + nlohmann::json(component_names()).dump() + " (got):", run.component);
+  }
+  if (run.packed && run.gradients) {
+    return Status::invalid_argument("a packed network runs without gradients; ask for one of the two (component):", run.component);
   }
   at::set_num_threads(run.threads);
   DARKROOM_ASSIGN_OR_RETURN(const auto results, compute_guarded(run, stop));

@@ -115,7 +115,9 @@ torch::Tensor UNet2DConditionModelImpl::denoise(const torch::Tensor& sample_nchw
   for (auto& block : up_blocks_) {
     hidden = block->forward(hidden, activated_time, states, skips);
   }
-  return conv_out_->forward(conv_norm_out_->forward_silu(hidden));
+  // Inside a packed network features are channels-last.
+  const auto prediction = conv_out_->forward(conv_norm_out_->forward_silu(hidden));
+  return conv_out_->is_packed() ? prediction.contiguous() : prediction;
 }
 
 }  // namespace darkroom

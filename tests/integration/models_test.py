@@ -104,6 +104,23 @@ def a_signal_ends_forward() -> None:
              "--output", folder / "out.safetensors")
 
 
+def sample_paints_where_one_pixel_is_left_inside_the_network() -> None:
+    with temporary_folder() as folder:
+        run("models", "init", "--preset", "tiny", folder / "model")
+        run("sample", "--model", folder / "model", "--prompt", "a dot", "--size", "16x16", "--steps", "4", "--output", folder / "dot.png")
+        require((folder / "dot.png").stat().st_size > 0, "picture")
+
+
+def sample_paints_in_bfloat16_where_onednn_may_not_use_the_processors_products() -> None:
+    with temporary_folder() as folder:
+        run("models", "init", "--preset", "tiny", folder / "model")
+        command = [PROGRAM, "sample", "--model", folder / "model", "--prompt", "a dot", "--size", "16x16", "--steps", "4", "--precision", "bfloat16"]
+        command += ["--output", folder / "dot.png"]
+        done = subprocess.run(command, env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}, capture_output=True, text=True, check=False)
+        require(done.returncode == 0, "exit code", done.returncode, done.stderr)
+
+
+
 if __name__ == "__main__":
     main([
         init_finds_its_vocabulary_from_any_folder,
@@ -113,4 +130,6 @@ if __name__ == "__main__":
         a_signal_ends_init,
         a_signal_ends_check_and_export,
         a_signal_ends_forward,
+        sample_paints_where_one_pixel_is_left_inside_the_network,
+        sample_paints_in_bfloat16_where_onednn_may_not_use_the_processors_products,
     ])

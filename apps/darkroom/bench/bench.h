@@ -23,6 +23,7 @@ struct BenchOptions {
   std::string device = "cpu";     ///< auto, cpu, cuda or cuda:N.
   std::string dtype = "float32";  ///< What the network computes in: float32 or bfloat16. A GPU's float32 is not TF32 here.
   bool graph = true;              ///< On a GPU: record what a run asks of it once and replay that.
+  bool packing = true;            ///< On the CPU: lay a U-Net's weights out once (nn/packing.h), as `sample` does.
   std::stop_token stop = {};      ///< A request ends the measuring after the run at hand; the figures are of the runs so far.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
@@ -34,7 +35,8 @@ struct Bench {
   std::string_view what;  ///< For the help.
   /// Figures under stable keys: `unit`, `per_second` (of that unit, from the median), `ms` (min, median, max of a run), `parameters`,
   /// `tflops`, `gemm_tflops` (a large matrix product of the same type on the same device in the same process), `gemm_share`,
-  /// `peak_memory_bytes` of the process, `peak_device_memory_bytes` on a GPU, `device`, `dtype`, `graph`.
+  /// `peak_memory_bytes` of the process, `peak_device_memory_bytes` on a GPU, `device`, `dtype`, `graph`, of
+  /// `forward` and `sample` `packed`.
   /// Errors: kInvalidArgument (options), kUnavailable (no such GPU), kInternal when the benchmark's check of its own answer fails.
   Result<nlohmann::json> (*run)(const BenchOptions& options);
 };

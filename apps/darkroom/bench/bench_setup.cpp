@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "darkroom/nn/init.h"
+#include "darkroom/nn/packing.h"
+#include "darkroom/nn/placement.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/multiply_adds.h"
@@ -11,9 +13,20 @@
 namespace darkroom {
 namespace {
 
-constexpr double kSameAnswer = 1e-4;          // float32: of the largest value, a sample alone against the same one in its batch.
+constexpr double kSameAnswer = 1e-4;          // float32: of the largest value, for the same sums in another order.
 constexpr double kBFloat16Roundoff = 0x1p-8;  // Half of the distance of 1 to the next number.
 constexpr double kRoundingsInARow = 64;       // On the way through a network, of random sign.
+
+Status check_same_answer(const char* fault, const torch::Tensor& got, const torch::Tensor& want) {
+  const double share = want.scalar_type() == torch::kFloat32 ? kSameAnswer : 2 * kBFloat16Roundoff * std::sqrt(kRoundingsInARow);
+  const double difference = (got - want).abs().max().item<double>();
+  const double bound = share * want.abs().max().item<double>();
+  return difference <= bound ? Status::ok() : Status::internal(fault, difference, bound);
+}
+
+torch::Tensor first_sample(UNetSetup& setup) {
+  return setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1));
+}
 
 }  // namespace
 
@@ -58,14 +71,22 @@ int64_t forward_multiply_adds(UNetSetup& setup) {
   return count_multiply_adds([&] { setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); });
 }
 
-Status check_rows_alone(const torch::Tensor& in_batch, const torch::Tensor& alone) {
-  const double share = alone.scalar_type() == torch::kFloat32 ? kSameAnswer : 2 * kBFloat16Roundoff * std::sqrt(kRoundingsInARow);
-  const double difference = (in_batch.slice(0, 0, 1) - alone).abs().max().item<double>();
-  const double bound = share * alone.abs().max().item<double>();
-  if (!(difference <= bound)) {
-    return Status::internal("a sample's result depends on its batch (difference, bound):", difference, bound);
+Result<bool> pack_unet(UNetSetup& setup, const BenchOptions& options) {
+  if (!options.packing || !place_of(*setup.unet).device.is_cpu()) {
+    return false;
   }
-  return Status::ok();
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor plain = first_sample(setup);
+  if (!pack_network(*setup.unet)) {
+    return false;
+  }
+  DARKROOM_RETURN_IF_ERROR(
+      check_same_answer("a sample's result depends on packed weights (difference, bound):", first_sample(setup), plain));
+  return true;
+}
+
+Status check_rows_alone(const torch::Tensor& in_batch, const torch::Tensor& alone) {
+  return check_same_answer("a sample's result depends on its batch (difference, bound):", in_batch.slice(0, 0, 1), alone);
 }
 
 nlohmann::json describe(nlohmann::json figures, const BenchOptions& options, const BenchPlace& place, int64_t resolution,

@@ -28,6 +28,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   place_network(*setup.unet, place.device, place.type);
   const int64_t multiply_adds = forward_multiply_adds(setup);
+  DARKROOM_ASSIGN_OR_RETURN(const bool packed, pack_unet(setup, options));
   torch::Tensor output;
   DeviceGraph graph(
       place.device, [&] { output = setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); }, place.replays);
@@ -35,6 +36,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   DARKROOM_RETURN_IF_ERROR(check_rows_alone(
       output, setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1))));
   json figures = figures_of("images", runs_ms, static_cast<double>(options.batch_size), multiply_adds, place);
+  figures["packed"] = packed;
   return describe(std::move(figures), options, place, setup.resolution, count_parameters(*setup.unet));
 }
 
@@ -44,6 +46,7 @@ Result<json> bench_sample(const BenchOptions& options) {
   const torch::NoGradGuard no_grad;
   place_network(*setup.unet, place.device, place.type);
   const int64_t multiply_adds = forward_multiply_adds(setup);
+  DARKROOM_ASSIGN_OR_RETURN(const bool packed, pack_unet(setup, options));
   const Denoiser denoiser =
       guided_denoiser(for_one_run(setup.unet), torch::zeros_like(setup.states_ntw), setup.states_ntw, {.scale = kGuidance});
   DARKROOM_ASSIGN_OR_RETURN(const auto sampler, make_sampler({.name = "ddim", .num_steps = kSamplerSteps}, setup.scheduler));
@@ -62,6 +65,7 @@ Result<json> bench_sample(const BenchOptions& options) {
     return Status::internal("sampling left the finite numbers at step:", index);
   }
   json figures = figures_of("steps", runs_ms, 1.0, 2 * multiply_adds, place);
+  figures["packed"] = packed;
   return describe(std::move(figures), options, place, setup.resolution, count_parameters(*setup.unet));
 }
 

@@ -15,6 +15,7 @@ struct ComponentRun {
   std::string inputs;      ///< safetensors file to read.
   std::string output;      ///< safetensors file to write; replaced when it is there.
   bool gradients = false;  ///< Also every gradient, from the cotangents among the inputs.
+  bool packed = false;     ///< With its weights packed first (packing.h), as painting runs a U-Net on the CPU.
   int threads = 1;         ///< Inside an operation.
 };
 
@@ -23,8 +24,8 @@ const std::vector<std::string>& component_names();
 
 /// Runs one component on given tensors and writes its outputs and, when asked, every gradient (names: docs/nn.md).
 /// A stop request ends it between loading, the forward pass, the backward pass and writing.
-/// Errors: kInvalidArgument (no such component), kNotFound (folder, file or tensor), kFailedPrecondition (tensors that do not fit
-/// the model), kCancelled (nothing was written), those of the files.
+/// Errors: kInvalidArgument (no such component, gradients of a packed one), kNotFound (folder, file or tensor), kFailedPrecondition
+/// (tensors that do not fit the model), kCancelled (nothing was written), those of the files.
 Status run_component(const ComponentRun& run, const std::stop_token& stop = {});
 
 }  // namespace darkroom

@@ -30,6 +30,14 @@ TEST(bench, a_training_step_in_bfloat16_has_phases) {
   EXPECT_EQ((*figures)["graph"], false) << "a CPU replays nothing";
 }
 
+TEST(bench, the_unet_is_packed_on_the_cpu_unless_asked_otherwise) {
+  const auto packed = bench_forward({.batch_size = 2, .repeats = 1});
+  const auto plain = bench_forward({.batch_size = 2, .repeats = 1, .packing = false});
+  ASSERT_TRUE(packed.is_ok() && plain.is_ok()) << packed.status().message() << plain.status().message();
+  EXPECT_EQ((*packed)["packed"], true);
+  EXPECT_EQ((*plain)["packed"], false);
+}
+
 TEST(bench, an_unknown_name_is_refused_with_the_names_that_there_are) {
   const auto found = find_bench(benches(), "train");
   ASSERT_EQ(found.status().code(), StatusCode::kInvalidArgument);

@@ -11,6 +11,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/nn/check_model.h"
 #include "darkroom/nn/init.h"
+#include "darkroom/nn/packing.h"
 #include "darkroom/nn/run_component.h"
 #include "darkroom/nn/write_model.h"
 #include "darkroom/tensor/safetensors.h"
@@ -251,6 +252,19 @@ TEST_F(RunComponentTest, gives_the_output_and_gradients_and_replaces_an_earlier_
   const auto written = SafetensorsFile::open(run_.output).value();
   EXPECT_EQ(written->spec("grad_input.sample")->shape, latents.sizes().vec());
   EXPECT_TRUE(written->contains("grad.decoder.conv_out.weight"));
+}
+
+TEST_F(RunComponentTest, packs_when_asked_but_not_for_gradients) {
+  const torch::Tensor latents = at::linspace(-1, 1, 4 * 4 * 4).reshape({1, 4, 4, 4});
+  write_inputs({{"sample", latents}, {"cotangent.image", torch::ones({1, 3, 8, 8})}});
+  run_.packed = true;
+  ASSERT_TRUE(run_component(run_).is_ok());
+  AutoencoderKL vae = load_vae(run_.model + "/vae").value();
+  const torch::NoGradGuard no_grad;
+  pack_network(*vae);
+  EXPECT_TRUE(at::equal(SafetensorsFile::open(run_.output).value()->tensor("image").value(), vae->decode(latents)));
+  run_.gradients = true;
+  EXPECT_EQ(run_component(run_).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(RunComponentTest, says_what_does_not_fit) {

@@ -46,6 +46,15 @@ Status SharedOutput::write_at(int64_t offset, std::span<const std::byte> bytes) 
   return Status::ok();
 }
 
+Status SharedOutput::resize(int64_t size_bytes) {
+  while (::ftruncate(descriptor_, size_bytes) != 0) {
+    if (errno != EINTR) {
+      return status_of_errno(errno, "resize", path_);
+    }
+  }
+  return {};
+}
+
 Status SharedOutput::sync_and_close() {
   if (::fsync(descriptor_) != 0) {
     return status_of_errno(errno, "sync to disk", path_);

@@ -13,7 +13,6 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
-#include "darkroom/files/shared_output.h"
 #include "darkroom/nn/component_config.h"
 #include "darkroom/optim/gradient_groups.h"
 
@@ -67,7 +66,16 @@ Result<OutputFiles> begin_files(FileSystem& files, const std::string& folder, co
   return outputs;
 }
 
-// Only this machine's own files can be written at any place.
+int64_t size_of(const StateFile& file, int64_t header_bytes) {
+  int64_t size = header_bytes;
+  for (const StateSection& section : file.sections) {
+    size += kValueBytes * section.range.count;
+  }
+  return size;
+}
+
+// Only this machine's own files can be written at any place. They have their whole size before others write: a client of NFS takes what
+// lies behind the end that it knows for zeros, and would send these along with its first values, over another's last.
 Result<SavingPlan> plan_saving(FileSystem& files, const std::string& folder, const std::string& component,
                                const std::vector<StateFile>& layout) {
   SavingPlan plan{.component = component, .folder = {}, .header_bytes = {}};
@@ -80,6 +88,8 @@ Result<SavingPlan> plan_saving(FileSystem& files, const std::string& folder, con
   for (const StateFile& file : layout) {
     DARKROOM_ASSIGN_OR_RETURN(const FileInfo begun, files.stat(join_path(folder, file.name)));
     plan.header_bytes.push_back(begun.size_bytes);
+    DARKROOM_ASSIGN_OR_RETURN(SharedOutput sized, SharedOutput::open(join_path(plan.folder, file.name)));
+    DARKROOM_RETURN_IF_ERROR(sized.resize(size_of(file, begun.size_bytes)));
   }
   return plan;
 }
@@ -98,10 +108,10 @@ Status agree(Communicator& ranks, const Status& own) {
 }
 
 // All files, where this rank sees every one: their folder's name is never used twice.
-std::vector<SharedOutput> open_shared(const SavingPlan& plan, const std::vector<StateFile>& layout) {
+std::vector<SharedOutput> open_shared(const TrainingState& state, const SavingPlan& plan, const std::vector<StateFile>& layout) {
   std::vector<SharedOutput> outputs;
   for (const StateFile& file : layout) {
-    Result<SharedOutput> output = SharedOutput::open(join_path(plan.folder, file.name));
+    Result<SharedOutput> output = state.open_shared(join_path(plan.folder, file.name));
     if (!output.is_ok()) {
       return {};
     }
@@ -128,14 +138,6 @@ Status write_all_own_ranges(const SavingPlan& plan, const std::vector<StateFile>
     DARKROOM_RETURN_IF_ERROR(write_own_ranges(layout[i], slice, plan.header_bytes[i], outputs[i]));
   }
   return {};
-}
-
-int64_t size_of(const StateFile& file, int64_t header_bytes) {
-  int64_t size = header_bytes;
-  for (const StateSection& section : file.sections) {
-    size += kValueBytes * section.range.count;
-  }
-  return size;
 }
 
 // A hash goes through a file in order: files are dealt out to the ranks, and each reads its own back.
@@ -209,7 +211,7 @@ Status stream_files(const TrainingState& state, const std::vector<StateFile>& la
 // By all ranks; `outputs` are rank 0's, which hold their headers.
 Result<FileDigests> write_together(const TrainingState& state, const SavingPlan& plan, const std::vector<StateFile>& layout,
                                    const OutputFiles& outputs) {
-  std::vector<SharedOutput> shared = plan.folder.empty() ? std::vector<SharedOutput>() : open_shared(plan, layout);
+  std::vector<SharedOutput> shared = plan.folder.empty() ? std::vector<SharedOutput>() : open_shared(state, plan, layout);
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> blind, gather_numbers(*state.ranks, shared.size() == layout.size() ? 0 : 1));
   if (std::ranges::find(blind, 1) != blind.end()) {
     DARKROOM_RETURN_IF_ERROR(stream_files(state, layout, outputs));

@@ -20,6 +20,8 @@ class SharedOutput {
   SharedOutput(SharedOutput&& other) noexcept;
   SharedOutput& operator=(SharedOutput&&) = delete;
 
+  /// Cuts it, or makes it longer by zeros that take no room on a disk.
+  Status resize(int64_t size_bytes);
   /// Writes all of `bytes` from `offset` on; a file that ends before that grows.
   Status write_at(int64_t offset, std::span<const std::byte> bytes);
   /// Returns when what was written here survives a power loss. REQUIRES: called once, last.

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/shared_output.h"
 #include "darkroom/nn/checkpoint_folder.h"
 #include "darkroom/optim/adamw.h"
 #include "darkroom/optim/ema.h"
@@ -28,6 +29,8 @@ struct TrainingState {
   int64_t max_moments_file_bytes = int64_t{4} << 30;
   int64_t max_piece_bytes = int64_t{64} << 20;  ///< What rank 0 holds at most of what the other ranks send it for a file.
   Communicator* ranks = &lone_rank();           ///< Each holds its slices of moments and average.
+  /// How a rank opens a file that all of them write.
+  std::function<Result<SharedOutput>(const std::string& path)> open_shared = SharedOutput::open;
 };
 
 /// Writes `checkpoints_folder`/step-NNNNNNNN/ and makes it visible in one atomic step (files/publication.h): weights, EMA

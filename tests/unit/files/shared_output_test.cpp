@@ -30,6 +30,20 @@ TEST(shared_output, several_writers_make_up_one_file_in_any_order) {
   EXPECT_EQ(*read_file(local_files(), path), "head abcdef");
 }
 
+TEST(shared_output, has_the_size_that_it_is_given_and_keeps_what_lies_before) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("file");
+  ASSERT_TRUE(write_file_atomic(local_files(), path, "head and tail").is_ok());
+  auto output = SharedOutput::open(path);
+  ASSERT_TRUE(output.is_ok());
+  EXPECT_TRUE(output->resize(4).is_ok());
+  EXPECT_TRUE(output->resize(6).is_ok());
+  EXPECT_EQ(*read_file(local_files(), path), std::string("head\0\0", 6));
+  const Status refused = output->resize(-1);
+  EXPECT_FALSE(refused.is_ok());
+  EXPECT_NE(refused.message().find(path), std::string::npos) << refused.to_string();
+}
+
 TEST(shared_output, makes_no_file) {
   const TemporaryFolder folder;
   EXPECT_EQ(SharedOutput::open(folder.path("missing")).status().code(), StatusCode::kNotFound);

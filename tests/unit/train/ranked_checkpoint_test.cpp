@@ -171,6 +171,56 @@ TEST(ranked_checkpoint, a_failure_at_rank_0_leaves_nothing_visible_and_ends_the_
   }
 }
 
+TEST(ranked_checkpoint, files_have_their_whole_size_before_another_rank_writes) {
+  const TemporaryFolder folder;
+  std::vector<std::pair<std::string, uintmax_t>> seen;
+  with_shares(2, [&](RankShare& share, Communicator& ranks) {
+    if (ranks.rank() == 1) {
+      share.state.open_shared = [&](const std::string& path) {
+        seen.emplace_back(std::filesystem::path(path).filename().string(), std::filesystem::file_size(path));
+        return SharedOutput::open(path);
+      };
+    }
+    EXPECT_TRUE(share.save(local_files(), folder.path("saved")).is_ok());
+  });
+  ASSERT_GE(seen.size(), 4U) << "weights, average and several files of moments";
+  for (const auto& [name, size] : seen) {
+    uintmax_t same = 0;  // The weights and their average have one name and one size.
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path("saved"))) {
+      same += entry.path().filename() == name && entry.file_size() == size ? 1 : 0;
+    }
+    EXPECT_GE(same, 1U) << name << " had " << size << " bytes";
+  }
+}
+
+TEST(ranked_checkpoint, one_rank_that_does_not_see_the_files_has_all_send_theirs_to_rank_0) {
+  const TemporaryFolder folder;
+  save_with_ranks(1, folder.path("1"));
+  with_shares(3, [&](RankShare& share, Communicator& ranks) {
+    if (ranks.rank() == 2) {
+      share.state.open_shared = [](const std::string& path) -> Result<SharedOutput> { return Status::not_found("not here:", path); };
+    }
+    const Status saved = share.save(local_files(), folder.path("3"));
+    EXPECT_TRUE(saved.is_ok()) << saved.to_string();
+  });
+  EXPECT_EQ(contents(folder.path("3")), contents(folder.path("1")));
+}
+
+TEST(ranked_checkpoint, a_full_disk_at_one_rank_ends_all_and_leaves_nothing_visible) {
+  for (const int64_t full_rank : {0, 1, 2}) {
+    const TemporaryFolder folder;
+    with_shares(3, [&](RankShare& share, Communicator& ranks) {
+      if (ranks.rank() == full_rank) {
+        share.state.open_shared = [](const std::string&) { return SharedOutput::open("/dev/full"); };
+      }
+      const Status saved = share.save(local_files(), folder.path("saved"));
+      EXPECT_EQ(saved.code(), StatusCode::kResourceExhausted) << "rank " << ranks.rank() << ": " << saved.to_string();
+    });
+    const auto there = list_checkpoints(local_files(), folder.path("saved"));
+    EXPECT_TRUE(there.is_ok() && there->empty()) << full_rank;
+  }
+}
+
 TEST(ranked_checkpoint, every_rank_hears_that_a_valid_one_is_there_and_it_stays) {
   const TemporaryFolder folder;
   save_with_ranks(2, folder.path("saved"));

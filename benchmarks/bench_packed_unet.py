@@ -42,25 +42,30 @@ def open_eager():
             return unet(*typed).sample.float()
     return run
 
+def convert():
+    import openvino
+    from diffusers import UNet2DConditionModel
+    class Prediction(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.unet = UNet2DConditionModel.from_pretrained(folder).eval()
+        def forward(self, sample, timestep, states):
+            return self.unet(sample, timestep, states, return_dict=False)[0]
+    with torch.no_grad():
+        model = openvino.convert_model(Prediction(), example_input=tuple(arguments), input=[tuple(x.shape) for x in arguments])
+    openvino.save_model(model, result, compress_to_fp16=False)
+
 def open_openvino():
     import openvino
     path = os.path.join(os.path.dirname(result), "openvino.xml")
-    if not os.path.exists(path):
-        from diffusers import UNet2DConditionModel
-        class Prediction(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.unet = UNet2DConditionModel.from_pretrained(folder).eval()
-            def forward(self, sample, timestep, states):
-                return self.unet(sample, timestep, states, return_dict=False)[0]
-        with torch.no_grad():
-            model = openvino.convert_model(Prediction(), example_input=tuple(arguments), input=[tuple(x.shape) for x in arguments])
-        openvino.save_model(model, path, compress_to_fp16=False)
     settings = {"INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[dtype], "INFERENCE_NUM_THREADS": int(threads)}
     compiled = openvino.Core().compile_model(path, "CPU", {**settings, "NUM_STREAMS": 1})
     arrays = [x.numpy() for x in arguments]
     return lambda: torch.from_numpy(compiled(arrays)[0].copy())
 
+if kind == "convert":
+    convert()
+    sys.exit()
 run = open_eager() if kind == "eager" else open_openvino()
 save_file({"output": run()}, result)
 print("ready", flush=True)
@@ -219,9 +224,12 @@ def main() -> None:
     if not model.exists():
         output_of([options.program, "models", "init", "--preset", options.preset, model])
     write_inputs(model / "unet", inputs)
+    converted = options.work / "openvino.xml"
     kinds = ["eager"]
     if subprocess.run([sys.executable, "-c", "import openvino"], capture_output=True).returncode == 0:
         kinds.append("openvino")
+        if not converted.exists():  # In a process of its own, which takes several times the weights' size of memory.
+            output_of([sys.executable, "-c", PEER, "convert", model / "unet", inputs, converted, options.threads, "float32", "wall"])
     else:
         print("openvino is not on PYTHONPATH: PyTorch eager is the only peer")
     for dtype in options.dtypes:

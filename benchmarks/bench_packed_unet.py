@@ -19,7 +19,8 @@ import statistics
 import subprocess
 import sys
 
-MOST_DIFFERENCE = 1e-5
+from bench_unet import MOST_DIFFERENCE, output_of
+
 MOST_DIFFERENCE_IN_NORM = 0.0625  # Of bfloat16, as gpu_parity bounds it.
 
 PEER = r"""
@@ -75,13 +76,6 @@ for line in sys.stdin:
         run()
     print((seconds() - start) / int(line), flush=True)
 """
-
-
-def output_of(command: list) -> str:
-    done = subprocess.run([str(x) for x in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(map(str, command))}\n{done.stderr[-2000:]}")
-    return done.stdout
 
 
 class Peer:

@@ -39,12 +39,11 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
 Image PainterEngine::finish(const EnginePicture& picture) { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); }
 
 ModelFacts PainterEngine::facts(std::string name) const {
-  ModelFacts facts{
-      .name = std::move(name), .native_size = painter_->native_size(), .size_multiple = painter_->latent_factor(), .samplers = {}};
-  for (const std::string_view sampler : sampler_names()) {
-    facts.samplers.emplace_back(sampler);
-  }
-  return facts;
+  const auto samplers = sampler_names();
+  return {.name = std::move(name),
+          .native_size = painter_->native_size(),
+          .size_multiple = painter_->latent_factor(),
+          .samplers = {samplers.begin(), samplers.end()}};
 }
 
 }  // namespace darkroom

@@ -15,20 +15,17 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
 #include "darkroom/stream/progress.h"
-#include "open_painter.h"
 #include "open_stores.h"
+#include "painter_flags.h"
 #include "remote_models.h"
-#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
 namespace {
 
 struct SampleFlags {
-  PainterSource source;
+  PainterFlags painter;
   SampleJob job;
-  std::string device = "auto";
-  std::string precision = "auto";
   int threads = 1;  // 0: every processor.
 };
 
@@ -89,16 +86,13 @@ Status paint(const SampleJob& asked, PainterSource source, const std::stop_token
 
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   const auto start = std::chrono::steady_clock::now();
-  PainterSource source = flags.source;
-  DARKROOM_ASSIGN_OR_RETURN(source.place, find_network_place(flags.device, flags.precision, torch::kBFloat16));
+  DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, chosen_source(flags.painter));
   if (source.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
     log_warning("sample: few processors have instructions for float16, so that it is many times slower here than float32 or bfloat16");
   }
   SampleJob job = flags.job;
-  job.model = recorded_uri(flags.source.model);
-  job.weights = flags.source.weights;
-  const Result<std::string> shipped = find_resource(kShippedTokenizer);
-  source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
+  job.model = recorded_uri(source.model);
+  job.weights = source.weights;
   set_up_threads(flags.threads, job);
   SampleReport report;
   const Status status = paint(job, source, context.stop, report);
@@ -110,16 +104,9 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   return 0;
 }
 
-std::vector<std::string> sampler_choices() {
-  std::vector<std::string> names;
-  for (const std::string_view name : sampler_names()) {
-    names.emplace_back(name);
-  }
-  return names;
-}
-
 ValueDefinition sampler_value(std::string& target) {
-  ValueDefinition definition = value::choice(target, sampler_choices());
+  const auto names = sampler_names();
+  ValueDefinition definition = value::choice(target, std::vector<std::string>(names.begin(), names.end()));
   definition.shown = "NAME";
   definition.default_text = "the model's scheduler";
   return definition;
@@ -151,9 +138,7 @@ void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.flag("--eta", value::number(flags.job.request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
   verb.flag("--batch-size", value::count(flags.job.request.batch_size).least(1),
             "pictures in one call of the networks; changes the last bits of a picture");
-  verb.flag("--device", value::device(flags.device, false), "where the networks run; auto: the first GPU, else the CPU");
-  verb.flag("--precision", value::choice(flags.precision, {"auto", "float32", "float16", "bfloat16"}),
-            "in which the U-Net and the text encoder compute; auto: float32 on the CPU, bfloat16 on a GPU");
+  add_place_flags(verb, flags.painter);
   verb.flag("--workers", value::count(flags.job.workers).least(1).also("auto", 0),
             "such calls side by side on the CPU; changes no bit; auto: one per processor, as far as the memory holds");
   verb.flag(
@@ -178,16 +163,10 @@ void add_sample_verb(CommandLine& line) {
   const auto flags = std::make_shared<SampleFlags>();  // Shared by the definitions and the action.
   VerbDefinition& verb = line.add_verb("sample", "checkpoint or model folder + prompts -> pictures");
   verb.group("Model");
-  verb.flag("--model", value::uri(flags->source.model, "DIR_or_CHECKPOINT"),
+  verb.flag("--model", value::uri(flags->painter.source.model, "DIR_or_CHECKPOINT"),
             "model folder, checkpoint, or original checkpoint of SD1 or SD2 as one safetensors file")
       .required();
-  verb.flag("--weights", value::choice(flags->source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
-  verb.flag("--frozen", value::uri(flags->source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
-  const std::vector<std::pair<std::string, std::string>> dialects = {{"auto", ""}, {"hf", "hf"}, {"open_clip", "open_clip"}};
-  verb.flag("--tokenizer-dialect", value::choice(flags->source.tokenizer_dialect, dialects),
-            "cleaning and padding; auto: the checkpoint's, else hf");
-  verb.flag("--prediction-type", value::choice(flags->source.prediction_type, prediction_choices()),
-            "what the U-Net predicts; a single file of version 2 does not say it");
+  add_source_flags(verb, flags->painter);
   add_prompt_flags(verb, *flags);
   add_sampler_flags(verb, *flags);
   add_output_flags(verb, *flags);

@@ -1,26 +1,24 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/core/process_metrics.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/serve/painting_service.h"
-#include "darkroom/web/metrics_server.h"
-#include "open_painter.h"
+#include "darkroom/web/address_policy.h"
 #include "open_stores.h"
 #include "painter_engine.h"
+#include "painter_flags.h"
 #include "remote_models.h"
-#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -32,14 +30,12 @@ constexpr std::chrono::seconds kLastWords{2};
 constexpr double kPicturesInQueue = 32;
 
 struct ServeFlags {
-  PainterSource source;
+  PainterFlags painter;
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string keys;
   StepBatcherOptions batching = {.max_batch = 8, .queue_cost = 0};
   double deadline_seconds = 60;
-  std::string device = "auto";
-  std::string precision = "auto";
   int threads = 0;  // 0: every processor.
 };
 
@@ -47,29 +43,28 @@ bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 :
 
 // In a container of SageMaker the platform asks for keys, outside of it; everywhere else somebody must.
 Status take_container(ServeFlags& flags, bool& is_container) {
-  if (!flags.source.model.empty()) {
+  if (!flags.painter.source.model.empty()) {
     return Status::ok();
   }
   DARKROOM_ASSIGN_OR_RETURN(is_container, local_files().exists(kSageMakerModel));
   if (!is_container) {
     return Status::invalid_argument(fmt::format("which model? Name one; without it {} is served, which is not there", kSageMakerModel));
   }
-  flags.source.model = kSageMakerModel;
+  flags.painter.source.model = kSageMakerModel;
   flags.host = "0.0.0.0";
   return Status::ok();
 }
 
 Result<SocketAddress> choose_address(const ServeFlags& flags, bool needs_no_keys) {
-  const std::string host = flags.host.find(':') == std::string::npos ? flags.host : fmt::format("[{}]", flags.host);
-  const auto address = parse_metrics_address(fmt::format("{}:{}", host, flags.port));
-  if (!address.is_ok()) {
+  const auto ip = IpAddress::parse(flags.host == "localhost" ? "127.0.0.1" : flags.host);
+  if (!ip.has_value()) {
     return Status::invalid_argument("--host must be localhost or an address, such as 127.0.0.1, 0.0.0.0 or ::1, got:", flags.host);
   }
-  if (!needs_no_keys && flags.keys.empty() && !is_loopback(address->ip)) {
+  if (!needs_no_keys && flags.keys.empty() && !is_loopback(*ip)) {
     return Status::invalid_argument("whoever reaches this address could paint; give --keys FILE, or serve on loopback, --host:",
                                     flags.host);
   }
-  return *address;
+  return SocketAddress{.ip = *ip, .port = static_cast<uint16_t>(flags.port)};
 }
 
 Result<AccessKeys> read_keys(const std::string& path) {
@@ -81,10 +76,7 @@ Result<AccessKeys> read_keys(const std::string& path) {
 }
 
 Result<std::unique_ptr<PainterEngine>> open_engine(const ServeFlags& flags, const std::stop_token& stop) {
-  PainterSource source = flags.source;
-  DARKROOM_ASSIGN_OR_RETURN(source.place, find_network_place(flags.device, flags.precision, torch::kBFloat16));
-  const Result<std::string> shipped = find_resource(kShippedTokenizer);
-  source.shipped_tokenizer = shipped.is_ok() ? *shipped : std::string();
+  DARKROOM_ASSIGN_OR_RETURN(PainterSource source, chosen_source(flags.painter));
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, stop);
   DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
@@ -104,13 +96,6 @@ Status warm_up(StepEngine& engine, const ModelFacts& model) {
   return Status::ok();
 }
 
-void wait_for(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait(lock, stop, [] { return false; });
-}
-
 void drain(StepBatcher& batcher, HttpServer& server) {
   batcher.drain();
   server.drain();
@@ -128,7 +113,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<PainterEngine> engine, open_engine(flags, context.stop));
-  const ModelFacts model = engine->facts(file_name(without_trailing_slashes(flags.source.model)));
+  const ModelFacts model = engine->facts(file_name(without_trailing_slashes(flags.painter.source.model)));
   DARKROOM_RETURN_IF_ERROR(warm_up(*engine, model));
   if (flags.batching.queue_cost == 0) {
     flags.batching.queue_cost = kPicturesInQueue * PictureSpec{.width = model.native_size, .height = model.native_size}.cost();
@@ -145,7 +130,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                   batcher, metrics);
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::start(*service, {.address = address}));
   log_info("serving {} at http://{}", model.name, server->address().to_string());
-  wait_for(context.stop);
+  system_clock().sleep_until(Clock::Instant::max(), context.stop);
   drain(batcher, *server);
   context.summary["serve"] = {{"pictures", batcher.num_pictures()}};
   return Status::cancelled("stopped; pictures painted:", batcher.num_pictures());
@@ -153,19 +138,11 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
 
 void add_model_flags(VerbDefinition& verb, ServeFlags& flags) {
   verb.positional(
-      "MODEL", value::uri(flags.source.model, "MODEL"),
+      "MODEL", value::uri(flags.painter.source.model, "MODEL"),
       fmt::format("model folder, checkpoint or original checkpoint; without it {} of a SageMaker container, at 0.0.0.0", kSageMakerModel));
   verb.group("Model");
-  verb.flag("--weights", value::choice(flags.source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
-  verb.flag("--frozen", value::uri(flags.source.frozen, "DIR", "the one that it names"), "model folder of a checkpoint's frozen parts");
-  const std::vector<std::pair<std::string, std::string>> dialects = {{"auto", ""}, {"hf", "hf"}, {"open_clip", "open_clip"}};
-  verb.flag("--tokenizer-dialect", value::choice(flags.source.tokenizer_dialect, dialects),
-            "cleaning and padding; auto: the checkpoint's, else hf");
-  verb.flag("--prediction-type", value::choice(flags.source.prediction_type, prediction_choices()),
-            "what the U-Net predicts; a single file of version 2 does not say it");
-  verb.flag("--device", value::device(flags.device, false), "where the networks run; auto: the first GPU, else the CPU");
-  verb.flag("--precision", value::choice(flags.precision, {"auto", "float32", "float16", "bfloat16"}),
-            "in which the U-Net and the text encoder compute; auto: float32 on the CPU, bfloat16 on a GPU");
+  add_source_flags(verb, flags.painter);
+  add_place_flags(verb, flags.painter);
   verb.flag("--threads", value::count(flags.threads).least(1).also("auto", 0),
             "CPU threads inside an operation, which change the last bits of a picture; auto: every processor");
 }

@@ -1,4 +1,5 @@
 #include "darkroom/core/shown_uri.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <algorithm>
 
@@ -51,8 +52,7 @@ std::string shown_uri(std::string_view uri) {
   if (colon == std::string_view::npos) {
     return std::string(uri);
   }
-  std::string scheme(uri.substr(0, colon));
-  std::ranges::transform(scheme, scheme.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string scheme = ascii_lower(std::string(uri.substr(0, colon)));
   std::string_view place = uri.substr(colon + kSchemeEnd.size());
   std::string_view query;
   // "#" begins what is never sent only on the web; elsewhere it is a letter of a name.

@@ -137,9 +137,4 @@ Result<torch::Tensor> run_sampler_from(Sampler& sampler, size_t first_call, cons
   return latents;
 }
 
-Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, const torch::Tensor& unit_noise, const NoiseSource& noise,
-                                  const std::function<bool()>& should_stop) {
-  return run_sampler_from(sampler, 0, denoiser, unit_noise * sampler.initial_sigma(), noise, should_stop);
-}
-
 }  // namespace darkroom

@@ -7,16 +7,12 @@
 #include <string_view>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/ingest/value_copier.h"
 #include "darkroom/tables/table_reader.h"
 
 namespace darkroom {
 namespace {
-
-std::string in_lower_case(std::string name) {
-  std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return name;
-}
 
 /// Whether some latents dataset of the dialect has a column of ours of that name.
 bool is_latents_column(const std::string& lower, LatentsDialect dialect) {
@@ -62,7 +58,7 @@ Status types_differ(const std::string& first_path, const arrow::FieldVector& fir
 Status check_kept_names(const std::vector<std::string>& names, LatentsDialect dialect) {
   std::vector<std::string> known;  // In lower case: readers such as DuckDB do not tell names apart by it.
   for (const std::string& name : names) {
-    const std::string& lower = known.emplace_back(in_lower_case(name));
+    const std::string& lower = known.emplace_back(ascii_lower(name));
     if (name.empty() || is_latents_column(lower, dialect)) {
       return Status::invalid_argument("--keep-columns names a column that a latents dataset has of its own:", name);
     }

@@ -1,4 +1,5 @@
 #include "darkroom/serve/access_keys.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <fmt/format.h>
 
@@ -35,9 +36,8 @@ Result<AccessKeys> AccessKeys::parse(std::string_view text, std::string_view fil
 
 bool AccessKeys::admits(std::string_view authorization) const {
   constexpr std::string_view kScheme = "bearer ";
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  const bool has_scheme = authorization.size() > kScheme.size() &&
-                          std::equal(kScheme.begin(), kScheme.end(), authorization.begin(), [&](char a, char b) { return a == lower(b); });
+  const bool has_scheme =
+      authorization.size() > kScheme.size() && ascii_lower(std::string(authorization.substr(0, kScheme.size()))) == kScheme;
   if (!has_scheme) {
     return false;
   }

@@ -1,4 +1,5 @@
 #include "darkroom/serve/http_server.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -24,6 +25,7 @@
 #include <boost/beast/http.hpp>
 
 #include "darkroom/core/log.h"
+#include "darkroom/web/listen_failure.h"
 
 namespace darkroom {
 namespace {
@@ -79,9 +81,7 @@ HttpQuestion question_of(http::request<http::string_body> request) {
   const std::string target(request.target());
   question.path = target.substr(0, target.find('?'));
   for (const auto& field : request) {
-    std::string name(field.name_string());
-    std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    question.headers.emplace_back(std::move(name), std::string(field.value()));
+    question.headers.emplace_back(ascii_lower(std::string(field.name_string())), std::string(field.value()));
   }
   question.body = std::move(request.body());
   return question;
@@ -93,22 +93,6 @@ HttpReply make_safely(const ReplyMaker& make) {
   } catch (const std::exception& failure) {  // A request is a boundary.
     log_error("serve: a reply could not be made: {}", failure.what());
     return words(500, "the reply could not be made; the server's log says why");
-  }
-}
-
-Status listen_failure(const SocketAddress& address, const ErrorCode& error) {
-  const std::string shown = address.to_string();
-  switch (error.value()) {
-    case EADDRINUSE:
-      return Status::failed_precondition("cannot serve: the port is taken; choose another one with --port (address):", shown);
-    case EADDRNOTAVAIL:
-    case EAFNOSUPPORT:
-      return Status::failed_precondition("cannot serve: this machine has no such address (--host):", shown);
-    case EACCES:
-    case EPERM:
-      return Status::failed_precondition("cannot serve: ports below 1024 need a right that this user lacks (--port):", shown);
-    default:
-      return Status::resource_exhausted("cannot serve (address, reason):", shown, error.message());
   }
 }
 
@@ -390,7 +374,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, cons
       state->acceptor.listen(1024, error);
     }
     if (error) {
-      return listen_failure(options.address, error);
+      return listen_failure(options.address, error.value(), {.task = "serve", .port_flag = "--port", .address_flag = "--host"});
     }
     SocketAddress address = options.address;
     address.port = state->acceptor.local_endpoint().port();

@@ -258,8 +258,6 @@ std::string list_of_images(const std::vector<Image>& images, ReplyForm form) {
   return list;
 }
 
-std::string json_text(const nlohmann::json& value) { return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace); }
-
 }  // namespace
 
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {

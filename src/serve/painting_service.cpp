@@ -12,6 +12,7 @@
 
 #include "darkroom/core/version.h"
 #include "darkroom/web/address_policy.h"
+#include "request_fields.h"
 
 namespace darkroom {
 
@@ -41,7 +42,7 @@ constexpr int kNotNow = 503;
 HttpReply problem(int status, std::string_view sentence) {
   const nlohmann::json body = {
       {"error", {{"message", sentence}, {"type", status < kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}}};
-  return {.status = status, .body = body.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n"};
+  return {.status = status, .body = json_text(body) + "\n"};
 }
 
 int http_status(StatusCode code) {
@@ -120,7 +121,7 @@ HttpReply PaintingService::readiness(const HttpQuestion&) {
 HttpReply PaintingService::models(const HttpQuestion&) {
   const nlohmann::json model = {{"id", options_.model.name}, {"object", "model"}, {"created", 0}, {"owned_by", "darkroom"}};
   const nlohmann::json list = {{"object", "list"}, {"data", {model}}};
-  return {.body = list.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n"};
+  return {.body = json_text(list) + "\n"};
 }
 
 HttpReply PaintingService::metrics(const HttpQuestion&) {

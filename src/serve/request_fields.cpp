@@ -7,9 +7,13 @@
 
 namespace darkroom {
 
+std::string json_text(const nlohmann::json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+}
+
 std::string shown_json(const nlohmann::json& value) {
   constexpr size_t kMostShown = 80;
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+  std::string text = json_text(value);
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 

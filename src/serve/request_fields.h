@@ -43,6 +43,8 @@ class RequestFields {
   Status failure_;
 };
 
+/// JSON in ASCII; bytes that are no UTF-8 become U+FFFD.
+std::string json_text(const nlohmann::json& value);
 /// A value of a request for a message: its JSON, cut where it is long.
 std::string shown_json(const nlohmann::json& value);
 

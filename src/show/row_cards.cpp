@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cell_text.h"
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/image/png.h"
 #include "darkroom/show/html_page.h"
 
@@ -82,10 +83,7 @@ std::vector<std::string> sortable_columns(const std::vector<RowCard>& cards) {
 std::string finder_html(const std::vector<RowCard>& cards) {
   std::string options = "<option value=\"\">as stored</option>";
   for (const std::string& name : sortable_columns(cards)) {
-    std::string lower = name;  // As the script keeps names.
-    for (char& c : lower) {
-      c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    }
+    const std::string lower = ascii_lower(name);  // As the script keeps names.
     options += fmt::format("<option value=\"+{0}\">{1}, lowest first</option><option value=\"-{0}\">{1}, highest first</option>",
                            escape_html(lower), escape_html(name));
   }

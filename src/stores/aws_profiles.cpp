@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/web/header_text.h"
 
 namespace darkroom {
@@ -105,7 +106,7 @@ class AwsFileReader {
     if (name.empty()) {
       return fail("a setting has no name");
     }
-    std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    name = ascii_lower(std::move(name));
     const std::string_view value = trim_blanks(without_aws_comment(text.substr(equals)).substr(1));
     in_setting_ = true;
     holds_settings_ = value.empty();

@@ -1,4 +1,5 @@
 #include "darkroom/stores/stores.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <algorithm>
 #include <cctype>
@@ -45,8 +46,7 @@ Status check_bucket(std::string_view place) {
 
 /// A presigned address of S3 is one of the web; taken for a key it would be shown whole.
 Status check_unsigned(std::string_view place) {
-  std::string query(place.substr(std::min(place.find('?'), place.size())));
-  std::ranges::transform(query, query.begin(), [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+  const std::string query = ascii_lower(std::string(place.substr(std::min(place.find('?'), place.size()))));
   for (const std::string_view name : {"x-amz-", "awsaccesskeyid=", "signature="}) {
     if (query.find(name) != std::string::npos) {
       return Status::invalid_argument("an s3:// address holds no signature; a presigned one begins with https:// (address):",

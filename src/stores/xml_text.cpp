@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/utf8.h"
 
 namespace darkroom {
@@ -120,8 +121,7 @@ class XmlDocumentReader {
       std::string name;
       std::string value;
       DARKROOM_RETURN_IF_ERROR(read_attribute(name, value));
-      std::transform(value.begin(), value.end(), value.begin(),
-                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      value = ascii_lower(std::move(value));
       if (name == "encoding" && value != "utf-8" && value != "us-ascii") {
         at_ = start;
         return fail("it is in another encoding than UTF-8");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/utf8.h"
 #include "ftfy_fixes.h"
 #include "html_entities.h"
@@ -13,8 +14,6 @@ namespace darkroom {
 namespace {
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });

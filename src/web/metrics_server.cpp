@@ -1,4 +1,5 @@
 #include "darkroom/web/metrics_server.h"
+#include "darkroom/web/listen_failure.h"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -91,24 +92,6 @@ std::string answer_received(std::string_view received, MetricsRegistry& metrics)
              : reply_bytes({.status = "431 Request Header Fields Too Large", .body = "a request here has at most 8 KiB\n"}, true);
 }
 
-Status cannot_listen(const SocketAddress& address, int error) {
-  const std::string shown = address.to_string();
-  switch (error) {
-    case EADDRINUSE:
-      return Status::failed_precondition("cannot serve metrics: the port is taken; choose another one with --metrics-port (address):",
-                                         shown);
-    case EADDRNOTAVAIL:
-    case EAFNOSUPPORT:
-      return Status::failed_precondition("cannot serve metrics: this machine has no such address (--metrics-port):", shown);
-    case EACCES:
-    case EPERM:
-      return Status::failed_precondition("cannot serve metrics: ports below 1024 need a right that this user lacks (--metrics-port):",
-                                         shown);
-    default:
-      return Status::resource_exhausted("cannot serve metrics (address, reason):", shown, std::generic_category().message(error));
-  }
-}
-
 }  // namespace
 
 Result<SocketAddress> parse_metrics_address(std::string_view text) {
@@ -166,7 +149,8 @@ class MetricsServer::Loop {
     if (listener_ < 0 || setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         bind(listener_, reinterpret_cast<const sockaddr*>(&place), size_of(place)) != 0 || ::listen(listener_, 64) != 0 ||
         getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size) != 0) {
-      return cannot_listen(options_.address, errno);
+      return listen_failure(options_.address, errno,
+                            {.task = "serve metrics", .port_flag = "--metrics-port", .address_flag = "--metrics-port"});
     }
     return SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr&>(place)).value_or(options_.address);
   }

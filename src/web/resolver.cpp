@@ -1,4 +1,5 @@
 #include "darkroom/web/resolver.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <ares.h>
 #include <arpa/inet.h>
@@ -36,9 +37,7 @@ constexpr std::chrono::seconds kLongestWait{1};
 using DnsDone = std::function<void(const DnsAnswer&)>;
 
 std::string canonical_host(std::string host) {
-  for (char& c : host) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
-  }
+  host = ascii_lower(std::move(host));
   if (host.ends_with('.')) {
     host.pop_back();
   }

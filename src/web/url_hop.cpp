@@ -1,4 +1,5 @@
 #include "darkroom/web/url_hop.h"
+#include "darkroom/core/ascii_case.h"
 
 #include <curl/curl.h>
 #include <fmt/format.h>
@@ -32,17 +33,10 @@ RowError bad_hop(std::string detail) { return {RowErrorCode::kBadUrl, 0, std::mo
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; }
 
-std::string ascii_small(std::string text) {
-  for (char& c : text) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
-  }
-  return text;
-}
-
 // Headers that say who asks, or let somebody in: of RFC 9110, of S3 and of hubs.
 bool belongs_to_origin(std::string_view name) {
   constexpr std::string_view kPrivate[] = {"authorization", "proxy-authorization", "cookie", "cookie2", "referer", "origin"};
-  const std::string small = ascii_small(std::string(name));
+  const std::string small = ascii_lower(std::string(name));
   return std::find(std::begin(kPrivate), std::end(kPrivate), small) != std::end(kPrivate) || small.starts_with("x-amz-") ||
          small.find("token") != std::string::npos || small.find("api-key") != std::string::npos;
 }
@@ -107,7 +101,7 @@ RowResult<UrlHop> UrlHop::read(const std::string* base, std::string_view text, c
   if (!host || !port || std::from_chars(port->data(), port->data() + port->size(), hop.port_).ec != std::errc() || hop.port_ == 0) {
     return bad_hop("no host, or no port that exists");
   }
-  *host = ascii_small(*std::move(host));
+  *host = ascii_lower(*std::move(host));
   if (curl_url_set(parser.get(), CURLUPART_HOST, host->c_str(), 0) != CURLUE_OK) {
     return bad_hop("no host");
   }

@@ -24,10 +24,6 @@ Status check_same_answer(const char* fault, const torch::Tensor& got, const torc
   return difference <= bound ? Status::ok() : Status::internal(fault, difference, bound);
 }
 
-torch::Tensor first_sample(UNetSetup& setup) {
-  return setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1));
-}
-
 }  // namespace
 
 Result<BenchPlace> set_up_place(const BenchOptions& options) {
@@ -69,6 +65,10 @@ Result<UNetSetup> set_up_unet(const BenchOptions& options, const BenchPlace& pla
 int64_t forward_multiply_adds(UNetSetup& setup) {
   const torch::NoGradGuard no_grad;
   return count_multiply_adds([&] { setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); });
+}
+
+torch::Tensor first_sample(UNetSetup& setup) {
+  return setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1));
 }
 
 Result<bool> pack_unet(UNetSetup& setup, const BenchOptions& options) {

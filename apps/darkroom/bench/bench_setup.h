@@ -45,6 +45,9 @@ Result<UNetSetup> set_up_unet(const BenchOptions& options, const BenchPlace& pla
 /// Multiply-adds of the U-Net's forward pass on the batch, where it is placed by now.
 int64_t forward_multiply_adds(UNetSetup& setup);
 
+/// The U-Net's output for the first sample of the batch alone, (1, C, h, w).
+torch::Tensor first_sample(UNetSetup& setup);
+
 /// Packs the U-Net, which is where it runs by now, if `options` and the place are for it; the first sample must come out as before, within
 /// roundings of the type. Returns whether it is packed. Errors: kInternal.
 Result<bool> pack_unet(UNetSetup& setup, const BenchOptions& options);

@@ -33,8 +33,7 @@ Result<json> bench_forward(const BenchOptions& options) {
   DeviceGraph graph(
       place.device, [&] { output = setup.unet(setup.latents_nchw, setup.timesteps_n, setup.states_ntw); }, place.replays);
   const auto runs_ms = time_runs(options.repeats, place.device, options.stop, [&] { graph.run(); });
-  DARKROOM_RETURN_IF_ERROR(check_rows_alone(
-      output, setup.unet(setup.latents_nchw.slice(0, 0, 1), setup.timesteps_n.slice(0, 0, 1), setup.states_ntw.slice(0, 0, 1))));
+  DARKROOM_RETURN_IF_ERROR(check_rows_alone(output, first_sample(setup)));
   json figures = figures_of("images", runs_ms, static_cast<double>(options.batch_size), multiply_adds, place);
   figures["packed"] = packed;
   return describe(std::move(figures), options, place, setup.resolution, count_parameters(*setup.unet));

@@ -103,13 +103,9 @@ torch::Tensor upload_timesteps(const Sampler& sampler, const torch::Device& devi
 Denoiser recorded_denoiser(Denoiser denoiser, const torch::Device& device, bool replays = true);
 
 /// Runs a fresh sampler from call `first_call` to its end, on the device of `latents`, without waiting for it. `latents` are as noisy as
-/// that call wants them (add_noise); `should_stop` is asked before each call. Errors: kCancelled.
+/// that call wants them (add_noise; of call 0: noise of variance 1 times initial_sigma()); `should_stop` is asked before each call. Errors:
+/// kCancelled.
 Result<torch::Tensor> run_sampler_from(Sampler& sampler, size_t first_call, const Denoiser& denoiser, torch::Tensor latents,
                                        const NoiseSource& noise, const std::function<bool()>& should_stop = {});
-
-/// Runs a fresh sampler to its end. `unit_noise` has variance 1; `should_stop` is asked before each call.
-/// Errors: kCancelled.
-Result<torch::Tensor> run_sampler(Sampler& sampler, const Denoiser& denoiser, const torch::Tensor& unit_noise, const NoiseSource& noise,
-                                  const std::function<bool()>& should_stop = {});
 
 }  // namespace darkroom

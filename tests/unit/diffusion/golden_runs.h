@@ -42,7 +42,7 @@ inline NoiseSource golden_noise() {
 /// diffusers' own scheduler tests.
 inline torch::Tensor golden_run(const SamplerSpec& spec, const nlohmann::json& config) {
   const auto sampler = make_sampler(spec, scheduler(config));
-  return run_sampler(**sampler, golden_network, golden_start(), golden_noise()).value();
+  return run_sampler_from(**sampler, 0, golden_network, golden_start() * (*sampler)->initial_sigma(), golden_noise()).value();
 }
 
 inline double sum_abs(const torch::Tensor& tensor) { return tensor.to(torch::kFloat64).abs().sum().item<double>(); }

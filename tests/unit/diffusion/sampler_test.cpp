@@ -188,7 +188,8 @@ TEST(recorded_denoiser, gives_each_call_an_output_of_its_own) {
 TEST(run_sampler, stops_when_asked) {
   const auto sampler = make_sampler(spec("ddim", 10), scheduler(kSd2));
   int asked = 0;
-  const auto result = run_sampler(**sampler, golden_network, golden_start(), {}, [&] { return ++asked == 3; });
+  const torch::Tensor start = golden_start() * (*sampler)->initial_sigma();
+  const auto result = run_sampler_from(**sampler, 0, golden_network, start, {}, [&] { return ++asked == 3; });
   EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
 }
 

@@ -168,7 +168,7 @@ TEST(painter, remembers_the_text_with_the_bits_of_asking_again) {
   const auto sampler = make_sampler(request.sampler, painter().scheduler()).value();
   const std::vector<int64_t> shape = {2, 4, 8, 8};
   SeededNoise noise(request.seeds, shape);
-  const torch::Tensor want = run_sampler(*sampler, denoiser, noise.draw(), {}).value();
+  const torch::Tensor want = run_sampler_from(*sampler, 0, denoiser, noise.draw() * sampler->initial_sigma(), {}).value();
   EXPECT_TRUE(torch::equal(got.latents_nchw, want));
   EXPECT_FALSE(got.latents_nchw.is_inference());
 }

@@ -95,6 +95,8 @@ def main() -> None:
             with concurrent.futures.ThreadPoolExecutor(NUM_REQUESTS) as clients:
                 waiting = [clients.submit(together.paint, fields) for fields in long]
                 while together_open_cost(together) < (NUM_REQUESTS - 2) * pictures[0][0].shape[0] ** 2 * LONG_STEPS * 0.8:
+                    if any(one.done() for one in waiting):
+                        raise SystemExit("the long requests did not meet")
                     time.sleep(0.002)
                 beside.append(together.paint(short)[1])
                 for one in waiting:

@@ -237,7 +237,12 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
   if (!written.is_ok()) {
     log_error("--json-summary: {}", written.message());
   }
-  return written.is_ok() || exit_code != 0 ? exit_code : kExitFailed;
+  exit_code = written.is_ok() || exit_code != 0 ? exit_code : kExitFailed;
+  if (context.ends_with_threads) {
+    std::fflush(nullptr);
+    _exit(exit_code);
+  }
+  return exit_code;
 }
 
 int run_program(const std::vector<std::string>& arguments) {

@@ -1,7 +1,12 @@
 #include "painter_engine.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "darkroom/core/log.h"
+#include "darkroom/diffusion/sampler.h"
 
 namespace darkroom {
 namespace {
@@ -14,13 +19,41 @@ struct PaintedPicture final : EnginePicture {
 
 }  // namespace
 
+Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads) {
+  auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads));
+  const SchedulerConfig& scheduler = engine->painter_->scheduler();
+  const int num_steps = static_cast<int>(std::min<int64_t>(20, scheduler.noise.num_timesteps));  // Any number that samplers usually take.
+  for (const std::string_view name : sampler_names()) {
+    if (make_sampler({.name = std::string(name), .num_steps = num_steps}, scheduler).is_ok()) {
+      engine->samplers_.emplace_back(name);
+    }
+  }
+  if (engine->samplers_.empty()) {
+    return make_sampler({.name = "", .num_steps = num_steps}, scheduler).status();
+  }
+  if (const auto own = make_sampler({.name = "", .num_steps = num_steps}, scheduler); !own.is_ok()) {
+    engine->default_sampler_ = engine->samplers_.front();
+    log_warning("serve: pictures without a sampler are painted with {}: {}", engine->default_sampler_, own.status().message());
+  }
+  return engine;
+}
+
+SamplerSpec PainterEngine::sampler_of(const PictureSpec& spec) const {
+  return {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps};
+}
+
+Status PainterEngine::check(const PictureSpec& spec) const {
+  const Status made = make_sampler(sampler_of(spec), painter_->scheduler()).status();
+  return made.is_ok() ? made : Status::invalid_argument(made.message());
+}
+
 Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
   at::set_num_threads(threads_);
   PaintRequest request;
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.sampler = {.name = spec.sampler, .num_steps = spec.num_steps};
+  request.sampler = sampler_of(spec);
   request.guidance = spec.guidance;
   request.width = spec.width;
   request.height = spec.height;
@@ -39,11 +72,8 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
 Image PainterEngine::finish(const EnginePicture& picture) { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); }
 
 ModelFacts PainterEngine::facts(std::string name) const {
-  const auto samplers = sampler_names();
-  return {.name = std::move(name),
-          .native_size = painter_->native_size(),
-          .size_multiple = painter_->latent_factor(),
-          .samplers = {samplers.begin(), samplers.end()}};
+  return {
+      .name = std::move(name), .native_size = painter_->native_size(), .size_multiple = painter_->latent_factor(), .samplers = samplers_};
 }
 
 }  // namespace darkroom

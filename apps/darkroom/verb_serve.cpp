@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,15 +28,19 @@ namespace {
 constexpr const char* kSageMakerModel = "/opt/ml/model";
 constexpr std::chrono::seconds kDrainPatience{25};  // SIGKILL comes 30 s after SIGTERM.
 constexpr std::chrono::seconds kLastWords{2};
+constexpr std::chrono::seconds kLastCall{1};
+constexpr double kContainerDeadlineSeconds = 55;  // The platform gives up after 60 s, without a word of why.
 constexpr double kPicturesInQueue = 32;
 
 struct ServeFlags {
   PainterFlags painter;
   std::string host = "127.0.0.1";
+  bool is_host_given = false;  // Where they are not, a container has defaults of its own.
   int port = 8080;
   std::string keys;
   StepBatcherOptions batching = {.max_batch = 8, .queue_cost = 0};
   double deadline_seconds = 60;
+  bool is_deadline_given = false;
   int threads = 0;  // 0: every processor.
 };
 
@@ -51,16 +56,16 @@ Status take_container(ServeFlags& flags, bool& is_container) {
     return Status::invalid_argument(fmt::format("which model? Name one; without it {} is served, which is not there", kSageMakerModel));
   }
   flags.painter.source.model = kSageMakerModel;
-  flags.host = "0.0.0.0";
   return Status::ok();
 }
 
-Result<SocketAddress> choose_address(const ServeFlags& flags, bool needs_no_keys) {
-  const auto ip = IpAddress::parse(flags.host == "localhost" ? "127.0.0.1" : flags.host);
+Result<SocketAddress> choose_address(const ServeFlags& flags, bool is_container) {
+  const std::string host = is_container && !flags.is_host_given ? "0.0.0.0" : flags.host;
+  const auto ip = IpAddress::parse(host == "localhost" ? "127.0.0.1" : host);
   if (!ip.has_value()) {
     return Status::invalid_argument("--host must be localhost or an address, such as 127.0.0.1, 0.0.0.0 or ::1, got:", flags.host);
   }
-  if (!needs_no_keys && flags.keys.empty() && !is_loopback(*ip)) {
+  if (!is_container && flags.keys.empty() && !is_loopback(*ip)) {
     return Status::invalid_argument("whoever reaches this address could paint; give --keys FILE, or serve on loopback, --host:",
                                     flags.host);
   }
@@ -81,15 +86,18 @@ Result<std::unique_ptr<PainterEngine>> open_engine(const ServeFlags& flags, cons
   const auto stores = open_stores(metrics, stop);
   DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Painter> painter, open_painter(source));
-  return std::make_unique<PainterEngine>(std::move(painter), flags.threads > 0 ? flags.threads : num_processors());
+  return PainterEngine::create(std::move(painter), flags.threads > 0 ? flags.threads : num_processors());
 }
 
 // The first picture takes longer than others, and shows whether the model paints at all.
-Status warm_up(StepEngine& engine, const ModelFacts& model) {
+Status warm_up(StepEngine& engine, const ModelFacts& model, const std::stop_token& stop) {
   const PictureSpec spec{.num_steps = 4, .width = model.native_size, .height = model.native_size};  // Every sampler takes 4 steps.
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<EnginePicture> picture, engine.begin(spec));
   EnginePicture* const one = picture.get();
   while (one->num_calls_left() > 0) {
+    if (stop.stop_requested()) {
+      return Status::cancelled("stopped while the first picture was painted");
+    }
     engine.step(std::span(&one, 1));
   }
   engine.finish(*one);
@@ -106,34 +114,64 @@ void drain(StepBatcher& batcher, HttpServer& server) {
   }
 }
 
+/// What serves, in the order in which it ends: the server, then the batcher, whose orders answer through the service, then the rest.
+struct Serving {
+  std::unique_ptr<PainterEngine> engine = {};
+  MetricsRegistry metrics = {};
+  std::optional<PaintingService> service = {};
+  std::optional<StepBatcher> batcher = {};
+  std::unique_ptr<HttpServer> server = {};
+};
+
+StepBatcherOptions batching_of(const ServeFlags& flags, const ModelFacts& model) {
+  const PictureSpec usual{.width = model.native_size, .height = model.native_size};
+  StepBatcherOptions options = flags.batching;
+  options.max_pixels = static_cast<double>(options.max_batch) * usual.width * usual.height;
+  options.queue_cost = options.queue_cost == 0 ? kPicturesInQueue * usual.cost() : options.queue_cost;
+  return options;
+}
+
 Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   ServeFlags flags = asked;
   bool is_container = false;
   DARKROOM_RETURN_IF_ERROR(take_container(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<PainterEngine> engine, open_engine(flags, context.stop));
-  const ModelFacts model = engine->facts(file_name(without_trailing_slashes(flags.painter.source.model)));
-  DARKROOM_RETURN_IF_ERROR(warm_up(*engine, model));
-  if (flags.batching.queue_cost == 0) {
-    flags.batching.queue_cost = kPicturesInQueue * PictureSpec{.width = model.native_size, .height = model.native_size}.cost();
-  }
-  MetricsRegistry metrics;
-  const auto process_metrics = collect_process_metrics(metrics);
-  std::optional<PaintingService> service;  // Ends after the batcher, whose orders answer through it; the server ends first.
-  StepBatcher batcher(*engine, flags.batching, metrics);
-  service.emplace(PaintingServiceOptions{.model = model,
-                                         .limits = {},
-                                         .keys = std::move(keys),
-                                         .deadline = std::chrono::seconds(static_cast<int64_t>(flags.deadline_seconds)),
-                                         .only_local_hosts = !is_container},
-                  batcher, metrics);
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::start(*service, {.address = address}));
-  log_info("serving {} at http://{}", model.name, server->address().to_string());
+  auto serving = std::make_unique<Serving>();
+  DARKROOM_ASSIGN_OR_RETURN(serving->engine, open_engine(flags, context.stop));
+  const ModelFacts model = serving->engine->facts(file_name(without_trailing_slashes(flags.painter.source.model)));
+  DARKROOM_RETURN_IF_ERROR(warm_up(*serving->engine, model, context.stop));
+  const auto process_metrics = collect_process_metrics(serving->metrics);
+  const double deadline = is_container && !flags.is_deadline_given ? kContainerDeadlineSeconds : flags.deadline_seconds;
+  StepBatcher& batcher = serving->batcher.emplace(*serving->engine, batching_of(flags, model), serving->metrics);
+  serving->service.emplace(PaintingServiceOptions{.model = model,
+                                                  .limits = {},
+                                                  .keys = std::move(keys),
+                                                  .deadline = std::chrono::milliseconds(std::llround(1000 * deadline)),
+                                                  .only_local_hosts = !is_container},
+                           batcher, serving->metrics);
+  DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address}));
+  log_info("serving {} at http://{}", model.name, serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
-  drain(batcher, *server);
-  context.summary["serve"] = {{"pictures", batcher.num_pictures()}};
-  return Status::cancelled("stopped; pictures painted:", batcher.num_pictures());
+  drain(batcher, *serving->server);
+  const int64_t num_pictures = batcher.num_pictures();
+  context.summary["serve"] = {{"pictures", num_pictures}};
+  serving->server.reset();
+  if (!batcher.await_idle(kLastCall)) {
+    log_warning("serve: a network call still runs, for nobody; the process ends without it");
+    context.ends_with_threads = true;
+    static_cast<void>(serving.release());
+  }
+  return Status::cancelled("stopped; pictures painted:", num_pictures);
+}
+
+// Notes in `is_given` that the value was given.
+ValueDefinition noted(ValueDefinition definition, bool& is_given) {
+  definition.take = [take = std::move(definition.take), given = &is_given](const std::vector<std::string>& values) {
+    *given = true;
+    return take(values);
+  };
+  return definition;
 }
 
 void add_model_flags(VerbDefinition& verb, ServeFlags& flags) {
@@ -154,13 +192,15 @@ void add_serve_verb(CommandLine& line) {
   VerbDefinition& verb = line.add_verb("serve", "model -> pictures over HTTP, many requests in one network call");
   add_model_flags(verb, *flags);
   verb.group("Server");
-  verb.flag("--host", value::text(flags->host, "ADDRESS"), "where to listen; another address than loopback needs --keys");
+  verb.flag("--host", noted(value::text(flags->host, "ADDRESS"), flags->is_host_given),
+            "where to listen; another address than loopback needs --keys; a container's default is 0.0.0.0");
   verb.flag("--port", value::count(flags->port).most(65'535), "where to listen; 0: one that is free, which the log names");
   verb.flag("--keys", value::path(flags->keys, "FILE", "none"), "keys, one a line, of which every request but liveness needs one");
   verb.flag("--max-batch", value::count(flags->batching.max_batch).least(1).most(1024), "pictures in one network call");
   verb.flag("--queue-cost", value::number(flags->batching.queue_cost).least(0).also("auto", 0).shown("C"),
-            "bound on width x height x steps of all open pictures, above which requests get 429; auto: 32 pictures of the model's size");
-  verb.flag("--deadline", value::seconds(flags->deadline_seconds).least(1).most(86'400), "after which a request gets 503");
+            "bound on width x height x (steps + 2) of all open pictures, above which requests get 429; auto: 32 of the model's size");
+  verb.flag("--deadline", noted(value::seconds(flags->deadline_seconds).least(1).most(86'400), flags->is_deadline_given),
+            "after which a request gets 503; a container's default is 55");
   verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark", "--metrics-port"});
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");

@@ -2,11 +2,10 @@
 #include "darkroom/core/ascii_case.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -15,12 +14,14 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
@@ -36,9 +37,12 @@ namespace http = boost::beast::http;
 using Tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr size_t kReadAhead = 65'536;          // Beside the header: what a connection may hold unparsed.
-constexpr size_t kMaxUnreadBytes = 1'000'000;  // Taken after a refusal, so that closing does not reset the reply.
-constexpr std::chrono::seconds kMaxLinger{1};
+constexpr size_t kReadAhead = 65'536;           // Beside the header: what a connection may hold unparsed.
+constexpr size_t kMaxUnreadBytes = 16'000'000;  // Taken after a refusal, so that closing does not reset the reply.
+constexpr std::chrono::seconds kMaxLinger{2};
+constexpr size_t kWatchBytes = 4096;  // Of the next request, which a client may send before it has its answer: read at a time.
+constexpr size_t kNumMakers = 2;
+constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::chrono::milliseconds kAcceptPause{20};
 
 HttpReply words(int status, std::string_view sentence) {
@@ -51,6 +55,11 @@ std::optional<HttpReply> refuse_ambiguous(const http::request<http::string_body>
   if (codings.first != codings.second &&
       (request.version() != 11 || std::next(codings.first) != codings.second || !beast::iequals(codings.first->value(), "chunked"))) {
     return words(400, "the only transfer coding here is chunked, of HTTP/1.1");
+  }
+  const auto lengths = request.equal_range(http::field::content_length);
+  if (lengths.first != lengths.second &&
+      (std::next(lengths.first) != lengths.second || lengths.first->value().find(',') != beast::string_view::npos)) {
+    return words(400, "a request names one Content-Length");
   }
   const auto hosts = request.count(http::field::host);
   if (hosts > 1 || (hosts == 0 && request.version() == 11)) {
@@ -75,7 +84,7 @@ std::optional<HttpReply> refuse_unreadable(const ErrorCode& error) {
              : std::nullopt;
 }
 
-HttpQuestion question_of(http::request<http::string_body> request) {
+HttpQuestion head_of(const http::request<http::string_body>& request) {
   HttpQuestion question;
   question.method = std::string(request.method_string());
   const std::string target(request.target());
@@ -83,7 +92,6 @@ HttpQuestion question_of(http::request<http::string_body> request) {
   for (const auto& field : request) {
     question.headers.emplace_back(ascii_lower(std::string(field.name_string())), std::string(field.value()));
   }
-  question.body = std::move(request.body());
   return question;
 }
 
@@ -126,9 +134,13 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 
   void accept();
   void close_all();
-  void make_room();
+  void accept_one(Tcp::socket socket);
+  /// Ends the connection that has been without an open question for longest. False: there is none.
+  bool end_idle();
   /// Of any thread: has a reply made and sent.
-  void answer(uint64_t session, uint64_t question, ReplyMaker make);
+  void answer(uint64_t session, uint64_t question, const std::stop_token& gone, AnyReply reply);
+  void send(uint64_t session, uint64_t question, HttpReply reply);
+  void run();
   void question_begins() {
     const std::lock_guard lock(mutex);
     ++num_open_questions;
@@ -142,17 +154,18 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   HttpService& service;
   const HttpServerOptions options;
   asio::io_context io{1};
-  asio::thread_pool makers{1};
+  asio::thread_pool makers{kNumMakers};
   Tcp::acceptor acceptor{io};
   asio::steady_timer pause{io};
   std::map<uint64_t, std::shared_ptr<Session>> sessions;  // In the order of arrival.
   uint64_t next_session = 0;
   bool is_closing = false;
   std::atomic<bool> is_draining = false;
-  std::atomic<bool> has_ended = false;
   mutable std::mutex mutex;
   mutable std::condition_variable quiet;
-  int num_open_questions = 0;  // Guarded by mutex.
+  // Guarded by mutex.
+  int num_open_questions = 0;
+  bool has_ended = false;
   std::jthread thread;
 };
 
@@ -162,14 +175,23 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   Session(State& state, uint64_t number, Tcp::socket socket)
       : state_(state), number_(number), stream_(std::move(socket)), buffer_(state.options.max_header_bytes + kReadAhead) {}
 
-  bool is_waiting_for_answer() const { return gone_.has_value(); }
+  ~Session() { end_question(); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool has_question() const { return has_question_; }
 
   void read() {
+    if (is_closed_ || is_watching_) {
+      reads_after_watch_ = is_watching_;
+      return;
+    }
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(state_.options.max_header_bytes));
     parser_->body_limit(state_.options.max_body_bytes);
     stream_.expires_after(state_.options.request_timeout);
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_read(error); });
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_head(error); });
   }
 
   void reply(uint64_t question, HttpReply reply) {
@@ -177,7 +199,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       return;
     }
     gone_.reset();
-    beast::get_lowest_layer(stream_).socket().cancel();  // The watch for a client that leaves.
+    stream_.socket().cancel();  // The watch for a client that leaves.
     write(std::move(reply), keeps_alive_ && !state_.is_draining);
   }
 
@@ -190,64 +212,123 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       std::stop_source gone = *gone_;
       gone_.reset();
       gone.request_stop();
-      end_question();
     }
+    end_question();
+    held_.reset();
     stream_.close();
     state_.sessions.erase(number_);
   }
 
  private:
+  bool is_waiting_for_answer() const { return gone_.has_value(); }
+
+  void begin_question() {
+    if (!std::exchange(has_question_, true)) {
+      state_.question_begins();
+    }
+  }
   void end_question() {
     if (std::exchange(has_question_, false)) {
       state_.question_ends();
     }
   }
 
-  void have_read(const ErrorCode& error) {
+  // Whether there is nothing to go on with: the connection is over, or a refusal is on its way.
+  bool ends_with(const ErrorCode& error) {
+    if (is_closed_) {
+      return true;
+    }
     if (error) {
       const auto refusal = refuse_unreadable(error);
       refusal.has_value() ? write(*refusal, false) : close();
+      return true;
+    }
+    return false;
+  }
+
+  void have_head(const ErrorCode& error) {
+    if (ends_with(error)) {
       return;
     }
-    http::request<http::string_body> request = parser_->release();
+    const http::request<http::string_body>& request = parser_->get();
     if (auto refusal = refuse_ambiguous(request)) {
       write(*std::move(refusal), false);
       return;
     }
-    has_question_ = true;
-    state_.question_begins();
     keeps_alive_ = request.keep_alive();
     is_head_ = request.method() == http::verb::head;
-    stream_.expires_never();
-    gone_.emplace();
-    const std::stop_token gone = gone_->get_token();
-    watch_client();
-    const HttpService::Answer answer = [state = state_.shared_from_this(), number = number_, question = ++question_](ReplyMaker make) {
-      state->answer(number, question, std::move(make));
-    };
-    try {
-      state_.service.handle(question_of(std::move(request)), gone, answer);
-    } catch (const std::exception& failure) {  // A request is a boundary.
-      log_error("serve: a request could not be handled: {}", failure.what());
-      answer([] { return words(500, "the request could not be handled; the server's log says why"); });
+    asked_ = head_of(request);
+    if (auto refusal = refusal_of_service()) {
+      write(*std::move(refusal), keeps_alive_ && parser_->is_done() && !state_.is_draining);
+    } else if (parser_->is_done()) {
+      ask();
+    } else if (request.version() == 11 && beast::iequals(request[http::field::expect], "100-continue")) {
+      asio::async_write(stream_, asio::buffer(kGoOn),
+                        [self = shared_from_this()](const ErrorCode& failure, size_t) { failure ? self->close() : self->read_body(); });
+    } else {
+      read_body();
     }
   }
 
-  // A client that closes while it waits is gone; one that already sends its next request is not watched further.
-  void watch_client() {
-    stream_.socket().async_wait(Tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& error) {
-      if (error || !self->is_waiting_for_answer()) {
-        return;
-      }
-      char next = 0;
-      const ssize_t num_bytes = recv(self->stream_.socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (num_bytes == 0 || (num_bytes < 0 && errno != EAGAIN && errno != EINTR)) {
-        self->close();
+  std::optional<HttpReply> refusal_of_service() {
+    try {
+      return state_.service.refuse(asked_);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request's head could not be handled: {}", failure.what());
+      return words(500, "the request could not be handled; the server's log says why");
+    }
+  }
+
+  void read_body() {
+    if (is_closed_) {
+      return;
+    }
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](const ErrorCode& error, size_t) {
+      if (!self->ends_with(error)) {
+        self->ask();
       }
     });
   }
 
+  void ask() {
+    begin_question();
+    asked_.body = std::move(parser_->get().body());
+    stream_.expires_never();
+    gone_.emplace();
+    const std::stop_token gone = gone_->get_token();
+    watch_client();
+    const HttpService::Answer answer = [state = state_.shared_from_this(), number = number_, question = ++question_, gone](AnyReply reply) {
+      state->answer(number, question, gone, std::move(reply));
+    };
+    try {
+      state_.service.handle(std::exchange(asked_, {}), gone, answer);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request could not be handled: {}", failure.what());
+      answer(words(500, "the request could not be handled; the server's log says why"));
+    }
+  }
+
+  // A client that closes while it waits is gone. What it sends meanwhile is its next request's, up to what a head may have.
+  void watch_client() {
+    const size_t room = buffer_.max_size() - buffer_.size();
+    if (room == 0) {
+      return;
+    }
+    is_watching_ = true;
+    stream_.socket().async_read_some(buffer_.prepare(std::min(room, kWatchBytes)),
+                                     [self = shared_from_this()](const ErrorCode& error, size_t num_bytes) {
+                                       self->is_watching_ = false;
+                                       self->buffer_.commit(num_bytes);
+                                       if (self->is_waiting_for_answer()) {
+                                         error ? self->close() : self->watch_client();
+                                       } else if (std::exchange(self->reads_after_watch_, false)) {
+                                         self->read();
+                                       }
+                                     });
+  }
+
   void write(HttpReply reply, bool keeps_alive) {
+    begin_question();
     response_ = {};
     response_.version(11);
     response_.result(static_cast<unsigned>(reply.status));
@@ -260,12 +341,15 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
     response_.keep_alive(keeps_alive && !is_head_);
     response_.body() = is_head_ ? std::string() : std::move(reply.body);
     response_.prepare_payload();
+    held_ = std::move(reply.held);
     stream_.expires_after(state_.options.reply_timeout);
     http::async_write(stream_, response_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_written(error); });
   }
 
   void have_written(const ErrorCode& error) {
     end_question();
+    response_.body() = std::string();
+    held_.reset();
     if (error || is_closed_) {
       close();
     } else if (response_.keep_alive()) {
@@ -279,8 +363,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   }
 
   void linger() {
-    buffer_.clear();
-    stream_.async_read_some(buffer_.prepare(kReadAhead), [self = shared_from_this()](const ErrorCode& error, size_t num_bytes) {
+    stream_.async_read_some(asio::buffer(unread_), [self = shared_from_this()](const ErrorCode& error, size_t num_bytes) {
       self->num_unread_ += num_bytes;
       error || self->num_unread_ > kMaxUnreadBytes ? self->close() : self->linger();
     });
@@ -292,8 +375,13 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
+  std::shared_ptr<const void> held_;      // Of the reply.
+  HttpQuestion asked_;                    // Until it is asked.
   std::optional<std::stop_source> gone_;  // While the client waits for its answer.
-  bool has_question_ = false;             // That State counts.
+  std::array<char, kWatchBytes> unread_;
+  bool has_question_ = false;  // That State counts: from a request that is there to its reply's end.
+  bool is_watching_ = false;   // Reads into buffer_.
+  bool reads_after_watch_ = false;
   bool keeps_alive_ = false;
   bool is_head_ = false;
   bool is_closed_ = false;
@@ -301,14 +389,24 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   uint64_t question_ = 0;  // How many there were.
 };
 
-void HttpServer::State::make_room() {
-  if (sessions.size() < static_cast<size_t>(options.max_connections)) {
-    return;
+bool HttpServer::State::end_idle() {
+  const auto idle = std::find_if(sessions.begin(), sessions.end(), [](const auto& entry) { return !entry.second->has_question(); });
+  if (idle == sessions.end()) {
+    return false;
   }
-  const auto idle =
-      std::find_if(sessions.begin(), sessions.end(), [](const auto& entry) { return !entry.second->is_waiting_for_answer(); });
-  const std::shared_ptr<Session> victim = idle == sessions.end() ? sessions.rbegin()->second : idle->second;
-  victim->close();
+  const std::shared_ptr<Session> session = idle->second;
+  session->close();
+  return true;
+}
+
+void HttpServer::State::accept_one(Tcp::socket socket) {
+  if (sessions.size() >= static_cast<size_t>(options.max_connections) && !end_idle()) {
+    return;  // Everybody waits for a reply; this one may come again.
+  }
+  const uint64_t number = next_session++;
+  const auto session = std::make_shared<Session>(*this, number, std::move(socket));
+  sessions.emplace(number, session);
+  session->read();
 }
 
 void HttpServer::State::accept() {
@@ -317,13 +415,12 @@ void HttpServer::State::accept() {
       return;
     }
     if (!error) {
-      make_room();
-      const uint64_t number = next_session++;
-      const auto session = std::make_shared<Session>(*this, number, std::move(socket));
-      sessions.emplace(number, session);
-      session->read();
-      accept();
+      accept();  // First: whatever becomes of this one, others may come.
+      accept_one(std::move(socket));
     } else {  // No descriptor is left, or the client has left already.
+      if (error == asio::error::no_descriptors) {
+        end_idle();
+      }
       pause.expires_after(kAcceptPause);
       pause.async_wait([this](const ErrorCode&) {
         if (!is_closing) {
@@ -345,18 +442,40 @@ void HttpServer::State::close_all() {
   }
 }
 
-void HttpServer::State::answer(uint64_t session, uint64_t question, ReplyMaker make) {
+void HttpServer::State::send(uint64_t session, uint64_t question, HttpReply reply) {
+  asio::post(io, [self = shared_from_this(), session, question, reply = std::move(reply)]() mutable {
+    if (const auto found = self->sessions.find(session); found != self->sessions.end()) {
+      const std::shared_ptr<Session> waiting = found->second;
+      waiting->reply(question, std::move(reply));
+    }
+  });
+}
+
+void HttpServer::State::answer(uint64_t session, uint64_t question, const std::stop_token& gone, AnyReply reply) {
+  const std::lock_guard lock(mutex);
   if (has_ended) {
     return;
   }
-  asio::post(makers, [self = shared_from_this(), session, question, make = std::move(make)] {
-    asio::post(self->io, [self, session, question, reply = make_safely(make)]() mutable {
-      if (const auto found = self->sessions.find(session); found != self->sessions.end()) {
-        const std::shared_ptr<Session> waiting = found->second;
-        waiting->reply(question, std::move(reply));
-      }
-    });
+  if (auto* const ready = std::get_if<HttpReply>(&reply)) {
+    send(session, question, std::move(*ready));
+    return;
+  }
+  asio::post(makers, [self = shared_from_this(), session, question, gone, make = std::get<ReplyMaker>(std::move(reply))] {
+    if (!gone.stop_requested()) {
+      self->send(session, question, make_safely(make));
+    }
   });
+}
+
+void HttpServer::State::run() {
+  for (;;) {
+    try {
+      io.run();
+      return;
+    } catch (const std::exception& failure) {  // One connection's; the others go on.
+      log_error("serve: a connection failed: {}", failure.what());
+    }
+  }
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, const HttpServerOptions& options) {
@@ -379,7 +498,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, cons
     SocketAddress address = options.address;
     address.port = state->acceptor.local_endpoint().port();
     state->accept();
-    state->thread = std::jthread([running = state.get()] { running->io.run(); });
+    state->thread = std::jthread([running = state.get()] { running->run(); });
     return std::unique_ptr<HttpServer>(new HttpServer(address, state));
   } catch (const std::system_error& failure) {
     return Status::resource_exhausted("cannot start the threads of the server (reason):", failure.what());
@@ -389,7 +508,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, cons
 HttpServer::HttpServer(SocketAddress address, std::shared_ptr<State> state) : address_(address), state_(std::move(state)) {}
 
 HttpServer::~HttpServer() {
-  state_->has_ended = true;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->has_ended = true;
+  }
   asio::post(state_->io, [state = state_.get()] { state->close_all(); });
   state_->thread.join();
   state_->makers.join();

@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/image/png.h"
@@ -23,6 +24,8 @@ struct Wanted {
   PictureSpec settings = {};
   int64_t images_per_prompt = 1;
 };
+
+constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
 // Short enough for every client to keep it exactly.
 uint64_t draw_seed() { return std::random_device()(); }
@@ -81,20 +84,32 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
 
 Result<nlohmann::json> read_object(std::string_view body) {
   nlohmann::json object = parse_json(body);
-  if (!object.is_object()) {
-    return Status::invalid_argument("the request's body must be a JSON object");
+  if (object.is_object()) {
+    return object;
   }
-  return object;
+  if (!object.is_discarded()) {
+    return Status::invalid_argument("the request's body must be a JSON object, got:", object.type_name());
+  }
+  if (json_nests_deeper(body, kMaxJsonDepth)) {
+    return Status::invalid_argument("the request's body must be a JSON object that nests at most so deep:", kMaxJsonDepth);
+  }
+  try {
+    object = nlohmann::json::parse(body);  // For where it fails.
+  } catch (const nlohmann::json::parse_error& failure) {
+    return Status::invalid_argument("the request's body must be a JSON object, and is no JSON, at byte:", failure.byte);
+  }
+  return Status::invalid_argument("the request's body must be a JSON object");
 }
 
-Status fill_pictures(const Wanted& wanted, const RequestLimits& limits, std::vector<PictureSpec>& pictures) {
+Status fill_request(const Wanted& wanted, const RequestLimits& limits, ImageRequest& request) {
+  std::vector<PictureSpec>& pictures = request.pictures;
   const auto num_pictures = static_cast<int64_t>(wanted.prompts.size()) * wanted.images_per_prompt;
   if (num_pictures > limits.max_images) {
     return Status::invalid_argument(fmt::format("a request may ask for {} pictures, of all prompts together, got:", limits.max_images),
                                     num_pictures);
   }
   if (wanted.negatives.size() > 1 && wanted.negatives.size() != wanted.prompts.size()) {
-    return Status::invalid_argument("negative prompts are one for all prompts or one each (prompts, negative prompts):",
+    return Status::invalid_argument("negative_prompt must be one for all prompts or one each (prompts, negative prompts):",
                                     wanted.prompts.size(), wanted.negatives.size());
   }
   for (size_t i = 0; i < wanted.prompts.size(); ++i) {
@@ -106,6 +121,8 @@ Status fill_pictures(const Wanted& wanted, const RequestLimits& limits, std::vec
       pictures.push_back(std::move(picture));
     }
   }
+  request.seed = wanted.settings.seed;
+  request.num_pixels = num_pictures * wanted.settings.width * wanted.settings.height;
   return Status::ok();
 }
 
@@ -125,33 +142,36 @@ Wanted read_prompt_form(RequestFields& fields, const ModelFacts& model, const Re
   return wanted;
 }
 
+/// Whichever of two spellings of a field is there; both are a fault.
+const char* chosen_spelling(RequestFields& fields, const char* snake, const char* camel) {
+  const bool has_snake = fields.any(snake) != nullptr;
+  const bool has_camel = fields.any(camel) != nullptr;
+  if (has_snake && has_camel) {
+    fields.fail(Status::invalid_argument("a field must be given once, not in two spellings:", fields.shown(snake), fields.shown(camel)));
+  }
+  return has_camel ? camel : snake;
+}
+
 // Hugging Face: settings below `parameters`, in snake_case or, as its schema once had them, in camelCase.
 void read_parameters(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, Wanted& wanted) {
   PictureSpec& settings = wanted.settings;
-  for (const char* name : {"negative_prompt", "negativePrompt"}) {
-    if (std::vector<std::string> negatives = read_texts(fields, name, limits); !negatives.empty()) {
-      wanted.negatives = std::move(negatives);
-    }
-  }
-  for (const char* name : {"num_inference_steps", "numInferenceSteps"}) {
-    settings.num_steps = static_cast<int>(fields.integer(name, 1, limits.max_steps).value_or(settings.num_steps));
-  }
-  for (const char* name : {"guidance_scale", "guidanceScale"}) {
-    settings.guidance = fields.number(name, 0, limits.max_guidance).value_or(settings.guidance);
-  }
+  wanted.negatives = read_texts(fields, chosen_spelling(fields, "negative_prompt", "negativePrompt"), limits);
+  const char* const steps = chosen_spelling(fields, "num_inference_steps", "numInferenceSteps");
+  settings.num_steps = static_cast<int>(fields.integer(steps, 1, limits.max_steps).value_or(settings.num_steps));
+  const char* const guidance = chosen_spelling(fields, "guidance_scale", "guidanceScale");
+  settings.guidance = fields.number(guidance, 0, limits.max_guidance).value_or(settings.guidance);
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
-  for (const char* name : {"target_size", "targetSize"}) {
-    const nlohmann::json* size = fields.any(name);
-    if (size != nullptr && !size->is_object()) {
-      fields.fail(Status::invalid_argument(fmt::format("{} must be an object, got:", fields.shown(name)), shown_json(*size)));
-    } else if (size != nullptr) {
-      RequestFields sides(*size, fmt::format("{}.", fields.shown(name)));
-      read_side(sides, "width", model, limits, settings.width);
-      read_side(sides, "height", model, limits, settings.height);
-      sides.refuse_others();
-      fields.fail(sides.failure());
-    }
+  const char* const target = chosen_spelling(fields, "target_size", "targetSize");
+  const nlohmann::json* size = fields.any(target);
+  if (size != nullptr && !size->is_object()) {
+    fields.fail(Status::invalid_argument(fmt::format("{} must be an object, got:", fields.shown(target)), shown_json(*size)));
+  } else if (size != nullptr) {
+    RequestFields sides(*size, fmt::format("{}.", fields.shown(target)));
+    read_side(sides, "width", model, limits, settings.width);
+    read_side(sides, "height", model, limits, settings.height);
+    sides.refuse_others();
+    fields.fail(sides.failure());
   }
   read_sampler(fields, "scheduler", model, settings.sampler);
   settings.seed = fields.seed("seed").value_or(settings.seed);
@@ -175,26 +195,45 @@ Wanted read_inputs_form(RequestFields& fields, const ModelFacts& model, const Re
   return wanted;
 }
 
-Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size_t num_pictures) {
-  const auto wants = [&](std::string_view type) { return accept.find(type) != std::string_view::npos; };
-  if (wants("application/json;jpeg") || wants("application/json; jpeg")) {
-    return Status::failed_precondition(
-        "replies with JPEG are not built; ask for application/json;png, application/json or image/png, Accept:", accept);
-  }
-  if (wants("application/json;png") || wants("application/json; png")) {
-    return ReplyForm::kBase64Pngs;
-  }
-  if (wants("image/png") || wants("image/*") || (!is_prompt_form && (accept.empty() || wants("*/*")))) {
-    if (num_pictures != 1) {
-      return Status::failed_precondition("a reply of type image/png holds one picture; ask for application/json;png, pictures:",
-                                         num_pictures);
+/// The types of an Accept header, lower case and without blanks or weights: {"application/json;png", "image/*"}.
+std::vector<std::string> accepted_types(std::string_view accept) {
+  std::vector<std::string> types;
+  for (const char c : ascii_lower(std::string(accept))) {
+    if (types.empty() || c == ',') {
+      types.emplace_back();
     }
-    return ReplyForm::kPng;
+    if (c != ',' && c != ' ' && c != '\t') {
+      types.back() += c;
+    }
   }
-  if (accept.empty() || wants("application/json") || wants("*/*")) {
-    return is_prompt_form ? ReplyForm::kNestedArrays : ReplyForm::kBase64Pngs;
+  for (std::string& type : types) {
+    type = type.substr(0, type.find(";q="));
   }
-  return Status::failed_precondition("pictures come as image/png, application/json;png or application/json, Accept:", accept);
+  std::erase(types, "");
+  return types;
+}
+
+// What Accept names first of what can be had.
+Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size_t num_pictures) {
+  std::vector<std::string> types = accepted_types(accept);
+  if (types.empty()) {
+    types.emplace_back("*/*");
+  }
+  for (const std::string& type : types) {
+    const bool is_any = type == "*/*";
+    if (type == "application/json;png") {
+      return ReplyForm::kBase64Pngs;
+    }
+    if ((type == "image/png" || type == "image/*" || (is_any && !is_prompt_form)) && num_pictures == 1) {
+      return ReplyForm::kPng;
+    }
+    if (type == "application/json" || type == "application/*" || is_any) {
+      return is_prompt_form ? ReplyForm::kNestedArrays : ReplyForm::kBase64Pngs;
+    }
+  }
+  return Status::failed_precondition(
+      "pictures come as application/json;png, application/json or, a single one, image/png (pictures asked for, Accept):", num_pictures,
+      shown_json(std::string(accept)));
 }
 
 void read_size(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, PictureSpec& settings) {
@@ -234,28 +273,29 @@ void read_openai_defaults(RequestFields& fields) {
   fields.any("user");
 }
 
-std::string nested_rows(const Image& image) {
-  std::string text = "[";
+void add_nested_rows(const Image& image, std::string& text) {
   for (int y = 0; y < image.height; ++y) {
-    text += y > 0 ? ",[" : "[";
+    text += y > 0 ? ",[" : "[[";
     for (int x = 0; x < image.width; ++x) {
       const uint8_t* pixel = image.row(y) + static_cast<ptrdiff_t>(x) * 3;
       fmt::format_to(std::back_inserter(text), "{}[{},{},{}]", x > 0 ? "," : "", pixel[0], pixel[1], pixel[2]);
     }
     text += "]";
   }
-  return text + "]";
+  text += "]";
 }
 
-std::string list_of_images(const std::vector<Image>& images, ReplyForm form) {
-  std::string list;
+void add_images(const std::vector<Image>& images, ReplyForm form, std::string& text) {
   for (const Image& image : images) {
-    list += list.empty() ? "" : ",";
-    list += form == ReplyForm::kNestedArrays ? nested_rows(image)
-            : form == ReplyForm::kOpenAi     ? fmt::format(R"({{"b64_json":"{}"}})", encode_base64(encode_png(image)))
-                                             : fmt::format(R"("{}")", encode_base64(encode_png(image)));
+    text += &image == images.data() ? "" : ",";
+    if (form == ReplyForm::kNestedArrays) {
+      add_nested_rows(image, text);
+    } else {
+      text += form == ReplyForm::kOpenAi ? R"({"b64_json":")" : "\"";
+      text += encode_base64(encode_png(image));
+      text += form == ReplyForm::kOpenAi ? R"("})" : "\"";
+    }
   }
-  return list;
 }
 
 }  // namespace
@@ -263,7 +303,8 @@ std::string list_of_images(const std::vector<Image>& images, ReplyForm form) {
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_object(body));
   RequestFields fields(object, "");
-  const bool is_prompt_form = object.contains("prompt") || !object.contains("inputs");
+  const bool is_prompt_form = object.find("inputs") == object.end() || object["inputs"].is_null() ||
+                              (object.find("prompt") != object.end() && !object["prompt"].is_null());
   const Wanted wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
@@ -272,8 +313,13 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
   }
   ImageRequest request;
   request.prompt_json = json_text(object[is_prompt_form ? "prompt" : "inputs"]);
-  DARKROOM_RETURN_IF_ERROR(fill_pictures(wanted, limits, request.pictures));
+  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
   DARKROOM_ASSIGN_OR_RETURN(request.form, choose_form(accept, is_prompt_form, request.pictures.size()));
+  if (request.form == ReplyForm::kNestedArrays && kNestedBytes * request.num_pixels > limits.max_nested_bytes) {
+    return Status::failed_precondition(
+        "as nested arrays the pictures are larger than replies may be; ask for Accept: application/json;png (bytes, bound):",
+        kNestedBytes * request.num_pixels, limits.max_nested_bytes);
+  }
   return request;
 }
 
@@ -301,21 +347,34 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
     return Status::invalid_argument("the request needs the field prompt");
   }
   wanted.prompts = {*prompt};
-  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi, .prompt_json = json_text(*prompt)};
-  DARKROOM_RETURN_IF_ERROR(fill_pictures(wanted, limits, request.pictures));
+  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
+  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
   return request;
 }
 
+int64_t ImageRequest::bytes_held() const {
+  constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed.
+  constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
+  const int64_t of_reply = form == ReplyForm::kNestedArrays ? kNestedBytes
+                           : form == ReplyForm::kPng        ? kImageBytes
+                                                            : kBase64Bytes + kBase64Bytes;
+  return num_pixels * (kImageBytes + of_reply);
+}
+
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
-  HttpReply reply{.headers = {{"X-Darkroom-Seed", fmt::format("{}", request.pictures.front().seed)}}};
+  const std::string seed = fmt::format("{}", request.seed);
+  // SageMaker hands on only the second of the two.
+  HttpReply reply{.headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}}};
   if (request.form == ReplyForm::kPng) {
     reply.type = "image/png";
     reply.body = encode_png(images.front());
-  } else if (request.form == ReplyForm::kOpenAi) {
-    reply.body = fmt::format(R"({{"created":{},"data":[{}]}})", created, list_of_images(images, request.form));
-  } else {
-    reply.body = fmt::format(R"({{"generated_images":[{}],"prompt":{}}})", list_of_images(images, request.form), request.prompt_json);
+    return reply;
   }
+  const bool is_openais = request.form == ReplyForm::kOpenAi;
+  reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
+  add_images(images, request.form, reply.body);
+  reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
+  reply.body += fmt::format(R"(,"seed":{}}})", seed);
   return reply;
 }
 

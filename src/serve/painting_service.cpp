@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/version.h"
 #include "darkroom/web/address_policy.h"
 #include "request_fields.h"
@@ -48,11 +49,10 @@ HttpReply problem(int status, std::string_view sentence) {
 int http_status(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
+    case StatusCode::kFailedPrecondition:
       return kBadRequest;
     case StatusCode::kNotFound:
       return kNotFoundStatus;
-    case StatusCode::kFailedPrecondition:
-      return kNotAcceptable;
     case StatusCode::kResourceExhausted:
       return kTooManyRequests;
     case StatusCode::kUnavailable:
@@ -72,20 +72,31 @@ std::string_view host_name(std::string_view host) {
 }
 
 bool is_local_host(std::string_view host) {
-  const std::string_view name = host_name(host);
+  const std::string name = ascii_lower(std::string(host_name(host)));
   return name == "localhost" || IpAddress::parse(name).has_value();
+}
+
+/// "Application/JSON ; charset=utf-8" -> "application/json".
+std::string media_type(std::string_view type) {
+  type = type.substr(0, type.find(';'));
+  return ascii_lower(std::string(type.substr(0, type.find_last_not_of(" \t") + 1)));
 }
 
 /// What a reply needs of a request that is being painted.
 struct Painting {
   ImageRequest request;
   HttpService::Answer answer;
+  std::shared_ptr<const void> held;
 };
 
 }  // namespace
 
 PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock)
-    : options_(std::move(options)), batcher_(batcher), metrics_(metrics), clock_(clock) {}
+    : options_(std::move(options)),
+      batcher_(batcher),
+      metrics_(metrics),
+      clock_(clock),
+      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
 const std::vector<PaintingService::Route>& PaintingService::routes() {
   using Self = PaintingService;
@@ -103,7 +114,7 @@ const std::vector<PaintingService::Route>& PaintingService::routes() {
   return table;
 }
 
-HttpReply PaintingService::refuse(const Status& status) const {
+HttpReply PaintingService::refusal(const Status& status) const {
   HttpReply reply = problem(http_status(status.code()), status.message());
   if (reply.status == kTooManyRequests || reply.status == kNotNow) {
     reply.headers.emplace_back("Retry-After", fmt::format("{}", batcher_.retry_after().count()));
@@ -114,7 +125,7 @@ HttpReply PaintingService::refuse(const Status& status) const {
 HttpReply PaintingService::health(const HttpQuestion&) { return {.type = "text/plain; charset=utf-8"}; }
 
 HttpReply PaintingService::readiness(const HttpQuestion&) {
-  return batcher_.is_draining() ? refuse(Status::unavailable("the server is shutting down"))
+  return batcher_.is_draining() ? refusal(Status::unavailable("the server is shutting down"))
                                 : HttpReply{.type = "text/plain; charset=utf-8"};
 }
 
@@ -138,7 +149,7 @@ Result<ImageRequest> PaintingService::read_generation_of(const HttpQuestion& que
 
 Result<Clock::Instant> PaintingService::deadline_of(const HttpQuestion& question) const {
   const std::string_view asked = question.header("x-darkroom-deadline");
-  double seconds = static_cast<double>(options_.deadline.count());
+  double seconds = std::chrono::duration<double>(options_.deadline).count();
   if (!asked.empty()) {
     double given = 0.0;
     const auto [end, failure] = std::from_chars(asked.data(), asked.data() + asked.size(), given);
@@ -155,7 +166,9 @@ Result<Clock::Instant> PaintingService::deadline_of(const HttpQuestion& question
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {
   const std::string_view host = question.header("host");
   const std::string_view origin = question.header("origin");
-  if (!origin.empty() && origin != fmt::format("http://{}", host) && origin != fmt::format("https://{}", host)) {
+  const std::string own = ascii_lower(std::string(host));
+  const std::string page = ascii_lower(std::string(origin));
+  if (!page.empty() && page != fmt::format("http://{}", own) && page != fmt::format("https://{}", own)) {
     return problem(kForbidden, "requests of web pages of other origins are refused");
   }
   if (options_.keys.is_empty() && options_.only_local_hosts && !host.empty() && !is_local_host(host)) {
@@ -169,68 +182,121 @@ std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& qu
   return std::nullopt;
 }
 
+void PaintingService::count(const char* route, Clock::Instant begun, const HttpReply& reply) {
+  metrics_
+      .counter("darkroom_serve_requests_total", "Requests that were answered, by route and status.",
+               {{"route", route}, {"status", fmt::format("{}", reply.status)}})
+      .add();
+  metrics_.histogram("darkroom_serve_seconds", "Time from a request to its reply, by route.", latency_bounds(), {{"route", route}})
+      .observe(std::chrono::duration<double>(clock_.now() - begun).count());
+}
+
 HttpService::Answer PaintingService::counted(const char* route, Answer answer) {
-  return [this, route, begun = clock_.now(), answer = std::move(answer)](ReplyMaker make) {
-    answer([this, route, begun, make = std::move(make)] {
-      HttpReply reply = make();
-      metrics_
-          .counter("darkroom_serve_requests_total", "Requests that were answered, by route and status.",
-                   {{"route", route}, {"status", fmt::format("{}", reply.status)}})
-          .add();
-      metrics_.histogram("darkroom_serve_seconds", "Time from a request to its reply, by route.", latency_bounds(), {{"route", route}})
-          .observe(std::chrono::duration<double>(clock_.now() - begun).count());
-      return reply;
-    });
+  return [this, route, begun = clock_.now(), answer = std::move(answer)](AnyReply reply) {
+    if (const auto* const ready = std::get_if<HttpReply>(&reply)) {
+      count(route, begun, *ready);
+      answer(std::move(reply));
+      return;
+    }
+    answer(ReplyMaker([this, route, begun, make = std::get<ReplyMaker>(std::move(reply))] {
+      HttpReply made = make();
+      count(route, begun, made);
+      return made;
+    }));
   };
 }
 
-void PaintingService::handle(HttpQuestion question, std::stop_token gone, Answer answer) {
+const PaintingService::Route* PaintingService::find_route(const std::string& path) {
   const auto& table = routes();
-  const auto route = std::find_if(table.begin(), table.end(), [&](const Route& one) { return question.path == one.path; });
-  const bool is_known = route != table.end();
-  const Answer reply = counted(is_known ? route->path : "other", std::move(answer));
-  const auto say = [&](HttpReply said) { reply([said = std::move(said)] { return said; }); };
-  if (auto refusal = refuse_stranger(question, is_known && route->is_open)) {
-    say(*std::move(refusal));
-  } else if (!is_known) {
-    say(problem(kNotFoundStatus, "there is nothing here; docs/serve.md lists what this server answers"));
-  } else if (question.method != route->method) {
+  const auto route = std::find_if(table.begin(), table.end(), [&](const Route& one) { return path == one.path; });
+  return route == table.end() ? nullptr : &*route;
+}
+
+std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head, const Route* route) const {
+  if (auto refused = refuse_stranger(head, route != nullptr && route->is_open)) {
+    return refused;
+  }
+  if (route == nullptr) {
+    return problem(kNotFoundStatus, "there is nothing here; docs/serve.md lists what this server answers");
+  }
+  if (head.method != route->method) {
     HttpReply refused = problem(kMethodNotAllowed, fmt::format("this path takes {} only", route->method));
     refused.headers.emplace_back("Allow", route->method);
-    say(std::move(refused));
-  } else if (route->answer != nullptr) {
-    reply([this, route, question = std::move(question)] { return (this->*route->answer)(question); });
+    return refused;
+  }
+  if (route->read != nullptr && media_type(head.header("content-type")) != "application/json") {
+    return problem(kUnsupportedType, "the request's body must be of Content-Type: application/json");
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpReply> PaintingService::refuse(const HttpQuestion& head) {
+  const Clock::Instant begun = clock_.now();
+  const Route* const route = find_route(head.path);
+  std::optional<HttpReply> refused = refuse_head(head, route);
+  if (refused.has_value()) {
+    count(route != nullptr ? route->path : "other", begun, *refused);
+  }
+  return refused;
+}
+
+void PaintingService::handle(HttpQuestion question, std::stop_token gone, Answer answer) {
+  const Route* const route = find_route(question.path);  // There is one: refuse() has let the request pass.
+  const Answer reply = counted(route->path, std::move(answer));
+  if (route->answer != nullptr) {
+    reply((this->*route->answer)(question));
   } else {
     paint(question, *route, gone, reply);
   }
 }
 
-void PaintingService::paint(const HttpQuestion& question, const Route& route, const std::stop_token& gone, Answer answer) {
-  const auto refuse_with = [&](const Status& status) { answer([reply = refuse(status)] { return reply; }); };
-  const std::string_view type = question.header("content-type");
-  if (type.substr(0, std::min(type.find(';'), type.size())) != "application/json") {
-    answer([] { return problem(kUnsupportedType, "the request's body must be of Content-Type: application/json"); });
-    return;
+// Null where there is no room.
+std::shared_ptr<const void> PaintingService::hold_bytes(int64_t num_bytes) {
+  if (held_bytes_->fetch_add(num_bytes) + num_bytes > options_.max_reply_bytes) {
+    held_bytes_->fetch_sub(num_bytes);
+    return nullptr;
   }
+  return {static_cast<const void*>(this), [all = held_bytes_, num_bytes](const void*) { all->fetch_sub(num_bytes); }};
+}
+
+void PaintingService::paint(const HttpQuestion& question, const Route& route, const std::stop_token& gone, const Answer& answer) {
   const auto deadline = deadline_of(question);
   auto request = (this->*route.read)(question);
   if (!deadline.is_ok() || !request.is_ok()) {
-    refuse_with(deadline.is_ok() ? request.status() : deadline.status());
+    const Status failure = deadline.is_ok() ? request.status() : deadline.status();
+    answer(failure.code() == StatusCode::kFailedPrecondition ? problem(kNotAcceptable, failure.message()) : refusal(failure));
     return;
   }
-  PaintOrder order{.pictures = request->pictures, .deadline = *deadline, .given_up = gone};
-  const auto painting = std::make_shared<Painting>(Painting{*std::move(request), answer});  // Shared with the reply that is made later.
+  const int64_t num_bytes = request->bytes_held();
+  if (num_bytes > options_.max_reply_bytes) {
+    answer(refusal(Status::invalid_argument(
+        "the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):", num_bytes,
+        options_.max_reply_bytes)));
+    return;
+  }
+  std::shared_ptr<const void> held = hold_bytes(num_bytes);
+  if (held == nullptr) {
+    answer(refusal(Status::resource_exhausted("the server holds as many pictures as it has memory for; try again later")));
+    return;
+  }
+  PaintOrder order{.pictures = std::move(request->pictures), .deadline = *deadline, .given_up = gone};
+  request->pictures.clear();
+  const auto painting =
+      std::make_shared<Painting>(Painting{*std::move(request), answer, std::move(held)});  // Shared with the reply that is made later.
   const Status taken = batcher_.submit(std::move(order), [this, painting](Result<std::vector<Image>> result) {
     if (!result.is_ok()) {
-      painting->answer([reply = refuse(result.status())] { return reply; });
+      painting->answer(refusal(result.status()));
       return;
     }
     const auto images = std::make_shared<const std::vector<Image>>(*std::move(result));  // Shared by copies of the function.
-    painting->answer(
-        [this, painting, images] { return image_reply(painting->request, *images, std::chrono::system_clock::to_time_t(clock_.wall())); });
+    painting->answer(ReplyMaker([this, painting, images] {
+      HttpReply reply = image_reply(painting->request, *images, std::chrono::system_clock::to_time_t(clock_.wall()));
+      reply.held = painting->held;
+      return reply;
+    }));
   });
   if (!taken.is_ok()) {
-    refuse_with(taken);
+    answer(refusal(taken));
   }
 }
 

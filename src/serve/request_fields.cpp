@@ -13,6 +13,9 @@ std::string json_text(const nlohmann::json& value) {
 
 std::string shown_json(const nlohmann::json& value) {
   constexpr size_t kMostShown = 80;
+  if (value.is_structured() && value.size() > kMostShown) {
+    return fmt::format("({} of {})", value.type_name(), value.size());
+  }
   std::string text = json_text(value);
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
@@ -90,7 +93,7 @@ void RequestFields::fail(Status failure) {
 
 void RequestFields::refuse_others() {
   for (const auto& [name, value] : object_.items()) {
-    if (!asked_.contains(name)) {
+    if (!asked_.contains(name) && !value.is_null()) {
       fail(Status::invalid_argument("this request has no such field:", shown(name.substr(0, 80))));
     }
   }

@@ -11,7 +11,8 @@
 namespace darkroom {
 namespace {
 
-constexpr double kPaceMemory = 0.8;  // Weight of what was known of the pace before a call.
+constexpr double kPaceMemory = 0.95;  // Weight of what was known of the pace before a call: some 20 calls count.
+constexpr double kDoubt = 2.0;        // How much faster than measured a machine may turn out that has nothing else to do.
 
 double shown_seconds(Clock::Instant::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -47,7 +48,8 @@ struct StepBatcher::Order {
   PaintOrder asked;
   Done done;
   std::vector<Picture> pictures;
-  Status failure;  // Of the engine.
+  Status failure;        // Of the engine.
+  bool is_over = false;  // Told, though a call may still run for it.
 
   bool is_finished() const {
     return std::all_of(pictures.begin(), pictures.end(), [](const Picture& picture) { return picture.image.has_value(); });
@@ -64,6 +66,12 @@ struct StepBatcher::Order {
 Status StepBatcherOptions::validate() const {
   if (max_batch < 1 || max_batch > 1024) {
     return Status::invalid_argument("a batch has from 1 to 1,024 pictures, got:", max_batch);
+  }
+  if (!(max_pixels >= 0.0 && std::isfinite(max_pixels))) {
+    return Status::invalid_argument("the bound on the pixels of a network call must be at least 0, got:", max_pixels);
+  }
+  if (max_orders < 1) {
+    return Status::invalid_argument("the bound on the number of open requests must be at least 1, got:", max_orders);
   }
   if (!(queue_cost > 0.0 && std::isfinite(queue_cost))) {
     return Status::invalid_argument("the bound on the cost of open requests must be above 0, got:", queue_cost);
@@ -88,6 +96,7 @@ StepBatcher::StepBatcher(StepEngine& engine, const StepBatcherOptions& options, 
       finished_pictures_(metrics.counter("darkroom_serve_pictures_total", "Pictures painted to their end.")),
       open_cost_shown_(metrics.gauge("darkroom_serve_open_cost", "Pixels times steps that open requests still need.")),
       metrics_(metrics),
+      largest_batch_(static_cast<size_t>(options.max_batch)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 StepBatcher::~StepBatcher() {
@@ -95,30 +104,23 @@ StepBatcher::~StepBatcher() {
   thread_.join();
 }
 
-double StepBatcher::seconds_for(double cost) const { return pace_ > 0.0 ? cost / pace_ : 0.0; }
-
 Status StepBatcher::submit(PaintOrder order, Done done) {
   DARKROOM_CHECK(!order.pictures.empty(), "an order of no pictures");
+  for (const PictureSpec& picture : order.pictures) {
+    DARKROOM_RETURN_IF_ERROR(engine_.check(picture));
+  }
+  std::vector<Ended> ended;
+  const Status taken = take(std::move(order), std::move(done), ended);
+  tell(ended);
+  return taken;
+}
+
+Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended) {
   const double cost = order.cost();
   const std::lock_guard lock(mutex_);
-  if (is_draining_) {
-    return Status::unavailable("the server is shutting down and takes no more requests");
-  }
-  if (cost > options_.queue_cost) {
-    return Status::invalid_argument(
-        "the request is larger than this server takes: width x height x steps x images is above its bound (got, bound):", cost,
-        options_.queue_cost);
-  }
-  if (open_cost_ + cost > options_.queue_cost) {
-    orders_counter(metrics_, "no_room").add();
-    return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
-  }
-  const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
-  if (!orders_.empty() && seconds_for(open_cost_ + cost) > seconds_left) {
-    orders_counter(metrics_, "no_room").add();
-    return Status::resource_exhausted("the server has so much to do that the request would miss its deadline; try again later");
-  }
-  auto taken = std::make_unique<Order>();
+  end_given_up(ended);
+  DARKROOM_RETURN_IF_ERROR(find_room(cost, order.deadline));
+  auto taken = std::make_shared<Order>();
   taken->asked = std::move(order);
   taken->done = std::move(done);
   taken->pictures.resize(taken->asked.pictures.size());
@@ -128,8 +130,41 @@ Status StepBatcher::submit(PaintOrder order, Done done) {
   orders_.emplace(Key(fair_.join(cost), num_taken_++), std::move(taken));
   open_cost_ += cost;
   open_cost_shown_.set(open_cost_);
-  orders_changed_.notify_all();
+  changed_.notify_all();
   return Status::ok();
+}
+
+Status StepBatcher::find_room(double cost, Clock::Instant deadline) const {
+  if (is_draining_) {
+    return Status::unavailable("the server is shutting down and takes no more requests");
+  }
+  if (cost > options_.queue_cost) {
+    return Status::invalid_argument(
+        "the request is larger than this server takes: width x height x (steps + 2) x images is above its bound (got, bound):", cost,
+        options_.queue_cost);
+  }
+  if (open_cost_ + cost > options_.queue_cost || orders_.size() >= static_cast<size_t>(options_.max_orders)) {
+    orders_counter(metrics_, "no_room").add();
+    return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
+  }
+  const double seconds_left = deadline == Clock::Instant::max() ? INFINITY : shown_seconds(deadline - clock_.now());
+  if (seconds_until_done(cost) > seconds_left) {
+    orders_counter(metrics_, "no_room").add();
+    return Status::resource_exhausted("at its present pace the server would not have the request done by its deadline; try again later");
+  }
+  return Status::ok();
+}
+
+// An order is done at the latest when equal sharing would have it done, and by then every other has had at most as much as it.
+double StepBatcher::seconds_until_done(double cost) const {
+  if (recent_seconds_ <= 0.0) {
+    return 0.0;
+  }
+  double before = cost;
+  for (const auto& [key, order] : orders_) {
+    before += std::min(cost, order->open_cost());
+  }
+  return before * recent_seconds_ / recent_cost_ / (orders_.empty() ? kDoubt : 1.0);
 }
 
 void StepBatcher::drain() {
@@ -143,28 +178,43 @@ bool StepBatcher::is_draining() const {
 }
 
 void StepBatcher::give_up_all() {
-  const std::lock_guard lock(mutex_);
-  is_draining_ = true;
-  gives_up_ = true;
+  std::vector<Ended> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    is_draining_ = true;
+    sweep(true, ended);
+    changed_.notify_all();
+  }
+  tell(ended);
+}
+
+bool StepBatcher::await_idle(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, patience, [this] { return orders_.empty() && !is_calling_; });
 }
 
 std::chrono::seconds StepBatcher::retry_after() const {
   const std::lock_guard lock(mutex_);
-  return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds_for(open_cost_), 60.0))), 1, 60));
+  const double seconds = recent_seconds_ > 0.0 ? open_cost_ * recent_seconds_ / recent_cost_ : 0.0;
+  return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds, 60.0))), 1, 60));
 }
 
 void StepBatcher::run(const std::stop_token& stop) {
   for (;;) {
     std::vector<Ended> ended;
     std::vector<Place> batch;
+    std::vector<std::shared_ptr<Order>> left;
     bool is_stopping = false;
     {
       std::unique_lock lock(mutex_);
-      orders_changed_.wait(lock, stop, [this] { return !orders_.empty(); });
+      changed_.wait(lock, stop, [this] { return !orders_.empty() || !left_.empty(); });
       is_stopping = stop.stop_requested();
       sweep(is_stopping, ended);
+      left.swap(left_);
       batch = choose_batch();
+      is_calling_ = !batch.empty();
     }
+    left.clear();
     tell(ended);
     if (is_stopping) {
       return;
@@ -172,24 +222,36 @@ void StepBatcher::run(const std::stop_token& stop) {
     if (!batch.empty()) {
       const Clock::Instant begun = clock_.now();
       begin_new(batch);
-      step(batch);
+      const bool has_stepped = !batch.empty() && step(batch);
+      finish(batch);
+      const Clock::Instant::duration time = clock_.now() - begun;
       const std::lock_guard lock(mutex_);
-      account(batch, begun, ended);
+      account(batch, time, has_stepped, ended);
+      is_calling_ = false;
+      changed_.notify_all();
     }
     tell(ended);
   }
 }
 
+void StepBatcher::end_given_up(std::vector<Ended>& ended) {
+  for (auto it = orders_.begin(); it != orders_.end();) {
+    const auto here = it++;
+    if (here->second->asked.given_up.stop_requested()) {
+      end(here, Status::cancelled("the request was given up"), ended);
+    }
+  }
+}
+
 // Ends what is not worth another call.
 void StepBatcher::sweep(bool is_stopping, std::vector<Ended>& ended) {
+  end_given_up(ended);
   const Clock::Instant now = clock_.now();
   for (auto it = orders_.begin(); it != orders_.end();) {
     const auto here = it++;
     const Order& order = *here->second;
-    if (is_stopping || gives_up_) {
+    if (is_stopping) {
       end(here, Status::unavailable("the server is shutting down and could not finish the request"), ended);
-    } else if (order.asked.given_up.stop_requested()) {
-      end(here, Status::cancelled("the request was given up"), ended);
     } else if (!order.failure.is_ok()) {
       end(here, order.failure, ended);
     } else if (order.asked.deadline <= now) {
@@ -198,28 +260,41 @@ void StepBatcher::sweep(bool is_stopping, std::vector<Ended>& ended) {
   }
 }
 
-void StepBatcher::end(std::map<Key, std::unique_ptr<Order>>::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended) {
-  fair_.leave(order->first.first);
+void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended) {
+  if (!result.is_ok()) {
+    fair_.leave(order->first.first);  // One that is done keeps its share, as equal sharing would still be at it.
+  }
   open_cost_ -= order->second->open_cost();
-  ended.push_back({std::move(order->second), std::move(result)});
+  order->second->is_over = true;
+  ended.push_back({std::move(order->second->done), std::move(result)});
+  left_.push_back(std::move(order->second));
   orders_.erase(order);
-  open_cost_ = orders_.empty() ? 0.0 : open_cost_;  // Sums of rounded numbers end where they began.
+  if (orders_.empty()) {
+    fair_ = FairOrder();
+    open_cost_ = 0.0;
+  }
   open_cost_shown_.set(open_cost_);
 }
 
-// The leader decides on the size; others of that size fill the call.
 std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {
   std::vector<Place> batch;
-  const auto size_of = [](const Order& order) {
-    return std::pair(order.asked.pictures.front().width, order.asked.pictures.front().height);
-  };
+  if (orders_.empty()) {
+    return batch;
+  }
+  const PictureSpec& first = orders_.begin()->second->asked.pictures.front();
+  const double pixels = static_cast<double>(first.width) * first.height;
+  const size_t most =
+      options_.max_pixels == 0.0
+          ? largest_batch_
+          : static_cast<size_t>(std::clamp(std::floor(options_.max_pixels / pixels), 1.0, static_cast<double>(largest_batch_)));
   for (const auto& [key, order] : orders_) {
-    if (size_of(*order) != size_of(*orders_.begin()->second)) {
+    const PictureSpec& other = order->asked.pictures.front();
+    if (other.width != first.width || other.height != first.height) {
       continue;
     }
-    for (size_t i = 0; i < order->pictures.size() && batch.size() < static_cast<size_t>(options_.max_batch); ++i) {
+    for (size_t i = 0; i < order->pictures.size() && batch.size() < most; ++i) {
       if (!order->pictures[i].image.has_value()) {
-        batch.push_back({order.get(), i});
+        batch.push_back({order, i});
       }
     }
   }
@@ -249,46 +324,68 @@ void StepBatcher::begin_new(std::vector<Place>& batch) {
   });
 }
 
-void StepBatcher::step(const std::vector<Place>& batch) {
+// Takes a step of each. What one picture cannot take costs the others nothing: after a call that failed each is tried alone.
+bool StepBatcher::step(std::span<const Place> batch) {
   std::vector<EnginePicture*> works;
+  std::vector<size_t> calls_left;
   for (const Place& place : batch) {
     works.push_back(place.order->pictures[place.index].work.get());
+    calls_left.push_back(works.back()->num_calls_left());
   }
   try {
-    if (!works.empty()) {
-      engine_.step(works);
-      calls_.add();
-      stepped_pictures_.add(static_cast<int64_t>(works.size()));
-    }
-    for (const Place& place : batch) {
-      Order::Picture& picture = place.order->pictures[place.index];
-      if (picture.work->num_calls_left() == 0) {
-        picture.image = engine_.finish(*picture.work);
-        picture.work = nullptr;
-        finished_pictures_.add();
-      }
-    }
+    engine_.step(works);
+    calls_.add();
+    stepped_pictures_.add(static_cast<int64_t>(works.size()));
+    return true;
   } catch (const std::exception& failure) {
-    log_error("serve: a step failed: {}", failure.what());
+    log_error("serve: a step failed (pictures, reason): {} {}", works.size(), failure.what());
+  }
+  const bool has_changed = !std::equal(works.begin(), works.end(), calls_left.begin(),
+                                       [](const auto* work, size_t left) { return work->num_calls_left() == left; });
+  if (works.size() == 1 || has_changed) {
     for (const Place& place : batch) {
       place.order->failure = Status::internal("painting failed; the server's log says why");
+    }
+    return false;
+  }
+  const auto num_stepped = std::count_if(batch.begin(), batch.end(), [this](const Place& place) { return step(std::span(&place, 1)); });
+  if (num_stepped == static_cast<std::ptrdiff_t>(batch.size())) {  // Too many at once is what failed.
+    largest_batch_ = batch.size() / 2;
+    log_warning("serve: from now on a network call has at most so many pictures: {}", largest_batch_);
+  }
+  return num_stepped > 0;
+}
+
+void StepBatcher::finish(std::span<const Place> batch) {
+  for (const Place& place : batch) {
+    Order::Picture& picture = place.order->pictures[place.index];
+    if (!place.order->failure.is_ok() || picture.work->num_calls_left() > 0) {
+      continue;
+    }
+    try {
+      picture.image = engine_.finish(*picture.work);
+      picture.work = nullptr;
+      finished_pictures_.add();
+    } catch (const std::exception& failure) {
+      log_error("serve: a picture could not be finished: {}", failure.what());
+      place.order->failure = Status::internal("the picture could not be finished; the server's log says why");
     }
   }
 }
 
-void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant begun, std::vector<Ended>& ended) {
+void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended) {
   double cost = 0.0;
   for (const Place& place : batch) {
     Order::Picture& picture = place.order->pictures[place.index];
     const double part = picture.image.has_value() ? picture.open_cost : std::min(picture.cost_per_call, picture.open_cost);
     picture.open_cost -= part;
     cost += part;
+    open_cost_ -= place.order->is_over ? 0.0 : part;
   }
-  open_cost_ -= cost;
-  fair_.work_done(cost);
-  const double seconds = shown_seconds(clock_.now() - begun);
-  if (seconds > 0.0 && cost > 0.0) {
-    pace_ = pace_ == 0.0 ? cost / seconds : kPaceMemory * pace_ + (1.0 - kPaceMemory) * cost / seconds;
+  if (has_stepped) {
+    fair_.work_done(cost);
+    recent_cost_ = kPaceMemory * recent_cost_ + cost;
+    recent_seconds_ = kPaceMemory * recent_seconds_ + shown_seconds(time);
   }
   for (auto it = orders_.begin(); it != orders_.end();) {
     const auto here = it++;
@@ -307,7 +404,11 @@ void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant begun,
 void StepBatcher::tell(std::vector<Ended>& ended) {
   for (Ended& one : ended) {
     orders_counter(metrics_, result_name(one.result.status())).add();
-    one.order->done(std::move(one.result));
+    try {
+      one.done(std::move(one.result));
+    } catch (const std::exception& failure) {  // An order is a boundary.
+      log_error("serve: pictures could not be handed over: {}", failure.what());
+    }
   }
   ended.clear();
 }

@@ -115,6 +115,7 @@ MIXED = [
     {"num_inference_steps": 12, "seed": 5, "prompt": ""},
     {"sampler": "ddim", "num_inference_steps": 5, "seed": 6, "width": 128, "height": 64},
     {"sampler": "dpmpp_2m_karras", "num_inference_steps": 10, "seed": 7, "negative_prompt": "blurry, dark"},
+    {"sampler": "lcm", "num_inference_steps": 4, "seed": 8},
     {"sampler": "euler", "num_inference_steps": 20, "seed": 2**33 + 1, "prompt": "a green tree"},
 ]
 
@@ -170,6 +171,7 @@ def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
             (INVOCATIONS, {"prompt": "x", "num_inference_steps": 0}, 400, "num_inference_steps"),
             (INVOCATIONS, {"prompt": "x", "num_inference_steps": 1, "sampler": "pndm", "width": 68, "height": 64}, 400, "width"),
             (INVOCATIONS, {"prompt": "x", "sampler": "heun"}, 400, "sampler"),
+            (INVOCATIONS, {"prompt": "x", "sampler": "lcm", "num_inference_steps": 60}, 400, "steps"),
             (INVOCATIONS, {"prompt": "x", "stepz": 4}, 400, "stepz"),
             (INVOCATIONS, {"prompt": "x", "guidance_scale": "much"}, 400, "guidance_scale"),
             (INVOCATIONS, b"{", 400, "JSON"),
@@ -237,6 +239,13 @@ def serve_in_a_container(folder: str) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", "/opt"], check=True)
     shutil.copytree(folder, "/opt/ml/model")
+    with subprocess.Popen([PROGRAM, "serve", "--host", "127.0.0.1", "--port", "0"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as chosen:
+        places = []
+        for line in chosen.stderr:
+            if "at http://" in line:
+                places.append(line)
+                chosen.kill()
+        require(len(places) == 1 and "http://127.0.0.1:" in places[0], "--host holds in a container", places)
     process = subprocess.Popen([PROGRAM, "serve"], cwd=ROOT)
     limit = time.monotonic() + PATIENCE
     while True:

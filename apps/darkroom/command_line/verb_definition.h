@@ -21,6 +21,7 @@ struct VerbContext {
   std::stop_token stop;                               ///< Requested by SIGINT and SIGTERM.
   std::function<void()> is_rank = [] {};              ///< The verb says: a second signal must not end this process (a rank, a notice).
   bool writes_summary = true;                         ///< False: another process of the same run writes --json-summary.
+  bool ends_with_threads = false;                     ///< Threads of the verb still run: the process ends without what comes after main.
   nlohmann::json summary = nlohmann::json::object();  ///< Written to --json-summary, also when the verb fails: fill it as you go.
 };
 

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "darkroom/core/result.h"
 #include "darkroom/web/http_exchange.h"
@@ -29,36 +31,40 @@ struct HttpReply {
   std::string type = "application/json";
   std::string body = {};
   HttpHeaders headers = {};
+  std::shared_ptr<const void> held = {};  ///< Let go once the reply is sent, or nobody is left to send it to.
 };
 
-/// Makes a reply; run by a thread of the server that no other request waits for, because encoding pictures takes time.
+/// Makes a reply. Run by a thread that only such makers wait for, because encoding pictures takes time; not at all once the client is gone.
 using ReplyMaker = std::function<HttpReply()>;
+using AnyReply = std::variant<HttpReply, ReplyMaker>;
 
-/// What answers questions.
+/// What answers questions. The server's I/O thread asks, one question at a time, so both functions must be quick.
 class HttpService {
  public:
   /// To be called once, from any thread; a call for a client that is gone, or a server that is, does nothing.
-  using Answer = std::function<void(ReplyMaker)>;
+  using Answer = std::function<void(AnyReply)>;
 
   virtual ~HttpService() = default;
-  /// Called by the server's I/O thread, one question at a time, so it must be quick; the answer may come later. `gone` is requested when
-  /// the client closes its connection before it is answered, by the I/O thread.
+  /// Asked as soon as a request's head is there (`body` is empty): what comes is the answer, and the body is not read.
+  virtual std::optional<HttpReply> refuse(const HttpQuestion& /*head*/) { return std::nullopt; }
+  /// A whole request that was not refused; its answer may come later. `gone` is requested when the client closes its connection before it
+  /// is answered, by the I/O thread.
   virtual void handle(HttpQuestion question, std::stop_token gone, Answer answer) = 0;
 };
 
 struct HttpServerOptions {
   SocketAddress address = {};
   size_t max_header_bytes = 16'384;
-  size_t max_body_bytes = 6'000'000;                  ///< SageMaker's payload.
+  size_t max_body_bytes = 2'000'000;
   std::chrono::milliseconds request_timeout{10'000};  ///< For a request to arrive whole, from the connection's begin or the reply before.
   std::chrono::milliseconds reply_timeout{30'000};    ///< For a client to take its reply.
-  int max_connections = 512;                          ///< One more ends the oldest that waits for no reply.
+  int max_connections = 512;                          ///< One more ends the oldest that has no question open, or itself.
   Status validate() const;                            ///< kInvalidArgument naming the first bad field.
 };
 
-/// HTTP/1.x over Boost.Beast: one thread for all connections and one that makes replies. What could be read in two ways (Content-Length
-/// beside Transfer-Encoding, two Hosts, a coding other than chunked, bad chunks) is answered 400 and ends the connection, too large heads
-/// 431 and bodies 413. No TLS. Thread safety: any thread.
+/// HTTP/1.x over Boost.Beast: one thread for all connections and two that make replies. What could be read in two ways (Content-Length
+/// beside Transfer-Encoding, two of them, two Hosts, a coding other than chunked, bad chunks) is answered 400 and ends the connection, too
+/// large heads 431 and bodies 413. Trailers are dropped. No TLS. Thread safety: any thread.
 class HttpServer {
  public:
   /// Listens and starts the threads. `service` outlives the server. Errors: kInvalidArgument (options), kFailedPrecondition (the address is

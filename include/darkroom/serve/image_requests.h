@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,30 +15,37 @@ namespace darkroom {
 
 /// What one request may ask for.
 struct RequestLimits {
-  int max_images = 10;             ///< Of all prompts together.
-  int max_steps = 500;             ///< Of one picture.
-  int max_side = 2048;             ///< Pixels.
-  double max_guidance = 50;        ///< Guidance scale.
-  size_t max_text_bytes = 10'000;  ///< Of a prompt or a negative prompt.
+  int max_images = 10;                    ///< Of all prompts together.
+  int max_steps = 500;                    ///< Of one picture.
+  int max_side = 2048;                    ///< Pixels.
+  double max_guidance = 50;               ///< Guidance scale.
+  size_t max_text_bytes = 10'000;         ///< Of a prompt or a negative prompt.
+  int64_t max_nested_bytes = 25'000'000;  ///< Of pictures as nested arrays, which take up to 14 bytes a pixel.
 };
 
 /// How pictures go back.
 enum class ReplyForm {
   kPng,           ///< The picture itself.
-  kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt"}.
-  kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt"}: JumpStart's.
-  kOpenAi,        ///< {"created", "data": [{"b64_json"}]}.
+  kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
+  kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
+  kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
 };
 
 /// A request for pictures, whoever's protocol it came in.
 struct ImageRequest {
   std::vector<PictureSpec> pictures;  ///< Picture j of a prompt has the request's seed + j.
   ReplyForm form = ReplyForm::kPng;
-  std::string prompt_json;  ///< The prompt as it came, to be sent back.
+  std::string prompt_json = {};  ///< The prompt as it came, to be sent back.
+  uint64_t seed = 0;             ///< Of the first picture.
+  int64_t num_pixels = 0;        ///< Of all pictures.
+
+  /// The most that the pictures and the reply with them take in memory.
+  int64_t bytes_held() const;
 };
 
 /// Reads the body of POST /invocations: JumpStart's {"prompt", ...} or Hugging Face's {"inputs", "parameters"}; `accept` is the header.
-/// A seed that is not given is drawn. Errors: kInvalidArgument naming the field; kFailedPrecondition for a form of reply that is not built.
+/// A seed that is not given is drawn. Errors: kInvalidArgument naming the field; kFailedPrecondition for a form of reply that is not built
+/// or cannot hold the pictures.
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits);
 
 /// Reads the body of POST /v1/images/generations: OpenAI's fields, and seed, steps, guidance_scale, negative_prompt and sampler.

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <vector>
@@ -17,8 +20,10 @@ namespace darkroom {
 struct PaintingServiceOptions {
   ModelFacts model;
   RequestLimits limits;
-  AccessKeys keys;                    ///< Without any, nobody is asked for one.
-  std::chrono::seconds deadline{60};  ///< Of a request; its header X-Darkroom-Deadline (seconds) may shorten it.
+  AccessKeys keys;                             ///< Without any, nobody is asked for one.
+  std::chrono::milliseconds deadline{60'000};  ///< Of a request; its header X-Darkroom-Deadline (seconds) may shorten it.
+  /// Of pictures that are being painted or painted and of replies with them that are not sent, all together.
+  int64_t max_reply_bytes = 512'000'000;
   /// Without keys, of a server on loopback: requests whose Host is another name than localhost are refused, because a web page's own name
   /// may be made to lead here (DNS rebinding).
   bool only_local_hosts = true;
@@ -31,12 +36,14 @@ class PaintingService final : public HttpService {
   /// the batcher, then the service.
   PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock = system_clock());
 
+  std::optional<HttpReply> refuse(const HttpQuestion& head) override;
   void handle(HttpQuestion question, std::stop_token gone, Answer answer) override;
 
  private:
   struct Route;
   static const std::vector<Route>& routes();
-  HttpReply refuse(const Status& status) const;
+  static const Route* find_route(const std::string& path);
+  HttpReply refusal(const Status& status) const;
   HttpReply health(const HttpQuestion& question);
   HttpReply readiness(const HttpQuestion& question);
   HttpReply models(const HttpQuestion& question);
@@ -45,13 +52,17 @@ class PaintingService final : public HttpService {
   Result<ImageRequest> read_generation_of(const HttpQuestion& question) const;
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
   std::optional<HttpReply> refuse_stranger(const HttpQuestion& question, bool is_open) const;
-  void paint(const HttpQuestion& question, const Route& route, const std::stop_token& gone, Answer answer);
+  std::optional<HttpReply> refuse_head(const HttpQuestion& head, const Route* route) const;
+  std::shared_ptr<const void> hold_bytes(int64_t num_bytes);
+  void paint(const HttpQuestion& question, const Route& route, const std::stop_token& gone, const Answer& answer);
+  void count(const char* route, Clock::Instant begun, const HttpReply& reply);
   Answer counted(const char* route, Answer answer);
 
   const PaintingServiceOptions options_;
   StepBatcher& batcher_;
   MetricsRegistry& metrics_;
   Clock& clock_;
+  const std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // Shared with replies, which may end after the service.
 };
 
 }  // namespace darkroom

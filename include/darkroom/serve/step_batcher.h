@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -22,9 +22,11 @@
 namespace darkroom {
 
 struct StepBatcherOptions {
-  int max_batch = 8;  ///< Pictures in one network call.
-  double queue_cost =
-      419'430'400;          ///< Bound on the cost (PictureSpec::cost) of all orders that are taken and not done: 32 at 512 px, 50 steps.
+  int max_batch = 8;        ///< Pictures in one network call.
+  double max_pixels = 0.0;  ///< In one network call, except that a single picture may have any number; 0: no bound.
+  /// Bound on the cost (PictureSpec::cost) of all orders that are taken and not done: 32 pictures of 512 px and 50 steps.
+  double queue_cost = 436'207'616;
+  int max_orders = 1024;    ///< That are taken and not done.
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
@@ -38,11 +40,12 @@ struct PaintOrder {
 
 /// Paints orders with one engine, on a thread of its own. Between any two network calls orders join and leave: each call takes the next
 /// step of up to max_batch pictures of one size, those first that FairOrder puts first. An order that is past its deadline, given up or
-/// failed costs no further call. Thread safety: any thread.
+/// failed costs no further call, and what fails for one picture fails for its order alone. Thread safety: any thread.
 class StepBatcher {
  public:
-  /// Called once, by the batcher's thread, with a picture per spec in their order, or: kInvalidArgument (the engine's refusal),
-  /// kUnavailable (the deadline, or the batcher ends), kCancelled (given up), kInternal. Must be quick and not throw.
+  /// Called once, with a picture per spec in their order, or: kInvalidArgument (the engine's refusal), kUnavailable (the deadline, or the
+  /// batcher ends), kCancelled (given up), kInternal. By the batcher's thread, or within somebody's submit() or give_up_all(); must be
+  /// quick and not call the batcher.
   using Done = std::function<void(Result<std::vector<Image>>)>;
 
   /// REQUIRES: valid options; engine, clock and metrics outlive the batcher.
@@ -52,15 +55,18 @@ class StepBatcher {
   StepBatcher(const StepBatcher&) = delete;
   StepBatcher& operator=(const StepBatcher&) = delete;
 
-  /// Takes an order, or refuses it at once without calling `done`. Errors: kInvalidArgument (it alone costs more than the whole bound),
-  /// kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable (draining).
+  /// Takes an order, or refuses it at once without calling `done`. Errors: kInvalidArgument (the engine's refusal, or it alone costs more
+  /// than the whole bound), kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable
+  /// (draining).
   Status submit(PaintOrder order, Done done);
 
   /// From now on no order is taken; those that are taken go on.
   void drain();
   bool is_draining() const;
-  /// Gives up every order: each ends with kUnavailable.
+  /// Drains and ends every order with kUnavailable, at once, while a network call may still run.
   void give_up_all();
+  /// Waits until no order is left and no network call runs. False after `patience`.
+  bool await_idle(std::chrono::milliseconds patience) const;
 
   /// Painted to their end.
   int64_t num_pictures() const { return finished_pictures_.value(); }
@@ -71,25 +77,30 @@ class StepBatcher {
  private:
   struct Order;
   struct Place {  // Of a picture in an order.
-    Order* order;
+    std::shared_ptr<Order> order;
     size_t index;
   };
   /// An order that is over, and what is said of it.
   struct Ended {
-    std::unique_ptr<Order> order;
+    Done done;
     Result<std::vector<Image>> result;
   };
-  using Key = std::pair<double, uint64_t>;  // Tag, then arrival.
+  using Key = std::pair<double, uint64_t>;               // Tag, then arrival.
+  using Orders = std::map<Key, std::shared_ptr<Order>>;  // Shared with the batch of the call that runs.
 
   void run(const std::stop_token& stop);
+  Status take(PaintOrder order, Done done, std::vector<Ended>& ended);
+  Status find_room(double cost, Clock::Instant deadline) const;
+  double seconds_until_done(double cost) const;
   void sweep(bool is_stopping, std::vector<Ended>& ended);
-  void end(std::map<Key, std::unique_ptr<Order>>::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended);
+  void end_given_up(std::vector<Ended>& ended);
+  void end(Orders::iterator order, Result<std::vector<Image>> result, std::vector<Ended>& ended);
   std::vector<Place> choose_batch() const;
   void begin_new(std::vector<Place>& batch);
-  void step(const std::vector<Place>& batch);
-  void account(const std::vector<Place>& batch, Clock::Instant begun, std::vector<Ended>& ended);
+  bool step(std::span<const Place> batch);
+  void finish(std::span<const Place> batch);
+  void account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended);
   void tell(std::vector<Ended>& ended);
-  double seconds_for(double cost) const;
 
   StepEngine& engine_;
   const StepBatcherOptions options_;
@@ -101,16 +112,19 @@ class StepBatcher {
   MetricsRegistry& metrics_;
 
   mutable std::mutex mutex_;
-  std::condition_variable_any orders_changed_;
-  // Guarded by mutex_. What an order has of the engine is touched by the thread alone, and only the thread removes orders.
-  std::map<Key, std::unique_ptr<Order>> orders_;
+  mutable std::condition_variable_any changed_;
+  // Guarded by mutex_. What an order has of the engine is touched by the thread alone, which destroys it too.
+  Orders orders_;
+  std::vector<std::shared_ptr<Order>> left_;  // Orders that are over, for the thread to destroy.
   FairOrder fair_;
-  double open_cost_ = 0.0;  // Of the calls that orders_ still need.
-  double pace_ = 0.0;       // Cost per second, an average that forgets; 0: not known yet.
+  double open_cost_ = 0.0;    // Of the calls that orders_ still need.
+  double recent_cost_ = 0.0;  // That calls did, in sums that forget, and how long they took: their ratio is the pace.
+  double recent_seconds_ = 0.0;
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
-  bool gives_up_ = false;
-  std::jthread thread_;  // Last: it uses everything else.
+  bool is_calling_ = false;
+  size_t largest_batch_;  // The thread's own: max_batch, or less once the machine has shown that it cannot.
+  std::jthread thread_;   // Last: it uses everything else.
 };
 
 }  // namespace darkroom

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +24,13 @@ struct PictureSpec {
   int width = 0;  ///< Pixels.
   int height = 0;
 
-  /// Pixels times steps: what limits and fairness count in.
-  double cost() const { return static_cast<double>(width) * height * num_steps; }
+  /// What limits and fairness count in: pixels times steps. Reading the network's weights and starting its kernels take their time
+  /// however small a picture is, so fewer than 64 x 64 pixels count as those; encoding the texts and decoding count as two steps.
+  double cost() const {
+    constexpr double kLeastPixels = 64.0 * 64.0;
+    constexpr double kStepsAround = 2.0;
+    return std::max(static_cast<double>(width) * height, kLeastPixels) * (num_steps + kStepsAround);
+  }
 };
 
 /// What requests must know of the model that paints.
@@ -43,13 +49,17 @@ class EnginePicture {
   virtual size_t num_calls_left() const = 0;
 };
 
-/// What paints, one network call at a time. Thread safety: none; one StepBatcher's thread asks it.
+/// What paints, one network call at a time. Thread safety: any thread may check(); of the rest and of the pictures' ends none, one
+/// StepBatcher's thread asks.
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
-  /// Errors: kInvalidArgument, of a request that does not fit the model.
+  /// Whether begin() would take the picture. Quick. Errors: kInvalidArgument, of a request that does not fit the model.
+  virtual Status check(const PictureSpec& spec) const = 0;
+  /// Errors: as check().
   virtual Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) = 0;
-  /// One network call that takes the next step of each. REQUIRES: not empty, of one size, each with calls left.
+  /// One network call that takes the next step of each. What it throws (memory that is used up, foremost) it throws before any picture
+  /// has changed, or the pictures' calls left tell so. REQUIRES: not empty, of one size, each with calls left.
   virtual void step(std::span<EnginePicture* const> pictures) = 0;
   /// REQUIRES: no calls are left.
   virtual Image finish(const EnginePicture& picture) = 0;

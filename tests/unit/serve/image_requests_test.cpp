@@ -88,6 +88,9 @@ struct Refusal {
 TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
   const std::vector<Refusal> refusals = {
       {"", "JSON object"},
+      {R"({"prompt":"a",})", "at byte: 15"},
+      {R"({"inputs":"a","parameters":{"guidance_scale":1,"guidanceScale":2}})", "parameters.guidance_scale parameters.guidanceScale"},
+      {R"({"inputs":"a","parameters":{"negativePrompt":["a",5]}})", "parameters.negativePrompt"},
       {"[]", "JSON object"},
       {"{}", "prompt or inputs"},
       {R"({"prompt":5})", "prompt"},
@@ -147,6 +150,10 @@ TEST(image_requests, accept_chooses_how_pictures_go_back) {
   EXPECT_EQ(form(kPrompt, "image/png"), ReplyForm::kPng);
   EXPECT_EQ(form(kInputs, "*/*"), ReplyForm::kPng);
   EXPECT_EQ(form(kInputs, "application/json"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(kInputs, "IMAGE/PNG"), ReplyForm::kPng);
+  EXPECT_EQ(form(kPrompt, "text/html, application/json;png;q=0.9, */*"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(R"({"prompt":["a","b"]})", "image/png, application/json; png"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(R"({"prompt":null,"inputs":"a"})", ""), ReplyForm::kPng);
   EXPECT_EQ(invocation(kPrompt, "application/json;jpeg").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(invocation(kPrompt, "text/html").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(invocation(R"({"prompt":["a","b"]})", "image/png").status().code(), StatusCode::kFailedPrecondition);
@@ -158,8 +165,8 @@ TEST(image_requests, replies_hold_the_pictures) {
   ImageRequest request = invocation(R"({"prompt":"a \"cat\"","seed":9})").value();
   HttpReply reply = image_reply(request, {image}, 0);
   EXPECT_EQ(nlohmann::json::parse(reply.body),
-            nlohmann::json::parse(R"({"generated_images":[[[[7,7,7],[7,7,255]]]],"prompt":"a \"cat\""})"));
-  EXPECT_EQ(reply.headers, (HttpHeaders{{"X-Darkroom-Seed", "9"}}));
+            nlohmann::json::parse(R"({"generated_images":[[[[7,7,7],[7,7,255]]]],"prompt":"a \"cat\"","seed":9})"));
+  EXPECT_EQ(reply.headers, (HttpHeaders{{"X-Darkroom-Seed", "9"}, {"X-Amzn-SageMaker-Custom-Attributes", "seed=9"}}));
   request.form = ReplyForm::kBase64Pngs;
   EXPECT_EQ(nlohmann::json::parse(image_reply(request, {image}, 0).body)["generated_images"][0], encode_base64(encode_png(image)));
   request.form = ReplyForm::kPng;

@@ -37,6 +37,11 @@ class ServeClient {
     // The server may have answered and closed already: what it said is what counts.
     [[maybe_unused]] const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
   }
+  std::string receive(size_t count) const {
+    std::string received(count, '\0');
+    received.resize(static_cast<size_t>(std::max<ssize_t>(0, recv(socket_, received.data(), count, MSG_WAITALL))));
+    return received;
+  }
   std::string receive_all() const {
     std::string received;
     for (;;) {
@@ -75,10 +80,11 @@ class painting_service : public testing::Test {
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
-    service_.emplace(
-        PaintingServiceOptions{
-            .model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}}, .limits = {}, .keys = std::move(keys)},
-        *batcher_, metrics_, clock_);
+    service_.emplace(PaintingServiceOptions{.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}},
+                                            .limits = {},
+                                            .keys = std::move(keys),
+                                            .max_reply_bytes = max_reply_bytes_},
+                     *batcher_, metrics_, clock_);
     options.address = parse_metrics_address("0").value();
     server_ = HttpServer::start(*service_, options).value();
   }
@@ -88,6 +94,7 @@ class painting_service : public testing::Test {
     return client.receive_all();
   }
 
+  int64_t max_reply_bytes_ = 512'000'000;
   FakeClock clock_;
   MetricsRegistry metrics_;
   StubEngine engine_{clock_};
@@ -124,6 +131,20 @@ TEST_F(painting_service, what_is_not_there_says_so) {
   EXPECT_THAT(ask("POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
               StartsWith("HTTP/1.1 415"));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":["a","b"]})", "Accept: image/png\r\n")), StartsWith("HTTP/1.1 406"));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"refused late","num_inference_steps":2})")), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","width":1368,"height":1368,"num_inference_steps":1})")),
+              AllOf(StartsWith("HTTP/1.1 406"), HasSubstr("nested arrays")));
+}
+
+TEST_F(painting_service, media_types_and_hosts_are_read_whatever_their_case) {
+  const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":1}})";
+  for (const std::string type : {"Application/JSON", "application/json ; charset=utf-8", "application/json;charset=utf-8"}) {
+    EXPECT_THAT(
+        ask("POST /invocations HTTP/1.1\r\nHost: LOCALHOST:80\r\nOrigin: http://localhost:80\r\nConnection: close\r\nContent-Type: " +
+            type + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body),
+        StartsWith("HTTP/1.1 200"))
+        << type;
+  }
 }
 
 TEST_F(painting_service, only_liveness_goes_without_a_key) {
@@ -155,7 +176,7 @@ TEST_F(painting_service, web_pages_of_others_are_refused) {
 }
 
 TEST_F(painting_service, a_full_queue_and_a_drain_say_when_to_ask_again) {
-  start({}, 64 * 10);
+  start({}, cost_of_steps(10));
   engine_.hold_at(engine_.calls().size());
   const ServeClient first(server_->address());
   first.send_text(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})"));
@@ -183,9 +204,87 @@ TEST_F(painting_service, work_stops_when_the_client_is_gone) {
   }
   EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));  // The question of a client that is gone is no open one.
   engine_.release();
-  batcher_.reset();
+  EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
   EXPECT_EQ(engine_.calls().size(), 1U);
-  batcher_.emplace(engine_, StepBatcherOptions{}, metrics_, clock_);
+  EXPECT_THAT(ask(get("/metrics")), HasSubstr("darkroom_serve_orders_total{result=\"given_up\"} 1\n"));
+}
+
+TEST_F(painting_service, a_client_that_sends_its_next_request_early_is_watched_still) {
+  engine_.hold_at(0);
+  {
+    const ServeClient client(server_->address());
+    client.send_text(post("/invocations", R"({"inputs":"x"})"));
+    ASSERT_TRUE(engine_.await_calls(1));
+    client.send_text("GET /hea");
+  }
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  engine_.release();
+  EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
+  EXPECT_EQ(engine_.calls().size(), 1U);
+}
+
+TEST_F(painting_service, requests_that_come_while_another_waits_are_answered_in_their_order) {
+  engine_.hold_at(0);
+  const ServeClient client(server_->address());
+  const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":1}})";
+  client.send_text("POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+                   std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(engine_.await_calls(1));
+  client.send_text("GET /v1/mod");
+  EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 200"));  // By now the first part has been read.
+  client.send_text("els HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  engine_.release();
+  EXPECT_THAT(client.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG"), HasSubstr(R"("id":"stub")")));
+}
+
+TEST_F(painting_service, giving_up_answers_everybody_while_a_call_still_runs) {
+  engine_.hold_at(0);
+  const ServeClient client(server_->address());
+  client.send_text(post("/invocations", R"({"inputs":"x"})"));
+  ASSERT_TRUE(engine_.await_calls(1));
+  batcher_->give_up_all();
+  EXPECT_THAT(client.receive_all(), StartsWith("HTTP/1.1 503"));
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  EXPECT_FALSE(batcher_->await_idle(milliseconds(0)));
+}
+
+TEST_F(painting_service, what_the_head_decides_costs_no_body) {
+  start(AccessKeys::parse(std::string(kKey), "keys").value());
+  const std::string head = "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n";
+  EXPECT_THAT(ask(head + "\r\n"), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("Connection: close")));
+  EXPECT_THAT(ask(head + "Expect: 100-continue\r\n\r\n"), StartsWith("HTTP/1.1 401"));
+  const ServeClient client(server_->address());
+  const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":1}})";
+  client.send_text(
+      "POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer " +
+      std::string(kKey) + "\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  EXPECT_EQ(client.receive(25), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.send_text(body);
+  EXPECT_THAT(client.receive_all(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(painting_service, trailers_are_no_headers) {
+  const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":1}})";
+  EXPECT_THAT(ask("POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                  "Transfer-Encoding: chunked\r\nTrailer: X-Darkroom-Deadline\r\n\r\n36\r\n" +
+                  body + " \r\n0\r\nX-Darkroom-Deadline: soon\r\nHost: evil.example\r\n\r\n"),
+              StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(painting_service, pictures_that_wait_for_their_clients_have_a_bound) {
+  max_reply_bytes_ = 8 * 8 * 11 + 100;  // One picture as base64.
+  start({});
+  engine_.hold_at(0);
+  const ServeClient client(server_->address());
+  const std::string one = post("/v1/images/generations", R"({"prompt":"x","steps":1})");
+  client.send_text(one);
+  ASSERT_TRUE(engine_.await_calls(1));
+  EXPECT_THAT(ask(one), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After")));
+  EXPECT_THAT(ask(post("/v1/images/generations", R"({"prompt":"x","steps":1,"n":2})")), StartsWith("HTTP/1.1 400"));
+  engine_.release();
+  EXPECT_THAT(client.receive_all(), StartsWith("HTTP/1.1 200"));
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  EXPECT_THAT(ask(one), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(painting_service, what_could_be_read_in_two_ways_is_400_and_the_end) {
@@ -194,12 +293,15 @@ TEST_F(painting_service, what_could_be_read_in_two_ways_is_400_and_the_end) {
       "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nhello",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nhello",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
       "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
-      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
-      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+      "chunked\r\n\r\nfffffffffffffffff\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
       "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
       "GET /health HTTP/1.1\r\n\r\n",
       "GET /health HTTP/1.1\r\nHost : a\r\n\r\n",
@@ -234,6 +336,62 @@ TEST(access_keys, names_the_line_of_a_bad_key_and_not_the_key) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("keys.txt 2"), Not(HasSubstr("short-key"))));
   EXPECT_EQ(AccessKeys::parse("# nothing\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(AccessKeys::parse("a key with spaces in it\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
+}
+
+/// Answers /slow by a maker that waits, and everything else at once.
+struct SlowMaker final : HttpService {
+  void handle(HttpQuestion question, std::stop_token /*gone*/, Answer answer) override {
+    if (question.path != "/slow") {
+      answer(HttpReply{.body = "quick"});
+      return;
+    }
+    answer(ReplyMaker([this] {
+      ++num_making;
+      num_making.notify_all();
+      may_end.wait(false);
+      return HttpReply{.body = "slow"};
+    }));
+  }
+  std::atomic<int> num_making = 0;
+  std::atomic<bool> may_end = false;
+};
+
+TEST(http_server, replies_that_are_ready_do_not_wait_for_those_that_are_made) {
+  SlowMaker service;
+  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value()}).value();
+  std::vector<std::unique_ptr<ServeClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<ServeClient>(server->address()));
+    clients.back()->send_text(get("/slow"));
+  }
+  service.num_making.wait(0);
+  const ServeClient quick(server->address());
+  quick.send_text(get("/ping"));
+  EXPECT_THAT(quick.receive_all(), HasSubstr("quick"));
+  service.may_end = true;
+  service.may_end.notify_all();
+  for (const auto& client : clients) {
+    EXPECT_THAT(client->receive_all(), HasSubstr("slow"));
+  }
+}
+
+TEST(http_server, one_connection_too_many_ends_one_that_asks_nothing_and_never_one_that_waits) {
+  SlowMaker service;
+  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value(), .max_connections = 2}).value();
+  const ServeClient waiting(server->address());
+  waiting.send_text(get("/slow"));
+  service.num_making.wait(0);
+  const ServeClient idle(server->address());
+  const ServeClient next(server->address());
+  next.send_text(get("/slow"));
+  EXPECT_EQ(idle.receive_all(), "");
+  service.num_making.wait(1);
+  const ServeClient refused(server->address());
+  EXPECT_EQ(refused.receive_all(), "");
+  service.may_end = true;
+  service.may_end.notify_all();
+  EXPECT_THAT(waiting.receive_all(), HasSubstr("slow"));
+  EXPECT_THAT(next.receive_all(), HasSubstr("slow"));
 }
 
 TEST(http_server, refuses_a_port_that_is_taken_and_bad_options) {

@@ -109,12 +109,12 @@ TEST_F(step_batcher, a_short_order_does_not_wait_for_long_ones_that_fill_the_bat
 }
 
 TEST_F(step_batcher, refuses_what_is_above_its_bound_at_once) {
-  start({.max_batch = 8, .queue_cost = 64 * 10});
+  start({.max_batch = 8, .queue_cost = cost_of_steps(10)});
   auto held = hold_engine();
   auto too_large = submit(order_of({stub_picture("too large", 11)}));
   EXPECT_EQ(code(too_large), StatusCode::kInvalidArgument);
-  auto fits = submit(order_of({stub_picture("fits", 7)}));
-  auto no_room = submit(order_of({stub_picture("no room", 2)}));
+  auto fits = submit(order_of({stub_picture("fits", 6)}));
+  auto no_room = submit(order_of({stub_picture("no room", 1)}));
   EXPECT_EQ(code(no_room), StatusCode::kResourceExhausted);
   engine_.release();
   EXPECT_TRUE(held.get().is_ok() && fits.get().is_ok());
@@ -221,7 +221,7 @@ TEST_F(step_batcher, says_when_to_ask_again) {
 }
 
 TEST_F(step_batcher, many_threads_may_submit) {
-  start({.max_batch = 4, .queue_cost = 64 * 100});
+  start({.max_batch = 4, .queue_cost = cost_of_steps(100)});
   std::atomic<int> num_done = 0;
   std::atomic<int> num_refused = 0;
   {
@@ -237,6 +237,153 @@ TEST_F(step_batcher, many_threads_may_submit) {
   }
   EXPECT_EQ(num_done, 200);
   EXPECT_EQ(num_refused, 0);
+}
+
+TEST_F(step_batcher, an_order_that_is_done_early_has_had_its_share) {
+  start({.max_batch = 1});
+  auto held = hold_engine();
+  auto long_one = submit(order_of({stub_picture("long", 100)}));
+  std::vector<std::future<Outcome>> short_ones;
+  for (int i = 0; i < 20; ++i) {
+    short_ones.push_back(submit(order_of({stub_picture("short", 5)})));
+  }
+  engine_.hold_at(102);  // The first call of the long one, after all of the others.
+  EXPECT_TRUE(engine_.await_calls(103));
+  // Under equal sharing the long one would have had as much as each short one by now: less than seven of its 102.
+  auto later = submit(order_of({stub_picture("later", 88)}));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && long_one.get().is_ok() && later.get().is_ok());
+  const auto calls = engine_.calls();
+  EXPECT_EQ(calls.back().prompts, (std::vector<std::string>{"long"}));
+}
+
+TEST_F(step_batcher, small_pictures_do_not_spoil_the_pace) {
+  start({.max_batch = 1});
+  auto usual = submit(order_of({stub_picture("usual", 50, 64)}));
+  EXPECT_TRUE(usual.get().is_ok());
+  for (int i = 0; i < 30; ++i) {
+    auto small = submit(order_of({stub_picture("small", 1)}));
+    EXPECT_TRUE(small.get().is_ok());
+  }
+  engine_.hold_at(80);
+  auto held = submit(order_of({stub_picture("held", 50, 64)}));
+  EXPECT_TRUE(engine_.await_calls(81));
+  auto next = submit(order_of({stub_picture("usual", 50, 64)}, seconds(3)));  // It takes 1 s at most.
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok());
+  EXPECT_TRUE(next.get().is_ok());
+}
+
+TEST_F(step_batcher, a_short_order_is_taken_beside_long_ones_that_it_will_pass) {
+  start({.max_batch = 1});
+  auto first = submit(order_of({stub_picture("first", 50)}));
+  EXPECT_TRUE(first.get().is_ok());
+  engine_.hold_at(50);
+  auto long_one = submit(order_of({stub_picture("long", 5000)}));
+  EXPECT_TRUE(engine_.await_calls(51));
+  auto short_one = submit(order_of({stub_picture("short", 4)}, milliseconds(300)));
+  engine_.release();
+  EXPECT_TRUE(short_one.get().is_ok());
+  EXPECT_TRUE(long_one.get().is_ok());
+}
+
+TEST_F(step_batcher, what_cannot_be_done_in_time_is_refused_though_nothing_else_waits) {
+  start();
+  auto first = submit(order_of({stub_picture("first", 50)}));
+  EXPECT_TRUE(first.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  auto hopeless = submit(order_of({stub_picture("hopeless", 500)}, seconds(1)));  // 5 s.
+  EXPECT_EQ(code(hopeless), StatusCode::kResourceExhausted);
+  EXPECT_EQ(engine_.calls().size(), 50U);
+}
+
+TEST_F(step_batcher, a_picture_that_fails_fails_its_own_order_alone) {
+  start();
+  auto held = hold_engine();
+  auto bad_step = submit(order_of({stub_picture("step throws", 3)}));
+  auto bad_finish = submit(order_of({stub_picture("finish throws", 2)}));
+  auto bad_begin = submit(order_of({stub_picture("begin throws", 2)}));
+  auto good = submit(order_of({stub_picture("good", 2, 8, 5), stub_picture("good", 3, 8, 6)}));
+  engine_.release();
+  EXPECT_EQ(code(bad_step), StatusCode::kInternal);
+  EXPECT_EQ(code(bad_finish), StatusCode::kInternal);
+  EXPECT_EQ(code(bad_begin), StatusCode::kInternal);
+  EXPECT_TRUE(held.get().is_ok());
+  const auto images = good.get().value();
+  EXPECT_EQ(images[0].pixels.front(), 5);
+  EXPECT_EQ(images[1].pixels.front(), 6);
+}
+
+TEST_F(step_batcher, a_call_that_is_too_large_for_the_machine_is_taken_in_parts_from_then_on) {
+  engine_.set_most_at_once(2);
+  start({.max_batch = 4});
+  auto held = hold_engine();
+  std::vector<std::future<Outcome>> orders;
+  for (int i = 0; i < 4; ++i) {
+    orders.push_back(submit(order_of({stub_picture("x", 5)})));
+  }
+  engine_.release();
+  for (auto& order : orders) {
+    EXPECT_TRUE(order.get().is_ok());
+  }
+  const auto calls = engine_.calls();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.prompts.size() == 1; }), 1 + 4 + 1)
+      << "the one that is held, each of the call that failed, the last step of the one that came late";
+}
+
+TEST_F(step_batcher, a_call_has_no_more_pixels_than_its_bound) {
+  start({.max_batch = 8, .max_pixels = 2 * 16 * 16});
+  auto held = hold_engine();
+  auto small = submit(order_of(std::vector<PictureSpec>(6, stub_picture("small", 1))));
+  auto large = submit(order_of(std::vector<PictureSpec>(5, stub_picture("large", 1, 16))));
+  auto huge = submit(order_of(std::vector<PictureSpec>(2, stub_picture("huge", 1, 32))));
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && small.get().is_ok() && large.get().is_ok() && huge.get().is_ok());
+  std::map<std::string, size_t> most;
+  for (const auto& call : engine_.calls()) {
+    most[call.prompts.back()] = std::max(most[call.prompts.back()], call.prompts.size());
+  }
+  EXPECT_EQ(most["small"], 7U);  // With the one that was held.
+  EXPECT_EQ(most["large"], 2U);
+  EXPECT_EQ(most["huge"], 1U);
+}
+
+TEST_F(step_batcher, what_nobody_wants_any_more_makes_room_at_once) {
+  start({.max_batch = 1, .queue_cost = 1e9, .max_orders = 2});
+  auto held = hold_engine();
+  std::stop_source gone;
+  PaintOrder unwanted = order_of({stub_picture("unwanted", 5)});
+  unwanted.given_up = gone.get_token();
+  auto waiting = submit(std::move(unwanted));
+  auto no_room = submit(order_of({stub_picture("no room", 1)}));
+  EXPECT_EQ(code(no_room), StatusCode::kResourceExhausted);
+  gone.request_stop();
+  auto next = submit(order_of({stub_picture("next", 1)}));
+  EXPECT_EQ(code(waiting), StatusCode::kCancelled);  // While the engine is held.
+  engine_.release();
+  EXPECT_TRUE(held.get().is_ok() && next.get().is_ok());
+}
+
+TEST_F(step_batcher, giving_up_tells_everybody_while_a_call_still_runs) {
+  start();
+  auto held = hold_engine();
+  auto waiting = submit(order_of({stub_picture("waiting", 50)}));
+  EXPECT_FALSE(batcher_->await_idle(milliseconds(0)));
+  batcher_->give_up_all();
+  EXPECT_EQ(code(held), StatusCode::kUnavailable);
+  EXPECT_EQ(code(waiting), StatusCode::kUnavailable);
+  EXPECT_FALSE(batcher_->await_idle(milliseconds(0)));
+  engine_.release();
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  EXPECT_EQ(engine_.calls().size(), 1U);
+}
+
+TEST_F(step_batcher, the_engines_refusal_comes_at_once_and_a_late_one_too) {
+  start();
+  const Status refused = batcher_->submit(order_of({stub_picture("refused", 1)}), [](const Outcome&) { FAIL(); });
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  auto late = submit(order_of({stub_picture("refused late", 1)}));
+  EXPECT_EQ(code(late), StatusCode::kFailedPrecondition);
 }
 
 TEST(step_batcher_options, name_the_field_that_is_wrong) {

@@ -25,9 +25,13 @@ class StubEngine final : public StepEngine {
   explicit StubEngine(FakeClock& clock, std::chrono::milliseconds time_of_call = std::chrono::milliseconds(10))
       : clock_(clock), time_of_call_(time_of_call) {}
 
+  Status check(const PictureSpec& spec) const override {
+    return spec.prompt == "refused" ? Status::invalid_argument("the stub refuses this prompt") : Status::ok();
+  }
+
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override {
-    if (spec.prompt == "refused") {
-      return Status::invalid_argument("the stub refuses this prompt");
+    if (spec.prompt == "refused late") {
+      return Status::failed_precondition("the stub refuses this prompt late");
     }
     if (spec.prompt == "begin throws") {
       throw std::runtime_error("planted");
@@ -36,12 +40,17 @@ class StubEngine final : public StepEngine {
   }
 
   void step(std::span<EnginePicture* const> pictures) override {
+    if (pictures.size() > most_at_once_) {
+      throw std::runtime_error("planted: out of memory");
+    }
+    for (const EnginePicture* picture : pictures) {
+      if (static_cast<const Picture&>(*picture).spec.prompt == "step throws") {
+        throw std::runtime_error("planted");
+      }
+    }
     Call call;
     for (EnginePicture* picture : pictures) {
       auto& work = static_cast<Picture&>(*picture);
-      if (work.spec.prompt == "step throws") {
-        throw std::runtime_error("planted");
-      }
       --work.calls_left;
       call.prompts.push_back(work.spec.prompt);
     }
@@ -54,13 +63,20 @@ class StubEngine final : public StepEngine {
 
   Image finish(const EnginePicture& picture) override {
     const PictureSpec& spec = static_cast<const Picture&>(picture).spec;
+    if (spec.prompt == "finish throws") {
+      throw std::runtime_error("planted");
+    }
     return Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }
 
-  /// Holds the engine at the end of call number `count` (0: in the very first) until release().
+  /// A call of more pictures throws. To be set while nobody paints.
+  void set_most_at_once(size_t count) { most_at_once_ = count; }
+
+  /// Holds the engine at the end of call number `count` (0: in the very first) until release() or a later number.
   void hold_at(size_t count) {
     const std::lock_guard lock(mutex_);
     calls_allowed_ = count;
+    changed_.notify_all();
   }
   void release() {
     const std::lock_guard lock(mutex_);
@@ -91,7 +107,11 @@ class StubEngine final : public StepEngine {
   std::condition_variable changed_;
   std::vector<Call> calls_;
   size_t calls_allowed_ = SIZE_MAX;
+  size_t most_at_once_ = SIZE_MAX;
 };
+
+/// Cost of a picture of few pixels and so many steps.
+inline double cost_of_steps(int num_steps) { return PictureSpec{.num_steps = num_steps, .width = 8, .height = 8}.cost(); }
 
 inline PictureSpec stub_picture(const std::string& prompt, int num_steps, int side = 8, uint64_t seed = 1) {
   PictureSpec spec;

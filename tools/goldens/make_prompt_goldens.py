@@ -8,7 +8,8 @@ written anew from what it does; ids by transformers 5.23.0 and open_clip_torch 3
 prompts.jsonl                {"prompt", "parts": [[text, weight]], "hf", "open_clip": [chunk]}; a chunk has "ids", without the end and its
                              padding where nothing else follows, and "weights" as runs [weight, how often]; "plain": the same of the prompt
                              with every character taken as it is; open_clip is absent where it equals hf; "fails": the rule has no number there
-prompt_states.safetensors    "N" for prompt N of its metadata: every 16th value of the states (chunks * 77, width) of models/tiny
+prompt_states.safetensors    "N" for prompt N of its metadata: every 16th value of the states (chunks * 77, width) of models/tiny, to whose
+                             last norm give_mean() gives values: as it is, its states have the mean 0, which nothing can restore
 """
 
 import json
@@ -226,10 +227,18 @@ def weighted_states(model, chunks):
     return torch.cat(states, dim=1)[0]
 
 
+def give_mean(norm):
+    """Weights and biases that float32 holds, so that states have a mean, as those of trained text encoders have."""
+    index = torch.arange(norm.weight.numel())
+    norm.weight.copy_(1 + (index % 5) / 8)
+    norm.bias.copy_((index % 7 - 2) / 16)
+
+
 def record_states(tokens, path):
     model = CLIPTextModel.from_pretrained(ROOT / "models/tiny/text_encoder").eval()
     torch.set_num_threads(1)
     with torch.no_grad():
+        give_mean(dict(model.named_modules())[next(name for name, _ in model.named_modules() if name.endswith("final_layer_norm"))])
         states = {str(i): weighted_states(model, tokens.chunks(weighted_parts(prompt))) for i, prompt in enumerate(STATES)}
     metadata = {"prompts": json.dumps(STATES), "made_by": f"make_prompt_goldens.py, torch {torch.__version__}, transformers {transformers.__version__}"}
     metadata["shapes"] = json.dumps({name: list(tensor.shape) for name, tensor in states.items()})

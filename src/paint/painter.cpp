@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "darkroom/diffusion/guidance.h"
 #include "darkroom/diffusion/seeded_noise.h"
@@ -16,7 +15,6 @@ namespace darkroom {
 
 namespace {
 
-constexpr int64_t kTextBatch = 32;   // Captions the text encoder sees at a time.
 constexpr int64_t kDecodeBatch = 8;  // Pictures the decoder sees at a time: its activations are the largest of all.
 
 // The call at which image to image starts: the last int(steps * strength) steps are taken.
@@ -51,6 +49,16 @@ Status check_init_images(const PaintRequest& request, int factor) {
   if (!(request.strength > 0.0 && request.strength <= 1.0) || first_call(request) == request.sampler.num_steps) {
     return Status::invalid_argument(
         "strength must be at most 1 and leave at least one of the steps (steps, strength):", request.sampler.num_steps, request.strength);
+  }
+  return Status::ok();
+}
+
+Status check_prompts(const PaintRequest& request) {
+  if (request.reading.syntax == PromptSyntax::kWeighted) {
+    for (const std::string& prompt : request.prompts) {
+      DARKROOM_RETURN_IF_ERROR(parse_weighted_prompt(prompt).status());
+    }
+    return parse_weighted_prompt(request.negative).status();
   }
   return Status::ok();
 }
@@ -113,6 +121,7 @@ Status Painter::check(const PaintRequest& request) const {
     return Status::invalid_argument("the batch size must be at least 1, got:", request.batch_size);
   }
   DARKROOM_RETURN_IF_ERROR((Guidance{request.guidance, request.guidance_rescale}.validate()));
+  DARKROOM_RETURN_IF_ERROR(check_prompts(request));
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler, make_sampler(request.sampler, scheduler_));
   return check_start(request, *sampler);
 }
@@ -133,32 +142,6 @@ Status Painter::check_start(const PaintRequest& request, const Sampler& sampler)
     }
   }
   return check_init_images(request, latent_factor());
-}
-
-torch::Tensor Painter::encode_texts(std::span<const std::string> texts) {
-  const torch::NoGradGuard no_grad;
-  std::map<std::string, int64_t> rows;  // Of distinct texts.
-  std::vector<const std::string*> distinct;
-  std::vector<int64_t> row_of_text;
-  for (const std::string& text : texts) {
-    const auto [found, is_new] = rows.try_emplace(text, static_cast<int64_t>(distinct.size()));
-    if (is_new) {
-      distinct.push_back(&text);
-    }
-    row_of_text.push_back(found->second);
-  }
-  const auto num_distinct = static_cast<int64_t>(distinct.size());
-  const torch::Tensor ids_nt = torch::empty({num_distinct, ClipTokenizer::kContextLength}, torch::kInt32);
-  for (int64_t row = 0; row < num_distinct; ++row) {
-    tokenizer_->encode(*distinct[static_cast<size_t>(row)],
-                       std::span(ids_nt.data_ptr<int32_t>() + row * ClipTokenizer::kContextLength, ClipTokenizer::kContextLength));
-  }
-  const torch::Device device = place_of(*text_encoder_).device;
-  std::vector<torch::Tensor> states;
-  for (const torch::Tensor& part : upload(ids_nt.to(torch::kInt64), device).split(kTextBatch)) {
-    states.push_back(text_encoder_->forward(part));
-  }
-  return torch::cat(states).index_select(0, upload(torch::tensor(row_of_text, torch::kInt64), device));
 }
 
 std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
@@ -190,15 +173,13 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
   return vae_->config().scaling_factor * torch::cat(latents);
 }
 
-Denoiser Painter::make_denoiser(const PaintRequest& request, std::span<const std::string> prompts) {
-  const torch::Device device = place().device;
+Result<Denoiser> Painter::make_denoiser(const PaintRequest& request, std::span<const std::string> prompts) {
   const Guidance guidance{request.guidance, request.guidance_rescale};
-  const torch::Tensor positive = encode_texts(prompts).to(device);
-  torch::Tensor negative;
-  if (guidance.is_active()) {
-    negative = encode_texts(std::span(&request.negative, 1)).to(device).expand({static_cast<int64_t>(prompts.size()), -1, -1});
+  DARKROOM_ASSIGN_OR_RETURN(PromptStates states, encode_request(request, prompts));
+  if (states.negative_ntw.defined()) {
+    states.negative_ntw = states.negative_ntw.expand({static_cast<int64_t>(prompts.size()), -1, -1});
   }
-  return recorded_denoiser(guided_denoiser(for_one_run(unet_), negative, positive, guidance), device);
+  return recorded_denoiser(guided_denoiser(for_one_run(unet_), states.negative_ntw, states.positive_ntw, guidance), place().device);
 }
 
 // A fresh sampler and the latents with which its first call begins.
@@ -223,8 +204,9 @@ Result<PictureInWork> Painter::start_batch(const PaintRequest& request, int64_t 
 Result<torch::Tensor> Painter::paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(PictureInWork work, start_batch(request, first, count));
   const torch::Device device = place().device;
-  const Denoiser denoiser =
-      make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count)));
+  DARKROOM_ASSIGN_OR_RETURN(
+      const Denoiser denoiser,
+      make_denoiser(request, std::span(request.prompts).subspan(static_cast<size_t>(first), static_cast<size_t>(count))));
   return run_sampler_from(
       *work.sampler_, work.next_call_, denoiser, work.latents_nchw_, [&] { return upload(work.noise_.draw(), device); },
       [&] { return stop.stop_requested(); });
@@ -235,8 +217,12 @@ Result<Painting> Painter::paint(const PaintRequest& request, std::stop_token sto
   Painting painting;
   std::vector<torch::Tensor> latents;
   const auto num_pictures = static_cast<int64_t>(request.prompts.size());
-  for (int64_t first = 0; first < num_pictures; first += request.batch_size) {
-    const int64_t count = std::min(request.batch_size, num_pictures - first);
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> chunks, chunk_counts(request));
+  int64_t count = 0;
+  for (int64_t first = 0; first < num_pictures; first += count) {
+    const auto begin = chunks.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(request.batch_size, num_pictures - first));
+    count = std::find_if(begin, end, [&](int64_t other) { return other != *begin; }) - begin;
     const c10::InferenceMode inference;
     DARKROOM_ASSIGN_OR_RETURN(torch::Tensor batch, paint_batch(request, first, count, stop));
     std::vector<Image> images = decode(batch);

@@ -1,4 +1,6 @@
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "darkroom/core/check.h"
 #include "darkroom/paint/painter.h"
@@ -16,16 +18,25 @@ Result<std::unique_ptr<PictureInWork>> Painter::begin(const PaintRequest& reques
   const torch::Device device = place().device;
   picture->guidance_ = {request.guidance, request.guidance_rescale};
   picture->timesteps_k_ = upload_timesteps(*picture->sampler_, device).to(torch::kFloat32);  // Whole numbers up to 2^24 stay themselves.
-  picture->positive_states_ntw_ = encode_texts(request.prompts).to(device);
-  if (picture->guidance_.is_active()) {
-    picture->negative_states_ntw_ = encode_texts(std::span(&request.negative, 1)).to(device);
-  }
+  DARKROOM_ASSIGN_OR_RETURN(PromptStates states, encode_request(request, request.prompts));
+  picture->positive_states_ntw_ = std::move(states.positive_ntw);
+  picture->negative_states_ntw_ = std::move(states.negative_ntw);
   return picture;
+}
+
+void Painter::step(std::span<PictureInWork* const> pictures) {
+  std::map<int64_t, std::vector<PictureInWork*>> by_length;  // A call takes texts of one length.
+  for (PictureInWork* picture : pictures) {
+    by_length[picture->positive_states_ntw_.size(1)].push_back(picture);
+  }
+  for (const auto& [length, together] : by_length) {
+    step_together(together);
+  }
 }
 
 // The rows of the call: the unconditional branch of each picture that is guided, then the conditional one of each picture; for one
 // picture, or several that are all guided, the order of guided_denoiser.
-void Painter::step(std::span<PictureInWork* const> pictures) {
+void Painter::step_together(std::span<PictureInWork* const> pictures) {
   const c10::InferenceMode inference;
   std::vector<torch::Tensor> noisy;
   std::vector<torch::Tensor> timesteps;

@@ -14,6 +14,7 @@
 #include "caption_cleaning.h"
 #include "darkroom/core/check.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/core/utf8.h"
 #include "tokenizer_folder.h"
 #include "whole_words.h"
 #include "word_cache.h"
@@ -66,6 +67,7 @@ class SpecialFinder {
 // Fills the ids from the front and keeps the last place for the end token.
 class IdWriter {
  public:
+  static constexpr size_t kMostIds = ClipTokenizer::kContextLength;
   explicit IdWriter(std::span<int32_t> ids) : ids_(ids) {}
   bool is_full() const { return num_written_ + 1 >= ids_.size(); }
   void add(int32_t id) {
@@ -81,6 +83,14 @@ class IdWriter {
  private:
   std::span<int32_t> ids_;
   size_t num_written_ = 0;
+};
+
+// Takes every id.
+struct IdList {
+  static constexpr size_t kMostIds = SIZE_MAX;
+  bool is_full() const { return false; }
+  void add(int32_t id) { ids.push_back(id); }
+  std::vector<int32_t> ids;
 };
 
 // Buffers that one thread uses for every caption, so that encoding allocates nothing once they have grown.
@@ -162,7 +172,8 @@ struct ClipTokenizer::State {
     }
   }
 
-  void encode_word(std::string_view word, IdWriter& out) const {
+  template <typename Writer>
+  void encode_word(std::string_view word, Writer& out) const {
     const WordHash hash = hash_word(word);
     if (const int32_t id = whole_words.find(word, hash); id >= 0) {
       out.add(id);
@@ -171,7 +182,7 @@ struct ClipTokenizer::State {
     Scratch& scratch = thread_scratch();
     std::span<const int32_t> ids = scratch.words.find(number, word, hash.hash);
     if (ids.empty()) {
-      encoder.encode(word, scratch.workspace, kContextLength);
+      encoder.encode(word, scratch.workspace, Writer::kMostIds);
       ids = scratch.workspace.ids;
       scratch.words.store(number, word, hash.hash, ids);
     }
@@ -180,14 +191,25 @@ struct ClipTokenizer::State {
     }
   }
 
-  void encode_words(std::string_view text, IdWriter& out) const {
+  template <typename Writer>
+  void encode_words(std::string_view text, Writer& out) const {
     for (skip_spaces(text); !text.empty() && !out.is_full(); skip_spaces(text)) {
       encode_word(take_word(text), out);
     }
   }
 
+  template <typename Writer>
+  Unported encode_caption(std::string_view caption, Writer& out) const {
+    if (dialect == TokenizerDialect::kHuggingFace) {
+      encode_hugging_face(caption, out);
+      return Unported::kNothing;
+    }
+    return encode_open_clip(caption, out);
+  }
+
   // Special tokens first in the caption as it came, then in each cleaned piece, as the package tokenizers does.
-  void encode_hugging_face(std::string_view caption, IdWriter& out) const {
+  template <typename Writer>
+  void encode_hugging_face(std::string_view caption, Writer& out) const {
     while (!caption.empty() && !out.is_full()) {
       const auto [raw_at, raw_special] = raw_specials.find(caption);
       std::string& clean = thread_scratch().clean;
@@ -208,7 +230,8 @@ struct ClipTokenizer::State {
   }
 
   // Special tokens count only where a word would start, because there they are an alternative of the expression.
-  Unported encode_open_clip(std::string_view caption, IdWriter& out) const {
+  template <typename Writer>
+  Unported encode_open_clip(std::string_view caption, Writer& out) const {
     std::string& clean = thread_scratch().clean;
     const Unported unported = clean_open_clip(caption, clean);
     std::string_view text = clean;
@@ -258,12 +281,7 @@ Unported ClipTokenizer::encode(std::string_view caption, std::span<int32_t> ids)
   DARKROOM_CHECK(ids.size() == kContextLength, "encode needs room for the whole context (got):", ids.size());
   IdWriter out(ids);
   out.add(state_->folder.start_id);
-  Unported unported = Unported::kNothing;
-  if (state_->dialect == TokenizerDialect::kHuggingFace) {
-    state_->encode_hugging_face(caption, out);
-  } else {
-    unported = state_->encode_open_clip(caption, out);
-  }
+  const Unported unported = state_->encode_caption(caption, out);
   out.finish(state_->folder.end_id, pad_id());
   return unported;
 }
@@ -306,9 +324,39 @@ void ClipTokenizer::encode_batch(std::span<const std::string_view> captions, int
   }
 }
 
+std::vector<int32_t> ClipTokenizer::encode_all(std::string_view caption) const {
+  IdList out;
+  state_->encode_caption(caption, out);
+  return std::move(out.ids);
+}
+
+std::string ClipTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (const int32_t id : ids) {
+    std::string_view token = state_->folder.vocabulary.tokens()[static_cast<size_t>(id)];
+    const bool ends_word = token.ends_with(kEndOfWord);
+    if (ends_word) {
+      token.remove_suffix(kEndOfWord.size());
+    }
+    const auto bytes = token_bytes(token);
+    text += bytes.has_value() ? *bytes : std::string(token);
+    text += ends_word ? " " : "";
+  }
+  if (text.ends_with(' ')) {
+    text.pop_back();
+  }
+  return replace_invalid_utf8(text).first;  // A cut may lie within a character.
+}
+
 TokenizerDialect ClipTokenizer::dialect() const { return state_->dialect; }
 
 int ClipTokenizer::vocabulary_size() const { return static_cast<int>(state_->folder.vocabulary.tokens().size()); }
+
+int32_t ClipTokenizer::start_id() const { return state_->folder.start_id; }
+
+int32_t ClipTokenizer::end_id() const { return state_->folder.end_id; }
+
+std::optional<int32_t> ClipTokenizer::find_token(std::string_view token) const { return state_->folder.vocabulary.find(token); }
 
 int32_t ClipTokenizer::pad_id() const { return state_->dialect == TokenizerDialect::kHuggingFace ? state_->folder.pad_id : kOpenClipPadId; }
 

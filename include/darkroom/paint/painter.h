@@ -20,6 +20,7 @@
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/text/clip_tokenizer.h"
+#include "darkroom/text/prompt.h"
 
 namespace darkroom {
 
@@ -30,6 +31,7 @@ struct PaintRequest {
   std::vector<std::string> prompts;  ///< May be empty texts.
   std::vector<uint64_t> seeds;       ///< As many as prompts, unless unit_noise_nchw is given.
   std::string negative;              ///< What guidance leads away from.
+  PromptReading reading = {};        ///< How prompts and negative become ids and weights.
   SamplerSpec sampler;               ///< An empty name means the model's scheduler.
   double guidance = 7.5;             ///< Guidance scale; at most 1: none.
   double guidance_rescale = 0.0;     ///< See Guidance.
@@ -39,6 +41,12 @@ struct PaintRequest {
   std::vector<Image> init_images;    ///< RGB pictures to start from, one for all or one each; none: start from noise alone.
   double strength = 0.8;             ///< With init_images: share of the steps taken, above 0 to 1; 1 keeps next to nothing of them.
   int64_t batch_size = 8;            ///< Pictures painted at a time; changes results by rounding at most.
+};
+
+/// Text states of prompts and of what guidance leads away from, as many tokens each, where the U-Net lies.
+struct PromptStates {
+  torch::Tensor positive_ntw;
+  torch::Tensor negative_ntw;  ///< Of one text, (1, T, W); undefined without guidance.
 };
 
 struct Painting {
@@ -85,21 +93,34 @@ class Painter {
   static Result<std::unique_ptr<Painter>> create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
                                                  std::shared_ptr<const ClipTokenizer> tokenizer, SchedulerConfig scheduler);
 
-  /// Errors: kInvalidArgument (sampler, steps, size, seeds, noise or initial pictures that do not fit), kFailedPrecondition (a
-  /// setting of the model's scheduler that is not built), kCancelled.
+  /// Prompts and the negative text of a picture are filled up with empty chunks to the longer of the two; pictures of other lengths are
+  /// other batches, so that a picture does not depend on its company. Errors: those of check(), kCancelled.
   Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
+
+  /// Whether a request can be painted. Errors: kInvalidArgument (sampler, steps, size, seeds, weights of a prompt, noise or initial
+  /// pictures that do not fit), kFailedPrecondition (a setting of the model's scheduler that is not built).
+  Status check(const PaintRequest& request) const;
 
   /// Begins a request of one picture without taking a step. Errors: as paint(); kInvalidArgument for several pictures.
   Result<std::unique_ptr<PictureInWork>> begin(const PaintRequest& request);
-  /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance. A picture that takes
+  /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance (one call for each
+  /// length of their texts, where these are of several chunks). A picture that takes
   /// all its steps alone has the bits of paint() with a batch of one; in company it differs by rounding.
   /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left.
   void step(std::span<PictureInWork* const> pictures);
   /// Decodes a picture. REQUIRES: no calls are left.
   Image finish(const PictureInWork& picture);
 
-  /// Text states (N, T, W) where the text encoder lies and in its type; the same text is encoded once.
-  torch::Tensor encode_texts(std::span<const std::string> texts);
+  /// Text states (N, T, W) where the text encoder lies and in its type; the same prompt is encoded once. The states of a prompt's chunks
+  /// stand one after another, T = 77 * chunks; prompts with fewer than the longest and than `least_chunks` are filled up with empty ones.
+  /// Weights follow stable-diffusion-webui 1.10 (modules/sd_emphasis.py, "Original"): each id's state times its weight, then all states
+  /// of the chunk times the one number that makes their mean what it was, in float32. Where that mean is 0 within rounding, as of text
+  /// encoders whose last norm was never trained (the preset tiny), the published quotient is one of rounding errors, and states are only
+  /// weighted. Errors: those of parse_weighted_prompt.
+  /// REQUIRES: prompts not empty.
+  Result<torch::Tensor> encode_prompts(std::span<const std::string> prompts, const PromptReading& reading = {}, int64_t least_chunks = 1);
+  /// What becomes of a prompt that is too long, see TokenizedPrompt::lost_text. Errors: as encode_prompts.
+  Result<std::string> lost_text(const std::string& prompt, const PromptReading& reading) const;
   /// Pictures of scaled latents (N, C, h, w), which may lie anywhere.
   std::vector<Image> decode(const torch::Tensor& latents_nchw);
 
@@ -114,13 +135,16 @@ class Painter {
  private:
   Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,
           SchedulerConfig scheduler);
-  Status check(const PaintRequest& request) const;
   Status check_start(const PaintRequest& request, const Sampler& sampler) const;
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
-  Denoiser make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
+  torch::Tensor encode_ids(const torch::Tensor& ids_nt);
+  Result<std::vector<int64_t>> chunk_counts(const PaintRequest& request) const;
+  Result<PromptStates> encode_request(const PaintRequest& request, std::span<const std::string> prompts);
+  Result<Denoiser> make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
   Result<PictureInWork> start_batch(const PaintRequest& request, int64_t first, int64_t count);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
+  void step_together(std::span<PictureInWork* const> pictures);
 
   UNet2DConditionModel unet_;
   AutoencoderKL vae_;

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
@@ -58,10 +60,19 @@ class ClipTokenizer {
   void encode_batch(std::span<const std::string_view> captions, int num_threads, std::span<int32_t> ids,
                     std::span<Unported> unported) const;
 
+  /// All tokens of a caption, however many: no start, no end, no padding.
+  std::vector<int32_t> encode_all(std::string_view caption) const;
+  /// What tokens spell, words separated by spaces: clean, lower-case text. REQUIRES: ids of this vocabulary.
+  std::string decode(std::span<const int32_t> ids) const;
+
   TokenizerDialect dialect() const;
   /// Number of ids; the text model's embedding needs at least as many rows.
   int vocabulary_size() const;
+  int32_t start_id() const;
+  int32_t end_id() const;
   int32_t pad_id() const;
+  /// The id of a token as the vocabulary spells it (",</w>"); none where it has no such token.
+  std::optional<int32_t> find_token(std::string_view token) const;
   /// SHA-256 (hex) over everything that decides the ids: vocabulary, merges, special tokens, dialect, algorithm version.
   const std::string& fingerprint() const;
 

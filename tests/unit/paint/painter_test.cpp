@@ -161,7 +161,7 @@ TEST(painter, remembers_the_text_with_the_bits_of_asking_again) {
   const Painting got = painter().paint(request).value();
   const torch::NoGradGuard no_grad;
   const std::vector<std::string> texts = {"", "", "a cat", "a dog"};
-  const torch::Tensor states = painter().encode_texts(texts);
+  const torch::Tensor states = painter().encode_prompts(texts).value();
   const Denoiser denoiser = guided_denoiser([&](const torch::Tensor& noisy, const torch::Tensor& timesteps_n,
                                                 const torch::Tensor& both) { return model.unet->forward(noisy, timesteps_n, both); },
                                             states.slice(0, 0, 2), states.slice(0, 2), {.scale = request.guidance});
@@ -232,7 +232,7 @@ TEST(painter, image_to_image_follows_the_documented_order_of_draws) {
   const torch::Tensor start = sampler->add_noise(3, drawn * model.vae->config().scaling_factor, torch::randn({1, 4, 8, 8}));
   const std::vector<std::string> texts = {"a"};
   const torch::Tensor timestep = torch::full({1}, sampler->timesteps()[3], torch::kInt64);
-  const torch::Tensor want = sampler->step(3, model.unet->forward(start, timestep, painter().encode_texts(texts)), start, {});
+  const torch::Tensor want = sampler->step(3, model.unet->forward(start, timestep, painter().encode_prompts(texts).value()), start, {});
   EXPECT_TRUE(is_near(got, want, 1e-5 * largest(want)));
 }
 
@@ -260,7 +260,7 @@ TEST(painter, stops_when_asked) {
 
 TEST(painter, equal_texts_have_equal_states) {
   const std::vector<std::string> texts = {"b", "a", "b"};
-  const torch::Tensor states = painter().encode_texts(texts);
+  const torch::Tensor states = painter().encode_prompts(texts).value();
   EXPECT_TRUE(torch::equal(states[0], states[2]));
   EXPECT_FALSE(torch::equal(states[0], states[1]));
 }

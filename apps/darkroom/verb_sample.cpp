@@ -112,6 +112,17 @@ ValueDefinition sampler_value(std::string& target) {
   return definition;
 }
 
+void add_reading_flags(VerbDefinition& verb, PromptReading& reading) {
+  verb.flag("--prompt-syntax",
+            value::choice(reading.syntax, std::vector<std::pair<std::string, PromptSyntax>>{{"plain", PromptSyntax::kPlain},
+                                                                                            {"weighted", PromptSyntax::kWeighted}}),
+            "weighted: (word), [word] and (word:1.3) weigh words more or less, BREAK begins a new chunk; plain: every character is itself");
+  const std::vector<std::pair<std::string, LongPrompts>> ways = {
+      {"auto", LongPrompts::kAuto}, {"truncate", LongPrompts::kTruncate}, {"chunks", LongPrompts::kChunks}};
+  verb.flag("--long-prompts", value::choice(reading.long_prompts, ways),
+            "of more than 75 tokens: truncate loses the rest, with a warning; chunks takes 75 at a time; auto: chunks of weighted prompts");
+}
+
 void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.group("What to paint");
   verb.flag("--prompt", value::free_texts(flags.job.prompts, "TEXT"), "what to paint; several texts give several pictures");
@@ -124,7 +135,7 @@ void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.flag("--seed", value::count(flags.job.seed), "image j of every prompt uses seed + j");
   verb.flag("--images", value::count(flags.job.images_per_prompt).least(1), "pictures per prompt");
   verb.flag("--size", value::picture_size(flags.job.request.width, flags.job.request.height), "of the pictures");
-  verb.later_except("--prompt-syntax", "plain");
+  add_reading_flags(verb, flags.job.request.reading);
   verb.later({"--jobs"});
 }
 

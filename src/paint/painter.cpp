@@ -53,16 +53,6 @@ Status check_init_images(const PaintRequest& request, int factor) {
   return Status::ok();
 }
 
-Status check_prompts(const PaintRequest& request) {
-  if (request.reading.syntax == PromptSyntax::kWeighted) {
-    for (const std::string& prompt : request.prompts) {
-      DARKROOM_RETURN_IF_ERROR(parse_weighted_prompt(prompt).status());
-    }
-    return parse_weighted_prompt(request.negative).status();
-  }
-  return Status::ok();
-}
-
 }  // namespace
 
 Painter::Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder, std::shared_ptr<const ClipTokenizer> tokenizer,

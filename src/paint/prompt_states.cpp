@@ -36,6 +36,16 @@ torch::Tensor apply_weights(const torch::Tensor& states_tw, const std::vector<fl
 
 }  // namespace
 
+Status check_prompts(const PaintRequest& request) {
+  if (request.reading.syntax == PromptSyntax::kWeighted) {
+    for (const std::string& prompt : request.prompts) {
+      DARKROOM_RETURN_IF_ERROR(parse_weighted_prompt(prompt).status());
+    }
+    return parse_weighted_prompt(request.negative).status();
+  }
+  return Status::ok();
+}
+
 // T tokens of one chunk; ids (N, T) become states (N, T, W).
 torch::Tensor Painter::encode_ids(const torch::Tensor& ids_nt) {
   const torch::NoGradGuard no_grad;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -39,7 +40,7 @@ Status fill_prompts(FileSystem& files, const SampleJob& job, PaintRequest& reque
       request.seeds.push_back(job.seed + static_cast<uint64_t>(j));
     }
   }
-  return Status::ok();
+  return check_prompts(request);
 }
 
 Status read_init_image(FileSystem& files, const std::string& path, PaintRequest& request) {
@@ -102,6 +103,10 @@ std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& req
                                {"model", job.model},
                                {"weights", job.weights},
                                {"Software", "darkroom " + std::string(kVersion)}};
+  if (request.reading != PromptReading()) {
+    text.emplace_back("prompt_syntax", std::string(prompt_syntax_name(request.reading.syntax)));
+    text.emplace_back("long_prompts", std::string(long_prompts_name(request.reading.long_prompts)));
+  }
   if (request.unit_noise_nchw.defined()) {
     text.emplace_back("latents", job.start_latents);
   }
@@ -148,6 +153,21 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
 
 }  // namespace
 
+Status warn_of_lost_text(const Painter& painter, const PaintRequest& request) {
+  std::set<std::string> texts(request.prompts.begin(), request.prompts.end());
+  if (request.guidance > 1) {
+    texts.insert(request.negative);
+  }
+  for (const std::string& text : texts) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string lost, painter.lost_text(text, request.reading));
+    if (!lost.empty()) {
+      log_warning("a prompt is longer than the {} tokens that are read; --long-prompts chunks reads all; lost: '{}'; prompt: '{}'",
+                  kChunkTokens, lost, text);
+    }
+  }
+  return Status::ok();
+}
+
 Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
                       SampleReport& report, const PaintingProgress& on_painted) {
   report = {};
@@ -168,6 +188,7 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
   DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   take_size_of_noise(*painter, request);
   warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());
+  DARKROOM_RETURN_IF_ERROR(warn_of_lost_text(*painter, request));
   const auto painting = paint_side_by_side(*painter, request, job.workers, stop, count);
   DARKROOM_RETURN_IF_ERROR(painting.status());
   return write_painting(files, job, request, *painting, report);

@@ -43,6 +43,9 @@ struct PaintRequest {
   int64_t batch_size = 8;            ///< Pictures painted at a time; changes results by rounding at most.
 };
 
+/// What can be said of a request's texts without a model. Errors: those of parse_weighted_prompt.
+Status check_prompts(const PaintRequest& request);
+
 /// Text states of prompts and of what guidance leads away from, as many tokens each, where the U-Net lies.
 struct PromptStates {
   torch::Tensor positive_ntw;

@@ -219,6 +219,29 @@ TEST_F(SampleJobTest, one_picture_has_the_output_s_name_and_its_settings_as_text
   EXPECT_THAT(text, testing::IsSupersetOf<PngText>({{"prompt", "a cat"}, {"seed", "0"}, {"steps", "2"}, {"model", "models/tiny"}}));
 }
 
+TEST_F(SampleJobTest, the_picture_says_how_its_prompt_was_read) {
+  job_.prompts = {"a (cat:1.3)"};
+  job_.request.reading.syntax = PromptSyntax::kWeighted;
+  ASSERT_TRUE(run().is_ok());
+  const std::string bytes = read_file(local_files(), folder_.path("new/cat.png")).value();
+  const auto text = read_png_text(std::as_bytes(std::span(bytes))).value();
+  EXPECT_THAT(text, testing::IsSupersetOf<PngText>({{"prompt", "a (cat:1.3)"}, {"prompt_syntax", "weighted"}, {"long_prompts", "auto"}}));
+}
+
+TEST_F(SampleJobTest, a_prompt_that_is_too_long_is_warned_of_with_what_is_lost) {
+  for (int i = 0; i < 75; ++i) {
+    job_.prompts[0] += " word";
+  }
+  job_.prompts[0] += " red apple";
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(run().is_ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("lost: 'word word red apple'"));
+  job_.request.reading.long_prompts = LongPrompts::kChunks;
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(run().is_ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("lost:")));
+}
+
 // Image j of every prompt has seed + j; alone it is the same picture to the last bit as among others.
 TEST_F(SampleJobTest, a_picture_does_not_depend_on_its_neighbours) {
   job_.images_per_prompt = 3;
@@ -286,6 +309,10 @@ TEST_F(SampleJobTest, what_can_be_refused_is_refused_before_the_model_is_opened)
   std::ofstream(job_.init_image) << "no picture";
   EXPECT_EQ(failure().code(), StatusCode::kFailedPrecondition);
   job_.init_image.clear();
+  job_.request.reading.syntax = PromptSyntax::kWeighted;
+  job_.prompts = {"a (cat:1.2.3)"};
+  EXPECT_THAT(failure().message(), HasSubstr("1.2.3"));
+  EXPECT_EQ(failure().code(), StatusCode::kInvalidArgument);
   job_.images_per_prompt = 0;
   EXPECT_THAT(failure().message(), HasSubstr("--images"));
   job_.prompts.clear();

@@ -83,22 +83,22 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
 }
 
 Result<nlohmann::json> read_object(std::string_view body) {
-  nlohmann::json object = parse_json(body);
-  if (object.is_object()) {
-    return object;
-  }
-  if (!object.is_discarded()) {
-    return Status::invalid_argument("the request's body must be a JSON object, got:", object.type_name());
-  }
+  constexpr size_t kMostShown = 200;
   if (json_nests_deeper(body, kMaxJsonDepth)) {
     return Status::invalid_argument("the request's body must be a JSON object that nests at most so deep:", kMaxJsonDepth);
   }
   try {
-    object = nlohmann::json::parse(body);  // For where it fails.
+    nlohmann::json object = nlohmann::json::parse(body);
+    if (!object.is_object()) {
+      return Status::invalid_argument("the request's body must be a JSON object, got:", object.type_name());
+    }
+    return object;
   } catch (const nlohmann::json::parse_error& failure) {
     return Status::invalid_argument("the request's body must be a JSON object, and is no JSON, at byte:", failure.byte);
+  } catch (const nlohmann::json::exception& failure) {  // A number that no double holds.
+    return Status::invalid_argument("the request's body must be a JSON object, and cannot be read:",
+                                    std::string_view(failure.what()).substr(0, kMostShown));
   }
-  return Status::invalid_argument("the request's body must be a JSON object");
 }
 
 Status fill_request(const Wanted& wanted, const RequestLimits& limits, ImageRequest& request) {

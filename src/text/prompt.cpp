@@ -87,28 +87,21 @@ std::optional<double> read_number(std::string_view number) {
   return error == std::errc() && end == number.data() + number.size() ? std::optional(value) : std::nullopt;
 }
 
-bool ends_with_word_character(std::string_view text) {
-  // The last character begins at most four bytes before the end.
-  for (size_t back = 1; back <= std::min<size_t>(4, text.size()); ++back) {
-    const std::string_view tail = text.substr(text.size() - back);
-    const Utf8Character c = first_character(tail);
-    if (c.is_valid && c.num_bytes == back) {
-      return is_word_character(c.code_point);
-    }
+// The character at the end of `text`; the last byte of what is ill-formed is U+FFFD. REQUIRES: not empty.
+Utf8Character last_character(std::string_view text) {
+  size_t back = 1;
+  while (back < std::min<size_t>(4, text.size()) && (static_cast<unsigned char>(text[text.size() - back]) & 0xC0) == 0x80) {
+    ++back;
   }
-  return false;
+  const Utf8Character c = first_character(text.substr(text.size() - back));
+  return c.is_valid && c.num_bytes == back ? c : Utf8Character{kReplacementCharacter, 1, false};
 }
 
+bool ends_with_word_character(std::string_view text) { return !text.empty() && is_word_character(last_character(text).code_point); }
+
 std::string_view without_spaces_at_end(std::string_view text) {
-  while (!text.empty()) {
-    size_t back = 1;
-    while (back < std::min<size_t>(4, text.size()) && (static_cast<unsigned char>(text[text.size() - back]) & 0xC0) == 0x80) {
-      ++back;
-    }
-    if (!is_space(first_character(text.substr(text.size() - back)).code_point)) {
-      break;
-    }
-    text.remove_suffix(back);
+  while (!text.empty() && is_space(last_character(text).code_point)) {
+    text.remove_suffix(last_character(text).num_bytes);
   }
   return text;
 }

@@ -89,6 +89,7 @@ TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
   const std::vector<Refusal> refusals = {
       {"", "JSON object"},
       {R"({"prompt":"a",})", "at byte: 15"},
+      {R"({"prompt":"a","guidance_scale":1e999})", "1e999"},
       {R"({"inputs":"a","parameters":{"guidance_scale":1,"guidanceScale":2}})", "parameters.guidance_scale parameters.guidanceScale"},
       {R"({"inputs":"a","parameters":{"negativePrompt":["a",5]}})", "parameters.negativePrompt"},
       {"[]", "JSON object"},

@@ -115,6 +115,8 @@ TEST(WeightedPrompts, keep_bytes_that_are_no_utf8) {
   EXPECT_THAT(
       parse_weighted_prompt("\xff(\xc3 BREAK\x80)\xe2\x82").value(),
       ElementsAre(PromptPart{"\xff"}, PromptPart{"\xc3", 1.1}, PromptPart{"BREAK", -1.1}, PromptPart{"\x80", 1.1}, PromptPart{"\xe2\x82"}));
+  EXPECT_THAT(parse_weighted_prompt("a \x80 BREAK").value(),  // The byte is no part of the space before it.
+              ElementsAre(PromptPart{"a \x80"}, PromptPart{"BREAK", -1.0}, PromptPart{""}));
 }
 
 TEST(LongPrompt, a_plain_one_is_cut_as_clip_does_and_what_is_lost_is_named) {

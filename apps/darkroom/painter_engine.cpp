@@ -23,41 +23,44 @@ Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Pai
   auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads));
   const SchedulerConfig& scheduler = engine->painter_->scheduler();
   const int num_steps = static_cast<int>(std::min<int64_t>(20, scheduler.noise.num_timesteps));  // Any number that samplers usually take.
+  const auto try_sampler = [&](std::string_view name) {
+    return make_sampler({.name = std::string(name), .num_steps = num_steps}, scheduler).status();
+  };
   for (const std::string_view name : sampler_names()) {
-    if (make_sampler({.name = std::string(name), .num_steps = num_steps}, scheduler).is_ok()) {
+    if (try_sampler(name).is_ok()) {
       engine->samplers_.emplace_back(name);
     }
   }
-  if (engine->samplers_.empty()) {
-    return make_sampler({.name = "", .num_steps = num_steps}, scheduler).status();
-  }
-  if (const auto own = make_sampler({.name = "", .num_steps = num_steps}, scheduler); !own.is_ok()) {
+  if (const Status own = try_sampler(""); !own.is_ok()) {
+    if (engine->samplers_.empty()) {
+      return own;
+    }
     engine->default_sampler_ = engine->samplers_.front();
-    log_warning("serve: pictures without a sampler are painted with {}: {}", engine->default_sampler_, own.status().message());
+    log_warning("serve: pictures without a sampler are painted with {}: {}", engine->default_sampler_, own.message());
   }
   return engine;
 }
 
-SamplerSpec PainterEngine::sampler_of(const PictureSpec& spec) const {
-  return {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps};
-}
-
-Status PainterEngine::check(const PictureSpec& spec) const {
-  const Status made = make_sampler(sampler_of(spec), painter_->scheduler()).status();
-  return made.is_ok() ? made : Status::invalid_argument(made.message());
-}
-
-Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
-  at::set_num_threads(threads_);
+PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
   PaintRequest request;
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.sampler = sampler_of(spec);
+  request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps};
   request.guidance = spec.guidance;
   request.width = spec.width;
   request.height = spec.height;
-  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<PictureInWork> work, painter_->begin(request));
+  return request;
+}
+
+Status PainterEngine::check(const PictureSpec& spec) const {
+  const Status checked = painter_->check(request_of(spec));
+  return checked.is_ok() ? checked : Status::invalid_argument(checked.message());
+}
+
+Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
+  at::set_num_threads(threads_);
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<PictureInWork> work, painter_->begin(request_of(spec)));
   return std::unique_ptr<EnginePicture>(std::make_unique<PaintedPicture>(std::move(work)));
 }
 

@@ -30,7 +30,7 @@ class PainterEngine final : public StepEngine {
 
  private:
   PainterEngine(std::unique_ptr<Painter> painter, int threads) : painter_(std::move(painter)), threads_(threads) {}
-  SamplerSpec sampler_of(const PictureSpec& spec) const;
+  PaintRequest request_of(const PictureSpec& spec) const;
 
   std::unique_ptr<Painter> painter_;
   int threads_;

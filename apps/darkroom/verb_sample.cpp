@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -112,15 +114,23 @@ ValueDefinition sampler_value(std::string& target) {
   return definition;
 }
 
+/// Each value by the name that pictures keep of it.
+template <typename T>
+std::vector<std::pair<std::string, T>> named(std::string_view (*name)(T), std::initializer_list<T> values) {
+  std::vector<std::pair<std::string, T>> choices;
+  for (const T value : values) {
+    choices.emplace_back(name(value), value);
+  }
+  return choices;
+}
+
 void add_reading_flags(VerbDefinition& verb, PromptReading& reading) {
-  verb.flag("--prompt-syntax",
-            value::choice(reading.syntax, std::vector<std::pair<std::string, PromptSyntax>>{{"plain", PromptSyntax::kPlain},
-                                                                                            {"weighted", PromptSyntax::kWeighted}}),
+  verb.flag("--prompt-syntax", value::choice(reading.syntax, named(prompt_syntax_name, {PromptSyntax::kPlain, PromptSyntax::kWeighted})),
             "weighted: (word), [word] and (word:1.3) weigh words more or less, BREAK begins a new chunk; plain: every character is itself");
-  const std::vector<std::pair<std::string, LongPrompts>> ways = {
-      {"auto", LongPrompts::kAuto}, {"truncate", LongPrompts::kTruncate}, {"chunks", LongPrompts::kChunks}};
-  verb.flag("--long-prompts", value::choice(reading.long_prompts, ways),
-            "of more than 75 tokens: truncate loses the rest, with a warning; chunks takes 75 at a time; auto: chunks of weighted prompts");
+  verb.flag(
+      "--long-prompts",
+      value::choice(reading.long_prompts, named(long_prompts_name, {LongPrompts::kAuto, LongPrompts::kTruncate, LongPrompts::kChunks})),
+      "of more than 75 tokens: truncate loses the rest, with a warning; chunks takes 75 at a time; auto: chunks of weighted prompts");
 }
 
 void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {

@@ -151,11 +151,10 @@ void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, cons
   }
 }
 
-}  // namespace
-
+// Says in the log which texts of a request are too long and what of them is not read.
 Status warn_of_lost_text(const Painter& painter, const PaintRequest& request) {
   std::set<std::string> texts(request.prompts.begin(), request.prompts.end());
-  if (request.guidance > 1) {
+  if (Guidance{request.guidance, request.guidance_rescale}.is_active()) {
     texts.insert(request.negative);
   }
   for (const std::string& text : texts) {
@@ -167,6 +166,8 @@ Status warn_of_lost_text(const Painter& painter, const PaintRequest& request) {
   }
   return Status::ok();
 }
+
+}  // namespace
 
 Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpener& open_painter, std::stop_token stop,
                       SampleReport& report, const PaintingProgress& on_painted) {

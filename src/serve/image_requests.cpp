@@ -303,8 +303,8 @@ void add_images(const std::vector<Image>& images, ReplyForm form, std::string& t
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_object(body));
   RequestFields fields(object, "");
-  const bool is_prompt_form = object.find("inputs") == object.end() || object["inputs"].is_null() ||
-                              (object.find("prompt") != object.end() && !object["prompt"].is_null());
+  const auto has = [&](const char* name) { return object.contains(name) && !object[name].is_null(); };
+  const bool is_prompt_form = has("prompt") || !has("inputs");
   const Wanted wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());

@@ -155,16 +155,16 @@ Status StepBatcher::find_room(double cost, Clock::Instant deadline) const {
   return Status::ok();
 }
 
+// At the present pace; 0 while that is not known.
+double StepBatcher::seconds_for(double cost) const { return recent_cost_ > 0.0 ? cost * recent_seconds_ / recent_cost_ : 0.0; }
+
 // An order is done at the latest when equal sharing would have it done, and by then every other has had at most as much as it.
 double StepBatcher::seconds_until_done(double cost) const {
-  if (recent_seconds_ <= 0.0) {
-    return 0.0;
-  }
   double before = cost;
   for (const auto& [key, order] : orders_) {
     before += std::min(cost, order->open_cost());
   }
-  return before * recent_seconds_ / recent_cost_ / (orders_.empty() ? kDoubt : 1.0);
+  return seconds_for(before) / (orders_.empty() ? kDoubt : 1.0);
 }
 
 void StepBatcher::drain() {
@@ -195,8 +195,7 @@ bool StepBatcher::await_idle(std::chrono::milliseconds patience) const {
 
 std::chrono::seconds StepBatcher::retry_after() const {
   const std::lock_guard lock(mutex_);
-  const double seconds = recent_seconds_ > 0.0 ? open_cost_ * recent_seconds_ / recent_cost_ : 0.0;
-  return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds, 60.0))), 1, 60));
+  return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds_for(open_cost_), 60.0))), 1, 60));
 }
 
 void StepBatcher::run(const std::stop_token& stop) {

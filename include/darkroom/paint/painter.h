@@ -100,15 +100,16 @@ class Painter {
   /// other batches, so that a picture does not depend on its company. Errors: those of check(), kCancelled.
   Result<Painting> paint(const PaintRequest& request, std::stop_token stop = {});
 
-  /// Whether a request can be painted. Errors: kInvalidArgument (sampler, steps, size, seeds, weights of a prompt, noise or initial
-  /// pictures that do not fit), kFailedPrecondition (a setting of the model's scheduler that is not built).
+  /// Whether a request can be painted; any thread may ask, also while another paints. Errors: kInvalidArgument (sampler, steps, size,
+  /// seeds, weights of a prompt, noise or initial pictures that do not fit), kFailedPrecondition (a setting of the model's scheduler that
+  /// is not built).
   Status check(const PaintRequest& request) const;
 
   /// Begins a request of one picture without taking a step. Errors: as paint(); kInvalidArgument for several pictures.
   Result<std::unique_ptr<PictureInWork>> begin(const PaintRequest& request);
   /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance (one call for each
-  /// length of their texts, where these are of several chunks). A picture that takes
-  /// all its steps alone has the bits of paint() with a batch of one; in company it differs by rounding.
+  /// length of their texts, where these are of several chunks). A picture that takes all its steps alone has the bits of paint() with a
+  /// batch of one; in company it differs by rounding.
   /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left.
   void step(std::span<PictureInWork* const> pictures);
   /// Decodes a picture. REQUIRES: no calls are left.

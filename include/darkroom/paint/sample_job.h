@@ -71,9 +71,6 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
 /// the decoder of Stable Diffusion).
 int64_t batches_that_fit(const Painter& painter, const PaintRequest& request, int64_t memory_bytes);
 
-/// Says in the log which texts of a request are too long and what of them is not read. Errors: those of Painter::encode_prompts.
-Status warn_of_lost_text(const Painter& painter, const PaintRequest& request);
-
 /// The lines of a text file; an empty line is an empty prompt, and a line may end as on Windows.
 Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path);
 

@@ -91,6 +91,7 @@ class StepBatcher {
   void run(const std::stop_token& stop);
   Status take(PaintOrder order, Done done, std::vector<Ended>& ended);
   Status find_room(double cost, Clock::Instant deadline) const;
+  double seconds_for(double cost) const;
   double seconds_until_done(double cost) const;
   void sweep(bool is_stopping, std::vector<Ended>& ended);
   void end_given_up(std::vector<Ended>& ended);

@@ -19,8 +19,8 @@ class step_batcher : public testing::Test {
   using Outcome = Result<std::vector<Image>>;
 
   void start(StepBatcherOptions options = {}) { batcher_.emplace(engine_, options, metrics_, clock_); }
-  PaintOrder order_of(std::vector<PictureSpec> pictures, milliseconds patience = seconds(1000)) {
-    return {.pictures = std::move(pictures), .deadline = clock_.now() + patience};
+  PaintOrder order_of(std::vector<PictureSpec> pictures, milliseconds patience = seconds(1000), std::stop_token given_up = {}) {
+    return {.pictures = std::move(pictures), .deadline = clock_.now() + patience, .given_up = std::move(given_up)};
   }
   std::future<Outcome> submit(PaintOrder order) {
     const auto promise = std::make_shared<std::promise<Outcome>>();
@@ -153,9 +153,7 @@ TEST_F(step_batcher, work_for_a_client_that_is_gone_stops_within_a_step) {
   start();
   engine_.hold_at(0);
   std::stop_source gone;
-  PaintOrder order = order_of({stub_picture("gone", 50)});
-  order.given_up = gone.get_token();
-  auto outcome = submit(std::move(order));
+  auto outcome = submit(order_of({stub_picture("gone", 50)}, seconds(1000), gone.get_token()));
   EXPECT_TRUE(engine_.await_calls(1));
   gone.request_stop();
   engine_.release();
@@ -352,9 +350,7 @@ TEST_F(step_batcher, what_nobody_wants_any_more_makes_room_at_once) {
   start({.max_batch = 1, .queue_cost = 1e9, .max_orders = 2});
   auto held = hold_engine();
   std::stop_source gone;
-  PaintOrder unwanted = order_of({stub_picture("unwanted", 5)});
-  unwanted.given_up = gone.get_token();
-  auto waiting = submit(std::move(unwanted));
+  auto waiting = submit(order_of({stub_picture("unwanted", 5)}, seconds(1000), gone.get_token()));
   auto no_room = submit(order_of({stub_picture("no room", 1)}));
   EXPECT_EQ(code(no_room), StatusCode::kResourceExhausted);
   gone.request_stop();

@@ -213,8 +213,8 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       gone_.reset();
       gone.request_stop();
     }
-    end_question();
     held_.reset();
+    end_question();
     stream_.close();
     state_.sessions.erase(number_);
   }
@@ -347,9 +347,9 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   }
 
   void have_written(const ErrorCode& error) {
-    end_question();
     response_.body() = std::string();
     held_.reset();
+    end_question();
     if (error || is_closed_) {
       close();
     } else if (response_.keep_alive()) {

@@ -285,13 +285,14 @@ void PaintingService::paint(const HttpQuestion& question, const Route& route, co
       std::make_shared<Painting>(Painting{*std::move(request), answer, std::move(held)});  // Shared with the reply that is made later.
   const Status taken = batcher_.submit(std::move(order), [this, painting](Result<std::vector<Image>> result) {
     if (!result.is_ok()) {
+      painting->held.reset();
       painting->answer(refusal(result.status()));
       return;
     }
     const auto images = std::make_shared<const std::vector<Image>>(*std::move(result));  // Shared by copies of the function.
     painting->answer(ReplyMaker([this, painting, images] {
       HttpReply reply = image_reply(painting->request, *images, std::chrono::system_clock::to_time_t(clock_.wall()));
-      reply.held = painting->held;
+      reply.held = std::move(painting->held);  // Whoever has the reply may ask again: nothing else may hold the room by then.
       return reply;
     }));
   });

@@ -46,10 +46,15 @@ PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps};
+  request.reading.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain;
+  request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps, .eta = spec.eta};
   request.guidance = spec.guidance;
   request.width = spec.width;
   request.height = spec.height;
+  if (spec.init_image != nullptr) {
+    request.init_images = {*spec.init_image};
+    request.strength = spec.strength;
+  }
   return request;
 }
 

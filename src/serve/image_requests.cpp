@@ -8,7 +8,8 @@
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
 #include "darkroom/image/png.h"
-#include "picture_fields.h"
+#include "darkroom/serve/png_settings.h"
+#include "openai_fields.h"
 
 namespace darkroom {
 namespace {
@@ -138,13 +139,48 @@ void read_openai_defaults(RequestFields& fields) {
   fields.any("user");
 }
 
-struct OpenAiGeneration {
-  WantedPictures wanted;
-  std::string model;
-};
+void add_nested_rows(const Image& image, std::string& text) {
+  for (int y = 0; y < image.height; ++y) {
+    text += y > 0 ? ",[" : "[[";
+    for (int x = 0; x < image.width; ++x) {
+      const uint8_t* pixel = image.row(y) + static_cast<ptrdiff_t>(x) * 3;
+      fmt::format_to(std::back_inserter(text), "{}[{},{},{}]", x > 0 ? "," : "", pixel[0], pixel[1], pixel[2]);
+    }
+    text += "]";
+  }
+  text += "]";
+}
 
-OpenAiGeneration read_generation_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  OpenAiGeneration asked{.wanted = {.settings = default_picture(model)}, .model = {}};
+std::string encode_picture(const ImageRequest& request, const Image& image, size_t index) {
+  return request.writes_settings ? encode_png(image, {{kSettingsKeyword, request.settings_texts[index]}}) : encode_png(image);
+}
+
+void add_images(const ImageRequest& request, const std::vector<Image>& images, std::string& text) {
+  const bool is_openais = request.form == ReplyForm::kOpenAi;
+  for (size_t i = 0; i < images.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    if (request.form == ReplyForm::kNestedArrays) {
+      add_nested_rows(images[i], text);
+    } else {
+      text += is_openais ? R"({"b64_json":")" : "\"";
+      text += encode_base64(encode_picture(request, images[i], i));
+      text += is_openais ? R"("})" : "\"";
+    }
+  }
+}
+
+std::string webui_reply(const ImageRequest& request, const std::vector<Image>& images) {
+  std::string text = R"({"images":[)";
+  if (request.sends_images) {
+    add_images(request, images, text);
+  }
+  return text + fmt::format(R"(],"parameters":{},"info":{}}})", request.parameters_json, json_text(request.info_json));
+}
+
+}  // namespace
+
+OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  OpenAiFields asked{.wanted = {.settings = default_picture(model)}, .model = {}};
   PictureSpec& settings = asked.wanted.settings;
   fields.need("prompt");
   asked.wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
@@ -160,32 +196,11 @@ OpenAiGeneration read_generation_form(RequestFields& fields, const ModelFacts& m
   return asked;
 }
 
-void add_nested_rows(const Image& image, std::string& text) {
-  for (int y = 0; y < image.height; ++y) {
-    text += y > 0 ? ",[" : "[[";
-    for (int x = 0; x < image.width; ++x) {
-      const uint8_t* pixel = image.row(y) + static_cast<ptrdiff_t>(x) * 3;
-      fmt::format_to(std::back_inserter(text), "{}[{},{},{}]", x > 0 ? "," : "", pixel[0], pixel[1], pixel[2]);
-    }
-    text += "]";
-  }
-  text += "]";
+Status check_openai_model(const OpenAiFields& asked, const ModelFacts& model) {
+  return asked.model == model.name ? Status::ok()
+                                   : Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)),
+                                                       shown_json(asked.model));
 }
-
-void add_images(const std::vector<Image>& images, ReplyForm form, std::string& text) {
-  for (const Image& image : images) {
-    text += &image == images.data() ? "" : ",";
-    if (form == ReplyForm::kNestedArrays) {
-      add_nested_rows(image, text);
-    } else {
-      text += form == ReplyForm::kOpenAi ? R"({"b64_json":")" : "\"";
-      text += encode_base64(encode_png(image));
-      text += form == ReplyForm::kOpenAi ? R"("})" : "\"";
-    }
-  }
-}
-
-}  // namespace
 
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
@@ -213,12 +228,10 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
 Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  const OpenAiGeneration asked = read_generation_form(fields, model, limits);
+  const OpenAiFields asked = read_openai_fields(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  if (asked.model != model.name) {
-    return Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked.model));
-  }
+  DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
   ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
   DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
   return request;
@@ -227,6 +240,8 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
 int64_t ImageRequest::bytes_held() const {
   constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed.
   constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
+  const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
+  const int64_t of_input = has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
   switch (form) {
     case ReplyForm::kPng:
       return num_pixels * (kImageBytes + kImageBytes);
@@ -236,9 +251,11 @@ int64_t ImageRequest::bytes_held() const {
       return num_pixels * kImageBytes;
     case ReplyForm::kBase64Pngs:
     case ReplyForm::kOpenAi:
+    case ReplyForm::kA1111:
       break;
   }
-  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes);
+  const auto of_texts = static_cast<int64_t>(parameters_json.size() + info_json.size());
+  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + of_input + of_texts;
 }
 
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
@@ -247,12 +264,16 @@ HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& ima
   HttpReply reply{.headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}}};
   if (request.form == ReplyForm::kPng) {
     reply.type = "image/png";
-    reply.body = encode_png(images.front());
+    reply.body = encode_picture(request, images.front(), 0);
+    return reply;
+  }
+  if (request.form == ReplyForm::kA1111) {
+    reply.body = webui_reply(request, images);
     return reply;
   }
   const bool is_openais = request.form == ReplyForm::kOpenAi;
   reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
-  add_images(images, request.form, reply.body);
+  add_images(request, images, reply.body);
   reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
   reply.body += fmt::format(R"(,"seed":{}}})", seed);
   return reply;

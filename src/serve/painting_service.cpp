@@ -40,6 +40,8 @@ struct PaintingService::Parts {
     add_model_routes(table, orders);
     add_image_routes(table, orders);
     add_job_routes(table, orders, jobs);
+    add_a1111_routes(table, orders);
+    add_edit_routes(table, orders);
   }
 
   PictureOrders orders;
@@ -89,8 +91,10 @@ std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head) 
     refused.headers.emplace_back("Allow", methods);
     return refused;
   }
-  if (!route->body_type.empty() && media_type(head.header("content-type")) != route->body_type) {
-    return problem_reply(http_status::kUnsupportedType, fmt::format("the request's body must be of Content-Type: {}", route->body_type));
+  const std::string type = media_type(head.header("content-type"));
+  if (!route->body_type.empty() && type != route->body_type && (type.empty() || type != route->other_body_type)) {
+    return problem_reply(http_status::kUnsupportedType, fmt::format("the request's body must be of Content-Type: {}{}{}", route->body_type,
+                                                                      route->other_body_type.empty() ? "" : " or ", route->other_body_type));
   }
   return std::nullopt;
 }

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "darkroom/core/nested_text.h"
+#include "darkroom/serve/png_settings.h"
 
 namespace darkroom {
 
@@ -111,6 +113,14 @@ Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, I
   request.seed = wanted.settings.seed;
   request.num_pixels = num_pictures * wanted.settings.width * wanted.settings.height;
   return Status::ok();
+}
+
+void note_settings(ImageRequest& request, const ModelFacts& model) {
+  request.settings_texts.clear();
+  for (const PictureSpec& picture : request.pictures) {
+    const bool has_input = !request.inputs.empty() || picture.init_image != nullptr;
+    request.settings_texts.push_back(settings_text(picture, model, has_input ? std::optional(picture.strength) : std::nullopt));
+  }
 }
 
 }  // namespace darkroom

@@ -37,4 +37,7 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
 /// Makes the pictures that are wanted of one request. Errors: kInvalidArgument (too many, negative prompts that fit no prompts).
 Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, ImageRequest& request);
 
+/// Notes the pictures' settings, for their PNGs. REQUIRES: the request is filled.
+void note_settings(ImageRequest& request, const ModelFacts& model);
+
 }  // namespace darkroom

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "request_fields.h"
+#include "picture_fields.h"
 
 namespace darkroom {
 namespace {
@@ -42,7 +42,8 @@ struct PaintedRequest {
 
 HttpReply problem_reply(int status, std::string_view sentence) {
   const nlohmann::json body = {
-      {"error", {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}}};
+      {"error", {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}},
+      {"detail", sentence}};
   return {.status = status, .body = json_text(body) + "\n"};
 }
 
@@ -102,7 +103,8 @@ Result<std::shared_ptr<const void>> PictureOrders::hold_stream(int64_t num_bytes
                                      [bytes = std::move(bytes), all = num_streams_](const void*) { all->fetch_sub(1); });
 }
 
-void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make) {
+void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make,
+                          std::function<void(double share)> progress) {
   const auto deadline = deadline_of(call.question);
   if (!deadline.is_ok() || !request.is_ok()) {
     call.answer(refusal_of_request(deadline.is_ok() ? request.status() : deadline.status()));
@@ -113,7 +115,13 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
     call.answer(refusal(held.status()));
     return;
   }
-  PaintOrder order{.pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone};
+  request->writes_settings =
+      options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
+  if (request->writes_settings) {
+    note_settings(*request, model());
+  }
+  PaintOrder order{
+      .pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone, .progress = std::move(progress)};
   request->pictures.clear();
   // Shared by copies of the functions below.
   const auto painted =

@@ -15,7 +15,7 @@
 
 namespace darkroom {
 
-/// A refusal in the envelope of OpenAI's errors, which the other protocols leave free.
+/// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
 HttpReply problem_reply(int status, std::string_view sentence);
 
 /// What every protocol has in common that asks for pictures: it takes their orders within the service's bounds, and says no in one way.
@@ -32,6 +32,10 @@ class PictureOrders {
   const ModelFacts& model() const { return options_.model; }
   const RequestLimits& limits() const { return options_.limits; }
   Clock& clock() const { return clock_; }
+  /// Reads requests with pictures; null: they are refused.
+  PictureIntake* intake() const { return options_.intake; }
+  /// Whether PNGs of A1111's routes hold their settings.
+  bool has_webui_settings() const { return options_.png_settings != PngSettings::kOff; }
   bool is_draining() const { return batcher_.is_draining(); }
 
   /// The reply for a failure, with Retry-After where asking again makes sense.
@@ -53,7 +57,8 @@ class PictureOrders {
   Status submit(PaintOrder order, StepBatcher::Done done) { return batcher_.submit(std::move(order), std::move(done)); }
   /// The whole way of a protocol whose reply is its pictures: refuses what was read wrong, has the rest painted, and answers with what
   /// `make` makes of the pictures, by a thread that makes replies.
-  void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make);
+  /// `progress` is PaintOrder's.
+  void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, std::function<void(double share)> progress = {});
 
  private:
   const PaintingServiceOptions& options_;

@@ -17,5 +17,9 @@ void add_model_routes(RouteTable& table, const PictureOrders& orders);
 void add_image_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/jobs: pictures that are asked for now, watched, and fetched later.
 void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store);
+/// /sdapi/v1: what clients of AUTOMATIC1111's stable-diffusion-webui ask.
+void add_a1111_routes(RouteTable& table, PictureOrders& orders);
+/// /v1/images/edits and /imagine.
+void add_edit_routes(RouteTable& table, PictureOrders& orders);
 
 }  // namespace darkroom

@@ -23,10 +23,12 @@ inline constexpr int kForbidden = 403;
 inline constexpr int kNotFound = 404;
 inline constexpr int kMethodNotAllowed = 405;
 inline constexpr int kNotAcceptable = 406;
+inline constexpr int kConflict = 409;
 inline constexpr int kGone = 410;
 inline constexpr int kUnsupportedType = 415;
 inline constexpr int kTooManyRequests = 429;
 inline constexpr int kServerFault = 500;
+inline constexpr int kNotImplemented = 501;
 inline constexpr int kNotNow = 503;
 }  // namespace http_status
 
@@ -53,6 +55,7 @@ struct Route {
   std::function<void(RouteCall)> answer;     ///< Called by the server's I/O thread: must be quick.
   bool is_open = false;                      ///< Needs no key: it tells that the server lives.
   std::string body_type = {};                ///< The Content-Type that a body must have; empty: there is no body.
+  std::string other_body_type = {};          ///< Another one that is taken; empty: none.
   size_t max_body_bytes = 2'000'000;
   std::function<nlohmann::json()> body_schema = {};   ///< JSON Schema of the body, where there is one.
   std::function<nlohmann::json()> query_schema = {};  ///< JSON Schema of an object with the query's fields, where it is read.

@@ -9,6 +9,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/image/image.h"
 #include "darkroom/serve/http_server.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/step_engine.h"
 
 namespace darkroom {
@@ -29,6 +30,7 @@ enum class ReplyForm {
   kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
   kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
   kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
+  kA1111,         ///< {"images": [base64 PNG], "parameters", "info"}.
   kKept,          ///< Not at all: they are fetched later, one by one.
 };
 
@@ -39,6 +41,12 @@ struct ImageRequest {
   std::string prompt_json = {};  ///< The prompt as it came, to be sent back.
   uint64_t seed = 0;             ///< Of the first picture.
   int64_t num_pixels = 0;        ///< Of all pictures.
+  std::vector<InputPicture> inputs = {};         ///< What all pictures start from: none, or one that is to be decoded.
+  std::vector<std::string> settings_texts = {};  ///< Of each picture, for its PNG (png_settings.h).
+  bool writes_settings = false;                  ///< Whether the PNGs get them.
+  bool sends_images = true;                      ///< kA1111: false: the reply has none.
+  std::string parameters_json = {};              ///< kA1111: what comes back as `parameters`.
+  std::string info_json = {};                    ///< kA1111: what comes back, as a text, as `info`.
 
   /// The most that the pictures and the reply with them take in memory.
   int64_t bytes_held() const;

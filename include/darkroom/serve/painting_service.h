@@ -16,6 +16,13 @@
 
 namespace darkroom {
 
+/// Which PNGs hold their settings as text, prompts foremost, where whoever gets the file can read them.
+enum class PngSettings {
+  kOff,    ///< None.
+  kWebui,  ///< Those of A1111's routes, whose clients expect it.
+  kOn,     ///< All.
+};
+
 struct PaintingServiceOptions {
   ModelFacts model;
   RequestLimits limits;
@@ -26,6 +33,8 @@ struct PaintingServiceOptions {
   /// Without keys, of a server on loopback: requests whose Host is another name than localhost are refused, because a web page's own name
   /// may be made to lead here (DNS rebinding).
   bool only_local_hosts = true;
+  PngSettings png_settings = PngSettings::kWebui;
+  PictureIntake* intake = nullptr;  ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
 };
 
 /// The routes of docs/serve.md over one batcher: who may ask, what is there, and how often it was asked. What a route answers is its

@@ -71,7 +71,7 @@ TEST_F(painting_service, answers_health_models_and_metrics) {
 }
 
 TEST_F(painting_service, what_is_not_there_says_so) {
-  EXPECT_THAT(ask(get("/sdapi/v1/txt2img")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
+  EXPECT_THAT(ask(get("/sdapi/v1/nothing")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
   EXPECT_THAT(ask(get("/invocations")), AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: POST")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"x"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"refused","num_inference_steps":2})")),

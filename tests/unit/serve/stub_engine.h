@@ -75,7 +75,7 @@ class StubEngine final : public StepEngine {
     if (spec.prompt == "finish throws") {
       throw std::runtime_error("planted");
     }
-    return Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
+    return spec.init_image != nullptr ? *spec.init_image : Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }
 
   /// A call of more pictures throws. To be set while nobody paints.
@@ -104,7 +104,7 @@ class StubEngine final : public StepEngine {
 
  private:
   struct Picture final : EnginePicture {
-    explicit Picture(PictureSpec asked) : spec(std::move(asked)), calls_left(static_cast<size_t>(spec.num_steps)) {}
+    explicit Picture(PictureSpec asked) : spec(std::move(asked)), calls_left(static_cast<size_t>(spec.num_steps_taken())) {}
     size_t num_calls_left() const override { return calls_left; }
     PictureSpec spec;
     size_t calls_left;

@@ -12,7 +12,9 @@ A1111Jobs::Job::Job(std::shared_ptr<A1111Jobs> jobs, uint64_t number, int num_st
         stop_.request_stop();
       }) {}
 
-A1111Jobs::Job::~Job() {
+A1111Jobs::Job::~Job() { close(); }
+
+void A1111Jobs::Job::close() {
   const std::lock_guard lock(jobs_->mutex_);
   jobs_->open_.erase(number_);
 }
@@ -33,9 +35,9 @@ std::shared_ptr<A1111Jobs::Job> A1111Jobs::open(const std::shared_ptr<A1111Jobs>
 
 nlohmann::json A1111Jobs::progress(Clock::Instant now) const {
   const std::lock_guard lock(mutex_);
-  nlohmann::json state = {{"skipped", false},        {"interrupted", false}, {"stopping_generation", false}, {"job", ""},
-                          {"job_count", 0},          {"job_timestamp", "0"}, {"job_no", 0},                  {"sampling_step", 0},
-                          {"sampling_steps", 0}};
+  nlohmann::json state = {{"skipped", false}, {"interrupted", false}, {"stopping_generation", false},
+                          {"job", ""},        {"job_count", 0},       {"job_timestamp", "0"},
+                          {"job_no", 0},      {"sampling_step", 0},   {"sampling_steps", 0}};
   nlohmann::json reply = {{"progress", 0.0}, {"eta_relative", 0.0}, {"current_image", nullptr}, {"textinfo", nullptr}};
   if (!open_.empty()) {
     const Job& job = *open_.begin()->second;
@@ -47,7 +49,7 @@ nlohmann::json A1111Jobs::progress(Clock::Instant now) const {
     state["job"] = "painting";
     state["job_count"] = open_.size();
     state["sampling_steps"] = job.num_steps_;
-    state["sampling_step"] = static_cast<int>(std::floor(share * job.num_steps_));
+    state["sampling_step"] = std::lround(share * job.num_steps_);
   }
   reply["state"] = std::move(state);
   return reply;

@@ -16,7 +16,7 @@ namespace darkroom {
 /// one that does a thing at a time. Here that is the request that has been open for longest. Thread safety: any thread.
 class A1111Jobs {
  public:
-  /// An open request; its end is the object's.
+  /// An open request, until it is closed or gone.
   class Job {
    public:
     Job(std::shared_ptr<A1111Jobs> jobs, uint64_t number, int num_steps, Clock::Instant begun, std::stop_token gone);
@@ -25,6 +25,8 @@ class A1111Jobs {
     Job& operator=(const Job&) = delete;
 
     void advance(double share) { share_ = share; }
+    /// It is answered. What holds the object may live on.
+    void close();
     /// For PaintOrder::given_up: the client is gone, or somebody has interrupted the request.
     std::stop_token given_up() const { return stop_.get_token(); }
     bool is_interrupted() const { return is_interrupted_; }

@@ -142,8 +142,8 @@ void read_fixed_fields(RequestFields& fields) {
   fields.only("infotext", {""});
   fields.only("save_images", {false});
   // These change nothing as long as the others are as they are.
-  skip_fields(fields, {"subseed", "s_tmin", "s_tmax", "refiner_switch_at", "script_args", "disable_extra_networks", "comments", "force_task_id",
-                "do_not_save_samples", "do_not_save_grid", "override_settings_restore_afterwards"});
+  skip_fields(fields, {"subseed", "s_tmin", "s_tmax", "refiner_switch_at", "script_args", "disable_extra_networks", "comments",
+                       "force_task_id", "do_not_save_samples", "do_not_save_grid", "override_settings_restore_afterwards"});
 }
 
 void read_override(RequestFields& fields, const ModelFacts& model) {
@@ -157,8 +157,8 @@ void read_override(RequestFields& fields, const ModelFacts& model) {
 
 WantedPictures read_common_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = {read_prompt(fields, "prompt", limits)},
-                .negatives = {read_prompt(fields, "negative_prompt", limits)},
-                .settings = default_picture(model)};
+                        .negatives = {read_prompt(fields, "negative_prompt", limits)},
+                        .settings = default_picture(model)};
   PictureSpec& settings = wanted.settings;
   settings.has_weight_syntax = true;
   read_side(fields, "width", model, limits, settings.width);
@@ -204,8 +204,9 @@ void take_init_image(RequestFields& fields, nlohmann::json& object, ImageRequest
   const nlohmann::json* value = fields.any("init_images");
   if (value == nullptr || !value->is_array() || value->size() != 1 || !value->front().is_string()) {
     fields.fail(Status::invalid_argument("init_images must be a list of one picture in base64, got:",
-                                         value == nullptr ? "null" : value->is_array() ? fmt::format("a list of {}", value->size())
-                                                                                       : value->type_name()));
+                                         value == nullptr    ? "null"
+                                         : value->is_array() ? fmt::format("a list of {}", value->size())
+                                                             : value->type_name()));
     return;
   }
   auto picture = read_picture_text("init_images[0]", std::move(object["init_images"][0].get_ref<std::string&>()));
@@ -219,8 +220,8 @@ void take_init_image(RequestFields& fields, nlohmann::json& object, ImageRequest
 void read_hires_fields(RequestFields& fields) {
   fields.only("enable_hr", {false});
   fields.number("denoising_strength", 0, 1);  // Of the second pass, which there is none of.
-  skip_fields(fields, {"hr_scale", "hr_upscaler", "hr_second_pass_steps", "hr_resize_x", "hr_resize_y", "hr_checkpoint_name", "hr_sampler_name",
-                "hr_scheduler", "hr_prompt", "hr_negative_prompt", "firstphase_width", "firstphase_height"});
+  skip_fields(fields, {"hr_scale", "hr_upscaler", "hr_second_pass_steps", "hr_resize_x", "hr_resize_y", "hr_checkpoint_name",
+                       "hr_sampler_name", "hr_scheduler", "hr_prompt", "hr_negative_prompt", "firstphase_width", "firstphase_height"});
 }
 
 void read_init_fields(RequestFields& fields, PictureSpec& settings) {
@@ -234,7 +235,7 @@ void read_init_fields(RequestFields& fields, PictureSpec& settings) {
   fields.only("latent_mask", {});
   fields.only("initial_noise_multiplier", {1});
   skip_fields(fields, {"image_cfg_scale", "mask_blur", "mask_blur_x", "mask_blur_y", "mask_round", "inpainting_fill", "inpaint_full_res",
-                "inpaint_full_res_padding", "inpainting_mask_invert", "include_init_images"});
+                       "inpaint_full_res_padding", "inpainting_mask_invert", "include_init_images"});
 }
 
 std::string info_json(const std::vector<PictureSpec>& pictures, const ImageRequest& request, const ModelFacts& model) {
@@ -272,8 +273,8 @@ std::string info_json(const std::vector<PictureSpec>& pictures, const ImageReque
                     {"version", fmt::format("darkroom {}", kVersion)}});
 }
 
-Result<ImageRequest> finish_request(RequestFields& fields, const WantedPictures& wanted, const ModelFacts& model, const RequestLimits& limits,
-                                    ImageRequest request) {
+Result<ImageRequest> finish_request(RequestFields& fields, const WantedPictures& wanted, const ModelFacts& model,
+                                    const RequestLimits& limits, ImageRequest request) {
   read_send_images(fields, request);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());

@@ -23,28 +23,28 @@ constexpr const char* kPrefix = "/sdapi/v1/";
 HttpReply json_reply(const nlohmann::json& value) { return {.body = json_text(value) + "\n"}; }
 
 // Paints with an eye on the job: an interrupted one is told apart from a client that is gone.
-void paint_webui_request(const RouteCall& call, Result<ImageRequest> request, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs) {
+void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs) {
   if (!request.is_ok()) {
     call.answer(orders.refusal_of_request(request.status()));
     return;
   }
   const int num_steps = request->pictures.front().num_steps_taken();
-  const auto job = A1111Jobs::open(jobs, num_steps, orders.clock().now(), call.gone);
-  RouteCall watched = call;
-  watched.gone = job->given_up();
-  watched.answer = [job, answer = call.answer](AnyReply reply) {
+  const auto job = A1111Jobs::open(jobs, num_steps, orders.clock().now(), std::move(call.gone));
+  call.gone = job->given_up();
+  call.answer = [job, answer = std::move(call.answer)](AnyReply reply) {
+    job->close();
     const auto* ready = std::get_if<HttpReply>(&reply);
     const bool has_failed = ready != nullptr && ready->status >= http_status::kServerFault;
-    answer(has_failed && job->is_interrupted() ? problem_reply(http_status::kConflict, "the request was interrupted by another one") : std::move(reply));
+    answer(has_failed && job->is_interrupted() ? problem_reply(http_status::kConflict, "the request was interrupted by another one")
+                                               : std::move(reply));
   };
   const auto make = [](const ImageRequest& asked, const std::vector<Image>& images) { return image_reply(asked, images, 0); };
-  orders.paint(watched, std::move(request), make, [job](double share) { job->advance(share); });
+  orders.paint(call, std::move(request), make, [job](double share) { job->advance(share); });
 }
 
 void set_options(const RouteCall& call, const PictureOrders& orders) {
   const auto asked = read_json_object(call.question.body);
-  const Status checked =
-      asked.is_ok() ? check_a1111_options(*asked, orders.model(), orders.has_webui_settings()) : asked.status();
+  const Status checked = asked.is_ok() ? check_a1111_options(*asked, orders.model(), orders.has_webui_settings()) : asked.status();
   call.answer(checked.is_ok() ? json_reply(nullptr) : orders.refusal(checked));
 }
 
@@ -58,9 +58,7 @@ HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
 }
 
 // Memory of the machine. What a GPU has is not asked for.
-nlohmann::json memory() {
-  return {{"ram", {{"total", usable_memory_bytes()}}}, {"cuda", {{"error", "not told by this server"}}}};
-}
+nlohmann::json memory() { return {{"ram", {{"total", usable_memory_bytes()}}}, {"cuda", {{"error", "not told by this server"}}}}; }
 
 nlohmann::json flags(const ModelFacts& model) { return {{"api", true}, {"nowebui", true}, {"ckpt", model.name}}; }
 
@@ -93,8 +91,9 @@ void add_painters(RouteTable& table, PictureOrders& orders, const std::shared_pt
              .path = "/sdapi/v1/txt2img",
              .summary = "Pictures for webui's fields",
              .answer =
-                 [&orders, jobs](const RouteCall& call) {
-                   paint_webui_request(call, read_txt2img(call.question.body, orders.model(), orders.limits()), orders, jobs);
+                 [&orders, jobs](RouteCall call) {
+                   auto request = read_txt2img(call.question.body, orders.model(), orders.limits());
+                   paint_webui_request(std::move(call), std::move(request), orders, jobs);
                  },
              .body_type = "application/json",
              .replies = {{.what = "The pictures as base64, with the fields and an info text."}}});
@@ -107,8 +106,8 @@ void add_painters(RouteTable& table, PictureOrders& orders, const std::shared_pt
                      return read_img2img(question.body, orders.model(), orders.limits());
                    };
                    read_with_pictures(std::move(call), orders, orders.intake(), read,
-                                      [&orders, jobs](const RouteCall& asked, Result<ImageRequest> request) {
-                                        paint_webui_request(asked, std::move(request), orders, jobs);
+                                      [&orders, jobs](RouteCall asked, Result<ImageRequest> request) {
+                                        paint_webui_request(std::move(asked), std::move(request), orders, jobs);
                                       });
                  },
              .body_type = "application/json",

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostQueryFields = 32;
 // Fields of forms and queries, which know nothing but texts, that are something else in JSON.
-constexpr std::array kNumbers = {"n",        "seed",     "steps", "guidance_scale", "strength", "output_compression", "partial_images",
+constexpr std::array kNumbers = {"n",        "seed",  "steps", "guidance_scale", "strength", "output_compression", "partial_images",
                                  "img_size", "stream"};
 
 // A field's text as the JSON that the field has elsewhere; what is none stays a text, which the field's reader refuses.
@@ -110,7 +110,9 @@ Result<nlohmann::json> read_edit_json(std::string_view body, std::vector<InputPi
 
 // "a%20b+c" -> "a b c". Errors: kInvalidArgument: a % that is no escape.
 Result<std::string> form_decoded(std::string_view text) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1; };
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+  };
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
@@ -167,8 +169,8 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
     fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", request.inputs.size()));
   }
   if (static_cast<int>(settings.num_steps * settings.strength) < 1) {
-    fields.fail(Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps,
-                                         settings.strength));
+    fields.fail(
+        Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
   }
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
@@ -180,8 +182,8 @@ Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& mode
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
   RequestFields fields(object, "");
   WantedPictures wanted{.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")},
-                .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
-                .settings = default_picture(model)};
+                        .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
+                        .settings = default_picture(model)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "img_size", model, limits, settings.width);
   settings.height = settings.width;

@@ -128,6 +128,11 @@ Status PictureIntake::post(size_t num_bytes, std::stop_token gone, Task task) {
   return Status::ok();
 }
 
+size_t PictureIntake::num_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
 void PictureIntake::run(const std::stop_token& stop) {
   Desk desk(*this, stop);  // On this thread from its begin to its end: the kernel ends a decoder with the thread that started it.
   for (;;) {

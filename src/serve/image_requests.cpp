@@ -19,8 +19,8 @@ constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 // JumpStart: all fields side by side.
 WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = read_texts(fields, "prompt", limits),
-                .negatives = read_texts(fields, "negative_prompt", limits),
-                .settings = default_picture(model)};
+                        .negatives = read_texts(fields, "negative_prompt", limits),
+                        .settings = default_picture(model)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
@@ -197,9 +197,9 @@ OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, 
 }
 
 Status check_openai_model(const OpenAiFields& asked, const ModelFacts& model) {
-  return asked.model == model.name ? Status::ok()
-                                   : Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)),
-                                                       shown_json(asked.model));
+  return asked.model == model.name
+             ? Status::ok()
+             : Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked.model));
 }
 
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {

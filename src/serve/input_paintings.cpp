@@ -32,21 +32,26 @@ void read_with_pictures(RouteCall call, PictureOrders& orders, PictureIntake* in
     return;
   }
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  const auto deadline = orders.deadline_of(asked->question);
-  const Status posted = intake->post(asked->question.body.size(), asked->gone, [=, &orders](PictureIntake::Desk& desk) {
-    try {
-      if (deadline.is_ok() && orders.clock().now() >= *deadline) {
-        asked->answer(orders.refusal(Status::unavailable("the request was not read by its deadline")));
-        return;
-      }
-      auto request = decode_inputs(read(asked->question), desk);
-      asked->question.body = std::string();
-      take(*asked, std::move(request));
-    } catch (const std::exception& failure) {  // A request is a boundary.
-      log_error("serve: a request with a picture could not be handled: {}", failure.what());
-      asked->answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
-    }
-  });
+  const auto deadline = orders.deadline_of(asked->question);        // Reading counts, and so does waiting for it.
+  if (deadline.is_ok()) {
+    asked->deadline = *deadline;
+  }
+  const Status posted =
+      intake->post(asked->question.body.size(), asked->gone,
+                   [asked, &orders, read = std::move(read), take = std::move(take)](PictureIntake::Desk& desk) {
+                     try {
+                       if (asked->deadline.has_value() && orders.clock().now() >= *asked->deadline) {
+                         asked->answer(orders.refusal(Status::unavailable("the request was not read by its deadline")));
+                         return;
+                       }
+                       auto request = decode_inputs(read(asked->question), desk);
+                       asked->question.body = std::string();
+                       take(*asked, std::move(request));
+                     } catch (const std::exception& failure) {  // A request is a boundary.
+                       log_error("serve: a request with a picture could not be handled: {}", failure.what());
+                       asked->answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
+                     }
+                   });
   if (!posted.is_ok()) {
     asked->answer(orders.refusal(posted));
   }

@@ -124,6 +124,30 @@ Status read_part_header(std::string_view header, size_t number, FormPart& part) 
   return num_dispositions == 1 ? Status::ok() : bad_part(number, "it needs one Content-Disposition");
 }
 
+/// Takes the part off that follows a delimiter, and the delimiter that ends it.
+Result<FormPart> take_form_part(std::string_view& body, size_t number, std::string_view delimiter, const FormLimits& limits) {
+  body.remove_prefix(static_cast<size_t>(std::find_if_not(body.begin(), body.end(), is_blank) - body.begin()));
+  if (!body.starts_with(kLineEnd)) {
+    return bad_part(number, "its boundary ends in no line end");
+  }
+  const size_t header_end = body.substr(0, limits.max_part_header_bytes).find("\r\n\r\n");
+  if (header_end == std::string_view::npos) {
+    return bad_part(number, fmt::format("its header does not end within {} bytes", limits.max_part_header_bytes));
+  }
+  FormPart part;
+  const size_t header_begin = std::min(header_end, kLineEnd.size());
+  DARKROOM_RETURN_IF_ERROR(read_part_header(body.substr(header_begin, header_end - header_begin), number, part));
+  body.remove_prefix(header_end + kLineEnd.size());  // What is left begins with the end of the empty line, as a delimiter may.
+  const size_t end = body.find(delimiter);
+  if (end == std::string_view::npos) {
+    return bad_part(number, "no boundary ends it");
+  }
+  const size_t begin = std::min(kLineEnd.size(), end);
+  part.body = body.substr(begin, end - begin);
+  body.remove_prefix(end + delimiter.size());
+  return part;
+}
+
 }  // namespace
 
 Result<std::string> form_boundary(std::string_view content_type) {
@@ -150,37 +174,19 @@ Result<std::vector<FormPart>> read_form(std::string_view body, std::string_view 
     return Status::invalid_argument("the form must begin with its boundary");
   }
   body.remove_prefix(delimiter.size() - kLineEnd.size());
-  for (;;) {  // Behind a delimiter.
-    if (body.starts_with("--")) {
-      body.remove_prefix(2);
-      return body.find_first_not_of(" \t\r\n") == std::string_view::npos
-                 ? Result<std::vector<FormPart>>(std::move(parts))
-                 : Status::invalid_argument("the form goes on behind its last boundary; bytes:", body.size());
-    }
-    body.remove_prefix(static_cast<size_t>(std::find_if_not(body.begin(), body.end(), is_blank) - body.begin()));
+  while (!body.starts_with("--")) {
     const size_t number = parts.size() + 1;
-    if (!body.starts_with(kLineEnd)) {
-      return bad_part(number, "its boundary ends in no line end");
-    }
     if (number > limits.max_parts) {
       return Status::invalid_argument("a form may have so many parts:", limits.max_parts);
     }
-    const size_t header_end = body.substr(0, limits.max_part_header_bytes).find("\r\n\r\n");
-    if (header_end == std::string_view::npos) {
-      return bad_part(number, fmt::format("its header does not end within {} bytes", limits.max_part_header_bytes));
-    }
-    FormPart part;
-    DARKROOM_RETURN_IF_ERROR(
-        read_part_header(body.substr(kLineEnd.size(), header_end - std::min(header_end, kLineEnd.size())), number, part));
-    body.remove_prefix(header_end + kLineEnd.size());  // What is left begins with the end of the empty line, as a delimiter may.
-    const size_t end = body.find(delimiter);
-    if (end == std::string_view::npos) {
-      return bad_part(number, "no boundary ends it");
-    }
-    part.body = body.substr(std::min(kLineEnd.size(), end), end - std::min(kLineEnd.size(), end));
+    DARKROOM_ASSIGN_OR_RETURN(FormPart part, take_form_part(body, number, delimiter, limits));
     parts.push_back(std::move(part));
-    body.remove_prefix(end + delimiter.size());
   }
+  body.remove_prefix(2);
+  if (body.find_first_not_of(" \t\r\n") != std::string_view::npos) {
+    return Status::invalid_argument("the form goes on behind its last boundary; bytes:", body.size());
+  }
+  return parts;
 }
 
 }  // namespace darkroom

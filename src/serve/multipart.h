@@ -11,7 +11,7 @@ namespace darkroom {
 /// A part of a form.
 struct FormPart {
   std::string name = {};
-  bool is_file = false;  ///< Whether it has a file name, whatever that is: it is not looked at.
+  bool is_file = false;        ///< Whether it has a file name, whatever that is: it is not looked at.
   std::string_view body = {};  ///< Lies in what was read.
 };
 

@@ -42,13 +42,18 @@ struct PaintedRequest {
 
 HttpReply problem_reply(int status, std::string_view sentence) {
   const nlohmann::json body = {
-      {"error", {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}},
+      {"error",
+       {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}},
       {"detail", sentence}};
   return {.status = status, .body = json_text(body) + "\n"};
 }
 
 PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher& batcher, Clock& clock)
-    : options_(options), batcher_(batcher), clock_(clock), held_bytes_(std::make_shared<std::atomic<int64_t>>(0)), num_streams_(std::make_shared<std::atomic<int64_t>>(0)) {}
+    : options_(options),
+      batcher_(batcher),
+      clock_(clock),
+      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
+      num_streams_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
 HttpReply PictureOrders::refusal(const Status& status) const {
   HttpReply reply = problem_reply(status_of(status.code()), status.message());
@@ -79,9 +84,8 @@ Result<Clock::Instant> PictureOrders::deadline_of(const HttpQuestion& question) 
 
 Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes) {
   if (num_bytes > options_.max_reply_bytes) {
-    return Status::invalid_argument(
-        "the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):", num_bytes,
-        options_.max_reply_bytes);
+    return Status::invalid_argument("the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):",
+                                    num_bytes, options_.max_reply_bytes);
   }
   while (held_bytes_->fetch_add(num_bytes) + num_bytes > options_.max_reply_bytes) {
     held_bytes_->fetch_sub(num_bytes);
@@ -105,7 +109,7 @@ Result<std::shared_ptr<const void>> PictureOrders::hold_stream(int64_t num_bytes
 
 void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make,
                           std::function<void(double share)> progress) {
-  const auto deadline = deadline_of(call.question);
+  const auto deadline = call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
   if (!deadline.is_ok() || !request.is_ok()) {
     call.answer(refusal_of_request(deadline.is_ok() ? request.status() : deadline.status()));
     return;
@@ -115,13 +119,11 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
     call.answer(refusal(held.status()));
     return;
   }
-  request->writes_settings =
-      options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
+  request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
   if (request->writes_settings) {
     note_settings(*request, model());
   }
-  PaintOrder order{
-      .pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone, .progress = std::move(progress)};
+  PaintOrder order{.pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone, .progress = std::move(progress)};
   request->pictures.clear();
   // Shared by copies of the functions below.
   const auto painted =

@@ -30,9 +30,7 @@ std::string without_nul(std::string_view text) {
 }
 
 // As json.dumps does it, where the text could be taken for more than one value.
-std::string quoted(const std::string& value) {
-  return value.find_first_of(",:\n\"") == std::string::npos ? value : json_text(value);
-}
+std::string quoted(const std::string& value) { return value.find_first_of(",:\n\"") == std::string::npos ? value : json_text(value); }
 
 std::string webui_text(const std::string& prompt, const std::string& negative, const Pairs& pairs) {
   std::string text = prompt;
@@ -120,9 +118,25 @@ std::optional<std::pair<std::string, std::string>> read_sides(const std::string&
   return std::pair(value.substr(0, times), value.substr(times + 1));
 }
 
-void add_line(std::string& text, std::string_view line, bool& is_first) {
-  text += std::exchange(is_first, false) ? "" : "\n";
-  text += trimmed(line);
+// The lines before that of the settings.
+nlohmann::json prompts_of(std::string_view text) {
+  std::string prompt;
+  std::string negative;
+  bool is_first = true;
+  bool is_negative = false;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!is_negative && line.starts_with(kNegative)) {
+      is_negative = is_first = true;
+      line.remove_prefix(kNegative.size());
+    }
+    std::string& read = is_negative ? negative : prompt;
+    read += std::exchange(is_first, false) ? "" : "\n";
+    read += trimmed(line);
+  }
+  return {{"Prompt", prompt}, {"Negative prompt", negative}};
 }
 
 // The chunks that `darkroom sample` writes, as webui would have written them; empty where they are not there.
@@ -188,21 +202,7 @@ nlohmann::json parse_settings(std::string_view text) {
   if (pairs.has_value()) {
     text = text.substr(0, last == std::string_view::npos ? 0 : last);
   }
-  std::string prompt;
-  std::string negative;
-  bool is_first = true;
-  bool is_negative = false;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!is_negative && line.starts_with(kNegative)) {
-      is_negative = is_first = true;
-      line.remove_prefix(kNegative.size());
-    }
-    add_line(is_negative ? negative : prompt, line, is_first);
-  }
-  nlohmann::json settings = {{"Prompt", prompt}, {"Negative prompt", negative}};
+  nlohmann::json settings = prompts_of(text);
   for (const auto& [name, value] : pairs.value_or(Pairs())) {
     if (const auto sides = read_sides(value)) {
       settings[name + "-1"] = sides->first;

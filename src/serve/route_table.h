@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "darkroom/core/clock.h"
 #include "darkroom/serve/http_server.h"
 
 namespace darkroom {
@@ -38,6 +40,7 @@ struct RouteCall {
   std::vector<std::string> parameters = {};  ///< What stands for the path's parts in braces, in their order, percent-decoded.
   std::stop_token gone = {};                 ///< As HttpService::handle's.
   HttpService::Answer answer = {};           ///< To be called once, by any thread.
+  std::optional<Clock::Instant> deadline = {};  ///< Where it was worked out before the request was read.
 };
 
 /// A kind of reply, for the OpenAPI document. Failures need none: they look alike everywhere.

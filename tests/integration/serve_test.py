@@ -32,6 +32,9 @@ PATIENCE = 120  # Seconds; a limit, no measure.
 KEY = "a-key-of-more-than-16-characters"
 INVOCATIONS = "/invocations"
 GENERATIONS = "/v1/images/generations"
+EDITS = "/v1/images/edits"
+TXT2IMG = "/sdapi/v1/txt2img"
+IMG2IMG = "/sdapi/v1/img2img"
 
 
 class Server:
@@ -107,6 +110,36 @@ def sampled(fields: dict) -> np.ndarray:
         return pixels(pathlib.Path(folder, "x.png").read_bytes())
 
 
+def gradient(width: int, height: int, form: str = "PNG") -> bytes:
+    """A picture to start from."""
+    down, across = np.mgrid[0:height, 0:width]
+    image = Image.fromarray(np.stack([across * 255 // width, down * 255 // height, (across + down) % 256], axis=2).astype(np.uint8))
+    file = io.BytesIO()
+    image.save(file, form)
+    return file.getvalue()
+
+
+def sampled_from(picture: bytes, *flags: object) -> tuple[np.ndarray, bytes]:
+    """The pixels and the file of `darkroom sample` that starts from a picture."""
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        pathlib.Path(folder, "in").write_bytes(picture)
+        words = ["--init-image", f"{folder}/in", "--size", "64x64", "--output", f"{folder}/x.png", *flags]
+        run("sample", "--model", model(), *map(str, words))
+        png = pathlib.Path(folder, "x.png").read_bytes()
+        return pixels(png), png
+
+
+def form_of(fields: dict[str, object], picture: bytes) -> tuple[bytes, dict]:
+    """multipart/form-data as a client writes it, and its header."""
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
+    head = b'--b\r\nContent-Disposition: form-data; name="image"; filename="in.png"\r\nContent-Type: image/png\r\n\r\n'
+    return b"".join(parts) + head + picture + b"\r\n--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+def base64_of(picture: bytes) -> str:
+    return base64.b64encode(picture).decode()
+
+
 MIXED = [
     {"sampler": "euler_a", "num_inference_steps": 7, "seed": 1},
     {"sampler": "dpmpp_2m", "num_inference_steps": 9, "seed": 2, "guidance_scale": 3.5},
@@ -163,6 +196,77 @@ def protocols_reply_as_their_clients_expect() -> None:
         require(np.abs(pixels(base64.b64decode(reply["data"][0]["b64_json"])) - picture).max() <= 1, "OpenAI's picture")
         models = json.loads(server.ask("GET", "/v1/models")[2])
         require([one["id"] for one in models["data"]] == ["tiny"], "models", models)
+
+
+def pictures_to_start_from_give_the_bits_of_sample() -> None:
+    with Server(model()) as server:
+        for picture, sampler, ours, strength in [
+            (gradient(100, 60), "DDIM", "ddim", 0.5),
+            (gradient(64, 64), "Euler a", "euler_a", 1.0),
+            (gradient(70, 200, "JPEG"), "DPM++ 2M", "dpmpp_2m_karras", 0.3),
+            (gradient(300, 30, "WEBP"), "PLMS", "pndm", 0.75),
+        ]:
+            want, _ = sampled_from(picture, "--prompt", "a red apple", "--sampler", ours, "--steps", 8, "--strength", strength, "--seed", 5, "--guidance", 7)
+            fields = {"prompt": "a red apple", "sampler_name": sampler, "steps": 8, "seed": 5, "cfg_scale": 7}
+            body = {**fields, "init_images": [base64_of(picture)], "denoising_strength": strength}
+            status, _, text = server.ask("POST", IMG2IMG, body)
+            require(status == 200, "image to image", sampler, status, text[:500])
+            require(np.array_equal(pixels(base64.b64decode(json.loads(text)["images"][0])), want), "another picture than sample's", sampler)
+            form = {"prompt": "a red apple", "sampler": ours, "steps": 8, "strength": strength, "seed": 5, "guidance_scale": 7}
+            status, _, text = server.ask("POST", EDITS, *form_of(form, picture))
+            require(status == 200, "an edit", sampler, status, text[:500])
+            require(np.array_equal(pixels(base64.b64decode(json.loads(text)["data"][0]["b64_json"])), want), "another edit than sample's", sampler)
+
+
+def a1111_reads_weights_and_pngs_keep_their_settings() -> None:
+    prompt = "a (red:1.4) apple, [green]"
+    with Server(model()) as server, tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        path = f"{folder}/x.png"
+        flags = ["--prompt", prompt, "--prompt-syntax", "weighted", "--steps", 4, "--seed", 9, "--sampler", "euler_a", "--negative", "dark"]
+        run("sample", "--model", model(), "--output", path, *map(str, flags))
+        sampled_png = pathlib.Path(path).read_bytes()
+        body = {"prompt": prompt, "negative_prompt": "dark", "steps": 4, "seed": 9, "sampler_name": "Euler a", "cfg_scale": 7.5}
+        status, _, text = server.ask("POST", TXT2IMG, body)
+        require(status == 200, "text to image", status, text[:500])
+        png = base64.b64decode(json.loads(text)["images"][0])
+        require(np.array_equal(pixels(png), pixels(sampled_png)), "another picture than that of weighted prompts")
+        require(not np.array_equal(pixels(png), server.paint({"prompt": prompt, "negative_prompt": "dark", "num_inference_steps": 4, "seed": 9, "sampler": "euler_a"})), "weights change nothing")
+        told = []
+        for picture in (png, sampled_png):
+            status, _, text = server.ask("POST", "/sdapi/v1/png-info", {"image": base64_of(picture)})
+            require(status == 200, "png-info", status, text[:500])
+            told.append(json.loads(text)["parameters"])
+        for name, value in {"Prompt": prompt, "Negative prompt": "dark", "Steps": "4", "Sampler": "Euler a", "CFG scale": "7.5", "Seed": "9", "Size-1": "64"}.items():
+            require([one.get(name) for one in told] == [value, value], "settings of serve and of sample", name, told)
+        require(Image.open(io.BytesIO(png)).info["parameters"].startswith(prompt), "the chunk's name")
+        status, _, plain = server.ask("POST", INVOCATIONS, {"inputs": "a secret", "parameters": {"num_inference_steps": 4}})
+        require(status == 200 and not Image.open(io.BytesIO(plain)).info, "a prompt leaks through a native route's PNG")
+    with Server(model(), "--png-settings", "off") as server:
+        status, _, text = server.ask("POST", TXT2IMG, {"steps": 4})
+        require(not Image.open(io.BytesIO(base64.b64decode(json.loads(text)["images"][0]))).info, "settings though they are off")
+
+
+def hostile_pictures_cost_only_their_requests() -> None:
+    bomb = bytearray(gradient(8, 8))
+    bomb[16:24] = b"\x00\x00\xff\xff" * 2
+    with Server(model()) as server:
+        cases = {"garbage": b"garbage", "a bomb": bytes(bomb), "a cut file": gradient(64, 64)[:200], "nothing": b"", "a GIF": b"GIF89a" + bytes(20)}
+        for name, picture in cases.items():
+            status, _, text = server.ask("POST", IMG2IMG, {"init_images": [base64_of(picture)], "steps": 4})
+            message = json.loads(text)["detail"]
+            require(status == 400 and "init_images[0]" in message, name, status, message)
+            status, _, text = server.ask("POST", EDITS, *form_of({"prompt": "x"}, picture))
+            require(status == 400 and "image" in json.loads(text)["error"]["message"], name, status, text[:500])
+        status, _, text = server.ask("POST", IMG2IMG, {"init_images": ["http://127.0.0.1:1/x.png"], "steps": 4})
+        require(status == 400 and "URL" in json.loads(text)["detail"], "a URL", status, text[:500])
+        status, _, text = server.ask("POST", TXT2IMG, b'{"prompt":"' + b"a" * 1_000_000 + b'"}')
+        require(status == 400 and "prompt" in json.loads(text)["detail"], "a long prompt", status, text[:500])
+        status, _, text = server.ask("POST", TXT2IMG, b'{"comments":' + b"[" * 1_000_000)
+        require(status == 400, "deep JSON", status, text[:500])
+        status, headers, picture = server.ask("GET", "/imagine?prompt=a%20red%20apple&steps=4&img_size=64&seed=3")
+        require(status == 200 and headers["content-type"] == "image/png", "the server goes on", status)
+        require(np.array_equal(pixels(picture), sampled({"num_inference_steps": 4, "seed": 3})), "imagine paints another picture")
+        require(server.ask("GET", "/imagine")[0] == 400, "imagine without a prompt")
 
 
 def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
@@ -284,6 +388,9 @@ if __name__ == "__main__":
             a_picture_painted_alone_has_the_bits_of_sample,
             pictures_painted_together_are_those_of_sample,
             protocols_reply_as_their_clients_expect,
+            pictures_to_start_from_give_the_bits_of_sample,
+            a1111_reads_weights_and_pngs_keep_their_settings,
+            hostile_pictures_cost_only_their_requests,
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
             flags_that_would_open_the_server_to_all_are_refused,

@@ -22,8 +22,8 @@ namespace darkroom {
 
 /// A picture of a request, still encoded.
 struct InputPicture {
-  std::string field = {};   ///< "init_images[0]": how messages name it.
-  std::string text = {};    ///< The file's bytes, or base64 of them.
+  std::string field = {};  ///< "init_images[0]": how messages name it.
+  std::string text = {};   ///< The file's bytes, or base64 of them.
   bool is_base64 = false;
 
   bool operator==(const InputPicture&) const = default;
@@ -37,9 +37,9 @@ Result<InputPicture> read_picture_text(std::string field, std::string text);
 Result<std::string> picture_file(InputPicture picture);
 
 struct PictureIntakeOptions {
-  int num_threads = 2;                        ///< Each with a decoder of its own.
-  int max_waiting = 64;                       ///< Requests that wait for a thread.
-  int64_t max_waiting_bytes = 256'000'000;    ///< Of these requests.
+  int num_threads = 2;                      ///< Each with a decoder of its own.
+  int max_waiting = 64;                     ///< Requests that wait for a thread.
+  int64_t max_waiting_bytes = 256'000'000;  ///< Of these requests.
   ImageLimits limits = {.min_size = 1, .max_pixels = 40'000'000};
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
@@ -76,6 +76,8 @@ class PictureIntake {
   /// Has a task done, of a request of so many bytes; it is dropped where `gone` is requested before its turn. What it throws is logged,
   /// so it must answer whatever happens. Errors: kResourceExhausted.
   Status post(size_t num_bytes, std::stop_token gone, Task task);
+  /// Requests that wait for a thread.
+  size_t num_waiting() const;
 
  private:
   struct Waiting {
@@ -87,7 +89,7 @@ class PictureIntake {
 
   const PictureIntakeOptions options_;
   const OpenDecoder open_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;

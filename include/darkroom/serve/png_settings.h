@@ -18,10 +18,10 @@ inline constexpr const char* kSettingsKeyword = "parameters";
 
 /// A sampler as stable-diffusion-webui 1.10 writes it.
 struct WebuiSampler {
-  const char* ours;      ///< "dpmpp_2m_karras".
-  const char* name;      ///< "DPM++ 2M Karras": also from before schedules had a field of their own.
-  const char* base;      ///< "DPM++ 2M": beside the schedule.
-  const char* schedule;  ///< "Karras".
+  const char* ours;                    ///< "dpmpp_2m_karras".
+  const char* name;                    ///< "DPM++ 2M Karras": also from before schedules had a field of their own.
+  const char* base;                    ///< "DPM++ 2M": beside the schedule.
+  const char* schedule;                ///< "Karras".
   std::array<const char*, 2> aliases;  ///< Null where there are no more.
 };
 std::span<const WebuiSampler> webui_samplers();

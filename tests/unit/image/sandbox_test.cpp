@@ -98,7 +98,8 @@ Transformed resized(PictureDecoder& decoder, const std::string& bytes, const Dec
     return got;
   }
   const RowResult<DecodedSize>& stored = result.value();
-  got.outcome = stored.is_ok() ? fmt::format("ok {}x{}", stored->width, stored->height) : stored.error().name() + ": " + stored.error().detail;
+  got.outcome =
+      stored.is_ok() ? fmt::format("ok {}x{}", stored->width, stored->height) : stored.error().name() + ": " + stored.error().detail;
   return got;
 }
 

@@ -97,7 +97,8 @@ TEST(a1111_requests, samplers_have_webuis_names_and_schedules) {
     ASSERT_TRUE(request.is_ok()) << fields << request.status().to_string();
     EXPECT_EQ(request->pictures.front().sampler, sampler) << fields;
   }
-  EXPECT_THAT(refusal_of(txt2img(R"({"sampler_name":"Heun"})")), HasSubstr("sampler_name must be one of DPM++ 2M, DPM++ 2M Karras, Euler a"));
+  EXPECT_THAT(refusal_of(txt2img(R"({"sampler_name":"Heun"})")),
+              HasSubstr("sampler_name must be one of DPM++ 2M, DPM++ 2M Karras, Euler a"));
   EXPECT_THAT(refusal_of(txt2img(R"({"sampler_name":"Euler","scheduler":"Karras"})")), HasSubstr("scheduler"));
   EXPECT_THAT(refusal_of(txt2img(R"({"scheduler":"Karras"})")), HasSubstr("sampler_index"));
 }
@@ -109,14 +110,37 @@ TEST(a1111_requests, eta_is_ddims) {
 }
 
 TEST(a1111_requests, a_known_field_that_would_change_the_picture_is_refused_by_name) {
-  for (const char* body :
-       {R"({"restore_faces":true})", R"({"tiling":true})", R"({"subseed_strength":0.1})", R"({"seed_resize_from_w":64})", R"({"styles":["x"]})",
-        R"({"enable_hr":true})", R"({"s_churn":1})", R"({"s_noise":1.1})", R"({"s_min_uncond":1})", R"({"refiner_checkpoint":"x"})",
-        R"({"script_name":"x"})", R"({"alwayson_scripts":{"ADetailer":{"args":[]}}})", R"({"save_images":true})", R"({"infotext":"x"})",
-        R"({"firstpass_image":"x"})", R"({"eta":2})", R"({"denoising_strength":2})", R"({"send_images":1})", R"({"override_settings":[]})",
-        R"({"override_settings.CLIP_stop_at_last_layers":2})", R"({"mask":"x"})", R"({"init_images":[]})", R"({"stepz":4})", R"({"steps":0})",
-        R"({"steps":"4"})", R"({"cfg_scale":"much"})", R"({"width":63})", R"({"batch_size":11})", R"({"n_iter":0})", R"({"prompt":5})",
-        R"({"sampler_name":[]})"}) {
+  for (const char* body : {R"({"restore_faces":true})",
+                           R"({"tiling":true})",
+                           R"({"subseed_strength":0.1})",
+                           R"({"seed_resize_from_w":64})",
+                           R"({"styles":["x"]})",
+                           R"({"enable_hr":true})",
+                           R"({"s_churn":1})",
+                           R"({"s_noise":1.1})",
+                           R"({"s_min_uncond":1})",
+                           R"({"refiner_checkpoint":"x"})",
+                           R"({"script_name":"x"})",
+                           R"({"alwayson_scripts":{"ADetailer":{"args":[]}}})",
+                           R"({"save_images":true})",
+                           R"({"infotext":"x"})",
+                           R"({"firstpass_image":"x"})",
+                           R"({"eta":2})",
+                           R"({"denoising_strength":2})",
+                           R"({"send_images":1})",
+                           R"({"override_settings":[]})",
+                           R"({"override_settings.CLIP_stop_at_last_layers":2})",
+                           R"({"mask":"x"})",
+                           R"({"init_images":[]})",
+                           R"({"stepz":4})",
+                           R"({"steps":0})",
+                           R"({"steps":"4"})",
+                           R"({"cfg_scale":"much"})",
+                           R"({"width":63})",
+                           R"({"batch_size":11})",
+                           R"({"n_iter":0})",
+                           R"({"prompt":5})",
+                           R"({"sampler_name":[]})"}) {
     const std::string field = nlohmann::json::parse(body).begin().key();
     EXPECT_THAT(refusal_of(txt2img(body)), HasSubstr(field)) << body;
   }
@@ -181,7 +205,8 @@ TEST(a1111_requests, options_are_taken_at_their_values) {
   const ModelFacts model = webui_model();
   EXPECT_TRUE(check_a1111_options(a1111_options(model, true), model, true).is_ok());
   EXPECT_TRUE(check_a1111_options({{"sd_model_checkpoint", "tiny"}, {"sd_vae", nullptr}}, model, true).is_ok());
-  EXPECT_THAT(std::string(check_a1111_options({{"sd_model_checkpoint", "other"}}, model, true).message()), HasSubstr("sd_model_checkpoint"));
+  EXPECT_THAT(std::string(check_a1111_options({{"sd_model_checkpoint", "other"}}, model, true).message()),
+              HasSubstr("sd_model_checkpoint"));
   EXPECT_THAT(std::string(check_a1111_options({{"enable_pnginfo", true}}, model, false).message()), HasSubstr("enable_pnginfo"));
   EXPECT_THAT(std::string(check_a1111_options({{"nonsense", 1}}, model, true).message()), HasSubstr("nonsense"));
 }

@@ -27,7 +27,9 @@ Result<ImageRequest> form(const Fields& fields, const std::string& type = "multi
   return read_openai_edit(type, body + "--b--\r\n", edited_model(), RequestLimits{});
 }
 
-Result<ImageRequest> json_edit(std::string_view body) { return read_openai_edit("application/json", body, edited_model(), RequestLimits{}); }
+Result<ImageRequest> json_edit(std::string_view body) {
+  return read_openai_edit("application/json", body, edited_model(), RequestLimits{});
+}
 
 Result<ImageRequest> imagined(std::string_view query) { return read_imagine(query, edited_model(), RequestLimits{}); }
 
@@ -37,10 +39,21 @@ std::string refusal_of_edit(const Result<ImageRequest>& request) {
 }
 
 TEST(edit_requests, reads_a_form) {
-  const ImageRequest request = form({{"@image", "\x89PNG"}, {"prompt", "12"}, {"n", "2"}, {"size", "128x64"}, {"seed", "18446744073709551615"},
-                                     {"steps", "10"}, {"strength", "0.3"}, {"guidance_scale", "2.5"}, {"negative_prompt", "dog"},
-                                     {"sampler", "euler"}, {"model", "tiny"}, {"response_format", "b64_json"}, {"stream", "false"},
-                                     {"user", "me"}, {"input_fidelity", "low"}})
+  const ImageRequest request = form({{"@image", "\x89PNG"},
+                                     {"prompt", "12"},
+                                     {"n", "2"},
+                                     {"size", "128x64"},
+                                     {"seed", "18446744073709551615"},
+                                     {"steps", "10"},
+                                     {"strength", "0.3"},
+                                     {"guidance_scale", "2.5"},
+                                     {"negative_prompt", "dog"},
+                                     {"sampler", "euler"},
+                                     {"model", "tiny"},
+                                     {"response_format", "b64_json"},
+                                     {"stream", "false"},
+                                     {"user", "me"},
+                                     {"input_fidelity", "low"}})
                                    .value();
   ASSERT_EQ(request.pictures.size(), 2U);
   const PictureSpec& first = request.pictures.front();
@@ -109,7 +122,8 @@ TEST(edit_requests, names_what_is_wrong_in_json) {
 }
 
 TEST(edit_requests, imagine_reads_its_query) {
-  const ImageRequest request = imagined("prompt=a%20red+apple%2C%20%C3%A9&img_size=128&seed=4&steps=3&&guidance_scale=1&sampler=ddim").value();
+  const ImageRequest request =
+      imagined("prompt=a%20red+apple%2C%20%C3%A9&img_size=128&seed=4&steps=3&&guidance_scale=1&sampler=ddim").value();
   const PictureSpec& picture = request.pictures.front();
   EXPECT_EQ(picture.prompt, "a red apple, \xC3\xA9");
   EXPECT_EQ(picture.width, 128);
@@ -123,10 +137,18 @@ TEST(edit_requests, imagine_reads_its_query) {
 
 TEST(edit_requests, imagine_names_what_is_wrong) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "needs a prompt"},          {"prompt=", "needs a prompt"},        {"prompt", "needs a prompt"},
-      {"prompt=a%2", "got: %2"},       {"prompt=a%zz", "got: %zz"},          {"prompt=%", "got: %"},
-      {"prompt=%FF", "UTF-8: prompt"}, {"prompt=x&prompt=y", "once: prompt"}, {"prompt=x&img_size=63", "img_size"},
-      {"prompt=x&img_size=", "img_size"}, {"prompt=x&size=64", "size"},       {"prompt=x&steps=0", "steps"},
+      {"", "needs a prompt"},
+      {"prompt=", "needs a prompt"},
+      {"prompt", "needs a prompt"},
+      {"prompt=a%2", "got: %2"},
+      {"prompt=a%zz", "got: %zz"},
+      {"prompt=%", "got: %"},
+      {"prompt=%FF", "UTF-8: prompt"},
+      {"prompt=x&prompt=y", "once: prompt"},
+      {"prompt=x&img_size=63", "img_size"},
+      {"prompt=x&img_size=", "img_size"},
+      {"prompt=x&size=64", "size"},
+      {"prompt=x&steps=0", "steps"},
       {"prompt=x&seed=-1", "seed"},
   };
   for (const auto& [query, part] : cases) {

@@ -45,8 +45,8 @@ TEST(image_inputs, reads_base64_and_data_urls) {
 }
 
 TEST(image_inputs, refuses_urls_and_other_texts_by_name) {
-  for (const char* text : {"http://169.254.169.254/latest", "HTTPS://example.com/a.png", "file:///etc/passwd", "data:,x", "data:text/html;base64,eA==",
-                           "data:image/png,x", "data:image/png;base64", "x:y", ""}) {
+  for (const char* text : {"http://169.254.169.254/latest", "HTTPS://example.com/a.png", "file:///etc/passwd", "data:,x",
+                           "data:text/html;base64,eA==", "data:image/png,x", "data:image/png;base64", "x:y", ""}) {
     const Status refused = read_picture_text("init_images[0]", text).status();
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(message_of(refused), HasSubstr("init_images[0]")) << text;
@@ -80,7 +80,8 @@ class LostDecoder final : public PictureDecoder {
                                            std::span<uint8_t>) override {
     return Status::internal("lost");
   }
-  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte>, const DecodedSize&, const ImageLimits&, std::span<uint8_t>) override {
+  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte>, const DecodedSize&, const ImageLimits&,
+                                           std::span<uint8_t>) override {
     return Status::internal("a secret path");
   }
 };
@@ -109,10 +110,13 @@ class HeldIntake : public testing::Test {
  protected:
   void SetUp() override {
     std::promise<void> begun;
-    ASSERT_TRUE(intake_.post(1, {}, [&](PictureIntake::Desk&) {
-      begun.set_value();
-      held_.get_future().wait();
-    }).is_ok());
+    ASSERT_TRUE(intake_
+                    .post(1, {},
+                          [&](PictureIntake::Desk&) {
+                            begun.set_value();
+                            held_.get_future().wait();
+                          })
+                    .is_ok());
     begun.get_future().wait();
   }
   void let_go() { held_.set_value(); }

@@ -14,8 +14,14 @@ using testing::StartsWith;
 ModelFacts facts() { return {.name = "tiny", .native_size = 64, .size_multiple = 8, .samplers = {"ddim"}, .default_sampler = "pndm"}; }
 
 PictureSpec spec() {
-  return {.prompt = "a (red:1.3) apple,\nripe", .negative = "blurry: very", .sampler = "dpmpp_2m_karras", .num_steps = 20, .guidance = 7,
-          .seed = 18446744073709551615U, .width = 64, .height = 128};
+  return {.prompt = "a (red:1.3) apple,\nripe",
+          .negative = "blurry: very",
+          .sampler = "dpmpp_2m_karras",
+          .num_steps = 20,
+          .guidance = 7,
+          .seed = 18446744073709551615U,
+          .width = 64,
+          .height = 128};
 }
 
 nlohmann::json info_of(const std::vector<PngText>& text) {
@@ -24,9 +30,10 @@ nlohmann::json info_of(const std::vector<PngText>& text) {
 }
 
 TEST(png_settings, a_pictures_settings_are_webuis_text) {
-  EXPECT_THAT(settings_text(spec(), facts()),
-              StartsWith("a (red:1.3) apple,\nripe\nNegative prompt: blurry: very\nSteps: 20, Sampler: DPM++ 2M, Schedule type: Karras, CFG "
-                         "scale: 7, Seed: 18446744073709551615, Size: 64x128, Model: tiny, Version: darkroom "));
+  EXPECT_THAT(
+      settings_text(spec(), facts()),
+      StartsWith("a (red:1.3) apple,\nripe\nNegative prompt: blurry: very\nSteps: 20, Sampler: DPM++ 2M, Schedule type: Karras, CFG "
+                 "scale: 7, Seed: 18446744073709551615, Size: 64x128, Model: tiny, Version: darkroom "));
   EXPECT_THAT(settings_text({.prompt = "x", .num_steps = 4, .guidance = 7.5, .eta = 1}, facts(), 0.75),
               StartsWith("x\nSteps: 4, Sampler: PLMS, Schedule type: Automatic, CFG scale: 7.5, Seed: 0, Size: 0x0, Model: tiny, Denoising "
                          "strength: 0.75, Eta: 1, Version: darkroom "));
@@ -69,8 +76,15 @@ TEST(png_settings, png_info_reads_the_chunk_of_webui) {
 }
 
 TEST(png_settings, png_info_reads_the_chunks_of_sample) {
-  const nlohmann::json info = info_of({{"prompt", "a cat"}, {"negative_prompt", "dog"}, {"seed", "7"}, {"sampler", "euler_a"}, {"steps", "12"},
-                                       {"guidance", "7.5"}, {"eta", "0"}, {"size", "64x128"}, {"model", "models/tiny"}});
+  const nlohmann::json info = info_of({{"prompt", "a cat"},
+                                       {"negative_prompt", "dog"},
+                                       {"seed", "7"},
+                                       {"sampler", "euler_a"},
+                                       {"steps", "12"},
+                                       {"guidance", "7.5"},
+                                       {"eta", "0"},
+                                       {"size", "64x128"},
+                                       {"model", "models/tiny"}});
   EXPECT_THAT(info["info"].get<std::string>(), StartsWith("a cat\nNegative prompt: dog\nSteps: 12, Sampler: Euler a, "));
   EXPECT_EQ(info["parameters"]["Seed"], "7");
   EXPECT_EQ(info["parameters"]["Size-2"], "128");
@@ -89,7 +103,8 @@ TEST(png_settings, a_png_without_settings_has_none_and_what_is_no_png_is_refused
 
 TEST(png_settings, a_nul_of_a_prompt_can_be_written) {
   const std::string text = settings_text({.prompt = std::string("a\0b", 3)}, facts());
-  EXPECT_THAT(text, StartsWith("a\xEF\xBF\xBD" "b\n"));
+  EXPECT_THAT(text, StartsWith("a\xEF\xBF\xBD"
+                               "b\n"));
   EXPECT_EQ(info_of({{"parameters", text}})["info"], text);
 }
 

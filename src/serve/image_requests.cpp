@@ -18,8 +18,8 @@ constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 // JumpStart: all fields side by side.
 WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = read_texts(fields, "prompt", limits),
-                .negatives = read_texts(fields, "negative_prompt", limits),
-                .settings = default_picture(model)};
+                        .negatives = read_texts(fields, "negative_prompt", limits),
+                        .settings = default_picture(model)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
@@ -102,9 +102,9 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
     }
   }
   return Status::failed_precondition(
-      "pictures come as application/json;png, application/json, text/event-stream or, a single one, image/png (pictures asked for, Accept):",
-      num_pictures,
-      shown_json(std::string(accept)));
+      "pictures come as application/json;png, application/json, text/event-stream or, a single one, image/png (pictures asked for, "
+      "Accept):",
+      num_pictures, shown_json(std::string(accept)));
 }
 
 void read_size(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, PictureSpec& settings) {

@@ -61,9 +61,9 @@ class JobDesk {
     }
     job->num_steps = request->images.pictures.front().num_steps;
     job->request = std::move(request->resolved);
-    auto painting = WatchedPainting::begin(
-        orders_, std::move(request->images),
-        {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
+    auto painting =
+        WatchedPainting::begin(orders_, std::move(request->images),
+                               {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
     if (!painting.is_ok()) {
       return orders_.refusal(painting.status());
     }

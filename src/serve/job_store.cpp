@@ -31,7 +31,8 @@ JobStore::Found JobStore::find(const std::string& id, const std::string& owner) 
     const std::shared_ptr<Job>& job = jobs_.at(arrival->second);
     return {.job = job->owner == owner ? job : nullptr};
   }
-  return {.is_expired = std::any_of(expired_.begin(), expired_.end(), [&](const Expired& one) { return one.id == id && one.owner == owner; })};
+  return {.is_expired =
+              std::any_of(expired_.begin(), expired_.end(), [&](const Expired& one) { return one.id == id && one.owner == owner; })};
 }
 
 std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner) {

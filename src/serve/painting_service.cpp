@@ -50,10 +50,7 @@ struct PaintingService::Parts {
 };
 
 PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock)
-    : options_(std::move(options)),
-      metrics_(metrics),
-      clock_(clock),
-      parts_(std::make_unique<Parts>(options_, batcher, metrics, clock)) {}
+    : options_(std::move(options)), metrics_(metrics), clock_(clock), parts_(std::make_unique<Parts>(options_, batcher, metrics, clock)) {}
 
 PaintingService::~PaintingService() = default;
 
@@ -115,10 +112,8 @@ size_t PaintingService::max_body_bytes(const HttpQuestion& head) const {
 void PaintingService::handle(HttpQuestion question, std::stop_token gone, Answer answer) {
   RouteTable::Match match = parts_->table.find(question.method, question.path);  // There is one: refuse() has let the request pass.
   Answer reply = counted(match.route->path, std::move(answer));
-  match.route->answer({.question = std::move(question),
-                       .parameters = std::move(match.parameters),
-                       .gone = std::move(gone),
-                       .answer = std::move(reply)});
+  match.route->answer(
+      {.question = std::move(question), .parameters = std::move(match.parameters), .gone = std::move(gone), .answer = std::move(reply)});
 }
 
 void PaintingService::count(const std::string& route, Clock::Instant begun, int status) {

@@ -42,12 +42,17 @@ struct PaintedRequest {
 
 HttpReply problem_reply(int status, std::string_view sentence) {
   const nlohmann::json body = {
-      {"error", {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}}};
+      {"error",
+       {{"message", sentence}, {"type", status < http_status::kServerFault ? "invalid_request_error" : "server_error"}, {"code", status}}}};
   return {.status = status, .body = json_text(body) + "\n"};
 }
 
 PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher& batcher, Clock& clock)
-    : options_(options), batcher_(batcher), clock_(clock), held_bytes_(std::make_shared<std::atomic<int64_t>>(0)), num_streams_(std::make_shared<std::atomic<int64_t>>(0)) {}
+    : options_(options),
+      batcher_(batcher),
+      clock_(clock),
+      held_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
+      num_streams_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
 HttpReply PictureOrders::refusal(const Status& status) const {
   HttpReply reply = problem_reply(status_of(status.code()), status.message());
@@ -78,9 +83,8 @@ Result<Clock::Instant> PictureOrders::deadline_of(const HttpQuestion& question) 
 
 Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes) {
   if (num_bytes > options_.max_reply_bytes) {
-    return Status::invalid_argument(
-        "the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):", num_bytes,
-        options_.max_reply_bytes);
+    return Status::invalid_argument("the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):",
+                                    num_bytes, options_.max_reply_bytes);
   }
   while (held_bytes_->fetch_add(num_bytes) + num_bytes > options_.max_reply_bytes) {
     held_bytes_->fetch_sub(num_bytes);

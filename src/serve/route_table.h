@@ -47,12 +47,12 @@ struct RouteReply {
 
 /// A path with a method, and what answers it.
 struct Route {
-  std::string method;                        ///< "GET".
-  std::string path;                          ///< "/v1/jobs/{id}": a part in braces stands for any part that is not empty.
-  std::string summary;                       ///< What it does, in a line.
-  std::function<void(RouteCall)> answer;     ///< Called by the server's I/O thread: must be quick.
-  bool is_open = false;                      ///< Needs no key: it tells that the server lives.
-  std::string body_type = {};                ///< The Content-Type that a body must have; empty: there is no body.
+  std::string method;                     ///< "GET".
+  std::string path;                       ///< "/v1/jobs/{id}": a part in braces stands for any part that is not empty.
+  std::string summary;                    ///< What it does, in a line.
+  std::function<void(RouteCall)> answer;  ///< Called by the server's I/O thread: must be quick.
+  bool is_open = false;                   ///< Needs no key: it tells that the server lives.
+  std::string body_type = {};             ///< The Content-Type that a body must have; empty: there is no body.
   size_t max_body_bytes = 2'000'000;
   std::function<nlohmann::json()> body_schema = {};   ///< JSON Schema of the body, where there is one.
   std::function<nlohmann::json()> query_schema = {};  ///< JSON Schema of an object with the query's fields, where it is read.

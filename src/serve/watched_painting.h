@@ -42,10 +42,10 @@ class WatchedPainting {
  public:
   struct View {
     PaintingState state = PaintingState::kQueued;
-    double share = 0.0;                                       ///< Done, from 0 to 1.
-    Status failure = {};                                      ///< Of kFailed.
-    std::shared_ptr<const std::vector<Image>> images = {};    ///< Of kDone. Shared with readers, which may be slow.
-    Clock::Instant ended = {};                                ///< Once it has ended.
+    double share = 0.0;                                     ///< Done, from 0 to 1.
+    Status failure = {};                                    ///< Of kFailed.
+    std::shared_ptr<const std::vector<Image>> images = {};  ///< Of kDone. Shared with readers, which may be slow.
+    Clock::Instant ended = {};                              ///< Once it has ended.
     bool has_ended() const { return state >= PaintingState::kDone; }
   };
   /// What a reader has not seen yet.
@@ -64,8 +64,8 @@ class WatchedPainting {
     int64_t text_bytes = 0;  ///< Held beside the pictures.
   };
 
-  /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews while it is painted.
-  /// Errors: as PictureOrders::hold_bytes() and submit().
+  /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews while it is
+  /// painted. Errors: as PictureOrders::hold_bytes() and submit().
   static Result<std::shared_ptr<WatchedPainting>> begin(PictureOrders& orders, ImageRequest request, const Wish& wish);
 
   View view() const;

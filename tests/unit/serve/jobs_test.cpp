@@ -143,7 +143,8 @@ TEST_F(native_jobs, go_on_when_their_client_leaves_and_are_listed_newest_first) 
   engine_.release();
   EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
   std::vector<std::string> listed;
-  for (const Json& one : Json::parse(body_of(ask(get("/v1/jobs"))))["jobs"]) {
+  const Json all = Json::parse(body_of(ask(get("/v1/jobs"))));
+  for (const Json& one : all["jobs"]) {
     EXPECT_EQ(one["status"], "done");
     listed.push_back(one["id"]);
   }
@@ -329,7 +330,8 @@ TEST_F(native_jobs, streams_have_a_bound) {
 class streamed_pictures : public ServedStub {};
 
 TEST_F(streamed_pictures, of_openai_are_partial_and_then_completed) {
-  const std::string reply = ask(post("/v1/images/generations", R"({"prompt":"x","steps":8,"n":2,"seed":5,"stream":true,"partial_images":3})"));
+  const std::string reply =
+      ask(post("/v1/images/generations", R"({"prompt":"x","steps":8,"n":2,"seed":5,"stream":true,"partial_images":3})"));
   EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("text/event-stream"), HasSubstr("X-Darkroom-Seed: 5")));
   const std::vector<Event> events = events_of(dechunked(reply));
   ASSERT_GE(events.size(), 2U);

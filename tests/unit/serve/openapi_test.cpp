@@ -43,9 +43,9 @@ class openapi : public ServedStub {
 
 TEST_F(openapi, has_every_route_with_its_parameters) {
   const Json paths = document()["paths"];
-  for (const char* path : {"/ping", "/invocations", "/v1/images/generations", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/events",
-                           "/v1/jobs/{id}/images/{number}", "/v1/facts", "/v1/models", "/v2", "/v2/models/{model}/ready", "/metrics",
-                           "/openapi.json"}) {
+  for (const char* path :
+       {"/ping", "/invocations", "/v1/images/generations", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/events",
+        "/v1/jobs/{id}/images/{number}", "/v1/facts", "/v1/models", "/v2", "/v2/models/{model}/ready", "/metrics", "/openapi.json"}) {
     EXPECT_TRUE(paths.contains(path)) << path;
   }
   std::set<std::string> ids;
@@ -97,8 +97,8 @@ TEST_F(openapi, has_the_bounds_and_names_of_fields) {
   for (const auto& [name, field] : schema["properties"].items()) {
     names.push_back(name);
   }
-  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "negative_prompt", "preview_every", "prompt", "sampler", "seed", "steps",
-                                 "width"));
+  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "negative_prompt", "preview_every", "prompt", "sampler", "seed",
+                                 "steps", "width"));
   EXPECT_EQ(schema["properties"]["width"], Json::parse(R"({"type":"integer","minimum":1,"maximum":2048,"multipleOf":8})"));
   EXPECT_EQ(schema["properties"]["sampler"]["enum"], Json::array({"ddim"}));
   EXPECT_EQ(schema["required"], Json::array({"prompt"}));

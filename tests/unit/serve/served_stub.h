@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,11 +33,13 @@ class ServedStub : public testing::Test {
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
-    service_.emplace(PaintingServiceOptions{.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}, .default_sampler = "ddim"},
-                                            .limits = {},
-                                            .keys = std::move(keys),
-                                            .max_reply_bytes = max_reply_bytes_},
-                     *batcher_, metrics_, clock_);
+    service_.emplace(
+        PaintingServiceOptions{
+            .model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}, .default_sampler = "ddim"},
+            .limits = {},
+            .keys = std::move(keys),
+            .max_reply_bytes = max_reply_bytes_},
+        *batcher_, metrics_, clock_);
     options.address = parse_metrics_address("0").value();
     server_ = HttpServer::start(*service_, options).value();
   }
@@ -51,6 +55,17 @@ class ServedStub : public testing::Test {
     return client.receive_all();
   }
 
+  /// Asks for /ping until something is so; false after a minute.
+  bool await(const std::function<bool()>& is_so) const {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!is_so()) {
+      if (std::chrono::steady_clock::now() > limit) {
+        return false;
+      }
+      ask(get("/ping"));
+    }
+    return true;
+  }
   /// What /metrics says of the orders that are taken, in orders of nine steps.
   int open_requests() {
     const std::string text = metrics_.to_prometheus();

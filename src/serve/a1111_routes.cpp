@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMaxPictureBodyBytes = 16'000'000;
 constexpr const char* kPrefix = "/sdapi/v1/";
 
-HttpReply json_reply(const nlohmann::json& value) { return {.body = json_text(value) + "\n"}; }
+HttpReply webui_json(const nlohmann::json& value) { return {.body = json_text(value) + "\n"}; }
 
 // Paints with an eye on the job: an interrupted one is told apart from a client that is gone.
 void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs) {
@@ -45,7 +45,7 @@ void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOr
 void set_options(const RouteCall& call, const PictureOrders& orders) {
   const auto asked = read_json_object(call.question.body);
   const Status checked = asked.is_ok() ? check_a1111_options(*asked, orders.model(), orders.has_webui_settings()) : asked.status();
-  call.answer(checked.is_ok() ? json_reply(nullptr) : orders.refusal(checked));
+  call.answer(checked.is_ok() ? webui_json(nullptr) : orders.refusal(checked));
 }
 
 HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
@@ -54,7 +54,7 @@ HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string png, picture_file(std::move(picture)));
     return png_info(std::as_bytes(std::span(png)));
   }();
-  return info.is_ok() ? json_reply(*info) : orders.refusal(info.status());
+  return info.is_ok() ? webui_json(*info) : orders.refusal(info.status());
 }
 
 // Memory of the machine. What a GPU has is not asked for.
@@ -66,7 +66,7 @@ void add_getter(RouteTable& table, const char* name, const char* summary, std::f
   table.add({.method = "GET",
              .path = std::string(kPrefix) + name,
              .summary = summary,
-             .answer = answer_at_once([value = std::move(value)](const RouteCall&) { return json_reply(value()); }),
+             .answer = answer_at_once([value = std::move(value)](const RouteCall&) { return webui_json(value()); }),
              .replies = {{.what = "As stable-diffusion-webui's."}}});
 }
 
@@ -143,7 +143,7 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
                .summary = "Ends the request of webui's routes that has been open for longest",
                .answer = answer_at_once([jobs](const RouteCall&) {
                  jobs->interrupt();
-                 return json_reply(nlohmann::json::object());
+                 return webui_json(nlohmann::json::object());
                }),
                .replies = {{.what = "An empty object."}}});
   }

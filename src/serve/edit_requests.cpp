@@ -164,6 +164,9 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
   settings.strength = fields.number("strength", 0, 1).value_or(settings.strength);
   fields.only("mask", {});
   fields.only("input_fidelity", {"low"});
+  if (asked.is_streamed) {
+    fields.fail(Status::invalid_argument("stream is not built for edits; leave it out, or give false, got:", asked.is_streamed));
+  }
   fields.refuse_others();
   if (request.inputs.size() != 1) {
     fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", request.inputs.size()));

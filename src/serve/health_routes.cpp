@@ -20,7 +20,8 @@ void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRe
              .answer = is_ready,
              .is_open = true,
              .replies = nothing});
-  table.add({.method = "GET", .path = "/health", .summary = "Whether the process answers", .answer = lives, .is_open = true, .replies = nothing});
+  table.add(
+      {.method = "GET", .path = "/health", .summary = "Whether the process answers", .answer = lives, .is_open = true, .replies = nothing});
   table.add({.method = "GET",
              .path = "/v2/health/live",
              .summary = "Whether the process answers (Open Inference Protocol)",

@@ -527,9 +527,9 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
-  std::shared_ptr<const void> held_;      // Of the reply.
-  HttpQuestion asked_;                    // Until it is asked.
-  std::optional<std::stop_source> gone_;  // While the client waits for its answer, or a streamed one's end.
+  std::shared_ptr<const void> held_;       // Of the reply.
+  HttpQuestion asked_;                     // Until it is asked.
+  std::optional<std::stop_source> gone_;   // While the client waits for its answer, or a streamed one's end.
   std::optional<StreamedReply> streamed_;  // While it is sent.
   std::optional<http::response<http::empty_body>> stream_head_;
   std::optional<http::response_serializer<http::empty_body>> head_writer_;

@@ -10,6 +10,8 @@ namespace darkroom {
 struct OpenAiFields {
   WantedPictures wanted;
   std::string model;
+  bool is_streamed = false;
+  int num_partial_images = 0;
 };
 
 OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits);

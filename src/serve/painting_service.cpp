@@ -7,6 +7,7 @@
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/web/address_policy.h"
+#include "openapi.h"
 #include "protocols.h"
 
 namespace darkroom {
@@ -42,6 +43,7 @@ struct PaintingService::Parts {
     add_job_routes(table, orders, jobs);
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
+    add_document_route(table, orders.needs_keys());
   }
 
   PictureOrders orders;

@@ -40,4 +40,12 @@ Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, I
 /// Notes the pictures' settings, for their PNGs. REQUIRES: the request is filled.
 void note_settings(ImageRequest& request, const ModelFacts& model);
 
+/// The headers by which every reply names the seed of its first picture.
+HttpHeaders seed_headers(const ImageRequest& request);
+
+// JSON Schemas of what read_invocation and read_openai_generation take.
+
+nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits);
+nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits);
+
 }  // namespace darkroom

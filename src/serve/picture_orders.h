@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,6 +37,9 @@ class PictureOrders {
   PictureIntake* intake() const { return options_.intake; }
   /// Whether PNGs of A1111's routes hold their settings.
   bool has_webui_settings() const { return options_.png_settings != PngSettings::kOff; }
+  bool needs_keys() const { return !options_.keys.is_empty(); }
+  /// Of requests that do not shorten it.
+  std::chrono::milliseconds deadline() const { return options_.deadline; }
   bool is_draining() const { return batcher_.is_draining(); }
 
   /// The reply for a failure, with Retry-After where asking again makes sense.

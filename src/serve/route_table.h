@@ -37,9 +37,9 @@ inline constexpr int kNotNow = 503;
 /// A request that a route answers, at once or later.
 struct RouteCall {
   HttpQuestion question;
-  std::vector<std::string> parameters = {};  ///< What stands for the path's parts in braces, in their order, percent-decoded.
-  std::stop_token gone = {};                 ///< As HttpService::handle's.
-  HttpService::Answer answer = {};           ///< To be called once, by any thread.
+  std::vector<std::string> parameters = {};     ///< What stands for the path's parts in braces, in their order, percent-decoded.
+  std::stop_token gone = {};                    ///< As HttpService::handle's.
+  HttpService::Answer answer = {};              ///< To be called once, by any thread.
   std::optional<Clock::Instant> deadline = {};  ///< Where it was worked out before the request was read.
 };
 
@@ -52,13 +52,13 @@ struct RouteReply {
 
 /// A path with a method, and what answers it.
 struct Route {
-  std::string method;                        ///< "GET".
-  std::string path;                          ///< "/v1/jobs/{id}": a part in braces stands for any part that is not empty.
-  std::string summary;                       ///< What it does, in a line.
-  std::function<void(RouteCall)> answer;     ///< Called by the server's I/O thread: must be quick.
-  bool is_open = false;                      ///< Needs no key: it tells that the server lives.
-  std::string body_type = {};                ///< The Content-Type that a body must have; empty: there is no body.
-  std::string other_body_type = {};          ///< Another one that is taken; empty: none.
+  std::string method;                     ///< "GET".
+  std::string path;                       ///< "/v1/jobs/{id}": a part in braces stands for any part that is not empty.
+  std::string summary;                    ///< What it does, in a line.
+  std::function<void(RouteCall)> answer;  ///< Called by the server's I/O thread: must be quick.
+  bool is_open = false;                   ///< Needs no key: it tells that the server lives.
+  std::string body_type = {};             ///< The Content-Type that a body must have; empty: there is no body.
+  std::string other_body_type = {};       ///< Another one that is taken; empty: none.
   size_t max_body_bytes = 2'000'000;
   std::function<nlohmann::json()> body_schema = {};   ///< JSON Schema of the body, where there is one.
   std::function<nlohmann::json()> query_schema = {};  ///< JSON Schema of an object with the query's fields, where it is read.

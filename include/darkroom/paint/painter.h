@@ -77,7 +77,7 @@ class PictureInWork {
   SeededNoise noise_;
   size_t next_call_;
   torch::Tensor latents_nchw_;
-  torch::Tensor last_input_nchw_;   // Of the U-Net's last call, and what guidance made of its output; undefined before the first.
+  torch::Tensor last_input_nchw_;  // Of the U-Net's last call, and what guidance made of its output; undefined before the first.
   torch::Tensor last_output_nchw_;
   Guidance guidance_;
   torch::Tensor timesteps_k_;          // Of all calls, where the U-Net lies.

@@ -57,9 +57,9 @@ struct StreamedReply {
   int status = 200;
   std::string type;
   HttpHeaders headers = {};
-  std::shared_ptr<ReplyStream> stream;     ///< Shared by the connection and the thread that asks it.
-  std::string idle_bytes = {};             ///< Sent when there was nothing else to send for HttpServerOptions::idle_period; empty: nothing.
-  std::shared_ptr<const void> held = {};   ///< As HttpReply's.
+  std::shared_ptr<ReplyStream> stream;    ///< Shared by the connection and the thread that asks it.
+  std::string idle_bytes = {};            ///< Sent when there was nothing else to send for HttpServerOptions::idle_period; empty: nothing.
+  std::shared_ptr<const void> held = {};  ///< As HttpReply's.
 };
 
 /// Makes a reply. Run by a thread that only such makers wait for, because encoding pictures takes time; not at all once the client is gone.

@@ -169,7 +169,8 @@ class streamed_reply : public testing::Test, public HttpService {
       return;
     }
     gone_ = std::move(gone);
-    answer(StreamedReply{.type = "text/event-stream", .headers = {{"X-Ours", "1"}}, .stream = std::move(stream_), .idle_bytes = idle_bytes_});
+    answer(
+        StreamedReply{.type = "text/event-stream", .headers = {{"X-Ours", "1"}}, .stream = std::move(stream_), .idle_bytes = idle_bytes_});
     answer(HttpReply{.body = "a second answer"});
   }
   bool await_end() { return ended_.wait_for(std::chrono::minutes(1)) == std::future_status::ready; }
@@ -211,8 +212,8 @@ TEST_F(streamed_reply, of_http_1_0_goes_on_to_the_connections_end) {
   const auto client = asking("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   stream->give("first ");
   stream->give("last", true);
-  EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Connection: close"), Not(HasSubstr("chunked")),
-                                           EndsWith("\r\n\r\nfirst last")));
+  EXPECT_THAT(client->receive_all(),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Connection: close"), Not(HasSubstr("chunked")), EndsWith("\r\n\r\nfirst last")));
 }
 
 TEST_F(streamed_reply, to_head_is_a_head) {

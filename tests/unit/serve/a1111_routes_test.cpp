@@ -89,15 +89,16 @@ std::string edit_form(const std::string& picture, const std::string& fields = ""
 }
 
 TEST_F(webui_routes, text_to_image_replies_as_webui_does) {
-  const nlohmann::json reply = json_of(ask(post("/sdapi/v1/txt2img", R"json({"prompt":"a (cat:1.2)","steps":2,"seed":7,"batch_size":2})json")));
+  const nlohmann::json reply =
+      json_of(ask(post("/sdapi/v1/txt2img", R"json({"prompt":"a (cat:1.2)","steps":2,"seed":7,"batch_size":2})json")));
   ASSERT_EQ(reply["images"].size(), 2U);
-EXPECT_EQ(reply["parameters"]["seed"], 7);
-const nlohmann::json info = nlohmann::json::parse(reply["info"].get<std::string>());
-EXPECT_EQ(info["all_seeds"], (nlohmann::json{7, 8}));
-const nlohmann::json settings = json_of(ask(post("/sdapi/v1/png-info", nlohmann::json{{"image", reply["images"][0]}}.dump())));
-EXPECT_EQ(settings["info"], info["infotexts"][0]);
-EXPECT_EQ(settings["parameters"]["Prompt"], "a (cat:1.2)");
-EXPECT_EQ(settings["parameters"]["Sampler"], "DDIM");
+  EXPECT_EQ(reply["parameters"]["seed"], 7);
+  const nlohmann::json info = nlohmann::json::parse(reply["info"].get<std::string>());
+  EXPECT_EQ(info["all_seeds"], (nlohmann::json{7, 8}));
+  const nlohmann::json settings = json_of(ask(post("/sdapi/v1/png-info", nlohmann::json{{"image", reply["images"][0]}}.dump())));
+  EXPECT_EQ(settings["info"], info["infotexts"][0]);
+  EXPECT_EQ(settings["parameters"]["Prompt"], "a (cat:1.2)");
+  EXPECT_EQ(settings["parameters"]["Sampler"], "DDIM");
 }
 
 TEST_F(webui_routes, image_to_image_starts_from_the_picture) {

@@ -279,12 +279,12 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
   ended.push_back({std::move(order->second->done), std::move(result)});
   left_.push_back(std::move(order->second));
   orders_.erase(order);
-  changed_.notify_all();  // Whoever waits in await_idle().
   if (orders_.empty()) {
     fair_ = FairOrder();
     open_cost_ = 0.0;
   }
   open_cost_shown_.set(open_cost_);
+  changed_.notify_all();  // Who waits for the last one to end.
 }
 
 std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {

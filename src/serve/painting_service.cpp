@@ -13,6 +13,7 @@
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/version.h"
 #include "darkroom/web/address_policy.h"
+#include "page_files.h"
 #include "request_fields.h"
 
 namespace darkroom {
@@ -232,6 +233,13 @@ std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head, 
 
 std::optional<HttpReply> PaintingService::refuse(const HttpQuestion& head) {
   const Clock::Instant begun = clock_.now();
+  if (std::optional<HttpReply> reply = page_reply(head)) {  // Its files hold no secret: the page itself asks for a key.
+    if (auto stranger = refuse_stranger(head, true)) {
+      reply = std::move(stranger);
+    }
+    count("page", begun, *reply);
+    return reply;
+  }
   const Route* const route = find_route(head.path);
   std::optional<HttpReply> refused = refuse_head(head, route);
   if (refused.has_value()) {

@@ -22,7 +22,7 @@ import urllib.parse
 from cases import Skipped, require
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE = int(__import__("os").environ.get("P","120"))  # Seconds; a limit, no measure.
+PATIENCE = 120  # Seconds; a limit, no measure.
 KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowRight": (39, ""), "ArrowLeft": (37, ""), "Tab": (9, ""), "End": (35, "")}
 MODIFIERS = {"Alt": 1, "Ctrl": 2, "Shift": 8}
 

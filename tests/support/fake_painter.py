@@ -20,7 +20,7 @@ import struct
 import threading
 import zlib
 
-PATIENCE = int(__import__("os").environ.get("P","120"))  # Seconds; a limit, no measure.
+PATIENCE = 120  # Seconds; a limit, no measure.
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
 POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

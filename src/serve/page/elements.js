@@ -40,6 +40,12 @@ export function factList(facts) {
   return list;
 }
 
+/** Takes an element away and lets go of the pictures in it. */
+export function discard(node) {
+  node.querySelectorAll("img[src^='blob:']").forEach((image) => URL.revokeObjectURL(image.src));
+  node.remove();
+}
+
 export function saveFile(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = element("a", {href: address, download: name});

@@ -34,16 +34,19 @@ export class Gallery {
     this.#addresses = records.map(({blob}) => URL.createObjectURL(blob));
     byId("history-list").replaceChildren(...records.map((record, index) => this.#card(record, this.#addresses[index])));
     byId("history-clear").hidden = records.length === 0;
-    byId("history-note").textContent = records.length === 0 ? "What you paint is kept here, in this browser alone."
-      : `The last ${records.length} pictures (at most ${kMostPictures}), kept in this browser alone. A click brings a picture's settings back.`;
+    byId("history-note").textContent = records.length === 0
+      ? "What you paint is kept here, in this browser alone."
+      : `The last ${records.length} pictures (at most ${kMostPictures}), kept in this browser alone. ` +
+        "A click brings a picture's settings back.";
   }
 
   #card(record, address) {
-    const restore = element("button", {type: "button", class: "picture", title: record.request.prompt, onclick: () => this.actions.restore(record),
-                                       "aria-label": `Restore the settings of: ${record.request.prompt}, seed ${record.seed}`},
+    const {prompt} = record.request;
+    const restore = element("button", {type: "button", class: "picture", title: prompt, onclick: () => this.actions.restore(record),
+                                       "aria-label": `Restore the settings of: ${prompt}, seed ${record.seed}`},
                             element("img", {src: address, alt: "", loading: "lazy"}));
     return element("figure", {}, restore, element("figcaption", {},
-      element("span", {class: "clip"}, record.request.prompt || "(no prompt)"),
+      element("span", {class: "clip"}, prompt || "(no prompt)"),
       element("button", {type: "button", class: "small", onclick: () => this.actions.open(record)}, "View"),
       element("button", {type: "button", class: "small", onclick: () => this.#change(this.#history.remove(record.id))}, "Forget")));
   }

@@ -1,6 +1,6 @@
 // Two fields of the settings against each other: a labelled table of pictures.
 
-import {byId, element, fillSelect, saveFile, saveJson} from "./elements.js";
+import {byId, discard, element, fillSelect, saveFile, saveJson} from "./elements.js";
 import {axisFields, gridCells} from "./grid_axes.js";
 import {PicturePlace, stateText} from "./task_card.js";
 
@@ -52,7 +52,8 @@ export class Grid {
   }
 
   #takeAll(axis) {
-    byId(`${axis}-values`).value = this.fields[byId(`${axis}-field`).value].all.map((name) => (name.includes(",") ? `"${name}"` : name)).join(", ");
+    const {all} = this.fields[byId(`${axis}-field`).value];
+    byId(`${axis}-values`).value = all.map((name) => (name.includes(",") ? `"${name}"` : name)).join(", ");
     this.#count();
   }
 
@@ -100,7 +101,8 @@ export class Grid {
     const heads = x.values.map((value) => element("th", {scope: "col"}, label(x.field, value)));
     const rows = tasks.map((row, index) => element("tr", {}, element("th", {scope: "row"}, label(y.field, y.values[index])),
                                                    ...row.map((task) => this.#cell(task))));
-    byId("grid-table").replaceChildren(element("table", {}, element("caption", {}, caption),
+    [...byId("grid-table").children].forEach(discard);
+    byId("grid-table").append(element("table", {}, element("caption", {}, caption),
       element("thead", {}, element("tr", {}, element("td"), ...heads)), element("tbody", {}, ...rows)));
     byId("grid-json").hidden = false;
     byId("grid-image").hidden = false;

@@ -16,7 +16,10 @@ function open() {
   return done(request);
 }
 
-/** Records are {id, time, settings, request, seed, model, version, blob}. Where the browser keeps nothing (private windows), this lives in memory. */
+/**
+ * Records are {id, time, settings, request, seed, model, version, blob}. Where the browser keeps nothing (private windows), they live as
+ * long as the page.
+ */
 export class History {
   #database;
   #kept = [];  // Without a database.

@@ -1,7 +1,7 @@
 // The page as a whole: it puts the parts together and gives keys, files and tabs to them.
 
 import {Api} from "./api.js";
-import {byId, element} from "./elements.js";
+import {byId, discard, element} from "./elements.js";
 import {Gallery} from "./gallery.js";
 import {Grid} from "./grid.js";
 import {isPng, textOf} from "./png.js";
@@ -35,7 +35,8 @@ function doing(action) {
 }
 
 function askForKey(wasWrong) {
-  byId("key-note").textContent = wasWrong ? "The server does not know that key." : "It stays in this tab and is forgotten when you close it.";
+  byId("key-note").textContent = wasWrong ? "The server does not know that key."
+                                          : "It stays in this tab and is forgotten when you close it.";
   byId("key-text").value = "";
   const dialog = byId("key-dialog");
   dialog.returnValue = "";
@@ -54,9 +55,12 @@ class Page {
     this.templates = templates;
     this.form = new SettingsForm(facts, templates);
     this.queue = new PaintQueue(api);
-    this.viewer = new Viewer({restore: (picture) => this.restore(picture), start: facts.features?.image_to_image ? doing((picture) => this.startFrom(picture.blob)) : null});
-    this.gallery = new Gallery({restore: (picture) => this.restore(picture), open: (picture) => this.viewer.show(picture), say});
-    const shared = {form: this.form, queue: this.queue, templates, say, open: (task, index) => this.open(task, index), added: (tasks) => this.keep(tasks)};
+    const restore = (picture) => this.restore(picture);
+    const start = facts.features?.image_to_image ? doing((picture) => this.startFrom(picture.blob)) : null;
+    this.viewer = new Viewer({restore, start});
+    this.gallery = new Gallery({restore, open: (picture) => this.viewer.show(picture), say});
+    const shared = {form: this.form, queue: this.queue, templates, say, open: (task, index) => this.open(task, index),
+                    added: (tasks) => this.keep(tasks)};
     this.grid = new Grid(shared);
     this.vote = new Vote(shared);
     this.#listen();
@@ -170,7 +174,7 @@ class Page {
     openTab("pictures");
     byId("no-tasks").hidden = true;
     byId("tasks").prepend(taskCard(task, {cancel: (one) => this.queue.cancel(one), open: (one, index) => this.open(one, index)}));
-    [...byId("tasks").children].slice(kMostCards).forEach((card) => card.remove());
+    [...byId("tasks").children].slice(kMostCards).forEach(discard);
     if (matchMedia("(max-width: 700px)").matches) {
       byId("work").scrollIntoView();  // In one column the pictures are below.
     }
@@ -225,7 +229,8 @@ class Page {
     }
     const {prompt, ...settings} = settingsFrom(text);
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
-    this.form.write({...settings, description: prompt, kind, style, init_image: null, ...(settings.seed !== undefined && {keeps_seed: true})});
+    this.form.write({...settings, description: prompt, kind, style, init_image: null,
+                     ...(settings.seed !== undefined && {keeps_seed: true})});
     byId("description").focus();
   }
 

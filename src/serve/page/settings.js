@@ -119,7 +119,8 @@ export class SettingsForm {
   }
   set initImage(base64) {
     this.#initImage = base64 ?? undefined;
-    byId("start-shown").replaceChildren(...(base64 ? [element("img", {src: `data:image/png;base64,${base64}`, alt: "start picture"})] : []));
+    const shown = base64 ? [element("img", {src: `data:image/png;base64,${base64}`, alt: "start picture"})] : [];
+    byId("start-shown").replaceChildren(...shown);
     byId("start-remove").hidden = !base64;
   }
 

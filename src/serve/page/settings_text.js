@@ -35,7 +35,8 @@ function valueFrom(text) {
 }
 
 function lineOf(fields) {
-  return fields.filter(([, value]) => value !== undefined && value !== "").map(([name, value]) => `${name}: ${valueText(value)}`).join(", ");
+  const present = fields.filter(([, value]) => value !== undefined && value !== "");
+  return present.map(([name, value]) => `${name}: ${valueText(value)}`).join(", ");
 }
 
 /** `request` as sent to the server; `seed` of this picture. */

@@ -2,10 +2,8 @@
 
 import {element} from "./elements.js";
 
-const kStates = {waiting: "waiting in this page", queued: "queued", painting: "painting", done: "done", failed: "failed", cancelled: "cancelled"};
-
 export function stateText(task) {
-  const text = task.state === "painting" ? `step ${task.step} of ${task.steps}` : kStates[task.state];
+  const text = {painting: `step ${task.step} of ${task.steps}`, waiting: "waiting in this page"}[task.state] ?? task.state;
   return [text, task.note, task.error].filter(Boolean).join(": ");
 }
 
@@ -45,7 +43,8 @@ export class PicturePlace {
   #show(address, isWhole) {
     const image = element("img", {src: address, alt: isWhole ? "" : "preview", class: isWhole ? "whole" : "preview"});
     const label = `Open the picture of seed ${this.task.seeds[this.index]}`;
-    this.node.replaceChildren(isWhole ? element("button", {type: "button", class: "picture", "aria-label": label, onclick: this.open}, image) : image);
+    const button = {type: "button", class: "picture", "aria-label": label, onclick: this.open};
+    this.node.replaceChildren(isWhole ? element("button", button, image) : image);
   }
 }
 

@@ -42,11 +42,12 @@ export class Viewer {
   }
 
   show(picture) {
+    const {prompt, width, height} = picture.request;
     this.#picture = picture;
     this.#address = URL.createObjectURL(picture.blob);
     byId("viewer-title").textContent = `Seed ${picture.seed}`;
     byId("viewer-body").replaceChildren(
-      element("img", {src: this.#address, alt: picture.request.prompt, class: "large", width: picture.request.width, height: picture.request.height}),
+      element("img", {src: this.#address, alt: prompt, class: "large", width, height}),
       element("div", {}, this.#buttons(), factList(factsOf(picture))));
     this.dialog.showModal();
   }

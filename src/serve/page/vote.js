@@ -1,6 +1,6 @@
 // Two settings or models side by side on the same prompts and seeds. Which is which stays hidden until the vote.
 
-import {byId, element, factList, randomBelow, saveJson} from "./elements.js";
+import {byId, discard, element, factList, randomBelow, saveJson} from "./elements.js";
 import {PicturePlace} from "./task_card.js";
 
 const kVotesName = "darkroom.votes";
@@ -89,13 +89,13 @@ export class Vote {
     byId("vote-state").textContent = this.#stateText();
     if (pair === undefined || !pair.a.isOver || !pair.b.isOver) {
       if (pair !== undefined) {
-        byId("vote-pair").replaceChildren();
+        [...byId("vote-pair").children].forEach(discard);
       }
       return;
     }
     if (pair.a.state !== "done" || pair.b.state !== "done") {
       byId("vote-pair").replaceChildren(element("p", {}, pair.a.error || pair.b.error || "One of the two was cancelled"),
-                                        element("button", {type: "button", class: "main", id: "vote-next", onclick: () => this.#next()}, "Next pair"));
+                                        this.#nextButton("Next pair "));
       return;
     }
     if (pair.choice === undefined && pair.isShown !== true) {
@@ -122,10 +122,17 @@ export class Vote {
       element("figcaption", {class: "which"}, ["left", "right"][index])));
     const buttons = Object.entries(kChoices).map(([choice, text]) => {
       const [key] = Object.entries(kKeys).find(([, one]) => one === choice);
-      return element("button", {type: "button", id: `vote-${choice}`, onclick: () => this.#choose(choice)}, `${text} `, element("kbd", {}, key));
+      const choose = () => this.#choose(choice);
+      return element("button", {type: "button", id: `vote-${choice}`, onclick: choose}, `${text} `, element("kbd", {}, key));
     });
-    byId("vote-pair").replaceChildren(element("p", {class: "prompt"}, pair.prompt ?? "each side's own prompt"), element("div", {class: "pair"}, ...places),
+    byId("vote-pair").replaceChildren(element("p", {class: "prompt"}, pair.prompt ?? "each side's own prompt"),
+                                      element("div", {class: "pair"}, ...places),
                                       element("div", {class: "row center", id: "vote-buttons"}, ...buttons));
+  }
+
+  #nextButton(text) {
+    const attributes = {type: "button", class: "main", id: "vote-next", onclick: () => this.#next()};
+    return element("button", attributes, text, element("kbd", {}, "N"));
   }
 
   #choose(choice) {
@@ -135,8 +142,9 @@ export class Vote {
     }
     const right = pair.left === "a" ? "b" : "a";
     pair.choice = {left: pair.left, right, equal: "equal"}[choice];
-    this.#votes = [...this.#votes, {time: new Date().toISOString(), prompt: pair.a.request.prompt, seed: pair.seed, left: pair.left, choice: pair.choice,
-                                    a: withoutPicture(pair.a.settings), b: withoutPicture(pair.b.settings)}].slice(-kMostVotes);
+    const vote = {time: new Date().toISOString(), prompt: pair.a.request.prompt, seed: pair.seed, left: pair.left, choice: pair.choice,
+                  a: withoutPicture(pair.a.settings), b: withoutPicture(pair.b.settings)};
+    this.#votes = [...this.#votes, vote].slice(-kMostVotes);
     localStorage.setItem(kVotesName, JSON.stringify(this.#votes));
     this.#reveal(pair, right);
     this.#showTally();
@@ -149,14 +157,14 @@ export class Vote {
       caption.classList.toggle("chosen", pair.choice === names[index]);
     });
     const isLast = this.#shown + 1 === this.#pairs.length;
-    const next = element("button", {type: "button", class: "main", id: "vote-next", onclick: () => this.#next()}, isLast ? "Done " : "Next pair ", element("kbd", {}, "N"));
+    const next = this.#nextButton(isLast ? "Done " : "Next pair ");
     byId("vote-buttons").replaceChildren(next);
     next.focus();
   }
 
   #next() {
     ++this.#shown;
-    byId("vote-pair").replaceChildren();
+    [...byId("vote-pair").children].forEach(discard);
     this.#show();
   }
 
@@ -174,13 +182,15 @@ export class Vote {
 
   #showTally() {
     const {a, b, equal} = tallyOf(this.#votes);
-    byId("vote-tally").textContent = this.#votes.length === 0 ? "No votes yet." : `A ${a} : B ${b}, equal ${equal}, of ${this.#votes.length} votes.`;
+    const count = this.#votes.length;
+    byId("vote-tally").textContent = count === 0 ? "No votes yet." : `A ${a} : B ${b}, equal ${equal}, of ${count} votes.`;
     byId("vote-export").hidden = this.#votes.length === 0;
     byId("vote-clear").hidden = this.#votes.length === 0;
   }
 
   #export() {
-    saveJson("darkroom-votes.json", {format: "darkroom-votes", version: 1, model: this.page.form.facts.model, tally: tallyOf(this.#votes), votes: this.#votes});
+    const {model} = this.page.form.facts;
+    saveJson("darkroom-votes.json", {format: "darkroom-votes", version: 1, model, tally: tallyOf(this.#votes), votes: this.#votes});
   }
 
   #clear() {

@@ -78,7 +78,7 @@ const kWords = {
   },
 };
 
-/** Fields by name: {label, hint, all?, values(text) -> values (an Error says what is wrong), apply(settings, value, values) -> settings}. */
+/** Fields by name: {label, hint, all?, values(text) -> values or an Error, apply(settings, value, values) -> settings}. */
 export function axisFields(facts, templates) {
   return {
     none: {label: "nothing", hint: "", values: () => [""], apply: (settings) => settings},

@@ -7,7 +7,7 @@ import {Grid} from "./grid.js";
 import {isPng, textOf} from "./png.js";
 import {reweighted, withWords} from "./prompt.js";
 import {PaintQueue} from "./queue.js";
-import {SettingsForm} from "./settings.js";
+import {limitOf, SettingsForm} from "./settings.js";
 import {settingsFrom} from "./settings_text.js";
 import {picturesOf, taskCard} from "./task_card.js";
 import {settingsOf, Viewer} from "./viewer.js";
@@ -159,7 +159,7 @@ class Page {
       return;
     }
     const settings = this.form.readToPaint();
-    const most = this.facts.limits?.max_images ?? 1;
+    const most = limitOf(this.facts, "images") ?? 1;
     const last = settings.seed + Number(byId("sweep-count").value);
     const tasks = [];
     for (let seed = settings.seed; seed < last; seed += most) {

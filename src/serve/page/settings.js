@@ -3,11 +3,16 @@
 import {byId, element, fillSelect, randomBelow} from "./elements.js";
 import {composedPrompt} from "./prompt.js";
 
-const kSavedName = "darkroom.settings";
+const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
 const kNumbers = ["width", "height", "steps", "guidance_scale", "seed", "images", "strength"];
 const kTexts = ["description", "negative_prompt", "kind", "style", "sampler", "model"];
 const kSeedBound = 2 ** 32;
 const kPreviews = 8;  // In a picture's life.
+
+/** A bound of the server's requests; undefined: it names none. */
+export function limitOf(facts, name) {
+  return facts.limits?.[`max_${name}`] ?? facts.limits?.[name];
+}
 
 export class SettingsForm {
   #initImage;
@@ -26,15 +31,17 @@ export class SettingsForm {
   }
 
   #defaults() {
-    const {native_size: size} = this.facts;
+    const {native_size: size, defaults} = this.facts;
     const first = this.templates.examples[0];
-    return {description: first.description, negative_prompt: "", kind: this.templates.kinds[0].name, style: this.templates.styles[0].name,
-            sampler: "", width: size, height: size, steps: 30, guidance_scale: 7.5, seed: 1, images: 1, strength: 0.8, keeps_seed: false};
+    const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
+    return {description: first.description, negative_prompt: "", kind, style, sampler: "", width: size, height: size,
+            steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
+            keeps_seed: false};
   }
 
   #saved() {
     try {
-      return JSON.parse(localStorage.getItem(kSavedName) ?? "{}");
+      return JSON.parse(localStorage.getItem(kSavedName + this.facts.model) ?? "{}");
     } catch {
       return {};
     }
@@ -45,16 +52,16 @@ export class SettingsForm {
     const named = (list) => list.map(({name}) => [name, name]);
     fillSelect(byId("kind"), named(templates.kinds));
     fillSelect(byId("style"), named(templates.styles));
-    fillSelect(byId("sampler"), [["", "the model's own"], ...facts.samplers.map((name) => [name, name])]);
+    fillSelect(byId("sampler"), [["", `the model's own${facts.defaults?.sampler ? ` (${facts.defaults.sampler})` : ""}`], ...facts.samplers.map((name) => [name, name])]);
     fillSelect(byId("model-choice"), (facts.models ?? []).map((name) => [name, name]));
     byId("model-row").hidden = (facts.models ?? []).length < 2;
     byId("start-picture").hidden = !facts.features?.image_to_image;
     byId("weights-hint").hidden = !facts.features?.weighted_prompts;
-    this.#bound("images", 1, facts.limits?.max_images);
-    this.#bound("steps", 1, facts.limits?.max_steps);
-    this.#bound("guidance_scale", 0, facts.limits?.max_guidance);
+    this.#bound("images", 1, limitOf(facts, "images"));
+    this.#bound("steps", 1, limitOf(facts, "steps"));
+    this.#bound("guidance_scale", 0, limitOf(facts, "guidance_scale"));
     for (const side of ["width", "height"]) {
-      this.#bound(side, facts.size_multiple, facts.limits?.max_side);
+      this.#bound(side, facts.size_multiple, limitOf(facts, "side"));
       this.#field(side).step = facts.size_multiple;
     }
   }
@@ -127,7 +134,7 @@ export class SettingsForm {
   changed() {
     const settings = this.read();
     const {init_image: unused, ...kept} = settings;  // Too large for that store.
-    localStorage.setItem(kSavedName, JSON.stringify(kept));
+    localStorage.setItem(kSavedName + this.facts.model, JSON.stringify(kept));
     const whole = composedPrompt(settings, this.templates);
     byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
     byId("strength-row").hidden = !this.#initImage;

@@ -72,11 +72,19 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
   painter_->step(works);
 }
 
+Image PainterEngine::preview(const EnginePicture& picture) {
+  return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide);
+}
+
 Image PainterEngine::finish(const EnginePicture& picture) { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); }
 
 ModelFacts PainterEngine::facts(std::string name) const {
-  return {
-      .name = std::move(name), .native_size = painter_->native_size(), .size_multiple = painter_->latent_factor(), .samplers = samplers_};
+  const auto own = resolve_sampler_name({.name = default_sampler_}, painter_->scheduler());
+  return {.name = std::move(name),
+          .native_size = painter_->native_size(),
+          .size_multiple = painter_->latent_factor(),
+          .samplers = samplers_,
+          .default_sampler = own.is_ok() ? *own : std::string()};
 }
 
 }  // namespace darkroom

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,11 +17,7 @@ struct EmbeddedFile {
 /// The files of the folder src/serve/page.
 std::span<const EmbeddedFile> page_files();
 
-/// Whether a path is the page's: "/", which others may share with another method, or "/page/NAME".
-bool is_page_path(std::string_view path);
-
-/// The reply to GET and HEAD of the page ("/" is index.html) and of its files: 200, 304 where the client has the file, or 404 and 405 below
-/// "/page/". Nothing: the question is not the page's.
-std::optional<HttpReply> page_reply(const HttpQuestion& head);
+/// The reply with a file of the page: 200, 304 where If-None-Match (`known_tags`) names it as it is, 404 where there is none.
+HttpReply page_reply(std::string_view name, std::string_view known_tags);
 
 }  // namespace darkroom

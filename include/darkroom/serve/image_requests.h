@@ -29,6 +29,7 @@ enum class ReplyForm {
   kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
   kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
   kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
+  kKept,          ///< Not at all: they are fetched later, one by one.
 };
 
 /// A request for pictures, whoever's protocol it came in.

@@ -2,12 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "darkroom/web/metrics_server.h"
+#include "serve_client.h"
 #include "stub_engine.h"
 
 namespace darkroom {
@@ -21,53 +18,6 @@ using testing::Not;
 using testing::StartsWith;
 
 constexpr std::string_view kKey = "a-key-of-at-least-16";
-
-/// One connection to the server; waits at most a minute for anything.
-class ServeClient {
- public:
-  explicit ServeClient(const SocketAddress& address) {
-    const sockaddr_storage place = address.to_sockaddr();
-    socket_ = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)), 0);
-  }
-  ~ServeClient() { ::close(socket_); }
-  ServeClient(const ServeClient&) = delete;
-  ServeClient& operator=(const ServeClient&) = delete;
-
-  void send_text(const std::string& text) const {
-    // The server may have answered and closed already: what it said is what counts.
-    [[maybe_unused]] const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
-  }
-  std::string receive(size_t count) const {
-    std::string received(count, '\0');
-    received.resize(static_cast<size_t>(std::max<ssize_t>(0, recv(socket_, received.data(), count, MSG_WAITALL))));
-    return received;
-  }
-  std::string receive_all() const {
-    std::string received;
-    for (;;) {
-      pollfd watched{socket_, POLLIN, 0};
-      char buffer[65'536];
-      const ssize_t num_bytes = poll(&watched, 1, 60'000) == 1 ? recv(socket_, buffer, sizeof buffer, 0) : -1;
-      if (num_bytes <= 0) {
-        return received;
-      }
-      received.append(buffer, static_cast<size_t>(num_bytes));
-    }
-  }
-
- private:
-  int socket_ = -1;
-};
-
-std::string get(const std::string& path, const std::string& headers = "") {
-  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n";
-}
-
-std::string post(const std::string& path, const std::string& body, const std::string& headers = "") {
-  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
-}
 
 /// A server over a stub that paints at once.
 class painting_service : public testing::Test {
@@ -365,74 +315,6 @@ TEST(access_keys, names_the_line_of_a_bad_key_and_not_the_key) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("keys.txt 2"), Not(HasSubstr("short-key"))));
   EXPECT_EQ(AccessKeys::parse("# nothing\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(AccessKeys::parse("a key with spaces in it\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
-}
-
-/// Answers /slow by a maker that waits, and everything else at once.
-struct SlowMaker final : HttpService {
-  void handle(HttpQuestion question, std::stop_token /*gone*/, Answer answer) override {
-    if (question.path != "/slow") {
-      answer(HttpReply{.body = "quick"});
-      return;
-    }
-    answer(ReplyMaker([this] {
-      ++num_making;
-      num_making.notify_all();
-      may_end.wait(false);
-      return HttpReply{.body = "slow"};
-    }));
-  }
-  std::atomic<int> num_making = 0;
-  std::atomic<bool> may_end = false;
-};
-
-TEST(http_server, replies_that_are_ready_do_not_wait_for_those_that_are_made) {
-  SlowMaker service;
-  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value()}).value();
-  std::vector<std::unique_ptr<ServeClient>> clients;
-  for (int i = 0; i < 8; ++i) {
-    clients.push_back(std::make_unique<ServeClient>(server->address()));
-    clients.back()->send_text(get("/slow"));
-  }
-  service.num_making.wait(0);
-  const ServeClient quick(server->address());
-  quick.send_text(get("/ping"));
-  EXPECT_THAT(quick.receive_all(), HasSubstr("quick"));
-  service.may_end = true;
-  service.may_end.notify_all();
-  for (const auto& client : clients) {
-    EXPECT_THAT(client->receive_all(), HasSubstr("slow"));
-  }
-}
-
-TEST(http_server, one_connection_too_many_ends_one_that_asks_nothing_and_never_one_that_waits) {
-  SlowMaker service;
-  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value(), .max_connections = 2}).value();
-  const ServeClient waiting(server->address());
-  waiting.send_text(get("/slow"));
-  service.num_making.wait(0);
-  const ServeClient idle(server->address());
-  const ServeClient next(server->address());
-  next.send_text(get("/slow"));
-  EXPECT_EQ(idle.receive_all(), "");
-  service.num_making.wait(1);
-  const ServeClient refused(server->address());
-  EXPECT_EQ(refused.receive_all(), "");
-  service.may_end = true;
-  service.may_end.notify_all();
-  EXPECT_THAT(waiting.receive_all(), HasSubstr("slow"));
-  EXPECT_THAT(next.receive_all(), HasSubstr("slow"));
-}
-
-TEST(http_server, refuses_a_port_that_is_taken_and_bad_options) {
-  struct Deaf final : HttpService {
-    void handle(HttpQuestion, std::stop_token, Answer) override {}
-  } service;
-  HttpServerOptions options{.address = parse_metrics_address("0").value()};
-  const auto server = HttpServer::start(service, options).value();
-  options.address = server->address();
-  EXPECT_THAT(HttpServer::start(service, options).status().message(), HasSubstr("the port is taken"));
-  options.max_connections = 0;
-  EXPECT_EQ(HttpServer::start(service, options).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -61,6 +61,15 @@ class StubEngine final : public StepEngine {
     changed_.wait(lock, [&] { return calls_.size() <= calls_allowed_; });
   }
 
+  /// A pixel that shows how many calls are left.
+  Image preview(const EnginePicture& picture) override {
+    const auto& work = static_cast<const Picture&>(picture);
+    if (work.spec.prompt == "preview throws") {
+      throw std::runtime_error("planted");
+    }
+    return Image::filled(1, 1, 3, static_cast<uint8_t>(work.calls_left));
+  }
+
   Image finish(const EnginePicture& picture) override {
     const PictureSpec& spec = static_cast<const Picture&>(picture).spec;
     if (spec.prompt == "finish throws") {

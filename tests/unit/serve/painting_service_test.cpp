@@ -73,19 +73,21 @@ TEST_F(painting_service, answers_health_models_and_metrics) {
 
 TEST_F(painting_service, the_page_needs_no_key_but_comes_to_no_stranger) {
   start(AccessKeys::parse(std::string(kKey), "keys").value());
-  const std::string whole = ask(get("/"));
-  EXPECT_THAT(whole, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/html"),
-                           HasSubstr("Content-Security-Policy: default-src 'self'"), HasSubstr("Cache-Control: no-cache"),
-                           HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("<title>darkroom")));
-  EXPECT_THAT(ask(get("/page/page.js?x=1")), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask(get("/")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/html"),
+                                   HasSubstr("Content-Security-Policy: default-src 'self'"), HasSubstr("Cache-Control: no-cache"),
+                                   HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("<title>darkroom")));
+  EXPECT_THAT(ask(get("/page/page.js?x=1")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/javascript")));
+  EXPECT_THAT(ask(get("/page/nothing.js")), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(ask(post("/", R"({"inputs":"x"})")), StartsWith("HTTP/1.1 401"));
   EXPECT_THAT(ask(get("/", "Origin: http://example.com\r\n")), StartsWith("HTTP/1.1 403"));
-  EXPECT_THAT(ask(get("/metrics", "Authorization: Bearer " + std::string(kKey) + "\r\n")),
-              HasSubstr("darkroom_serve_requests_total{route=\"page\",status=\"200\"} 2"));
-  start({});
+}
+
+TEST_F(painting_service, the_page_shares_its_path_with_a_protocol) {
   EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(ask(post("/", R"({"inputs":"x","parameters":{"num_inference_steps":2}})")),
               AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: "), HasSubstr("GET"), HasSubstr("HEAD"), HasSubstr("POST")));
 }
 
 TEST_F(painting_service, a_reply_without_a_body_says_no_other_length_than_the_whole_one) {

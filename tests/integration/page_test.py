@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""The page of `darkroom serve` in a real browser, with real clicks and keys, over a painter that paints when it is told to.
+"""The page of `darkroom serve` in a real browser, with real clicks and keys: over a painter that paints when it is told to, then over the program.
 
-usage: page_test.py [--screenshots FOLDER]    With a folder, pictures of the page are left there, for people.
+usage: page_test.py
 """
 
+import base64
 import contextlib
 import functools
 import io
 import json
 import pathlib
+import shutil
 import sys
 
+import numpy as np
+
 from cases import main, require, temporary_folder
+from serve_test import KEY, Server, model, pixels
 from workbench import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -362,7 +367,7 @@ def pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence()
             "none.png": (write_png(folder / "none.png").read_bytes(), "no settings"),
             "other.png": (write_png(folder / "other.png", parameters="hello").read_bytes(), "no settings that could be read"),
             "long.png": (write_png(folder / "long.png", parameters="x" * 60_000 + "\nSteps: 1").read_bytes(), "too long"),
-            "bomb.png": (write_png(folder / "bomb.png", zipped="x" * 5_000_000).read_bytes(), "too long"),
+            "bomb.png": (write_png(folder / "bomb.png", zipped="x" * 5_000_000).read_bytes(), "unpack to more"),
             "text.txt": (b"hello", "PNG files"),
             "a.json": (b"{", "JSON"),
             "b.json": (b'{"format": "other"}', "no grid"),
@@ -575,7 +580,6 @@ def what_the_server_lacks_is_not_offered() -> None:
         tab.fill("#strength", "0.6")
         request = paint_one(painter, tab)
         require(request["strength"] == 0.6, "the strength", request["strength"])
-        import base64
         require(base64.b64decode(request["init_image"]) == picture.read_bytes(), "the start picture")
         tab.click("#start-remove")
         require("init_image" not in paint_one(painter, tab, 2), "a start picture that was removed")
@@ -583,6 +587,68 @@ def what_the_server_lacks_is_not_offered() -> None:
         tab.click("#viewer-start")
         tab.wait_for(f"{num_of('#start-shown img')} === 1")
         require(Image.open(io.BytesIO(base64.b64decode(paint_one(painter, tab, 3)["init_image"]))).size == (64, 64), "a picture that was painted begins another")
+
+
+def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
+    with Server(model()) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+        tab.wait_for(READY)
+        require(tab.text("#model").startswith("tiny - 64 px"), "the model", tab.text("#model"))
+        tab.fill("#description", "a red apple")
+        tab.fill("#negative_prompt", "grey")
+        tab.choose("#sampler", "euler")
+        tab.fill("#steps", "6")
+        tab.fill("#images", "2")
+        tab.fill("#seed", "11")
+        tab.click("#keeps-seed")
+        tab.click("#paint")
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 2")
+        for index, seed in enumerate((11, 12)):
+            tab.click(f".task figure:nth-child({index + 1}) .picture")
+            tab.click("#viewer-save")
+            name, path = tab.next_file()
+            tab.click("#viewer-close")
+            want = server.paint({"negative_prompt": "grey", "sampler": "euler", "num_inference_steps": 6, "seed": seed})
+            require(name == f"darkroom-{seed}.png" and np.abs(pixels(path.read_bytes()) - want).max() <= 1, "another picture than the server's", seed)
+        open_tab(tab, "grid")
+        tab.choose("#x-field", "sampler")
+        tab.click("#x-all")
+        tab.choose("#y-field", "guidance_scale")
+        tab.fill("#y-values", "1, 7")
+        tab.click("#grid-paint")
+        cells = 2 * (int(tab.value("document.querySelector('#sampler').options.length")) - 1)
+        tab.wait_for(f"{num_of('#grid-table img.whole')} === {cells}")
+        tab.require_quiet("429")
+
+
+def a_job_of_the_program_is_cancelled_while_it_is_painted() -> None:
+    with Server(model(), "--queue-cost", "1000000000000", "--deadline", "3600") as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+        tab.wait_for(READY)
+        for field, value in (("#width", "512"), ("#height", "512"), ("#steps", "500")):  # Minutes, if nobody cancelled it.
+            tab.fill(field, value)
+        tab.click("#paint")
+        tab.wait_for("document.querySelector('.task .state').textContent.startsWith('step ')")
+        tab.press("Escape")
+        tab.wait_for("document.querySelector('.task').dataset.state === 'cancelled'")
+        for field, value in (("#width", "64"), ("#height", "64"), ("#steps", "4")):
+            tab.fill(field, value)
+        tab.click("#paint")
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+        tab.require_quiet()
+
+
+def the_program_asks_the_page_for_its_key() -> None:
+    with temporary_folder() as folder:
+        keys = folder / "keys"
+        keys.write_text(f"{KEY}\n")
+        with Server(model(), "--keys", keys) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+            tab.wait_for("document.querySelector('#key-dialog').open")
+            tab.fill("#key-text", KEY)
+            tab.press("Enter")
+            tab.wait_for(READY)
+            tab.fill("#steps", "4")
+            tab.click("#paint")
+            tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+            tab.require_quiet("401")
 
 
 if __name__ == "__main__":
@@ -606,7 +672,12 @@ if __name__ == "__main__":
             what_others_write_is_text,
             keys_do_what_the_mouse_does,
             what_the_server_lacks_is_not_offered,
+            the_program_serves_the_page_and_paints_what_it_asks_for,
+            a_job_of_the_program_is_cancelled_while_it_is_painted,
+            the_program_asks_the_page_for_its_key,
         ])
     finally:
+        if model.cache_info().currsize:
+            shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)
         if browser.cache_info().currsize:
             browser().__exit__()

@@ -41,10 +41,10 @@ export class Gallery {
   }
 
   #card(record, address) {
-    const {prompt} = record.request;
+    const {prompt, width, height} = record.request;
     const restore = element("button", {type: "button", class: "picture", title: prompt, onclick: () => this.actions.restore(record),
                                        "aria-label": `Restore the settings of: ${prompt}, seed ${record.seed}`},
-                            element("img", {src: address, alt: "", loading: "lazy"}));
+                            element("img", {src: address, alt: "", loading: "lazy", width, height}));
     return element("figure", {}, restore, element("figcaption", {},
       element("span", {class: "clip"}, prompt || "(no prompt)"),
       element("button", {type: "button", class: "small", onclick: () => this.actions.open(record)}, "View"),

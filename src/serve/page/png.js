@@ -114,7 +114,7 @@ async function inflated(bytes) {
     size += value.length;
     if (size > kMostTextBytes) {
       reader.cancel();
-      throw new Error("The settings in this PNG file are too long");
+      throw new Error("The settings in this PNG file unpack to more than 1 MB");
     }
   }
 }

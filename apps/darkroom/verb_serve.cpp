@@ -112,6 +112,7 @@ void drain(StepBatcher& batcher, HttpServer& server) {
     batcher.give_up_all();
     server.await_quiet(kLastWords);
   }
+  batcher.give_up_all();  // Jobs that nobody watches: who asked for them could not fetch their pictures any more.
 }
 
 /// What serves, in the order in which it ends: the server, then the batcher, whose orders answer through the service, then the rest.

@@ -27,6 +27,7 @@ WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, 
   settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
   read_sampler(fields, "sampler", model, settings.sampler);
   wanted.images_per_prompt = fields.integer("num_images_per_prompt", 1, limits.max_images).value_or(1);
+  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(draw_seed());
   return wanted;
 }
@@ -47,6 +48,7 @@ void read_parameters(RequestFields& fields, const ModelFacts& model, const Reque
     read_side(sides, "height", model, limits, settings.height);
   });
   read_sampler(fields, "scheduler", model, settings.sampler);
+  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(settings.seed);
 }
 
@@ -86,6 +88,9 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
   }
   for (const std::string& type : types) {
     const bool is_any = type == "*/*";
+    if (type == "text/event-stream") {
+      return ReplyForm::kEvents;
+    }
     if (type == "application/json;png") {
       return ReplyForm::kBase64Pngs;
     }
@@ -97,8 +102,9 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
     }
   }
   return Status::failed_precondition(
-      "pictures come as application/json;png, application/json or, a single one, image/png (pictures asked for, Accept):", num_pictures,
-      shown_json(std::string(accept)));
+      "pictures come as application/json;png, application/json, text/event-stream or, a single one, image/png (pictures asked for, "
+      "Accept):",
+      num_pictures, shown_json(std::string(accept)));
 }
 
 void read_size(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, PictureSpec& settings) {
@@ -133,15 +139,31 @@ void read_openai_defaults(RequestFields& fields) {
   fields.only("background", {"auto", "opaque"});
   fields.only("moderation", {"auto", "low"});
   fields.only("style", {"vivid"});
-  fields.only("stream", {false});
-  fields.only("partial_images", {0});
   fields.any("user");
 }
 
 struct OpenAiGeneration {
   WantedPictures wanted;
   std::string model;
+  bool is_streamed = false;
+  int num_partial_images = 0;
 };
+
+// Previews stand at equal distances, the picture itself last.
+void read_stream(RequestFields& fields, OpenAiGeneration& asked) {
+  constexpr int kMostPartialImages = 3;
+  asked.is_streamed = fields.boolean("stream").value_or(false);
+  asked.num_partial_images = static_cast<int>(fields.integer("partial_images", 0, kMostPartialImages).value_or(0));
+  if (asked.num_partial_images == 0) {
+    return;
+  }
+  if (!asked.is_streamed) {
+    fields.fail(Status::invalid_argument("partial_images come in streams; give stream: true, or leave out partial_images, got:",
+                                         asked.num_partial_images));
+  }
+  PictureSpec& settings = asked.wanted.settings;
+  settings.preview_every = (settings.num_steps + asked.num_partial_images) / (asked.num_partial_images + 1);
+}
 
 OpenAiGeneration read_generation_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   OpenAiGeneration asked{.wanted = {.settings = default_picture(model)}, .model = {}};
@@ -155,6 +177,7 @@ OpenAiGeneration read_generation_form(RequestFields& fields, const ModelFacts& m
   settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
   read_sampler(fields, "sampler", model, settings.sampler);
   settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_stream(fields, asked);
   read_openai_defaults(fields);
   asked.model = fields.text("model", 1000).value_or(model.name);
   return asked;
@@ -202,6 +225,10 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
   request.prompt_json = json_text(object[is_prompt_form ? "prompt" : "inputs"]);
   DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
   DARKROOM_ASSIGN_OR_RETURN(request.form, choose_form(accept, is_prompt_form, request.pictures.size()));
+  if (request.form != ReplyForm::kEvents && wanted.settings.preview_every > 0) {
+    return Status::failed_precondition("previews come in streams; ask for Accept: text/event-stream, or leave out preview_every, got:",
+                                       wanted.settings.preview_every);
+  }
   if (request.form == ReplyForm::kNestedArrays && kNestedBytes * request.num_pixels > limits.max_nested_bytes) {
     return Status::failed_precondition(
         "as nested arrays the pictures are larger than replies may be; ask for Accept: application/json;png (bytes, bound):",
@@ -219,7 +246,8 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
   if (asked.model != model.name) {
     return Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked.model));
   }
-  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
+  ImageRequest request{.pictures = {}, .form = asked.is_streamed ? ReplyForm::kOpenAiEvents : ReplyForm::kOpenAi};
+  request.num_partial_images = asked.num_partial_images;
   DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
   return request;
 }
@@ -236,15 +264,33 @@ int64_t ImageRequest::bytes_held() const {
       return num_pixels * kImageBytes;
     case ReplyForm::kBase64Pngs:
     case ReplyForm::kOpenAi:
+    case ReplyForm::kEvents:
+    case ReplyForm::kOpenAiEvents:
       break;
   }
   return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes);
 }
 
-HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
+HttpHeaders seed_headers(const ImageRequest& request) {
   const std::string seed = fmt::format("{}", request.seed);
   // SageMaker hands on only the second of the two.
-  HttpReply reply{.headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}}};
+  return {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
+}
+
+nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits) {
+  nlohmann::json prompt_form = described_fields([&](RequestFields& fields) { read_prompt_form(fields, model, limits); });
+  nlohmann::json inputs_form = described_fields([&](RequestFields& fields) { read_inputs_form(fields, model, limits); });
+  prompt_form["required"] = {"prompt"};
+  inputs_form["required"] = {"inputs"};
+  return {{"oneOf", {prompt_form, inputs_form}}};
+}
+
+nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits) {
+  return described_fields([&](RequestFields& fields) { read_generation_form(fields, model, limits); });
+}
+
+HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
+  HttpReply reply{.headers = seed_headers(request)};
   if (request.form == ReplyForm::kPng) {
     reply.type = "image/png";
     reply.body = encode_png(images.front());
@@ -254,7 +300,7 @@ HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& ima
   reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
   add_images(images, request.form, reply.body);
   reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
-  reply.body += fmt::format(R"(,"seed":{}}})", seed);
+  reply.body += fmt::format(R"(,"seed":{}}})", request.seed);
   return reply;
 }
 

@@ -11,10 +11,6 @@
 
 namespace darkroom {
 
-constexpr int64_t kPreviewPixels = int64_t{StepEngine::kMaxPreviewSide} * StepEngine::kMaxPreviewSide;
-constexpr int64_t kPreviewEventBytes = 5 * kPreviewPixels;                  ///< A preview's PNG in base64 takes up to 4 a pixel.
-constexpr int64_t kPreviewBytes = kPreviewEventBytes + 3 * kPreviewPixels;  ///< Of a preview, encoded or not.
-
 /// A request for a job.
 struct JobRequest {
   ImageRequest images;

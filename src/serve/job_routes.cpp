@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/sha256.h"
@@ -61,10 +60,14 @@ class JobDesk {
       job->seeds.push_back(picture.seed);
     }
     job->num_steps = request->images.pictures.front().num_steps;
-    const Status taken = take(*job, *std::move(request), *deadline);
-    if (!taken.is_ok()) {
-      return orders_.refusal(taken);
+    job->request = std::move(request->resolved);
+    auto painting =
+        WatchedPainting::begin(orders_, std::move(request->images),
+                               {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
+    if (!painting.is_ok()) {
+      return orders_.refusal(painting.status());
     }
+    job->painting = *std::move(painting);
     store_.add(job);
     const nlohmann::json reply = {{"id", job->id}, {"status", "queued"}, {"seeds", job->seeds}, {"images", nlohmann::json::array()}};
     return {.status = http_status::kAccepted, .body = json_text(reply) + "\n", .headers = {{"Location", "/v1/jobs/" + job->id}}};
@@ -131,18 +134,6 @@ class JobDesk {
   }
 
  private:
-  Status take(Job& job, JobRequest request, Clock::Instant deadline) {
-    ImageRequest& images = request.images;
-    const auto num_pictures = static_cast<int64_t>(images.pictures.size());
-    const bool has_previews = images.pictures.front().preview_every > 0;
-    job.request = std::move(request.resolved);
-    DARKROOM_ASSIGN_OR_RETURN(auto pictures_room, orders_.hold_bytes(images.bytes_held() + request.text_bytes));
-    DARKROOM_ASSIGN_OR_RETURN(auto previews_room, orders_.hold_bytes(has_previews ? num_pictures * kPreviewBytes : 0));
-    job.painting = std::make_shared<WatchedPainting>(images.pictures.size());
-    PaintOrder order{.pictures = std::move(images.pictures), .deadline = deadline, .given_up = job.given_up.get_token()};
-    return WatchedPainting::submit(job.painting, orders_, std::move(order), std::move(pictures_room), std::move(previews_room));
-  }
-
   PictureOrders& orders_;
   JobStore& store_;
 };

@@ -50,6 +50,7 @@ std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner) {
 void JobStore::forget(const std::string& id) {
   const std::lock_guard lock(mutex_);
   if (const auto arrival = arrivals_.find(id); arrival != arrivals_.end()) {
+    jobs_.at(arrival->second)->painting->let_go();
     jobs_.erase(arrival->second);
     arrivals_.erase(arrival);
   }
@@ -82,6 +83,7 @@ JobStore::Jobs::iterator JobStore::oldest_ended(size_t& num_ended) {
 }
 
 void JobStore::expire(Jobs::iterator job) {
+  job->second->painting->let_go();  // At once, whoever else still has the job.
   expired_.push_back({.id = job->second->id, .owner = job->second->owner, .since = clock_.now()});
   arrivals_.erase(job->second->id);
   jobs_.erase(job);

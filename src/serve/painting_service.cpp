@@ -7,6 +7,7 @@
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/web/address_policy.h"
+#include "openapi.h"
 #include "protocols.h"
 
 namespace darkroom {
@@ -41,6 +42,7 @@ struct PaintingService::Parts {
     add_page_routes(table);
     add_image_routes(table, orders);
     add_job_routes(table, orders, jobs);
+    add_document_route(table, orders.needs_keys());
   }
 
   PictureOrders orders;

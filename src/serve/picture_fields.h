@@ -37,4 +37,12 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
 /// Makes the pictures that are wanted of one request. Errors: kInvalidArgument (too many, negative prompts that fit no prompts).
 Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, ImageRequest& request);
 
+/// The headers by which every reply names the seed of its first picture.
+HttpHeaders seed_headers(const ImageRequest& request);
+
+// JSON Schemas of what read_invocation and read_openai_generation take.
+
+nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits);
+nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits);
+
 }  // namespace darkroom

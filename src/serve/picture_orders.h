@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,6 +33,9 @@ class PictureOrders {
   const ModelFacts& model() const { return options_.model; }
   const RequestLimits& limits() const { return options_.limits; }
   Clock& clock() const { return clock_; }
+  bool needs_keys() const { return !options_.keys.is_empty(); }
+  /// Of requests that do not shorten it.
+  std::chrono::milliseconds deadline() const { return options_.deadline; }
   bool is_draining() const { return batcher_.is_draining(); }
 
   /// The reply for a failure, with Retry-After where asking again makes sense.

@@ -11,7 +11,7 @@ namespace darkroom {
 
 /// /ping, /health, /v2/health/..., /metrics.
 void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRegistry& metrics);
-/// /v1/models.
+/// /v1/models, /v1/facts, /v2: what there is to ask.
 void add_model_routes(RouteTable& table, const PictureOrders& orders);
 /// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
 void add_image_routes(RouteTable& table, PictureOrders& orders);

@@ -31,13 +31,16 @@ const std::string& EncodedImage::base64_png() {
   return base64_png_;
 }
 
-Status WatchedPainting::submit(const std::shared_ptr<WatchedPainting>& painting, PictureOrders& orders, PaintOrder order,
-                               std::shared_ptr<const void> pictures_room, std::shared_ptr<const void> previews_room) {
-  painting->pictures_room_ = std::move(pictures_room);
-  painting->previews_room_ = std::move(previews_room);
+Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& orders, ImageRequest request, const Wish& wish) {
+  const auto num_pictures = static_cast<int64_t>(request.pictures.size());
+  const bool has_previews = request.pictures.front().preview_every > 0;
+  const std::shared_ptr<WatchedPainting> painting(new WatchedPainting(request.pictures.size()));
+  DARKROOM_ASSIGN_OR_RETURN(painting->pictures_room_, orders.hold_bytes(request.bytes_held() + wish.text_bytes));
+  DARKROOM_ASSIGN_OR_RETURN(painting->previews_room_, orders.hold_bytes(has_previews ? num_pictures * kPreviewBytes : 0));
+  PaintOrder order{.pictures = std::move(request.pictures), .deadline = wish.deadline, .given_up = wish.given_up};
   order.progress = [painting](double share) { painting->advance(share); };
   order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
-  return orders.submit(std::move(order), [painting, &clock = orders.clock()](Result<std::vector<Image>> result) {
+  const Status taken = orders.submit(std::move(order), [painting, &clock = orders.clock()](Result<std::vector<Image>> result) {
     if (result.is_ok()) {
       painting->end(PaintingState::kDone, {}, *std::move(result), clock.now());
     } else {
@@ -45,6 +48,8 @@ Status WatchedPainting::submit(const std::shared_ptr<WatchedPainting>& painting,
       painting->end(is_cancelled ? PaintingState::kCancelled : PaintingState::kFailed, result.status(), {}, clock.now());
     }
   });
+  DARKROOM_RETURN_IF_ERROR(taken);
+  return painting;
 }
 
 WatchedPainting::View WatchedPainting::view() const {
@@ -58,6 +63,12 @@ Clock::Instant WatchedPainting::ended_at() const {
 }
 
 bool WatchedPainting::cancel(Clock::Instant now) { return end(PaintingState::kCancelled, {}, {}, now); }
+
+void WatchedPainting::let_go() {
+  const std::lock_guard lock(mutex_);
+  view_.images.reset();
+  pictures_room_.reset();
+}
 
 void WatchedPainting::advance(double share) {
   std::unique_lock lock(mutex_);

@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,18 +57,24 @@ class WatchedPainting {
     std::shared_ptr<EncodedImage> preview = {};  ///< Shared by its readers.
   };
 
-  explicit WatchedPainting(size_t num_pictures) : previews_(num_pictures) {}
+  /// What is asked for beside the pictures.
+  struct Wish {
+    Clock::Instant deadline = Clock::Instant::max();
+    std::stop_token given_up = {};
+    int64_t text_bytes = 0;  ///< Held beside the pictures.
+  };
 
-  /// Has an order painted and watches it; `pictures_room` is held while somebody may ask for its pictures, `previews_room` while it is
-  /// painted. Errors: as StepBatcher::submit.
-  static Status submit(const std::shared_ptr<WatchedPainting>& painting, PictureOrders& orders, PaintOrder order,
-                       std::shared_ptr<const void> pictures_room, std::shared_ptr<const void> previews_room);
+  /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews while it is
+  /// painted. Errors: as PictureOrders::hold_bytes() and submit().
+  static Result<std::shared_ptr<WatchedPainting>> begin(PictureOrders& orders, ImageRequest request, const Wish& wish);
 
   View view() const;
   /// Clock::Instant::max() before its end.
   Clock::Instant ended_at() const;
   /// Ends it as cancelled. False: it has ended already.
   bool cancel(Clock::Instant now);
+  /// Lets the pictures go, and the room that was held for them. Whoever has got them from view() keeps them.
+  void let_go();
 
  private:
   friend class PaintingReader;
@@ -75,6 +83,7 @@ class WatchedPainting {
     std::shared_ptr<EncodedImage> image;
   };
 
+  explicit WatchedPainting(size_t num_pictures) : previews_(num_pictures) {}
   void advance(double share);
   void show(size_t picture, Image image);
   bool end(PaintingState state, Status failure, std::vector<Image> images, Clock::Instant now);
@@ -124,10 +133,15 @@ class PaintingEvents final : public ReplyStream {
   const Write write_;
 };
 
+// What a preview takes in memory at most, as an event and while it waits for a reader.
+constexpr int64_t kPreviewPixels = int64_t{StepEngine::kMaxPreviewSide} * StepEngine::kMaxPreviewSide;
+constexpr int64_t kPreviewEventBytes = 5 * kPreviewPixels;  ///< Its PNG in base64 takes up to 4 a pixel, and a little.
+constexpr int64_t kPreviewBytes = kPreviewEventBytes + 3 * kPreviewPixels;
+
 /// An event of a text/event-stream. REQUIRES: `data` has no line breaks.
 std::string event_text(std::string_view name, std::string_view data);
 
-/// The reply that streams events.
+/// The reply that streams a painting's events. `room`: of PictureOrders::hold_stream.
 StreamedReply event_stream(std::shared_ptr<WatchedPainting> painting, PaintingEvents::Write write, std::shared_ptr<const void> room);
 
 }  // namespace darkroom

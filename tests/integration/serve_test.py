@@ -32,6 +32,7 @@ PATIENCE = 120  # Seconds; a limit, no measure.
 KEY = "a-key-of-more-than-16-characters"
 INVOCATIONS = "/invocations"
 GENERATIONS = "/v1/images/generations"
+JOBS = "/v1/jobs"
 
 
 class Server:
@@ -80,7 +81,7 @@ class Server:
 
     def metric(self, name: str) -> float:
         text = self.ask("GET", "/metrics")[2].decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line) or line.startswith(f"{name},"))
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -178,7 +179,8 @@ def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
             (INVOCATIONS, {"inputs": "x", "parameters": {"seed": -1}}, 400, "parameters.seed"),
             (GENERATIONS, {"prompt": "x", "size": "63x64"}, 400, "size"),
             (GENERATIONS, {"prompt": "x", "model": "dall-e-3"}, 404, "dall-e-3"),
-            (GENERATIONS, {"prompt": "x", "stream": True}, 400, "stream"),
+            (GENERATIONS, {"prompt": "x", "stream": 1}, 400, "stream"),
+            (JOBS, {"prompt": "x", "size": "64x64"}, 400, "size"),
             ("/nowhere", {}, 404, "nothing here"),
         ]
         for path, body, want, part in cases:
@@ -219,6 +221,90 @@ def flags_that_would_open_the_server_to_all_are_refused() -> None:
     with Server(model()) as server:
         done = run("serve", model(), "--port", server.port, expect=1)
         require(str(server.port) in done.stderr, "a port that is taken", done.stderr)
+
+
+def events_of(body: bytes) -> list[tuple[str, dict]]:
+    """Name and data of each event of a text/event-stream."""
+    found = re.findall(r"^event: (.*)\ndata: (.*)\n\n", body.decode(), re.MULTILINE)
+    return [(name, json.loads(data)) for name, data in found]
+
+
+def job_of(fields: dict) -> dict:
+    """The fields of a job that asks for the picture of an invocation."""
+    names = {"num_inference_steps": "steps"}
+    return {"prompt": "a red apple", **{names.get(name, name): value for name, value in fields.items()}}
+
+
+def jobs_have_the_pictures_of_sample_with_previews_and_without() -> None:
+    with Server(model()) as server:
+        for fields in MIXED[:6]:
+            status, headers, body = server.ask("POST", JOBS, {**job_of(fields), "preview_every": 2})
+            require(status == 202 and headers["location"] == f"{JOBS}/{json.loads(body)['id']}", "a job", status, body[:500])
+            path = headers["location"]
+            events = events_of(server.ask("GET", f"{path}/events")[2])
+            require(events[-1][0] == "done" and events[-1][1]["status"] == "done", "the last event", events[-1])
+            for name, data in events:
+                if name == "preview":
+                    require(pixels(base64.b64decode(data["image"])).shape == sampled(fields).shape, "a preview of another size")
+            pictures = [server.ask("GET", image)[2] for image in events[-1][1]["images"]]
+            require(len(pictures) == 1 and np.array_equal(pixels(pictures[0]), sampled(fields)), "another picture than sample's", fields)
+            require(server.ask("DELETE", path)[0] == 204 and server.ask("GET", path)[0] == 404, "the job is forgotten")
+        slow = {**job_of({"num_inference_steps": 500, "seed": 1}), "preview_every": 50}
+        path = server.ask("POST", JOBS, slow)[1]["location"]
+        with concurrent.futures.ThreadPoolExecutor(1) as clients:
+            watching = clients.submit(server.ask, "GET", f"{path}/events")
+            while json.loads(server.ask("GET", path)[2])["step"] < 60:
+                require(not watching.done(), "the job ended", path)
+            require(server.ask("DELETE", path)[0] == 204, "a cancel")
+            events = events_of(watching.result(PATIENCE)[2])
+        require(events[-1][0] == "cancelled" and any(name == "preview" for name, _ in events), "events", [name for name, _ in events])
+
+
+def streams_of_pictures_end_with_those_of_sample() -> None:
+    with Server(model()) as server:
+        fields = {"num_inference_steps": 8, "seed": 9}
+        body = {"prompt": "a red apple", "steps": 8, "seed": 9, "stream": True, "partial_images": 2}
+        events = events_of(server.ask("POST", GENERATIONS, body)[2])
+        require(events[-1][0] == "image_generation.completed", "the last event", events[-1][0])
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["b64_json"])), sampled(fields)), "OpenAI's streamed picture")
+        events = events_of(server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "text/event-stream"})[2])
+        require(events[-1][0] == "done", "the last event", events[-1][0])
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["generated_images"][0])), sampled(fields)), "a streamed invocation")
+
+
+def facts_and_the_document_are_those_of_the_model() -> None:
+    with Server(model()) as server:
+        facts = json.loads(server.ask("GET", "/v1/facts")[2])
+        require(facts["model"] == "tiny" and facts["native_size"] == 64 and "ddim" in facts["samplers"], "facts", facts)
+        require(facts["defaults"]["sampler"] in facts["samplers"], "the default sampler", facts)
+        document = json.loads(server.ask("GET", "/openapi.json")[2])
+        fields = document["paths"][JOBS]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        require(fields["sampler"]["enum"] == facts["samplers"], "samplers of the document", fields)
+        require(json.loads(server.ask("GET", "/v2/models/tiny")[2])["name"] == "tiny", "the Open Inference Protocol's model")
+
+
+def no_reply_is_broken_by_a_stop() -> None:
+    """Several rounds, each stopped at another point; http.client raises where a reply, or a chunked one's end, is missing."""
+    num_steps, whole = 100, 64 * 64 * 102
+    for share_left in (0.9, 0.5, 0.1):
+        with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(8) as clients:
+            path = server.ask("POST", JOBS, job_of({"num_inference_steps": num_steps, "seed": 1}))[1]["location"]
+            streamed = {"prompt": "x", "steps": num_steps, "seed": 2, "stream": True, "partial_images": 2}
+            asked = [("GET", f"{path}/events", None), ("POST", GENERATIONS, streamed)]
+            asked += [("POST", INVOCATIONS, {"prompt": "x", "num_inference_steps": num_steps, "seed": seed}) for seed in range(3)]
+            painting = [clients.submit(server.ask, *one) for one in asked]
+            limit = time.monotonic() + PATIENCE
+            while server.metric("darkroom_serve_open_cost") < 4.1 * whole or server.metric('darkroom_serve_requests_total{route="/v1/jobs/{id}/events"') < 1:
+                require(time.monotonic() < limit and not any(one.done() for one in painting), "the requests did not meet")
+            while server.metric("darkroom_serve_open_cost") > share_left * 5 * whole:
+                require(time.monotonic() < limit, "nothing is painted")
+            server.process.send_signal(signal.SIGTERM)
+            require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
+            for (_, place, _), reply in zip(asked, painting, strict=True):
+                status, headers, body = reply.result(PATIENCE)
+                require(status == 200, place, status, body[:200])
+                if headers["content-type"] == "text/event-stream":
+                    require(events_of(body)[-1][0] in ("done", "image_generation.completed"), place, events_of(body)[-1])
 
 
 def a_stop_finishes_what_was_begun() -> None:
@@ -287,6 +373,10 @@ if __name__ == "__main__":
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
             flags_that_would_open_the_server_to_all_are_refused,
+            jobs_have_the_pictures_of_sample_with_previews_and_without,
+            streams_of_pictures_end_with_those_of_sample,
+            facts_and_the_document_are_those_of_the_model,
+            no_reply_is_broken_by_a_stop,
             a_stop_finishes_what_was_begun,
             a_container_serves_its_model_on_port_8080,
         ])

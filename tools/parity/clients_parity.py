@@ -3,7 +3,8 @@
 
   clients_parity.py --darkroom build/darkroom --model models/tiny
 
-Clients: boto3's sagemaker-runtime, openai, huggingface_hub's InferenceClient, tritonclient's health calls, curl. Runs in .venv-clients
+Clients: boto3's sagemaker-runtime, openai, huggingface_hub's InferenceClient, tritonclient's health and metadata calls,
+curl; openapi-spec-validator reads the document. Runs in .venv-clients
 (requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played by a small proxy; the
 clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits 1 on a difference.
 """
@@ -115,8 +116,16 @@ def ask_openai(port: int) -> np.ndarray:
     import openai
 
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+    fields = {"seed": SEED, "steps": STEPS}
+    events = list(client.images.generate(model="tiny", prompt=PROMPT, size="64x64", stream=True, partial_images=2, extra_body=fields))
+    partial, completed = events[:-1], events[-1]
+    assert completed.type == "image_generation.completed" and completed.size == "64x64", completed.type
+    assert [event.partial_image_index for event in partial] == list(range(len(partial))), partial
+    for event in partial:
+        assert event.type == "image_generation.partial_image" and pixels(base64.b64decode(event.b64_json)).shape == (64, 64, 3), event.type
     assert [model.id for model in client.models.list()] == ["tiny"], "models"
-    reply = client.images.generate(model="tiny", prompt=PROMPT, n=1, size="64x64", extra_body={"seed": SEED, "steps": STEPS})
+    reply = client.images.generate(model="tiny", prompt=PROMPT, n=1, size="64x64", extra_body=fields)
+    assert completed.b64_json == reply.data[0].b64_json, "the streamed picture is another one"
     try:
         client.images.generate(model="dall-e-3", prompt=PROMPT)
         raise AssertionError("another model was served")
@@ -142,7 +151,20 @@ def ask_tritonclient(port: int) -> None:
 
     client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{port}")
     assert client.is_server_live(), "live"
-    assert client.is_server_ready(headers={"Authorization": f"Bearer {KEY}"}), "ready"
+    headers = {"Authorization": f"Bearer {KEY}"}
+    assert client.is_server_ready(headers=headers), "ready"
+    assert client.is_model_ready("tiny", headers=headers) and not client.is_model_ready("another", headers=headers), "model ready"
+    assert client.get_server_metadata(headers=headers)["name"] == "darkroom", "server metadata"
+    assert client.get_model_metadata("tiny", headers=headers)["name"] == "tiny", "model metadata"
+
+
+def ask_openapi_spec_validator(port: int) -> None:
+    import openapi_spec_validator
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/openapi.json", headers={"Authorization": f"Bearer {KEY}"})
+    document = json.loads(connection.getresponse().read())
+    openapi_spec_validator.validate(document, cls=openapi_spec_validator.OpenAPIV31SpecValidator)
 
 
 def ask_curl(port: int) -> np.ndarray:
@@ -160,7 +182,7 @@ def main() -> None:
         flags = ["--prompt", PROMPT, "--seed", SEED, "--steps", STEPS, "--output", f"{folder}/x.png"]
         subprocess.run([options.darkroom, "sample", "--model", options.model, *map(str, flags)], check=True, capture_output=True)
         wanted = pixels(Path(folder, "x.png").read_bytes())
-    clients: list[Callable[[int], np.ndarray | None]] = [ask_boto3, ask_openai, ask_huggingface_hub, ask_tritonclient, ask_curl]
+    clients: list[Callable[[int], np.ndarray | None]] = [ask_boto3, ask_openai, ask_huggingface_hub, ask_tritonclient, ask_openapi_spec_validator, ask_curl]
     differences = 0
     with served(options.darkroom, options.model) as port:
         for client in clients:

@@ -29,6 +29,8 @@ enum class ReplyForm {
   kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
   kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
   kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
+  kEvents,        ///< A text/event-stream: progress, previews, and last {"generated_images": [base64 PNG], "prompt", ...}.
+  kOpenAiEvents,  ///< OpenAI's text/event-stream of partial images and completed ones.
   kKept,          ///< Not at all: they are fetched later, one by one.
 };
 
@@ -39,6 +41,7 @@ struct ImageRequest {
   std::string prompt_json = {};  ///< The prompt as it came, to be sent back.
   uint64_t seed = 0;             ///< Of the first picture.
   int64_t num_pixels = 0;        ///< Of all pictures.
+  int num_partial_images = 0;    ///< Of each picture, at most: kOpenAiEvents.
 
   /// The most that the pictures and the reply with them take in memory.
   int64_t bytes_held() const;
@@ -53,7 +56,7 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
 /// Errors: kInvalidArgument naming the field; kNotFound (another model's name).
 Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
 
-/// The reply with a request's pictures, in their order. `created` is a time in seconds since 1970.
+/// The reply with a request's pictures, in their order. `created` is a time in seconds since 1970. REQUIRES: a form that is no stream.
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created);
 
 }  // namespace darkroom

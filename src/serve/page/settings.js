@@ -159,7 +159,6 @@ export class SettingsForm {
       ...(settings.sampler && {sampler: settings.sampler}),
       ...(this.canChooseModel && {model: settings.model}),
       ...(settings.init_image && {init_image: settings.init_image, strength: settings.strength}),
-      ...(this.facts.features?.weighted_prompts && {prompt_syntax: "weighted"}),
     };
   }
 }

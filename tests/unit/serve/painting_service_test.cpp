@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "darkroom/web/metrics_server.h"
-#include "serve_client.h"
-#include "stub_engine.h"
+#include "served_stub.h"
 
 namespace darkroom {
 namespace {
@@ -17,42 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr std::string_view kKey = "a-key-of-at-least-16";
-
-/// A server over a stub that paints at once.
-class painting_service : public testing::Test {
- protected:
-  void SetUp() override { start({}); }
-  void TearDown() override {
-    engine_.release();
-    server_.reset();
-    batcher_.reset();
-  }
-  void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
-    TearDown();
-    batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
-    service_.emplace(PaintingServiceOptions{.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}},
-                                            .limits = {},
-                                            .keys = std::move(keys),
-                                            .max_reply_bytes = max_reply_bytes_},
-                     *batcher_, metrics_, clock_);
-    options.address = parse_metrics_address("0").value();
-    server_ = HttpServer::start(*service_, options).value();
-  }
-  std::string ask(const std::string& request) const {
-    const ServeClient client(server_->address());
-    client.send_text(request);
-    return client.receive_all();
-  }
-
-  int64_t max_reply_bytes_ = 512'000'000;
-  FakeClock clock_;
-  MetricsRegistry metrics_;
-  StubEngine engine_{clock_};
-  std::optional<StepBatcher> batcher_;
-  std::optional<PaintingService> service_;
-  std::unique_ptr<HttpServer> server_;
-};
+class painting_service : public ServedStub {};
 
 TEST_F(painting_service, paints_by_each_protocol) {
   EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"seed":3,"num_inference_steps":2}})")),
@@ -174,6 +137,56 @@ TEST_F(painting_service, a_full_queue_and_a_drain_say_when_to_ask_again) {
   engine_.release();
   EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
   EXPECT_THAT(first.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+}
+
+TEST_F(painting_service, ping_answers_while_a_call_holds_the_engine) {
+  engine_.hold_at(0);
+  const auto waiting = asking(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":1}})"));
+  ASSERT_TRUE(engine_.await_calls(1));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 200"));
+  }
+  engine_.release();
+  EXPECT_THAT(waiting->receive_all(), StartsWith("HTTP/1.1 200"));
+}
+
+// Nobody waits for anybody: all requests are there before the engine ends its first call, so a refusal cannot have waited for one.
+TEST_F(painting_service, ten_times_what_it_takes_is_refused_before_any_of_it_is_painted) {
+  constexpr int kTaken = 12;
+  start({}, kTaken * cost_of_steps(9), {.max_connections = 1000});
+  engine_.hold_at(0);
+  std::vector<std::unique_ptr<ServeClient>> clients;
+  for (int i = 0; i < 10 * kTaken; ++i) {
+    clients.push_back(asking(post(i % 3 == 0 ? "/v1/images/generations" : "/invocations",
+                                  R"({"prompt":"x",)" + std::string(i % 3 == 0 ? R"("steps":9})" : R"("num_inference_steps":9})"))));
+    if (i == 0) {
+      ASSERT_TRUE(engine_.await_calls(1));
+    }
+  }
+  while (open_requests() < kTaken) {
+    ask(get("/ping"));
+  }
+  const auto is_answered = [](const std::unique_ptr<ServeClient>& client) { return client->has_reply(); };
+  while (std::count_if(clients.begin(), clients.end(), is_answered) < 9 * kTaken) {
+    ask(get("/ping"));
+  }
+  int num_refused = 0;
+  std::vector<ServeClient*> taken;
+  for (const auto& client : clients) {
+    if (client->has_reply()) {
+      EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After: ")));
+      ++num_refused;
+    } else {
+      taken.push_back(client.get());
+    }
+  }
+  EXPECT_EQ(num_refused, 9 * kTaken);
+  EXPECT_EQ(engine_.calls().size(), 1U);
+  engine_.release();
+  for (const ServeClient* client : taken) {
+    EXPECT_THAT(client->receive_all(), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(open_requests(), 0);
 }
 
 TEST_F(painting_service, work_stops_when_the_client_is_gone) {

@@ -51,6 +51,11 @@ class ServeClient {
     received.resize(static_cast<size_t>(std::max<ssize_t>(0, num_bytes)));
     return received;
   }
+  /// Whether something has come that was not received.
+  bool has_reply() const {
+    char next = 0;
+    return recv(socket_, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  }
   std::string receive_all() const {
     std::string received;
     for (;;) {

@@ -163,8 +163,10 @@ def a_sweep_asks_for_no_more_pictures_at_a_time_than_the_server_takes() -> None:
 
 def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> None:
     with page_of_fake(allowed=("429", "400", "500", "ERR_", "Failed to load")) as (painter, tab):
-        painter.refusals = [(429, "the queue is full", {"Retry-After": "0"})] * 3
+        painter.refusals = [(429, "the queue is full", {"Retry_After": "0"})] * 3
+        painter.num_busy = 2
         paint_one(painter, tab)
+        require((painter.refusals, painter.num_busy) == ([], 0), "refusals that nobody met", painter.refusals, painter.num_busy)
         painter.refusals = [(400, 'the field steps must be even, got: <b>30</b>', {})]
         tab.click("#paint")
         tab.wait_for("!document.querySelector('#problem').hidden")
@@ -530,6 +532,9 @@ def what_others_write_is_text() -> None:
 
 def keys_do_what_the_mouse_does() -> None:
     with page_of_fake({"weighted_prompts": True}) as (painter, tab):
+        tab.press("Enter")
+        painter.next_job().finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
         tab.fill("#description", "a red apple on wood")
         tab.press("Shift+Enter")
         tab.press("Enter")

@@ -6,7 +6,7 @@
         job.preview(0)
         job.finish()
 
-Fields of FakePainter (`facts`, `key`, `refusals`, `is_gone`) may be changed at any time.
+Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`) may be changed at any time.
 """
 
 import base64
@@ -135,6 +135,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         job = painter.jobs.get(found[1]) if found else None
         if job is None:
             return self.refuse(404, "there is nothing here")
+        if self.command == "GET" and painter.num_busy > 0:
+            painter.num_busy -= 1
+            return self.refuse(429, "there is no room", Retry_After="0")
         if self.command == "DELETE":
             job.end("cancelled")
             return self.tell(job.state())
@@ -191,6 +194,7 @@ class FakePainter:
         self.key = ""
         self.is_gone = False  # Connections end without an answer.
         self.refusals: list[tuple[int, str, dict]] = []  # Of the next requests for jobs.
+        self.num_busy = 0  # How many of the next requests that read a job are told to come again.
         self.jobs: dict[str, Job] = {}
         self.arrived: queue.Queue = queue.Queue()
         self.facts = {"model": "fake", "models": ["fake"], "native_size": 64, "size_multiple": 8, "samplers": ["ddim", "euler", "euler_a"],

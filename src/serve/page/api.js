@@ -1,6 +1,7 @@
 // The server's API: jobs, their events and pictures, facts. A refusal becomes a ServerError whose message is a sentence.
 
 const kKeyName = "darkroom.key";
+const kMostTries = 5;  // Of what is only read, of a server that has no room for now.
 
 export class ServerError extends Error {
   constructor(sentence, status = 0, retrySeconds = undefined) {
@@ -27,6 +28,10 @@ async function refusal(reply) {
   const seconds = Number(reply.headers.get("Retry-After") ?? NaN);
   const text = await reply.text().catch(() => "");
   return new ServerError(sentenceOf(text, reply.status), reply.status, Number.isFinite(seconds) ? seconds : undefined);
+}
+
+export function waited(seconds) {
+  return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 }
 
 /** Events of a text/event-stream as {type, data}; data is what JSON says. */
@@ -99,15 +104,20 @@ export class Api {
   }
 
   async #ask(method, path, body, signal) {
-    for (;;) {
+    for (let tries = 1;; ++tries) {
       const used = this.key;
       const reply = await this.#send(method, path, body, signal);
       if (reply.ok) {
         return reply;
       }
-      if (reply.status !== 401 || !(await this.#newKey(used))) {
-        throw await refusal(reply);
+      if (reply.status === 401 && (await this.#newKey(used))) {
+        continue;
       }
+      const refused = await refusal(reply);
+      if (method !== "GET" || reply.status !== 429 || refused.retrySeconds === undefined || tries === kMostTries) {
+        throw refused;
+      }
+      await waited(refused.retrySeconds);
     }
   }
 

@@ -23,6 +23,11 @@ function say(sentence) {
   byId("problem").firstElementChild.textContent = /[.?!]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
+/** As the style sheet has it. */
+function isNarrow() {
+  return matchMedia("(max-width: 700px)").matches;
+}
+
 /** Runs what a person asked for; a failure is said. */
 function doing(action) {
   return async (...values) => {
@@ -175,7 +180,7 @@ class Page {
     byId("no-tasks").hidden = true;
     byId("tasks").prepend(taskCard(task, {cancel: (one) => this.queue.cancel(one), open: (one, index) => this.open(one, index)}));
     [...byId("tasks").children].slice(kMostCards).forEach(discard);
-    if (matchMedia("(max-width: 700px)").matches) {
+    if (isNarrow()) {
       byId("work").scrollIntoView();  // In one column the pictures are below.
     }
     this.keep([task]);
@@ -305,5 +310,8 @@ doing(async () => {
   byId("change-key").hidden = api.key === "";
   const [facts, templates] = await Promise.all([api.facts(), fetch("page/templates.json").then((reply) => reply.json())]);
   listenToTabs(new Page(api, facts, templates));
+  if (!isNarrow()) {
+    byId("description").focus();  // On a phone a keyboard would cover the page.
+  }
   document.documentElement.dataset.ready = "";
 })();

@@ -1,6 +1,6 @@
 // Jobs from "wanted" to "done". The page keeps those that the server has no room for, so that a grid of fifty pictures is one click.
 
-import {ServerError} from "./api.js";
+import {ServerError, waited} from "./api.js";
 
 const kMostOpen = 4;  // Jobs of this page that the server has at a time.
 const kMostDrops = 3;  // Streams of events in a row that end without one.
@@ -137,7 +137,7 @@ export class PaintQueue extends EventTarget {
           throw failure;
         }
         task.update({note: `The server is full; asking again in ${failure.retrySeconds} s`});
-        await new Promise((resolve) => setTimeout(resolve, 1000 * failure.retrySeconds));
+        await waited(failure.retrySeconds);
       }
     }
     throw new ServerError("");

@@ -215,7 +215,7 @@ def a_grid_is_a_labelled_table_of_pictures() -> None:
             job.finish()
         require(asked == [(f"red {word}", steps, 5, 1) for steps in (10, 20) for word in ("apple", "pear", "plum, ripe")], "the cells", asked)
         tab.wait_for(f"{num_of('#grid-table td img.whole')} === 6")
-        require(tab.value("[...document.querySelectorAll('#grid-table th[scope=col]')].map((one) => one.textContent)") == ["Words apple", "Words pear", "Words plum, ripe"], "columns")
+        require(tab.value("[...document.querySelectorAll('#grid-table th[scope=col]')].map((one) => one.textContent)") == ["apple", "pear", "plum, ripe"], "columns")
         require(tab.value("[...document.querySelectorAll('#grid-table th[scope=row]')].map((one) => one.textContent)") == ["Steps 10", "Steps 20"], "rows")
         tab.click("#grid-table tbody tr:nth-child(2) td:nth-child(3) button")
         tab.wait_for("document.querySelector('#viewer').open")

@@ -145,7 +145,7 @@ export class Grid {
 }
 
 function label(field, value) {
-  return field.label === "nothing" ? "" : `${field.label} ${value}`;
+  return field.isNameless ? value : `${field.label} ${value}`;
 }
 
 /** The table as one picture; what is not painted stays free. */

@@ -67,6 +67,7 @@ function named(name, label, names) {
 
 const kWords = {
   label: "Words",
+  isNameless: true,
   hint: "apple, pear, plum",
   values: listed,
   apply: (settings, value, [first]) => {
@@ -78,10 +79,10 @@ const kWords = {
   },
 };
 
-/** Fields by name: {label, hint, all?, values(text) -> values or an Error, apply(settings, value, values) -> settings}. */
+/** Fields by name: {label, isNameless?, hint, all?, values(text) -> values or an Error, apply(settings, value, values) -> settings}. */
 export function axisFields(facts, templates) {
   return {
-    none: {label: "nothing", hint: "", values: () => [""], apply: (settings) => settings},
+    none: {label: "nothing", isNameless: true, hint: "", values: () => [""], apply: (settings) => settings},
     words: kWords,
     steps: field("steps", true, "Steps", "10-50 (+10)"),
     guidance_scale: field("guidance_scale", false, "Guidance", "3, 5, 7.5, 10"),

@@ -52,7 +52,8 @@ export class SettingsForm {
     const named = (list) => list.map(({name}) => [name, name]);
     fillSelect(byId("kind"), named(templates.kinds));
     fillSelect(byId("style"), named(templates.styles));
-    fillSelect(byId("sampler"), [["", `the model's own${facts.defaults?.sampler ? ` (${facts.defaults.sampler})` : ""}`], ...facts.samplers.map((name) => [name, name])]);
+    const own = facts.defaults?.sampler ? ` (${facts.defaults.sampler})` : "";
+    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...facts.samplers.map((name) => [name, name])]);
     fillSelect(byId("model-choice"), (facts.models ?? []).map((name) => [name, name]));
     byId("model-row").hidden = (facts.models ?? []).length < 2;
     byId("start-picture").hidden = !facts.features?.image_to_image;

@@ -236,8 +236,9 @@ def job_of(fields: dict) -> dict:
 
 
 def jobs_have_the_pictures_of_sample_with_previews_and_without() -> None:
-    with Server(model()) as server:
-        for fields in MIXED[:6]:
+    with Server(model(), "--deadline", "3600") as server:  # However slow the machine is, it takes a long job.
+        for fields in (MIXED[0], MIXED[2], MIXED[5]):
+            want = sampled(fields)
             status, headers, body = server.ask("POST", JOBS, {**job_of(fields), "preview_every": 2})
             require(status == 202 and headers["location"] == f"{JOBS}/{json.loads(body)['id']}", "a job", status, body[:500])
             path = headers["location"]
@@ -245,9 +246,9 @@ def jobs_have_the_pictures_of_sample_with_previews_and_without() -> None:
             require(events[-1][0] == "done" and events[-1][1]["status"] == "done", "the last event", events[-1])
             for name, data in events:
                 if name == "preview":
-                    require(pixels(base64.b64decode(data["image"])).shape == sampled(fields).shape, "a preview of another size")
+                    require(pixels(base64.b64decode(data["image"])).shape == want.shape, "a preview of another size")
             pictures = [server.ask("GET", image)[2] for image in events[-1][1]["images"]]
-            require(len(pictures) == 1 and np.array_equal(pixels(pictures[0]), sampled(fields)), "another picture than sample's", fields)
+            require(len(pictures) == 1 and np.array_equal(pixels(pictures[0]), want), "another picture than sample's", fields)
             require(server.ask("DELETE", path)[0] == 204 and server.ask("GET", path)[0] == 404, "the job is forgotten")
         slow = {**job_of({"num_inference_steps": 500, "seed": 1}), "preview_every": 50}
         path = server.ask("POST", JOBS, slow)[1]["location"]
@@ -263,13 +264,14 @@ def jobs_have_the_pictures_of_sample_with_previews_and_without() -> None:
 def streams_of_pictures_end_with_those_of_sample() -> None:
     with Server(model()) as server:
         fields = {"num_inference_steps": 8, "seed": 9}
+        want = sampled(fields)
         body = {"prompt": "a red apple", "steps": 8, "seed": 9, "stream": True, "partial_images": 2}
         events = events_of(server.ask("POST", GENERATIONS, body)[2])
         require(events[-1][0] == "image_generation.completed", "the last event", events[-1][0])
-        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["b64_json"])), sampled(fields)), "OpenAI's streamed picture")
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["b64_json"])), want), "OpenAI's streamed picture")
         events = events_of(server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "text/event-stream"})[2])
         require(events[-1][0] == "done", "the last event", events[-1][0])
-        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["generated_images"][0])), sampled(fields)), "a streamed invocation")
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["generated_images"][0])), want), "a streamed invocation")
 
 
 def facts_and_the_document_are_those_of_the_model() -> None:
@@ -284,10 +286,11 @@ def facts_and_the_document_are_those_of_the_model() -> None:
 
 
 def no_reply_is_broken_by_a_stop() -> None:
-    """Several rounds, each stopped at another point; http.client raises where a reply, or a chunked one's end, is missing."""
+    """Several rounds, each stopped at another point. http.client raises where a reply, or a chunked one's end, is missing; a machine that does
+    not paint the rest within the 25 s of a stop says so in a whole reply, too."""
     num_steps, whole = 100, 64 * 64 * 102
     for share_left in (0.9, 0.5, 0.1):
-        with Server(model()) as server, concurrent.futures.ThreadPoolExecutor(8) as clients:
+        with Server(model(), "--deadline", "3600") as server, concurrent.futures.ThreadPoolExecutor(8) as clients:
             path = server.ask("POST", JOBS, job_of({"num_inference_steps": num_steps, "seed": 1}))[1]["location"]
             streamed = {"prompt": "x", "steps": num_steps, "seed": 2, "stream": True, "partial_images": 2}
             asked = [("GET", f"{path}/events", None), ("POST", GENERATIONS, streamed)]
@@ -302,9 +305,9 @@ def no_reply_is_broken_by_a_stop() -> None:
             require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
             for (_, place, _), reply in zip(asked, painting, strict=True):
                 status, headers, body = reply.result(PATIENCE)
-                require(status == 200, place, status, body[:200])
+                require(status in (200, 503), place, status, body[:200])
                 if headers["content-type"] == "text/event-stream":
-                    require(events_of(body)[-1][0] in ("done", "image_generation.completed"), place, events_of(body)[-1])
+                    require(events_of(body)[-1][0] in ("done", "failed", "image_generation.completed", "error"), place, events_of(body)[-1])
 
 
 def a_stop_finishes_what_was_begun() -> None:

@@ -3,10 +3,10 @@
 
   clients_parity.py --darkroom build/darkroom --model models/tiny
 
-Clients: boto3's sagemaker-runtime, openai, huggingface_hub's InferenceClient, tritonclient's health and metadata calls,
-curl; openapi-spec-validator reads the document. Runs in .venv-clients
-(requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played by a small proxy; the
-clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits 1 on a difference.
+Clients: boto3's sagemaker-runtime, openai (a stream, too), huggingface_hub's InferenceClient, tritonclient's health and metadata calls, curl;
+openapi-spec-validator reads the OpenAPI document. Runs in .venv-clients (requirements/clients.txt). SageMaker's own front end, which maps
+/endpoints/NAME/invocations to /invocations, is played by a small proxy; the clients' calls are as their manuals have them. A client that is
+not installed is named and counts as a difference. Exits 1 on a difference.
 """
 import argparse
 import base64

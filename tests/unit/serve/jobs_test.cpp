@@ -143,7 +143,8 @@ TEST_F(native_jobs, go_on_when_their_client_leaves_and_are_listed_newest_first) 
   engine_.release();
   EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
   std::vector<std::string> listed;
-  for (const Json& one : Json::parse(body_of(ask(get("/v1/jobs"))))["jobs"]) {
+  const Json all = Json::parse(body_of(ask(get("/v1/jobs"))));
+  for (const Json& one : all["jobs"]) {
     EXPECT_EQ(one["status"], "done");
     listed.push_back(one["id"]);
   }

@@ -153,6 +153,7 @@ TEST_F(painting_service, ping_answers_while_a_call_holds_the_engine) {
 // Nobody waits for anybody: all requests are there before the engine ends its first call, so a refusal cannot have waited for one.
 TEST_F(painting_service, ten_times_what_it_takes_is_refused_before_any_of_it_is_painted) {
   constexpr int kTaken = 12;
+  max_reply_bytes_ = 14'000;  // Of twelve as nested arrays 13,056.
   start({}, kTaken * cost_of_steps(9), {.max_connections = 1000});
   engine_.hold_at(0);
   std::vector<std::unique_ptr<ServeClient>> clients;
@@ -163,13 +164,9 @@ TEST_F(painting_service, ten_times_what_it_takes_is_refused_before_any_of_it_is_
       ASSERT_TRUE(engine_.await_calls(1));
     }
   }
-  while (open_requests() < kTaken) {
-    ask(get("/ping"));
-  }
   const auto is_answered = [](const std::unique_ptr<ServeClient>& client) { return client->has_reply(); };
-  while (std::count_if(clients.begin(), clients.end(), is_answered) < 9 * kTaken) {
-    ask(get("/ping"));
-  }
+  EXPECT_TRUE(await([&] { return std::count_if(clients.begin(), clients.end(), is_answered) == 9 * kTaken; }));
+  EXPECT_EQ(open_requests(), kTaken);
   int num_refused = 0;
   std::vector<ServeClient*> taken;
   for (const auto& client : clients) {
@@ -187,6 +184,9 @@ TEST_F(painting_service, ten_times_what_it_takes_is_refused_before_any_of_it_is_
     EXPECT_THAT(client->receive_all(), StartsWith("HTTP/1.1 200"));
   }
   EXPECT_EQ(open_requests(), 0);
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  const std::string fills_it = R"({"prompt":"x","steps":1,"n":9,"size":"16x8"})";  // 12,672 bytes: nobody holds any that was refused.
+  EXPECT_THAT(ask(post("/v1/images/generations", fills_it)), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(painting_service, work_stops_when_the_client_is_gone) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +55,17 @@ class ServedStub : public testing::Test {
     return client.receive_all();
   }
 
+  /// Asks for /ping until something is so; false after a minute.
+  bool await(const std::function<bool()>& is_so) const {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!is_so()) {
+      if (std::chrono::steady_clock::now() > limit) {
+        return false;
+      }
+      ask(get("/ping"));
+    }
+    return true;
+  }
   /// What /metrics says of the orders that are taken, in orders of nine steps.
   int open_requests() {
     const std::string text = metrics_.to_prometheus();

@@ -55,19 +55,20 @@ HttpReply page_reply(std::string_view name, std::string_view known_tags) {
 // Open: the files hold no secret, and the page itself asks for a key.
 void add_page_routes(RouteTable& table) {
   const auto answer = answer_at_once(reply_to_page_call);
+  const RouteReply not_modified{.status = http_status::kNotModified, .type = "", .what = "The client has it as it is."};
   for (const char* method : {"GET", "HEAD"}) {
     table.add({.method = method,
                .path = "/",
                .summary = "The page",
                .answer = answer,
                .is_open = true,
-               .replies = {{.type = "text/html", .what = "The page."}}});
+               .replies = {{.type = "text/html", .what = "The page."}, not_modified}});
     table.add({.method = method,
                .path = "/page/{file}",
                .summary = "A file of the page",
                .answer = answer,
                .is_open = true,
-               .replies = {{.type = "*/*", .what = "The file."}}});
+               .replies = {{.type = "*/*", .what = "The file."}, not_modified}});
   }
 }
 

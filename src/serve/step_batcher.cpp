@@ -284,6 +284,7 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
     open_cost_ = 0.0;
   }
   open_cost_shown_.set(open_cost_);
+  changed_.notify_all();  // Who waits for the last one to end.
 }
 
 std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {

@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-from cases import main, require, temporary_folder
+from cases import Skipped, main, require, temporary_folder
 from serve_test import KEY, Server, model, pixels
 from workbench import ROOT
 
@@ -32,9 +32,18 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 
 
 @functools.cache
+def started_browser() -> Browser | Skipped:
+    try:
+        return Browser()
+    except Skipped as skip:
+        return skip
+
+
 def browser() -> Browser:
     """One for all cases; each has a profile of its own."""
-    return Browser()
+    if isinstance(started_browser(), Skipped):
+        raise Skipped(str(started_browser()))
+    return started_browser()
 
 
 @contextlib.contextmanager
@@ -53,6 +62,14 @@ def page_of_fake(features: dict | None = None, **view):
         painter.facts["features"] = features or {}
         with opened(painter, **view) as tab:
             yield painter, tab
+
+
+@contextlib.contextmanager
+def page_of_program(*flags: str):
+    """(server, tab) of the program, which paints with random weights."""
+    browser()  # Where there is none, nothing is served.
+    with Server(model(), *flags) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+        yield server, tab
 
 
 def num_of(selector: str) -> str:
@@ -595,7 +612,7 @@ def what_the_server_lacks_is_not_offered() -> None:
 
 
 def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
-    with Server(model()) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+    with page_of_program() as (server, tab):
         tab.wait_for(READY)
         require(tab.text("#model").startswith("tiny - 64 px"), "the model", tab.text("#model"))
         tab.fill("#description", "a red apple")
@@ -625,7 +642,7 @@ def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
 
 
 def a_job_of_the_program_is_cancelled_while_it_is_painted() -> None:
-    with Server(model(), "--queue-cost", "1000000000000", "--deadline", "3600") as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+    with page_of_program("--queue-cost", "1000000000000", "--deadline", "3600") as (_, tab):
         tab.wait_for(READY)
         for field, value in (("#width", "512"), ("#height", "512"), ("#steps", "500")):  # Minutes, if nobody cancelled it.
             tab.fill(field, value)
@@ -644,7 +661,7 @@ def the_program_asks_the_page_for_its_key() -> None:
     with temporary_folder() as folder:
         keys = folder / "keys"
         keys.write_text(f"{KEY}\n")
-        with Server(model(), "--keys", keys) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+        with page_of_program("--keys", keys) as (_, tab):
             tab.wait_for("document.querySelector('#key-dialog').open")
             tab.fill("#key-text", KEY)
             tab.press("Enter")
@@ -683,5 +700,5 @@ if __name__ == "__main__":
     finally:
         if model.cache_info().currsize:
             shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)
-        if browser.cache_info().currsize:
-            browser().__exit__()
+        if isinstance(started_browser(), Browser):
+            started_browser().__exit__()

@@ -39,6 +39,7 @@ class Browser:
         self.replies: dict[int, queue.Queue] = {}
         self.number = 0
         self.lock = threading.Lock()
+        self.has_ended = False
         self.start(program)
 
     def start(self, program: str) -> None:
@@ -70,8 +71,10 @@ class Browser:
             *messages, rest = (rest + block).split(b"\0")
             for message in map(json.loads, messages):
                 self.take(message)
-        for waiting in list(self.replies.values()):
-            waiting.put({"error": {"message": "the browser ended"}})
+        with self.lock:
+            self.has_ended = True
+            for waiting in self.replies.values():
+                waiting.put({"error": {"message": "the browser ended"}})
 
     def take(self, message: dict) -> None:
         if "id" in message:
@@ -84,6 +87,7 @@ class Browser:
 
     def ask(self, method: str, session: str | None = None, **parameters) -> dict:
         with self.lock:
+            require(not self.has_ended, "the browser ended before", method)
             self.number += 1
             number = self.number
             self.replies[number] = queue.Queue()
@@ -95,7 +99,8 @@ class Browser:
         except queue.Empty:
             raise AssertionError(f"the browser does not answer {method}") from None
         finally:
-            del self.replies[number]
+            with self.lock:
+                del self.replies[number]
         require("error" not in reply, f"the browser refuses {method}:", reply.get("error"))
         return reply["result"]
 

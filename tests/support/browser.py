@@ -78,7 +78,8 @@ class Browser:
 
     def take(self, message: dict) -> None:
         if "id" in message:
-            self.replies[message["id"]].put(message)
+            if waiting := self.replies.get(message["id"]):  # Else nobody waits any more.
+                waiting.put(message)
         elif message.get("sessionId") in self.tabs:
             self.tabs[message["sessionId"]].heard(message["method"], message["params"])
         else:

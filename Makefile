@@ -1,11 +1,11 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test acceptance mutants fuzz parity bench lint format install wheel clean
+.PHONY: help setup build demo serve-demo test acceptance mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: ## install Debian packages and the Python environment (hash-pinned)
 	@tools/build/setup.sh build
@@ -15,6 +15,9 @@ build: setup ## compile; the program is build/darkroom
 
 demo: build ## the whole chain on this machine: URL list -> pictures, in demo-run/
 	@build/darkroom demo demo-run
+
+serve-demo: build ## the playground's page with the shipped model, and with what `make demo` trained; PORT=8080
+	@tools/build/serve_demo.sh
 
 test: ## unit, golden, integration, acceptance (short), structure and sanitizer tests
 	@tools/build/setup.sh test

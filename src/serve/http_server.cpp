@@ -409,8 +409,14 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
     fill_head(response_, reply.status, reply.type, reply.headers);
     goes_on_ = keeps_alive && !is_head_;
     response_.keep_alive(goes_on_);
+    const size_t num_bytes = reply.body.size();
     response_.body() = is_head_ ? std::string() : std::move(reply.body);
     response_.prepare_payload();
+    if (is_head_) {
+      response_.content_length(num_bytes);  // What GET would have.
+    } else if (response_.result() == http::status::not_modified) {
+      response_.erase(http::field::content_length);
+    }
     held_ = std::move(reply.held);
     stream_.expires_after(state_.options.reply_timeout);
     http::async_write(stream_, response_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_written(error); });

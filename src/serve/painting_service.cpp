@@ -39,6 +39,7 @@ struct PaintingService::Parts {
       : orders(options, batcher, clock), jobs(clock) {
     add_health_routes(table, orders, metrics);
     add_model_routes(table, orders);
+    add_page_routes(table);
     add_image_routes(table, orders);
     add_job_routes(table, orders, jobs);
     add_a1111_routes(table, orders);

@@ -15,6 +15,8 @@ void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRe
 void add_model_routes(RouteTable& table, const PictureOrders& orders);
 /// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
 void add_image_routes(RouteTable& table, PictureOrders& orders);
+/// / and /page/FILE: the page for people.
+void add_page_routes(RouteTable& table);
 /// /v1/jobs: pictures that are asked for now, watched, and fetched later.
 void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store);
 /// /sdapi/v1: what clients of AUTOMATIC1111's stable-diffusion-webui ask.

@@ -19,6 +19,7 @@ namespace darkroom {
 namespace http_status {
 inline constexpr int kAccepted = 202;
 inline constexpr int kNoContent = 204;
+inline constexpr int kNotModified = 304;
 inline constexpr int kBadRequest = 400;
 inline constexpr int kUnauthorized = 401;
 inline constexpr int kForbidden = 403;

@@ -90,13 +90,13 @@ install_apt_packages() {
   }
 }
 
-# What some acceptance checks want: a real S3 server. Without it they are skipped and say so, so nothing here ends the setup.
+# What some checks want: a real S3 server, a real browser. Without them they are skipped and say so, so nothing here ends the setup.
 install_test_packages() {
   local missing as_root=()
   mapfile -t missing < <(missing_packages requirements/apt_test.txt)
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-  say "installing ${missing[*]} (about 70 MB) for the checks on a real S3 server"
+  say "installing ${missing[*]} (up to 200 MB) for the checks on a real S3 server and in a real browser"
   install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
     say "they could not be installed ($logs/apt_test.log); those checks will be skipped"
 }

@@ -10,6 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -31,6 +32,36 @@ TEST_F(painting_service, answers_health_models_and_metrics) {
   }
   EXPECT_THAT(ask(get("/v1/models")), HasSubstr(R"("id":"stub")"));
   EXPECT_THAT(ask(get("/metrics")), HasSubstr("darkroom_serve_requests_total{route=\"/ping\",status=\"200\"} 2"));
+}
+
+TEST_F(painting_service, the_page_needs_no_key_but_comes_to_no_stranger) {
+  start(AccessKeys::parse(std::string(kKey), "keys").value());
+  EXPECT_THAT(ask(get("/")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/html"),
+                                   HasSubstr("Content-Security-Policy: default-src 'self'"), HasSubstr("Cache-Control: no-cache"),
+                                   HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("<title>darkroom")));
+  EXPECT_THAT(ask(get("/page/page.js?x=1")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/javascript")));
+  EXPECT_THAT(ask(get("/page/nothing.js")), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(ask(post("/", R"({"inputs":"x"})")), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(ask(get("/", "Origin: http://example.com\r\n")), StartsWith("HTTP/1.1 403"));
+}
+
+TEST_F(painting_service, the_page_shares_its_path_with_a_protocol) {
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(post("/", R"({"inputs":"x","parameters":{"num_inference_steps":2}})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: "), HasSubstr("GET"), HasSubstr("HEAD"), HasSubstr("POST")));
+}
+
+TEST_F(painting_service, a_reply_without_a_body_says_no_other_length_than_the_whole_one) {
+  const std::string whole = ask(get("/page/style.css"));
+  const std::string tag = whole.substr(whole.find("ETag: ") + 6, 34);
+  const std::string length = "Content-Length: " + std::to_string(whole.size() - whole.find("\r\n\r\n") - 4) + "\r\n";
+  EXPECT_THAT(whole, HasSubstr(length));
+  EXPECT_THAT(ask("HEAD /page/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(length), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(ask(get("/page/style.css", "If-None-Match: " + tag + "\r\n")),
+              AllOf(StartsWith("HTTP/1.1 304"), HasSubstr(tag), Not(HasSubstr("Content-Length")), EndsWith("\r\n\r\n")));
 }
 
 TEST_F(painting_service, what_is_not_there_says_so) {

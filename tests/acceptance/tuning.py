@@ -11,7 +11,6 @@ import time
 
 from harness import PROGRAM, ROOT, Trials, Workbench, darkroom, require
 
-PART = 256  # Rows of a part; the last part is held out.
 SHIPPED = {"optimizer.lr": 2e-3, "batch.global": 64, "schedule.warmup_steps": 100}  # Of recipes/tiny.toml.
 STARTS = {"lr x 10": ("optimizer.lr", 2e-2), "lr / 10": ("optimizer.lr", 2e-4), "batch x 8": ("batch.global", 512)}
 MINUTES = 10
@@ -21,16 +20,16 @@ PATIENCE = 3600
 
 
 class TuningBench(Workbench):
-    """Latents of the corpus by the shipped model, in a folder that is made once."""
+    """Latents of the corpus by the shipped model, in a folder that is made once. The last part is held out."""
 
-    def __init__(self, folder: pathlib.Path, parts: int):
+    def __init__(self, folder: pathlib.Path, parts: int, rows_of_part: int):
         self.folder, self.seed, self.model = folder, 1, str(ROOT / "models" / "tiny")
         if not (folder / "made").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            maker = [sys.executable, ROOT / "tools" / "corpus" / "make_corpus.py", folder / "corpus", "--limit", str(parts * PART), "--trouble-rate", "0"]
+            maker = [sys.executable, ROOT / "tools" / "corpus" / "make_corpus.py", folder / "corpus", "--limit", str(parts * rows_of_part), "--trouble-rate", "0"]
             subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
-            images = pathlib.Path(self.write_image_dataset("images", PART))
+            images = pathlib.Path(self.write_image_dataset("images", rows_of_part))
             (folder / "held-images").mkdir()
             last = images / f"part-{parts - 1:06d}.parquet"
             last.rename(folder / "held-images" / last.name)
@@ -110,15 +109,15 @@ def from_one_start(trials: Trials, bench: TuningBench, start: str, reference: di
 def detuned_starts(trials: Trials) -> None:
     if not trials.is_full:
         with tempfile.TemporaryDirectory() as folder:
-            bench = TuningBench(pathlib.Path(folder) / "bench", 1 + 1)
-            command = bench.search("found", "optimizer.lr", 2e-2, 10, "--trials", 4, "--samples", 8 * 64, "--set", "validation.num_rows=32", "--workers", 1)
+            bench = TuningBench(pathlib.Path(folder) / "bench", 2, 64)
+            command = bench.search("found", "optimizer.lr", 2e-2, 10, "--trials", 4, "--samples", 6 * 64, "--set", "validation.num_rows=32", "--workers", 1)
             trials.figures["ended_before_kill"] = killed_and_finished(command, pathlib.Path(bench.path("found")), 1)
             report = json.loads(pathlib.Path(bench.path("found"), "report.json").read_text())
             require(report["is_complete"] and report["best"] is not None, "the search did not end", report["notes"])
             require(report["recipe_as_it_is"]["best_loss"] <= report["recipe_as_it_is"]["loss"], "the best trial is worse than the recipe as it is", report["recipe_as_it_is"])
             trials.figures.update(report["recipe_as_it_is"])
         return
-    bench = TuningBench(ROOT / "build" / "acceptance" / "tuning", 9)
+    bench = TuningBench(ROOT / "build" / "acceptance" / "tuning", 9, 256)
     reference = trials.trial("train the shipped recipe", lambda: validation_loss(bench, "shipped", "recipes/tiny.toml", REFERENCE_SAMPLES // 64))
     trials.figures["shipped"] = reference
     ratios = {start: from_one_start(trials, bench, start, reference) for start in STARTS}

@@ -24,9 +24,9 @@ class TuneBench(Workbench):
         self.data = ["--data", self.path("latents"), "--model", self.model, "--validation", self.path("latents")]
         self.settings = ["batch.global=4", "batch.micro=2", "runtime.workers=1", "validation.num_rows=4", "schedule.warmup_steps=2", "schedule.max_steps=40"]
 
-    def command(self, output: str, *more) -> list[str]:
+    def command(self, output: str, *more, workers: int = 1) -> list[str]:
         sets = [word for setting in self.settings for word in ("--set", setting)]
-        return ["tune", "recipes/tiny.toml", *self.data, *sets, "--output", self.path(output), "--budget", "60", "--workers", "1", *map(str, more)]
+        return ["tune", "recipes/tiny.toml", *self.data, *sets, "--output", self.path(output), "--budget", "60", "--workers", str(workers), *map(str, more)]
 
     def halving(self, output: str) -> list[str]:
         """Three trials of 2 steps, the best of which goes on to 6."""
@@ -185,13 +185,15 @@ def another_search_in_the_folder_is_refused_with_what_differs() -> None:
 def trials_that_fail_cost_themselves() -> None:
     one = bench()
     # Each value fits into the recipe, and one pair of them does not.
-    run(*one.command("refused", "--strategy", "grid", "--samples", 4 * BATCH, "--set", "runtime.gradient_groups=2", "--set", "batch.micro=1", "--set-range", "batch.global=4,6", "--set-range", "batch.micro=1,2"))
+    run(*one.command("refused", "--strategy", "grid", "--samples", 4 * BATCH, "--set", "runtime.gradient_groups=2", "--set", "batch.micro=1", "--set-range", "batch.global=4,6", "--set-range", "batch.micro=1,2", workers=3))
     report = json.loads((one.folder_of("refused") / "report.json").read_text())
     by_settings = {(trial["settings"]["batch.global"], trial["settings"]["batch.micro"]): trial for trial in report["trials"]}
     refused = by_settings.pop(("6", "2"))
     require(refused["state"] == "failed" and "batch.micro" in refused["reason"] and refused["loss"] is None, "a pair that the recipe code refuses", refused)
     require(len(by_settings) == 3 and all(trial["loss"] is not None for trial in by_settings.values()), "the others have scores", by_settings)
     require([speed["batch"] for speed in report["speeds"]] == [4, 6], "speeds by batch", report["speeds"])
+    events = [(line["event"], line["trial"]) for line in ledger(one.folder_of("refused")) if line["event"] in ("begin", "end") and line.get("outcome") != "failed"]
+    require([event for event, _ in events[:3]] == ["begin"] * 3, "three trials run side by side", events)
     failing = one.command("diverging", "--strategy", "grid", "--samples", 4 * BATCH, "--set-range", "optimizer.lr=1e37,1e38")
     said = run(*failing, expect=1).stderr
     require("no trial has a score" in said and "not finite" in said, "the first reason", said[-1500:])

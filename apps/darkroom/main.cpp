@@ -127,6 +127,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_serve_verb(*line);
   line->group("Looking and preparing");
   add_inspect_verb(*line);
+  add_compare_verb(*line);
   add_models_verbs(*line);
   add_plan_verb(*line);
   line->group("This machine");
@@ -138,7 +139,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_transform_verb(*line);
   line->group("Shell");
   add_self_description(*line, make_command_line);
-  for (const char* name : {"compare", "tune", "top"}) {
+  for (const char* name : {"tune", "top"}) {
     line->add_later_verb(name);
   }
   return line;

@@ -9,7 +9,7 @@
 #include "corpus_pictures.h"
 #include "darkroom/core/result.h"
 #include "darkroom/paint/painter.h"
-#include "retrieval.h"
+#include "darkroom/measure/retrieval.h"
 
 namespace darkroom {
 

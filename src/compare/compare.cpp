@@ -96,7 +96,7 @@ Json prompts_json(const CompareRecord& record, const PictureScores& scores) {
 
 std::vector<std::string> notes_of(const CompareRecord& record, const CompareReferences& references, bool has_references) {
   std::vector<std::string> notes;
-  const size_t num_prompts = record.prompts().size();
+  const size_t num_prompts = record.num_prompts();
   if (has_references) {
     notes.push_back(fmt::format("{} of {} prompts are captions of references; {} references are good, {} could not be decoded.",
                                 references.of_prompt.size(), num_prompts, references.all.size(), references.num_bad));
@@ -155,7 +155,7 @@ class Comparison {
                    {"id", record_.id()},
                    {"darkroom", kVersion},
                    {"settings", shown_settings(record_)},
-                   {"num_prompts", record_.prompts().size()},
+                   {"num_prompts", record_.num_prompts()},
                    {"num_seeds", record_.num_seeds()},
                    {"num_references", references_.all.size()},
                    {"error_rate", job_.error_rate},
@@ -186,7 +186,7 @@ class Comparison {
     DARKROOM_ASSIGN_OR_RETURN(const auto shown, read_shown_prompts(files_, job_.output, record_));
     const std::string sheet = encode_png(draw_compare_sheet(shown, record_));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, join_path(job_.output, "sheet.png"), sheet));
-    const std::vector<Ballot> ballots = draw_ballots(record_.prompts().size(), record_.seed());
+    const std::vector<Ballot> ballots = draw_ballots(record_.num_prompts(), record_.seed());
     DARKROOM_ASSIGN_OR_RETURN(const std::string vote_page, render_vote_page(files_, job_.output, record_, ballots));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, join_path(job_.output, "vote.html"), vote_page));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, path, report.dump(1) + "\n"));
@@ -198,7 +198,7 @@ class Comparison {
 
   // Of the prompts that the report shows, so that the folder is whole without the dataset.
   Status write_references() {
-    for (size_t prompt = 0; prompt < std::min(record_.prompts().size(), kShownPrompts); ++prompt) {
+    for (size_t prompt = 0; prompt < std::min(record_.num_prompts(), kShownPrompts); ++prompt) {
       const std::string path = reference_path(job_.output, prompt);
       const auto own = references_.of_prompt.find(prompt);
       if (own != references_.of_prompt.end()) {
@@ -283,7 +283,7 @@ Result<Json> count_comparison_votes(FileSystem& files, const std::string& output
   if (!report.is_object() || report.value("id", Json()) != record->id()) {
     return Status::corrupt_data("the report is not that of the comparison; run compare A B again, which writes it anew:", path);
   }
-  const std::vector<Ballot> ballots = draw_ballots(record->prompts().size(), record->seed());
+  const std::vector<Ballot> ballots = draw_ballots(record->num_prompts(), record->seed());
   std::vector<Votes> votes;
   for (const std::string& file : vote_files) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string exported, read_file(files, file));

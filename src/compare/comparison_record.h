@@ -27,6 +27,7 @@ struct CompareRecord {
   SharedSettings shared = {};
 
   std::vector<std::string> prompts() const { return settings.at("prompts").get<std::vector<std::string>>(); }
+  size_t num_prompts() const { return settings.at("prompts").size(); }
   uint64_t seed() const { return settings.at("seed").get<uint64_t>(); }
   size_t num_seeds() const { return settings.at("seeds").get<size_t>(); }
   /// Names the comparison: 16 hex digits of the settings' digest.

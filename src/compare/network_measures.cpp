@@ -100,7 +100,7 @@ Status NetworkMeasures::add_reference(const Image& picture) {
 
 Result<FeatureRows> NetworkMeasures::features_of(FileSystem& files, const CompareRecord& record, Side side, PictureNetwork& network) {
   FeatureRows rows;
-  for (size_t prompt = 0; prompt < record.prompts().size(); ++prompt) {
+  for (size_t prompt = 0; prompt < record.num_prompts(); ++prompt) {
     if (stop_.stop_requested()) {
       return Status::cancelled("stopped on request while measuring pictures; the same command goes on");
     }
@@ -145,7 +145,7 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
                                                                bool is_clip, std::vector<std::string>& notes) {
   std::vector<MeasureOutcome> measures;
   DARKROOM_RETURN_IF_ERROR(flush(network, seen));
-  const size_t num_prompts = record.prompts().size();
+  const size_t num_prompts = record.num_prompts();
   const size_t num_pictures = num_prompts * record.num_seeds();
   const char* frechet = is_clip ? "clip_fid" : "fid";
   if (seen.references.num_rows() < 2 || num_pictures < 2) {

@@ -68,7 +68,7 @@ Result<std::vector<PicturePlace>> missing_pictures(FileSystem& files, const std:
     }
   }
   std::vector<PicturePlace> missing;
-  for (size_t prompt = 0; prompt < record.prompts().size(); ++prompt) {
+  for (size_t prompt = 0; prompt < record.num_prompts(); ++prompt) {
     for (size_t seed = 0; seed < record.num_seeds(); ++seed) {
       if (!names.contains(file_name(picture_path(output, side, prompt, seed)))) {
         missing.push_back({prompt, seed});
@@ -147,7 +147,7 @@ Status paint_comparison(FileSystem& files, const CompareJob& job, bool is_begun,
   DARKROOM_ASSIGN_OR_RETURN(auto missing_b, missing_pictures(files, job.output, record, Side::kB));
   const SideWork a{.model = job.a, .side = Side::kA, .missing = std::move(missing_a)};
   const SideWork b{.model = job.b, .side = Side::kB, .missing = std::move(missing_b)};
-  report.num_asked = static_cast<int64_t>(2 * record.prompts().size() * record.num_seeds());
+  report.num_asked = static_cast<int64_t>(2 * record.num_prompts() * record.num_seeds());
   report.num_found = report.num_asked - static_cast<int64_t>(a.missing.size() + b.missing.size());
   if (on_painted) {
     on_painted(report.num_found, report.num_asked);

@@ -95,7 +95,7 @@ bool is_chosen(const std::vector<std::string>& metrics, std::string_view name) {
 Result<PictureScores> score_pictures(FileSystem& files, const std::string& output, const CompareRecord& record,
                                      const CompareReferences* references, const std::stop_token& stop) {
   PictureScores scores;
-  for (size_t prompt = 0; prompt < record.prompts().size(); ++prompt) {
+  for (size_t prompt = 0; prompt < record.num_prompts(); ++prompt) {
     if (stop.stop_requested()) {
       return Status::cancelled("stopped on request while measuring pictures; the same command goes on");
     }

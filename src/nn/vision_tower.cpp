@@ -94,7 +94,7 @@ ClipVisionModelImpl::ClipVisionModelImpl(ClipVisionConfig config) : config_(std:
   class_embedding_ = embeddings->register_parameter("class_embedding", torch::empty({width}));
   patch_weight_ = patch_embedding->register_parameter("weight", torch::empty({width, kColours, config_.patch_size, config_.patch_size}));
   embeddings->register_module("patch_embedding", patch_embedding);
-  position_embedding_ = embeddings->register_module("position_embedding", Embedding(patches_a_side * patches_a_side + 1, width)).ptr();
+  position_embedding_ = embeddings->register_module("position_embedding", Embedding(patches_a_side * patches_a_side + 1, width));
   torch::nn::ModuleList list;
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     layers_.push_back(std::make_shared<ClipEncoderLayerImpl>(layer_config(config_)));
@@ -103,11 +103,11 @@ ClipVisionModelImpl::ClipVisionModelImpl(ClipVisionConfig config) : config_(std:
   encoder->register_module("layers", list);
   vision_model->register_module("embeddings", embeddings);
   // The published name has this letter missing.
-  pre_layernorm_ = vision_model->register_module("pre_layrnorm", LayerNorm(width, config_.layer_norm_eps)).ptr();
+  pre_layernorm_ = vision_model->register_module("pre_layrnorm", LayerNorm(width, config_.layer_norm_eps));
   vision_model->register_module("encoder", encoder);
-  post_layernorm_ = vision_model->register_module("post_layernorm", LayerNorm(width, config_.layer_norm_eps)).ptr();
+  post_layernorm_ = vision_model->register_module("post_layernorm", LayerNorm(width, config_.layer_norm_eps));
   register_module("vision_model", vision_model);
-  projection_ = register_module("visual_projection", Linear(width, config_.projection_dim, /*with_bias=*/false)).ptr();
+  projection_ = register_module("visual_projection", Linear(width, config_.projection_dim, /*with_bias=*/false));
 }
 
 // N pictures, T tokens (the class's, then the patches row by row), C hidden_size.

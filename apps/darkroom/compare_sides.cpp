@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "darkroom/core/sha256.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
@@ -57,14 +58,14 @@ Result<std::string> model_identity(const PainterSource& source, const std::stop_
 Result<OpenedSide> open_side(StoreSet& stores, const std::string& model, PainterSource source, const std::stop_token& stop) {
   source.model = model;
   OpenedSide opened;
-  opened.side.model = recorded_uri(model);
+  opened.side.model = replace_invalid_utf8(recorded_uri(model)).first;
   DARKROOM_ASSIGN_OR_RETURN(opened.copies, fetch_source(stores, source, stop));
   DARKROOM_ASSIGN_OR_RETURN(const bool is_checkpoint, is_local_checkpoint(source.model));
   if (!is_checkpoint) {
     source.frozen.clear();
     source.weights = "ema";
   }
-  opened.side.weights = is_checkpoint ? source.weights : "all";
+  opened.side.weights = source.weights;
   DARKROOM_ASSIGN_OR_RETURN(opened.side.identity, model_identity(source, stop));
   opened.side.open = [source] { return open_painter(source); };
   return opened;

@@ -11,6 +11,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/png.h"
+#include "darkroom/paint/picture_settings.h"
 
 namespace darkroom {
 namespace {

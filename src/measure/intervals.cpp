@@ -53,9 +53,14 @@ double solve_growing(double low, double high, double wanted, const Function& fun
   return 0.5 * (low + high);
 }
 
-// The chance of at most t.
+// The chance of at most t, from the side on which no digit is lost: near 0 from the middle, else from the tail.
 double student_t_share_below(double t, double degrees) {
-  const double tail = 0.5 * incomplete_beta(0.5 * degrees, 0.5, degrees / (degrees + t * t));
+  const double square = t * t;
+  if (square < degrees) {
+    const double from_middle = 0.5 * incomplete_beta(0.5, 0.5 * degrees, square / (degrees + square));
+    return t < 0 ? 0.5 - from_middle : 0.5 + from_middle;
+  }
+  const double tail = 0.5 * incomplete_beta(0.5 * degrees, 0.5, degrees / (degrees + square));
   return t < 0 ? tail : 1.0 - tail;
 }
 

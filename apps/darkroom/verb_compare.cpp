@@ -131,7 +131,7 @@ ValueDefinition metric_names(std::vector<std::string>& names) {
       const std::string name = list.substr(begin, end - begin);
       if (std::ranges::find(kCompareMetrics, std::string_view(name)) == std::end(kCompareMetrics)) {
         return Status::invalid_argument(
-            fmt::format("must be names of {} with commas between them, got: {}", fmt::join(kCompareMetrics, ", "), quote_value(name)));
+            fmt::format("must be names of {} with commas between them, got: {}", fmt::join(kCompareMetrics, ", "), quote_value(list)));
       }
       names->push_back(name);
       begin = end + 1;

@@ -44,9 +44,9 @@ std::string tiles(const Json& report) {
   std::string html = "<div class=\"tiles\">";
   const bool decides = preferred != "none";
   html += compare_tile("verdict",
-                       decides                    ? preferred + " is better"
+                       decides                                ? preferred + " is better"
                        : verdict["contradictory"].get<bool>() ? "they disagree"
-                                                  : "no difference shown",
+                                                              : "no difference shown",
                        decides ? "decided by " + verdict["decided_by"].get<std::string>() : "");
   const auto num_prompts = report["num_prompts"].get<int64_t>(), num_seeds = report["num_seeds"].get<int64_t>();
   html +=

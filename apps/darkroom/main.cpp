@@ -128,6 +128,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_serve_verb(*line);
   line->group("Looking and preparing");
   add_inspect_verb(*line);
+  add_compare_verb(*line);
   add_models_verbs(*line);
   add_plan_verb(*line);
   line->group("This machine");
@@ -139,7 +140,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_transform_verb(*line);
   line->group("Shell");
   add_self_description(*line, make_command_line);
-  for (const char* name : {"compare", "top"}) {
+  for (const char* name : {"top"}) {
     line->add_later_verb(name);
   }
   return line;

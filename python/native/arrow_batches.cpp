@@ -112,7 +112,8 @@ Result<std::pair<const std::byte*, std::shared_ptr<void>>> joined_rows(const Ten
     is_contiguous = is_contiguous && column.bytes(row).data() == column.bytes(0).data() + static_cast<size_t>(row) * row_bytes;
   }
   const auto element_size = column.num_elements() > 0 ? row_bytes / static_cast<size_t>(column.num_elements()) : 1;
-  const bool is_aligned = column.num_rows() > 0 && reinterpret_cast<uintptr_t>(column.bytes(0).data()) % std::max<size_t>(element_size, 1) == 0;
+  const bool is_aligned =
+      column.num_rows() > 0 && reinterpret_cast<uintptr_t>(column.bytes(0).data()) % std::max<size_t>(element_size, 1) == 0;
   if (is_contiguous && is_aligned) {
     return std::pair{column.bytes(0).data(), std::shared_ptr<void>(batch)};
   }

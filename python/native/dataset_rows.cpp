@@ -37,8 +37,7 @@ Result<std::unique_ptr<OpenRows>> open_rows(const std::string& uri, int64_t firs
   auto opened = std::make_unique<OpenRows>();
   opened->stores = open_stores(opened->metrics, {});
   DARKROOM_ASSIGN_OR_RETURN(DatasetFiles files, find_dataset(*opened->stores, uri));
-  DARKROOM_ASSIGN_OR_RETURN(opened->rows,
-                            DatasetRows::open(std::move(files), first, count, columns, {.max_batch_rows = batch_rows}));
+  DARKROOM_ASSIGN_OR_RETURN(opened->rows, DatasetRows::open(std::move(files), first, count, columns, {.max_batch_rows = batch_rows}));
   return opened;
 }
 

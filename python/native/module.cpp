@@ -30,7 +30,8 @@ NB_MODULE(_native, module) {
     }
   });
   module.attr("__version__") = darkroom::kVersion;
-  module.def("arrow_version", [] { return arrow::GetBuildInfo().version_string; }, "The version of the libarrow that is used.");
+  module.def(
+      "arrow_version", [] { return arrow::GetBuildInfo().version_string; }, "The version of the libarrow that is used.");
   darkroom::bind_tokenizer(module);
   darkroom::bind_transform(module);
   darkroom::bind_painter(module);

@@ -68,10 +68,10 @@ T chosen(const char* what, const std::string& name, std::initializer_list<std::p
 void take_storage(ProcessOptions& options, const std::string& latents, const std::string& text, const std::string& dtype,
                   const std::string& dialect, const std::string& tokenizer_dialect) {
   options.latents = chosen<LatentsKind>("latents", latents, {{"sample", LatentsKind::kSample}, {"moments", LatentsKind::kMoments}});
-  options.text = chosen<TextKind>(
-      "text", text, {{"embeddings", TextKind::kEmbeddings}, {"tokens", TextKind::kTokens}, {"both", TextKind::kBoth}});
-  options.dtype = chosen<std::optional<torch::Dtype>>(
-      "dtype", dtype, {{"auto", std::nullopt}, {"float16", torch::kFloat16}, {"float32", torch::kFloat32}});
+  options.text =
+      chosen<TextKind>("text", text, {{"embeddings", TextKind::kEmbeddings}, {"tokens", TextKind::kTokens}, {"both", TextKind::kBoth}});
+  options.dtype = chosen<std::optional<torch::Dtype>>("dtype", dtype,
+                                                      {{"auto", std::nullopt}, {"float16", torch::kFloat16}, {"float32", torch::kFloat32}});
   options.dialect = chosen<LatentsDialect>("output_dialect", dialect,
                                            {{"darkroom", LatentsDialect::kDarkroom},
                                             {"anyscale", LatentsDialect::kAnyscale},
@@ -82,8 +82,8 @@ void take_storage(ProcessOptions& options, const std::string& latents, const std
 }
 
 void take_work(ProcessOptions& options, const std::string& batching, int batch_size, int threads) {
-  options.batching = chosen<Batching>(
-      "batching", batching, {{"auto", Batching::kAuto}, {"alone", Batching::kAlone}, {"together", Batching::kTogether}});
+  options.batching =
+      chosen<Batching>("batching", batching, {{"auto", Batching::kAuto}, {"alone", Batching::kAlone}, {"together", Batching::kTogether}});
   options.batch_size = batch_size;
   options.encoder_threads = threads;
 }

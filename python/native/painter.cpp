@@ -60,8 +60,8 @@ Result<std::unique_ptr<Painter>> load_painter(PainterSource source, const std::s
   return open_painter(source);
 }
 
-std::unique_ptr<OpenPainter> open_named_painter(const std::string& model, const std::string& device, const std::string& precision, int threads,
-                                                const std::string& weights, const std::string& frozen,
+std::unique_ptr<OpenPainter> open_named_painter(const std::string& model, const std::string& device, const std::string& precision,
+                                                int threads, const std::string& weights, const std::string& frozen,
                                                 const std::string& tokenizer_dialect, const std::string& prediction_type,
                                                 const std::string& shipped_tokenizer) {
   if (threads < 1) {
@@ -95,10 +95,10 @@ PaintRequest request_of(const std::string& prompt, uint64_t seed, const PictureS
   request.prompts = {prompt};
   request.seeds = {seed};
   request.negative = settings.negative;
-  request.reading = {.syntax = named("prompt_syntax", settings.prompt_syntax, prompt_syntax_name,
-                                     {PromptSyntax::kPlain, PromptSyntax::kWeighted}),
-                     .long_prompts = named("long_prompts", settings.long_prompts, long_prompts_name,
-                                           {LongPrompts::kAuto, LongPrompts::kTruncate, LongPrompts::kChunks})};
+  request.reading = {
+      .syntax = named("prompt_syntax", settings.prompt_syntax, prompt_syntax_name, {PromptSyntax::kPlain, PromptSyntax::kWeighted}),
+      .long_prompts = named("long_prompts", settings.long_prompts, long_prompts_name,
+                            {LongPrompts::kAuto, LongPrompts::kTruncate, LongPrompts::kChunks})};
   request.sampler = {.name = settings.sampler, .num_steps = settings.steps, .eta = settings.eta};
   request.guidance = settings.guidance;
   request.guidance_rescale = settings.guidance_rescale;
@@ -141,7 +141,8 @@ void look_up(const nb::object& callback, size_t num_taken, size_t num_steps) {
 }
 
 /// The picture that paint() gives in a batch of one, step by step.
-Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed, const PictureSettings& settings, const nb::object& callback) {
+Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed, const PictureSettings& settings,
+                     const nb::object& callback) {
   const PaintRequest request = request_of(prompt, seed, settings);
   Painter& painter = *open.painter;
   const IntraOpThreads threads(open.threads);

@@ -22,9 +22,9 @@ int32_t bytes_of_square(int resolution) { return 3 * resolution * resolution; }
 Result<std::shared_ptr<arrow::Array>> require_column(const arrow::RecordBatch& batch, const std::string& name) {
   auto column = batch.GetColumnByName(name);
   if (column == nullptr) {
-    return Status::not_found(fmt::format("a batch of squares has no such column (columns, missing): [{}]",
-                                         fmt::join(batch.schema()->field_names(), ", ")),
-                             name);
+    return Status::not_found(
+        fmt::format("a batch of squares has no such column (columns, missing): [{}]", fmt::join(batch.schema()->field_names(), ", ")),
+        name);
   }
   return column;
 }
@@ -48,8 +48,8 @@ Result<std::shared_ptr<arrow::FixedSizeListArray>> require_squares(const arrow::
   if (lists == nullptr || lists->value_type()->id() != arrow::Type::UINT8 ||
       lists->list_type()->list_size() != bytes_of_square(resolution)) {
     return Status::failed_precondition(
-        fmt::format("squares must be uint8 [{0}, {0}, 3], as the transform of this resolution makes them (column, type):", resolution), name,
-        column->type()->ToString());
+        fmt::format("squares must be uint8 [{0}, {0}, 3], as the transform of this resolution makes them (column, type):", resolution),
+        name, column->type()->ToString());
   }
   return lists;
 }

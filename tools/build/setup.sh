@@ -119,7 +119,7 @@ sizes_of() {
     requirements/build.txt) printf '620 1500\n' ;;
     requirements/readers.txt) printf '230 800\n' ;;
     requirements/clients.txt) printf '80 340\n' ;;
-    requirements/notebooks.txt) printf '20 90\n' ;;
+    requirements/notebooks.txt) printf '25 150\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }

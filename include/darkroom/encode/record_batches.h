@@ -32,7 +32,7 @@ struct BatchTransformOptions {
   uint64_t seed = 0;                           ///< Of random crops.
   std::string caption_column = {};             ///< Empty: by its name.
   std::vector<std::string> keep_columns = {};  ///< Columns to carry along.
-  std::string decoder_program = {};            ///< darkroom-decoder: pictures are decoded locked in (docs/sandbox.md); empty: in this process.
+  std::string decoder_program = {};  ///< darkroom-decoder: pictures are decoded locked in (docs/sandbox.md); empty: in this process.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
@@ -59,8 +59,9 @@ class BatchTransformer {
 class BatchEncoder {
  public:
   /// Of `options` counts what decides a row (model, transform, place, batching with batch_size, latents, text, dialect, dtype,
-  /// tokenizer_dialect, caption_column, keep_columns, seed, encoder_threads) and decoder_program. The model is loaded, and fetched where it is
-  /// remote. Errors: kInvalidArgument (a field; the dialect mosaicml, which is not of record batches), those of loading and check_decoder.
+  /// tokenizer_dialect, caption_column, keep_columns, seed, encoder_threads) and decoder_program. The model is loaded, and fetched where it
+  /// is remote. Errors: kInvalidArgument (a field; the dialect mosaicml, which is not of record batches), those of loading and
+  /// check_decoder.
   static Result<std::unique_ptr<BatchEncoder>> open(StoreSet& stores, const ProcessOptions& options, std::stop_token stop = {});
   ~BatchEncoder();
 

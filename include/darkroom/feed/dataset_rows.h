@@ -14,8 +14,8 @@
 
 namespace darkroom {
 
-/// Rows of a dataset in the order in which they are stored: files in byte order of their paths, one after another. Batches never hold rows of
-/// two files, whose columns may have other types. Thread safety: one object, one thread.
+/// Rows of a dataset in the order in which they are stored: files in byte order of their paths, one after another. Batches never hold rows
+/// of two files, whose columns may have other types. Thread safety: one object, one thread.
 class DatasetRows {
  public:
   /// Rows [first, first + count) of all, fewer where the dataset ends, with `columns` (empty: all). Opens no file yet. The dataset's stores

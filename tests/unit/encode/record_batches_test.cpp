@@ -75,8 +75,8 @@ TEST_F(RecordBatches, latents_are_those_that_process_writes_of_the_same_rows) {
   EXPECT_EQ(got.tally.rows_in, 7);
   EXPECT_EQ(got.tally.rows_out, 4);
   EXPECT_THAT(got.tally.rows_by_error, ElementsAre(Pair("empty_caption", 1), Pair("not_an_image", 1), Pair("null_image", 1)));
-  EXPECT_THAT(got.tally.failed_rows, ElementsAre(Pair("empty_caption", ElementsAre(3)), Pair("not_an_image", ElementsAre(1)),
-                                                 Pair("null_image", ElementsAre(4))));
+  EXPECT_THAT(got.tally.failed_rows,
+              ElementsAre(Pair("empty_caption", ElementsAre(3)), Pair("not_an_image", ElementsAre(1)), Pair("null_image", ElementsAre(4))));
 }
 
 TEST_F(RecordBatches, squares_on_the_way_change_no_bit_and_columns_are_carried_through_both) {

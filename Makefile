@@ -1,7 +1,7 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo serve-demo test acceptance mutants fuzz parity bench lint format install wheel clean
+.PHONY: help setup build python notebooks demo serve-demo test acceptance mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,7 +34,14 @@ writable:
 install: writable build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
 	@tools/build/installed_tree.py install "$(PREFIX)"
 
-wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
+python: build ## `import darkroom` over the C++ code, in build/release/python; docs/python.md
+	@tools/build/build.sh release python
+
+notebooks: python ## run notebooks/*.ipynb; with their pictures they are in build/notebooks
+	@tools/build/setup.sh notebooks
+	@.venv-notebooks/bin/python tools/notebooks/run_notebooks.py build/notebooks
+
+wheel: python ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
 	@tools/build/installed_tree.py wheel dist
 
 mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity      Idempotent: a second run does nothing.
+# usage: setup.sh build|test|parity|notebooks      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -119,6 +119,7 @@ sizes_of() {
     requirements/build.txt) printf '620 1500\n' ;;
     requirements/readers.txt) printf '230 800\n' ;;
     requirements/clients.txt) printf '80 340\n' ;;
+    requirements/notebooks.txt) printf '25 150\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -180,4 +181,7 @@ if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
   install_environment .venv-readers requirements/readers.txt
   install_environment .venv-clients requirements/clients.txt
+fi
+if [ "$kind" = notebooks ]; then
+  install_environment .venv-notebooks requirements/notebooks.txt
 fi

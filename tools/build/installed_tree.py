@@ -203,11 +203,18 @@ def pinned(names: list[str]) -> list[str]:
     return found
 
 
+def of_ray() -> list[str]:
+    """What the extra [ray] asks for: requirements/ray.in without what the wheel has asked for itself."""
+    lines = (ROOT / "requirements/ray.in").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith(("ray[", "aiohttp=="))]
+
+
 def metadata() -> str:
     dependencies = [line.split()[0] for line in pinned(["torch", "pyarrow", "fonttools", "pillow"])]
+    dependencies += [f'{line} ; extra == "ray"' for line in of_ray()]
     fields = ["Metadata-Version: 2.1", "Name: darkroom", f"Version: {version()}",
               "Summary: Pre-trains Stable Diffusion from a list of URLs", "License: Apache-2.0", "Requires-Python: >=3.11,<3.14",
-              *(f"Requires-Dist: {dependency}" for dependency in dependencies), "Description-Content-Type: text/markdown"]
+              "Provides-Extra: ray", *(f"Requires-Dist: {dependency}" for dependency in dependencies), "Description-Content-Type: text/markdown"]
     return "\n".join(fields) + "\n\n" + (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -241,9 +248,10 @@ class WheelFile:
 
 
 def lay_out_wheel(package: pathlib.Path) -> None:
-    """The folder site-packages/darkroom."""
-    for source in sorted((ROOT / "python/darkroom").glob("*.py")):
-        copy(source, package / source.name)
+    """The folders site-packages/darkroom and, beside it, darkroom_ray."""
+    for folder in (package, package.with_name("darkroom_ray")):
+        for source in sorted((ROOT / "python" / folder.name).glob("*.py")):
+            copy(source, folder / source.name)
     copy_shared_files(package / "share/darkroom")
     copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False)
     copy_programs(package / "bin", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
@@ -264,7 +272,7 @@ def wheel(folder: pathlib.Path) -> None:
             archive.add(str(file.relative_to(staging)), file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
     archive.add(f"{info}/METADATA", metadata().encode())
     archive.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: darkroom\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
-    archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\n")
+    archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\ndarkroom-ray = darkroom_ray.command:main\n")
     archive.close()
     cpu = folder / f"darkroom-{version()}-cpu.txt"
     names = ["torch", "pyarrow", "fonttools", "pillow", "nvidia-cuda-cupti", "nvidia-cuda-runtime"]

@@ -49,8 +49,8 @@ Result<std::optional<int64_t>> StandardOrders::next() {
     if (const std::optional<int64_t> number = read_number(line)) {
       return number;
     }
-    DARKROOM_RETURN_IF_ERROR(print(
-        line_of({{"line", line.substr(0, kShownBytes)}, {"outcome", "refused"}, {"why", "a line must be the number of an item"}})));
+    DARKROOM_RETURN_IF_ERROR(
+        print(line_of({{"line", line.substr(0, kShownBytes)}, {"outcome", "refused"}, {"why", "a line must be the number of an item"}})));
   }
 }
 
@@ -71,8 +71,7 @@ Status StandardOrders::answer(const ItemAnswer& answer) {
 Status StandardOrders::print(const std::string& line) {
   const std::lock_guard hold(printing_);
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fflush(stdout) != 0) {
-    return Status::unavailable("whoever ordered items does not read the standard output any more:",
-                               std::generic_category().message(errno));
+    return Status::unavailable("whoever ordered items does not read the standard output any more:", std::generic_category().message(errno));
   }
   return Status::ok();
 }

@@ -92,7 +92,7 @@ def main(words: list[str] | None = None) -> int:
             raise Refused(LATER.get(verb, f"there is no verb {verb}: {', '.join(VERBS)}, pipeline"))
         if "--help" in rest or "-h" in rest:
             return help_of(verb, rest)
-        return run_verb(read_request(verb, rest, os.getcwd()))
+        return run_verb(read_request(verb, rest, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")))
     except Refused as refusal:
         say(str(refusal))
         return EXIT_USAGE

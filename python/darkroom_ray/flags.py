@@ -65,7 +65,7 @@ def pairs(name: str, text: str) -> dict[str, str]:
 def custom_resources(name: str, text: str) -> dict[str, float]:
     found = {key: amount(f"{name} {key}", value) for key, value in pairs(name, text).items()}
     for key in found:
-        if key.upper() in ("CPU", "GPU", "MEMORY"):
+        if key in ("CPU", "GPU", "memory"):
             raise Refused(f"{name} is for resources that the cluster has named itself; {key} has a flag of its own: --num-cpus-per-task, --num-gpus-per-task, --memory-per-task")
     return found
 
@@ -272,8 +272,8 @@ def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float
     return float(each * per_transformer if cpus is None else cpus), [*program, "--num-transformers", str(each)]
 
 
-def read_request(verb: str, words: list[str], folder: str) -> Request:
-    """Errors: Refused."""
+def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
+    """`default_program`: where no flag names one. Errors: Refused."""
     reader = ArgumentReader(verb, hub_address(words) if verb == "download" else words)
     reader.read()
     cluster, program = reader.cluster, reader.program
@@ -304,7 +304,7 @@ def read_request(verb: str, words: list[str], folder: str) -> Request:
         items_per_task=int(cluster.get("--items-per-task", 0)),
         max_failures=int(cluster.get("--max-failures", 3)),
         address=str(cluster.get("--address", "")),
-        program=str(cluster.get("--program", "")),
+        program=str(cluster.get("--program", default_program)),
         storage=str(cluster.get("--storage-path", "")),
         summary_path=str(cluster.get("--json-summary", "")),
         folder=folder,

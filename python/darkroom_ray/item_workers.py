@@ -50,7 +50,7 @@ class Tasks:
     """A task a batch."""
 
     def __init__(self, ray, request: Request, num_tasks: int) -> None:
-        options = {**request.placement.options(), "max_retries": 0, "max_calls": 1}
+        options = {**request.placement.options(), "max_retries": 0}
         self._plan = ray.remote(plan_items).options(**options)
         self._do = ray.remote(do_items).options(**options)
         self._close = ray.remote(close_job).options(**options)

@@ -116,7 +116,7 @@ class Pipeline:
 
     def request_of(self, stage: Stage, done: dict[str, dict]) -> Request:
         words = fill(stage, self.recipe, done, self.path)
-        return dataclasses.replace(read_request(stage.verb, words, os.getcwd()), address=self.address)
+        return dataclasses.replace(read_request(stage.verb, words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")), address=self.address)
 
     def check(self) -> None:
         """Every command line before the first one is run. Errors: Refused."""

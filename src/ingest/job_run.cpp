@@ -205,8 +205,7 @@ Result<std::shared_ptr<ItemInWork>> JobRun::next(std::stop_token stop) {
 Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) {
   const WorkItem& work = static_cast<JobItem&>(item).work;
   auto& part = static_cast<FinishedPart&>(*finished);
-  const ItemAnswer answer{
-      .item = work.number, .outcome = ItemOutcome::kCommitted, .tally = part.tally, .num_bytes = part.shard.num_bytes};
+  const ItemAnswer answer{.item = work.number, .outcome = ItemOutcome::kCommitted, .tally = part.tally, .num_bytes = part.shard.num_bytes};
   DARKROOM_RETURN_IF_ERROR(plan_->publish(work, part.tally, std::move(part.shard)));
   finished.reset();
   claims_.release(work.number);

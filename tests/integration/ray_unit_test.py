@@ -34,9 +34,9 @@ def refusal_of(function, *arguments) -> str:
 
 def flags_of_the_program_go_through_unchanged() -> None:
     words = ["out", "--metadata", "a.parquet", "b.parquet", "--rows-per-file=20", "--limit", "7", "--dedup", "url"]
-    request = read_request("download", words, "/here")
+    request = read_request("download", words, "/here", "/bin/darkroom")
     require(list(request.arguments) == words, "the program's own words were changed", request.arguments)
-    require(request.folder == "/here" and request.num_workers == 0 and request.max_failures == 3, "defaults", request)
+    require(request.folder == "/here" and request.program == "/bin/darkroom" and request.num_workers == 0 and request.max_failures == 3, "defaults", request)
 
 
 def flags_of_the_cluster_are_taken_out() -> None:

@@ -96,8 +96,8 @@ TEST_F(OrderedItems, that_the_job_does_not_have_are_unknown) {
   orders_.numbers = {5, -1, INT64_MAX, 4};
   const auto run = start("one", &orders_, {.limit = 18, .on_demand = true});
   work(*run);
-  EXPECT_THAT(orders_.said, ElementsAre("ready 5 items, 18 rows, open 0-3", "5 unknown 0", "-1 unknown 0",
-                                        "9223372036854775807 unknown 0", "4 unknown 0"));
+  EXPECT_THAT(orders_.said, ElementsAre("ready 5 items, 18 rows, open 0-3", "5 unknown 0", "-1 unknown 0", "9223372036854775807 unknown 0",
+                                        "4 unknown 0"));
 }
 
 TEST_F(OrderedItems, that_others_are_at_are_busy_and_nobody_waits) {

@@ -39,7 +39,8 @@ Status StandardOrders::ready(const OrderedJob& job) {
   return print(line_of({{"ready", true}, {"items", job.num_items}, {"rows", job.num_rows}, {"open_items", job.open_items}}));
 }
 
-Result<std::optional<int64_t>> StandardOrders::next() {
+Result<std::optional<int64_t>> StandardOrders::next(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] { end_.request_stop(); });
   std::string line;
   while (true) {
     DARKROOM_ASSIGN_OR_RETURN(const bool is_line, input_.next_line(line));

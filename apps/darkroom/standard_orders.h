@@ -15,16 +15,15 @@ namespace darkroom {
 /// (docs/ingest.md). A line that is no number is answered, too, and costs nothing else. Whoever closes the output ends the run.
 class StandardOrders final : public ItemOrders {
  public:
-  explicit StandardOrders(std::stop_token stop) : input_(std::move(stop)) {}
-
   Status ready(const OrderedJob& job) override;
-  Result<std::optional<int64_t>> next() override;
+  Result<std::optional<int64_t>> next(const std::stop_token& stop) override;
   Status answer(const ItemAnswer& answer) override;
 
  private:
   Status print(const std::string& line);
 
-  StandardInput input_;
+  std::stop_source end_;  // Of the waiting for a line.
+  StandardInput input_{end_.get_token()};
   std::mutex printing_;  // A line is written whole.
 };
 

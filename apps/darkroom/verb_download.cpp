@@ -79,7 +79,7 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
-  StandardOrders orders(context.stop);
+  StandardOrders orders;
   options.orders = &orders;
   StageSummary summary;
   options.metrics = &metrics->registry();

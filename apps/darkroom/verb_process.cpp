@@ -42,7 +42,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (!flags.no_sandbox && !options.dry_run) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
-  StandardOrders orders(context.stop);
+  StandardOrders orders;
   options.orders = &orders;
   StageSummary summary;
   const Status status = run_process(*stores, options, context.stop, summary);

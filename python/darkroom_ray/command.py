@@ -32,8 +32,8 @@ def run_verb(request: Request) -> int:
     from darkroom_ray.stopping import Stopped, StopWatch
 
     given = read_arguments(request)
-    stop = StopWatch()
     with connected(request):
+        stop = StopWatch()  # Behind Ray, which has handlers of its own.
         try:
             code, summary = run_checked(request, given, stop)
             write_summary(request.summary_path, summary)
@@ -48,12 +48,16 @@ def run_verb(request: Request) -> int:
 
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
+    from darkroom_ray.item_job import JobFailed
     from darkroom_ray.probe import check_cluster
 
     ray = import_ray()
-    check_cluster(ray, request, given)
-    stop.check()
-    return work(ray, request, given, stop)
+    try:
+        check_cluster(ray, request, given)
+        stop.check()
+        return work(ray, request, given, stop)
+    except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
+        raise JobFailed(f"the cluster was lost; run the same command again on another to go on: {error}") from None
 
 
 def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:

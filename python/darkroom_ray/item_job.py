@@ -67,8 +67,8 @@ class ItemJob:
         self.stop.check()
         return done
 
-    def get(self, start):
-        """The result of one call, which is made again when its worker is lost. Errors: JobFailed, Stopped."""
+    def get(self, start, renew=lambda: None):
+        """The result of one call, which is made again, after renew(), when its worker is lost. Errors: JobFailed, Stopped."""
         failures = 0
         while True:
             reference = start()
@@ -84,8 +84,7 @@ class ItemJob:
                 if 0 <= self.request.max_failures < failures:
                     raise JobFailed(f"{failures} workers in a row were lost; the last one: {cause}") from None
                 self.note_restart(cause)
-                if isinstance(self.workers, Encoders):
-                    self.workers = self.make_workers()
+                renew()
 
     def note_restart(self, why: Exception) -> None:
         self.restarts += 1
@@ -94,7 +93,7 @@ class ItemJob:
 
     def run(self) -> tuple[int, dict]:
         """Exit code and summary. Errors: JobFailed, Stopped."""
-        plan, warnings = self.get(self.workers.plan)
+        plan, warnings = self.get(self.workers.plan, self.workers.renew)
         self.progress.warn(warnings)
         open_items = read_items(plan["open_items"])
         per_task = self.request.items_per_task or min(MOST_ITEMS_OF_A_BATCH, -(-len(open_items) // (BATCHES_PER_WORKER * self.workers.num_workers)))

@@ -61,6 +61,9 @@ class Tasks:
     def plan(self):
         return self._plan.remote(self._request)
 
+    def renew(self) -> None:
+        """The next plan has a worker of its own."""
+
     def submit(self, batch: list[int]) -> tuple[object, object]:
         """(reference, worker)"""
         self._free -= 1
@@ -92,6 +95,10 @@ class Encoders:
 
     def plan(self):
         return next(iter(self._calls)).plan.remote()
+
+    def renew(self) -> None:
+        """The actor that was to plan is lost."""
+        self.replace(next(iter(self._calls)))
 
     def has_room(self) -> bool:
         return any(calls < CALLS_OF_AN_ACTOR for calls in self._calls.values())

@@ -182,6 +182,5 @@ def run_pipeline(words: list[str]) -> int:
         raise Refused(f"{paths[0]} cannot be read: {error.strerror}") from None
     pipeline = Pipeline(paths[0], recipe, options["--address"], options["--report"] or os.path.join(os.path.dirname(paths[0]), "report.json"))
     pipeline.check()
-    stop = StopWatch()
     with connected(Request("pipeline", (), address=options["--address"])):
-        return pipeline.run(stop)
+        return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

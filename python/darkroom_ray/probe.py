@@ -1,5 +1,6 @@
 """Asks every node what it has: programs, versions, and whether it sees the places of the command line."""
 
+import contextlib
 import importlib.metadata
 import os
 import pathlib
@@ -143,8 +144,9 @@ def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given:
     except ray.exceptions.RayError:
         return [with_facts(ray, nodes[0], None, False), *nodes[1:]]
     finally:
-        ray.get(holder.remove.remote(), timeout=PROBE_SECONDS)
-        ray.kill(holder)
+        with contextlib.suppress(ray.exceptions.RayError):  # Its node went, and is told of.
+            ray.get(holder.remove.remote(), timeout=PROBE_SECONDS)
+            ray.kill(holder)
 
 
 def with_facts(ray, node: Node, reply, has_come: bool) -> Node:

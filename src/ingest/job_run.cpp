@@ -155,13 +155,13 @@ Result<std::optional<WorkItem>> JobRun::try_ordered(int64_t number) {
   return ours;
 }
 
-Result<std::optional<WorkItem>> JobRun::take_ordered() {
+Result<std::optional<WorkItem>> JobRun::take_ordered(const std::stop_token& stop) {
   if (!std::exchange(is_taking_orders_, true)) {
     DARKROOM_RETURN_IF_ERROR(tools_.orders->ready(
         {.num_items = plan_->num_items(), .num_rows = plan_->num_rows(), .open_items = print_items(plan_->pending_items())}));
   }
   while (true) {
-    DARKROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> number, tools_.orders->next());
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> number, tools_.orders->next(stop));
     if (!number) {
       return std::optional<WorkItem>();
     }
@@ -175,7 +175,7 @@ Result<std::optional<WorkItem>> JobRun::take_ordered() {
 Result<std::optional<WorkItem>> JobRun::take_item(const std::stop_token& stop) {
   const std::lock_guard hold(taking_);
   if (tools_.orders != nullptr) {
-    return take_ordered();
+    return take_ordered(stop);
   }
   auto wait = kFirstLook;
   while (true) {

@@ -7,7 +7,9 @@ usage: ray_test.py
 import atexit
 import functools
 import json
+import os
 import pathlib
+import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +18,9 @@ from ray_bench import RayCluster, kill, parent_of, parts_in, programs
 from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run
 
 NUM_PICTURES = 96
-ROWS_PER_FILE = 8
+ROWS_PER_FILE = 4
 NUM_STEPS = 14
-SIDE = 128  # Of latents that are worth a kill: four times the work of 64.
+SIDE = 192  # Of latents that are worth a kill: nine times the work of 64.
 
 
 class RayBench(Workbench):
@@ -88,12 +90,12 @@ def the_cluster() -> RayCluster:
 def what_the_cluster_lacks_is_refused_at_once() -> None:
     bench, cluster = the_bench(), the_cluster()
     wrong = (
-        (["--resolution", "none"], "--resolution"),  # The program's own sentence.
-        (["--accelerator-type", "A10G"], "no node has the accelerator type A10G"),
-        (["--resources", "encoder=1", "--num-encoders", "2", "--caption-column", "text", "--model", bench.path("nowhere")], "does not see"),
+        (["--model", bench.model, "--resolution", "none"], "--resolution"),  # The program's own sentence.
+        (["--model", bench.model, "--accelerator-type", "A10G"], "no node has the accelerator type A10G"),
+        (["--model", bench.path("nowhere"), "--resources", "encoder=1", "--num-encoders", "2"], "does not see"),
     )
     for flags, words in wrong:
-        said = cluster.run("process", bench.path("corpus"), bench.path("refused"), *bench.process, *flags, expect=2)
+        said = cluster.run("process", bench.path("corpus"), bench.path("refused"), *flags, expect=2)
         require(words in said, "the sentence is missing", words, said)
     require(not pathlib.Path(bench.path("refused")).exists(), "a job that did not begin left a folder")
 
@@ -114,22 +116,25 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
     output = bench.path("c-latents")
     driver = cluster.start("process", bench.images[0], output, *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "2", "--items-per-task", "1", "--max-failures", "-1")
 
-    def encoders() -> list[int]:
-        return programs("process", output)
+    def next_program(but: set[int]) -> int:
+        """A program that is none of these, held: what has a batch and is held keeps the job from its end."""
+        pid = driver.wait_for(lambda: next(iter(set(programs("process", output)) - but), 0), "a program")
+        os.kill(pid, signal.SIGSTOP)
+        return pid
 
-    def kill_one(whom, what: str) -> None:
-        before = parts_in(output)
-        pid = driver.wait_for(lambda: parts_in(output) > min(before, 1) and whom(), what)
-        require(kill(pid), "nothing was killed", what)
-
-    kill_one(lambda: next(iter(encoders()), 0), "a program at work")
-    kill_one(lambda: next((parent_of(pid) for pid in encoders() if parent_of(pid) > 1), 0), "an actor at work")
-    driver.wait_for(encoders, "an encoder on the node")
+    first = driver.wait_for(lambda: len(programs("process", output)) == 2 and programs("process", output), "two programs")
+    for pid in first:
+        os.kill(pid, signal.SIGSTOP)
+    require(kill(first[0]), "no program was killed")
+    third = next_program({*first})
+    require(kill(parent_of(first[1])), "no actor was killed")
+    fourth = next_program({*first, third})
     cluster.kill_node("encoder")
     cluster.add_node("encoder")
     driver.finish()
     about = bench.require_same("c-latents", bench.latents, "process")
-    require(about["restarts"] >= 3, "a kill was not missed", about)
+    require(about["restarts"] >= 4, "a kill was not missed", about)
+    require(not parent_of(third) and not parent_of(fourth), "programs outlive their node")
 
 
 def a_killed_driver_goes_on_with_the_same_command() -> None:

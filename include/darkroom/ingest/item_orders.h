@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "darkroom/core/result.h"
@@ -37,8 +38,9 @@ class ItemOrders {
   virtual ~ItemOrders() = default;
   /// The job is pinned and orders are taken from now on. Called once, before next().
   virtual Status ready(const OrderedJob& job) = 0;
-  /// The next item that is asked for, waiting for it; nothing: there will be none. Called by one thread at a time. Errors: kCancelled.
-  virtual Result<std::optional<int64_t>> next() = 0;
+  /// The next item that is asked for, waiting for it until a stop; nothing: there will be none. Called by one thread at a time. Errors:
+  /// kCancelled.
+  virtual Result<std::optional<int64_t>> next(const std::stop_token& stop) = 0;
   /// Called by any thread, in the order in which items are settled.
   virtual Status answer(const ItemAnswer& answer) = 0;
 };

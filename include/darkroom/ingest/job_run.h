@@ -103,7 +103,7 @@ class JobRun : public ItemSource {
   ClaimHolder try_claim(int64_t item);
   Result<std::optional<WorkItem>> take_unclaimed();
   Result<std::optional<WorkItem>> take_from_others();
-  Result<std::optional<WorkItem>> take_ordered();
+  Result<std::optional<WorkItem>> take_ordered(const std::stop_token& stop);
   Result<std::optional<WorkItem>> try_ordered(int64_t number);
   Status answer_settled(int64_t number);
 

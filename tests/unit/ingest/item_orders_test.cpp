@@ -20,7 +20,7 @@ class ListedOrders final : public ItemOrders {
     said.push_back(fmt::format("ready {} items, {} rows, open {}", job.num_items, job.num_rows, job.open_items));
     return Status::ok();
   }
-  Result<std::optional<int64_t>> next() override {
+  Result<std::optional<int64_t>> next(const std::stop_token&) override {
     if (numbers.empty()) {
       return std::optional<int64_t>();
     }

@@ -68,12 +68,13 @@ def own_ray(ray) -> Iterator[None]:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     parent = os.environ.get("RAY_TMPDIR", tempfile.gettempdir())
     if len(parent.encode()) > SHORT_FOLDER_BYTES:
-        raise Refused(f"Ray makes sockets below its folder, whose path must not be longer than {SHORT_FOLDER_BYTES} bytes: set RAY_TMPDIR to a shorter one than {parent}")
+        raise Refused(f"Ray makes sockets below its folder, whose path may have {SHORT_FOLDER_BYTES} bytes: set RAY_TMPDIR to a shorter one than {parent}")
     os.makedirs(parent, exist_ok=True)
     for tries_left in reversed(range(START_TRIES)):
         folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
         try:
-            ray.init(address="local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder, runtime_env=runtime_environment(), **QUIET)
+            sizes = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+            ray.init(address="local", _temp_dir=folder, runtime_env=runtime_environment(), **sizes, **QUIET)
             break
         except Exception as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own.
             ray.shutdown()

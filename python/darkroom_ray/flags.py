@@ -66,7 +66,8 @@ def custom_resources(name: str, text: str) -> dict[str, float]:
     found = {key: amount(f"{name} {key}", value) for key, value in pairs(name, text).items()}
     for key in found:
         if key in ("CPU", "GPU", "memory"):
-            raise Refused(f"{name} is for resources that the cluster has named itself; {key} has a flag of its own: --num-cpus-per-task, --num-gpus-per-task, --memory-per-task")
+            own = "--num-cpus-per-task, --num-gpus-per-task, --memory-per-task"
+            raise Refused(f"{name} is for resources that the cluster has named itself; {key} has a flag of its own: {own}")
     return found
 
 
@@ -272,6 +273,19 @@ def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float
     return float(each * per_transformer if cpus is None else cpus), [*program, "--num-transformers", str(each)]
 
 
+def placement_of(cluster: dict[str, object], num_cpus: float) -> Placement:
+    has_type = bool(cluster.get("--accelerator-type"))
+    return Placement(
+        num_cpus=num_cpus,
+        num_gpus=float(cluster.get("--num-gpus-per-task", 1.0 if has_type else 0.0)),
+        memory_bytes=int(cluster.get("--memory-per-task", 0)),
+        resources=cluster.get("--resources", {}),
+        labels=cluster.get("--label", {}),
+        accelerator_type=str(cluster.get("--accelerator-type", "")),
+        markets=cluster.get("--market", ()),
+    )
+
+
 def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
     """`default_program`: where no flag names one. Errors: Refused."""
     reader = ArgumentReader(verb, hub_address(words) if verb == "download" else words)
@@ -280,16 +294,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     cpus = float(cluster.get("--num-cpus-per-task", 1.0))
     if verb == "process":
         cpus, program = process_shape(cluster, program)
-    has_type = bool(cluster.get("--accelerator-type"))
-    placement = Placement(
-        num_cpus=cpus,
-        num_gpus=float(cluster.get("--num-gpus-per-task", 1.0 if has_type else 0.0)),
-        memory_bytes=int(cluster.get("--memory-per-task", 0)),
-        resources=cluster.get("--resources", {}),
-        labels=cluster.get("--label", {}),
-        accelerator_type=str(cluster.get("--accelerator-type", "")),
-        markets=cluster.get("--market", ()),
-    )
+    placement = placement_of(cluster, cpus)
     workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))

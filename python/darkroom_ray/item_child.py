@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import tempfile
 import threading
 
 from darkroom_ray.program import Child, ProgramFailed, find_program
@@ -73,17 +72,3 @@ class ItemChild:
 
     def end(self) -> None:
         self._child.process.kill()
-
-
-def close_job(request: Request) -> tuple[int, dict, str]:
-    """Runs the verb for the whole job once all its items are there: exit code, summary, last words. What concerns all items
-    (--dedup content, --visualize, the error budget) is done by it, and items that are gone meanwhile."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "summary.json")
-        child = Child([find_program(request.program), *request.command("--json-summary", path)], None, request.folder)
-        code = child.wait()
-        summary = {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                summary = json.load(file)
-        return code, summary, child.last_words()

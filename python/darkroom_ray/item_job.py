@@ -13,7 +13,7 @@ from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import ProgramFailed
 from darkroom_ray.progress import Progress, items_text
 from darkroom_ray.request import Request
-from darkroom_ray.stopping import StopWatch, Stopped
+from darkroom_ray.stopping import StopWatch
 
 LOOK_SECONDS = 0.5
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
@@ -96,9 +96,11 @@ class ItemJob:
         plan, warnings = self.get(self.workers.plan, self.workers.renew)
         self.progress.warn(warnings)
         open_items = read_items(plan["open_items"])
-        per_task = self.request.items_per_task or min(MOST_ITEMS_OF_A_BATCH, -(-len(open_items) // (BATCHES_PER_WORKER * self.workers.num_workers)))
-        book = ItemBook(open_items, per_task, self.request.max_failures)
-        self.progress.say(f"{self.request.verb}: {len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do, {book.items_per_batch} at a time, {self.workers.num_workers} workers")
+        workers = self.workers.num_workers
+        even = -(-len(open_items) // (BATCHES_PER_WORKER * workers))
+        book = ItemBook(open_items, self.request.items_per_task or min(MOST_ITEMS_OF_A_BATCH, even), self.request.max_failures)
+        to_do = f"{len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do"
+        self.progress.say(f"{self.request.verb}: {to_do}, {book.items_per_batch} at a time, {workers} workers")
         try:
             while not book.is_done:
                 self.hand_out(book)
@@ -144,15 +146,18 @@ class ItemJob:
     def look(self, plan: dict, book: ItemBook) -> None:
         self.measures.open_items.set(book.num_items - book.num_done)
         self.measures.workers.set(self.workers.num_workers)
-        self.progress.show(items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds()))
+        text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
+        self.progress.show(text)
 
     def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""
         seconds = self.progress.seconds()
         stage = summary.setdefault(self.request.verb, {})
         totals = book.totals
-        stage |= {"rows_this_run": totals.rows_in, "bytes": totals.bytes, "seconds": seconds, "rows_per_second": totals.rows_in / seconds, "items_to_do": book.num_items}
-        stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts, "items": totals.items, "items_there": totals.items_there}
+        stage |= {"rows_this_run": totals.rows_in, "bytes": totals.bytes, "seconds": seconds}
+        stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
+        stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
+        stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}
         self.progress.clear()
         self.progress.say(said.splitlines()[-1].split(" ", 1)[-1] if said else f"{self.request.verb}: done")
         return summary

@@ -2,7 +2,8 @@
 
 import threading
 
-from darkroom_ray.item_child import ItemChild, close_job
+from darkroom_ray.item_child import ItemChild
+from darkroom_ray.program import run_to_summary
 from darkroom_ray.request import Request
 
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
@@ -20,6 +21,12 @@ def do_items(request: Request, items: list[int]) -> tuple[list[dict], list[str]]
     child = ItemChild(request)
     answers = child.do(items)
     return answers, child.finish()
+
+
+def close_job(request: Request) -> tuple[int, dict, str]:
+    """A task: runs the verb for the whole job once all its items are there, and makes those that are gone meanwhile. What concerns all items
+    (--dedup content, --visualize, the error budget) is done by it. Exit code, summary, last words."""
+    return run_to_summary(request)
 
 
 class Encoder:

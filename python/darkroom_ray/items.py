@@ -82,7 +82,7 @@ class ItemBook:
             self.at_work.discard(item)
             self.failures[item] += 1
             if 0 <= self.max_failures < self.failures[item]:
-                raise ItemFailed(f"item {item} failed {self.failures[item]} times, more than --max-failures {self.max_failures}; the last time: {why}")
+                raise ItemFailed(f"item {item} failed {self.failures[item]} times, more than --max-failures {self.max_failures} allows; the last time: {why}")
             self.alone.append(item)
 
     @property

@@ -117,11 +117,13 @@ class Nonce:
 
 def nodes_of(ray) -> list[Node]:
     """As Ray describes them."""
-    return [
-        Node(name=f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})", address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=dict(node.get("Labels") or {}))
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
+
+    def described(node: dict) -> Node:
+        name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        labels = dict(node.get("Labels") or {})
+        return Node(name=name, address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=labels)
+
+    return [described(node) for node in ray.nodes() if node["Alive"]]
 
 
 def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given: dict[str, list[str]]) -> list[Node]:

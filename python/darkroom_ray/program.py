@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 
@@ -127,8 +128,11 @@ class Child:
         return [line.split(" ", 1)[1] for line in list(self.said) if line[8:].startswith((" warning: ", " error: "))]
 
 
-def run_program(request: Request, *more: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
-    """Runs a verb to its end: exit code and last words."""
-    child = Child([find_program(request.program), *request.command(*more)], environment, request.folder)
-    code = child.wait()
-    return code, child.last_words()
+def run_to_summary(request: Request) -> tuple[int, dict, str]:
+    """Runs a verb to its end: exit code, summary, last words."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "summary.json")
+        child = Child([find_program(request.program), *request.command("--json-summary", str(path))], None, request.folder)
+        code = child.wait()
+        summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return code, summary, child.last_words()

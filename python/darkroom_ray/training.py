@@ -1,20 +1,17 @@
 """Training: Ray Train starts one rank of the program a worker, places the group anew when one is lost or nodes come, and hears of metrics
 and checkpoints. Weights, losses and the data position are the program's (docs/ranks.md): any number of ranks gives the same bits."""
 
-import json
 import os
-import tempfile
 import threading
 
 from darkroom_ray.item_job import JobFailed
-from darkroom_ray.program import Child, find_program
+from darkroom_ray.program import run_to_summary
 from darkroom_ray.rank import RunNotes, run_rank
 from darkroom_ray.request import Request
-from darkroom_ray.stopping import StopWatch, Stopped
+from darkroom_ray.stopping import StopWatch
 
 LOOK_SECONDS = 0.5
 RESIZE_SECONDS = 60.0  # How often a healthy group looks whether it could be larger.
-START_SECONDS = 120.0
 
 
 def storage_of(request: Request, given: dict[str, list[str]]) -> str:
@@ -88,7 +85,8 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -
             make_trainer(request, given, notes).fit()
         except Exception as error:  # Ray Train's own classes differ by who failed; all say why.
             failure = ray.get(notes.failure.remote())
-            raise JobFailed(failure[1] if failure else f"the ranks were lost more often than --max-failures {request.max_failures} allows; the last time: {error}") from None
+            lost = f"the ranks were lost more often than --max-failures {request.max_failures} allows; the last time: {error}"
+            raise JobFailed(failure[1] if failure else lost) from None
     failure = ray.get(notes.failure.remote())
     if failure:
         raise JobFailed(failure[1], failure[0])
@@ -100,7 +98,7 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -
 
 def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """A verb that is one piece of work: sample, and plans (--dry-run, --clean). Exit code and summary. Errors: JobFailed, Stopped."""
-    task = ray.remote(run_once).options(**request.placement.options(), max_retries=max(request.max_failures, -1))
+    task = ray.remote(run_to_summary).options(**request.placement.options(), max_retries=max(request.max_failures, -1))
     reference = task.remote(request)
     while True:
         done, _ = ray.wait([reference], timeout=LOOK_SECONDS)
@@ -113,16 +111,3 @@ def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         raise JobFailed(f"the task was lost more often than --max-failures {request.max_failures} allows; the last time: {error}") from None
     print(said, flush=True)
     return code, summary
-
-
-def run_once(request: Request) -> tuple[int, dict, str]:
-    """A task. Exit code, summary, what it said."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "summary.json")
-        child = Child([find_program(request.program), *request.command("--json-summary", path)], None, request.folder)
-        code = child.wait()
-        summary = {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                summary = json.load(file)
-        return code, summary, child.last_words()

@@ -20,23 +20,34 @@ TRIES = 4
 PR_SET_PDEATHSIG = 1
 
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # Ray's own processes follow: they end with this one.
-# A node ends when its helpers do not start within 15 s, which beside compilers they may not: they go first, where this account may say so.
-# The kernel weighs sessions against each other, and only within one its processes.
-with contextlib.suppress(OSError):
-    os.setsid()
-    pathlib.Path("/proc/self/autogroup").write_text("-10", encoding="ascii")
-with contextlib.suppress(OSError):
-    os.nice(-10)
+os.setsid()
 os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 from ray.cluster_utils import Cluster  # noqa: E402
+
+
+def weigh(nice: int) -> None:
+    """The kernel weighs sessions against each other: this one, where the account may say so."""
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+
+
+@contextlib.contextmanager
+def going_first():
+    """A node ends when its helpers do not start within 15 s, which beside compilers they may not."""
+    weigh(-10)
+    try:
+        yield
+    finally:
+        weigh(0)
 
 
 def patiently(start):
     """Ray's node gives up after half a minute; another try has its files in memory."""
     for tries_left in reversed(range(TRIES)):
         try:
-            return start()
+            with going_first():
+                return start()
         except Exception as error:
             if not tries_left:
                 raise

@@ -36,7 +36,7 @@ class ListedOrders final : public ItemOrders {
 
   std::deque<int64_t> numbers;
   std::vector<std::string> said;
-  int64_t refused = -1;
+  int64_t refused = -2;  // The item whose answer nobody hears.
 };
 
 /// A job of five items (four of 5 rows, one of 3) that somebody orders.

@@ -1,7 +1,7 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build python notebooks demo serve-demo test acceptance mutants fuzz parity bench lint format install wheel clean
+.PHONY: help setup build python notebooks demo serve-demo test acceptance cluster mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,6 +25,10 @@ test: ## unit, golden, integration, acceptance (short), structure and sanitizer 
 
 acceptance: build ## the data plane against a hostile web, bad disks and stores, kills (8 minutes; docs/testing.md)
 	@.venv/bin/python tests/acceptance/acceptance.py
+
+cluster: build ## the whole chain as Ray jobs on three nodes of this machine, with kills (docs/cluster.md)
+	@tools/build/setup.sh ray
+	@.venv/bin/python tests/acceptance/cluster.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
 .PHONY: writable

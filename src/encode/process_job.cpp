@@ -214,7 +214,7 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
     DARKROOM_ASSIGN_OR_RETURN(empty_sha256, publish_empty_caption(encoder, options.encoder_threads, run.output()));
   }
   const LatentsLayout layout = make_layout(encoder, options, empty_sha256, std::move(kept_fields));
-  if (run.plan().num_pending() > 0) {
+  if (run.has_work()) {
     DARKROOM_RETURN_IF_ERROR(ProcessParts(run, options, encoder, layout).execute(stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
@@ -279,6 +279,9 @@ Status ProcessOptions::validate() const {
 
 Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (options.selection.on_demand && options.orders == nullptr) {
+    return Status::invalid_argument("somebody must order the items that are done on demand");
+  }
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
   if (options.selection.items.empty()) {  // What cannot be listed is told before the model is fetched.
@@ -306,14 +309,15 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   if (!options.dry_run && (plan->num_pending() > 0 || options.num_visualized > 0)) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process()});
+  ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});
   run.fill(summary);
   if (options.dry_run) {
     return look_ahead(run.plan(), *encoder, options, summary);
   }
   const std::string output = run.output().uri();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, kept, stop, summary), output));
-  if (options.num_visualized > 0) {
+  if (options.num_visualized > 0 && !options.selection.on_demand) {  // Of the whole job.
     DARKROOM_ASSIGN_OR_RETURN(const Location picture, stores.resolve(options.visualize_path, Access::kWrite));
     DARKROOM_RETURN_IF_ERROR(with_resume_advice(write_process_picture(run, *encoder, options, picture), output));
   }

@@ -286,6 +286,7 @@ def values_come_from_flags_then_file_then_defaults() -> None:
         answer = parse([["download", "out", "--metadata", "x", "--limit", "7", "--config", str(path)]])[0]
         settings = answer["settings"]
         require("--limit 7 (command line)" in settings and not any(text.startswith("--limit 10") for text in settings), "settings", settings)
+        require(answer["given"]["--limit"] == ["7"] and answer["given"]["OUTPUT_URI"] == ["out"], "given", answer["given"])
         require(f"--rows-per-file 30 ({path})" in settings and f"--max-bytes 64KiB ({path})" in settings, "settings", settings)
 
 

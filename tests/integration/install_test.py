@@ -76,6 +76,24 @@ def a_wheel_finds_the_libraries_of_its_environment() -> None:
         run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packages)!r}); sys.argv[1:] = ['--version']; import darkroom.__main__",
             cwd=folder)
         the_program_works(program, folder)
+        the_cluster_command_is_there(packages, folder)
+
+
+def the_cluster_command_is_there(packages: pathlib.Path, folder: pathlib.Path) -> None:
+    """Without Ray, which only the extra [ray] brings: it knows its flags and the program's, and says what to install."""
+    entry_points = next(packages.glob("darkroom-*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
+    require("darkroom-ray = darkroom_ray.command:main" in entry_points, "no command", entry_points)
+    metadata = next(packages.glob("darkroom-*.dist-info/METADATA")).read_text(encoding="utf-8")
+    require('Requires-Dist: ray[default,train]==2.60.0 ; extra == "ray"' in metadata, "no extra", metadata[:2000])
+
+    def called(*words: str) -> subprocess.CompletedProcess:
+        code = f"import sys; sys.path.insert(0, {str(packages)!r}); from darkroom_ray.command import main; sys.exit(main({list(words)!r}))"
+        return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+    shown = called("process", "--help")
+    require(shown.returncode == 0 and "--num-encoders" in shown.stdout and "--resolution" in shown.stdout, "help", shown)
+    refused = called("process", "a", "b", "--model", "m")
+    require(refused.returncode == 2 and "pip install 'darkroom[ray]'" in refused.stderr, "what to install", refused)
 
 
 def the_wheel_imports_where_its_name_says() -> None:

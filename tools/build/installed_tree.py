@@ -205,11 +205,18 @@ def pinned(names: list[str]) -> list[str]:
     return found
 
 
+def of_ray() -> list[str]:
+    """What the extra [ray] asks for: requirements/ray.in without what the wheel has asked for itself."""
+    lines = (ROOT / "requirements/ray.in").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith(("ray[", "aiohttp=="))]
+
+
 def metadata() -> str:
     dependencies = [line.split()[0] for line in pinned(["torch", "pyarrow", "fonttools", "pillow", "numpy"])]
+    dependencies += [f'{line} ; extra == "ray"' for line in of_ray()]
     fields = ["Metadata-Version: 2.1", "Name: darkroom", f"Version: {version()}",
               "Summary: Pre-trains Stable Diffusion from a list of URLs", "License: Apache-2.0", "Requires-Python: >=3.11,<3.14",
-              *(f"Requires-Dist: {dependency}" for dependency in dependencies), "Description-Content-Type: text/markdown"]
+              "Provides-Extra: ray", *(f"Requires-Dist: {dependency}" for dependency in dependencies), "Description-Content-Type: text/markdown"]
     return "\n".join(fields) + "\n\n" + (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -256,10 +263,11 @@ def tags(extension: pathlib.Path) -> tuple[str, str]:
 
 
 def lay_out_wheel(package: pathlib.Path, extension: pathlib.Path) -> None:
-    """The folder site-packages/darkroom."""
-    for pattern in ("*.py", "*.pyi", "py.typed"):
-        for source in sorted((ROOT / "python/darkroom").glob(pattern)):
-            copy(source, package / source.name)
+    """The folders site-packages/darkroom and, beside it, darkroom_ray."""
+    for folder in (package, package.with_name("darkroom_ray")):
+        for pattern in ("*.py", "*.pyi", "py.typed"):
+            for source in sorted((ROOT / "python" / folder.name).glob(pattern)):
+                copy(source, folder / source.name)
     copy(extension, package / extension.name)
     set_rpath(package / extension.name, "$ORIGIN/lib/darkroom:$ORIGIN/../torch/lib:$ORIGIN/../pyarrow")
     copy_shared_files(package / "share/darkroom")
@@ -286,7 +294,7 @@ def wheel(folder: pathlib.Path) -> None:
     lines = ["Wheel-Version: 1.0", "Generator: darkroom", "Root-Is-Purelib: false",
              *(f"Tag: {python}-{abi}-{platform}" for python in pythons.split(".") for abi in abis.split("."))]
     archive.add(f"{info}/WHEEL", ("\n".join(lines) + "\n").encode())
-    archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\n")
+    archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\ndarkroom-ray = darkroom_ray.command:main\n")
     archive.close()
     cpu = folder / f"darkroom-{version()}-cpu.txt"
     names = ["torch", "pyarrow", "fonttools", "pillow", "numpy", "nvidia-cuda-cupti", "nvidia-cuda-runtime"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity|notebooks      Idempotent: a second run does nothing.
+# usage: setup.sh build|test|parity|notebooks|ray      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -120,6 +120,7 @@ sizes_of() {
     requirements/readers.txt) printf '230 800\n' ;;
     requirements/clients.txt) printf '80 340\n' ;;
     requirements/notebooks.txt) printf '25 150\n' ;;
+    requirements/ray.txt) printf '190 700\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -184,4 +185,11 @@ if [ "$kind" = parity ]; then
 fi
 if [ "$kind" = notebooks ]; then
   install_environment .venv-notebooks requirements/notebooks.txt
+fi
+# `make test` runs the cluster's tests where this can be installed, and says so where it cannot.
+if [ "$kind" = ray ]; then
+  install_environment .venv-ray requirements/ray.txt
+fi
+if [ "$kind" = test ]; then
+  (install_environment .venv-ray requirements/ray.txt) || say "Ray could not be installed; the tests of darkroom-ray will be skipped"
 fi

@@ -356,7 +356,7 @@ Status JobFileReader::read_job(const TomlFields& untitled, const JobSettings& to
   check_axes(job, entry);
   for (const std::optional<GridAxis>& axis : {entry.x, entry.y}) {
     if (axis && axis->kind == GridAxis::Kind::kField) {
-      file_.fields_set.insert(axis->field);
+      file_.fields_set.insert(axis->field == "negative_preset" ? "negative" : axis->field);
     }
   }
   DARKROOM_RETURN_IF_ERROR(job.finish());

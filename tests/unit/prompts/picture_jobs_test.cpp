@@ -121,6 +121,8 @@ seeds = [1, 2]
 x = { field = "guidance", values = [1, 2] }
 )");
   EXPECT_THAT(jobs.fields_set, ElementsAre("eta", "guidance", "images", "negative", "prompt", "seed"));
+  EXPECT_THAT(expand("[negatives]\nn = 'b'\n[[job]]\nprompt = 'a'\nx = {field = 'negative_preset', values = ['n']}").fields_set,
+              ElementsAre("negative", "prompt"));
 }
 
 TEST(PictureJobs, words_are_combined_in_the_order_of_the_places_the_last_fastest) {

@@ -149,12 +149,9 @@ PictureOrigin origin_of(const PainterSource& source, int threads) {
 }
 
 // Errors: kInvalidArgument for a place on another machine: a run goes on from what lies in its folder.
-Result<std::string> local_output(StoreSet& stores, const std::string& uri) {
-  DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(uri, Access::kWrite));
-  if (auto local = place.store->local_path(place.path)) {
-    return *std::move(local);
-  }
-  return Status::invalid_argument("--output of --jobs and --reproduce must be a folder of this machine, got:", uri);
+Result<std::string> local_output(const std::string& uri) {
+  const Result<std::string> local = local_path(uri);
+  return local.is_ok() ? local : Status::invalid_argument("--output of --jobs and --reproduce must be a folder of this machine, got:", uri);
 }
 
 Status check_output(const SampleJobsFlags& flags, const std::string& output) {
@@ -186,7 +183,7 @@ nlohmann::json summary_of(const PictureRunReport& report, double seconds) {
 Status paint(PictureRun& run, PainterSource source, const SampleJobsFlags& flags, const std::stop_token& stop, PictureRunReport& report) {
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, stop);
-  DARKROOM_ASSIGN_OR_RETURN(run.output, local_output(*stores, flags.output));
+  DARKROOM_ASSIGN_OR_RETURN(run.output, local_output(flags.output));
   DARKROOM_RETURN_IF_ERROR(check_output(flags, run.output));
   DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
   PaintingProgressLine progress;

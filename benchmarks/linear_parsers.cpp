@@ -10,6 +10,8 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/memory_files.h"
+#include "darkroom/prompts/picture_jobs.h"
+#include "darkroom/prompts/prompt_template.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/where.h"
@@ -224,6 +226,48 @@ std::vector<Input> robots_files() {
           {"colons", repeat(head, ":")}};
 }
 
+// Jobs that each take over a list of prompts from the top of the file, half of the bytes.
+std::string jobs_with_shared_prompts(size_t num_bytes) {
+  return repeat("prompts = [", "'a', ", "]\n")(num_bytes / 2) + repeat("", "[[job]]\nprompt = 'a'\n")(num_bytes / 2);
+}
+
+// One place for each of many lists of one word.
+std::string job_of_many_lists(size_t num_bytes) {
+  std::string lists = "[lists]\n", prompt = "[[job]]\nprompt = '";
+  for (int i = 0; lists.size() + prompt.size() < num_bytes; ++i) {
+    lists += "n" + std::to_string(i) + " = ['w']\n";
+    prompt += "{n" + std::to_string(i) + "}";
+  }
+  return lists + prompt + "'\n";
+}
+
+std::vector<Input> job_files() {
+  return {{"many jobs", repeat("", "[[job]]\nprompt = 'a'\n")},
+          {"jobs that share a list of prompts", jobs_with_shared_prompts},
+          {"one list of words", repeat("[lists]\na = [", "'w', ", "]\n[[job]]\nprompt = '{a}'\n")},
+          {"many lists", job_of_many_lists},
+          {"one list of seeds", repeat("[[job]]\nprompt = 'a'\nseeds = [", "7, ", "]\n")},
+          {"one grid", repeat("[[job]]\nprompt = 'a'\nx = {field = 'eta', values = [", "1, ", "]}\n")},
+          {"search and replace in a long list", repeat("[[job]]\nprompt = 'a'\nx = {field = 'S/R', values = [", "'a', ", "]}\n")}};
+}
+
+std::vector<Input> prompt_templates() {
+  return {{"places of one name", repeat("", "{a}")},
+          {"places of many names",
+           [](size_t num_bytes) {
+             std::string text;
+             for (int i = 0; text.size() < num_bytes; ++i) {
+               text += "{" + std::to_string(i) + "}";
+             }
+             return text;
+           }},
+          {"doubled braces", repeat("", "{{}}")},
+          {"opening braces", repeat("", "{{", "{")},
+          {"one long name", repeat("{", "a", "}")},
+          {"places without an end", repeat("{a", "{a")},
+          {"a lone brace at the end", repeat("", "é", "}")}};
+}
+
 std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTokenizer& open_clip) {
   return {
       {"captions hf", [&](const std::string& text) { encode_caption(hugging_face, text); }, captions()},
@@ -251,6 +295,16 @@ std::vector<Parser> all_parsers(const ClipTokenizer& hugging_face, const ClipTok
       {"TOML keys",
        [](const std::string& text) { (void)check_toml_keys(text).is_ok(); },
        {{"quotation marks", repeat("a = ", "\"")}, {"parts", repeat("a", ".\"a\"")}, {"lines", repeat("", "a = '''\n'''\n")}}},
+      {"job files", [](const std::string& text) { (void)expand_picture_jobs(text, "t.toml", {.max_pictures = 1'000'000}).is_ok(); },
+       job_files()},
+      {"prompt templates",
+       [](const std::string& text) {
+         const auto parsed = PromptTemplate::parse(text);
+         if (parsed.is_ok()) {
+           (void)parsed->fill(std::vector<std::string_view>(parsed->names().size(), "w"));
+         }
+       },
+       prompt_templates()},
       {"where expressions",
        [](const std::string& text) { (void)WhereExpression::parse(text).is_ok(); },
        {{"comparisons", repeat("a = 1", " OR a = 1")},

@@ -220,7 +220,7 @@ int run_call(const CommandLine& line, const Call& call, SignalWatch& signals) {
   for (const std::string& setting : call.settings) {
     log_detail("{}: {}", call.verb->name(), setting);
   }
-  VerbContext context{.stop = signals.token(), .is_rank = [] { SignalWatch::is_rank = true; }};
+  VerbContext context{.stop = signals.token(), .given = call.given, .is_rank = [] { SignalWatch::is_rank = true; }};
   const Result<int> result = run_action(*call.verb, context);
   show_progress("");
   int exit_code = exit_code_of(result, signals);

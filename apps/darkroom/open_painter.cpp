@@ -1,9 +1,12 @@
 #include "open_painter.h"
 
+#include <map>
 #include <utility>
 
+#include "darkroom/core/sha256.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/packing.h"
+#include "open_picture_model.h"
 
 namespace darkroom {
 namespace {
@@ -27,9 +30,19 @@ Result<TokenizerDialect> choose_dialect(const PainterSource& source, const Found
   return parse_tokenizer_dialect(name.empty() ? "hf" : name);
 }
 
-}  // namespace
+// Before the networks are placed and packed: then weights have other types, or read as NaN.
+std::map<std::string, std::string> fingerprints_of(const UNet2DConditionModel& unet, const AutoencoderKL& vae,
+                                                   const ClipTextModel& text_encoder, const ClipTokenizer& tokenizer,
+                                                   const nlohmann::json& scheduler_config) {
+  return {{"unet", component_fingerprint(unet)},
+          {"vae", component_fingerprint(vae)},
+          {"text_encoder", component_fingerprint(text_encoder)},
+          {"tokenizer", tokenizer.fingerprint()},
+          {"scheduler", sha256_hex(scheduler_config.dump())}};
+}
 
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
+// Fingerprints only where they are asked for: they read every weight.
+Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
   if (model.checkpoint && model.checkpoint->component != "unet") {
     return Status::failed_precondition("this checkpoint holds no U-Net; paint with one of a diffusion run (path, component):", source.model,
@@ -43,11 +56,24 @@ Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_frozen_vae(model.parts));
   DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_frozen_text_encoder(model.parts));
   DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(model.parts.unet));
+  if (fingerprints != nullptr) {
+    *fingerprints = fingerprints_of(unet, vae, text_encoder, *tokenizer, scheduler_config);
+  }
   place_network(*vae, source.place.device, torch::kFloat32);
   place_network(*text_encoder, source.place);
   place_network(*unet, source.place);
   pack_network(*unet);
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) { return open(source, nullptr); }
+
+Result<PictureModel> open_picture_model(const PainterSource& source) {
+  PictureModel model;
+  DARKROOM_ASSIGN_OR_RETURN(model.painter, open(source, &model.fingerprints));
+  return model;
 }
 
 }  // namespace darkroom

@@ -1,4 +1,3 @@
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -9,10 +8,11 @@
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
-#include "darkroom/stream/progress.h"
 #include "open_stores.h"
 #include "painter_flags.h"
+#include "painting_progress.h"
 #include "remote_models.h"
+#include "sample_jobs.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -21,6 +21,7 @@ namespace {
 struct SampleFlags {
   PainterFlags painter;
   SampleJob job;
+  SampleJobsFlags jobs;
   int threads = 1;  // 0: every processor.
 };
 
@@ -49,16 +50,9 @@ nlohmann::json summary_of(const SampleReport& report, const SampleJob& job, cons
 
 // Paints on this machine and shows how far it is.
 Status paint_here(const SampleJob& job, const PainterSource& source, const std::stop_token& stop, SampleReport& report) {
-  std::atomic<int64_t> num_painted = 0;
-  std::atomic<int64_t> num_asked = 0;
-  const ProgressReporter reporter("sample",
-                                  [&] { return ProgressState{.rows_done = num_painted, .rows_total = num_asked, .num_bytes = -1}; });
-  const auto on_painted = [&](int64_t painted, int64_t asked) {
-    num_painted = painted;
-    num_asked = asked;
-  };
+  PaintingProgressLine progress;
   return run_sample_job(
-      local_files(), job, [&] { return open_painter(source); }, stop, report, on_painted);
+      local_files(), job, [&] { return open_painter(source); }, stop, report, progress.teller());
 }
 
 // Paints with a model from anywhere to anywhere.
@@ -79,7 +73,34 @@ Status paint(const SampleJob& asked, PainterSource source, const std::stop_token
   return latents.has_value() ? latents->store() : Status::ok();
 }
 
+// What the flags of single pictures say, for --jobs.
+SampleJobsFlags jobs_flags_of(const SampleFlags& flags) {
+  const PaintRequest& request = flags.job.request;
+  SampleJobsFlags jobs = flags.jobs;
+  jobs.output = flags.job.output;
+  jobs.workers = flags.job.workers;
+  jobs.threads = flags.threads;
+  jobs.images = static_cast<uint64_t>(flags.job.images_per_prompt);
+  jobs.fields = {.negative = request.negative,
+                 .seed = flags.job.seed,
+                 .sampler = request.sampler.name,
+                 .steps = static_cast<uint64_t>(request.sampler.num_steps),
+                 .guidance = request.guidance,
+                 .guidance_rescale = request.guidance_rescale,
+                 .eta = request.sampler.eta,
+                 .width = static_cast<uint64_t>(request.width),
+                 .height = static_cast<uint64_t>(request.height),
+                 .prompt_syntax = std::string(prompt_syntax_name(request.reading.syntax)),
+                 .long_prompts = std::string(long_prompts_name(request.reading.long_prompts)),
+                 .init_image = flags.job.init_image,
+                 .strength = request.strength};
+  return jobs;
+}
+
 Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
+  if (flags.jobs.are_asked_for()) {
+    return run_sample_jobs(jobs_flags_of(flags), flags.painter, context);
+  }
   const auto start = std::chrono::steady_clock::now();
   DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, chosen_source(flags.painter));
   if (source.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
@@ -112,7 +133,20 @@ void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.flag("--images", value::count(flags.job.images_per_prompt).least(1), "pictures per prompt");
   verb.flag("--size", value::picture_size(flags.job.request.width, flags.job.request.height), "of the pictures");
   add_reading_flags(verb, flags.job.request.reading);
-  verb.later({"--jobs"});
+}
+
+void add_jobs_flags(VerbDefinition& verb, SampleJobsFlags& jobs) {
+  verb.group("Many pictures from a file");
+  verb.flag(
+      "--jobs", value::path(jobs.jobs_file, "FILE.toml", "none"),
+      "templates, lists of words, styles, seeds and grids over any field (docs/formats/jobs.md); --output is a folder then, and other "
+      "flags fill in what the file leaves open");
+  verb.flag("--max-pictures", value::count(jobs.max_pictures).least(1), "that a job file may ask for; checked before any is painted")
+      .only_with("--jobs");
+  verb.flag("--reproduce", value::path(jobs.record_file, "pictures.json", "none"),
+            "paint the pictures that a record of --jobs names once more, and compare their bytes; --output is another folder");
+  verb.flag("--only", value::texts(jobs.only, "NAME"), "of the record: jobs, or pictures such as apples/00007.png")
+      .only_with("--reproduce");
 }
 
 void add_painting_flags(VerbDefinition& verb, SampleFlags& flags) {
@@ -130,7 +164,8 @@ void add_painting_flags(VerbDefinition& verb, SampleFlags& flags) {
 
 void add_output_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.group("What is written");
-  verb.flag("--output", value::uri(flags.job.output, "PATH.png"), "picture; several pictures become PATH-00000.png, PATH-00001.png, ...")
+  verb.flag("--output", value::uri(flags.job.output, "PATH.png"),
+            "picture; several pictures become PATH-00000.png, PATH-00001.png, ...; with --jobs and --reproduce a folder")
       .required();
   verb.flag("--grid", value::toggle(flags.job.grid), "write one sheet with captions to PATH.png, besides numbered single files");
   verb.flag("--save-latents", value::uri(flags.job.latents_output, "PATH.safetensors", "none"),
@@ -147,14 +182,18 @@ void add_sample_verb(CommandLine& line) {
   verb.group("Model");
   verb.flag("--model", value::uri(flags->painter.source.model, "DIR_or_CHECKPOINT"),
             "model folder, checkpoint, or original checkpoint of SD1 or SD2 as one safetensors file")
-      .required();
+      .required_unless("--reproduce");
   add_source_flags(verb, flags->painter);
   add_prompt_flags(verb, *flags);
+  add_jobs_flags(verb, flags->jobs);
   add_painting_flags(verb, *flags);
   add_output_flags(verb, *flags);
   verb.example("darkroom sample --model models/tiny --prompt 'a red apple' --output apple.png", "one picture");
   verb.example("darkroom sample --model run/checkpoints/step-00002000 --prompts-file prompts.txt --images 4 --grid --output sheet.png",
                "four pictures per line of a file, from a checkpoint, and a sheet of them");
+  verb.example("darkroom sample --model models/tiny --jobs recipes/prompts.toml --output studies",
+               "every picture that a job file asks for");
+  verb.example("darkroom sample --reproduce studies/pictures.json --only apples/00007 --output again", "one of these once more");
   verb.run([flags](VerbContext& context) { return run_sample(*flags, context); });
 }
 

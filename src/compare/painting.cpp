@@ -114,18 +114,13 @@ class SidePainter {
   }
 
   Status write(std::span<const PicturePlace> places, const PaintRequest& request, const Painting& painting, const NetworkPlace& place) {
-    SampleJob named;
-    named.model = work_.model.model;
-    named.weights = work_.model.weights;
-    SampleReport painted;
-    painted.sampler = record_.shared.sampler;
-    painted.place = place;
+    const PaintedWith with{.sampler = record_.shared.sampler, .model = work_.model.model, .weights = work_.model.weights, .place = place};
     for (size_t i = 0; i < places.size(); ++i) {
       if (!painting.latents_nchw[static_cast<int64_t>(i)].isfinite().all().item<bool>()) {
         return Status::failed_precondition("a model paints values that are no numbers (model, path, prompt, seed):", side_name(work_.side),
                                            work_.model.model, request.prompts[i], request.seeds[i]);
       }
-      const std::string png = encode_png(painting.images[i], picture_settings(named, request, painted, i, painting.images[i]));
+      const std::string png = encode_png(painting.images[i], picture_settings(request, with, i, painting.images[i]));
       DARKROOM_RETURN_IF_ERROR(write_file_atomic(files_, picture_path(job_.output, work_.side, places[i].prompt, places[i].seed), png));
       ++report_.num_painted;
     }

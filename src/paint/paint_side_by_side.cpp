@@ -2,12 +2,12 @@
 #include <atomic>
 #include <functional>
 #include <future>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "darkroom/core/machine.h"
 #include "darkroom/paint/sample_job.h"
+#include "side_by_side.h"
 
 namespace darkroom {
 namespace {
@@ -43,14 +43,6 @@ bool can_be_cut(const PaintRequest& request) {
           (request.unit_noise_nchw.dim() == 4 && request.unit_noise_nchw.size(0) == static_cast<int64_t>(count)));
 }
 
-// A GPU has enough to do with one batch, and records it for one thread.
-int64_t choose_workers(const Painter& painter, const PaintRequest& request, int asked) {
-  if (!painter.place().device.is_cpu()) {
-    return 1;
-  }
-  return asked > 0 ? asked : std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
-}
-
 // Runs `work` in as many threads, or those that are to be had, at least the caller's, and waits for all of them, before the first that
 // threw lets go of what they use.
 void run_workers(int64_t num_workers, const std::function<void()>& work) {
@@ -73,12 +65,10 @@ void run_workers(int64_t num_workers, const std::function<void()>& work) {
   }
 }
 
-// Batches are taken in their order: one that was not painted lies behind one that failed.
-Result<Painting> join(std::vector<std::optional<Result<Painting>>> batches) {
+Painting join(std::vector<Painting> batches) {
   Painting whole;
   std::vector<torch::Tensor> latents;
-  for (auto& batch : batches) {
-    DARKROOM_ASSIGN_OR_RETURN(Painting painting, *std::move(batch));
+  for (Painting& painting : batches) {
     std::move(painting.images.begin(), painting.images.end(), std::back_inserter(whole.images));
     latents.push_back(std::move(painting.latents_nchw));
   }
@@ -88,6 +78,38 @@ Result<Painting> join(std::vector<std::optional<Result<Painting>>> batches) {
 
 }  // namespace
 
+int64_t choose_workers(const Painter& painter, const PaintRequest& request, int asked) {
+  if (!painter.place().device.is_cpu()) {
+    return 1;
+  }
+  return asked > 0 ? asked : std::min<int64_t>(batches_that_fit(painter, request, usable_memory_bytes()), num_processors());
+}
+
+Status run_side_by_side(int64_t count, int64_t num_workers, const std::function<Status(int64_t)>& work) {
+  std::vector<Status> statuses(static_cast<size_t>(count));
+  std::atomic<int64_t> next{0};
+  std::atomic<bool> has_failed{false};
+  const int threads = at::get_num_threads();
+  run_workers(std::min(num_workers, count), [&] {
+    at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
+    while (!has_failed) {          // What is taken is done: nothing before the first that failed may be missing.
+      const int64_t index = next++;
+      if (index >= count) {
+        return;
+      }
+      try {
+        statuses[static_cast<size_t>(index)] = work(index);
+        has_failed = has_failed || !statuses[static_cast<size_t>(index)].is_ok();
+      } catch (...) {
+        has_failed = true;
+        throw;
+      }
+    }
+  });
+  const auto failed = std::ranges::find_if(statuses, [](const Status& status) { return !status.is_ok(); });
+  return failed == statuses.end() ? Status::ok() : *failed;
+}
+
 Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& request, int workers, std::stop_token stop,
                                     const std::function<void(int64_t)>& on_painted) {
   const auto num_pictures = static_cast<int64_t>(request.prompts.size());
@@ -95,34 +117,18 @@ Result<Painting> paint_side_by_side(Painter& painter, const PaintRequest& reques
     return painter.paint(request, stop);
   }
   const int64_t num_batches = (num_pictures - 1) / request.batch_size + 1;
-  const int64_t num_workers = std::min<int64_t>(choose_workers(painter, request, workers), num_batches);
-  std::vector<std::optional<Result<Painting>>> batches(static_cast<size_t>(num_batches));
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> has_failed{false};
-  const int threads = at::get_num_threads();
-  run_workers(num_workers, [&] {
-    at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
-    while (!has_failed) {          // A batch that is taken is painted: none before the first that failed may be missing.
-      const int64_t batch = next++;
-      if (batch >= num_batches) {
-        return;
-      }
-      const int64_t first = batch * request.batch_size;
-      const int64_t count = std::min(request.batch_size, num_pictures - first);
-      try {
-        auto painting = painter.paint(part_of(request, first, count, painter.latent_factor()), stop);
-        if (!painting.is_ok()) {
-          has_failed = true;
-        } else if (on_painted) {
-          on_painted(count);
-        }
-        batches[static_cast<size_t>(batch)] = std::move(painting);
-      } catch (...) {
-        has_failed = true;
-        throw;
-      }
+  std::vector<Painting> batches(static_cast<size_t>(num_batches));
+  const auto paint = [&](int64_t batch) -> Status {
+    const int64_t first = batch * request.batch_size;
+    const int64_t count = std::min(request.batch_size, num_pictures - first);
+    DARKROOM_ASSIGN_OR_RETURN(batches[static_cast<size_t>(batch)],
+                              painter.paint(part_of(request, first, count, painter.latent_factor()), stop));
+    if (on_painted) {
+      on_painted(count);
     }
-  });
+    return Status::ok();
+  };
+  DARKROOM_RETURN_IF_ERROR(run_side_by_side(num_batches, choose_workers(painter, request, workers), paint));
   return join(std::move(batches));
 }
 

@@ -5,22 +5,17 @@
 #include <algorithm>
 #include <mutex>
 #include <set>
-#include <span>
 #include <utility>
 
-#include "darkroom/core/log.h"
-#include "darkroom/core/version.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
-#include "darkroom/image/decode.h"
 #include "darkroom/paint/picture_settings.h"
 #include "darkroom/tensor/safetensors.h"
+#include "job_sheets.h"
+#include "picture_notes.h"
 
 namespace darkroom {
 namespace {
-
-constexpr int kSmallestCell = 128;  // Pixels of a sheet's cell.
-constexpr int kLargestCell = 512;
 
 Status fill_prompts(FileSystem& files, const SampleJob& job, PaintRequest& request) {
   std::vector<std::string> prompts = job.prompts;
@@ -45,12 +40,8 @@ Status fill_prompts(FileSystem& files, const SampleJob& job, PaintRequest& reque
 
 Status read_init_image(FileSystem& files, const std::string& path, PaintRequest& request) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(files, path));
-  RowResult<Image> image = decode_image(std::as_bytes(std::span(bytes)), kAnySize);
-  if (!image.is_ok()) {
-    return Status::failed_precondition("--init-image: the picture cannot be read (path, error, detail):", path, image.error().name(),
-                                       image.error().detail);
-  }
-  request.init_images.push_back(std::move(image).value());
+  DARKROOM_ASSIGN_OR_RETURN(Image image, decode_init_image(bytes, path));
+  request.init_images.push_back(std::move(image));
   return Status::ok();
 }
 
@@ -97,8 +88,9 @@ Status write_latents(FileSystem& files, const std::string& path, const torch::Te
 Status write_painting(FileSystem& files, const SampleJob& job, const PaintRequest& request, const Painting& painting,
                       SampleReport& report) {
   const bool numbered = painting.images.size() > 1 || job.grid;
+  const PaintedWith with{report.sampler, job.model, job.weights, job.start_latents, job.init_image, report.place};
   for (size_t i = 0; i < painting.images.size(); ++i) {
-    const std::string png = encode_png(painting.images[i], picture_settings(job, request, report, i, painting.images[i]));
+    const std::string png = encode_png(painting.images[i], picture_settings(request, with, i, painting.images[i]));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, numbered ? numbered_path(job.output, i) : job.output, png));
     ++report.num_written;
   }
@@ -109,30 +101,12 @@ Status write_painting(FileSystem& files, const SampleJob& job, const PaintReques
   return job.latents_output.empty() ? Status::ok() : write_latents(files, job.latents_output, painting.latents_nchw);
 }
 
-// Trailing spacing has a timestep -1 for some numbers of steps, as in diffusers. To ddim and pndm that means the table's noisiest
-// entry, so the step spoils the picture.
-void warn_of_useless_step(const SamplerSpec& spec, const std::string& name, const SchedulerConfig& scheduler) {
-  const auto sampler = make_sampler(spec, scheduler);
-  if ((name == "ddim" || name == "pndm") && sampler.is_ok() && (*sampler)->timesteps().back() < 0) {
-    log_warning("trailing timesteps of {} steps end at -1, as in diffusers, which spoils the picture; take another number of steps",
-                spec.num_steps);
-  }
-}
-
-// Says in the log which texts of a request are too long and what of them is not read.
-Status warn_of_lost_text(const Painter& painter, const PaintRequest& request) {
+std::set<std::string> read_texts(const PaintRequest& request) {
   std::set<std::string> texts(request.prompts.begin(), request.prompts.end());
   if (Guidance{request.guidance, request.guidance_rescale}.is_active()) {
     texts.insert(request.negative);
   }
-  for (const std::string& text : texts) {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string lost, painter.lost_text(text, request.reading));
-    if (!lost.empty()) {
-      log_warning("a prompt is longer than the {} tokens that are read; --long-prompts chunks reads all; lost: '{}'; prompt: '{}'",
-                  kChunkTokens, lost, text);
-    }
-  }
-  return Status::ok();
+  return texts;
 }
 
 }  // namespace
@@ -157,42 +131,10 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
   DARKROOM_ASSIGN_OR_RETURN(report.sampler, resolve_sampler_name(request.sampler, painter->scheduler()));
   take_size_of_noise(*painter, request);
   warn_of_useless_step(request.sampler, report.sampler, painter->scheduler());
-  DARKROOM_RETURN_IF_ERROR(warn_of_lost_text(*painter, request));
+  DARKROOM_RETURN_IF_ERROR(warn_of_lost_text(*painter, read_texts(request), request.reading));
   const auto painting = paint_side_by_side(*painter, request, job.workers, stop, count);
   DARKROOM_RETURN_IF_ERROR(painting.status());
   return write_painting(files, job, request, *painting, report);
-}
-
-std::vector<PngText> picture_settings(const SampleJob& job, const PaintRequest& request, const SampleReport& report, size_t index,
-                                      const Image& image) {
-  std::vector<PngText> text = {{"prompt", request.prompts[index]},
-                               {"negative_prompt", request.negative},
-                               {"seed", fmt::format("{}", request.seeds[index])},
-                               {"sampler", report.sampler},
-                               {"steps", fmt::format("{}", request.sampler.num_steps)},
-                               {"guidance", fmt::format("{}", request.guidance)},
-                               {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
-                               {"eta", fmt::format("{}", request.sampler.eta)},
-                               {"size", fmt::format("{}x{}", image.width, image.height)},
-                               {"model", job.model},
-                               {"weights", job.weights},
-                               {"Software", "darkroom " + std::string(kVersion)}};
-  if (request.reading != PromptReading()) {
-    text.emplace_back("prompt_syntax", std::string(prompt_syntax_name(request.reading.syntax)));
-    text.emplace_back("long_prompts", std::string(long_prompts_name(request.reading.long_prompts)));
-  }
-  if (request.unit_noise_nchw.defined()) {
-    text.emplace_back("latents", job.start_latents);
-  }
-  if (!request.init_images.empty()) {
-    text.emplace_back("init_image", job.init_image);
-    text.emplace_back("strength", fmt::format("{}", request.strength));
-  }
-  if (report.place != NetworkPlace()) {
-    text.emplace_back("device", report.place.device_class());
-    text.emplace_back("precision", std::string(float_type_name(report.place.type)));
-  }
-  return text;
 }
 
 Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path) {
@@ -231,7 +173,7 @@ Image draw_sample_sheet(const std::vector<Image>& images, const std::vector<std:
     }
     rows.back().push_back({images[i], captions[i]});
   }
-  const int cell = std::clamp(std::max(images[0].width, images[0].height), kSmallestCell, kLargestCell);
+  const int cell = std::clamp(std::max(images[0].width, images[0].height), kSmallestSheetCell, kLargestSheetCell);
   return render_contact_sheet(rows, {.cell_width = cell, .cell_height = cell});
 }
 

@@ -12,13 +12,6 @@
 namespace darkroom {
 namespace {
 
-std::string shown_node(const toml::node& node) {
-  constexpr size_t kMostBytes = 100;
-  std::string text = (std::ostringstream() << toml::node_view<const toml::node>(node)).str();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
-}
-
 std::string range_text(const NumberRange& range) {
   std::string text = fmt::format("a number {} {}", range.above_least ? "above" : "from", range.least);
   if (range.most < std::numeric_limits<double>::max()) {
@@ -35,6 +28,13 @@ bool is_date(const std::string& text) {
 }
 
 }  // namespace
+
+std::string shown_toml(const toml::node& node) {
+  constexpr size_t kMostBytes = 100;
+  std::string text = (std::ostringstream() << toml::node_view<const toml::node>(node)).str();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
+}
 
 std::string TomlFields::where() const {
   return fmt::format("{}, line {}{}{}", file_, table_.source().begin.line, place_.empty() ? "" : ": ", place_);
@@ -68,7 +68,7 @@ double TomlFields::number(const std::string& key, const NumberRange& range) {
   const bool is_good =
       value && std::isfinite(*value) && *value <= range.most && (range.above_least ? *value > range.least : *value >= range.least);
   if (!is_good) {
-    fail(key, fmt::format("must be {}, got: {}", range_text(range), shown_node(*node)));
+    fail(key, fmt::format("must be {}, got: {}", range_text(range), shown_toml(*node)));
     return 0;
   }
   return *value;
@@ -86,7 +86,7 @@ int64_t TomlFields::count(const std::string& key) {
   const toml::node* node = find(key, true);
   const auto value = node == nullptr ? std::nullopt : node->value_exact<int64_t>();
   if (node != nullptr && (!value || *value < 0)) {
-    fail(key, fmt::format("must be a whole number from 0, got: {}", shown_node(*node)));
+    fail(key, fmt::format("must be a whole number from 0, got: {}", shown_toml(*node)));
   }
   return value.value_or(0);
 }
@@ -103,7 +103,7 @@ std::string TomlFields::text(const std::string& key) {
   const toml::node* node = find(key, true);
   const auto value = node == nullptr ? std::nullopt : node->value_exact<std::string>();
   if (node != nullptr && (!value || value->empty())) {
-    fail(key, fmt::format("must be a text in quotes that is not empty, got: {}", shown_node(*node)));
+    fail(key, fmt::format("must be a text in quotes that is not empty, got: {}", shown_toml(*node)));
   }
   return value.value_or("");
 }
@@ -144,13 +144,53 @@ std::vector<TomlFields> TomlFields::tables(const std::string& key) {
   }
   const toml::array* list = node->as_array();
   if (list == nullptr || !std::all_of(list->begin(), list->end(), [](const toml::node& item) { return item.is_table(); })) {
-    fail(key, fmt::format("must be tables ([[{}]]), got: {}", key, shown_node(*node)));
+    fail(key, fmt::format("must be tables ([[{}]]), got: {}", key, shown_toml(*node)));
     return found;
   }
   for (size_t i = 0; i < list->size(); ++i) {
     found.emplace_back(*list->get(i)->as_table(), file_, fmt::format("[[{}]] {}", key, i + 1));
   }
   return found;
+}
+
+std::optional<TomlFields> TomlFields::table(const std::string& key) {
+  const toml::node* node = find(key, false);
+  if (node == nullptr) {
+    return std::nullopt;
+  }
+  if (!node->is_table()) {
+    fail(key, fmt::format("must be a table, got: {}", shown_toml(*node)));
+    return std::nullopt;
+  }
+  return TomlFields(*node->as_table(), file_, place_.empty() ? fmt::format("[{}]", key) : fmt::format("{} {}", place_, key));
+}
+
+std::vector<const toml::node*> TomlFields::list(const std::string& key) {
+  const toml::node* node = find(key, false);
+  std::vector<const toml::node*> values;
+  if (node == nullptr) {
+    return values;
+  }
+  if (!node->is_array() || node->as_array()->empty()) {
+    fail(key, fmt::format("must be a list that is not empty, got: {}", shown_toml(*node)));
+    return values;
+  }
+  for (const toml::node& value : *node->as_array()) {
+    values.push_back(&value);
+  }
+  return values;
+}
+
+std::vector<std::string> TomlFields::texts(const std::string& key) {
+  std::vector<std::string> texts;
+  for (const toml::node* node : list(key)) {
+    if (!node->is_string()) {
+      fail(key, fmt::format("must be a list of texts in quotes, got: {}", shown_toml(*node)));
+      return {};
+    }
+    texts.push_back(**node->as_string());
+  }
+  return texts;
 }
 
 Status TomlFields::unknown_key() const {

@@ -79,7 +79,10 @@ def base_line(verb: str, without: str = "") -> list[str]:
             good, _ = values_of(verb, flag)
             line += good[0] if flag["positional"] else [flag["name"], *good[0]]
     companion = flags_of(verb).get(without, {}).get("only_with", "")
-    return line + [companion] if companion else line
+    if companion:
+        good = values_of(verb, flags_of(verb)[companion])[0] if flags_of(verb)[companion]["max_values"] > 0 else [[]]
+        line += [companion, *good[0]]
+    return line
 
 
 def check_refusal(line: list[str], answer: dict, *words: str) -> None:

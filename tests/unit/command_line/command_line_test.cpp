@@ -243,6 +243,13 @@ TEST(Config, fills_flags_with_types_and_units) {
   EXPECT_EQ(bench.column, "url");
 }
 
+TEST(CommandLine, tells_which_flags_were_given_here_or_in_the_configuration) {
+  const Config config("limit = \"none\"\n");
+  Bench bench;
+  ASSERT_EQ(bench.refusal({"fetch", "out", "--config", config.path(), "--max-bytes", "50MB"}), "");  // Defaults that are said are given.
+  EXPECT_EQ(bench.call.given, (std::set<std::string>{"OUT", "--limit", "--max-bytes", "--config"}));
+}
+
 TEST(Config, flags_win_over_the_file_and_the_file_over_defaults) {
   const Config config("limit = 10\nmax-bytes = 100e6\n[fetch]\nlimit = 20\n[paint]\nseed = 5\n");
   Bench bench;

@@ -63,6 +63,9 @@ TEST(TomlFields, a_failure_names_file_line_field_and_value) {
   const auto date = [](TomlFields& fields) { fields.date("a"); };
   const auto choice = [](TomlFields& fields) { fields.choice("a", {"x", "y"}); };
   const auto tables = [](TomlFields& fields) { fields.tables("a"); };
+  const auto table = [](TomlFields& fields) { fields.table("a"); };
+  const auto list = [](TomlFields& fields) { fields.list("a"); };
+  const auto texts = [](TomlFields& fields) { fields.texts("a"); };
   const struct {
     std::string text;
     std::function<void(TomlFields&)> take;
@@ -78,6 +81,11 @@ TEST(TomlFields, a_failure_names_file_line_field_and_value) {
       {"a = '23.11.2026'", date, "my.toml, line 1: a must be a date in quotes such as \"2026-11-23\", got: '23.11.2026'"},
       {"a = 'z'", choice, "my.toml, line 1: a must be one of x, y, got: 'z'"},
       {"a = [1]", tables, "my.toml, line 1: a must be tables ([[a]]), got: [ 1 ]"},
+      {"a = 1", table, "my.toml, line 1: a must be a table, got: 1"},
+      {"[[a]]", table, "my.toml, line 1: a must be a table, got: [{}]"},
+      {"a = 1", list, "my.toml, line 1: a must be a list that is not empty, got: 1"},
+      {"a = []", list, "my.toml, line 1: a must be a list that is not empty, got: []"},
+      {"a = ['', 1]", texts, "my.toml, line 1: a must be a list of texts in quotes, got: 1"},
       {"b = 1", text, "my.toml, line 1: a is missing"},
       {"a = 'x'\nbb = 1", text, "my.toml, line 2: there is no field 'bb'; did you mean 'a'?"},
   };
@@ -107,6 +115,35 @@ TEST(TomlFields, a_field_of_a_list_of_tables_is_named_with_its_place) {
                          EXPECT_EQ(prices[1].finish().message(), "my.toml, line 3: [[price]] 2 x is missing");
                        }),
             "");
+}
+
+TEST(TomlFields, lists_tables_and_raw_fields_are_given_as_they_stand) {
+  EXPECT_EQ(failure_of("texts = ['', 'b']\nmixed = [1, 'b']\nraw = 7\n[below]\nx = 1\n[below.deeper]\ny = 2\n",
+                       [](TomlFields& fields) {
+                         EXPECT_EQ(fields.texts("texts"), (std::vector<std::string>{"", "b"}));
+                         EXPECT_EQ(fields.list("mixed").size(), 2U);
+                         EXPECT_TRUE(fields.node("raw")->is_integer());
+                         EXPECT_EQ(fields.node("absent"), nullptr);
+                         EXPECT_TRUE(fields.list("absent").empty());
+                         EXPECT_FALSE(fields.table("absent").has_value());
+                         std::optional<TomlFields> below = fields.table("below");
+                         ASSERT_TRUE(below.has_value());
+                         EXPECT_EQ(below->count("x"), 1);
+                         EXPECT_EQ(below->table("deeper")->place(), "[below] deeper");
+                         EXPECT_EQ(below->placed("here").where(), "my.toml, line 4: here");
+                         EXPECT_TRUE(below->finish().is_ok());
+                       }),
+            "");
+}
+
+TEST(TomlFields, a_failure_of_a_table_below_is_taken_over_unless_there_is_one) {
+  const auto adopt = [](TomlFields& fields) {
+    fields.node("a");
+    fields.adopt(Status::ok());
+    fields.adopt(Status::invalid_argument("below"));
+    fields.adopt(Status::invalid_argument("later"));
+  };
+  EXPECT_EQ(failure_of("a = 1", adopt), "below");
 }
 
 TEST(TomlFields, a_long_value_is_shown_in_part) {

@@ -18,7 +18,9 @@ ValueDefinition read_by(Status (*read)(std::string_view, Selection&), Selection&
 void add_selection_flags(VerbDefinition& verb, Selection& selection, bool& clean) {
   verb.flag("--shard", read_by(read_shard, selection, "I/N", "0/1"),
             "do items I, I+N, I+2N, ... only; I counts from 0. N machines with one I each do the whole job");
-  verb.flag("--items", read_by(read_items, selection, "LIST", "all"), "do these items only: numbers and ranges, such as 17,18,30-39");
+  verb.flag("--items", read_by(read_items, selection, "LIST", "all"),
+            "do these items only: numbers and ranges, such as 17,18,30-39; -: those whose numbers come on the standard input, a line each; "
+            "what became of each is said on the standard output");
   verb.flag("--clean", value::toggle(clean), "remove what dead runs left in the output (claims, unfinished files, uploads), and end");
 }
 

@@ -10,6 +10,7 @@ inline constexpr int kExitOverErrorBudget = 3;  ///< A job finished, but more of
 void add_download_verb(CommandLine& line);
 void add_process_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
+void add_tune_verb(CommandLine& line);
 void add_sample_verb(CommandLine& line);
 void add_inspect_verb(CommandLine& line);
 void add_models_verbs(CommandLine& line);

@@ -15,6 +15,7 @@
 #include "job_flags.h"
 #include "open_stores.h"
 #include "resources.h"
+#include "standard_orders.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -78,6 +79,8 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
+  StandardOrders orders;
+  options.orders = &orders;
   StageSummary summary;
   options.metrics = &metrics->registry();
   const Status status = run_download(*stores, options, context.stop, summary);
@@ -87,7 +90,7 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
     DARKROOM_RETURN_IF_ERROR(show_estimate("download", flags.estimates, summary, &download_outlook, context));
     return 0;
   }
-  if (summary.failed_percent() > flags.error_budget_percent) {
+  if (!options.selection.on_demand && summary.failed_percent() > flags.error_budget_percent) {
     log_error(
         "download finished, but {:.1f}% of the rows failed, more than --error-budget {:.1f}%: the errors by code are above; the rows "
         "that arrived are in {}",

@@ -11,6 +11,7 @@
 #include "job_flags.h"
 #include "open_stores.h"
 #include "resources.h"
+#include "standard_orders.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -41,6 +42,8 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (!flags.no_sandbox && !options.dry_run) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
+  StandardOrders orders;
+  options.orders = &orders;
   StageSummary summary;
   const Status status = run_process(*stores, options, context.stop, summary);
   context.summary["process"] = summary.to_json();
@@ -50,7 +53,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
     DARKROOM_RETURN_IF_ERROR(show_estimate("process", flags.estimates, summary, &process_outlook, context));
     return 0;
   }
-  if (summary.rows_in > 0 && summary.rows_out == 0) {
+  if (!options.selection.on_demand && summary.rows_in > 0 && summary.rows_out == 0) {
     log_error("process finished, but every row failed: the errors by code are above; {} holds no sample", options.output);
     return kExitOverErrorBudget;
   }

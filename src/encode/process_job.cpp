@@ -12,6 +12,7 @@
 #include "darkroom/ingest/run_items.h"
 #include "darkroom/stores/model_copy.h"
 #include "empty_caption.h"
+#include "encoder_of_options.h"
 #include "latents_writer.h"
 #include "mds_latents_writer.h"
 #include "process_picture.h"
@@ -50,14 +51,6 @@ std::string_view text_kind_name(TextKind kind) {
   return kind == TextKind::kEmbeddings ? "embeddings" : kind == TextKind::kTokens ? "tokens" : "both";
 }
 
-int batch_size_of(const ProcessOptions& options) {
-  return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution, options.place.device);
-}
-
-bool go_together(const ProcessOptions& options) {
-  return options.batching == Batching::kTogether || (options.batching == Batching::kAuto && !options.place.device.is_cpu());
-}
-
 JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& models) {
   nlohmann::json fields = {{"algorithm_version", kProcessAlgorithmVersion},
                            {"batch_size", batch_size_of(options)},
@@ -92,17 +85,6 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
           .fields = std::move(fields),
           .rows_per_file = options.rows_per_file,
           .container = options.dialect == LatentsDialect::kMosaicMl ? PartContainer::kMds : PartContainer::kParquet};
-}
-
-Result<std::shared_ptr<const RowEncoder>> make_encoder(std::shared_ptr<const FrozenModels> models, const ProcessOptions& options) {
-  RowEncoderOptions encoder;
-  encoder.transform = options.transform;
-  encoder.latents = options.latents;
-  encoder.dtype = storage_dtype(options);
-  encoder.with_states = options.text != TextKind::kTokens;
-  encoder.seed = options.seed;
-  encoder.rows_together = go_together(options) ? batch_size_of(options) : 1;
-  return RowEncoder::create(std::move(models), encoder);
 }
 
 size_t num_elements(const std::vector<int64_t>& shape) {
@@ -232,19 +214,13 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
     DARKROOM_ASSIGN_OR_RETURN(empty_sha256, publish_empty_caption(encoder, options.encoder_threads, run.output()));
   }
   const LatentsLayout layout = make_layout(encoder, options, empty_sha256, std::move(kept_fields));
-  if (run.plan().num_pending() > 0) {
+  if (run.has_work()) {
     DARKROOM_RETURN_IF_ERROR(ProcessParts(run, options, encoder, layout).execute(stop, summary));
   }
   DARKROOM_RETURN_IF_ERROR(run.plan().write_summary(stop));
   DARKROOM_RETURN_IF_ERROR(is_mds ? write_mds_index(run.plan(), layout, stop) : Status::ok());
   run.fill(summary);
   return Status::ok();
-}
-
-/// Of the files of a model folder those that load_frozen_models may read: the U-Net, most of it, stays where it is.
-bool is_frozen_part(const std::string& name) {
-  const bool is_in_root = name.find('/') == std::string::npos;
-  return is_in_root || name.starts_with("vae/") || name.starts_with("text_encoder/") || name.starts_with("tokenizer/");
 }
 
 /// What a dry run tells: nothing is written.
@@ -303,6 +279,9 @@ Status ProcessOptions::validate() const {
 
 Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (options.selection.on_demand && options.orders == nullptr) {
+    return Status::invalid_argument("somebody must order the items that are done on demand");
+  }
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
   if (options.selection.items.empty()) {  // What cannot be listed is told before the model is fetched.
@@ -311,8 +290,7 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
     request.list = [&] { return list_image_job_inputs(stores, options.input); };
     request.roots = input_roots(stores, {options.input});
   }
-  DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
-  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect, options.place));
+  DARKROOM_ASSIGN_OR_RETURN(const auto models, fetch_frozen_models(stores, options, stop));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
   KeptColumns kept(options.keep_columns);
@@ -331,14 +309,15 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   if (!options.dry_run && (plan->num_pending() > 0 || options.num_visualized > 0)) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
-  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process()});
+  ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
+  JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});
   run.fill(summary);
   if (options.dry_run) {
     return look_ahead(run.plan(), *encoder, options, summary);
   }
   const std::string output = run.output().uri();
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, kept, stop, summary), output));
-  if (options.num_visualized > 0) {
+  if (options.num_visualized > 0 && !options.selection.on_demand) {  // Of the whole job.
     DARKROOM_ASSIGN_OR_RETURN(const Location picture, stores.resolve(options.visualize_path, Access::kWrite));
     DARKROOM_RETURN_IF_ERROR(with_resume_advice(write_process_picture(run, *encoder, options, picture), output));
   }

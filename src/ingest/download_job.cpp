@@ -162,7 +162,7 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
 /// The part of a run that writes.
 Status work(JobRun& run, const DownloadOptions& options, DownloadRules rules, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(run.plan().prepare(stop));
-  if (run.plan().num_pending() > 0) {
+  if (run.has_work()) {
     if (options.dedup.url) {
       DARKROOM_ASSIGN_OR_RETURN(rules.repeated_urls, find_repeated_urls(run.plan(), options, rules, stop));
     }
@@ -209,10 +209,11 @@ CheckColumns check_columns(const DownloadOptions& options, const WhereExpression
   };
 }
 
-RunTools tools_of_run() {
-  return {.clock = &system_clock(), .owner = owner_of_this_process(), .make_item = [](const WorkItem& item) {
-            return std::make_shared<DownloadItem>(item);
-          }};
+RunTools tools_of_run(ItemOrders* orders = nullptr) {
+  return {.clock = &system_clock(),
+          .owner = owner_of_this_process(),
+          .make_item = [](const WorkItem& item) { return std::make_shared<DownloadItem>(item); },
+          .orders = orders};
 }
 
 /// Makes the next generation of parts with rows that repeat a picture. What was fetched before stays what the summary tells.
@@ -305,6 +306,9 @@ Status DownloadOptions::validate() const {
 
 Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_token stop, StageSummary& summary) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
+  if (options.selection.on_demand && options.orders == nullptr) {
+    return Status::invalid_argument("somebody must order the items that are done on demand");
+  }
   DARKROOM_ASSIGN_OR_RETURN(const DownloadRules rules, read_rules(stores, options));
   JobRequest request;
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
@@ -321,7 +325,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
   request.retry = options.retry_failed;
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<JobPlan> plan, JobPlan::make(request, stop));
   log_plan(*plan, options);
-  JobRun run(std::move(plan), tools_of_run());
+  JobRun run(std::move(plan), tools_of_run(options.selection.on_demand ? options.orders : nullptr));
   run.fill(summary);
   if (options.dry_run) {
     summary.pending_work = run.plan().pending_work();
@@ -330,7 +334,7 @@ Status run_download(StoreSet& stores, const DownloadOptions& options, std::stop_
     return Status::ok();
   }
   Status status = work(run, options, rules, stop, summary);
-  if (status.is_ok() && options.dedup.content) {
+  if (status.is_ok() && options.dedup.content && !options.selection.on_demand) {  // Of the whole job.
     status = drop_repeated_contents(std::move(request), run.plan(), options, rules, stop, summary);
   }
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(status, run.output().uri()));

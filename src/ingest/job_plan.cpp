@@ -204,6 +204,18 @@ std::optional<WorkItem> JobPlan::next_pending(int64_t number) const {
   return std::nullopt;
 }
 
+std::optional<WorkItem> JobPlan::pending_item(int64_t number) const {
+  return number >= 0 && number < num_items() ? find_work(number) : std::nullopt;
+}
+
+std::vector<int64_t> JobPlan::pending_items() const {
+  std::vector<int64_t> numbers;
+  for (auto item = next_pending(0); item; item = next_pending(item->number + 1)) {
+    numbers.push_back(item->number);
+  }
+  return numbers;
+}
+
 Status JobPlan::count_rows() {
   if (!selection_.items.empty() && selection_.items.back() >= num_items()) {
     return Status::failed_precondition("--items names an item that the job does not have (items of the job, asked for):", num_items(),
@@ -375,6 +387,12 @@ std::map<int64_t, CommittedPart> JobPlan::parts() const {
 int64_t JobPlan::num_parts() const {
   const std::lock_guard hold(mutex_);
   return static_cast<int64_t>(parts_.size());
+}
+
+std::optional<CommittedPart> JobPlan::find_part(int64_t item) const {
+  const std::lock_guard hold(mutex_);
+  const auto part = parts_.find(item);
+  return part == parts_.end() ? std::nullopt : std::optional(part->second);
 }
 
 ItemTally JobPlan::total() const {

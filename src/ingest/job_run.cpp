@@ -116,8 +116,67 @@ Result<std::optional<WorkItem>> JobRun::take_from_others() {
   return std::optional<WorkItem>();
 }
 
+/// What is said of an item that is not to do: its part's counts, or that there is no such item.
+Status JobRun::answer_settled(int64_t number) {
+  const std::optional<CommittedPart> part = plan_->find_part(number);
+  ItemAnswer answer{.item = number, .outcome = part ? ItemOutcome::kThere : ItemOutcome::kUnknown};
+  if (part) {
+    answer.tally = part->tally;
+  }
+  return tools_.orders->answer(answer);
+}
+
+/// The item when it is ours to do; else it is answered.
+Result<std::optional<WorkItem>> JobRun::try_ordered(int64_t number) {
+  const std::optional<WorkItem> item = plan_->pending_item(number);
+  if (!item) {
+    DARKROOM_RETURN_IF_ERROR(answer_settled(number));
+    return std::optional<WorkItem>();
+  }
+  {
+    const std::lock_guard hold(mutex_);
+    if (!ordered_.insert(number).second) {
+      DARKROOM_RETURN_IF_ERROR(tools_.orders->answer({.item = number, .outcome = ItemOutcome::kBusy}));
+      return std::optional<WorkItem>();
+    }
+  }
+  const bool is_busy = try_claim(number) == ClaimHolder::kOthers;
+  std::optional<WorkItem> ours;
+  if (!is_busy) {
+    DARKROOM_ASSIGN_OR_RETURN(ours, try_item(*item));
+  }
+  if (!ours) {
+    const std::lock_guard hold(mutex_);
+    ordered_.erase(number);
+  }
+  if (!ours) {
+    DARKROOM_RETURN_IF_ERROR(is_busy ? tools_.orders->answer({.item = number, .outcome = ItemOutcome::kBusy}) : answer_settled(number));
+  }
+  return ours;
+}
+
+Result<std::optional<WorkItem>> JobRun::take_ordered(const std::stop_token& stop) {
+  if (!std::exchange(is_taking_orders_, true)) {
+    DARKROOM_RETURN_IF_ERROR(tools_.orders->ready(
+        {.num_items = plan_->num_items(), .num_rows = plan_->num_rows(), .open_items = print_items(plan_->pending_items())}));
+  }
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> number, tools_.orders->next(stop));
+    if (!number) {
+      return std::optional<WorkItem>();
+    }
+    DARKROOM_ASSIGN_OR_RETURN(std::optional<WorkItem> item, try_ordered(*number));
+    if (item) {
+      return item;
+    }
+  }
+}
+
 Result<std::optional<WorkItem>> JobRun::take_item(const std::stop_token& stop) {
   const std::lock_guard hold(taking_);
+  if (tools_.orders != nullptr) {
+    return take_ordered(stop);
+  }
   auto wait = kFirstLook;
   while (true) {
     DARKROOM_ASSIGN_OR_RETURN(std::optional<WorkItem> item, take_unclaimed());
@@ -146,11 +205,19 @@ Result<std::shared_ptr<ItemInWork>> JobRun::next(std::stop_token stop) {
 Status JobRun::commit(ItemInWork& item, std::unique_ptr<FinishedItem> finished) {
   const WorkItem& work = static_cast<JobItem&>(item).work;
   auto& part = static_cast<FinishedPart&>(*finished);
+  const ItemAnswer answer{.item = work.number, .outcome = ItemOutcome::kCommitted, .tally = part.tally, .num_bytes = part.shard.num_bytes};
   DARKROOM_RETURN_IF_ERROR(plan_->publish(work, part.tally, std::move(part.shard)));
   finished.reset();
   claims_.release(work.number);
   release_freed_memory();
-  return {};
+  if (tools_.orders == nullptr) {
+    return {};
+  }
+  {
+    const std::lock_guard hold(mutex_);
+    ordered_.erase(work.number);
+  }
+  return tools_.orders->answer(answer);
 }
 
 void JobRun::count_row(const RowError* error) {

@@ -32,6 +32,9 @@ Status Selection::validate() const {
   if (num_shards < 1 || shard < 0 || shard >= num_shards) {
     return Status::invalid_argument(fmt::format("--shard must be I/N with 0 <= I < N, got: {}/{}", shard, num_shards));
   }
+  if (on_demand && (num_shards > 1 || !items.empty())) {
+    return Status::invalid_argument("--items - does what is ordered and nothing else: leave --shard out, got a share of:", num_shards);
+  }
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i] < 0 || (i > 0 && items[i] <= items[i - 1])) {
       return Status::invalid_argument("--items must be ascending numbers of items, got:", items[i]);
@@ -54,11 +57,16 @@ Status read_shard(std::string_view text, Selection& selection) {
 
 Status read_items(std::string_view text, Selection& selection) {
   std::vector<int64_t> items;
+  selection.on_demand = text == "-";
+  if (selection.on_demand) {
+    selection.items.clear();
+    return Status::ok();
+  }
   for (std::string_view rest = text;;) {
     const size_t comma = rest.find(',');
     const auto range = number_or_range(rest.substr(0, comma));
     if (!range) {
-      return Status::invalid_argument("must be numbers of items and ranges of them, such as 17,18,30-39, got:", text.substr(0, 100));
+      return Status::invalid_argument("must be numbers of items and ranges of them, such as 17,18,30-39, or -, got:", text.substr(0, 100));
     }
     if (range->second - range->first >= kMaxListedItems - static_cast<int64_t>(items.size())) {
       return Status::invalid_argument("names more items than one list may (most, list):", kMaxListedItems, text.substr(0, 100));
@@ -75,6 +83,19 @@ Status read_items(std::string_view text, Selection& selection) {
   items.erase(std::unique(items.begin(), items.end()), items.end());
   selection.items = std::move(items);
   return Status::ok();
+}
+
+std::string print_items(const std::vector<int64_t>& items) {
+  std::string text;
+  for (size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+    end = begin + 1;
+    while (end < items.size() && items[end] == items[end - 1] + 1) {
+      ++end;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ",", items[begin]);
+    text += end - begin > 1 ? fmt::format("-{}", items[end - 1]) : "";
+  }
+  return text;
 }
 
 }  // namespace darkroom

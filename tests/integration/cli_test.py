@@ -286,6 +286,7 @@ def values_come_from_flags_then_file_then_defaults() -> None:
         answer = parse([["download", "out", "--metadata", "x", "--limit", "7", "--config", str(path)]])[0]
         settings = answer["settings"]
         require("--limit 7 (command line)" in settings and not any(text.startswith("--limit 10") for text in settings), "settings", settings)
+        require(answer["given"]["--limit"] == ["7"] and answer["given"]["OUTPUT_URI"] == ["out"], "given", answer["given"])
         require(f"--rows-per-file 30 ({path})" in settings and f"--max-bytes 64KiB ({path})" in settings, "settings", settings)
 
 
@@ -327,7 +328,7 @@ def examples_of_the_help_are_good_command_lines() -> None:
 
 def programs_end_as_the_parser_said() -> None:
     """Command lines that are refused, run as programs: the same exit code, the same message, the hint, nothing on stdout."""
-    lines = [["downlaod"], [], ["tune"], ["models", "ftech", "x", "y"], ["download", "x", "--metadata", "y", "--promt"], ["sample", "--model", "m"]]
+    lines = [["downlaod"], [], ["compare"], ["models", "ftech", "x", "y"], ["download", "x", "--metadata", "y", "--promt"], ["sample", "--model", "m"]]
     generator = random.Random(SEED)
     for verb in definitions()["verbs"]:
         flags = [flag for flag in real_flags(verb) if flag["max_values"] > 0 and values_of(verb, flag)[1]]

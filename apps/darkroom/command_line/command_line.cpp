@@ -42,6 +42,7 @@ Status take_all(const std::vector<const FlagDefinition*>& flags, const GivenFlag
     if (values != given.end()) {
       DARKROOM_RETURN_IF_ERROR(take_values(*flag, values->second));
       call.settings.push_back(setting_text(*flag, values->second, where));
+      call.given[flag->name] = values->second;
     }
   }
   return Status::ok();

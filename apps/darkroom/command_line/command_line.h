@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct Call {
   std::string text = {};
   /// The settings that were given and where: "--limit 10 (command line)". For --verbose.
   std::vector<std::string> settings = {};
+  std::map<std::string, std::vector<std::string>> given = {};  ///< The same by flag: its words as they were given.
 };
 
 /// Why a command line is refused: a sentence about the flag and its value, and where to read on.

@@ -31,7 +31,11 @@ nlohmann::json parse_line(const CommandLineMaker& make, const std::string& text)
   if (refusal) {
     return {{"exit_code", 2}, {"message", refusal->message}, {"hint", refusal->hint}};
   }
-  return {{"exit_code", 0}, {"verb", call.verb == nullptr ? "" : call.verb->name()}, {"text", call.text}, {"settings", call.settings}};
+  return {{"exit_code", 0},
+          {"verb", call.verb == nullptr ? "" : call.verb->name()},
+          {"text", call.text},
+          {"settings", call.settings},
+          {"given", call.given}};
 }
 
 Result<int> run_help(const CommandLine& line, const CommandLineMaker& make, const HelpFlags& flags) {

@@ -10,6 +10,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/encode/latents_dialect.h"
 #include "darkroom/encode/row_encoder.h"
+#include "darkroom/ingest/item_orders.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/selection.h"
 #include "darkroom/nn/placement.h"
@@ -46,6 +47,7 @@ struct ProcessOptions {
   uint64_t seed = 0;
   int64_t rows_per_file = 5000;  ///< Input rows a work item, and so a shard, covers.
   Selection selection = {};      ///< Which items this run does.
+  ItemOrders* orders = nullptr;  ///< Of Selection::on_demand. Outlives the run.
   int encoder_threads = 1;       ///< Intra-op threads of an encoder worker; they change bits.
   int num_readers = 0;           ///< Workers; 0: automatic.
   int num_transformers = 0;

@@ -8,6 +8,7 @@
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/image/probe.h"
+#include "darkroom/ingest/item_orders.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/retry_codes.h"
@@ -44,6 +45,7 @@ struct DownloadOptions {
   std::string deny_list = {};      ///< URI of a list of hashes of URLs and pictures that are `denied`; empty: none.
   Dedup dedup = {};                ///< Such rows are `duplicate`.
   Selection selection = {};        ///< Which items this run does.
+  ItemOrders* orders = nullptr;    ///< Of Selection::on_demand. Outlives the run.
   int64_t rows_per_file = 10'000;  ///< Input rows a work item, and so a shard, covers.
   ImagesDialect dialect = ImagesDialect::kDarkroom;
   ImageLimits limits = {};

@@ -126,6 +126,10 @@ class JobPlan {
   /// The first item with a number of at least `number` that is selected and has no part yet, as far as is known; where rows are redone,
   /// that has such rows and was not redone in this round. Nothing after the last.
   std::optional<WorkItem> next_pending(int64_t number) const;
+  /// Of one item the same: nothing where it is not pending, or no item of the selection. Any number may be asked for.
+  std::optional<WorkItem> pending_item(int64_t number) const;
+  /// The numbers of all pending items.
+  std::vector<int64_t> pending_items() const;
   /// Whether somebody has committed the item meanwhile, or a later generation of it; looks, and takes that in. Errors: as publish.
   Result<bool> is_committed_now(const WorkItem& item);
   /// The part before `item`'s generation, and which of its rows are redone. Errors: read_part_record's; kUnavailable where it is gone;
@@ -142,6 +146,7 @@ class JobPlan {
   /// The parts that are known, by item.
   std::map<int64_t, CommittedPart> parts() const;
   int64_t num_parts() const;
+  std::optional<CommittedPart> find_part(int64_t item) const;
   ItemTally total() const;
   /// Lists the output again, takes in what other processes committed, and moves aside what this run's own parts replaced. Errors: as make.
   Status refresh(const std::stop_token& stop);

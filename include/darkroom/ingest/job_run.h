@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/ingest/claims.h"
+#include "darkroom/ingest/item_orders.h"
 #include "darkroom/ingest/item_pipeline.h"
 #include "darkroom/ingest/job_plan.h"
 #include "darkroom/ingest/job_summary.h"
@@ -58,6 +60,7 @@ struct RunTools {
   Clock* clock = nullptr;
   std::string owner = {};                                                   ///< Of its claims.
   std::function<std::shared_ptr<JobItem>(const WorkItem&)> make_item = {};  ///< Makes next()'s; null: plain ones.
+  ItemOrders* orders = nullptr;  ///< Who says which items are next; null: all that are pending, one after the other.
 };
 
 /// A job while it runs: hands out its items, commits them, and counts. Thread safety: any thread.
@@ -70,10 +73,13 @@ class JobRun : public ItemSource {
   const JobPlan& plan() const { return *plan_; }
   /// Folder of the dataset.
   const Location& output() const { return plan_->output(); }
+  /// Whether there are items to take, as far as is known.
+  bool has_work() const { return tools_.orders != nullptr || plan_->num_pending() > 0; }
   const JobInput& input_of(const WorkItem& item) const { return plan_->inputs()[item.input]; }
 
   /// The next item to do: one that has no part and that no other process works on. When others work on all that are left, waits until they
-  /// have committed them or their claims have expired. An item that cannot be claimed is ours, said once. Nothing when all is done.
+  /// have committed them or their claims have expired. An item that cannot be claimed is ours, said once. Nothing when all is done. Where
+  /// items are ordered, the next that is ordered and can be done; the others are answered.
   /// Errors: the store's; kCancelled.
   Result<std::optional<WorkItem>> take_item(const std::stop_token& stop);
 
@@ -97,22 +103,27 @@ class JobRun : public ItemSource {
   ClaimHolder try_claim(int64_t item);
   Result<std::optional<WorkItem>> take_unclaimed();
   Result<std::optional<WorkItem>> take_from_others();
+  Result<std::optional<WorkItem>> take_ordered(const std::stop_token& stop);
+  Result<std::optional<WorkItem>> try_ordered(int64_t number);
+  Status answer_settled(int64_t number);
 
   const std::unique_ptr<JobPlan> plan_;
   const RunTools tools_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   ItemClaims claims_;
 
-  std::mutex taking_;  // Held while an item is awaited, so that items are handed out in order; guards the three below.
+  std::mutex taking_;  // Held while an item is awaited, so that items are handed out in order; guards the four below.
   int64_t next_item_ = 0;
   std::deque<WorkItem> with_others_;
   bool has_warned_of_claims_ = false;
+  bool is_taking_orders_ = false;
 
   mutable std::mutex mutex_;  // Guards all below.
   int64_t rows_done_ = 0;
   int64_t rows_of_others_ = 0;
   int64_t bytes_done_ = 0;
   RowsByError errors_;
+  std::set<int64_t> ordered_;  // That were taken and not committed yet.
 };
 
 /// What each stage of the pipeline did, for --verbose.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct Selection {
   int64_t shard = 0;   ///< Items shard, shard + num_shards, ...
   int64_t num_shards = 1;
   std::vector<int64_t> items = {};  ///< Only these, ascending; empty: all.
+  bool on_demand = false;           ///< Those alone that somebody orders while the run goes on (ItemOrders).
   bool extend = false;              ///< Files that came after the job was started are appended to its list.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
@@ -25,7 +27,10 @@ inline constexpr int64_t kMaxListedItems = 1'000'000;
 /// Reads "I/N" into shard and num_shards. Errors: kInvalidArgument, as the end of a sentence: "must be I/N with 0 <= I < N, got: 3/3".
 Status read_shard(std::string_view text, Selection& selection);
 
-/// Reads "17,18,30-39" into items: ascending, each once. Errors: kInvalidArgument, as above.
+/// Reads "17,18,30-39" into items: ascending, each once; "-" into on_demand. Errors: kInvalidArgument, as above.
 Status read_items(std::string_view text, Selection& selection);
+
+/// The same list in its shortest form: "17-18,30-39"; of no item "". REQUIRES: ascending, each once.
+std::string print_items(const std::vector<int64_t>& items);
 
 }  // namespace darkroom

@@ -38,6 +38,30 @@ TEST(Selection, lists_of_items_are_read) {
   EXPECT_EQ(selection.items.size(), 6u);
 }
 
+TEST(Selection, a_dash_leaves_the_choice_to_orders) {
+  Selection selection;
+  ASSERT_TRUE(read_items("3-6", selection).is_ok());
+  ASSERT_TRUE(read_items("-", selection).is_ok());
+  EXPECT_TRUE(selection.on_demand);
+  EXPECT_TRUE(selection.items.empty());
+  EXPECT_TRUE(selection.validate().is_ok());
+  ASSERT_TRUE(read_shard("1/2", selection).is_ok());
+  EXPECT_THAT(selection.validate().message(), HasSubstr("--shard"));
+  selection = {};
+  ASSERT_TRUE(read_items("-", selection).is_ok());
+  ASSERT_TRUE(read_items("7", selection).is_ok());
+  EXPECT_FALSE(selection.on_demand) << "the last flag counts";
+}
+
+TEST(Selection, lists_are_printed_as_they_are_read) {
+  for (const char* text : {"0", "0-1", "0,2,4", "3-5,7,9-10", "17-18,30-39"}) {
+    Selection selection;
+    ASSERT_TRUE(read_items(text, selection).is_ok());
+    EXPECT_EQ(print_items(selection.items), text);
+  }
+  EXPECT_EQ(print_items({}), "");
+}
+
 TEST(Selection, a_range_without_sense_takes_no_memory) {
   Selection selection;
   EXPECT_EQ(read_items("0-9223372036854775806", selection).code(), StatusCode::kInvalidArgument);

@@ -1,0 +1,88 @@
+"""The Ray that a command works with: one that is there, or one of its own that ends with it."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import secrets
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+
+from darkroom_ray.flags import Refused
+from darkroom_ray.request import Request
+
+# Items travel as numbers and answers as counts, so that Ray's object store stays almost empty.
+OBJECT_STORE_BYTES = 128 << 20
+QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
+START_TRIES = 3  # A node's helpers have 15 s to start, which on a busy machine may not be enough.
+SHORT_FOLDER_BYTES = 40  # Ray makes socket paths of at most 107 bytes below it.
+
+
+def import_ray():
+    """Errors: Refused."""
+    try:
+        import ray
+    except ImportError as error:
+        raise Refused(f"Ray is not installed here ({error}): pip install 'darkroom[ray]'") from None
+    return ray
+
+
+def runtime_environment() -> dict:
+    """What workers need beside their own environment: where this package lies, when it was not installed but is run from a checkout."""
+    parent = pathlib.Path(__file__).resolve().parent.parent
+    if parent in (pathlib.Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")):
+        return {}
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, (str(parent), os.environ.get("PYTHONPATH", ""))))}}
+
+
+def has_cluster(request: Request) -> bool:
+    """Whether an address leads to a cluster: a flag's, or the environment's (also in `ray job submit`)."""
+    return bool(request.address or os.environ.get("RAY_ADDRESS"))
+
+
+@contextlib.contextmanager
+def connected(request: Request) -> Iterator[None]:
+    """Errors: Refused where there is no cluster at the address."""
+    ray = import_ray()
+    if not has_cluster(request):
+        with own_ray(ray):
+            yield
+        return
+    try:
+        ray.init(address=request.address or None, runtime_env=runtime_environment(), **QUIET)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise Refused(f"there is no Ray cluster at {request.address or os.environ['RAY_ADDRESS']}: {error}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def own_ray(ray) -> Iterator[None]:
+    """A Ray of this machine in a folder of its own. It ends with this process, however that ends."""
+    # Without one Ray writes a token into the home folder, which may not be there.
+    if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    parent = os.environ.get("RAY_TMPDIR", tempfile.gettempdir())
+    if len(parent.encode()) > SHORT_FOLDER_BYTES:
+        raise Refused(f"Ray makes sockets below its folder, whose path may have {SHORT_FOLDER_BYTES} bytes: set RAY_TMPDIR to a shorter one than {parent}")
+    os.makedirs(parent, exist_ok=True)
+    for tries_left in reversed(range(START_TRIES)):
+        folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
+        try:
+            sizes = {"object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
+            ray.init(address="local", _temp_dir=folder, runtime_env=runtime_environment(), **sizes, **QUIET)
+            break
+        except Exception as error:  # Ray's own node gives up after half a minute, and its errors have no class of their own.
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
+            if not tries_left:
+                raise Refused(f"Ray did not start on this machine in {START_TRIES} tries; is it very busy? The last reason: {error}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""The command darkroom-ray: parse, look at the cluster, run one verb on it, map what came of it to an exit code."""
+
+import os
+import sys
+
+from darkroom_ray.cluster import connected, import_ray
+from darkroom_ray.flags import VERBS, Refused, help_text, read_request
+from darkroom_ray.request import Request
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+LATER = {"online": "training from raw images on a cluster is not built yet; `darkroom train --raw-data` does it on one machine"}
+USAGE = """usage: darkroom-ray VERB [flags]
+
+  download    URL tables -> image dataset, a task a batch of items
+  process     image dataset -> latents, by encoders that load their models once
+  train       latents -> checkpoints, a rank a Ray Train worker
+  sample      prompts -> pictures, as one task
+  pipeline    recipe.toml -> all of these, one after the other
+
+`darkroom-ray VERB --help` lists the flags of the cluster and of the verb (docs/cluster.md)."""
+
+
+def say(text: str) -> None:
+    print(f"darkroom-ray: {text}", file=sys.stderr, flush=True)
+
+
+def run_verb(request: Request) -> int:
+    """Errors: Refused."""
+    from darkroom_ray.item_job import JobFailed, write_summary
+    from darkroom_ray.program import read_arguments
+    from darkroom_ray.stopping import Stopped, StopWatch
+
+    given = read_arguments(request)
+    with connected(request):
+        stop = StopWatch()  # Behind Ray, which has handlers of its own.
+        try:
+            code, summary = run_checked(request, given, stop)
+            write_summary(request.summary_path, summary)
+            return code
+        except JobFailed as failure:
+            say(str(failure))
+            return failure.code
+        except Stopped as stopped:
+            say(f"stopped by {stopped}; what was committed is safe: run the same command again to go on")
+            return stopped.code
+
+
+def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
+    """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
+    from darkroom_ray.item_job import JobFailed
+    from darkroom_ray.probe import check_cluster
+
+    ray = import_ray()
+    try:
+        check_cluster(ray, request, given)
+        stop.check()
+        return work(ray, request, given, stop)
+    except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
+        raise JobFailed(f"the cluster was lost; run the same command again on another to go on: {error}") from None
+
+
+def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
+    from darkroom_ray.item_job import ItemJob
+    from darkroom_ray.training import run_as_task, train
+
+    if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
+        return run_as_task(ray, request, stop)
+    if request.verb == "train":
+        return train(ray, request, given, stop)
+    return ItemJob(ray, request, stop).run()
+
+
+def help_of(verb: str, words: list[str]) -> int:
+    """Its own flags, then the program's."""
+    import subprocess
+
+    from darkroom_ray.program import find_program
+
+    print(help_text(verb) + "\n\nOf the program:", flush=True)
+    return subprocess.run([find_program(), verb, *[word for word in words if word in ("--help", "-h")]], check=False).returncode
+
+
+def main(words: list[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(USAGE)
+        return 0 if words else EXIT_USAGE
+    verb, rest = words[0], words[1:]
+    try:
+        if verb == "pipeline":
+            from darkroom_ray.pipeline import run_pipeline
+
+            return run_pipeline(rest)
+        if verb not in VERBS:
+            raise Refused(LATER.get(verb, f"there is no verb {verb}: {', '.join(VERBS)}, pipeline"))
+        if "--help" in rest or "-h" in rest:
+            return help_of(verb, rest)
+        return run_verb(read_request(verb, rest, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")))
+    except Refused as refusal:
+        say(str(refusal))
+        return EXIT_USAGE

@@ -1,0 +1,326 @@
+"""Flags of darkroom-ray: what is the cluster's is taken out, names of the reference scripts are translated, all else is the program's.
+
+No flag of the program is read here: it checks them itself (program.read_arguments).
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+from darkroom_ray.request import Placement, Request
+
+VERBS = ("download", "process", "train", "sample")
+
+
+class Refused(Exception):
+    """A command line or a cluster with which nothing is begun; the text says what to do."""
+
+
+def whole_number(name: str, text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise Refused(f"{name} must be a whole number, got: {text}") from None
+    if value < least:
+        raise Refused(f"{name} must be at least {least}, got: {text}")
+    return value
+
+
+def amount(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise Refused(f"{name} must be a number, got: {text}") from None
+    if not 0 <= value < float("inf"):
+        raise Refused(f"{name} must be 0 or more, got: {text}")
+    return value
+
+
+def byte_count(name: str, text: str) -> int:
+    """As the program reads sizes: 2GB, 512MiB, 1000000."""
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+    for ending, factor in sorted(units.items(), key=lambda unit: -len(unit[0])):
+        if text.upper().endswith(ending):
+            return int(amount(name, text[: -len(ending)]) * factor)
+    return int(amount(name, text))
+
+
+def pairs(name: str, text: str) -> dict[str, str]:
+    """NAME=VALUE,NAME=VALUE, or a JSON object."""
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise Refused(f"{name} is no JSON object ({error}), got: {text}") from None
+        return {str(key): str(value) for key, value in found.items()}
+    found = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not key or not equals or not value:
+            raise Refused(f"{name} must be NAME=VALUE,NAME=VALUE, got: {text}")
+        found[key] = value
+    return found
+
+
+def custom_resources(name: str, text: str) -> dict[str, float]:
+    found = {key: amount(f"{name} {key}", value) for key, value in pairs(name, text).items()}
+    for key in found:
+        if key in ("CPU", "GPU", "memory"):
+            own = "--num-cpus-per-task, --num-gpus-per-task, --memory-per-task"
+            raise Refused(f"{name} is for resources that the cluster has named itself; {key} has a flag of its own: {own}")
+    return found
+
+
+def markets(name: str, text: str) -> tuple[str, ...]:
+    found = tuple(text.split(","))
+    if not set(found) <= {"spot", "on-demand"} or len(set(found)) < len(found):
+        raise Refused(f"{name} must be spot, on-demand, or both in the order in which they are tried: spot,on-demand; got: {text}")
+    return found
+
+
+def accelerator(name: str, text: str) -> str:
+    """Also by the name of Ray's constant: NVIDIA_TESLA_A10G."""
+    if not text:
+        raise Refused(f"{name} names no accelerator type")
+    try:
+        from ray.util import accelerators
+    except ImportError:
+        return text
+    return getattr(accelerators, text, text)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterFlag:
+    name: str
+    shown: str
+    help: str
+    verbs: tuple[str, ...] = VERBS
+    read: Callable[[str, str], object] = lambda name, text: text
+
+
+JOBS = ("download", "process")
+
+# Of the cluster. The program does not see them.
+CLUSTER_FLAGS = (
+    ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
+    ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder or a rank (1)", read=amount),
+    ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
+    ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),
+    ClusterFlag("--resources", "NAME=X,...", "custom resources of the same", read=custom_resources),
+    ClusterFlag("--label", "NAME=VALUE,...", "labels that a node must have", read=pairs),
+    ClusterFlag("--accelerator-type", "NAME", "as Ray calls it (A10G, A100) or its constant (NVIDIA_TESLA_A10G)", read=accelerator),
+    ClusterFlag("--market", "spot|on-demand|spot,on-demand", "nodes by how they were bought; the first that there are", read=markets),
+    ClusterFlag("--max-failures", "N", "failures an item (train: the run) may have before the job ends; -1: for ever (3)", read=lambda n, t: whole_number(n, t, -1)),
+    ClusterFlag("--program", "PATH", "the program on every node (DARKROOM_PROGRAM; else the one of the wheel, else the one in PATH)"),
+    ClusterFlag("--num-tasks", "N", "tasks at a time (as many as the cluster has room for)", ("download",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--items-per-task", "N", "items a task is given (by their number)", JOBS, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them", ("process",), amount),
+    ClusterFlag("--num-training-workers", "N", "ranks (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--min-training-workers", "N", "ranks with which a run still starts or goes on; it grows again when nodes come (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", ("train",)),
+    ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine"),
+)
+
+# Names of the reference scripts (docs/cluster.md) for a flag of ours.
+RENAMED = {
+    "download": {
+        "--num-rows-per-output-file": "--rows-per-file",
+        "--num-downloaders": "--num-tasks",
+    },
+    "process": {
+        "--num-rows-per-output-file": "--rows-per-file",
+        "--encoder-batch-size": "--batch-size",
+        "--encoder-accelerator-type": "--accelerator-type",
+        "--num-gpus-per-encoder": "--num-gpus-per-task",
+        "--num-cpus-per-encoder": "--num-cpus-per-task",
+        "--num-gpu": "--num-encoders",
+    },
+    "train": {
+        "--trainer-accelerator-type": "--accelerator-type",
+        "--num-gpus-per-worker": "--num-gpus-per-task",
+        "--train-data-uri": "--data",
+        "--validation-data-uri": "--validation",
+        "--num-data-loading-workers": "--num-readers",
+        "--batch-size-per-worker": "--micro-batch",
+        "--resume-from-checkpoint": "--init-from",
+        "--restore-from-uri": "--resume",
+    },
+    "sample": {},
+}
+
+# For a field of the recipe.
+RECIPE_FIELDS = {
+    "--seed": "runtime.seed",
+    "--lr": "optimizer.lr",
+    "--weight-decay": "optimizer.weight_decay",
+    "--num-warmup-steps": "schedule.warmup_steps",
+    "--checkpoint-every-n-steps": "checkpoint.every_steps",
+    "--val-check-interval": "validation.every_steps",
+    "--prefetch-batches": "data.batches_ahead",
+    "--resolution": "data.resolution",
+    "--global-batch-size": "batch.global",
+    "--num-inference-steps": "samples.steps",
+}
+
+# For a positional: by its place.
+POSITIONALS = {
+    "download": {"--output-uri": 0},
+    "process": {"--input-uri": 0, "--raw-data-uri": 0, "--output-path": 1, "--output-uri": 1},
+    "train": {},
+    "sample": {},
+}
+
+# What is done otherwise here, and how.
+REFUSALS = {
+    "--shard": "the cluster hands the items out itself: leave --shard out",
+    "--items": "the cluster hands the items out itself: leave --items out",
+    "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
+    "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
+    "--metrics-port": "rows, errors, items and restarts are on Ray's own metrics port: leave --metrics-port out",
+    "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
+    "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
+    "--use-xformers": "attention needs no package: leave --use-xformers out",
+    "--sdxl": "Stable Diffusion XL is not built",
+    "--model-name": "name a model folder: --model DIR (darkroom models fetch hf://ORG/NAME DIR)",
+    "--init-from-pretrained": "name what to begin with: --init-from DIR, or model.start in the recipe",
+    "--use-small-unet": "the U-Net is that of --model DIR: models/tiny, or one of `darkroom models init --preset`",
+    "--accumulate-grad-batches": "name the whole batch, --global-batch N: micro-batches are added up until it is full, whatever the number of ranks",
+    "--visualize-output": "name the picture: --visualize 2 look.png",
+    "--online-preprocessing": "training from raw images on a cluster is not built; run process first, or `darkroom train --raw-data` on one machine",
+    "--raw-data": "training from raw images on a cluster is not built; run process first, or `darkroom train --raw-data` on one machine",
+    "--experiment-name": "name the run folder: --output URI",
+}
+REFUSED_IN = {
+    "--raw-data": ("train",),
+    "--shard": JOBS,
+    "--items": JOBS,
+    "--metrics-port": ("download", "process", "train"),
+}
+ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
+
+
+def flags_of(verb: str) -> dict[str, ClusterFlag]:
+    return {flag.name: flag for flag in CLUSTER_FLAGS if verb in flag.verbs}
+
+
+class ArgumentReader:
+    """Goes once through the words behind a verb."""
+
+    def __init__(self, verb: str, words: list[str]) -> None:
+        self.verb = verb
+        self.words = list(words)
+        self.cluster: dict[str, object] = {}
+        self.placed: dict[int, str] = {}
+        self.program: list[str] = []
+
+    def read(self) -> None:
+        while self.words:
+            word = self.words.pop(0)
+            if not word.startswith("--"):
+                self.program.append(word)
+                continue
+            name, equals, value = word.partition("=")
+            name = name.replace("_", "-")  # As some of the reference scripts write them.
+            self.refuse(name)
+            if name in ACCEPTED_WITHOUT_EFFECT:
+                continue
+            self.take(RENAMED[self.verb].get(name, name), value if equals else None)
+        for place in sorted(self.placed):
+            self.program.insert(place, self.placed[place])
+
+    def refuse(self, name: str) -> None:
+        if name in REFUSALS and self.verb in REFUSED_IN.get(name, VERBS):
+            raise Refused(REFUSALS[name])
+
+    def take(self, name: str, value: str | None) -> None:
+        flags = flags_of(self.verb)
+        if name in flags:
+            self.cluster[name] = flags[name].read(name, self.value_of(name, value))
+        elif name in POSITIONALS[self.verb]:
+            self.placed[POSITIONALS[self.verb][name]] = self.value_of(name, value)
+        elif self.verb == "train" and name in RECIPE_FIELDS:
+            self.program += ["--set", f"{RECIPE_FIELDS[name]}={self.value_of(name, value)}"]
+        else:
+            self.program.append(name if value is None else f"{name}={value}")
+
+    def value_of(self, name: str, value: str | None) -> str:
+        if value is None and not self.words:
+            raise Refused(f"{name} needs a value")
+        return self.words.pop(0) if value is None else value
+
+
+def hub_address(words: list[str]) -> list[str]:
+    """The guide's download script: OUTPUT PATH NAME SPLIT of a dataset of the hub."""
+    places = [i for i, word in enumerate(words) if not word.startswith("--")]
+    if len(places) < 4 or places[:4] != [0, 1, 2, 3] or "--metadata" in words:
+        return words
+    output, path, name, split = words[:4]
+    return [output, "--metadata", f"hf://datasets/{path}?config={name}&split={split}", *words[4:]]
+
+
+def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float, list[str]]:
+    """CPUs an encoder actor takes, and its program's own workers: those of all encoders are shared out."""
+    cpus = cluster.get("--num-cpus-per-task")
+    total = cluster.get("--num-transformers")
+    if total is None:
+        if "--num-cpus-per-transformer" in cluster:
+            raise Refused("--num-cpus-per-transformer counts with --num-transformers N only")
+        return float(1.0 if cpus is None else cpus), program
+    each = -(-int(total) // int(cluster.get("--num-encoders", 1)))
+    per_transformer = float(cluster.get("--num-cpus-per-transformer", 1.0))
+    return float(each * per_transformer if cpus is None else cpus), [*program, "--num-transformers", str(each)]
+
+
+def placement_of(cluster: dict[str, object], num_cpus: float) -> Placement:
+    has_type = bool(cluster.get("--accelerator-type"))
+    return Placement(
+        num_cpus=num_cpus,
+        num_gpus=float(cluster.get("--num-gpus-per-task", 1.0 if has_type else 0.0)),
+        memory_bytes=int(cluster.get("--memory-per-task", 0)),
+        resources=cluster.get("--resources", {}),
+        labels=cluster.get("--label", {}),
+        accelerator_type=str(cluster.get("--accelerator-type", "")),
+        markets=cluster.get("--market", ()),
+    )
+
+
+def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
+    """`default_program`: where no flag names one. Errors: Refused."""
+    reader = ArgumentReader(verb, hub_address(words) if verb == "download" else words)
+    reader.read()
+    cluster, program = reader.cluster, reader.program
+    cpus = float(cluster.get("--num-cpus-per-task", 1.0))
+    if verb == "process":
+        cpus, program = process_shape(cluster, program)
+    placement = placement_of(cluster, cpus)
+    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers"}.get(verb, "")
+    num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
+    min_workers = int(cluster.get("--min-training-workers", 1))
+    if min_workers > num_workers and verb == "train":
+        raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
+    return Request(
+        verb=verb,
+        arguments=tuple(program),
+        placement=placement,
+        num_workers=num_workers,
+        min_workers=min_workers,
+        items_per_task=int(cluster.get("--items-per-task", 0)),
+        max_failures=int(cluster.get("--max-failures", 3)),
+        address=str(cluster.get("--address", "")),
+        program=str(cluster.get("--program", default_program)),
+        storage=str(cluster.get("--storage-path", "")),
+        summary_path=str(cluster.get("--json-summary", "")),
+        folder=folder,
+    )
+
+
+def help_text(verb: str) -> str:
+    """The flags of the cluster; the verb's own come from the program."""
+    lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {verb}`]", "", "Of the cluster:"]
+    lines += [f"  {flag.name} {flag.shown}\n      {flag.help}" for flag in flags_of(verb).values()]
+    renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb == "train" else {})}.items())
+    if renamed:
+        lines += ["", "Names of the reference scripts:", *(f"  {name}: {ours}" for name, ours in renamed)]
+    return "\n".join(lines)

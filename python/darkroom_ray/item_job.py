@@ -1,0 +1,177 @@
+"""The driver of download and process: hands the open items of a pinned job out until all are there. It holds no state that counts: the
+parts are the record, and the same command goes on."""
+
+import json
+import time
+
+from darkroom_ray.flags import Refused
+from darkroom_ray.item_workers import Encoders, Tasks
+from darkroom_ray.items import ItemBook, ItemFailed, read_items
+from darkroom_ray.measured import JobMeasures
+from darkroom_ray.preflight import candidates, room_on
+from darkroom_ray.probe import nodes_of
+from darkroom_ray.program import ProgramFailed
+from darkroom_ray.progress import Progress, items_text
+from darkroom_ray.request import Request
+from darkroom_ray.stopping import StopWatch
+
+LOOK_SECONDS = 0.5
+# Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
+BUSY_PAUSE_SECONDS = 5.0
+BATCHES_PER_WORKER = 8  # So that the last ones end together.
+MOST_ITEMS_OF_A_BATCH = 64
+EXIT_USAGE = 2
+
+
+class JobFailed(Exception):
+    """The job ended without being done; the text says why."""
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def cause_of(error: Exception) -> Exception:
+    """What a task or an actor raised itself; of a lost one Ray's own error."""
+    return getattr(error, "cause", None) or error
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the program refused its command line: it would again."""
+    return isinstance(error, ProgramFailed) and error.code == EXIT_USAGE
+
+
+class ItemJob:
+    """One run of a job."""
+
+    def __init__(self, ray, request: Request, stop: StopWatch) -> None:
+        self.ray = ray
+        self.request = request
+        self.stop = stop
+        self.progress = Progress(request.verb)
+        self.measures = JobMeasures(request.verb)
+        self.restarts = 0
+        self.workers = self.make_workers()
+        self.at_work: dict = {}  # Reference of a call: (batch, worker).
+
+    def make_workers(self):
+        if self.request.verb == "process":
+            return Encoders(self.ray, self.request)
+        nodes = candidates(nodes_of(self.ray), self.request.placement)
+        room = sum(room_on(node, self.request.placement) for node in nodes)
+        return Tasks(self.ray, self.request, self.request.num_workers or max(1, room))
+
+    def wait(self, references: list) -> list:
+        """Those that are done, after a short while at most. Errors: Stopped."""
+        done, _ = self.ray.wait(references, num_returns=1, timeout=LOOK_SECONDS)
+        self.stop.check()
+        return done
+
+    def get(self, start, renew=lambda: None):
+        """The result of one call, which is made again, after renew(), when its worker is lost. Errors: JobFailed, Stopped."""
+        failures = 0
+        while True:
+            reference = start()
+            while not self.wait([reference]):
+                pass
+            try:
+                return self.ray.get(reference)
+            except self.ray.exceptions.RayError as error:
+                cause = cause_of(error)
+                failures += 1
+                if isinstance(cause, ProgramFailed) and cause.code > 0:
+                    raise JobFailed(str(cause), EXIT_USAGE if is_final(cause) else 1) from None
+                if 0 <= self.request.max_failures < failures:
+                    raise JobFailed(f"{failures} workers in a row were lost; the last one: {cause}") from None
+                self.note_restart(cause)
+                renew()
+
+    def note_restart(self, why: Exception) -> None:
+        self.restarts += 1
+        self.measures.restarts.inc(1)
+        self.progress.say(f"{self.request.verb}: a worker was lost and is replaced: {first_line(why)}")
+
+    def run(self) -> tuple[int, dict]:
+        """Exit code and summary. Errors: JobFailed, Stopped."""
+        plan, warnings = self.get(self.workers.plan, self.workers.renew)
+        self.progress.warn(warnings)
+        open_items = read_items(plan["open_items"])
+        workers = self.workers.num_workers
+        even = -(-len(open_items) // (BATCHES_PER_WORKER * workers))
+        book = ItemBook(open_items, self.request.items_per_task or min(MOST_ITEMS_OF_A_BATCH, even), self.request.max_failures)
+        to_do = f"{len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do"
+        self.progress.say(f"{self.request.verb}: {to_do}, {book.items_per_batch} at a time, {workers} workers")
+        try:
+            while not book.is_done:
+                self.hand_out(book)
+                self.take_back(book)
+                self.look(plan, book)
+        except ItemFailed as failure:
+            raise JobFailed(f"{failure}\nwhat was committed is safe: put it right and run the same command again to go on") from None
+        self.progress.warn(self.workers.finish())
+        code, summary, said = self.get(self.workers.close)
+        return code, self.summarize(summary, book, said)
+
+    def hand_out(self, book: ItemBook) -> None:
+        while self.workers.has_room():
+            batch = book.take(time.monotonic())
+            if not batch:
+                return
+            reference, worker = self.workers.submit(batch)
+            self.at_work[reference] = (batch, worker)
+
+    def take_back(self, book: ItemBook) -> None:
+        if not self.at_work:
+            self.stop.pause(LOOK_SECONDS)  # What is open is with somebody else.
+            return
+        for reference in self.wait(list(self.at_work)):
+            batch, worker = self.at_work.pop(reference)
+            try:
+                answers, warnings = self.ray.get(reference)
+            except self.ray.exceptions.RayError as error:
+                self.lose(book, batch, worker, cause_of(error))
+                continue
+            self.workers.give_back(worker, is_lost=False)
+            self.progress.warn(warnings)
+            self.measures.count(answers)
+            book.settle(answers, time.monotonic(), BUSY_PAUSE_SECONDS)
+
+    def lose(self, book: ItemBook, batch: list[int], worker, cause: Exception) -> None:
+        if is_final(cause):
+            raise JobFailed(str(cause), EXIT_USAGE)
+        self.note_restart(cause)
+        self.workers.give_back(worker, is_lost=True)
+        book.fail(batch, str(cause))
+
+    def look(self, plan: dict, book: ItemBook) -> None:
+        self.measures.open_items.set(book.num_items - book.num_done)
+        self.measures.workers.set(self.workers.num_workers)
+        text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
+        self.progress.show(text)
+
+    def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
+        """The program's own summary of the whole job, with what this run did on the cluster."""
+        seconds = self.progress.seconds()
+        stage = summary.setdefault(self.request.verb, {})
+        totals = book.totals
+        stage |= {"rows_this_run": totals.rows_in, "bytes": totals.bytes, "seconds": seconds}
+        stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
+        stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
+        stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}
+        self.progress.clear()
+        self.progress.say(said.splitlines()[-1].split(" ", 1)[-1] if said else f"{self.request.verb}: done")
+        return summary
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def write_summary(path: str, summary: dict) -> None:
+    if path:
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(summary, file, indent=2)
+                file.write("\n")
+        except OSError as error:
+            raise Refused(f"the summary cannot be written: {error}") from None

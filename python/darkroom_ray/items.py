@@ -1,0 +1,94 @@
+"""Which items of a job are open, at work and done: the bookkeeping of the driver. Knows neither Ray nor clocks nor the program."""
+
+import collections
+import dataclasses
+
+
+class ItemFailed(Exception):
+    """An item failed more often than --max-failures allows."""
+
+
+def read_items(text: str) -> list[int]:
+    """Numbers and ranges, as the program prints them: "0-4,7"."""
+    items: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        items.extend(range(int(first), int(last or first) + 1))
+    return items
+
+
+@dataclasses.dataclass
+class Totals:
+    """What this run of the job came to."""
+
+    items: int = 0  # That this run committed.
+    items_there: int = 0  # That were there already.
+    rows_in: int = 0  # Of the committed ones, like the two below.
+    rows_out: int = 0
+    bytes: int = 0
+    rows_by_error: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, answer: dict) -> None:
+        self.items += 1
+        self.rows_in += answer["rows_in"]
+        self.rows_out += answer["rows_out"]
+        self.bytes += answer["bytes"]
+        self.rows_by_error.update(answer["rows_by_error"])
+
+
+class ItemBook:
+    """Hands items out in batches and takes the answers. An item that failed goes alone the next time, so that it costs no other."""
+
+    def __init__(self, items: list[int], items_per_batch: int, max_failures: int) -> None:
+        self.items_per_batch = max(1, items_per_batch)
+        self.max_failures = max_failures
+        self.open: collections.deque[int] = collections.deque(items)
+        self.alone: collections.deque[int] = collections.deque()  # That failed before.
+        self.later: list[tuple[float, int]] = []  # (not before, item): somebody else is at it.
+        self.at_work: set[int] = set()
+        self.failures: collections.Counter = collections.Counter()
+        self.num_items = len(items)
+        self.totals = Totals()
+
+    def take(self, now: float) -> list[int]:
+        """The next batch; empty: there is nothing to hand out now."""
+        for not_before, item in [entry for entry in self.later if entry[0] <= now]:
+            self.later.remove((not_before, item))
+            self.open.append(item)
+        if self.alone and not self.open:
+            batch = [self.alone.popleft()]
+        else:
+            batch = [self.open.popleft() for _ in range(min(self.items_per_batch, len(self.open)))]
+        self.at_work.update(batch)
+        return batch
+
+    def settle(self, answers: list[dict], now: float, pause: float) -> None:
+        """Takes the program's answers about items of a batch."""
+        for answer in answers:
+            item = answer["item"]
+            self.at_work.discard(item)
+            if answer["outcome"] == "committed":
+                self.totals.add(answer)
+            elif answer["outcome"] == "there":
+                self.totals.items_there += 1
+            elif answer["outcome"] == "busy":
+                self.later.append((now + pause, item))
+            else:
+                raise ItemFailed(f"the job has no item {item}: was its folder changed meanwhile?")
+
+    def fail(self, batch: list[int], why: str) -> None:
+        """A batch whose worker was lost or failed: what it has committed nevertheless is found there the next time. Errors: ItemFailed."""
+        for item in batch:
+            self.at_work.discard(item)
+            self.failures[item] += 1
+            if 0 <= self.max_failures < self.failures[item]:
+                raise ItemFailed(f"item {item} failed {self.failures[item]} times, more than --max-failures {self.max_failures} allows; the last time: {why}")
+            self.alone.append(item)
+
+    @property
+    def num_done(self) -> int:
+        return self.totals.items + self.totals.items_there
+
+    @property
+    def is_done(self) -> bool:
+        return not (self.open or self.alone or self.later or self.at_work)

@@ -1,0 +1,186 @@
+"""`darkroom-ray pipeline recipe.toml`: stages one after the other, each a command line of a verb; one report. A stage that is done does
+nothing the next time, so the same command goes on where it was cut."""
+
+import dataclasses
+import json
+import os
+import re
+import time
+import tomllib
+
+from darkroom_ray.cluster import connected
+from darkroom_ray.flags import VERBS, Refused, read_request
+from darkroom_ray.item_job import JobFailed
+from darkroom_ray.program import read_arguments
+from darkroom_ray.request import Request
+from darkroom_ray.stopping import Stopped, StopWatch
+
+PLACE = re.compile(r"\$\{([^}]*)\}")
+STAGE_KEYS = {"name", "verb", "arguments"}
+USAGE = """usage: darkroom-ray pipeline RECIPE.toml [--address HOST:PORT] [--report PATH.json]
+
+  RECIPE.toml  [values] name = "text", and a [[stage]] each with `name`, `verb` and `arguments`, in which ${name} is a value and
+               ${stage.checkpoint} the last checkpoint of an earlier train stage (docs/cluster.md)
+  --address    of the Ray cluster, as of every verb
+  --report     where the report goes (report.json beside the recipe)"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    name: str
+    verb: str
+    arguments: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    values: dict[str, str]
+    stages: tuple[Stage, ...]
+
+
+def read_stage(path: str, number: int, table: object) -> Stage:
+    where = f"{path}: stage {number + 1}"
+    if not isinstance(table, dict) or set(table) != STAGE_KEYS:
+        raise Refused(f"{where} must have name, verb and arguments, and nothing else; it has: {', '.join(table) if isinstance(table, dict) else table}")
+    name, verb, arguments = table["name"], table["verb"], table["arguments"]
+    if verb not in VERBS:
+        raise Refused(f"{where}: verb must be one of {', '.join(VERBS)}, got: {verb}")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise Refused(f"{where}: name must be letters, digits, - and _, got: {name}")
+    if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+        raise Refused(f"{where}: arguments must be a list of texts, got: {arguments}")
+    return Stage(name, verb, tuple(arguments))
+
+
+def parse_recipe(path: str, text: str) -> Recipe:
+    """Errors: Refused, naming file, stage and value."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Refused(f"{path} is no TOML: {error}") from None
+    unknown = sorted(set(document) - {"values", "stage"})
+    if unknown:
+        raise Refused(f"{path}: there is [values] and [[stage]], got: {unknown[0]}")
+    values = document.get("values", {})
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise Refused(f"{path}: [values] must be texts, got: {values}")
+    stages = document.get("stage", [])
+    if not isinstance(stages, list) or not stages:
+        raise Refused(f"{path} has no [[stage]]")
+    found = tuple(read_stage(path, number, table) for number, table in enumerate(stages))
+    names = [stage.name for stage in found]
+    doubled = [name for name in names if names.count(name) > 1]
+    if doubled:
+        raise Refused(f"{path}: two stages are called {doubled[0]}")
+    recipe = Recipe(values, found)
+    for number, stage in enumerate(found):
+        fill(stage, recipe, {earlier.name: {} for earlier in found[:number] if earlier.verb == "train"}, path)
+    return recipe
+
+
+def fill(stage: Stage, recipe: Recipe, done: dict[str, dict], path: str) -> list[str]:
+    """The stage's words with what stands for ${...}. `done`: facts of earlier stages by name; a checkpoint that is not made yet stands as
+    its name."""
+
+    def value_of(match: re.Match) -> str:
+        name = match.group(1)
+        if name in recipe.values:
+            return recipe.values[name]
+        earlier, _, what = name.partition(".")
+        if what == "checkpoint" and earlier in done:
+            return done[earlier].get("checkpoint", f"{earlier}.checkpoint")
+        raise Refused(f"{path}: stage {stage.name} names ${{{name}}}, which is no value and no checkpoint of an earlier train stage")
+
+    return [PLACE.sub(value_of, word) for word in stage.arguments]
+
+
+def facts_of(given: dict[str, list[str]], summary: dict) -> dict:
+    """What later stages may ask of a stage that is done."""
+    steps = summary.get("train", {}).get("steps")
+    return {"checkpoint": f"{given['--output'][0].rstrip('/')}/checkpoints/step-{steps:08d}"} if steps is not None else {}
+
+
+def write_report(path: str, recipe_path: str, stages: list[dict], start: float) -> None:
+    report = {"recipe": recipe_path, "seconds_total": time.monotonic() - start, "stages": stages}
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=2)
+        file.write("\n")
+    os.replace(path + ".new", path)
+
+
+class Pipeline:
+    def __init__(self, path: str, recipe: Recipe, address: str, report: str) -> None:
+        self.path, self.recipe, self.address, self.report = path, recipe, address, report
+        self.start = time.monotonic()
+        self.records: list[dict] = []
+
+    def request_of(self, stage: Stage, done: dict[str, dict]) -> Request:
+        words = fill(stage, self.recipe, done, self.path)
+        return dataclasses.replace(read_request(stage.verb, words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")), address=self.address)
+
+    def check(self) -> None:
+        """Every command line before the first one is run. Errors: Refused."""
+        done: dict[str, dict] = {}
+        for stage in self.recipe.stages:
+            try:
+                read_arguments(self.request_of(stage, done))
+            except Refused as refusal:
+                raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
+            done |= {stage.name: {}} if stage.verb == "train" else {}
+
+    def run(self, stop: StopWatch) -> int:
+        done: dict[str, dict] = {}
+        for stage in self.recipe.stages:
+            code, facts = self.run_stage(stage, done, stop)
+            if code != 0:
+                return code
+            done[stage.name] = facts
+        return 0
+
+    def run_stage(self, stage: Stage, done: dict[str, dict], stop: StopWatch) -> tuple[int, dict]:
+        from darkroom_ray.command import run_checked, say
+
+        request = self.request_of(stage, done)
+        given = read_arguments(request)
+        start = time.monotonic()
+        record = {"name": stage.name, "verb": stage.verb, "arguments": list(request.arguments)}
+        summary: dict = {}
+        try:
+            code, summary = run_checked(request, given, stop)
+        except (JobFailed, Stopped) as failure:
+            code, record["error"] = failure.code, str(failure)
+            say(f"stage {stage.name}: {failure}; run the same command again to go on")
+        self.records.append(record | {"exit_code": code, "seconds": time.monotonic() - start, **summary})
+        write_report(self.report, self.path, self.records, self.start)
+        return code, facts_of(given, summary)
+
+
+def run_pipeline(words: list[str]) -> int:
+    """Errors: Refused."""
+    if "--help" in words or "-h" in words:
+        print(USAGE)
+        return 0
+    options = {"--address": "", "--report": ""}
+    paths = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in options:
+            if not rest:
+                raise Refused(f"{word} needs a value")
+            options[word] = rest.pop(0)
+        elif word.startswith("--"):
+            raise Refused(f"pipeline has no flag {word}")
+        else:
+            paths.append(word)
+    if len(paths) != 1:
+        raise Refused(f"pipeline takes one recipe, got: {', '.join(paths) or 'none'}")
+    try:
+        with open(paths[0], encoding="utf-8") as file:
+            recipe = parse_recipe(paths[0], file.read())
+    except OSError as error:
+        raise Refused(f"{paths[0]} cannot be read: {error.strerror}") from None
+    pipeline = Pipeline(paths[0], recipe, options["--address"], options["--report"] or os.path.join(os.path.dirname(paths[0]), "report.json"))
+    pipeline.check()
+    with connected(Request("pipeline", (), address=options["--address"])):
+        return pipeline.run(StopWatch())  # Behind Ray, which has handlers of its own.

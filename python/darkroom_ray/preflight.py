@@ -1,0 +1,235 @@
+"""What is asked of a cluster against what it has: each thing that is wrong as a sentence that says what to do. Pure functions over data.
+
+Ray itself waits for ever for a node that never comes, without a word.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from darkroom_ray.request import MARKET_LABEL, Placement, Request
+
+ACCELERATOR_PREFIX = "accelerator_type:"
+# Ray gives work that asks for no type to nodes with GPUs last, and offers these labels and resources by itself.
+OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenPath:
+    """A place of the command line as one node sees it."""
+
+    path: str
+    is_there: bool = True
+    has_nonce: bool = True  # What another node wrote there a moment ago. Of inputs always true.
+    is_writable: bool = True  # Of inputs always true.
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """What a node offers, and what a probe found on it."""
+
+    name: str  # Its address and the first letters of its id.
+    address: str = "10.0.0.1"
+    resources: dict[str, float] = dataclasses.field(default_factory=dict)  # As Ray counts them: CPU, GPU, memory, custom ones.
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    machine: str = ""  # An id that two nodes of one machine share.
+    answers: bool = True  # The probe came back.
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)  # Of darkroom, ray, python, torch, pyarrow; "": it is not there.
+    problem: str = ""  # Why the program does not start there.
+    has_folder: bool = True  # The driver's working folder is there.
+    paths: tuple[SeenPath, ...] = ()
+
+    def amount(self, resource: str) -> float:
+        return self.resources.get(resource, 0.0)
+
+    @property
+    def accelerator_types(self) -> list[str]:
+        return [name[len(ACCELERATOR_PREFIX) :] for name in self.resources if name.startswith(ACCELERATOR_PREFIX)]
+
+
+def number(value: float) -> str:
+    return f"{value:g}"
+
+
+def listed(names) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def worker_name(verb: str) -> str:
+    return {"download": "a task", "process": "an encoder", "train": "a rank", "sample": "the task"}[verb]
+
+
+# -- what is asked, by itself -----------------------------------------------------------------------------------------
+
+
+def check_amounts(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
+    placement = request.placement
+    for name, value in (("--num-gpus-per-task", placement.num_gpus), *(("--resources " + name, value) for name, value in placement.resources.items())):
+        if value > 1 and value != int(value):
+            yield f"{name} {number(value)}: Ray gives whole ones or a part of one; ask for {math.floor(value)} or {math.ceil(value)}"
+    device = given.get("--device", ["auto"])[0]
+    if device.startswith("cuda") and not placement.num_gpus:
+        yield f"--device {device} needs a GPU of Ray's for {worker_name(request.verb)}: add --num-gpus-per-task 1"
+    if device == "cpu" and placement.num_gpus:
+        yield f"--device cpu leaves the {number(placement.num_gpus)} GPUs of {worker_name(request.verb)} idle: drop --device or the GPUs"
+    if ":" in device:
+        yield f"--device {device}: Ray chooses which GPU; ask for --device cuda"
+    if placement.accelerator_type and not placement.num_gpus:
+        yield f"--accelerator-type {placement.accelerator_type} with no GPU: ask for --num-gpus-per-task 1, or leave the type out"
+    if not placement.num_cpus and not placement.num_gpus and not placement.resources:
+        yield f"{worker_name(request.verb)} that takes nothing of a node is started without end: ask for --num-cpus-per-task"
+    yield from check_ranks(request, given)
+
+
+def check_ranks(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
+    groups = [word.partition("=")[2] for word in given.get("--set", []) if word.startswith("runtime.gradient_groups=")]
+    if request.verb == "train" and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
+        yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {groups[-1]}), "
+               f"or ask for --num-training-workers {groups[-1]}")
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def has_labels(node: Node, selector: dict[str, str]) -> bool:
+    return all(node.labels.get(name) == value for name, value in selector.items())
+
+
+def fits(node: Node, placement: Placement) -> bool:
+    """Whether one worker has room on an empty node."""
+    return room_on(node, placement) >= 1 and any(has_labels(node, selector) for selector in placement.label_selectors())
+
+
+def room_on(node: Node, placement: Placement) -> int:
+    """Workers that an empty node holds, its labels apart."""
+    if placement.accelerator_type and placement.accelerator_type not in node.accelerator_types:
+        return 0
+    asked = {"CPU": placement.num_cpus, "GPU": placement.num_gpus, "memory": placement.memory_bytes, **placement.resources}
+    shares = [node.amount(name) / value for name, value in asked.items() if value > 0]
+    return math.floor(min(shares, default=0) + 1e-9)
+
+
+def candidates(nodes: list[Node], placement: Placement) -> list[Node]:
+    return [node for node in nodes if fits(node, placement)]
+
+
+def check_types(nodes: list[Node], placement: Placement) -> Iterator[str]:
+    kind = placement.accelerator_type
+    there = {name for node in nodes for name in node.accelerator_types}
+    if kind and kind not in there:
+        near = [name for name in there if name.lower() == kind.lower()]
+        advice = f"did you mean {near[0]}?" if near else "name one of these, add such nodes, or leave --accelerator-type out"
+        yield f"no node has the accelerator type {kind}; the cluster has: {listed(there)}; {advice}"
+
+
+def check_labels(nodes: list[Node], placement: Placement) -> Iterator[str]:
+    for name, value in placement.labels.items():
+        values = {node.labels[name] for node in nodes if name in node.labels}
+        if not values:
+            yield f"no node has a label {name}; start nodes with it (ray start --labels {name}={value}), or leave it out of --label"
+        elif value not in values:
+            yield f"no node has the label {name}={value}; nodes have {name}={listed(values)}"
+    bought = {node.labels[MARKET_LABEL] for node in nodes if MARKET_LABEL in node.labels}
+    if placement.markets and not set(placement.markets) & bought:
+        yield (f"no node is labelled {' or '.join(placement.markets)} ({MARKET_LABEL}: {listed(bought)}); leave --market out, or start nodes with "
+               f"--labels {MARKET_LABEL}={placement.markets[0]}")
+
+
+def check_each(nodes: list[Node], request: Request) -> Iterator[str]:
+    """Each amount against the largest node, by itself."""
+    placement = request.placement
+    who = worker_name(request.verb)
+    asked = (("CPU", "CPUs", placement.num_cpus, "--num-cpus-per-task"), ("GPU", "GPUs", placement.num_gpus, "--num-gpus-per-task"))
+    for resource, plural, value, flag in asked:
+        most = max((node.amount(resource) for node in nodes), default=0)
+        if value and not most:
+            yield f"no node offers {plural}: start nodes with some (ray start --num-{plural.lower()} N), or ask for {flag} 0"
+        elif value > most:
+            yield f"{who} wants {number(value)} {plural} of one node, and the largest has {number(most)}: ask for {flag} {number(most)} or less"
+    most = max((node.amount("memory") for node in nodes), default=0)
+    if placement.memory_bytes > most:
+        yield (f"{who} wants {placement.memory_bytes / 1e9:.1f} GB of memory of one node, and the largest offers {most / 1e9:.1f} GB: "
+               "ask for a smaller --memory-per-task")
+    custom = {name for node in nodes for name in node.resources if name not in OWN_RESOURCES and ":" not in name}
+    for name, value in placement.resources.items():
+        most = max((node.amount(name) for node in nodes), default=0)
+        if not most:
+            yield f"no node has the resource {name}; the cluster has: {listed(custom)}; start nodes with it (ray start --resources '{{\"{name}\": 1}}')"
+        elif value > most:
+            yield f"{who} wants {number(value)} of the resource {name}, and the node with the most has {number(most)}: ask for less of it"
+
+
+def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
+    """All of it on one node, and room for all workers."""
+    placement = request.placement
+    found = candidates(nodes, placement)
+    if not found:
+        yield f"each thing that {worker_name(request.verb)} wants is there, but no single node has all of them: {described(placement)}; ask for less, or name other nodes"
+        return
+    room = sum(room_on(node, placement) for node in found)
+    least = request.min_workers if request.verb == "train" else request.num_workers
+    plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers")}
+    if request.verb in plural and least > room:
+        name, flag = plural[request.verb]
+        yield f"the cluster has room for {room} {name} of the {least} that are asked for ({described(placement)} each): ask for {flag} {room}, or add nodes"
+
+
+def described(placement: Placement) -> str:
+    parts = [f"{number(placement.num_cpus)} CPUs"]
+    parts += [f"{number(placement.num_gpus)} GPUs"] if placement.num_gpus else []
+    parts += [f"accelerator type {placement.accelerator_type}"] if placement.accelerator_type else []
+    parts += [f"{placement.memory_bytes / 1e9:.1f} GB"] if placement.memory_bytes else []
+    parts += [f"{number(value)} {name}" for name, value in placement.resources.items()]
+    parts += [f"label {name}={value}" for name, value in placement.labels.items()]
+    parts += [" or ".join(placement.markets)] if placement.markets else []
+    return ", ".join(parts)
+
+
+def check_resources(nodes: list[Node], request: Request) -> list[str]:
+    """Without a probe: what Ray itself says of its nodes."""
+    if not nodes:
+        return ["the cluster has no node that is alive: start one (ray start --address ...)"]
+    problems = [*check_types(nodes, request.placement), *check_labels(nodes, request.placement), *check_each(nodes, request)]
+    return problems or list(check_together(nodes, request))
+
+
+# -- what a probe found -----------------------------------------------------------------------------------------------
+
+
+def check_programs(nodes: list[Node]) -> Iterator[str]:
+    for node in nodes:
+        if not node.answers:
+            yield f"node {node.name} does not answer: a probe was not run there within its time; look at it with `ray status`, or take it out of the cluster"
+        elif node.problem:
+            yield f"node {node.name} cannot run the program: {node.problem}"
+    alive = [node for node in nodes if node.answers and not node.problem]
+    for package in ("darkroom", "ray", "python", "torch", "pyarrow"):
+        by_version = collections.defaultdict(list)
+        for node in alive:
+            if package in node.versions:
+                by_version[node.versions[package]].append(node.name)
+        if len(by_version) > 1:
+            groups = "; ".join(f"{version or 'not installed'}: {listed(names)}" for version, names in sorted(by_version.items()))
+            yield f"nodes have different versions of {package} ({groups}): install the same wheel and packages on all, since other versions give other bytes or none"
+
+
+def check_paths(nodes: list[Node], has_relative_paths: bool) -> Iterator[str]:
+    several = len({node.machine for node in nodes if node.answers}) > 1
+    for node in nodes:
+        if node.answers and has_relative_paths and not node.has_folder:
+            yield f"node {node.name} does not have the folder of this command, which relative paths begin at: name whole paths or URIs"
+        for seen in node.paths if node.answers else ():
+            if not seen.is_there:
+                yield f"node {node.name} does not see {seen.path}: put it where all nodes see it (a shared file system, s3://, hf://)"
+            elif not seen.has_nonce:
+                yield f"node {node.name} has a {seen.path} of its own, which other nodes do not see: name a place that all share (a shared file system, s3://)"
+            elif not seen.is_writable:
+                yield f"node {node.name} may not write to {seen.path}: give its account the right to, or name another place"
+    loopback = [node.name for node in nodes if node.address.startswith("127.")]
+    if several and loopback:
+        yield f"nodes on several machines, and these say that their address is this machine's own: {listed(loopback)}; start them with --node-ip-address ADDRESS"
+
+
+def check_probes(nodes: list[Node], has_relative_paths: bool = False) -> list[str]:
+    return [*check_programs(nodes), *check_paths(nodes, has_relative_paths)]

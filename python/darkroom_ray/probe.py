@@ -1,0 +1,176 @@
+"""Asks every node what it has: programs, versions, and whether it sees the places of the command line."""
+
+import contextlib
+import importlib.metadata
+import os
+import pathlib
+import platform
+import secrets
+import urllib.parse
+
+from darkroom_ray.flags import Refused
+from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources
+from darkroom_ray.program import find_program, program_version
+from darkroom_ray.request import Request
+
+PROBE_SECONDS = 60.0
+NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
+
+# Flags and positionals that name places, by verb: what is read, and what is written.
+READ_PLACES = {
+    "download": ("--metadata", "--deny-list"),
+    "process": ("RAW_URI", "--model"),
+    "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
+    "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
+}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "sample": ("--output",)}
+
+
+def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    """Those of the places that lie on a disk, as paths without patterns."""
+    paths = []
+    for name in names:
+        for word in given.get(name, []):
+            if word.startswith("file://"):
+                word = urllib.parse.unquote(word[len("file://") :])
+            if "://" not in word:
+                paths.append(word.split("*")[0].split("?")[0] if any(mark in word for mark in "*?[") else word)
+    return paths
+
+
+def versions_here(program: str) -> dict[str, str]:
+    found = {"darkroom": program_version(program), "python": ".".join(platform.python_version_tuple()[:2])}
+    for package in ("ray", "torch", "pyarrow"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = ""
+    return found
+
+
+def look_around(request: Request, read: list[str], written: list[str], nonce: str) -> dict:
+    """Runs on a node."""
+    where = request.folder if os.path.isdir(request.folder) else "/"
+    seen = [SeenPath(path, is_there=os.path.exists(os.path.join(where, path)) or bool(parent_of_pattern(where, path))) for path in read]
+    for path in written:
+        folder = folder_of(request, os.path.join(where, path))
+        has_nonce = os.path.exists(os.path.join(folder, NONCE_PREFIX + nonce))
+        seen.append(SeenPath(path, is_there=os.path.isdir(folder), has_nonce=has_nonce, is_writable=os.access(folder, os.W_OK)))
+    facts = {"paths": tuple(seen), "has_folder": os.path.isdir(request.folder), "machine": machine_id()}
+    try:
+        facts["versions"] = versions_here(find_program(request.program))
+    except Refused as refusal:
+        facts["problem"] = str(refusal)
+    return facts
+
+
+def parent_of_pattern(where: str, path: str) -> bool:
+    """A pattern's fixed beginning need not be a whole name."""
+    return path != "" and path.endswith(("-", "_", ".")) and os.path.isdir(os.path.dirname(os.path.join(where, path)) or where)
+
+
+def folder_of(request: Request, path: str) -> str:
+    """Where a nonce is put: the output folder, of a picture the one that it lies in."""
+    return os.path.dirname(path) if request.verb == "sample" else path
+
+
+def machine_id() -> str:
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+class Nonce:
+    """A file in each output folder for as long as the others look for it. Folders that were made for it go with it."""
+
+    def __init__(self, request: Request, written: list[str]) -> None:
+        self.text = secrets.token_hex(8)
+        self.files: list[str] = []
+        self.made: list[str] = []
+        where = request.folder if os.path.isdir(request.folder) else "/"
+        for path in written:
+            self.put(folder_of(request, os.path.join(where, path)))
+
+    def put(self, folder: str) -> None:
+        missing = folder
+        while missing and not os.path.isdir(missing):
+            self.made.append(missing)
+            missing = os.path.dirname(missing)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            name = os.path.join(folder, NONCE_PREFIX + self.text)
+            with open(name, "x", encoding="ascii"):
+                self.files.append(name)
+        except OSError:
+            pass  # Then nobody finds it, which is what is told.
+
+    def remove(self) -> None:
+        for name in self.files:
+            os.unlink(name)
+        for folder in self.made:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass  # Somebody has put something there.
+
+
+def nodes_of(ray) -> list[Node]:
+    """As Ray describes them."""
+
+    def described(node: dict) -> Node:
+        name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        labels = dict(node.get("Labels") or {})
+        return Node(name=name, address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=labels)
+
+    return [described(node) for node in ray.nodes() if node["Alive"]]
+
+
+def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given: dict[str, list[str]]) -> list[Node]:
+    """The same nodes with what a task on each found."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    read = local_paths(given, READ_PLACES[request.verb])
+    written = local_paths(given, WRITTEN_PLACES[request.verb])
+
+    def on(node_id: str, function):
+        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        return ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+
+    holder = ray.remote(Nonce).options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(ids[0], soft=False)).remote(request, written)
+    try:
+        text = ray.get(holder.__ray_call__.remote(lambda nonce: nonce.text), timeout=PROBE_SECONDS)
+        asked = [on(node_id, look_around).remote(request, read, written, text) for node_id in ids]
+        done, _ = ray.wait(asked, num_returns=len(asked), timeout=PROBE_SECONDS)
+        return [with_facts(ray, node, reply, reply in done) for node, reply in zip(nodes, asked)]
+    except ray.exceptions.RayError:
+        return [with_facts(ray, nodes[0], None, False), *nodes[1:]]
+    finally:
+        with contextlib.suppress(ray.exceptions.RayError):  # Its node went, and is told of.
+            ray.get(holder.remove.remote(), timeout=PROBE_SECONDS)
+            ray.kill(holder)
+
+
+def with_facts(ray, node: Node, reply, has_come: bool) -> Node:
+    facts: dict = {"answers": False}
+    if has_come:
+        try:
+            facts = ray.get(reply)
+        except ray.exceptions.RayError:
+            pass  # Its node went meanwhile.
+    return Node(name=node.name, address=node.address, resources=node.resources, labels=node.labels, **facts)
+
+
+def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
+    """Errors: Refused, with every reason why the request cannot be done here."""
+    ids = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    nodes = nodes_of(ray)
+    problems = [*check_amounts(request, given), *check_resources(nodes, request)]
+    if not problems:
+        wanted = {node.name for node in candidates(nodes, request.placement)}
+        chosen = [(node, node_id) for node, node_id in zip(nodes, ids) if node.name in wanted]
+        probed = probe_nodes(ray, request, [node for node, _ in chosen], [node_id for _, node_id in chosen], given)
+        places = local_paths(given, READ_PLACES[request.verb] + WRITTEN_PLACES[request.verb])
+        problems = check_probes(probed, any(not path.startswith("/") for path in places))
+    if problems:
+        raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))

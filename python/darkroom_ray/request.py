@@ -1,0 +1,63 @@
+"""What a command line asks of the cluster. Pure data: it travels to tasks and actors."""
+
+import dataclasses
+
+# Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
+MARKET_LABEL = "ray.io/market-type"
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What one task, actor or rank takes of a node, and which nodes may hold it."""
+
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
+    memory_bytes: int = 0  # 0: nothing is reserved.
+    resources: dict[str, float] = dataclasses.field(default_factory=dict)
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    accelerator_type: str = ""
+    markets: tuple[str, ...] = ()  # In the order in which they are tried.
+
+    def options(self) -> dict:
+        """As options of a Ray task or actor."""
+        options: dict = {"num_cpus": self.num_cpus}
+        if self.num_gpus:
+            options["num_gpus"] = self.num_gpus
+        if self.memory_bytes:
+            options["memory"] = self.memory_bytes
+        if self.resources:
+            options["resources"] = dict(self.resources)
+        if self.accelerator_type:
+            options["accelerator_type"] = self.accelerator_type
+        selectors = self.label_selectors()
+        if selectors[0]:
+            options["label_selector"] = selectors[0]
+        if len(selectors) > 1:
+            options["fallback_strategy"] = [{"label_selector": selector} for selector in selectors[1:]]
+        return options
+
+    def label_selectors(self) -> list[dict[str, str]]:
+        """The nodes that are asked for, those tried first in front."""
+        return [{**self.labels, MARKET_LABEL: market} for market in self.markets] or [dict(self.labels)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One command line: what the program is called with, and what the cluster gives it."""
+
+    verb: str
+    arguments: tuple[str, ...]  # Of the program, behind the verb: as they were given, reference names translated.
+    placement: Placement = Placement()
+    num_workers: int = 0  # Tasks, encoder actors or ranks at a time; 0: by what the cluster has.
+    min_workers: int = 1  # Ranks with which training still goes on.
+    items_per_task: int = 0  # 0: by the number of items.
+    max_failures: int = 3  # -1: for ever.
+    address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
+    program: str = ""  # Path of the program on every node; "": each node's own.
+    storage: str = ""  # Of Ray Train's own records.
+    summary_path: str = ""
+    folder: str = ""  # The working folder that relative paths are meant from.
+
+    def command(self, *more: str) -> list[str]:
+        """The program's command line, without the program."""
+        return [self.verb, *self.arguments, *more]

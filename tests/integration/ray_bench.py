@@ -1,0 +1,129 @@
+"""What the tests of darkroom-ray share: a cluster of three nodes, the command, and the processes that it starts."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from workbench import PROGRAM, ROOT, Skipped, require
+
+RAY_PYTHON = ROOT / ".venv-ray" / "bin" / "python"
+PATIENCE = 600  # Seconds; a limit, no measure.
+
+
+class RayCluster:
+    """The cluster of ray_cluster.py. Ends with this process. `more`: environment of its nodes, of the command and of the programs."""
+
+    def __init__(self, more: dict[str, str] | None = None) -> None:
+        if not RAY_PYTHON.exists():
+            raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
+        self.folder = tempfile.mkdtemp(prefix="dr-ray-")
+        self.more = more or {}
+        with open(pathlib.Path(self.folder, "said"), "w", encoding="utf-8") as said:
+            self.process = subprocess.Popen([RAY_PYTHON, pathlib.Path(__file__).with_name("ray_cluster.py"), self.folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env={**os.environ, **self.more})
+        about = self.heard()
+        self.address, self.raylets = about["address"], about["raylets"]
+
+    def heard(self) -> dict:
+        line = self.process.stdout.readline()
+        require(bool(line), "the cluster has ended:", pathlib.Path(self.folder, "said").read_text()[-3000:])
+        return json.loads(line)
+
+    def kill_node(self, kind: str) -> None:
+        os.kill(self.raylets[kind], signal.SIGKILL)
+
+    def add_node(self, kind: str) -> None:
+        self.process.stdin.write(f"add {kind}\n")
+        self.process.stdin.flush()
+        self.raylets[kind] = self.heard()["raylet"]
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            **self.more,
+            "PYTHONPATH": str(ROOT / "python"),
+            "DARKROOM_PROGRAM": str(PROGRAM),
+            "RAY_ADDRESS": self.address,
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_TMPDIR": self.folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+    def start(self, *arguments) -> "Driver":
+        return Driver(self, [str(argument) for argument in arguments])
+
+    def run(self, *arguments, expect: int = 0) -> str:
+        """Runs darkroom-ray to its end; what it said."""
+        return self.start(*arguments).finish(expect)
+
+
+class Driver:
+    """A `darkroom-ray` that is at work."""
+
+    def __init__(self, cluster: RayCluster, arguments: list[str]) -> None:
+        self.arguments = arguments
+        self.said = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([RAY_PYTHON, "-m", "darkroom_ray", *arguments], stdout=self.said, stderr=self.said, text=True, cwd=ROOT, env=cluster.environment())
+
+    def words(self) -> str:
+        self.said.seek(0)
+        return self.said.read()
+
+    def finish(self, expect: int = 0) -> str:
+        self.process.wait(PATIENCE)
+        require(self.process.returncode == expect, "darkroom-ray", " ".join(self.arguments), "exit code", self.process.returncode, "want", expect, self.words()[-4000:])
+        return self.words()
+
+    def wait_for(self, is_so, what: str):
+        """What is_so() gives, once it is something; the command must be at work still."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            found = is_so()
+            if found:
+                return found
+            require(self.process.poll() is None, "the command ended before", what, self.words()[-4000:])
+            require(time.monotonic() < end, "never came:", what, self.words()[-4000:])
+            time.sleep(0.02)
+
+
+def programs(*words) -> list[int]:
+    """Process ids of the programs that have these words on their command lines."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            line = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if line[0] == str(PROGRAM) and all(str(word) in line for word in words):
+                found.append(int(folder.name))
+    return found
+
+
+def parent_of(pid: int) -> int:
+    """0: it has ended."""
+    with contextlib.suppress(OSError):
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def kill(pid: int) -> bool:
+    """Whether it was there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def parts_in(folder: str) -> int:
+    return len(list(pathlib.Path(folder).glob("part-*.parquet")))

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""darkroom-ray on a cluster of three nodes: the bytes of the single program, whatever is killed.
+
+usage: ray_test.py
+"""
+
+import atexit
+import functools
+import json
+import os
+import pathlib
+import signal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ray_bench import RayCluster, kill, parent_of, parts_in, programs
+from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run
+
+NUM_PICTURES = 96
+ROWS_PER_FILE = 4
+NUM_STEPS = 14
+SIDE = 192  # Of latents that are worth a kill: nine times the work of 64.
+
+
+class RayBench(Workbench):
+    """A corpus, a web of it with some troubles, and what the single program makes of both."""
+
+    def __init__(self):
+        super().__init__(NUM_PICTURES)
+        self.web = LoopbackWeb(self.path("corpus"), delay=0.03)
+        self.urls = self.write_troubled_table()
+        self.download = ["--metadata", self.urls, "--rows-per-file", ROWS_PER_FILE, "--concurrency", "1", "--retries", "0", "--allow-private", f"127.0.0.1/32:{self.web.port}"]
+        self.process = ["--model", self.model, "--resolution", SIDE, "--rows-per-file", ROWS_PER_FILE, "--batch-size", "1"]
+        self.common = ["--num-cpus-per-task", "0.25", "--json-summary", self.path("summary.json")]
+
+    def write_troubled_table(self) -> str:
+        """Every seventh address leads nowhere."""
+        path = self.write_url_table(self.web.port)
+        table = pq.read_table(path)
+        urls = [f"{url}-gone" if row % 7 == 6 else url for row, url in enumerate(table["URL"].to_pylist())]
+        pq.write_table(table.set_column(table.schema.get_field_index("URL"), "URL", pa.array(urls)), path)
+        return path
+
+    @functools.cached_property
+    def images(self) -> tuple[str, dict]:
+        """Those of the single program, and its summary."""
+        run("download", self.path("images"), *self.download, "--json-summary", self.path("images.json"))
+        return self.path("images"), self.summary("images.json")["download"]
+
+    @functools.cached_property
+    def latents(self) -> tuple[str, dict]:
+        run("process", self.images[0], self.path("latents"), *self.process, "--json-summary", self.path("latents.json"))
+        return self.path("latents"), self.summary("latents.json")["process"]
+
+    @functools.cached_property
+    def training_latents(self) -> str:
+        """Small ones."""
+        run("process", self.images[0], self.path("small"), "--model", self.model, "--resolution", "64")
+        return self.path("small")
+
+    def summary(self, name: str = "summary.json") -> dict:
+        return json.loads(pathlib.Path(self.path(name)).read_text(encoding="utf-8"))
+
+    def require_same(self, name: str, reference: tuple[str, dict], verb: str) -> dict:
+        """Parts and counts are those of the single program. What the cluster says of its work."""
+        want = digests(reference[0], "part-*.parquet")
+        require(len(want) > 3 and digests(self.path(name), "part-*.parquet") == want, "parts differ from those of the single program", name)
+        got = self.summary()[verb]
+        for field in ("rows_in", "rows_out", "rows_by_error", "parts", "items"):
+            require(got[field] == reference[1][field], "the summary differs", field, got[field], reference[1][field])
+        require(not list(pathlib.Path(self.path(name)).glob("_tmp.probe*")), "the probe left something", name)
+        return got["cluster"]
+
+
+@functools.cache
+def the_bench() -> RayBench:
+    bench = RayBench()
+    atexit.register(bench.__exit__)
+    return bench
+
+
+@functools.cache
+def the_cluster() -> RayCluster:
+    cluster = RayCluster()
+    atexit.register(cluster.close)
+    return cluster
+
+
+def what_the_cluster_lacks_is_refused_at_once() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    wrong = (
+        (["--model", bench.model, "--resolution", "none"], "--resolution"),  # The program's own sentence.
+        (["--model", bench.model, "--accelerator-type", "A10G"], "no node has the accelerator type A10G"),
+        (["--model", bench.path("nowhere"), "--resources", "encoder=1", "--num-encoders", "2"], "does not see"),
+    )
+    for flags, words in wrong:
+        said = cluster.run("process", bench.path("corpus"), bench.path("refused"), *flags, expect=2)
+        require(words in said, "the sentence is missing", words, said)
+    require(not pathlib.Path(bench.path("refused")).exists(), "a job that did not begin left a folder")
+
+
+def download_has_the_bytes_of_the_single_program_after_a_killed_worker() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    driver = cluster.start("download", bench.path("c-images"), *bench.download, *bench.common, "--resources", "cpu=0.5", "--num-tasks", "2")
+    found = driver.wait_for(lambda: parts_in(bench.path("c-images")) and programs("download", bench.path("c-images")), "a task at work")
+    require(kill(parent_of(found[0]) or found[0]), "nothing was killed")
+    driver.finish()
+    about = bench.require_same("c-images", bench.images, "download")
+    require(about["restarts"] >= 1, "the killed worker was not missed", about)
+    require(bench.summary()["download"]["rows_by_error"] == {"http_404": NUM_PICTURES // 7}, "the troubles were not met", bench.summary())
+
+
+def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and_node() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    output = bench.path("c-latents")
+    driver = cluster.start("process", bench.images[0], output, *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "2", "--items-per-task", "1", "--max-failures", "-1")
+
+    def next_program(but: set[int]) -> int:
+        """A program that is none of these, held: what has a batch and is held keeps the job from its end."""
+        pid = driver.wait_for(lambda: next(iter(set(programs("process", output)) - but), 0), "a program")
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    first = driver.wait_for(lambda: len(programs("process", output)) == 2 and programs("process", output), "two programs")
+    for pid in first:
+        os.kill(pid, signal.SIGSTOP)
+    require(kill(first[0]), "no program was killed")
+    third = next_program({*first})
+    require(kill(parent_of(first[1])), "no actor was killed")
+    fourth = next_program({*first, third})
+    cluster.kill_node("encoder")
+    cluster.add_node("encoder")
+    driver.finish()
+    about = bench.require_same("c-latents", bench.latents, "process")
+    require(about["restarts"] >= 4, "a kill was not missed", about)
+    require(not parent_of(third) and not parent_of(fourth), "programs outlive their node")
+
+
+def a_killed_driver_goes_on_with_the_same_command() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    command = ["process", bench.images[0], bench.path("d-latents"), *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "1", "--items-per-task", "1"]
+    driver = cluster.start(*command)
+    driver.wait_for(lambda: parts_in(bench.path("d-latents")), "a part")
+    driver.process.kill()
+    driver.process.wait()
+    cluster.run(*command)
+    about = bench.require_same("d-latents", bench.latents, "process")
+    require(about["items"] < NUM_PICTURES // ROWS_PER_FILE, "all was done again", about)
+    cluster.run(*command)
+    require(bench.require_same("d-latents", bench.latents, "process")["items"] == 0, "what is done was done again")
+
+
+def train_command(bench: RayBench, output: str) -> list:
+    settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=10", "checkpoint.every_steps=3", f"schedule.max_steps={NUM_STEPS}",
+                "schedule.kind=constant", "schedule.warmup_steps=3", "samples.every_steps=0"]
+    return ["train", "recipes/tiny.toml", "--data", bench.training_latents, "--model", bench.model, "--output", bench.path(output), *(word for one in settings for word in ("--set", one))]
+
+
+def two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    run(*train_command(bench, "run"), "--nproc", "2")
+    driver = cluster.start(*train_command(bench, "c-run"), *bench.common, "--resources", "trainer=1", "--num-training-workers", "2")
+    checkpoints = pathlib.Path(bench.path("c-run"), "checkpoints")
+    found = driver.wait_for(lambda: list(checkpoints.glob("step-*/state.json")) and programs("train", bench.path("c-run")), "a checkpoint of ranks at work")
+    require(kill(found[-1]), "nothing was killed")
+    driver.finish()
+    about = bench.summary()["train"]["cluster"]
+    require(about["restarts"] >= 1 and max(about["ranks"]) == 2, "a rank was not missed, or there were others", about)
+    require(read_losses(bench.path("c-run")) == read_losses(bench.path("run")), "losses differ from those of --nproc 2")
+    pattern = f"checkpoints/step-{NUM_STEPS:08d}/**/*.safetensors"
+    want = digests(bench.path("run"), pattern)
+    require(len(want) >= 3 and digests(bench.path("c-run"), pattern) == want, "weights differ from those of --nproc 2")
+    pointers = list(pathlib.Path(bench.path("c-run"), "_ray").glob("*/checkpoint_*/checkpoint.json"))
+    require(any(f"step-{NUM_STEPS:08d}" in path.read_text() for path in pointers), "Ray does not know the last checkpoint", pointers)
+
+
+def a_sample_is_that_of_the_program() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    arguments = ["--model", bench.path(f"run/checkpoints/step-{NUM_STEPS:08d}"), "--prompt", "a red heart", "--steps", "2", "--seed", "3", "--output"]
+    run("sample", *arguments, bench.path("a.png"))
+    cluster.run("sample", *arguments, bench.path("b.png"), *bench.common, "--label", "role=trainer")
+    require(pathlib.Path(bench.path("a.png")).read_bytes() == pathlib.Path(bench.path("b.png")).read_bytes(), "the pictures differ")
+
+
+if __name__ == "__main__":
+    main(
+        [
+            what_the_cluster_lacks_is_refused_at_once,
+            download_has_the_bytes_of_the_single_program_after_a_killed_worker,
+            process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and_node,
+            a_killed_driver_goes_on_with_the_same_command,
+            two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank,
+            a_sample_is_that_of_the_program,
+        ]
+    )

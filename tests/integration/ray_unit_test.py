@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+"""darkroom-ray without Ray: its flags, what is refused before anything is begun, who does which item, pipelines.
+
+usage: ray_unit_test.py
+"""
+
+import dataclasses
+import io
+import pathlib
+import sys
+
+from cases import main, require, temporary_folder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+from darkroom_ray import flags, items, pipeline, preflight, probe, progress, rank  # noqa: E402
+from darkroom_ray.flags import Refused, read_request  # noqa: E402
+from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
+from darkroom_ray.request import MARKET_LABEL, Placement, Request  # noqa: E402
+
+
+def refusal_of(function, *arguments) -> str:
+    """The sentence with which something is refused."""
+    try:
+        function(*arguments)
+    except Refused as refusal:
+        return str(refusal)
+    raise AssertionError(f"nothing was refused: {arguments}")
+
+
+# -- flags ------------------------------------------------------------------------------------------------------------
+
+
+def flags_of_the_program_go_through_unchanged() -> None:
+    words = ["out", "--metadata", "a.parquet", "b.parquet", "--rows-per-file=20", "--limit", "7", "--dedup", "url"]
+    request = read_request("download", words, "/here", "/bin/darkroom")
+    require(list(request.arguments) == words, "the program's own words were changed", request.arguments)
+    require(request.folder == "/here" and request.program == "/bin/darkroom" and request.num_workers == 0 and request.max_failures == 3, "defaults", request)
+
+
+def flags_of_the_cluster_are_taken_out() -> None:
+    words = ["raw", "--num-encoders", "3", "out", "--num-cpus-per-task=0.5", "--model", "m", "--resources", "encoder=1,disk=0.5", "--label", "zone=a", "--market", "spot,on-demand"]
+    words += ["--memory-per-task", "2GiB", "--max-failures", "-1", "--json-summary", "s.json", "--address", "auto", "--accelerator-type", "A10G"]
+    request = read_request("process", words, "/")
+    require(list(request.arguments) == ["raw", "out", "--model", "m"], "words of the program", request.arguments)
+    want = Placement(0.5, 1.0, 2 << 30, {"encoder": 1.0, "disk": 0.5}, {"zone": "a"}, "A10G", ("spot", "on-demand"))
+    require(request.placement == want, "placement", request.placement)
+    require((request.num_workers, request.max_failures, request.summary_path, request.address) == (3, -1, "s.json", "auto"), "the others", request)
+    options = request.placement.options()
+    require(options["label_selector"] == {"zone": "a", MARKET_LABEL: "spot"}, "selector", options)
+    require(options["fallback_strategy"] == [{"label_selector": {"zone": "a", MARKET_LABEL: "on-demand"}}], "fall-back", options)
+
+
+# The command line of a reference script, and what it means here.
+REFERENCE_LINES = (
+    ("download", "s3://b/raw laion/laion-art en train --limit 5 --num-rows-per-output-file 100", ["s3://b/raw", "--metadata", "hf://datasets/laion/laion-art?config=en&split=train", "--limit", "5", "--rows-per-file", "100"], {}),
+    ("download", "--output_uri out --metadata m --num_rows_per_output_file 10 --dry_run", ["out", "--metadata", "m", "--rows-per-file", "10", "--dry-run"], {}),
+    ("process", "raw out --batch-size 40 --accelerator-type A10G --resolution 256 --num-rows-per-output-file 50 --num-encoders 16", ["raw", "out", "--batch-size", "40", "--resolution", "256", "--rows-per-file", "50"], {"num_workers": 16}),
+    ("process", "--input-uri raw --no-visualize-output --output-path out --num-transformers 8 --num-cpus-per-transformer 2 --num-encoders 4", ["raw", "out", "--num-transformers", "2"], {"num_workers": 4, "num_cpus": 4.0}),
+    ("process", "raw out --num-gpus-per-encoder 0.5 --encoder-accelerator-type A10G --encoder-batch-size 120", ["raw", "out", "--batch-size", "120"], {"num_gpus": 0.5, "accelerator_type": "A10G"}),
+    ("process", "--raw_data_uri raw --output_uri out --num_gpu 16 --resolution 512 --num_rows_per_output_file 5000", ["raw", "out", "--resolution", "512", "--rows-per-file", "5000"], {"num_workers": 16}),
+    ("train", "r.toml --train-data-uri d --validation-data-uri v --num-training-workers 32 --trainer-accelerator-type A100 --max-failures 3", ["r.toml", "--data", "d", "--validation", "v"], {"num_workers": 32, "accelerator_type": "A100", "num_gpus": 1.0}),
+    ("train", "r.toml --seed 7 --lr 1e-4 --weight-decay 0.01 --num-warmup-steps 10 --max-steps 20", ["r.toml", "--set", "runtime.seed=7", "--set", "optimizer.lr=1e-4", "--set", "optimizer.weight_decay=0.01", "--set", "schedule.warmup_steps=10", "--max-steps", "20"], {}),
+    ("train", "r.toml --checkpoint-every-n-steps 50 --val-check-interval 100 --batch-size-per-worker 4 --global_batch_size 2048", ["r.toml", "--set", "checkpoint.every_steps=50", "--set", "validation.every_steps=100", "--micro-batch", "4", "--set", "batch.global=2048"], {}),
+    ("train", "r.toml --resume-from-checkpoint c --num-data-loading-workers 2 --resolution 256 --no-fsdp", ["r.toml", "--init-from", "c", "--num-readers", "2", "--set", "data.resolution=256"], {}),
+)
+
+
+def names_of_the_reference_scripts_are_understood() -> None:
+    for verb, line, arguments, fields in REFERENCE_LINES:
+        request = read_request(verb, line.split(), "/")
+        require(list(request.arguments) == arguments, "words of the program", line, request.arguments)
+        for name, want in fields.items():
+            got = getattr(request, name) if hasattr(request, name) else getattr(request.placement, name)
+            require(got == want, "field", name, line, got)
+
+
+WRONG_LINES = (
+    ("download", "out --shard 0/2", "leave --shard out"),
+    ("process", "a b --items 3", "leave --items out"),
+    ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
+    ("train", "r --nproc 2", "--num-training-workers"),
+    ("train", "r --raw-data images", "run process first"),
+    ("train", "r --fsdp", "ZeRO-1"),
+    ("train", "r --use_xformers", "needs no package"),
+    ("train", "r --accumulate-grad-batches 4", "--global-batch"),
+    ("train", "r --min-training-workers 3 --num-training-workers 2", "more than --num-training-workers 2"),
+    ("process", "a b --visualize-output", "--visualize 2"),
+    ("process", "a b --num-encoders 0", "at least 1"),
+    ("process", "a b --num-encoders two", "whole number"),
+    ("process", "a b --num-encoders", "needs a value"),
+    ("process", "a b --num-cpus-per-task -1", "0 or more"),
+    ("process", "a b --num-cpus-per-task nan", "0 or more"),
+    ("process", "a b --resources encoder", "NAME=VALUE"),
+    ("process", "a b --resources GPU=1", "--num-gpus-per-task"),
+    ("process", "a b --resources {", "no JSON"),
+    ("process", "a b --market cheap", "spot, on-demand"),
+    ("process", "a b --market spot,spot", "spot, on-demand"),
+    ("process", "a b --num-cpus-per-transformer 2", "--num-transformers"),
+    ("download", "out --max-failures -2", "at least -1"),
+)
+
+
+def wrong_command_lines_are_refused_with_advice() -> None:
+    for verb, line, words in WRONG_LINES:
+        said = refusal_of(read_request, verb, line.split(), "/")
+        require(words in said, "the refusal says something else", line, said)
+
+
+def every_flag_of_the_cluster_is_in_the_help() -> None:
+    for verb in flags.VERBS:
+        text = flags.help_text(verb)
+        for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
+            require(name in text, "the help lacks a flag", verb, name)
+
+
+def sizes_are_read_as_the_program_reads_them() -> None:
+    for text, want in (("0", 0), ("1000", 1000), ("2KB", 2000), ("2KiB", 2048), ("1.5GB", 1_500_000_000), ("1GiB", 1 << 30)):
+        require(flags.byte_count("--memory-per-task", text) == want, "bytes", text, flags.byte_count("", text))
+
+
+# -- preflight --------------------------------------------------------------------------------------------------------
+
+VERSIONS = {"darkroom": "0.2.0", "ray": "2.60.0", "python": "3.11", "torch": "2.11.0", "pyarrow": "23.0.1"}
+
+
+def node(name: str, **fields) -> Node:
+    resources = {"CPU": 8.0, "memory": 32e9, **fields.pop("resources", {})}
+    return Node(name=name, resources=resources, versions=fields.pop("versions", VERSIONS), machine=fields.pop("machine", name), **fields)
+
+
+GPU = {"GPU": 1.0, "accelerator_type:A10G": 1.0}
+CLUSTER = [
+    node("head", labels={"zone": "a", MARKET_LABEL: "on-demand"}, resources={"cpu": 1.0}),
+    node("gpu-1", labels={"zone": "b"}, resources={**GPU, "encoder": 2.0}),
+    node("gpu-2", labels={"zone": "b"}, resources={**GPU, "encoder": 1.0}),
+]
+
+
+def asked(verb: str, num_workers: int = 1, min_workers: int = 1, **placement) -> Request:
+    return Request(verb=verb, arguments=(), placement=Placement(**placement), num_workers=num_workers, min_workers=min_workers)
+
+
+# What is asked, what the program's flags were, and words of the sentence that it must get.
+WRONG_REQUESTS = (
+    ("an absent accelerator type", asked("process", accelerator_type="H100", num_gpus=1), {}, "the cluster has: A10G"),
+    ("a type in the wrong case", asked("process", accelerator_type="a10g", num_gpus=1), {}, "did you mean A10G?"),
+    ("a type without a GPU", asked("process", accelerator_type="A10G"), {}, "--num-gpus-per-task 1"),
+    ("more CPUs than a node has", asked("download", num_cpus=9), {}, "--num-cpus-per-task 8"),
+    ("more GPUs than a node has", asked("process", num_gpus=2), {}, "--num-gpus-per-task 1"),
+    ("one and a half GPUs", asked("process", num_gpus=1.5), {}, "ask for 1 or 2"),
+    ("one and a half of a resource", asked("process", resources={"encoder": 1.5}), {}, "ask for 1 or 2"),
+    ("more memory than a node has", asked("process", memory_bytes=int(64e9)), {}, "--memory-per-task"),
+    ("an absent resource", asked("process", resources={"encodr": 1}), {}, "the cluster has: cpu, encoder"),
+    ("too much of a resource", asked("process", resources={"encoder": 3}), {}, "has 2"),
+    ("an absent label", asked("train", labels={"rack": "1"}), {}, "--labels rack=1"),
+    ("an absent value of a label", asked("train", labels={"zone": "c"}), {}, "zone=a, b"),
+    ("a market that no node is of", asked("train", markets=("spot",)), {}, "on-demand"),
+    ("things that no node has together", asked("process", resources={"cpu": 1}, num_gpus=1), {}, "no single node"),
+    ("a label that only nodes without GPUs have", asked("process", labels={"zone": "a"}, num_gpus=1), {}, "no single node"),
+    ("more encoders than there is room for", asked("process", 3, num_gpus=1), {}, "room for 2 encoders of the 3"),
+    ("more tasks than there is room for", asked("download", 25, num_cpus=1), {}, "room for 24 tasks"),
+    ("more ranks at least than there is room for", asked("train", 40, 30, num_cpus=1), {}, "room for 24 ranks of the 30"),
+    ("a device that no GPU is asked for", asked("process"), {"--device": ["cuda"]}, "--num-gpus-per-task 1"),
+    ("a device of a number", asked("process", num_gpus=1), {"--device": ["cuda:1"]}, "Ray chooses"),
+    ("GPUs that would be idle", asked("process", num_gpus=1), {"--device": ["cpu"]}, "idle"),
+    ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
+    ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
+)
+
+# A change to the cluster, and words of the sentence that it must get from what a probe found.
+WRONG_NODES = (
+    ("a node without the program", {"problem": "there is no program darkroom here: install the wheel"}, "gpu-2 cannot run the program"),
+    ("a node that does not answer", {"answers": False}, "gpu-2 does not answer"),
+    ("another darkroom", {"versions": {**VERSIONS, "darkroom": "0.1.0"}}, "versions of darkroom (0.1.0: gpu-2; 0.2.0: gpu-1, head)"),
+    ("another torch", {"versions": {**VERSIONS, "torch": "2.10.0"}}, "versions of torch"),
+    ("another pyarrow", {"versions": {**VERSIONS, "pyarrow": "25.0.1"}}, "versions of pyarrow"),
+    ("another Ray", {"versions": {**VERSIONS, "ray": "2.59.0"}}, "versions of ray"),
+    ("another Python", {"versions": {**VERSIONS, "python": "3.12"}}, "versions of python"),
+    ("a package that is not installed", {"versions": {**VERSIONS, "torch": ""}}, "not installed: gpu-2"),
+    ("an input that is not seen", {"paths": (SeenPath("images", is_there=False),)}, "gpu-2 does not see images"),
+    ("an output of the node's own", {"paths": (SeenPath("out", has_nonce=False),)}, "of its own"),
+    ("an output that may not be written", {"paths": (SeenPath("out", is_writable=False),)}, "may not write to out"),
+    ("a working folder that is not there", {"has_folder": False}, "relative paths"),
+    ("an address of its own machine", {"address": "127.0.0.1"}, "--node-ip-address"),
+)
+
+
+def require_sentence(problems: list[str], what: str, words: str) -> None:
+    require(any(words in problem for problem in problems), "no sentence with these words", what, words, problems)
+    require(all("\n" not in problem and len(problem) < 600 for problem in problems), "no sentence", what, problems)
+
+
+def wrong_requests_are_refused_with_advice() -> None:
+    for what, request, given, words in WRONG_REQUESTS:
+        require_sentence([*preflight.check_amounts(request, given), *preflight.check_resources(CLUSTER, request)], what, words)
+
+
+def wrong_nodes_are_refused_with_advice() -> None:
+    for what, change, words in WRONG_NODES:
+        nodes = [*CLUSTER[:2], dataclasses.replace(CLUSTER[2], **change)]
+        require_sentence(preflight.check_probes(nodes, has_relative_paths=True), what, words)
+    require(len(WRONG_REQUESTS) + len(WRONG_NODES) >= 25, "set-ups", len(WRONG_REQUESTS) + len(WRONG_NODES))
+
+
+def a_cluster_without_nodes_or_cpus_is_refused() -> None:
+    require_sentence(preflight.check_resources([], asked("download")), "no node", "no node that is alive")
+    require_sentence(preflight.check_resources([Node("head", resources={"memory": 1e9})], asked("download")), "no CPU", "no node offers CPUs")
+    require_sentence(preflight.check_resources([node("head")], asked("process", num_gpus=1)), "no GPU", "no node offers GPUs")
+
+
+def what_a_cluster_has_is_not_refused() -> None:
+    good = (
+        asked("download"),
+        asked("download", 24, num_cpus=1),
+        asked("process", 2, num_gpus=1, accelerator_type="A10G"),
+        asked("process", 16, num_gpus=0.125, num_cpus=0.5),
+        asked("process", 3, resources={"encoder": 1}),
+        asked("train", 40, 1, num_cpus=1),
+        asked("train", 1, labels={"zone": "b"}),
+        asked("sample", 1, markets=("spot", "on-demand")),
+        asked("download", memory_bytes=int(16e9)),
+    )
+    for request in good:
+        problems = [*preflight.check_amounts(request, {}), *preflight.check_resources(CLUSTER, request)]
+        require(not problems, "a good request is refused", request, problems)
+    require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
+    one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
+    require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+def places_of_a_command_line_are_found() -> None:
+    given = {"--metadata": ["a.parquet", "hf://datasets/x", "file:///data/b%20c", "in/part-*.parquet"], "OUTPUT_URI": ["s3://b/out"]}
+    require(probe.local_paths(given, probe.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in/part-"], "inputs", probe.local_paths(given, probe.READ_PLACES["download"]))
+    require(probe.local_paths(given, probe.WRITTEN_PLACES["download"]) == [], "outputs")
+
+
+def a_node_looks_at_the_places_and_leaves_nothing() -> None:
+    with temporary_folder() as folder:
+        (folder / "in").mkdir()
+        (folder / "in" / "part-000000.parquet").touch()
+        request = Request("process", (), folder=str(folder), program="/bin/true")
+        nonce = probe.Nonce(request, ["new/out"])
+        facts = probe.look_around(request, ["in", "in/part-", "gone"], ["new/out"], nonce.text)
+        require([seen.is_there for seen in facts["paths"]] == [True, True, False, True], "places", facts["paths"])
+        require(facts["paths"][3].has_nonce, "the nonce is not seen")
+        require(not probe.look_around(request, [], ["new/out"], "another")["paths"][0].has_nonce, "any nonce is seen")
+        nonce.remove()
+        require(sorted(path.name for path in folder.iterdir()) == ["in"], "something stays", list(folder.iterdir()))
+        missing = probe.look_around(dataclasses.replace(request, program=str(folder / "none")), [], [], "")
+        require("cannot be run here" in missing["problem"], "a missing program", missing)
+
+
+# -- items ------------------------------------------------------------------------------------------------------------
+
+
+def answer(item: int, outcome: str = "committed", **counts) -> dict:
+    return {"item": item, "outcome": outcome, "rows_in": 10, "rows_out": 9, "rows_by_error": {"timeout": 1}, "bytes": 100, **counts}
+
+
+def items_are_handed_out_once() -> None:
+    book = items.ItemBook(items.read_items("0-4,7"), 2, 3)
+    batches = [book.take(0), book.take(0), book.take(0), book.take(0)]
+    require(batches == [[0, 1], [2, 3], [4, 7], []], "batches", batches)
+    require(not book.is_done, "done too early")
+    for batch in batches:
+        book.settle([answer(item) for item in batch], 0, 5)
+    require(book.is_done and book.num_done == 6, "not done")
+    require((book.totals.rows_in, book.totals.rows_out, book.totals.bytes) == (60, 54, 600), "totals", book.totals)
+    require(book.totals.rows_by_error == {"timeout": 6}, "errors", book.totals.rows_by_error)
+
+
+def items_of_others_are_asked_for_again_later() -> None:
+    book = items.ItemBook([0, 1], 2, 3)
+    book.take(0)
+    book.settle([answer(0, "busy"), answer(1, "there")], 10, 5)
+    require(book.take(14.9) == [] and not book.is_done, "asked for again too early")
+    require(book.take(15) == [0], "not asked for again")
+    book.settle([answer(0, "there")], 15, 5)
+    require(book.is_done and book.totals.items_there == 2 and book.totals.rows_in == 0, "totals", book.totals)
+
+
+def an_item_that_fails_goes_alone_and_ends_the_job_at_last() -> None:
+    book = items.ItemBook([0, 1, 2], 2, 1)
+    book.fail(book.take(0), "lost")
+    require(book.take(0) == [2], "what is fresh goes first")
+    require([book.take(0), book.take(0)] == [[0], [1]], "failed items go alone")
+    book.settle([answer(0)], 0, 5)
+    try:
+        book.fail([1], "corrupt part")
+    except items.ItemFailed as failure:
+        require("item 1 failed 2 times" in str(failure) and "corrupt part" in str(failure), "why", failure)
+    else:
+        raise AssertionError("a bad item is tried for ever")
+    forever = items.ItemBook([0], 1, -1)
+    for _ in range(100):
+        forever.fail(forever.take(0), "lost")
+    require(forever.take(0) == [0], "-1 is for ever")
+
+
+def an_item_that_the_job_does_not_have_ends_it() -> None:
+    book = items.ItemBook([0], 1, -1)
+    book.take(0)
+    try:
+        book.settle([answer(0, "unknown")], 0, 5)
+    except items.ItemFailed as failure:
+        require("no item 0" in str(failure), "why", failure)
+    else:
+        raise AssertionError("an unknown item is done")
+
+
+def progress_is_one_line_and_a_warning_is_said_once() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    view = progress.Progress("process", stream, lambda: now[0])
+    book = items.ItemBook([0, 1], 1, 3)
+    book.settle([answer(0)], 0, 5)
+    text = progress.items_text("process", {"items": 5}, book, 2, 1, 4.0)
+    for second in (1.0, 11.0, 12.0):
+        now[0] = second
+        view.show(text)
+    view.warn(["warning: a", "warning: a"])
+    lines = stream.getvalue().splitlines()
+    require(len(lines) == 2 and "4/5 items" in lines[0] and "1 restarts" in lines[0] and "timeout 1" in lines[0], "lines", lines)
+
+
+# -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def a_rank_tells_new_lines_and_checkpoints() -> None:
+    with temporary_folder() as folder:
+        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
+        tail = rank.MetricsTail(folder)
+        require(tail.lines() == [], "lines of an earlier start are told")
+        with open(folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step": 2}\n{"step"')
+            file.flush()
+            require(tail.lines() == [{"step": 2}], "a torn line is told")
+            file.write(': 3}\n')
+        require(tail.lines() == [{"step": 3}], "its rest is lost")
+        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
+        require(tail.lines() == [{"step": 1}], "a file that was cut")
+        (folder / "checkpoints" / "step-00000004").mkdir(parents=True)
+        require(tail.new_checkpoints() == [], "a checkpoint without its record")
+        (folder / "checkpoints" / "step-00000004" / "state.json").touch()
+        require((tail.new_checkpoints(), tail.new_checkpoints()) == (["step-00000004"], []), "checkpoints")
+    require(rank.MetricsTail(None).lines() == [], "a run on a store")
+
+
+# -- pipelines --------------------------------------------------------------------------------------------------------
+
+RECIPE = """
+[values]
+out = "/data"
+
+[[stage]]
+name = "images"
+verb = "download"
+arguments = ["${out}/images", "--metadata", "urls.parquet"]
+
+[[stage]]
+name = "run-256"
+verb = "train"
+arguments = ["r.toml", "--output", "${out}/run"]
+
+[[stage]]
+name = "picture"
+verb = "sample"
+arguments = ["--model", "${run-256.checkpoint}", "--output", "a.png"]
+"""
+
+
+def a_pipeline_fills_in_values_and_checkpoints() -> None:
+    recipe = pipeline.parse_recipe("p.toml", RECIPE)
+    require([stage.verb for stage in recipe.stages] == ["download", "train", "sample"], "stages", recipe)
+    require(pipeline.fill(recipe.stages[0], recipe, {}, "p.toml")[0] == "/data/images", "a value")
+    facts = pipeline.facts_of({"--output": ["/data/run/"]}, {"train": {"steps": 12}})
+    words = pipeline.fill(recipe.stages[2], recipe, {"run-256": facts}, "p.toml")
+    require(words[1] == "/data/run/checkpoints/step-00000012", "a checkpoint", words)
+
+
+def wrong_pipelines_are_refused_with_their_place() -> None:
+    wrong = (
+        ("", "has no [[stage]]"),
+        ("a = 1", "got: a"),
+        ("[[stage", "no TOML"),
+        (RECIPE.replace("download", "downlod"), "stage 1: verb must be one of"),
+        (RECIPE.replace('name = "images"\n', ""), "stage 1 must have name"),
+        (RECIPE.replace('"images"', '"im ages"'), "name must be"),
+        (RECIPE.replace('"images"', '"run-256"'), "two stages are called run-256"),
+        (RECIPE.replace("${out}/run", "${ou}/run"), "${ou}"),
+        (RECIPE.replace("run-256.checkpoint", "images.checkpoint"), "${images.checkpoint}"),
+        (RECIPE.replace('"--metadata", "urls.parquet"', "3"), "list of texts"),
+        (RECIPE.replace('out = "/data"', "out = 3"), "must be texts"),
+    )
+    for text, words in wrong:
+        said = refusal_of(pipeline.parse_recipe, "p.toml", text)
+        require(words in said and "p.toml" in said, "the refusal says something else", words, said)
+
+
+if __name__ == "__main__":
+    main(
+        [
+            flags_of_the_program_go_through_unchanged,
+            flags_of_the_cluster_are_taken_out,
+            names_of_the_reference_scripts_are_understood,
+            wrong_command_lines_are_refused_with_advice,
+            every_flag_of_the_cluster_is_in_the_help,
+            sizes_are_read_as_the_program_reads_them,
+            wrong_requests_are_refused_with_advice,
+            wrong_nodes_are_refused_with_advice,
+            a_cluster_without_nodes_or_cpus_is_refused,
+            what_a_cluster_has_is_not_refused,
+            places_of_a_command_line_are_found,
+            a_node_looks_at_the_places_and_leaves_nothing,
+            items_are_handed_out_once,
+            items_of_others_are_asked_for_again_later,
+            an_item_that_fails_goes_alone_and_ends_the_job_at_last,
+            an_item_that_the_job_does_not_have_ends_it,
+            progress_is_one_line_and_a_warning_is_said_once,
+            a_rank_tells_new_lines_and_checkpoints,
+            a_pipeline_fills_in_values_and_checkpoints,
+            wrong_pipelines_are_refused_with_their_place,
+        ]
+    )

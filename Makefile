@@ -1,11 +1,11 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test acceptance cluster mutants fuzz parity bench lint format install wheel clean
+.PHONY: help setup build python notebooks demo serve-demo test acceptance cluster mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: ## install Debian packages and the Python environment (hash-pinned)
 	@tools/build/setup.sh build
@@ -15,6 +15,9 @@ build: setup ## compile; the program is build/darkroom
 
 demo: build ## the whole chain on this machine: URL list -> pictures, in demo-run/
 	@build/darkroom demo demo-run
+
+serve-demo: build ## the playground's page with the shipped model, and with what `make demo` trained; PORT=8080
+	@tools/build/serve_demo.sh
 
 test: ## unit, golden, integration, acceptance (short), structure and sanitizer tests
 	@tools/build/setup.sh test
@@ -35,7 +38,14 @@ writable:
 install: writable build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
 	@tools/build/installed_tree.py install "$(PREFIX)"
 
-wheel: build ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
+python: build ## `import darkroom` over the C++ code, in build/release/python; docs/python.md
+	@tools/build/build.sh release python
+
+notebooks: python ## run notebooks/*.ipynb; with their pictures they are in build/notebooks
+	@tools/build/setup.sh notebooks
+	@.venv-notebooks/bin/python tools/notebooks/run_notebooks.py build/notebooks
+
+wheel: python ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
 	@tools/build/installed_tree.py wheel dist
 
 mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)

@@ -123,10 +123,12 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_download_verb(*line);
   add_process_verb(*line);
   add_train_verb(*line);
+  add_tune_verb(*line);
   add_sample_verb(*line);
   add_serve_verb(*line);
   line->group("Looking and preparing");
   add_inspect_verb(*line);
+  add_compare_verb(*line);
   add_models_verbs(*line);
   add_plan_verb(*line);
   line->group("This machine");
@@ -138,7 +140,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_transform_verb(*line);
   line->group("Shell");
   add_self_description(*line, make_command_line);
-  for (const char* name : {"compare", "tune", "top"}) {
+  for (const char* name : {"top"}) {
     line->add_later_verb(name);
   }
   return line;

@@ -46,10 +46,15 @@ PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps};
+  request.reading.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain;
+  request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps, .eta = spec.eta};
   request.guidance = spec.guidance;
   request.width = spec.width;
   request.height = spec.height;
+  if (spec.init_image != nullptr) {
+    request.init_images = {*spec.init_image};
+    request.strength = spec.strength;
+  }
   return request;
 }
 
@@ -72,11 +77,19 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
   painter_->step(works);
 }
 
+Image PainterEngine::preview(const EnginePicture& picture) {
+  return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide);
+}
+
 Image PainterEngine::finish(const EnginePicture& picture) { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); }
 
 ModelFacts PainterEngine::facts(std::string name) const {
-  return {
-      .name = std::move(name), .native_size = painter_->native_size(), .size_multiple = painter_->latent_factor(), .samplers = samplers_};
+  const auto own = resolve_sampler_name({.name = default_sampler_}, painter_->scheduler());
+  return {.name = std::move(name),
+          .native_size = painter_->native_size(),
+          .size_multiple = painter_->latent_factor(),
+          .samplers = samplers_,
+          .default_sampler = own.is_ok() ? *own : std::string()};
 }
 
 }  // namespace darkroom

@@ -23,6 +23,7 @@ class PainterEngine final : public StepEngine {
   Status check(const PictureSpec& spec) const override;
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override;
   void step(std::span<EnginePicture* const> pictures) override;
+  Image preview(const EnginePicture& picture) override;
   Image finish(const EnginePicture& picture) override;
 
   /// What requests must know of it: of the samplers those that take this model.

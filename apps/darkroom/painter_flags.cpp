@@ -1,11 +1,37 @@
 #include "painter_flags.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <initializer_list>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "resources.h"
 
 namespace darkroom {
+namespace {
+
+ValueDefinition sampler_value(std::string& target) {
+  const auto names = sampler_names();
+  ValueDefinition definition = value::choice(target, std::vector<std::string>(names.begin(), names.end()));
+  definition.shown = "NAME";
+  definition.default_text = "the model's scheduler";
+  return definition;
+}
+
+/// Each value by the name that pictures keep of it.
+template <typename T>
+std::vector<std::pair<std::string, T>> named(std::string_view (*name)(T), std::initializer_list<T> values) {
+  std::vector<std::pair<std::string, T>> choices;
+  for (const T value : values) {
+    choices.emplace_back(name(value), value);
+  }
+  return choices;
+}
+
+}  // namespace
 
 void add_source_flags(VerbDefinition& verb, PainterFlags& flags) {
   verb.flag("--weights", value::choice(flags.source.weights, {"ema", "unet"}), "of a checkpoint: averaged or last");
@@ -21,6 +47,24 @@ void add_place_flags(VerbDefinition& verb, PainterFlags& flags) {
   verb.flag("--device", value::device(flags.device, false), "where the networks run; auto: the first GPU, else the CPU");
   verb.flag("--precision", value::choice(flags.precision, {"auto", "float32", "float16", "bfloat16"}),
             "in which the U-Net and the text encoder compute; auto: float32 on the CPU, bfloat16 on a GPU");
+}
+
+void add_reading_flags(VerbDefinition& verb, PromptReading& reading) {
+  verb.flag("--prompt-syntax", value::choice(reading.syntax, named(prompt_syntax_name, {PromptSyntax::kPlain, PromptSyntax::kWeighted})),
+            "weighted: (word), [word] and (word:1.3) weigh words more or less, BREAK begins a new chunk; plain: every character is itself");
+  verb.flag(
+      "--long-prompts",
+      value::choice(reading.long_prompts, named(long_prompts_name, {LongPrompts::kAuto, LongPrompts::kTruncate, LongPrompts::kChunks})),
+      "of more than 75 tokens: truncate loses the rest, with a warning; chunks takes 75 at a time; auto: chunks of weighted prompts");
+}
+
+void add_sampler_flags(VerbDefinition& verb, PaintRequest& request) {
+  verb.flag("--sampler", sampler_value(request.sampler.name), fmt::format("{}", fmt::join(sampler_names(), ", ")));
+  verb.flag("--steps", value::count(request.sampler.num_steps).least(1), "sampling steps");
+  verb.flag("--guidance", value::number(request.guidance).shown("S"), "classifier-free guidance scale; at most 1: off");
+  verb.flag("--guidance-rescale", value::number(request.guidance_rescale).least(0).most(1).shown("R"),
+            "share of the guided output's deviation that is corrected");
+  verb.flag("--eta", value::number(request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
 }
 
 Result<PainterSource> chosen_source(const PainterFlags& flags) {

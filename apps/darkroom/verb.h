@@ -10,6 +10,7 @@ inline constexpr int kExitOverErrorBudget = 3;  ///< A job finished, but more of
 void add_download_verb(CommandLine& line);
 void add_process_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
+void add_tune_verb(CommandLine& line);
 void add_sample_verb(CommandLine& line);
 void add_inspect_verb(CommandLine& line);
 void add_models_verbs(CommandLine& line);
@@ -21,5 +22,6 @@ void add_bench_verb(CommandLine& line);
 void add_doctor_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
 void add_serve_verb(CommandLine& line);
+void add_compare_verb(CommandLine& line);
 
 }  // namespace darkroom

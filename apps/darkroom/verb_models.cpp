@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,11 +9,14 @@
 #include "darkroom/core/log.h"
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/files/local_copy.h"
+#include "darkroom/files/paths.h"
 #include "darkroom/nn/check_model.h"
 #include "darkroom/nn/presets.h"
 #include "darkroom/nn/run_component.h"
 #include "darkroom/nn/write_model.h"
 #include "darkroom/stores/model_copy.h"
+#include "darkroom/tables/folder_archive.h"
 #include "model_source.h"
 #include "open_stores.h"
 #include "remote_models.h"
@@ -47,6 +51,7 @@ struct ExportFlags {
   WeightsDtype dtype = WeightsDtype::kFloat32;
   bool ema = false;
   bool single_file = false;
+  bool sagemaker = false;
 };
 
 Result<int> run_init(const InitFlags& flags, const VerbContext& context) {
@@ -107,7 +112,19 @@ Result<int> run_check(const CheckFlags& flags, VerbContext& context) {
   return 0;
 }
 
+// SageMaker unpacks the archive into /opt/ml/model, which `serve` opens.
+Status write_archive(const std::string& path, const std::function<Status(const std::string& folder)>& write_folder,
+                     const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const ScratchFolder scratch, ScratchFolder::make());
+  const std::string folder = join_path(scratch.path(), "model");
+  DARKROOM_RETURN_IF_ERROR(write_folder(folder));
+  return write_folder_archive(local_files(), folder, path, stop);
+}
+
 Result<int> run_export(const ExportFlags& flags, const VerbContext& context) {
+  if (flags.single_file && flags.sagemaker) {
+    return Status::invalid_argument("a model is exported in one form: --single-file or --sagemaker");
+  }
   ModelSource source = flags.source;
   source.shipped_tokenizer = shipped_tokenizer();
   source.weights = flags.ema ? "ema" : "unet";
@@ -121,10 +138,14 @@ Result<int> run_export(const ExportFlags& flags, const VerbContext& context) {
   if (!flags.single_file && found.is_single_file && !found.parts.unet.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(found.parts.scheduler, require_scheduler(found));
   }
-  const ModelForm form = flags.single_file ? ModelForm::kSingleFile : ModelForm::kFolder;
+  const auto write_folder = [&](const std::string& path) {
+    return export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), path, context.stop);
+  };
+  const ModelForm form = flags.single_file || flags.sagemaker ? ModelForm::kSingleFile : ModelForm::kFolder;
   DARKROOM_RETURN_IF_ERROR(write_model_at(*stores, flags.output, form, context.stop, [&](const std::string& path) {
     return flags.single_file ? export_single_file(local_files(), found.parts, flags.dtype, path, context.stop)
-                             : export_model_folder(local_files(), found.parts, flags.dtype, tokenizer_writer(found), path, context.stop);
+           : flags.sagemaker ? write_archive(path, write_folder, context.stop)
+                             : write_folder(path);
   }));
   log_info("wrote {} from {}{}", flags.output, found.checkpoint ? fmt::format("step {} of ", found.checkpoint->step) : "",
            recorded_uri(flags.source.model));
@@ -157,16 +178,20 @@ void add_export(CommandLine& line) {
   verb.positional("MODEL", value::uri(flags->source.model, "MODEL"),
                   "checkpoint folder, model folder, or original checkpoint as one safetensors file")
       .required();
-  verb.positional("OUT", value::uri(flags->output, "OUT"), "folder (with --single-file: file) to write; must not exist").required();
+  verb.positional("OUT", value::uri(flags->output, "OUT"), "folder (with --single-file or --sagemaker: file) to write; must not exist")
+      .required();
   verb.flag("--ema", value::toggle(flags->ema), "of a checkpoint: the averaged weights instead of the last ones");
   verb.flag("--single-file", value::toggle(flags->single_file),
             "one safetensors file in the layout of the original SD1 and SD2 checkpoints");
+  verb.flag("--sagemaker", value::toggle(flags->sagemaker),
+            "a .tar.gz of the model folder: the model archive of a SageMaker endpoint whose container runs `serve`");
   verb.flag("--frozen", value::uri(flags->source.frozen, "DIR", "the checkpoint's"), "model folder of a checkpoint's frozen parts");
   verb.flag("--prediction-type", value::choice(flags->source.prediction_type, prediction_choices()),
             "what the U-Net predicts; a single file of version 2 does not say it");
   verb.flag("--dtype", value::choice(flags->dtype, dtype_choices()), "how weights are stored");
   verb.example("darkroom models export run/checkpoints/step-00002000 my-model --ema", "the averaged weights for diffusers");
   verb.example("darkroom models export my-model my-model.safetensors --single-file", "a model folder as one file");
+  verb.example("darkroom models export my-model s3://bucket/model.tar.gz --sagemaker", "what a SageMaker endpoint's ModelDataUrl names");
   verb.run([flags](VerbContext& context) { return run_export(*flags, context); });
 }
 

@@ -1,15 +1,8 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <atomic>
 #include <chrono>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
@@ -106,33 +99,6 @@ Result<int> run_sample(const SampleFlags& flags, VerbContext& context) {
   return 0;
 }
 
-ValueDefinition sampler_value(std::string& target) {
-  const auto names = sampler_names();
-  ValueDefinition definition = value::choice(target, std::vector<std::string>(names.begin(), names.end()));
-  definition.shown = "NAME";
-  definition.default_text = "the model's scheduler";
-  return definition;
-}
-
-/// Each value by the name that pictures keep of it.
-template <typename T>
-std::vector<std::pair<std::string, T>> named(std::string_view (*name)(T), std::initializer_list<T> values) {
-  std::vector<std::pair<std::string, T>> choices;
-  for (const T value : values) {
-    choices.emplace_back(name(value), value);
-  }
-  return choices;
-}
-
-void add_reading_flags(VerbDefinition& verb, PromptReading& reading) {
-  verb.flag("--prompt-syntax", value::choice(reading.syntax, named(prompt_syntax_name, {PromptSyntax::kPlain, PromptSyntax::kWeighted})),
-            "weighted: (word), [word] and (word:1.3) weigh words more or less, BREAK begins a new chunk; plain: every character is itself");
-  verb.flag(
-      "--long-prompts",
-      value::choice(reading.long_prompts, named(long_prompts_name, {LongPrompts::kAuto, LongPrompts::kTruncate, LongPrompts::kChunks})),
-      "of more than 75 tokens: truncate loses the rest, with a warning; chunks takes 75 at a time; auto: chunks of weighted prompts");
-}
-
 void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.group("What to paint");
   verb.flag("--prompt", value::free_texts(flags.job.prompts, "TEXT"), "what to paint; several texts give several pictures");
@@ -149,14 +115,9 @@ void add_prompt_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.later({"--jobs"});
 }
 
-void add_sampler_flags(VerbDefinition& verb, SampleFlags& flags) {
+void add_painting_flags(VerbDefinition& verb, SampleFlags& flags) {
   verb.group("How to paint");
-  verb.flag("--sampler", sampler_value(flags.job.request.sampler.name), fmt::format("{}", fmt::join(sampler_names(), ", ")));
-  verb.flag("--steps", value::count(flags.job.request.sampler.num_steps).least(1), "sampling steps");
-  verb.flag("--guidance", value::number(flags.job.request.guidance).shown("S"), "classifier-free guidance scale; at most 1: off");
-  verb.flag("--guidance-rescale", value::number(flags.job.request.guidance_rescale).least(0).most(1).shown("R"),
-            "share of the guided output's deviation that is corrected");
-  verb.flag("--eta", value::number(flags.job.request.sampler.eta).least(0).most(1).shown("E"), "noise that ddim adds");
+  add_sampler_flags(verb, flags.job.request);
   verb.flag("--batch-size", value::count(flags.job.request.batch_size).least(1),
             "pictures in one call of the networks; changes the last bits of a picture");
   add_place_flags(verb, flags.painter);
@@ -189,7 +150,7 @@ void add_sample_verb(CommandLine& line) {
       .required();
   add_source_flags(verb, flags->painter);
   add_prompt_flags(verb, *flags);
-  add_sampler_flags(verb, *flags);
+  add_painting_flags(verb, *flags);
   add_output_flags(verb, *flags);
   verb.example("darkroom sample --model models/tiny --prompt 'a red apple' --output apple.png", "one picture");
   verb.example("darkroom sample --model run/checkpoints/step-00002000 --prompts-file prompts.txt --images 4 --grid --output sheet.png",

@@ -14,12 +14,15 @@
 #include "darkroom/core/process_metrics.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/image/sandbox.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/address_policy.h"
 #include "open_stores.h"
 #include "painter_engine.h"
 #include "painter_flags.h"
 #include "remote_models.h"
+#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -31,6 +34,7 @@ constexpr std::chrono::seconds kLastWords{2};
 constexpr std::chrono::seconds kLastCall{1};
 constexpr double kContainerDeadlineSeconds = 55;  // The platform gives up after 60 s, without a word of why.
 constexpr double kPicturesInQueue = 32;
+constexpr size_t kMaxBodyBytes = 16'000'000;  // Of a request with a picture; what others may have is less.
 
 struct ServeFlags {
   PainterFlags painter;
@@ -42,6 +46,8 @@ struct ServeFlags {
   double deadline_seconds = 60;
   bool is_deadline_given = false;
   int threads = 0;  // 0: every processor.
+  PngSettings png_settings = PngSettings::kWebui;
+  bool is_sandboxed = true;
 };
 
 bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }
@@ -112,16 +118,34 @@ void drain(StepBatcher& batcher, HttpServer& server) {
     batcher.give_up_all();
     server.await_quiet(kLastWords);
   }
+  batcher.give_up_all();  // Jobs that nobody watches: who asked for them could not fetch their pictures any more.
 }
 
-/// What serves, in the order in which it ends: the server, then the batcher, whose orders answer through the service, then the rest.
+/// What serves, in the order in which it ends: the server, then what reads pictures, then the batcher, whose orders answer through the
+/// service, then the rest.
 struct Serving {
   std::unique_ptr<PainterEngine> engine = {};
   MetricsRegistry metrics = {};
   std::optional<PaintingService> service = {};
   std::optional<StepBatcher> batcher = {};
+  std::optional<PictureIntake> intake = {};  // Hands orders to the batcher.
   std::unique_ptr<HttpServer> server = {};
 };
+
+// A kernel that grants no sandbox, as a container's may, costs the requests with pictures and not the server.
+void open_intake(const ServeFlags& flags, const std::stop_token& stop, std::optional<PictureIntake>& intake) {
+  const PictureIntakeOptions options;
+  const Result<std::string> program = flags.is_sandboxed ? find_decoder() : std::string();
+  const Status checked = program.is_ok() ? check_decoder(*program, options.limits, stop) : program.status();
+  if (!checked.is_ok()) {
+    log_warning("serve: requests with pictures are refused, because there is no sandbox to decode them in (--no-sandbox does without): {}",
+                checked.message());
+    return;
+  }
+  intake.emplace(options, [program = *program, limits = options.limits](const std::stop_token& ended) {
+    return open_decoder(program, limits, ended);
+  });
+}
 
 StepBatcherOptions batching_of(const ServeFlags& flags, const ModelFacts& model) {
   const PictureSpec usual{.width = model.native_size, .height = model.native_size};
@@ -144,13 +168,16 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   const auto process_metrics = collect_process_metrics(serving->metrics);
   const double deadline = is_container && !flags.is_deadline_given ? kContainerDeadlineSeconds : flags.deadline_seconds;
   StepBatcher& batcher = serving->batcher.emplace(*serving->engine, batching_of(flags, model), serving->metrics);
+  open_intake(flags, context.stop, serving->intake);
   serving->service.emplace(PaintingServiceOptions{.model = model,
                                                   .limits = {},
                                                   .keys = std::move(keys),
                                                   .deadline = std::chrono::milliseconds(std::llround(1000 * deadline)),
-                                                  .only_local_hosts = !is_container},
+                                                  .only_local_hosts = !is_container,
+                                                  .png_settings = flags.png_settings,
+                                                  .intake = serving->intake.has_value() ? &*serving->intake : nullptr},
                            batcher, serving->metrics);
-  DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address}));
+  DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address, .max_body_bytes = kMaxBodyBytes}));
   log_info("serving {} at http://{}", model.name, serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
   drain(batcher, *serving->server);
@@ -201,6 +228,11 @@ void add_serve_verb(CommandLine& line) {
             "bound on width x height x (steps + 2) of all open pictures, above which requests get 429; auto: 32 of the model's size");
   verb.flag("--deadline", noted(value::seconds(flags->deadline_seconds).least(1).most(86'400), flags->is_deadline_given),
             "after which a request gets 503; a container's default is 55");
+  verb.flag("--png-settings",
+            value::choice(flags->png_settings, {{"a1111", PngSettings::kWebui}, {"on", PngSettings::kOn}, {"off", PngSettings::kOff}}),
+            "prompts and settings as text in the PNGs, where whoever gets the file can read them: those of A1111's routes, all, or none");
+  verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
+            "decode pictures of requests in this process, where the kernel refuses the sandbox");
   verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark", "--metrics-port"});
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "child_process/child_process.h"
 #include "child_process/rank_group.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/verbosity.h"
@@ -126,14 +127,15 @@ Result<Recipe> resolve_recipe(const TrainFlags& flags) {
 
 bool is_launched_here() { return std::getenv(kRankLauncherVariable) != nullptr; }
 
-/// A rank that --nproc started ends with the process that looks after it, however that ends.
-void end_with_launcher() {
-  const char* launcher = std::getenv(kRankLauncherVariable);
-  if (launcher == nullptr) {
+/// A rank that --nproc started, or a trial of tune, ends with the process that looks after it, however that ends.
+void end_with_starter() {
+  // The ranks of a trial inherit its variable, too.
+  const char* starter = std::getenv(is_launched_here() ? kRankLauncherVariable : kStarterVariable);
+  if (starter == nullptr) {
     return;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (std::to_string(getppid()) != launcher) {
+  if (std::to_string(getppid()) != starter) {
     _exit(kExitRankLost);  // It ended before.
   }
 }
@@ -195,6 +197,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   options.place = place;
   auto agreement = recipe_agreement(recipe);
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
+  agreement["--stop-at"] = train.stop_at;
   agreement["job"] = launcher_job_of_environment();
   options.agreement = agreement.dump();
   options.stop = stop;
@@ -262,6 +265,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
   }
+  end_with_starter();
   std::unique_ptr<SpotStop> spot;
   if (!flags.spot_notice.empty() && !is_launched_here()) {  // Ranks that --nproc started are told by it.
     DARKROOM_ASSIGN_OR_RETURN(spot, SpotStop::start(flags.spot_notice, context));
@@ -269,7 +273,6 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.num_ranks > 1 && !is_launched_here()) {
     return launch_ranks(flags, context);
   }
-  end_with_launcher();
   DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
   if (place.size > 1) {
     context.is_rank();
@@ -343,6 +346,8 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
             "the newest valid checkpoint of the run folder, none, or a checkpoint");
   verb.flag("--init-from", value::uri(options.init_from, "PATH", "none"), "checkpoint or model folder: weights only, step 0");
   verb.flag("--max-steps", value::count(flags.max_steps).least(1).also("recipe", 0), "steps of the run");
+  verb.flag("--stop-at", value::count(options.stop_at).least(1).also("end", 0).shown("STEP"),
+            "end after this step, with a validation and a checkpoint; with a later one, or none, the same run goes on exactly there");
   verb.flag("--global-batch", value::count(flags.global_batch).least(1).also("recipe", 0), "samples per step");
   verb.flag("--micro-batch", value::count(flags.micro_batch).least(1).also("recipe", 0), "samples per forward pass");
   verb.flag("--deterministic", value::toggle(options.deterministic), "bit-identical runs: refuse operations that are not reproducible");

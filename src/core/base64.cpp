@@ -1,6 +1,7 @@
 #include "darkroom/core/base64.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace darkroom {
@@ -8,10 +9,24 @@ namespace {
 
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+constexpr uint8_t kNoLetter = 0xFF;
+
+constexpr std::array<uint8_t, 256> values_of_letters() {
+  std::array<uint8_t, 256> values{};
+  values.fill(kNoLetter);
+  for (size_t i = 0; i < kBase64.size(); ++i) {
+    values[static_cast<uint8_t>(kBase64[i])] = static_cast<uint8_t>(i);
+  }
+  return values;
+}
+
+constexpr std::array<uint8_t, 256> kValues = values_of_letters();
+
 }  // namespace
 
 std::string encode_base64(std::string_view bytes) {
   std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t group = 0;
     const size_t num_bytes = std::min<size_t>(3, bytes.size() - i);
@@ -33,14 +48,15 @@ std::optional<std::string> decode_base64(std::string_view text) {
     text.remove_suffix(1);
   }
   std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
   uint32_t group = 0;
   int num_bits = 0;
   for (const char letter : text) {
-    const size_t value = kBase64.find(letter);
-    if (value == std::string_view::npos) {
+    const uint8_t value = kValues[static_cast<uint8_t>(letter)];
+    if (value == kNoLetter) {
       return std::nullopt;
     }
-    group = (group << 6 | static_cast<uint32_t>(value)) & 0xFFFF;
+    group = (group << 6 | uint32_t{value}) & 0xFFFF;
     num_bits += 6;
     if (num_bits >= 8) {
       num_bits -= 8;

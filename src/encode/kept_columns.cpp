@@ -22,23 +22,6 @@ bool is_latents_column(const std::string& lower, LatentsDialect dialect) {
          lower.starts_with("image_moments_");
 }
 
-/// What a table's columns become.
-Result<arrow::FieldVector> stored_fields(const arrow::Schema& schema, const std::string& path, const std::vector<std::string>& names) {
-  arrow::FieldVector fields;
-  for (const std::string& name : names) {
-    const auto field = schema.GetFieldByName(name);  // Null also where the name stands twice.
-    if (field == nullptr) {
-      return Status::not_found(
-          fmt::format("the image dataset has no such column for --keep-columns, or has it twice (table, columns, asked for): {} [{}]", path,
-                      fmt::join(schema.field_names(), ", ")),
-          name);
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const ValueCopier copier, ValueCopier::create(name, field->type()));
-    fields.push_back(arrow::field(name, copier.type()));
-  }
-  return fields;
-}
-
 bool are_equal(const arrow::FieldVector& a, const arrow::FieldVector& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x->Equals(*y); });
 }
@@ -69,11 +52,27 @@ Status check_kept_names(const std::vector<std::string>& names, LatentsDialect di
   return Status::ok();
 }
 
+Result<arrow::FieldVector> kept_fields(const arrow::Schema& schema, const std::string& path, const std::vector<std::string>& names) {
+  arrow::FieldVector fields;
+  for (const std::string& name : names) {
+    const auto field = schema.GetFieldByName(name);  // Null also where the name stands twice.
+    if (field == nullptr) {
+      return Status::not_found(
+          fmt::format("the image dataset has no such column for --keep-columns, or has it twice (table, columns, asked for): {} [{}]", path,
+                      fmt::join(schema.field_names(), ", ")),
+          name);
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const ValueCopier copier, ValueCopier::create(name, field->type()));
+    fields.push_back(arrow::field(name, copier.type()));
+  }
+  return fields;
+}
+
 Status KeptColumns::look_at(const arrow::Schema& schema, const std::string& path) {
   if (names_.empty()) {
     return Status::ok();
   }
-  DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector fields, stored_fields(schema, path, names_));
+  DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector fields, kept_fields(schema, path, names_));
   const std::lock_guard hold(mutex_);
   if (std::ranges::none_of(seen_, [&](const auto& known) { return are_equal(known, fields); })) {
     seen_.push_back(std::move(fields));
@@ -91,7 +90,7 @@ Result<arrow::FieldVector> KeptColumns::fields(const JobPlan& plan) const {
   const std::vector<JobInput>& inputs = plan.inputs();
   for (size_t i = 0; i < inputs.size() && !names_.empty(); ++i) {
     DARKROOM_ASSIGN_OR_RETURN(const auto table, open_table(plan.input_place({.input = i})));
-    DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector fields, stored_fields(*table->schema(), inputs[i].path, names_));
+    DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector fields, kept_fields(*table->schema(), inputs[i].path, names_));
     if (i == 0) {
       first = std::move(fields);
     } else if (!are_equal(first, fields)) {

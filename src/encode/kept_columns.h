@@ -20,6 +20,9 @@ namespace darkroom {
 /// Whether columns of these names can stand beside ours in a latents dataset. Errors: kInvalidArgument naming the first that cannot.
 Status check_kept_names(const std::vector<std::string>& names, LatentsDialect dialect);
 
+/// What columns of a table become. Errors: KeptColumns::look_at's.
+Result<arrow::FieldVector> kept_fields(const arrow::Schema& schema, const std::string& path, const std::vector<std::string>& names);
+
 /// Columns of the image dataset that process carries along (--keep-columns): looked for in every input while the job is planned.
 /// Thread safety: any thread.
 class KeptColumns {

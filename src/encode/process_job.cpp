@@ -12,6 +12,7 @@
 #include "darkroom/ingest/run_items.h"
 #include "darkroom/stores/model_copy.h"
 #include "empty_caption.h"
+#include "encoder_of_options.h"
 #include "latents_writer.h"
 #include "mds_latents_writer.h"
 #include "process_picture.h"
@@ -50,14 +51,6 @@ std::string_view text_kind_name(TextKind kind) {
   return kind == TextKind::kEmbeddings ? "embeddings" : kind == TextKind::kTokens ? "tokens" : "both";
 }
 
-int batch_size_of(const ProcessOptions& options) {
-  return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution, options.place.device);
-}
-
-bool go_together(const ProcessOptions& options) {
-  return options.batching == Batching::kTogether || (options.batching == Batching::kAuto && !options.place.device.is_cpu());
-}
-
 JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& models) {
   nlohmann::json fields = {{"algorithm_version", kProcessAlgorithmVersion},
                            {"batch_size", batch_size_of(options)},
@@ -92,17 +85,6 @@ JobIdentity make_identity(const ProcessOptions& options, const FrozenModels& mod
           .fields = std::move(fields),
           .rows_per_file = options.rows_per_file,
           .container = options.dialect == LatentsDialect::kMosaicMl ? PartContainer::kMds : PartContainer::kParquet};
-}
-
-Result<std::shared_ptr<const RowEncoder>> make_encoder(std::shared_ptr<const FrozenModels> models, const ProcessOptions& options) {
-  RowEncoderOptions encoder;
-  encoder.transform = options.transform;
-  encoder.latents = options.latents;
-  encoder.dtype = storage_dtype(options);
-  encoder.with_states = options.text != TextKind::kTokens;
-  encoder.seed = options.seed;
-  encoder.rows_together = go_together(options) ? batch_size_of(options) : 1;
-  return RowEncoder::create(std::move(models), encoder);
 }
 
 size_t num_elements(const std::vector<int64_t>& shape) {
@@ -241,12 +223,6 @@ Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encode
   return Status::ok();
 }
 
-/// Of the files of a model folder those that load_frozen_models may read: the U-Net, most of it, stays where it is.
-bool is_frozen_part(const std::string& name) {
-  const bool is_in_root = name.find('/') == std::string::npos;
-  return is_in_root || name.starts_with("vae/") || name.starts_with("text_encoder/") || name.starts_with("tokenizer/");
-}
-
 /// What a dry run tells: nothing is written.
 Status look_ahead(const JobPlan& plan, const RowEncoder& encoder, const ProcessOptions& options, StageSummary& summary) {
   PendingWork& work = summary.pending_work;
@@ -314,8 +290,7 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
     request.list = [&] { return list_image_job_inputs(stores, options.input); };
     request.roots = input_roots(stores, {options.input});
   }
-  DARKROOM_ASSIGN_OR_RETURN(const LocalCopy model, fetch_model_files(stores, options.model, is_frozen_part, stop));
-  DARKROOM_ASSIGN_OR_RETURN(auto models, load_frozen_models(local_files(), model.path(), options.tokenizer_dialect, options.place));
+  DARKROOM_ASSIGN_OR_RETURN(const auto models, fetch_frozen_models(stores, options, stop));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
   KeptColumns kept(options.keep_columns);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "darkroom/core/random.h"
+#include "darkroom/encode/transform_row.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/ops/counter_normal.h"
@@ -103,17 +104,17 @@ std::vector<int64_t> RowEncoder::states_shape() const {
   return {ClipTokenizer::kContextLength, models_->text_encoder->config().hidden_size};
 }
 
-Result<RowResult<PreparedRow>> RowEncoder::prepare(const ImageRow& row, PictureDecoder& decoder) const {
+Result<RowResult<PreparedRow>> transform_row(const ImageRow& row, const RowTransform& options, PictureDecoder& decoder) {
   if (row.image.empty()) {
     return RowResult<PreparedRow>(RowError{.code = RowErrorCode::kNullImage});
   }
   if (is_blank(row.caption)) {
     return RowResult<PreparedRow>(RowError{.code = RowErrorCode::kEmptyCaption});
   }
-  const TransformOptions& transform = options_.transform;
+  const TransformOptions& transform = options.transform;
   CropDraw draw;
   if (transform.crop == Crop::kRandom) {
-    const CounterRandom random(options_.seed, Purpose::kCrop, options_.epoch, row.key);
+    const CounterRandom random(options.seed, Purpose::kCrop, options.epoch, row.key);
     draw = {.x = random.uniform(0), .y = random.uniform(1)};
   }
   Image square = Image::filled(transform.resolution, transform.resolution, 3);
@@ -122,14 +123,22 @@ Result<RowResult<PreparedRow>> RowEncoder::prepare(const ImageRow& row, PictureD
   if (!size.is_ok()) {
     return RowResult<PreparedRow>(size.error());
   }
-  PreparedRow prepared{.key = row.key,
-                       .caption = row.caption,
-                       .width = size->width,
-                       .height = size->height,
-                       .square = std::move(square),
-                       .ids = std::vector<int32_t>(ClipTokenizer::kContextLength)};
-  prepared.unported = models_->tokenizer->encode(row.caption, prepared.ids);
-  return RowResult<PreparedRow>(std::move(prepared));
+  return RowResult<PreparedRow>(PreparedRow{
+      .key = row.key, .caption = row.caption, .width = size->width, .height = size->height, .square = std::move(square), .ids = {}});
+}
+
+void tokenise_row(const ClipTokenizer& tokenizer, PreparedRow& row) {
+  row.ids.resize(ClipTokenizer::kContextLength);
+  row.unported = tokenizer.encode(row.caption, row.ids);
+}
+
+Result<RowResult<PreparedRow>> RowEncoder::prepare(const ImageRow& row, PictureDecoder& decoder) const {
+  const RowTransform how{.transform = options_.transform, .seed = options_.seed, .epoch = options_.epoch};
+  DARKROOM_ASSIGN_OR_RETURN(RowResult<PreparedRow> prepared, transform_row(row, how, decoder));
+  if (prepared.is_ok()) {
+    tokenise_row(*models_->tokenizer, *prepared);
+  }
+  return prepared;
 }
 
 torch::Tensor RowEncoder::load_images(std::span<const PreparedRow> rows) const {

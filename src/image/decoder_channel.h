@@ -10,13 +10,14 @@
 #include <type_traits>
 
 #include "darkroom/core/result.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/image/probe.h"
 #include "darkroom/image/transform.h"
 #include "lock_down.h"
 
 namespace darkroom {
 
-enum class DecoderTask : uint32_t { kCheck = 1, kTransform = 2 };
+enum class DecoderTask : uint32_t { kCheck = 1, kTransform = 2, kResize = 3 };
 
 struct DecoderRequest {
   DecoderTask task = DecoderTask::kCheck;
@@ -24,6 +25,7 @@ struct DecoderRequest {
   ImageLimits limits{};
   TransformOptions options{};  ///< With kTransform, as is the draw.
   CropDraw draw{};
+  DecodedSize size{};  ///< With kResize.
 };
 
 /// What a child answers. To its parent nothing of it is true before it was judged (sandbox.cpp).
@@ -44,7 +46,7 @@ struct DecoderResponse {
 /// kReady, is its report.
 struct ChannelHeader {
   static constexpr uint32_t kMagic = 0x6b726b64;
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr uint32_t kReady = 1;
 
   uint32_t magic = kMagic;

@@ -39,9 +39,11 @@ DecoderResponse decode(PictureDecoder& decoder, const DecoderChannel& channel, c
     }
     return {.is_ok = 1, .width = header->width, .height = header->height, .format = static_cast<uint32_t>(header->format)};
   }
-  const auto square = channel.output().first(square_bytes(request.options));
-  const auto result =
-      decoder.transform(bytes, request.options, request.limits, request.draw, {reinterpret_cast<uint8_t*>(square.data()), square.size()});
+  const bool is_resize = request.task == DecoderTask::kResize;
+  const auto output = channel.output().first(is_resize ? picture_bytes(request.size) : square_bytes(request.options));
+  const std::span<uint8_t> pixels(reinterpret_cast<uint8_t*>(output.data()), output.size());
+  const auto result = is_resize ? decoder.resize_to(bytes, request.size, request.limits, pixels)
+                                : decoder.transform(bytes, request.options, request.limits, request.draw, pixels);
   const RowResult<DecodedSize>& size = result.value();
   return size.is_ok() ? DecoderResponse{.is_ok = 1, .width = size->width, .height = size->height} : refusal(size.error());
 }

@@ -102,17 +102,28 @@ class SandboxedDecoder : public PictureDecoder {
     DARKROOM_CHECK(options.validate().is_ok(), "a transform that cannot be:", options.validate().message());
     DARKROOM_CHECK(out_hwc.size() == square_bytes(options), "the output does not fit the square (want, got):", square_bytes(options),
                    out_hwc.size());
-    output_bytes_ = std::max(output_bytes_, out_hwc.size());
-    DARKROOM_ASSIGN_OR_RETURN(const auto response,
-                              ask(bytes, {.task = DecoderTask::kTransform, .limits = limits, .options = options, .draw = draw}));
-    if (!response.is_ok()) {
-      return RowResult<DecodedSize>(response.error());
-    }
-    std::memcpy(out_hwc.data(), child_->channel().output().data(), out_hwc.size());
-    return RowResult<DecodedSize>(DecodedSize{response->width, response->height});
+    return fill(bytes, {.task = DecoderTask::kTransform, .limits = limits, .options = options, .draw = draw}, out_hwc);
+  }
+
+  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
+                                           std::span<uint8_t> out_hwc) override {
+    DARKROOM_CHECK(out_hwc.size() == picture_bytes(size), "the output does not fit the size (want, got):", picture_bytes(size),
+                   out_hwc.size());
+    return fill(bytes, {.task = DecoderTask::kResize, .limits = limits, .size = size}, out_hwc);
   }
 
  private:
+  // What is asked for fills `out`.
+  Result<RowResult<DecodedSize>> fill(std::span<const std::byte> bytes, const DecoderRequest& request, std::span<uint8_t> out) {
+    output_bytes_ = std::max(output_bytes_, out.size());
+    DARKROOM_ASSIGN_OR_RETURN(const auto response, ask(bytes, request));
+    if (!response.is_ok()) {
+      return RowResult<DecodedSize>(response.error());
+    }
+    std::memcpy(out.data(), child_->channel().output().data(), out.size());
+    return RowResult<DecodedSize>(DecodedSize{response->width, response->height});
+  }
+
   // A child with the slot of a single large picture is given up for one of the usual size.
   bool is_fit(SandboxedChild& child, size_t wanted) const {
     return child.is_alive() && child.is_of_this_thread() && input_bytes_ >= wanted &&

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "attention.h"
+#include "clip_layers.h"
 #include "darkroom/core/check.h"
 #include "layers.h"
 
@@ -11,25 +12,18 @@ namespace {
 
 constexpr int64_t kOldEosTokenId = 2;
 
+ClipLayerConfig layer_config(const ClipTextConfig& config) {
+  return {.hidden_size = config.hidden_size,
+          .intermediate_size = config.intermediate_size,
+          .num_heads = config.num_attention_heads,
+          .activation = config.hidden_act,
+          .layer_norm_eps = config.layer_norm_eps,
+          .is_causal = true};
+}
+
 }  // namespace
 
-/// One pre-norm transformer layer with transformers' names.
-class ClipEncoderLayerImpl : public torch::nn::Module {
- public:
-  explicit ClipEncoderLayerImpl(const ClipTextConfig& config);
-  torch::Tensor forward(const torch::Tensor& x_btc);
-
- private:
-  torch::Tensor activate(const torch::Tensor& x) const;
-
-  int64_t num_heads_;
-  ClipActivation activation_;
-  Linear q_proj_{nullptr}, k_proj_{nullptr}, v_proj_{nullptr}, out_proj_{nullptr}, fc1_{nullptr}, fc2_{nullptr};
-  LayerNorm layer_norm1_{nullptr}, layer_norm2_{nullptr};
-};
-
-ClipEncoderLayerImpl::ClipEncoderLayerImpl(const ClipTextConfig& config)
-    : num_heads_(config.num_attention_heads), activation_(config.hidden_act) {
+ClipEncoderLayerImpl::ClipEncoderLayerImpl(const ClipLayerConfig& config) : config_(config) {
   const int64_t width = config.hidden_size;
   Placeholder attention, mlp;
   k_proj_ = attention->register_module("k_proj", Linear(width, width));
@@ -45,7 +39,7 @@ ClipEncoderLayerImpl::ClipEncoderLayerImpl(const ClipTextConfig& config)
 }
 
 torch::Tensor ClipEncoderLayerImpl::activate(const torch::Tensor& x) const {
-  return activation_ == ClipActivation::kGelu ? at::gelu(x) : x * at::sigmoid(1.702 * x);
+  return config_.activation == ClipActivation::kGelu ? at::gelu(x) : x * at::sigmoid(1.702 * x);
 }
 
 torch::Tensor ClipEncoderLayerImpl::forward(const torch::Tensor& x_btc) {
@@ -54,7 +48,7 @@ torch::Tensor ClipEncoderLayerImpl::forward(const torch::Tensor& x_btc) {
   const auto q = q_proj_(normed);
   const auto k = k_proj_(normed);
   const auto v = v_proj_(normed);
-  const auto attended = attend(q, k, v, num_heads_, /*is_causal=*/true);
+  const auto attended = attend(q, k, v, config_.num_heads, config_.is_causal);
   const auto hidden = x_btc + out_proj_(attended);
   return hidden + fc2_(activate(fc1_(layer_norm2_(hidden))));
 }
@@ -65,7 +59,7 @@ ClipTextModelImpl::ClipTextModelImpl(ClipTextConfig config) : config_(std::move(
   position_embedding_ = embeddings->register_module("position_embedding", Embedding(config_.max_position_embeddings, config_.hidden_size));
   torch::nn::ModuleList list;
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
-    layers_.push_back(std::make_shared<ClipEncoderLayerImpl>(config_));
+    layers_.push_back(std::make_shared<ClipEncoderLayerImpl>(layer_config(config_)));
     list->push_back(layers_.back());
   }
   encoder->register_module("layers", list);

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -60,14 +62,47 @@ void Painter::step_together(std::span<PictureInWork* const> pictures) {
   const torch::Tensor outputs = unet_->forward(torch::cat(noisy), torch::cat(timesteps), torch::cat(states)).to(torch::kFloat32);
   const torch::Device device = place().device;
   for (PictureInWork* picture : pictures) {
+    picture->last_input_nchw_ = noisy[static_cast<size_t>(positive_row)];
     torch::Tensor output = outputs.narrow(0, positive_row++, 1);
     if (picture->guidance_.is_active()) {
       output = guided_output(outputs.narrow(0, negative_row++, 1), output, picture->guidance_);
     }
+    picture->last_output_nchw_ = output;
     const NoiseSource draw = [&] { return upload(picture->noise_.draw(), device); };
     picture->latents_nchw_ = picture->sampler_->step(picture->next_call_, output, picture->latents_nchw_, draw);
     ++picture->next_call_;
   }
+}
+
+// Inputs of the U-Net are of the forward process whatever the sampler: those with sigmas scale their latents so.
+torch::Tensor Painter::predicted_clean(const PictureInWork& picture) const {
+  constexpr double kLeastSignal = 1e-4;  // Where next to nothing but noise is left, the noise tells nothing of the picture.
+  const NoiseSchedule schedule(scheduler_.noise);
+  const double timestep = std::clamp(picture.sampler_->timesteps()[picture.next_call_ - 1], 0.0, schedule.num_timesteps() - 1.0);
+  const double signal = std::max<double>(schedule.alpha_cumprod(std::lround(timestep)), kLeastSignal);
+  switch (scheduler_.noise.prediction_type) {
+    case PredictionType::kClean:
+      return picture.last_output_nchw_;
+    case PredictionType::kVelocity:
+      return std::sqrt(signal) * picture.last_input_nchw_ - std::sqrt(1.0 - signal) * picture.last_output_nchw_;
+    case PredictionType::kEpsilon:
+      break;
+  }
+  return (picture.last_input_nchw_ - std::sqrt(1.0 - signal) * picture.last_output_nchw_) / std::sqrt(signal);
+}
+
+Image Painter::preview(const PictureInWork& picture, int max_side) {
+  DARKROOM_CHECK(picture.last_output_nchw_.defined(), "a preview is asked for before the first step");
+  const c10::InferenceMode inference;
+  torch::Tensor clean = predicted_clean(picture);
+  const int64_t side = std::max(picture.latent_height(), picture.latent_width());
+  const int64_t most = max_side / latent_factor();
+  DARKROOM_CHECK(most > 0, "a preview of no latent pixel is asked for, side:", max_side);
+  if (side > most) {
+    const auto shorter = [&](int64_t size) { return std::max<int64_t>(1, size * most / side); };
+    clean = torch::adaptive_avg_pool2d(clean, {shorter(picture.latent_height()), shorter(picture.latent_width())});
+  }
+  return std::move(decode(clean).front());
 }
 
 Image Painter::finish(const PictureInWork& picture) {

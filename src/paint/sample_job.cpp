@@ -13,7 +13,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/image/contact_sheet.h"
 #include "darkroom/image/decode.h"
-#include "darkroom/image/png.h"
+#include "darkroom/paint/picture_settings.h"
 #include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {
@@ -89,38 +89,6 @@ void take_size_of_noise(const Painter& painter, PaintRequest& request) {
   }
 }
 
-std::vector<PngText> settings_text(const SampleJob& job, const PaintRequest& request, const SampleReport& report, size_t index,
-                                   const Image& image) {
-  std::vector<PngText> text = {{"prompt", request.prompts[index]},
-                               {"negative_prompt", request.negative},
-                               {"seed", fmt::format("{}", request.seeds[index])},
-                               {"sampler", report.sampler},
-                               {"steps", fmt::format("{}", request.sampler.num_steps)},
-                               {"guidance", fmt::format("{}", request.guidance)},
-                               {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
-                               {"eta", fmt::format("{}", request.sampler.eta)},
-                               {"size", fmt::format("{}x{}", image.width, image.height)},
-                               {"model", job.model},
-                               {"weights", job.weights},
-                               {"Software", "darkroom " + std::string(kVersion)}};
-  if (request.reading != PromptReading()) {
-    text.emplace_back("prompt_syntax", std::string(prompt_syntax_name(request.reading.syntax)));
-    text.emplace_back("long_prompts", std::string(long_prompts_name(request.reading.long_prompts)));
-  }
-  if (request.unit_noise_nchw.defined()) {
-    text.emplace_back("latents", job.start_latents);
-  }
-  if (!request.init_images.empty()) {
-    text.emplace_back("init_image", job.init_image);
-    text.emplace_back("strength", fmt::format("{}", request.strength));
-  }
-  if (report.place != NetworkPlace()) {
-    text.emplace_back("device", report.place.device_class());
-    text.emplace_back("precision", std::string(float_type_name(report.place.type)));
-  }
-  return text;
-}
-
 Status write_latents(FileSystem& files, const std::string& path, const torch::Tensor& latents) {
   DARKROOM_RETURN_IF_ERROR(files.create_folders(parent_folder(path)));
   return write_safetensors_atomic(files, path, {{"latents", latents}});
@@ -130,7 +98,7 @@ Status write_painting(FileSystem& files, const SampleJob& job, const PaintReques
                       SampleReport& report) {
   const bool numbered = painting.images.size() > 1 || job.grid;
   for (size_t i = 0; i < painting.images.size(); ++i) {
-    const std::string png = encode_png(painting.images[i], settings_text(job, request, report, i, painting.images[i]));
+    const std::string png = encode_png(painting.images[i], picture_settings(job, request, report, i, painting.images[i]));
     DARKROOM_RETURN_IF_ERROR(write_file_atomic(files, numbered ? numbered_path(job.output, i) : job.output, png));
     ++report.num_written;
   }
@@ -193,6 +161,38 @@ Status run_sample_job(FileSystem& files, const SampleJob& job, const PainterOpen
   const auto painting = paint_side_by_side(*painter, request, job.workers, stop, count);
   DARKROOM_RETURN_IF_ERROR(painting.status());
   return write_painting(files, job, request, *painting, report);
+}
+
+std::vector<PngText> picture_settings(const SampleJob& job, const PaintRequest& request, const SampleReport& report, size_t index,
+                                      const Image& image) {
+  std::vector<PngText> text = {{"prompt", request.prompts[index]},
+                               {"negative_prompt", request.negative},
+                               {"seed", fmt::format("{}", request.seeds[index])},
+                               {"sampler", report.sampler},
+                               {"steps", fmt::format("{}", request.sampler.num_steps)},
+                               {"guidance", fmt::format("{}", request.guidance)},
+                               {"guidance_rescale", fmt::format("{}", request.guidance_rescale)},
+                               {"eta", fmt::format("{}", request.sampler.eta)},
+                               {"size", fmt::format("{}x{}", image.width, image.height)},
+                               {"model", job.model},
+                               {"weights", job.weights},
+                               {"Software", "darkroom " + std::string(kVersion)}};
+  if (request.reading != PromptReading()) {
+    text.emplace_back("prompt_syntax", std::string(prompt_syntax_name(request.reading.syntax)));
+    text.emplace_back("long_prompts", std::string(long_prompts_name(request.reading.long_prompts)));
+  }
+  if (request.unit_noise_nchw.defined()) {
+    text.emplace_back("latents", job.start_latents);
+  }
+  if (!request.init_images.empty()) {
+    text.emplace_back("init_image", job.init_image);
+    text.emplace_back("strength", fmt::format("{}", request.strength));
+  }
+  if (report.place != NetworkPlace()) {
+    text.emplace_back("device", report.place.device_class());
+    text.emplace_back("precision", std::string(float_type_name(report.place.type)));
+  }
+  return text;
 }
 
 Result<std::vector<std::string>> read_prompts(FileSystem& files, const std::string& path) {

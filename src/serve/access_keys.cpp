@@ -4,10 +4,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "darkroom/core/base64.h"
 #include "darkroom/core/sha256.h"
 
 namespace darkroom {
+namespace {
+
+// What "Bearer KEY" or "Basic base64(USER:KEY)" (RFC 7617) holds.
+std::optional<std::string> key_in(std::string_view authorization) {
+  const size_t space = authorization.find(' ');
+  if (space == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string scheme = ascii_lower(std::string(authorization.substr(0, space)));
+  const std::string_view credentials = authorization.substr(space + 1);
+  if (scheme == "bearer") {
+    return std::string(credentials);
+  }
+  const std::optional<std::string> pair = scheme == "basic" ? decode_base64(credentials) : std::nullopt;
+  const size_t colon = pair.has_value() ? pair->find(':') : std::string::npos;
+  return colon == std::string::npos ? std::nullopt : std::optional(pair->substr(colon + 1));
+}
+
+}  // namespace
 
 Result<AccessKeys> AccessKeys::parse(std::string_view text, std::string_view file) {
   AccessKeys keys;
@@ -35,13 +56,11 @@ Result<AccessKeys> AccessKeys::parse(std::string_view text, std::string_view fil
 }
 
 bool AccessKeys::admits(std::string_view authorization) const {
-  constexpr std::string_view kScheme = "bearer ";
-  const bool has_scheme =
-      authorization.size() > kScheme.size() && ascii_lower(std::string(authorization.substr(0, kScheme.size()))) == kScheme;
-  if (!has_scheme) {
+  const std::optional<std::string> given = key_in(authorization);
+  if (!given.has_value()) {
     return false;
   }
-  const std::string digest = sha256_hex(authorization.substr(kScheme.size()));
+  const std::string digest = sha256_hex(*given);
   unsigned is_known = 0;
   for (const std::string& key : digests_) {
     unsigned difference = 0;

@@ -88,11 +88,24 @@ HttpQuestion head_of(const http::request<http::string_body>& request) {
   HttpQuestion question;
   question.method = std::string(request.method_string());
   const std::string target(request.target());
-  question.path = target.substr(0, target.find('?'));
+  const size_t end = std::min(target.find('?'), target.size());
+  question.path = target.substr(0, end);
+  question.query = target.substr(std::min(end + 1, target.size()));
   for (const auto& field : request) {
     question.headers.emplace_back(ascii_lower(std::string(field.name_string())), std::string(field.value()));
   }
   return question;
+}
+
+/// Sets what every reply's head has.
+void fill_head(http::response_header<>& head, int status, std::string_view type, const HttpHeaders& headers) {
+  head.result(static_cast<unsigned>(status));
+  head.set(http::field::content_type, beast::string_view(type.data(), type.size()));
+  head.set(http::field::cache_control, "no-store");
+  head.set("X-Content-Type-Options", "nosniff");
+  for (const auto& [name, value] : headers) {
+    head.set(name, value);
+  }
 }
 
 HttpReply make_safely(const ReplyMaker& make) {
@@ -101,6 +114,22 @@ HttpReply make_safely(const ReplyMaker& make) {
   } catch (const std::exception& failure) {  // A request is a boundary.
     log_error("serve: a reply could not be made: {}", failure.what());
     return words(500, "the reply could not be made; the server's log says why");
+  }
+}
+
+/// What becomes of asking a stream: a piece, none yet, that it may have one by now, or a failure.
+struct StreamNews {
+  std::optional<ReplyStream::Piece> piece = {};
+  bool is_wake = false;
+  bool has_failed = false;
+};
+
+StreamNews ask_safely(ReplyStream& stream, std::function<void()> wake) {
+  try {
+    return {.piece = stream.next(std::move(wake))};
+  } catch (const std::exception& failure) {  // A request is a boundary.
+    log_error("serve: a reply could not be made to its end: {}", failure.what());
+    return {.has_failed = true};
   }
 }
 
@@ -116,9 +145,9 @@ Status HttpServerOptions::validate() const {
     return Status::invalid_argument(
         "bounds of a request must be 256 to 1,000,000 and 1 to 1,000,000,000 bytes (header, body):", max_header_bytes, max_body_bytes);
   }
-  if (request_timeout < std::chrono::milliseconds(1) || reply_timeout < std::chrono::milliseconds(1)) {
-    return Status::invalid_argument("time-outs of the server must be at least 1 ms, got (request, reply, in ms):", request_timeout.count(),
-                                    reply_timeout.count());
+  if (std::min({request_timeout, reply_timeout, idle_period}) < std::chrono::milliseconds(1)) {
+    return Status::invalid_argument("time-outs of the server must be at least 1 ms, got (request, reply, idle, in ms):",
+                                    request_timeout.count(), reply_timeout.count(), idle_period.count());
   }
   if (max_connections < 1 || max_connections > 100'000) {
     return Status::invalid_argument("max_connections of the server must be 1 to 100,000:", max_connections);
@@ -139,7 +168,10 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   bool end_idle();
   /// Of any thread: has a reply made and sent.
   void answer(uint64_t session, uint64_t question, const std::stop_token& gone, AnyReply reply);
-  void send(uint64_t session, uint64_t question, HttpReply reply);
+  template <typename Reply>
+  void send(uint64_t session, uint64_t question, Reply reply);
+  /// Of the I/O thread: has a stream's next piece made.
+  void ask_stream(uint64_t session, uint64_t question, const std::shared_ptr<ReplyStream>& stream, const std::stop_token& gone);
   void run();
   void question_begins() {
     const std::lock_guard lock(mutex);
@@ -173,7 +205,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
 class HttpServer::State::Session : public std::enable_shared_from_this<HttpServer::State::Session> {
  public:
   Session(State& state, uint64_t number, Tcp::socket socket)
-      : state_(state), number_(number), stream_(std::move(socket)), buffer_(state.options.max_header_bytes + kReadAhead) {}
+      : state_(state), number_(number), stream_(std::move(socket)), idle_(state.io), buffer_(state.options.max_header_bytes + kReadAhead) {}
 
   ~Session() { end_question(); }
   Session(const Session&) = delete;
@@ -195,12 +227,35 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   }
 
   void reply(uint64_t question, HttpReply reply) {
-    if (!is_waiting_for_answer() || question != question_) {
+    if (!is_waiting_for_answer() || question != question_ || streamed_.has_value()) {
       return;
     }
-    gone_.reset();
-    stream_.socket().cancel();  // The watch for a client that leaves.
+    end_watch();
     write(std::move(reply), keeps_alive_ && !state_.is_draining);
+  }
+
+  void reply(uint64_t question, StreamedReply reply) {
+    if (is_waiting_for_answer() && question == question_ && !streamed_.has_value()) {
+      begin_stream(std::move(reply));
+    }
+  }
+
+  // What became of asking a stream.
+  void reply(uint64_t question, StreamNews news) {
+    if (question != question_ || !streamed_.has_value()) {
+      return;
+    }
+    if (news.has_failed) {
+      close();  // In the midst of a chunked body, so that the client can tell.
+    } else if (news.is_wake) {
+      is_woken_ = true;
+      go_on_if_waiting();
+    } else if (news.piece.has_value()) {
+      write_piece(*std::move(news.piece));
+    } else {
+      flow_ = Flow::kWaiting;
+      go_on_if_waiting();
+    }
   }
 
   void close() {
@@ -213,6 +268,8 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       gone_.reset();
       gone.request_stop();
     }
+    idle_.cancel();
+    streamed_.reset();
     held_.reset();
     end_question();
     stream_.close();
@@ -220,7 +277,14 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   }
 
  private:
+  enum class Flow { kAsking, kWaiting, kWriting };  // Of a streamed reply; one of them at any time.
+
   bool is_waiting_for_answer() const { return gone_.has_value(); }
+
+  void end_watch() {
+    gone_.reset();
+    stream_.socket().cancel();  // The watch for a client that leaves.
+  }
 
   void begin_question() {
     if (!std::exchange(has_question_, true)) {
@@ -256,10 +320,13 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       return;
     }
     keeps_alive_ = request.keep_alive();
+    version_ = request.version();
     is_head_ = request.method() == http::verb::head;
     asked_ = head_of(request);
     if (auto refusal = refusal_of_service()) {
       write(*std::move(refusal), keeps_alive_ && parser_->is_done() && !state_.is_draining);
+    } else if (!bound_body()) {
+      write(words(413, "the request's body is too large"), false);
     } else if (parser_->is_done()) {
       ask();
     } else if (request.version() == 11 && beast::iequals(request[http::field::expect], "100-continue")) {
@@ -277,6 +344,14 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
       log_error("serve: a request's head could not be handled: {}", failure.what());
       return words(500, "the request could not be handled; the server's log says why");
     }
+  }
+
+  // Sets the bound of this request's body, which the whole server's has let pass. False: its length is above it.
+  bool bound_body() {
+    const size_t bound = std::min(state_.options.max_body_bytes, state_.service.max_body_bytes(asked_));
+    const auto length = parser_->content_length();
+    parser_->body_limit(bound);
+    return !length.has_value() || *length <= bound;
   }
 
   void read_body() {
@@ -331,19 +406,101 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
     begin_question();
     response_ = {};
     response_.version(11);
-    response_.result(static_cast<unsigned>(reply.status));
-    response_.set(http::field::content_type, reply.type);
-    response_.set(http::field::cache_control, "no-store");
-    response_.set("X-Content-Type-Options", "nosniff");
-    for (const auto& [name, value] : reply.headers) {
-      response_.set(name, value);
-    }
-    response_.keep_alive(keeps_alive && !is_head_);
+    fill_head(response_, reply.status, reply.type, reply.headers);
+    goes_on_ = keeps_alive && !is_head_;
+    response_.keep_alive(goes_on_);
+    const size_t num_bytes = reply.body.size();
     response_.body() = is_head_ ? std::string() : std::move(reply.body);
     response_.prepare_payload();
+    if (is_head_) {
+      response_.content_length(num_bytes);  // What GET would have.
+    } else if (response_.result() == http::status::not_modified) {
+      response_.erase(http::field::content_length);
+    }
     held_ = std::move(reply.held);
     stream_.expires_after(state_.options.reply_timeout);
     http::async_write(stream_, response_, [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_written(error); });
+  }
+
+  // The client is watched up to the stream's end, as while it waited.
+  void begin_stream(StreamedReply reply) {
+    streamed_ = std::move(reply);
+    is_chunked_ = version_ == 11;
+    goes_on_ = keeps_alive_ && is_chunked_ && !is_head_ && !state_.is_draining;
+    stream_head_.emplace();
+    stream_head_->version(11);
+    fill_head(*stream_head_, streamed_->status, streamed_->type, streamed_->headers);
+    stream_head_->chunked(is_chunked_);
+    stream_head_->keep_alive(goes_on_);
+    head_writer_.emplace(*stream_head_);
+    flow_ = Flow::kWriting;
+    stream_.expires_after(state_.options.reply_timeout);
+    http::async_write_header(stream_, *head_writer_, [self = shared_from_this()](const ErrorCode& error, size_t) {
+      self->is_head_ && !error ? self->end_stream() : self->have_written_piece(error);
+    });
+  }
+
+  void ask_stream() {
+    flow_ = Flow::kAsking;
+    is_woken_ = false;
+    state_.ask_stream(number_, question_, streamed_->stream, gone_->get_token());
+  }
+
+  void go_on_if_waiting() {
+    if (flow_ != Flow::kWaiting) {
+      return;
+    }
+    idle_.cancel();
+    if (is_woken_) {
+      ask_stream();
+    } else if (!streamed_->idle_bytes.empty()) {
+      idle_.expires_after(state_.options.idle_period);
+      idle_.async_wait([self = shared_from_this(), question = question_](const ErrorCode& error) {
+        if (!error && question == self->question_ && self->streamed_.has_value() && self->flow_ == Flow::kWaiting) {
+          self->write_piece({.bytes = self->streamed_->idle_bytes});
+        }
+      });
+    }
+  }
+
+  void write_piece(ReplyStream::Piece piece) {
+    flow_ = Flow::kWriting;
+    piece_ = std::move(piece);
+    if (piece_.bytes.empty()) {  // As a chunk that would be the end.
+      have_written_piece({});
+      return;
+    }
+    stream_.expires_after(state_.options.reply_timeout);
+    const auto written = [self = shared_from_this()](const ErrorCode& error, size_t) { self->have_written_piece(error); };
+    is_chunked_ ? asio::async_write(stream_, http::make_chunk(asio::buffer(piece_.bytes)), written)
+                : asio::async_write(stream_, asio::buffer(piece_.bytes), written);
+  }
+
+  void have_written_piece(const ErrorCode& error) {
+    if (error || is_closed_) {
+      close();
+    } else if (!piece_.is_last) {
+      piece_ = {};
+      ask_stream();
+    } else if (is_chunked_) {
+      stream_.expires_after(state_.options.reply_timeout);
+      asio::async_write(stream_, http::make_chunk_last(),
+                        [self = shared_from_this()](const ErrorCode& failure, size_t) { failure ? self->close() : self->end_stream(); });
+    } else {
+      end_stream();
+    }
+  }
+
+  void end_stream() {
+    if (is_closed_) {
+      return;
+    }
+    end_watch();
+    piece_ = {};
+    held_ = std::move(streamed_->held);
+    streamed_.reset();
+    goes_on_ = goes_on_ && !state_.is_draining;
+    have_written({});
   }
 
   void have_written(const ErrorCode& error) {
@@ -352,7 +509,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
     end_question();
     if (error || is_closed_) {
       close();
-    } else if (response_.keep_alive()) {
+    } else if (goes_on_) {
       read();
     } else {
       ErrorCode ignored;
@@ -372,12 +529,22 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   State& state_;
   const uint64_t number_;
   beast::tcp_stream stream_;
+  asio::steady_timer idle_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
-  std::shared_ptr<const void> held_;      // Of the reply.
-  HttpQuestion asked_;                    // Until it is asked.
-  std::optional<std::stop_source> gone_;  // While the client waits for its answer.
+  std::shared_ptr<const void> held_;       // Of the reply.
+  HttpQuestion asked_;                     // Until it is asked.
+  std::optional<std::stop_source> gone_;   // While the client waits for its answer, or a streamed one's end.
+  std::optional<StreamedReply> streamed_;  // While it is sent.
+  std::optional<http::response<http::empty_body>> stream_head_;
+  std::optional<http::response_serializer<http::empty_body>> head_writer_;
+  ReplyStream::Piece piece_;  // That is written.
+  Flow flow_ = Flow::kAsking;
+  bool is_woken_ = false;  // Since the stream was asked last.
+  bool is_chunked_ = false;
+  bool goes_on_ = false;  // With the next request, after this reply.
+  unsigned version_ = 11;
   std::array<char, kWatchBytes> unread_;
   bool has_question_ = false;  // That State counts: from a request that is there to its reply's end.
   bool is_watching_ = false;   // Reads into buffer_.
@@ -416,6 +583,8 @@ void HttpServer::State::accept() {
     }
     if (!error) {
       accept();  // First: whatever becomes of this one, others may come.
+      ErrorCode ignored;
+      socket.set_option(Tcp::no_delay(true), ignored);  // Small pieces of streams are to arrive when they are sent.
       accept_one(std::move(socket));
     } else {  // No descriptor is left, or the client has left already.
       if (error == asio::error::no_descriptors) {
@@ -442,7 +611,8 @@ void HttpServer::State::close_all() {
   }
 }
 
-void HttpServer::State::send(uint64_t session, uint64_t question, HttpReply reply) {
+template <typename Reply>
+void HttpServer::State::send(uint64_t session, uint64_t question, Reply reply) {
   asio::post(io, [self = shared_from_this(), session, question, reply = std::move(reply)]() mutable {
     if (const auto found = self->sessions.find(session); found != self->sessions.end()) {
       const std::shared_ptr<Session> waiting = found->second;
@@ -458,11 +628,32 @@ void HttpServer::State::answer(uint64_t session, uint64_t question, const std::s
   }
   if (auto* const ready = std::get_if<HttpReply>(&reply)) {
     send(session, question, std::move(*ready));
-    return;
+  } else if (auto* const streamed = std::get_if<StreamedReply>(&reply)) {
+    send(session, question, std::move(*streamed));
+  } else {
+    asio::post(makers, [self = shared_from_this(), session, question, gone, make = std::get<ReplyMaker>(std::move(reply))] {
+      if (!gone.stop_requested()) {
+        self->send(session, question, make_safely(make));
+      }
+    });
   }
-  asio::post(makers, [self = shared_from_this(), session, question, gone, make = std::get<ReplyMaker>(std::move(reply))] {
+}
+
+void HttpServer::State::ask_stream(uint64_t session, uint64_t question, const std::shared_ptr<ReplyStream>& stream,
+                                   const std::stop_token& gone) {
+  const auto wake = [self = weak_from_this(), session, question] {
+    const std::shared_ptr<State> state = self.lock();  // A stream that outlives the server need not keep it.
+    if (state == nullptr) {
+      return;
+    }
+    const std::lock_guard lock(state->mutex);
+    if (!state->has_ended) {
+      state->send(session, question, StreamNews{.is_wake = true});
+    }
+  };
+  asio::post(makers, [self = shared_from_this(), session, question, stream, gone, wake] {
     if (!gone.stop_requested()) {
-      self->send(session, question, make_safely(make));
+      self->send(session, question, ask_safely(*stream, wake));
     }
   });
 }

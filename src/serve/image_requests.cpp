@@ -1,136 +1,26 @@
 #include "darkroom/serve/image_requests.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
-#include <random>
 #include <utility>
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
-#include "darkroom/core/nested_text.h"
 #include "darkroom/image/png.h"
-#include "request_fields.h"
+#include "darkroom/serve/png_settings.h"
+#include "openai_fields.h"
 
 namespace darkroom {
 namespace {
 
-/// What every protocol asks for, by whatever names.
-struct Wanted {
-  std::vector<std::string> prompts = {};
-  std::vector<std::string> negatives = {};  ///< One for all, or one per prompt.
-  PictureSpec settings = {};
-  int64_t images_per_prompt = 1;
-};
-
 constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
-// Short enough for every client to keep it exactly.
-uint64_t draw_seed() { return std::random_device()(); }
-
-PictureSpec default_settings(const ModelFacts& model) {
-  PictureSpec settings;
-  settings.width = model.native_size;
-  settings.height = model.native_size;
-  return settings;
-}
-
-void read_side(RequestFields& fields, const char* name, const ModelFacts& model, const RequestLimits& limits, int& side) {
-  if (const auto asked = fields.integer(name, 1, limits.max_side)) {
-    side = static_cast<int>(*asked);
-    if (side % model.size_multiple != 0) {
-      fields.fail(
-          Status::invalid_argument(fmt::format("{} must be a multiple of {}, got:", fields.shown(name), model.size_multiple), side));
-    }
-  }
-}
-
-void read_sampler(RequestFields& fields, const char* name, const ModelFacts& model, std::string& sampler) {
-  sampler = fields.text(name, 100).value_or(sampler);
-  if (!sampler.empty() && std::find(model.samplers.begin(), model.samplers.end(), sampler) == model.samplers.end()) {
-    fields.fail(Status::invalid_argument(fmt::format("{} must be one of {}, got:", fields.shown(name), fmt::join(model.samplers, ", ")),
-                                         shown_json(sampler)));
-  }
-}
-
-/// A text, or a list of texts.
-std::vector<std::string> read_texts(RequestFields& fields, const char* name, const RequestLimits& limits) {
-  std::vector<std::string> texts;
-  const nlohmann::json* value = fields.any(name);
-  if (value == nullptr) {
-    return texts;
-  }
-  const auto keep = [&](const nlohmann::json& text) {
-    if (!text.is_string() || text.get_ref<const std::string&>().size() > limits.max_text_bytes) {
-      fields.fail(Status::invalid_argument(
-          fmt::format("{} must be a text of at most {} bytes, or a list of such texts, got:", fields.shown(name), limits.max_text_bytes),
-          shown_json(text)));
-      return;
-    }
-    texts.push_back(text.get<std::string>());
-  };
-  if (!value->is_array()) {
-    keep(*value);
-  } else if (value->empty() || value->size() > static_cast<size_t>(limits.max_images)) {
-    fields.fail(Status::invalid_argument(fmt::format("{} must list from 1 to {} texts, got:", fields.shown(name), limits.max_images),
-                                         value->size()));
-  } else {
-    std::for_each(value->begin(), value->end(), keep);
-  }
-  return texts;
-}
-
-Result<nlohmann::json> read_object(std::string_view body) {
-  constexpr size_t kMostShown = 200;
-  if (json_nests_deeper(body, kMaxJsonDepth)) {
-    return Status::invalid_argument("the request's body must be a JSON object that nests at most so deep:", kMaxJsonDepth);
-  }
-  try {
-    nlohmann::json object = nlohmann::json::parse(body);
-    if (!object.is_object()) {
-      return Status::invalid_argument("the request's body must be a JSON object, got:", object.type_name());
-    }
-    return object;
-  } catch (const nlohmann::json::parse_error& failure) {
-    return Status::invalid_argument("the request's body must be a JSON object, and is no JSON, at byte:", failure.byte);
-  } catch (const nlohmann::json::exception& failure) {  // A number that no double holds.
-    return Status::invalid_argument("the request's body must be a JSON object, and cannot be read:",
-                                    std::string_view(failure.what()).substr(0, kMostShown));
-  }
-}
-
-Status fill_request(const Wanted& wanted, const RequestLimits& limits, ImageRequest& request) {
-  std::vector<PictureSpec>& pictures = request.pictures;
-  const auto num_pictures = static_cast<int64_t>(wanted.prompts.size()) * wanted.images_per_prompt;
-  if (num_pictures > limits.max_images) {
-    return Status::invalid_argument(fmt::format("a request may ask for {} pictures, of all prompts together, got:", limits.max_images),
-                                    num_pictures);
-  }
-  if (wanted.negatives.size() > 1 && wanted.negatives.size() != wanted.prompts.size()) {
-    return Status::invalid_argument("negative_prompt must be one for all prompts or one each (prompts, negative prompts):",
-                                    wanted.prompts.size(), wanted.negatives.size());
-  }
-  for (size_t i = 0; i < wanted.prompts.size(); ++i) {
-    for (int64_t j = 0; j < wanted.images_per_prompt; ++j) {
-      PictureSpec picture = wanted.settings;
-      picture.prompt = wanted.prompts[i];
-      picture.negative = wanted.negatives.empty() ? "" : wanted.negatives[wanted.negatives.size() == 1 ? 0 : i];
-      picture.seed += static_cast<uint64_t>(j);
-      pictures.push_back(std::move(picture));
-    }
-  }
-  request.seed = wanted.settings.seed;
-  request.num_pixels = num_pictures * wanted.settings.width * wanted.settings.height;
-  return Status::ok();
-}
-
 // JumpStart: all fields side by side.
-Wanted read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  Wanted wanted{.prompts = read_texts(fields, "prompt", limits),
-                .negatives = read_texts(fields, "negative_prompt", limits),
-                .settings = default_settings(model)};
+WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  WantedPictures wanted{.prompts = read_texts(fields, "prompt", limits),
+                        .negatives = read_texts(fields, "negative_prompt", limits),
+                        .settings = default_picture(model)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
@@ -138,60 +28,38 @@ Wanted read_prompt_form(RequestFields& fields, const ModelFacts& model, const Re
   settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
   read_sampler(fields, "sampler", model, settings.sampler);
   wanted.images_per_prompt = fields.integer("num_images_per_prompt", 1, limits.max_images).value_or(1);
+  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(draw_seed());
   return wanted;
 }
 
-/// Whichever of two spellings of a field is there; both are a fault.
-const char* chosen_spelling(RequestFields& fields, const char* snake, const char* camel) {
-  const bool has_snake = fields.any(snake) != nullptr;
-  const bool has_camel = fields.any(camel) != nullptr;
-  if (has_snake && has_camel) {
-    fields.fail(Status::invalid_argument("a field must be given once, not in two spellings:", fields.shown(snake), fields.shown(camel)));
-  }
-  return has_camel ? camel : snake;
-}
-
 // Hugging Face: settings below `parameters`, in snake_case or, as its schema once had them, in camelCase.
-void read_parameters(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, Wanted& wanted) {
+void read_parameters(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, WantedPictures& wanted) {
   PictureSpec& settings = wanted.settings;
-  wanted.negatives = read_texts(fields, chosen_spelling(fields, "negative_prompt", "negativePrompt"), limits);
-  const char* const steps = chosen_spelling(fields, "num_inference_steps", "numInferenceSteps");
+  wanted.negatives = read_texts(fields, fields.spelling("negative_prompt", "negativePrompt"), limits);
+  const char* const steps = fields.spelling("num_inference_steps", "numInferenceSteps");
   settings.num_steps = static_cast<int>(fields.integer(steps, 1, limits.max_steps).value_or(settings.num_steps));
-  const char* const guidance = chosen_spelling(fields, "guidance_scale", "guidanceScale");
+  const char* const guidance = fields.spelling("guidance_scale", "guidanceScale");
   settings.guidance = fields.number(guidance, 0, limits.max_guidance).value_or(settings.guidance);
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
-  const char* const target = chosen_spelling(fields, "target_size", "targetSize");
-  const nlohmann::json* size = fields.any(target);
-  if (size != nullptr && !size->is_object()) {
-    fields.fail(Status::invalid_argument(fmt::format("{} must be an object, got:", fields.shown(target)), shown_json(*size)));
-  } else if (size != nullptr) {
-    RequestFields sides(*size, fmt::format("{}.", fields.shown(target)));
+  const char* const target = fields.spelling("target_size", "targetSize");
+  fields.object(target, [&](RequestFields& sides) {
     read_side(sides, "width", model, limits, settings.width);
     read_side(sides, "height", model, limits, settings.height);
-    sides.refuse_others();
-    fields.fail(sides.failure());
-  }
+  });
   read_sampler(fields, "scheduler", model, settings.sampler);
+  settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(settings.seed);
-  fields.refuse_others();
 }
 
-Wanted read_inputs_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  Wanted wanted{.settings = default_settings(model)};
+WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  WantedPictures wanted{.settings = default_picture(model)};
   if (const auto prompt = fields.text("inputs", limits.max_text_bytes)) {
     wanted.prompts = {*prompt};
   }
   wanted.settings.seed = draw_seed();
-  const nlohmann::json* parameters = fields.any("parameters");
-  if (parameters != nullptr && !parameters->is_object()) {
-    fields.fail(Status::invalid_argument("parameters must be an object, got:", shown_json(*parameters)));
-  } else if (parameters != nullptr) {
-    RequestFields inner(*parameters, "parameters.");
-    read_parameters(inner, model, limits, wanted);
-    fields.fail(inner.failure());
-  }
+  fields.object("parameters", [&](RequestFields& parameters) { read_parameters(parameters, model, limits, wanted); });
   return wanted;
 }
 
@@ -221,6 +89,9 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
   }
   for (const std::string& type : types) {
     const bool is_any = type == "*/*";
+    if (type == "text/event-stream") {
+      return ReplyForm::kEvents;
+    }
     if (type == "application/json;png") {
       return ReplyForm::kBase64Pngs;
     }
@@ -232,8 +103,9 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
     }
   }
   return Status::failed_precondition(
-      "pictures come as application/json;png, application/json or, a single one, image/png (pictures asked for, Accept):", num_pictures,
-      shown_json(std::string(accept)));
+      "pictures come as application/json;png, application/json, text/event-stream or, a single one, image/png (pictures asked for, "
+      "Accept):",
+      num_pictures, shown_json(std::string(accept)));
 }
 
 void read_size(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, PictureSpec& settings) {
@@ -268,8 +140,6 @@ void read_openai_defaults(RequestFields& fields) {
   fields.only("background", {"auto", "opaque"});
   fields.only("moderation", {"auto", "low"});
   fields.only("style", {"vivid"});
-  fields.only("stream", {false});
-  fields.only("partial_images", {0});
   fields.any("user");
 }
 
@@ -285,27 +155,80 @@ void add_nested_rows(const Image& image, std::string& text) {
   text += "]";
 }
 
-void add_images(const std::vector<Image>& images, ReplyForm form, std::string& text) {
-  for (const Image& image : images) {
-    text += &image == images.data() ? "" : ",";
-    if (form == ReplyForm::kNestedArrays) {
-      add_nested_rows(image, text);
+std::string encode_picture(const ImageRequest& request, const Image& image, size_t index) {
+  return request.writes_settings ? encode_png(image, {{kSettingsKeyword, request.settings_texts[index]}}) : encode_png(image);
+}
+
+void add_images(const ImageRequest& request, const std::vector<Image>& images, std::string& text) {
+  const bool is_openais = request.form == ReplyForm::kOpenAi;
+  for (size_t i = 0; i < images.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    if (request.form == ReplyForm::kNestedArrays) {
+      add_nested_rows(images[i], text);
     } else {
-      text += form == ReplyForm::kOpenAi ? R"({"b64_json":")" : "\"";
-      text += encode_base64(encode_png(image));
-      text += form == ReplyForm::kOpenAi ? R"("})" : "\"";
+      text += is_openais ? R"({"b64_json":")" : "\"";
+      text += encode_base64(encode_picture(request, images[i], i));
+      text += is_openais ? R"("})" : "\"";
     }
   }
 }
 
+std::string webui_reply(const ImageRequest& request, const std::vector<Image>& images) {
+  std::string text = R"({"images":[)";
+  if (request.sends_images) {
+    add_images(request, images, text);
+  }
+  return text + fmt::format(R"(],"parameters":{},"info":{}}})", request.parameters_json, json_text(request.info_json));
+}
+
+// Previews stand at equal distances, the picture itself last.
+void read_stream(RequestFields& fields, OpenAiFields& asked) {
+  constexpr int kMostPartialImages = 3;
+  asked.is_streamed = fields.boolean("stream").value_or(false);
+  asked.num_partial_images = static_cast<int>(fields.integer("partial_images", 0, kMostPartialImages).value_or(0));
+  if (asked.num_partial_images == 0) {
+    return;
+  }
+  if (!asked.is_streamed) {
+    fields.fail(Status::invalid_argument("partial_images come in streams; give stream: true, or leave out partial_images, got:",
+                                         asked.num_partial_images));
+  }
+  PictureSpec& settings = asked.wanted.settings;
+  settings.preview_every = (settings.num_steps + asked.num_partial_images) / (asked.num_partial_images + 1);
+}
+
 }  // namespace
 
+OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  OpenAiFields asked{.wanted = {.settings = default_picture(model)}, .model = {}};
+  PictureSpec& settings = asked.wanted.settings;
+  fields.need("prompt");
+  asked.wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
+  asked.wanted.negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")};
+  asked.wanted.images_per_prompt = fields.integer("n", 1, limits.max_images).value_or(1);
+  read_size(fields, model, limits, settings);
+  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
+  settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
+  read_sampler(fields, "sampler", model, settings.sampler);
+  settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_stream(fields, asked);
+  read_openai_defaults(fields);
+  asked.model = fields.text("model", 1000).value_or(model.name);
+  return asked;
+}
+
+Status check_openai_model(const OpenAiFields& asked, const ModelFacts& model) {
+  return asked.model == model.name
+             ? Status::ok()
+             : Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked.model));
+}
+
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
-  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_object(body));
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
   const auto has = [&](const char* name) { return object.contains(name) && !object[name].is_null(); };
   const bool is_prompt_form = has("prompt") || !has("inputs");
-  const Wanted wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
+  const WantedPictures wanted = is_prompt_form ? read_prompt_form(fields, model, limits) : read_inputs_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   if (wanted.prompts.empty()) {
@@ -315,6 +238,10 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
   request.prompt_json = json_text(object[is_prompt_form ? "prompt" : "inputs"]);
   DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
   DARKROOM_ASSIGN_OR_RETURN(request.form, choose_form(accept, is_prompt_form, request.pictures.size()));
+  if (request.form != ReplyForm::kEvents && wanted.settings.preview_every > 0) {
+    return Status::failed_precondition("previews come in streams; ask for Accept: text/event-stream, or leave out preview_every, got:",
+                                       wanted.settings.preview_every);
+  }
   if (request.form == ReplyForm::kNestedArrays && kNestedBytes * request.num_pixels > limits.max_nested_bytes) {
     return Status::failed_precondition(
         "as nested arrays the pictures are larger than replies may be; ask for Accept: application/json;png (bytes, bound):",
@@ -324,57 +251,75 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
 }
 
 Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
-  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_object(body));
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  Wanted wanted{.settings = default_settings(model)};
-  PictureSpec& settings = wanted.settings;
-  const auto prompt = fields.text("prompt", limits.max_text_bytes);
-  wanted.negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")};
-  wanted.images_per_prompt = fields.integer("n", 1, limits.max_images).value_or(1);
-  read_size(fields, model, limits, settings);
-  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
-  settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
-  read_sampler(fields, "sampler", model, settings.sampler);
-  settings.seed = fields.seed("seed").value_or(draw_seed());
-  read_openai_defaults(fields);
-  const std::string asked_model = fields.text("model", 1000).value_or(model.name);
+  const OpenAiFields asked = read_openai_fields(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  if (asked_model != model.name) {
-    return Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked_model));
-  }
-  if (!prompt) {
-    return Status::invalid_argument("the request needs the field prompt");
-  }
-  wanted.prompts = {*prompt};
-  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
-  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
+  DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
+  ImageRequest request{.pictures = {}, .form = asked.is_streamed ? ReplyForm::kOpenAiEvents : ReplyForm::kOpenAi};
+  request.num_partial_images = asked.num_partial_images;
+  DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
   return request;
 }
 
 int64_t ImageRequest::bytes_held() const {
   constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed.
   constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
-  const int64_t of_reply = form == ReplyForm::kNestedArrays ? kNestedBytes
-                           : form == ReplyForm::kPng        ? kImageBytes
-                                                            : kBase64Bytes + kBase64Bytes;
-  return num_pixels * (kImageBytes + of_reply);
+  const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
+  const int64_t of_input = has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
+  switch (form) {
+    case ReplyForm::kPng:
+      return num_pixels * (kImageBytes + kImageBytes);
+    case ReplyForm::kNestedArrays:
+      return num_pixels * (kImageBytes + kNestedBytes);
+    case ReplyForm::kKept:
+      return num_pixels * kImageBytes;
+    case ReplyForm::kBase64Pngs:
+    case ReplyForm::kOpenAi:
+    case ReplyForm::kA1111:
+    case ReplyForm::kEvents:
+    case ReplyForm::kOpenAiEvents:
+      break;
+  }
+  const auto of_texts = static_cast<int64_t>(parameters_json.size() + info_json.size());
+  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + of_input + of_texts;
+}
+
+HttpHeaders seed_headers(const ImageRequest& request) {
+  const std::string seed = fmt::format("{}", request.seed);
+  // SageMaker hands on only the second of the two.
+  return {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
+}
+
+nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits) {
+  nlohmann::json prompt_form = described_fields([&](RequestFields& fields) { read_prompt_form(fields, model, limits); });
+  nlohmann::json inputs_form = described_fields([&](RequestFields& fields) { read_inputs_form(fields, model, limits); });
+  prompt_form["required"] = {"prompt"};
+  inputs_form["required"] = {"inputs"};
+  return {{"oneOf", {prompt_form, inputs_form}}};
+}
+
+nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits) {
+  return described_fields([&](RequestFields& fields) { read_openai_fields(fields, model, limits); });
 }
 
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
-  const std::string seed = fmt::format("{}", request.seed);
-  // SageMaker hands on only the second of the two.
-  HttpReply reply{.headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}}};
+  HttpReply reply{.headers = seed_headers(request)};
   if (request.form == ReplyForm::kPng) {
     reply.type = "image/png";
-    reply.body = encode_png(images.front());
+    reply.body = encode_picture(request, images.front(), 0);
+    return reply;
+  }
+  if (request.form == ReplyForm::kA1111) {
+    reply.body = webui_reply(request, images);
     return reply;
   }
   const bool is_openais = request.form == ReplyForm::kOpenAi;
   reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
-  add_images(images, request.form, reply.body);
+  add_images(request, images, reply.body);
   reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
-  reply.body += fmt::format(R"(,"seed":{}}})", seed);
+  reply.body += fmt::format(R"(,"seed":{}}})", request.seed);
   return reply;
 }
 

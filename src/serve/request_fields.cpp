@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace darkroom {
 
@@ -20,16 +21,38 @@ std::string shown_json(const nlohmann::json& value) {
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
-RequestFields::RequestFields(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
+nlohmann::json described_fields(const std::function<void(RequestFields&)>& read) {
+  const nlohmann::json nothing = nlohmann::json::object();
+  nlohmann::json schema;
+  RequestFields fields(nothing, "", &schema);
+  read(fields);
+  fields.refuse_others();
+  return schema;
+}
 
-const nlohmann::json* RequestFields::any(const char* name) {
+RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema)
+    : object_(object), where_(std::move(where)), schema_(schema) {
+  if (schema_ != nullptr) {
+    (*schema_)["type"] = "object";
+    (*schema_)["properties"] = nlohmann::json::object();
+  }
+}
+
+void RequestFields::describe(const char* name, const nlohmann::json& more) {
+  if (schema_ != nullptr) {
+    (*schema_)["properties"][name].update(more);
+  }
+}
+
+const nlohmann::json* RequestFields::any(const char* name, const nlohmann::json& schema) {
   asked_.insert(name);
+  describe(name, schema);
   const auto found = object_.find(name);
   return !failure_.is_ok() || found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
 std::optional<std::string> RequestFields::text(const char* name, size_t max_bytes) {
-  const nlohmann::json* value = any(name);
+  const nlohmann::json* value = any(name, {{"type", "string"}, {"maxLength", max_bytes}});
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -41,7 +64,7 @@ std::optional<std::string> RequestFields::text(const char* name, size_t max_byte
 }
 
 std::optional<int64_t> RequestFields::integer(const char* name, int64_t least, int64_t most) {
-  const nlohmann::json* value = any(name);
+  const nlohmann::json* value = any(name, {{"type", "integer"}, {"minimum", least}, {"maximum", most}});
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -55,7 +78,7 @@ std::optional<int64_t> RequestFields::integer(const char* name, int64_t least, i
 }
 
 std::optional<uint64_t> RequestFields::seed(const char* name) {
-  const nlohmann::json* value = any(name);
+  const nlohmann::json* value = any(name, {{"type", "integer"}, {"minimum", 0}, {"maximum", UINT64_MAX}});
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -67,7 +90,7 @@ std::optional<uint64_t> RequestFields::seed(const char* name) {
 }
 
 std::optional<double> RequestFields::number(const char* name, double least, double most) {
-  const nlohmann::json* value = any(name);
+  const nlohmann::json* value = any(name, {{"type", "number"}, {"minimum", least}, {"maximum", most}});
   if (value == nullptr) {
     return std::nullopt;
   }
@@ -78,8 +101,54 @@ std::optional<double> RequestFields::number(const char* name, double least, doub
   return value->get<double>();
 }
 
+std::optional<bool> RequestFields::boolean(const char* name) {
+  const nlohmann::json* value = any(name, {{"type", "boolean"}});
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  if (!value->is_boolean()) {
+    fail(Status::invalid_argument(fmt::format("{} must be true or false, got:", shown(name)), shown_json(*value)));
+    return std::nullopt;
+  }
+  return value->get<bool>();
+}
+
+void RequestFields::object(const char* name, const std::function<void(RequestFields&)>& read) {
+  const nlohmann::json* value = any(name, {{"type", "object"}});
+  if (value != nullptr && !value->is_object()) {
+    fail(Status::invalid_argument(fmt::format("{} must be an object, got:", shown(name)), shown_json(*value)));
+    return;
+  }
+  if (value == nullptr && schema_ == nullptr) {
+    return;
+  }
+  static const nlohmann::json nothing = nlohmann::json::object();
+  RequestFields inner(value != nullptr ? *value : nothing, fmt::format("{}.", shown(name)),
+                      schema_ != nullptr ? &(*schema_)["properties"][name] : nullptr);
+  read(inner);
+  inner.refuse_others();
+  fail(inner.failure());
+}
+
+const char* RequestFields::spelling(const char* snake, const char* camel) {
+  const bool has_snake = any(snake) != nullptr;
+  const bool has_camel = any(camel, {{"description", fmt::format("Another spelling of {}.", snake)}}) != nullptr;
+  if (has_snake && has_camel) {
+    fail(Status::invalid_argument("a field must be given once, not in two spellings:", shown(snake), shown(camel)));
+  }
+  return has_camel ? camel : snake;
+}
+
+void RequestFields::need(const char* name) {
+  if (schema_ != nullptr) {
+    (*schema_)["required"].push_back(name);
+  } else if (any(name) == nullptr) {
+    fail(Status::invalid_argument("the request needs the field", shown(name)));
+  }
+}
+
 void RequestFields::only(const char* name, std::initializer_list<nlohmann::json> defaults) {
-  const nlohmann::json* value = any(name);
+  const nlohmann::json* value = any(name, {{"enum", nlohmann::json(std::vector<nlohmann::json>(defaults))}});
   if (value != nullptr && std::find(defaults.begin(), defaults.end(), *value) == defaults.end()) {
     fail(Status::invalid_argument(fmt::format("{} is not built; leave it out or give its default, got:", shown(name)), shown_json(*value)));
   }
@@ -92,6 +161,9 @@ void RequestFields::fail(Status failure) {
 }
 
 void RequestFields::refuse_others() {
+  if (schema_ != nullptr) {
+    (*schema_)["additionalProperties"] = false;
+  }
   for (const auto& [name, value] : object_.items()) {
     if (!asked_.contains(name) && !value.is_null()) {
       fail(Status::invalid_argument("this request has no such field:", shown(name.substr(0, 80))));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
@@ -44,10 +45,12 @@ struct StepBatcher::Order {
     std::optional<Image> image;           // Once it is finished.
     double cost_per_call = 0.0;
     double open_cost = 0.0;
+    size_t num_calls = 0;  // Of all its way.
   };
   PaintOrder asked;
   Done done;
   std::vector<Picture> pictures;
+  double cost = 0.0;
   Status failure;        // Of the engine.
   bool is_over = false;  // Told, though a call may still run for it.
 
@@ -123,6 +126,7 @@ Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended)
   auto taken = std::make_shared<Order>();
   taken->asked = std::move(order);
   taken->done = std::move(done);
+  taken->cost = cost;
   taken->pictures.resize(taken->asked.pictures.size());
   for (size_t i = 0; i < taken->pictures.size(); ++i) {
     taken->pictures[i].open_cost = taken->asked.pictures[i].cost();
@@ -222,12 +226,19 @@ void StepBatcher::run(const std::stop_token& stop) {
       const Clock::Instant begun = clock_.now();
       begin_new(batch);
       const bool has_stepped = !batch.empty() && step(batch);
+      show_previews(batch);
       finish(batch);
       const Clock::Instant::duration time = clock_.now() - begun;
-      const std::lock_guard lock(mutex_);
-      account(batch, time, has_stepped, ended);
-      is_calling_ = false;
-      changed_.notify_all();
+      {
+        const std::lock_guard lock(mutex_);
+        account(batch, time, has_stepped, ended);
+      }
+      report(batch);
+      {
+        const std::lock_guard lock(mutex_);
+        is_calling_ = false;
+        changed_.notify_all();
+      }
     }
     tell(ended);
   }
@@ -273,6 +284,7 @@ void StepBatcher::end(Orders::iterator order, Result<std::vector<Image>> result,
     open_cost_ = 0.0;
   }
   open_cost_shown_.set(open_cost_);
+  changed_.notify_all();  // Who waits for the last one to end.
 }
 
 std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {
@@ -317,10 +329,48 @@ void StepBatcher::begin_new(std::vector<Place>& batch) {
       order.failure = Status::internal("the picture could not be begun; the server's log says why");
     }
     if (picture.work != nullptr) {
-      picture.cost_per_call = picture.open_cost / static_cast<double>(std::max<size_t>(1, picture.work->num_calls_left()));
+      picture.num_calls = picture.work->num_calls_left();
+      picture.cost_per_call = picture.open_cost / static_cast<double>(std::max<size_t>(1, picture.num_calls));
+      report(std::span(&place, 1));
     }
     return picture.work == nullptr;
   });
+}
+
+// Tells the orders of a batch how far they are.
+void StepBatcher::report(std::span<const Place> batch) {
+  const Order* told = nullptr;  // The pictures of an order stand together.
+  for (const Place& place : batch) {
+    const Order& order = *place.order;
+    if (&order == std::exchange(told, &order) || order.asked.progress == nullptr) {
+      continue;
+    }
+    try {
+      order.asked.progress(std::clamp(1.0 - order.open_cost() / order.cost, 0.0, 1.0));
+    } catch (const std::exception& failure) {  // An order is a boundary.
+      log_error("serve: progress could not be told: {}", failure.what());
+    }
+  }
+}
+
+// A picture that shows no preview is painted all the same.
+void StepBatcher::show_previews(std::span<const Place> batch) {
+  for (const Place& place : batch) {
+    const Order& order = *place.order;
+    const Order::Picture& picture = order.pictures[place.index];
+    const int every = order.asked.pictures[place.index].preview_every;
+    const size_t num_left = picture.work->num_calls_left();
+    const size_t num_done = picture.num_calls - num_left;
+    const bool is_wanted = every > 0 && order.asked.show != nullptr && order.failure.is_ok();
+    if (!is_wanted || num_left == 0 || num_done == 0 || num_done % static_cast<size_t>(every) != 0) {
+      continue;
+    }
+    try {
+      order.asked.show(place.index, engine_.preview(*picture.work));
+    } catch (const std::exception& failure) {
+      log_error("serve: a preview could not be shown: {}", failure.what());
+    }
+  }
 }
 
 // Takes a step of each. What one picture cannot take costs the others nothing: after a call that failed each is tried alone.

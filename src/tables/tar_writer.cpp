@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "darkroom/core/check.h"
 #include "tar_header.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr size_t kMaxWrittenNameBytes = 4096;
 constexpr int64_t kFirstSizeBeyondOctal = int64_t{1} << 33;  // 11 octal digits.
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr std::string_view kPaxMemberName = "././@PaxHeader";
 
 Status check_written_name(std::string_view name) {
@@ -82,24 +84,25 @@ HeaderBlock make_header(std::string_view prefix, std::string_view name, int64_t 
 }  // namespace
 
 Status TarWriter::add(std::string_view name, std::span<const std::byte> data) {
-  DARKROOM_CHECK(!is_finished_, "a file for a finished tar archive:", name);
-  DARKROOM_RETURN_IF_ERROR(check_written_name(name));
-  const auto size_bytes = static_cast<int64_t>(data.size());
-  std::string records;
-  std::optional<SplitName> split = split_written_name(name);
-  if (!split) {
-    records += pax_record("path", name);
-    split = SplitName("", name.substr(0, kTarName.size));
-  }
-  const bool is_huge = size_bytes >= kFirstSizeBeyondOctal;
-  if (is_huge) {
-    records += pax_record("size", std::to_string(size_bytes));
-  }
-  if (!records.empty()) {
-    DARKROOM_RETURN_IF_ERROR(write_pax(records));
-  }
-  DARKROOM_RETURN_IF_ERROR(write_header(split->first, split->second, is_huge ? 0 : size_bytes, '0'));
+  DARKROOM_RETURN_IF_ERROR(begin_file(name, static_cast<int64_t>(data.size())));
   return write_data(data);
+}
+
+Status TarWriter::add_file(std::string_view name, const InputFile& file) {
+  const int64_t size_bytes = file.size_bytes();
+  DARKROOM_RETURN_IF_ERROR(begin_file(name, size_bytes));
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(size_bytes, kPieceBytes)));
+  for (int64_t at = 0; at < size_bytes && failure_.is_ok();) {
+    const auto room = std::span(piece).first(static_cast<size_t>(std::min(size_bytes - at, kPieceBytes)));
+    const Result<size_t> num_read = file.read_at(at, room);
+    if (!num_read.is_ok() || *num_read == 0) {  // The header has promised these bytes.
+      failure_ = num_read.is_ok() ? Status::corrupt_data("the file became shorter while it was read:", file.path()) : num_read.status();
+      break;
+    }
+    static_cast<void>(write(room.first(*num_read)));
+    at += static_cast<int64_t>(*num_read);
+  }
+  return end_file(size_bytes);
 }
 
 Status TarWriter::finish() {
@@ -127,10 +130,33 @@ Status TarWriter::write_pax(std::string_view records) {
   return write_data(std::as_bytes(std::span(records)));
 }
 
+Status TarWriter::begin_file(std::string_view name, int64_t size_bytes) {
+  DARKROOM_CHECK(!is_finished_, "a file for a finished tar archive:", name);
+  DARKROOM_RETURN_IF_ERROR(check_written_name(name));
+  std::string records;
+  std::optional<SplitName> split = split_written_name(name);
+  if (!split) {
+    records += pax_record("path", name);
+    split = SplitName("", name.substr(0, kTarName.size));
+  }
+  const bool is_huge = size_bytes >= kFirstSizeBeyondOctal;
+  if (is_huge) {
+    records += pax_record("size", std::to_string(size_bytes));
+  }
+  if (!records.empty()) {
+    DARKROOM_RETURN_IF_ERROR(write_pax(records));
+  }
+  return write_header(split->first, split->second, is_huge ? 0 : size_bytes, '0');
+}
+
+Status TarWriter::end_file(int64_t size_bytes) {
+  const std::array<std::byte, kTarBlockBytes> zeros{};
+  return write(std::span(zeros).first(static_cast<size_t>(tar_padding(size_bytes))));
+}
+
 Status TarWriter::write_data(std::span<const std::byte> data) {
   DARKROOM_RETURN_IF_ERROR(write(data));
-  const std::array<std::byte, kTarBlockBytes> zeros{};
-  return write(std::span(zeros).first(static_cast<size_t>(tar_padding(static_cast<int64_t>(data.size())))));
+  return end_file(static_cast<int64_t>(data.size()));
 }
 
 }  // namespace darkroom

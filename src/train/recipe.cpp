@@ -160,6 +160,27 @@ Status set_recipe_field(Recipe& recipe, std::string_view assignment) {
   return set_field(*field, *table->get("value"));
 }
 
+Result<RecipeFieldKind> recipe_field_kind(std::string_view name) {
+  Recipe recipe;
+  const auto fields = recipe_fields(recipe);
+  const RecipeField* field = find_field(fields, name);
+  if (field == nullptr) {
+    return unknown_key(fields, std::string(name));
+  }
+  return static_cast<RecipeFieldKind>(field->value.index());  // In the order of the variant.
+}
+
+Result<std::string> recipe_field_text(const Recipe& recipe, std::string_view name) {
+  Recipe copy = recipe;
+  const auto fields = recipe_fields(copy);
+  const RecipeField* field = find_field(fields, name);
+  if (field == nullptr) {
+    return unknown_key(fields, std::string(name));
+  }
+  const auto* const* text = std::get_if<std::string*>(&field->value);
+  return text != nullptr ? **text : print_value(field->value);
+}
+
 std::string recipe_to_toml(const Recipe& recipe) {
   Recipe copy = recipe;
   std::string out;

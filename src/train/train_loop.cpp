@@ -12,6 +12,9 @@ Status TrainOptions::validate() const {
   if (resume.empty()) {
     return Status::invalid_argument("--resume takes auto, none or a checkpoint's path, got:", "''");
   }
+  if (stop_at < 0) {
+    return Status::invalid_argument("--stop-at must be at least 1, got:", stop_at);
+  }
   if (!init_from.empty() && recipe.model.start == "weights") {
     return Status::invalid_argument("--init-from and model.start = \"weights\" both name starting weights; drop one of them:", init_from);
   }

@@ -57,7 +57,7 @@ FlatRange TrainingRun::own_samples() const { return samples_of_rank(recipe(), ra
 bool TrainingRun::runs_ahead(bool wants_stop) const {
   const int64_t next = steps_done_ + 1;
   const auto is_due = [&](int64_t every) { return every > 0 && next % every == 0; };
-  const bool looks = wants_stop || next == max_steps() || trace_ != nullptr || recipe().optimizer.max_skipped > 0 ||
+  const bool looks = wants_stop || next == last_step() || trace_ != nullptr || recipe().optimizer.max_skipped > 0 ||
                      is_due(recipe().runtime.log_every) || is_due(recipe().checkpoint.every_steps) ||
                      (validates() && is_due(recipe().validation.every_steps)) || (has_previews() && is_due(recipe().samples.every_steps));
   return !device().is_cpu() && ranks().size() == 1 && !looks;
@@ -170,7 +170,7 @@ Status TrainingRun::name_bad_samples(const Status& failure) const {
 Status TrainingRun::after_step(const StepTimes& times) {
   steps_here_ += 1;
   step_ms_here_ += times.step_ms;
-  const bool is_last = steps_done_ == max_steps();
+  const bool is_last = steps_done_ == last_step();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
   nlohmann::ordered_json scores = nlohmann::ordered_json::object();
   if (validates() && is_due(recipe().validation.every_steps)) {
@@ -351,7 +351,7 @@ void TrainingRun::end_ledger() {
 
 Status TrainingRun::run(const std::stop_token& stop) {
   const auto start = Clock::now();
-  while (steps_done_ < max_steps()) {
+  while (steps_done_ < last_step()) {
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -109,6 +110,8 @@ class TrainingRun {
   int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }
   const DatasetIndex* began_with() const { return index_.has_value() ? &*index_ : nullptr; }
   int64_t max_steps() const { return recipe().schedule.max_steps; }
+  // Of this start: max_steps(), or before it.
+  int64_t last_step() const { return options_.stop_at > 0 ? std::min(options_.stop_at, max_steps()) : max_steps(); }
   std::string in_folder(const char* name) const;
   // Wall time of the run, set-ups and hooks included; steps that a later start repeats count once.
   double wall_seconds() const;

@@ -328,7 +328,7 @@ def examples_of_the_help_are_good_command_lines() -> None:
 
 def programs_end_as_the_parser_said() -> None:
     """Command lines that are refused, run as programs: the same exit code, the same message, the hint, nothing on stdout."""
-    lines = [["downlaod"], [], ["tune"], ["models", "ftech", "x", "y"], ["download", "x", "--metadata", "y", "--promt"], ["sample", "--model", "m"]]
+    lines = [["downlaod"], [], ["compare"], ["models", "ftech", "x", "y"], ["download", "x", "--metadata", "y", "--promt"], ["sample", "--model", "m"]]
     generator = random.Random(SEED)
     for verb in definitions()["verbs"]:
         flags = [flag for flag in real_flags(verb) if flag["max_values"] > 0 and values_of(verb, flag)[1]]

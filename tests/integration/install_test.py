@@ -12,7 +12,7 @@ from cases import main, require, temporary_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LISTING = ROOT / "tools/build/shared_libraries.py"
-LIBRARIES_OF_PIP = ("torch", "pyarrow", "nvidia")
+LIBRARIES_OF_PIP = ("torch", "pyarrow", "nvidia", "numpy", "numpy.libs")
 
 
 def lay_out(what: str, folder: pathlib.Path) -> None:
@@ -71,6 +71,7 @@ def a_wheel_finds_the_libraries_of_its_environment() -> None:
             (packages / name).symlink_to(theirs / name)
         decoder = program.with_name("darkroom-decoder")
         require(decoder.stat().st_size > 0, "the wheel has no decoder")
+        decoder.chmod(0o755)
         run(LISTING, program, "--within", packages, *(word for name in LIBRARIES_OF_PIP for word in ("--within", theirs / name)), cwd=folder)
         run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packages)!r}); sys.argv[1:] = ['--version']; import darkroom.__main__",
             cwd=folder)
@@ -93,6 +94,30 @@ def the_cluster_command_is_there(packages: pathlib.Path, folder: pathlib.Path) -
     require(shown.returncode == 0 and "--num-encoders" in shown.stdout and "--resolution" in shown.stdout, "help", shown)
     refused = called("process", "a", "b", "--model", "m")
     require(refused.returncode == 2 and "pip install 'darkroom[ray]'" in refused.stderr, "what to install", refused)
+
+
+def the_wheel_imports_where_its_name_says() -> None:
+    with temporary_folder() as folder:
+        lay_out("wheel", folder / "dist")
+        path = next((folder / "dist").glob("*.whl"))
+        own = f"cp{sys.version_info.major}{sys.version_info.minor}"
+        require(f"-{own}.py3-{own}.none-manylinux" in path.name, "name", path.name)
+        packages = folder / "environment/site-packages"
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(packages)
+            listed = wheel.read(next(name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL"))).decode()
+        require({f"{python}-{abi}" for python in (own, "py3") for abi in (own, "none")}
+                == {line.removeprefix("Tag: ").rsplit("-", 1)[0] for line in listed.splitlines() if line.startswith("Tag: ")}, "tags", listed)
+        theirs = next((ROOT / ".venv").glob("lib/python3.*/site-packages"))
+        for name in LIBRARIES_OF_PIP:
+            (packages / name).symlink_to(theirs / name)
+        (packages / "darkroom/bin/darkroom-decoder").chmod(0o755)  # zipfile forgets it, pip does not.
+        extension = next((packages / "darkroom").glob("_native.cpython-*.so"))
+        run(LISTING, extension, "--within", packages, *(word for name in LIBRARIES_OF_PIP for word in ("--within", theirs / name)), cwd=folder)
+        code = (f"import sys; sys.path.insert(0, {str(packages)!r}); import darkroom; print(darkroom.tokenize('a').shape, "
+                "darkroom.Transform(8).counts['rows_in'], darkroom.__file__)")
+        printed = run(sys.executable, "-I", "-S", "-c", code, cwd=folder)
+        require(printed.startswith("(1, 77) 0 ") and str(packages) in printed, "import darkroom", printed)
 
 
 def a_prefix_that_may_not_be_written_is_refused_before_the_build() -> None:
@@ -124,6 +149,7 @@ if __name__ == "__main__":
         a_moved_tree_opens_nothing_of_the_checkout,
         an_installed_corpus_tool_needs_no_checkout,
         a_wheel_finds_the_libraries_of_its_environment,
+        the_wheel_imports_where_its_name_says,
         a_prefix_that_may_not_be_written_is_refused_before_the_build,
         the_listing_finds_a_library_from_elsewhere,
     ])

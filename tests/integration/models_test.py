@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tarfile
 
 from cases import temporary_folder
 from safetensors_files import enlarge_vocabulary, original_checkpoint, write_random, write_zeros
@@ -55,6 +56,21 @@ def check_reads_a_single_file_of_version_1() -> None:
 
 def check_reads_a_single_file_of_version_2() -> None:
     check_reads(2)
+
+
+def export_writes_the_archive_of_a_sagemaker_endpoint() -> None:
+    with temporary_folder() as folder:
+        run("models", "init", "--preset", "tiny", folder / "model", "--seed", "3")
+        for name in ("one.tar.gz", "same.tar.gz"):
+            run("models", "export", folder / "model", folder / name, "--sagemaker")
+        require((folder / "one.tar.gz").read_bytes() == (folder / "same.tar.gz").read_bytes(), "two archives of one model differ")
+        run("models", "export", folder / "model", folder / "folder")
+        with tarfile.open(folder / "one.tar.gz") as archive:
+            archive.extractall(folder / "unpacked", filter="data")
+        require(digests(str(folder / "unpacked"), "**/*") == digests(str(folder / "folder"), "**/*"), "the archive holds other files than the folder")
+        require("is there already" in run("models", "export", folder / "model", folder / "one.tar.gz", "--sagemaker", expect=1).stderr, "replaced")
+        stderr = run("models", "export", folder / "model", folder / "both", "--sagemaker", "--single-file", expect=2).stderr
+        require("--single-file or --sagemaker" in stderr and not (folder / "both").exists(), "message", stderr)
 
 
 def check_refuses_a_damaged_single_file() -> None:
@@ -126,6 +142,7 @@ if __name__ == "__main__":
         init_finds_its_vocabulary_from_any_folder,
         check_reads_a_single_file_of_version_1,
         check_reads_a_single_file_of_version_2,
+        export_writes_the_archive_of_a_sagemaker_endpoint,
         check_refuses_a_damaged_single_file,
         a_signal_ends_init,
         a_signal_ends_check_and_export,

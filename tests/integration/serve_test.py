@@ -32,6 +32,10 @@ PATIENCE = 120  # Seconds; a limit, no measure.
 KEY = "a-key-of-more-than-16-characters"
 INVOCATIONS = "/invocations"
 GENERATIONS = "/v1/images/generations"
+EDITS = "/v1/images/edits"
+TXT2IMG = "/sdapi/v1/txt2img"
+IMG2IMG = "/sdapi/v1/img2img"
+JOBS = "/v1/jobs"
 
 
 class Server:
@@ -80,7 +84,7 @@ class Server:
 
     def metric(self, name: str) -> float:
         text = self.ask("GET", "/metrics")[2].decode()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line) or line.startswith(f"{name},"))
 
 
 def pixels(png: bytes) -> np.ndarray:
@@ -105,6 +109,36 @@ def sampled(fields: dict) -> np.ndarray:
             words += ["--size", f"{fields['width']}x{fields['height']}"]
         run("sample", "--model", model(), *words)
         return pixels(pathlib.Path(folder, "x.png").read_bytes())
+
+
+def gradient(width: int, height: int, form: str = "PNG") -> bytes:
+    """A picture to start from."""
+    down, across = np.mgrid[0:height, 0:width]
+    image = Image.fromarray(np.stack([across * 255 // width, down * 255 // height, (across + down) % 256], axis=2).astype(np.uint8))
+    file = io.BytesIO()
+    image.save(file, form)
+    return file.getvalue()
+
+
+def sampled_from(picture: bytes, *flags: object) -> tuple[np.ndarray, bytes]:
+    """The pixels and the file of `darkroom sample` that starts from a picture."""
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        pathlib.Path(folder, "in").write_bytes(picture)
+        words = ["--init-image", f"{folder}/in", "--size", "64x64", "--output", f"{folder}/x.png", *flags]
+        run("sample", "--model", model(), *map(str, words))
+        png = pathlib.Path(folder, "x.png").read_bytes()
+        return pixels(png), png
+
+
+def form_of(fields: dict[str, object], picture: bytes) -> tuple[bytes, dict]:
+    """multipart/form-data as a client writes it, and its header."""
+    parts = [f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
+    head = b'--b\r\nContent-Disposition: form-data; name="image"; filename="in.png"\r\nContent-Type: image/png\r\n\r\n'
+    return b"".join(parts) + head + picture + b"\r\n--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+def base64_of(picture: bytes) -> str:
+    return base64.b64encode(picture).decode()
 
 
 MIXED = [
@@ -165,6 +199,77 @@ def protocols_reply_as_their_clients_expect() -> None:
         require([one["id"] for one in models["data"]] == ["tiny"], "models", models)
 
 
+def pictures_to_start_from_give_the_bits_of_sample() -> None:
+    with Server(model()) as server:
+        for picture, sampler, ours, strength in [
+            (gradient(100, 60), "DDIM", "ddim", 0.5),
+            (gradient(64, 64), "Euler a", "euler_a", 1.0),
+            (gradient(70, 200, "JPEG"), "DPM++ 2M", "dpmpp_2m_karras", 0.3),
+            (gradient(300, 30, "WEBP"), "PLMS", "pndm", 0.75),
+        ]:
+            want, _ = sampled_from(picture, "--prompt", "a red apple", "--sampler", ours, "--steps", 8, "--strength", strength, "--seed", 5, "--guidance", 7)
+            fields = {"prompt": "a red apple", "sampler_name": sampler, "steps": 8, "seed": 5, "cfg_scale": 7}
+            body = {**fields, "init_images": [base64_of(picture)], "denoising_strength": strength}
+            status, _, text = server.ask("POST", IMG2IMG, body)
+            require(status == 200, "image to image", sampler, status, text[:500])
+            require(np.array_equal(pixels(base64.b64decode(json.loads(text)["images"][0])), want), "another picture than sample's", sampler)
+            form = {"prompt": "a red apple", "sampler": ours, "steps": 8, "strength": strength, "seed": 5, "guidance_scale": 7}
+            status, _, text = server.ask("POST", EDITS, *form_of(form, picture))
+            require(status == 200, "an edit", sampler, status, text[:500])
+            require(np.array_equal(pixels(base64.b64decode(json.loads(text)["data"][0]["b64_json"])), want), "another edit than sample's", sampler)
+
+
+def a1111_reads_weights_and_pngs_keep_their_settings() -> None:
+    prompt = "a (red:1.4) apple, [green]"
+    with Server(model()) as server, tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        path = f"{folder}/x.png"
+        flags = ["--prompt", prompt, "--prompt-syntax", "weighted", "--steps", 4, "--seed", 9, "--sampler", "euler_a", "--negative", "dark"]
+        run("sample", "--model", model(), "--output", path, *map(str, flags))
+        sampled_png = pathlib.Path(path).read_bytes()
+        body = {"prompt": prompt, "negative_prompt": "dark", "steps": 4, "seed": 9, "sampler_name": "Euler a", "cfg_scale": 7.5}
+        status, _, text = server.ask("POST", TXT2IMG, body)
+        require(status == 200, "text to image", status, text[:500])
+        png = base64.b64decode(json.loads(text)["images"][0])
+        require(np.array_equal(pixels(png), pixels(sampled_png)), "another picture than that of weighted prompts")
+        require(not np.array_equal(pixels(png), server.paint({"prompt": prompt, "negative_prompt": "dark", "num_inference_steps": 4, "seed": 9, "sampler": "euler_a"})), "weights change nothing")
+        told = []
+        for picture in (png, sampled_png):
+            status, _, text = server.ask("POST", "/sdapi/v1/png-info", {"image": base64_of(picture)})
+            require(status == 200, "png-info", status, text[:500])
+            told.append(json.loads(text)["parameters"])
+        for name, value in {"Prompt": prompt, "Negative prompt": "dark", "Steps": "4", "Sampler": "Euler a", "CFG scale": "7.5", "Seed": "9", "Size-1": "64"}.items():
+            require([one.get(name) for one in told] == [value, value], "settings of serve and of sample", name, told)
+        require(Image.open(io.BytesIO(png)).info["parameters"].startswith(prompt), "the chunk's name")
+        status, _, plain = server.ask("POST", INVOCATIONS, {"inputs": "a secret", "parameters": {"num_inference_steps": 4}})
+        require(status == 200 and not Image.open(io.BytesIO(plain)).info, "a prompt leaks through a native route's PNG")
+    with Server(model(), "--png-settings", "off") as server:
+        status, _, text = server.ask("POST", TXT2IMG, {"steps": 4})
+        require(not Image.open(io.BytesIO(base64.b64decode(json.loads(text)["images"][0]))).info, "settings though they are off")
+
+
+def hostile_pictures_cost_only_their_requests() -> None:
+    bomb = bytearray(gradient(8, 8))
+    bomb[16:24] = b"\x00\x00\xff\xff" * 2
+    with Server(model()) as server:
+        cases = {"garbage": b"garbage", "a bomb": bytes(bomb), "a cut file": gradient(64, 64)[:100], "nothing": b"", "a GIF": b"GIF89a" + bytes(20)}
+        for name, picture in cases.items():
+            status, _, text = server.ask("POST", IMG2IMG, {"init_images": [base64_of(picture)], "steps": 4})
+            message = json.loads(text)["detail"]
+            require(status == 400 and "init_images[0]" in message, name, status, message)
+            status, _, text = server.ask("POST", EDITS, *form_of({"prompt": "x"}, picture))
+            require(status == 400 and "image" in json.loads(text)["error"]["message"], name, status, text[:500])
+        status, _, text = server.ask("POST", IMG2IMG, {"init_images": ["http://127.0.0.1:1/x.png"], "steps": 4})
+        require(status == 400 and "URL" in json.loads(text)["detail"], "a URL", status, text[:500])
+        status, _, text = server.ask("POST", TXT2IMG, b'{"prompt":"' + b"a" * 1_000_000 + b'"}')
+        require(status == 400 and "prompt" in json.loads(text)["detail"], "a long prompt", status, text[:500])
+        status, _, text = server.ask("POST", TXT2IMG, b'{"comments":' + b"[" * 1_000_000)
+        require(status == 400, "deep JSON", status, text[:500])
+        status, headers, picture = server.ask("GET", "/imagine?prompt=a%20red%20apple&steps=4&img_size=64&seed=3")
+        require(status == 200 and headers["content-type"] == "image/png", "the server goes on", status)
+        require(np.array_equal(pixels(picture), sampled({"num_inference_steps": 4, "seed": 3})), "imagine paints another picture")
+        require(server.ask("GET", "/imagine")[0] == 400, "imagine without a prompt")
+
+
 def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
     with Server(model()) as server:
         cases = [
@@ -178,7 +283,8 @@ def bad_requests_are_told_the_field_and_cost_only_themselves() -> None:
             (INVOCATIONS, {"inputs": "x", "parameters": {"seed": -1}}, 400, "parameters.seed"),
             (GENERATIONS, {"prompt": "x", "size": "63x64"}, 400, "size"),
             (GENERATIONS, {"prompt": "x", "model": "dall-e-3"}, 404, "dall-e-3"),
-            (GENERATIONS, {"prompt": "x", "stream": True}, 400, "stream"),
+            (GENERATIONS, {"prompt": "x", "stream": 1}, 400, "stream"),
+            (JOBS, {"prompt": "x", "size": "64x64"}, 400, "size"),
             ("/nowhere", {}, 404, "nothing here"),
         ]
         for path, body, want, part in cases:
@@ -219,6 +325,93 @@ def flags_that_would_open_the_server_to_all_are_refused() -> None:
     with Server(model()) as server:
         done = run("serve", model(), "--port", server.port, expect=1)
         require(str(server.port) in done.stderr, "a port that is taken", done.stderr)
+
+
+def events_of(body: bytes) -> list[tuple[str, dict]]:
+    """Name and data of each event of a text/event-stream."""
+    found = re.findall(r"^event: (.*)\ndata: (.*)\n\n", body.decode(), re.MULTILINE)
+    return [(name, json.loads(data)) for name, data in found]
+
+
+def job_of(fields: dict) -> dict:
+    """The fields of a job that asks for the picture of an invocation."""
+    names = {"num_inference_steps": "steps"}
+    return {"prompt": "a red apple", **{names.get(name, name): value for name, value in fields.items()}}
+
+
+def jobs_have_the_pictures_of_sample_with_previews_and_without() -> None:
+    with Server(model(), "--deadline", "3600") as server:  # However slow the machine is, it takes a long job.
+        for fields in (MIXED[0], MIXED[2], MIXED[5]):
+            want = sampled(fields)
+            status, headers, body = server.ask("POST", JOBS, {**job_of(fields), "preview_every": 2})
+            require(status == 202 and headers["location"] == f"{JOBS}/{json.loads(body)['id']}", "a job", status, body[:500])
+            path = headers["location"]
+            events = events_of(server.ask("GET", f"{path}/events")[2])
+            require(events[-1][0] == "done" and events[-1][1]["status"] == "done", "the last event", events[-1])
+            for name, data in events:
+                if name == "preview":
+                    require(pixels(base64.b64decode(data["image"])).shape == want.shape, "a preview of another size")
+            pictures = [server.ask("GET", image)[2] for image in events[-1][1]["images"]]
+            require(len(pictures) == 1 and np.array_equal(pixels(pictures[0]), want), "another picture than sample's", fields)
+            require(server.ask("DELETE", path)[0] == 204 and server.ask("GET", path)[0] == 404, "the job is forgotten")
+        slow = {**job_of({"num_inference_steps": 500, "seed": 1}), "preview_every": 50}
+        path = server.ask("POST", JOBS, slow)[1]["location"]
+        with concurrent.futures.ThreadPoolExecutor(1) as clients:
+            watching = clients.submit(server.ask, "GET", f"{path}/events")
+            while json.loads(server.ask("GET", path)[2])["step"] < 60:
+                require(not watching.done(), "the job ended", path)
+            require(server.ask("DELETE", path)[0] == 204, "a cancel")
+            events = events_of(watching.result(PATIENCE)[2])
+        require(events[-1][0] == "cancelled" and any(name == "preview" for name, _ in events), "events", [name for name, _ in events])
+
+
+def streams_of_pictures_end_with_those_of_sample() -> None:
+    with Server(model()) as server:
+        fields = {"num_inference_steps": 8, "seed": 9}
+        want = sampled(fields)
+        body = {"prompt": "a red apple", "steps": 8, "seed": 9, "stream": True, "partial_images": 2}
+        events = events_of(server.ask("POST", GENERATIONS, body)[2])
+        require(events[-1][0] == "image_generation.completed", "the last event", events[-1][0])
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["b64_json"])), want), "OpenAI's streamed picture")
+        events = events_of(server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "text/event-stream"})[2])
+        require(events[-1][0] == "done", "the last event", events[-1][0])
+        require(np.array_equal(pixels(base64.b64decode(events[-1][1]["generated_images"][0])), want), "a streamed invocation")
+
+
+def facts_and_the_document_are_those_of_the_model() -> None:
+    with Server(model()) as server:
+        facts = json.loads(server.ask("GET", "/v1/facts")[2])
+        require(facts["model"] == "tiny" and facts["native_size"] == 64 and "ddim" in facts["samplers"], "facts", facts)
+        require(facts["defaults"]["sampler"] in facts["samplers"], "the default sampler", facts)
+        document = json.loads(server.ask("GET", "/openapi.json")[2])
+        fields = document["paths"][JOBS]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        require(fields["sampler"]["enum"] == facts["samplers"], "samplers of the document", fields)
+        require(json.loads(server.ask("GET", "/v2/models/tiny")[2])["name"] == "tiny", "the Open Inference Protocol's model")
+
+
+def no_reply_is_broken_by_a_stop() -> None:
+    """Several rounds, each stopped at another point. http.client raises where a reply, or a chunked one's end, is missing; a machine that does
+    not paint the rest within the 25 s of a stop says so in a whole reply, too."""
+    num_steps, whole = 60, 64 * 64 * 62
+    for share_left in (0.9, 0.5, 0.1):
+        with Server(model(), "--deadline", "3600") as server, concurrent.futures.ThreadPoolExecutor(8) as clients:
+            path = server.ask("POST", JOBS, job_of({"num_inference_steps": num_steps, "seed": 1}))[1]["location"]
+            streamed = {"prompt": "x", "steps": num_steps, "seed": 2, "stream": True, "partial_images": 2}
+            asked = [("GET", f"{path}/events", None), ("POST", GENERATIONS, streamed)]
+            asked += [("POST", INVOCATIONS, {"prompt": "x", "num_inference_steps": num_steps, "seed": seed}) for seed in range(3)]
+            painting = [clients.submit(server.ask, *one) for one in asked]
+            limit = time.monotonic() + PATIENCE
+            while server.metric("darkroom_serve_open_cost") < 4.1 * whole or server.metric('darkroom_serve_requests_total{route="/v1/jobs/{id}/events"') < 1:
+                require(time.monotonic() < limit and not any(one.done() for one in painting), "the requests did not meet")
+            while server.metric("darkroom_serve_open_cost") > share_left * 5 * whole:
+                require(time.monotonic() < limit, "nothing is painted")
+            server.process.send_signal(signal.SIGTERM)
+            require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
+            for (_, place, _), reply in zip(asked, painting, strict=True):
+                status, headers, body = reply.result(PATIENCE)
+                require(status in (200, 503), place, status, body[:200])
+                if headers["content-type"] == "text/event-stream":
+                    require(events_of(body)[-1][0] in ("done", "failed", "image_generation.completed", "error"), place, events_of(body)[-1])
 
 
 def a_stop_finishes_what_was_begun() -> None:
@@ -284,9 +477,16 @@ if __name__ == "__main__":
             a_picture_painted_alone_has_the_bits_of_sample,
             pictures_painted_together_are_those_of_sample,
             protocols_reply_as_their_clients_expect,
+            pictures_to_start_from_give_the_bits_of_sample,
+            a1111_reads_weights_and_pngs_keep_their_settings,
+            hostile_pictures_cost_only_their_requests,
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
             flags_that_would_open_the_server_to_all_are_refused,
+            jobs_have_the_pictures_of_sample_with_previews_and_without,
+            streams_of_pictures_end_with_those_of_sample,
+            facts_and_the_document_are_those_of_the_model,
+            no_reply_is_broken_by_a_stop,
             a_stop_finishes_what_was_begun,
             a_container_serves_its_model_on_port_8080,
         ])

@@ -164,6 +164,13 @@ class PlantedDecoder : public PictureDecoder {
     }
     return decoder_->transform(bytes, options, limits, draw, out_hwc);
   }
+  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
+                                           std::span<uint8_t> out_hwc) override {
+    if (auto error = carry_out(bytes)) {
+      return RowResult<DecodedSize>(*std::move(error));
+    }
+    return decoder_->resize_to(bytes, size, limits, out_hwc);
+  }
 
  private:
   using Plant = std::function<std::optional<RowError>()>;

@@ -3,11 +3,12 @@
 
     installed_tree.py install PREFIX       bin/, lib/darkroom/, share/: can be moved, needs no checkout and no -dev package
     installed_tree.py writable PREFIX      ends with 1 and one sentence where `install` could not write
-    installed_tree.py wheel FOLDER         dist/darkroom-VERSION-py3-none-PLATFORM.whl and its pinned requirements
+    installed_tree.py wheel FOLDER         dist/darkroom-VERSION-TAGS-PLATFORM.whl and its pinned requirements
 
 `install` and `wheel` copy build/release/darkroom and darkroom-decoder, their files (models, recipes, prices, the corpus tool, what `bench`
 measures) and every shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The
-wheel leaves torch, pyarrow and the rest of Python to pip.
+wheel leaves torch, pyarrow and the rest of Python to pip, and holds the extension module of build/release/python, which is for one
+version of Python; command and launcher are for all.
 """
 
 from __future__ import annotations  # `make install` asks it before there is a Python of the right version.
@@ -31,6 +32,7 @@ from shared_libraries import needed_by, set_rpath
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build/release/darkroom"
 DECODER = PROGRAM.with_name("darkroom-decoder")  # Started by the program from beside it.
+PYTHON = ROOT / "build/release/python/darkroom"  # The package as the target `python` stages it.
 VENV = ROOT / ".venv"
 FONTS = [ROOT / "tools/corpus/NotoColorEmoji.ttf", pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")]
 NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
@@ -103,9 +105,9 @@ def package_of(library: pathlib.Path) -> str | None:
     return None
 
 
-def copy_libraries(folder: pathlib.Path, licences: pathlib.Path, with_wheels: bool) -> None:
-    """Every library that the program opens, under the name that it is asked for."""
-    for name, path in sorted(needed_by(PROGRAM).items()):
+def copy_libraries(folder: pathlib.Path, licences: pathlib.Path, with_wheels: bool, extension: pathlib.Path | None = None) -> None:
+    """Every library that the program, and the extension, opens, under the name that it is asked for."""
+    for name, path in sorted({**needed_by(PROGRAM), **(needed_by(extension) if extension else {})}.items()):
         is_of_wheel = "site-packages" in path.parts
         if is_of_wheel and not with_wheels:
             continue
@@ -210,7 +212,7 @@ def of_ray() -> list[str]:
 
 
 def metadata() -> str:
-    dependencies = [line.split()[0] for line in pinned(["torch", "pyarrow", "fonttools", "pillow"])]
+    dependencies = [line.split()[0] for line in pinned(["torch", "pyarrow", "fonttools", "pillow", "numpy"])]
     dependencies += [f'{line} ; extra == "ray"' for line in of_ray()]
     fields = ["Metadata-Version: 2.1", "Name: darkroom", f"Version: {version()}",
               "Summary: Pre-trains Stable Diffusion from a list of URLs", "License: Apache-2.0", "Requires-Python: >=3.11,<3.14",
@@ -247,13 +249,30 @@ class WheelFile:
         self.zip.close()
 
 
-def lay_out_wheel(package: pathlib.Path) -> None:
+def extension_module() -> pathlib.Path:
+    found = sorted(PYTHON.glob("_native.cpython-*.so"))
+    if len(found) != 1:
+        fail(f"{PYTHON} holds {len(found)} extension modules instead of one: run `make python`")
+    return found[0]
+
+
+def tags(extension: pathlib.Path) -> tuple[str, str]:
+    """(Python, ABI) as a file name has them: the extension's own, and any Python 3 without one for the command and its launcher."""
+    version = re.match(r"_native\.cpython-(\d+)-", extension.name).group(1)
+    return f"cp{version}.py3", f"cp{version}.none"
+
+
+def lay_out_wheel(package: pathlib.Path, extension: pathlib.Path) -> None:
     """The folders site-packages/darkroom and, beside it, darkroom_ray."""
-    for folder in (package, package.with_name("darkroom_ray")):
-        for source in sorted((ROOT / "python" / folder.name).glob("*.py")):
-            copy(source, folder / source.name)
+    for pattern in ("*.py", "*.pyi", "py.typed"):
+        for source in sorted((ROOT / "python/darkroom").glob(pattern)):
+            copy(source, package / source.name)
+    copy(extension, package / extension.name)
+    set_rpath(package / extension.name, "$ORIGIN/lib/darkroom:$ORIGIN/../torch/lib:$ORIGIN/../pyarrow")
+    for source in sorted((ROOT / "python/darkroom_ray").glob("*.py")):
+        copy(source, package.with_name("darkroom_ray") / source.name)
     copy_shared_files(package / "share/darkroom")
-    copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False)
+    copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False, extension=extension)
     copy_programs(package / "bin", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
     write_generated_files(package / "share", PROGRAM)
 
@@ -261,21 +280,25 @@ def lay_out_wheel(package: pathlib.Path) -> None:
 def wheel(folder: pathlib.Path) -> None:
     staging = ROOT / "build/wheel"
     shutil.rmtree(staging, ignore_errors=True)
-    lay_out_wheel(staging / "darkroom")
+    extension = extension_module()
+    lay_out_wheel(staging / "darkroom", extension)
     folder.mkdir(parents=True, exist_ok=True)
-    tag = f"py3-none-{platform_tag()}"
+    pythons, abis = tags(extension)
+    platform = platform_tag()
     info = f"darkroom-{version()}.dist-info"
-    path = folder / f"darkroom-{version()}-{tag}.whl"
+    path = folder / f"darkroom-{version()}-{pythons}-{abis}-{platform}.whl"
     archive = WheelFile(path, info)
     for file in sorted(staging.rglob("*")):
         if file.is_file():
             archive.add(str(file.relative_to(staging)), file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
     archive.add(f"{info}/METADATA", metadata().encode())
-    archive.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: darkroom\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
+    lines = ["Wheel-Version: 1.0", "Generator: darkroom", "Root-Is-Purelib: false",
+             *(f"Tag: {python}-{abi}-{platform}" for python in pythons.split(".") for abi in abis.split("."))]
+    archive.add(f"{info}/WHEEL", ("\n".join(lines) + "\n").encode())
     archive.add(f"{info}/entry_points.txt", b"[console_scripts]\ndarkroom = darkroom.launcher:main\ndarkroom-ray = darkroom_ray.command:main\n")
     archive.close()
     cpu = folder / f"darkroom-{version()}-cpu.txt"
-    names = ["torch", "pyarrow", "fonttools", "pillow", "nvidia-cuda-cupti", "nvidia-cuda-runtime"]
+    names = ["torch", "pyarrow", "fonttools", "pillow", "numpy", "nvidia-cuda-cupti", "nvidia-cuda-runtime"]
     cpu.write_text("\n".join(["# For a machine without a GPU: pip install --no-deps -r this file, then --no-deps the wheel.",
                               *pinned(names)]) + "\n", encoding="utf-8")
     print(f"wheel: {path} ({path.stat().st_size // 1_000_000} MB), {cpu.name} lists what a CPU machine needs of its dependencies")

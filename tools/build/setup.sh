@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity|ray  Idempotent: a second run does nothing.
+# usage: setup.sh build|test|parity|notebooks|ray      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -90,13 +90,13 @@ install_apt_packages() {
   }
 }
 
-# What some acceptance checks want: a real S3 server. Without it they are skipped and say so, so nothing here ends the setup.
+# What some checks want: a real S3 server, a real browser. Without them they are skipped and say so, so nothing here ends the setup.
 install_test_packages() {
   local missing as_root=()
   mapfile -t missing < <(missing_packages requirements/apt_test.txt)
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-  say "installing ${missing[*]} (about 70 MB) for the checks on a real S3 server"
+  say "installing ${missing[*]} (up to 200 MB) for the checks on a real S3 server and in a real browser"
   install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
     say "they could not be installed ($logs/apt_test.log); those checks will be skipped"
 }
@@ -120,6 +120,7 @@ sizes_of() {
     requirements/readers.txt) printf '230 800\n' ;;
     requirements/clients.txt) printf '80 340\n' ;;
     requirements/ray.txt) printf '190 700\n' ;;
+    requirements/notebooks.txt) printf '25 150\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -181,6 +182,9 @@ if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
   install_environment .venv-readers requirements/readers.txt
   install_environment .venv-clients requirements/clients.txt
+fi
+if [ "$kind" = notebooks ]; then
+  install_environment .venv-notebooks requirements/notebooks.txt
 fi
 # `make test` runs the cluster's tests where this can be installed, and says so where it cannot.
 if [ "$kind" = ray ]; then

@@ -10,7 +10,7 @@ list_sources() {
     return
   fi
   local folder
-  for folder in apps benchmarks include src tests; do
+  for folder in apps benchmarks include python src tests; do
     [ ! -d "$folder" ] || find "$folder" -type f '(' -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' ')'
   done
 }

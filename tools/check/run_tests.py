@@ -70,7 +70,7 @@ def expected_scripts() -> list[pathlib.Path]:
 
 
 def build_command(preset: str) -> list:
-    targets = expected_programs(preset) if preset == "tsan" else ["all"]
+    targets = expected_programs(preset) if preset == "tsan" else ["all", "python"] if preset == "release" else ["all"]
     return [ROOT / "tools" / "build" / "build.sh", preset, *targets]
 
 

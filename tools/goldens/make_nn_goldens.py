@@ -60,6 +60,13 @@ TEXT = dict(
     vocab_size=40, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=11,
     bos_token_id=38, eos_token_id=39, pad_token_id=0)
 
+CLIP_VISION = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, image_size=12, patch_size=4)
+CLIP = {
+    "clip_quick_gelu": dict(text_config=TEXT | dict(hidden_act="quick_gelu"), vision_config=CLIP_VISION | dict(hidden_act="quick_gelu"), projection_dim=10),
+    "clip_gelu": dict(
+        text_config=TEXT | dict(hidden_act="gelu"), projection_dim=6,
+        vision_config=CLIP_VISION | dict(hidden_act="gelu", num_attention_heads=1, patch_size=6, layer_norm_eps=1e-6))}
+
 
 def inputs_of(component, config):
     if component.startswith("text_encoder"):
@@ -94,6 +101,23 @@ def record(folder, name, component, config):
     tensors = {**inputs, **cotangents, **results}
     made_by = f"make_nn_goldens.py, torch {torch.__version__}, diffusers {diffusers.__version__}, transformers {transformers.__version__}"
     save_file(tensors, folder / f"{name}.safetensors", {"component": component, "config": json.dumps(config), "made_by": made_by})
+
+
+def record_clip(folder):
+    """Both towers' embeddings; `pixel_values` are normalised already."""
+    for name, config in CLIP.items():
+        model = transformers.CLIPModel(transformers.CLIPConfig(**config)).eval()
+        reference.fill_parameters(model, "clip", SEED)
+        side = config["vision_config"]["image_size"]
+        inputs = {"pixel_values": reference.draw(SEED, "pixel_values", (3, 3, side, side), 2.0), "input_ids": inputs_of("text_encoder", {})["input_ids"]}
+        with torch.no_grad():
+            # As the towers give them: the model's own output has unit length.
+            images = model.visual_projection(model.vision_model(pixel_values=inputs["pixel_values"]).pooler_output)
+            texts = model.text_projection(model.text_model(input_ids=inputs["input_ids"]).pooler_output)
+        tensors = {**inputs, "image_embeds": images.contiguous(), "text_embeds": texts.contiguous()}
+        made_by = f"make_nn_goldens.py, torch {torch.__version__}, transformers {transformers.__version__}"
+        names = json.dumps(sorted(model.state_dict()))
+        save_file(tensors, folder / f"{name}.safetensors", {"component": "clip", "config": json.dumps(config), "names": names, "made_by": made_by})
 
 
 def record_original_names(folder):
@@ -132,6 +156,7 @@ def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent.parent / "tests/golden/nn")
     folder.mkdir(parents=True, exist_ok=True)
     record_networks(folder)
+    record_clip(folder)
     record_original_names(folder)
     for path in sorted(folder.iterdir()):
         print(path.name, path.stat().st_size)

@@ -3,9 +3,11 @@
 
   clients_parity.py --darkroom build/darkroom --model models/tiny
 
-Clients: boto3's sagemaker-runtime, openai, huggingface_hub's InferenceClient, tritonclient's health calls, curl. Runs in .venv-clients
-(requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played by a small proxy; the
-clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits 1 on a difference.
+Clients: boto3's sagemaker-runtime, openai (streams and edits, too), huggingface_hub's InferenceClient, tritonclient's health and metadata
+calls, webuiapi (text to image, image to image, settings in PNGs, options, progress), curl; openapi-spec-validator reads the OpenAPI document.
+Runs in .venv-clients (requirements/clients.txt). SageMaker's own front end, which maps /endpoints/NAME/invocations to /invocations, is played
+by a small proxy; the clients' calls are as their manuals have them. A client that is not installed is named and counts as a difference. Exits
+1 on a difference.
 """
 import argparse
 import base64
@@ -28,8 +30,17 @@ from PIL import Image
 PROMPT = "red apple"
 SEED = 3
 STEPS = 6
+STRENGTH = 0.5
 KEY = "a-key-of-more-than-16-characters"
 PATIENCE = 120  # Seconds; a limit, no measure.
+
+
+def input_picture() -> bytes:
+    """A PNG to start from, of another shape than what is painted."""
+    down, across = np.mgrid[0:60, 0:100]
+    file = io.BytesIO()
+    Image.fromarray(np.stack([across * 2, down * 4, across + down], axis=2).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
 
 
 def pixels(picture: bytes | Image.Image) -> np.ndarray:
@@ -115,8 +126,16 @@ def ask_openai(port: int) -> np.ndarray:
     import openai
 
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+    fields = {"seed": SEED, "steps": STEPS}
+    events = list(client.images.generate(model="tiny", prompt=PROMPT, size="64x64", stream=True, partial_images=2, extra_body=fields))
+    partial, completed = events[:-1], events[-1]
+    assert completed.type == "image_generation.completed" and completed.size == "64x64", completed.type
+    assert [event.partial_image_index for event in partial] == list(range(len(partial))), partial
+    for event in partial:
+        assert event.type == "image_generation.partial_image" and pixels(base64.b64decode(event.b64_json)).shape == (64, 64, 3), event.type
     assert [model.id for model in client.models.list()] == ["tiny"], "models"
-    reply = client.images.generate(model="tiny", prompt=PROMPT, n=1, size="64x64", extra_body={"seed": SEED, "steps": STEPS})
+    reply = client.images.generate(model="tiny", prompt=PROMPT, n=1, size="64x64", extra_body=fields)
+    assert completed.b64_json == reply.data[0].b64_json, "the streamed picture is another one"
     try:
         client.images.generate(model="dall-e-3", prompt=PROMPT)
         raise AssertionError("another model was served")
@@ -137,12 +156,83 @@ def ask_huggingface_hub(port: int) -> np.ndarray:
     return pixels(client.text_to_image(PROMPT, num_inference_steps=STEPS, seed=SEED, width=64, height=64))
 
 
+def ask_openai_edits(port: int) -> np.ndarray:
+    import openai
+
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+    ours = {"seed": SEED, "steps": STEPS, "strength": STRENGTH}
+    reply = client.images.edit(model="tiny", image=io.BytesIO(input_picture()), prompt=PROMPT, n=1, size="64x64", extra_body=ours)
+    try:
+        client.images.edit(model="tiny", image=io.BytesIO(input_picture()), mask=io.BytesIO(input_picture()), prompt=PROMPT)
+        raise AssertionError("a mask was served")
+    except openai.BadRequestError as error:
+        assert "mask" in error.message, error.message
+    try:
+        client.images.edit(model="tiny", image=io.BytesIO(b"no picture"), prompt=PROMPT)
+        raise AssertionError("what is no picture was served")
+    except openai.BadRequestError as error:
+        assert "image" in error.message, error.message
+    return pixels(base64.b64decode(reply.data[0].b64_json))
+
+
+def ask_webuiapi(port: int) -> np.ndarray:
+    import webuiapi
+
+    api = webuiapi.WebUIApi(host="127.0.0.1", port=port, username="anybody", password=KEY)
+    api.util_wait_for_ready()
+    assert api.util_get_model_names() == ["tiny"] and api.util_get_current_model() == "tiny", "models"
+    assert {"Euler a", "DPM++ 2M", "DDIM"} <= set(api.util_get_sampler_names()), api.util_get_sampler_names()
+    assert "karras" in api.util_get_scheduler_names(), api.util_get_scheduler_names()
+    api.util_set_model("tiny")
+    assert api.interrupt() == {} and api.skip() == {}, "nothing to interrupt"
+    assert api.get_cmd_flags()["api"] is True and "ram" in api.get_memory(), "flags, memory"
+    common = {"prompt": PROMPT, "seed": SEED, "steps": STEPS, "cfg_scale": 7.5, "width": 64, "height": 64}
+    result = api.txt2img(sampler_name="PLMS", **common)
+    assert result.info["all_seeds"] == [SEED] and result.parameters["steps"] == STEPS, result.info
+    settings = api.png_info(result.image)
+    assert settings.info == result.info["infotexts"][0] and settings.parameters["Seed"] == str(SEED), settings
+    try:
+        api.txt2img(enable_hr=True, **common)
+        raise AssertionError("a second pass was served")
+    except RuntimeError as error:
+        assert error.args[0] == 400 and "enable_hr" in error.args[1], error
+    return pixels(result.image)
+
+
+def ask_webuiapi_from_a_picture(port: int) -> np.ndarray:
+    import webuiapi
+
+    api = webuiapi.WebUIApi(host="127.0.0.1", port=port, username="anybody", password=KEY)
+    picture = Image.open(io.BytesIO(input_picture()))
+    common = {"prompt": PROMPT, "seed": SEED, "steps": STEPS, "cfg_scale": 7.5, "width": 64, "height": 64}
+    result = api.img2img(images=[picture], sampler_name="PLMS", denoising_strength=STRENGTH, **common)
+    try:
+        api.img2img(images=[picture], mask_image=picture, **common)
+        raise AssertionError("a mask was served")
+    except RuntimeError as error:
+        assert error.args[0] == 400 and "mask" in error.args[1], error
+    return pixels(result.image)
+
+
 def ask_tritonclient(port: int) -> None:
     import tritonclient.http
 
     client = tritonclient.http.InferenceServerClient(f"127.0.0.1:{port}")
     assert client.is_server_live(), "live"
-    assert client.is_server_ready(headers={"Authorization": f"Bearer {KEY}"}), "ready"
+    headers = {"Authorization": f"Bearer {KEY}"}
+    assert client.is_server_ready(headers=headers), "ready"
+    assert client.is_model_ready("tiny", headers=headers) and not client.is_model_ready("another", headers=headers), "model ready"
+    assert client.get_server_metadata(headers=headers)["name"] == "darkroom", "server metadata"
+    assert client.get_model_metadata("tiny", headers=headers)["name"] == "tiny", "model metadata"
+
+
+def ask_openapi_spec_validator(port: int) -> None:
+    import openapi_spec_validator
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/openapi.json", headers={"Authorization": f"Bearer {KEY}"})
+    document = json.loads(connection.getresponse().read())
+    openapi_spec_validator.validate(document, cls=openapi_spec_validator.OpenAPIV31SpecValidator)
 
 
 def ask_curl(port: int) -> np.ndarray:
@@ -157,21 +247,30 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.png").write_bytes(input_picture())
         flags = ["--prompt", PROMPT, "--seed", SEED, "--steps", STEPS, "--output", f"{folder}/x.png"]
-        subprocess.run([options.darkroom, "sample", "--model", options.model, *map(str, flags)], check=True, capture_output=True)
-        wanted = pixels(Path(folder, "x.png").read_bytes())
-    clients: list[Callable[[int], np.ndarray | None]] = [ask_boto3, ask_openai, ask_huggingface_hub, ask_tritonclient, ask_curl]
+        painted = []
+        for more in ([], ["--init-image", f"{folder}/in.png", "--strength", STRENGTH, "--size", "64x64"]):
+            command = [options.darkroom, "sample", "--model", options.model, *map(str, [*flags, *more])]
+            subprocess.run(command, check=True, capture_output=True)
+            painted.append(pixels(Path(folder, "x.png").read_bytes()))
+    wanted, wanted_from_picture = painted
+    clients: list[tuple[Callable[[int], np.ndarray | None], np.ndarray]] = [
+        *((client, wanted) for client in (ask_boto3, ask_openai, ask_huggingface_hub, ask_webuiapi, ask_tritonclient, ask_openapi_spec_validator, ask_curl)),
+        (ask_openai_edits, wanted_from_picture),
+        (ask_webuiapi_from_a_picture, wanted_from_picture),
+    ]
     differences = 0
     with served(options.darkroom, options.model) as port:
-        for client in clients:
+        for client, picture_wanted in clients:
             name = client.__name__.removeprefix("ask_")
             try:
                 picture = client(port)
-                assert picture is None or np.array_equal(picture, wanted), "another picture than sample's"
-                print(f"{name:20} equal" if picture is not None else f"{name:20} answered")
+                assert picture is None or np.array_equal(picture, picture_wanted), "another picture than sample's"
+                print(f"{name:28} equal" if picture is not None else f"{name:28} answered")
             except Exception as error:  # Each client is a boundary: the next one is asked whatever happened.
                 differences += 1
-                print(f"{name:20} DIFFERS: {type(error).__name__}: {error}")
+                print(f"{name:28} DIFFERS: {type(error).__name__}: {error}")
     sys.exit(1 if differences else 0)
 
 

@@ -40,6 +40,7 @@ compare "output dialects by their packages" tools/parity/dialects_parity.py --da
   --images "$corpus/pictures" --torch .venv-parity/lib/python3*/site-packages
 python=.venv-clients/bin/python
 compare "the endpoint by its clients" tools/parity/clients_parity.py --darkroom build/darkroom --model "$model"
+compare "files of deploy/ by the platforms' descriptions" tools/parity/deploy_parity.py
 python=.venv-parity/bin/python
 compare "shards by other readers" tools/parity/shard_readers_parity.py --program build/release/shard_files
 printf '%d passed, %d failed\n' "$passed" "$failed"

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +31,16 @@ class Pipe {
     Pipe pipe;
     if (pipe2(pipe.ends_.data(), O_CLOEXEC) != 0) {
       return Status::unavailable("cannot make a pipe to a program (program, reason):", program, std::strerror(errno));
+    }
+    return pipe;
+  }
+  // Only an end to write to.
+  static Result<Pipe> into_file(const std::string& path) {
+    constexpr mode_t kMode = 0644;
+    Pipe pipe;
+    pipe.ends_[1] = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode);
+    if (pipe.ends_[1] < 0) {
+      return Status::unavailable("cannot open a file for a program's output (file, reason):", path, std::strerror(errno));
     }
     return pipe;
   }
@@ -143,7 +155,9 @@ Result<Child> start_child(const std::vector<std::string>& command, const ChildOp
     DARKROOM_ASSIGN_OR_RETURN(input, Pipe::make(command[0]));
   }
   Pipe output;
-  if (!options.shares_output) {
+  if (!options.output_path.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(output, Pipe::into_file(options.output_path));
+  } else if (!options.shares_output) {
     DARKROOM_ASSIGN_OR_RETURN(output, Pipe::make(command[0]));
   }
   Child child;
@@ -157,14 +171,24 @@ Result<Child> start_child(const std::vector<std::string>& command, const ChildOp
 }
 
 Result<int> wait_for_child(pid_t pid) {
+  DARKROOM_ASSIGN_OR_RETURN(const ChildEnd end, wait_for_child_end(pid));
+  return end.exit_code;
+}
+
+Result<ChildEnd> wait_for_child_end(pid_t pid) {
   int state = 0;
-  while (waitpid(pid, &state, 0) < 0) {
+  rusage usage{};
+  while (wait4(pid, &state, 0, &usage) < 0) {
     if (errno != EINTR) {
       return Status::unavailable("cannot learn how a program ended (process, reason):", pid, std::strerror(errno));
     }
   }
-  return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+  constexpr int64_t kKibibyte = 1024;
+  return ChildEnd{WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state), usage.ru_maxrss * kKibibyte};
 }
+
+// glibc 2.36 declares pidfd_open for C alone.
+int watch_child(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 Result<ChildOutput> run_child(const std::vector<std::string>& command, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const Child child, start_child(command, {.merges_errors = true, .has_own_group = true}));

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -10,12 +11,16 @@
 
 namespace darkroom {
 
+/// The variable that tells a program the process that started it, with which it ends, however that ends.
+inline constexpr const char* kStarterVariable = "DARKROOM_STARTER";
+
 /// How a program is joined to this one.
 struct ChildOptions {
   bool has_input = false;                     ///< A pipe leads to its stdin; else that is empty.
   bool merges_errors = false;                 ///< Its stderr goes where its stdout goes; else it is this program's.
   bool has_own_group = false;                 ///< Ctrl-C does not reach it.
   bool shares_output = false;                 ///< Its stdout is this program's; no pipe comes from it.
+  std::string output_path = {};               ///< A file that its stdout is added to; no pipe comes from it.
   std::vector<std::string> environment = {};  ///< NAME=VALUE: variables that it has besides this program's, or in their place.
 };
 
@@ -23,16 +28,27 @@ struct ChildOptions {
 struct Child {
   pid_t pid = 0;
   int input = -1;   ///< Leads to its stdin; -1: none was asked for.
-  int output = -1;  ///< Comes from its stdout; -1: that is shared.
+  int output = -1;  ///< Comes from its stdout; -1: that goes elsewhere.
 };
 
 /// Starts a program, `command[0]`, which is looked up in PATH when it holds no slash. It ends by SIGINT, SIGTERM and SIGPIPE, which this
-/// program blocks or ignores. Errors: kNotFound (cannot be started), kUnavailable (no pipe).
+/// program blocks or ignores. Errors: kNotFound (cannot be started), kUnavailable (no pipe, no file for its output).
 Result<Child> start_child(const std::vector<std::string>& command, const ChildOptions& options);
 
 /// Waits for a program's end: its exit code, or 128 + the number of the signal that ended it.
 /// Errors: kUnavailable (the code is lost, as where SIGCHLD is ignored).
 Result<int> wait_for_child(pid_t pid);
+
+/// How a program ended.
+struct ChildEnd {
+  int exit_code = 0;       ///< As of wait_for_child.
+  int64_t peak_bytes = 0;  ///< Largest resident size that it had; at least what this program had when it started it.
+};
+/// The same with what the program used. Errors: as above.
+Result<ChildEnd> wait_for_child_end(pid_t pid);
+
+/// A descriptor that is readable once a program has ended (pidfd_open); -1 with errno where there is none. Who asks closes it.
+int watch_child(pid_t pid);
 
 struct ChildOutput {
   int exit_code = 0;  ///< As of wait_for_child.

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,9 +45,6 @@ Result<int> free_port() {
   return static_cast<int>(ntohs(address.sin_port));
 }
 
-// glibc 2.36 declares pidfd_open for C alone. The descriptor is readable once the process has ended.
-int watch_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
-
 // By SIGSTOP and its like (proc(5): the state follows the name in parentheses).
 bool is_stopped(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -88,7 +84,7 @@ class RunningRanks {
                            fmt::format("TORCHELASTIC_RUN_ID=darkroom-{}", getpid()),
                            fmt::format("{}={}", kRankLauncherVariable, getpid())};
       DARKROOM_ASSIGN_OR_RETURN(const Child started, start_child(options.command, child));
-      ranks_.push_back({started.pid, watch_process(started.pid), {}});
+      ranks_.push_back({started.pid, watch_child(started.pid), {}});
       if (ranks_.back().watched < 0) {
         return Status::unavailable("cannot watch a rank (rank, reason):", rank, std::strerror(errno));
       }

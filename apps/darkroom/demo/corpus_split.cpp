@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "retrieval.h"
+#include "darkroom/measure/retrieval.h"
 
 namespace darkroom {
 

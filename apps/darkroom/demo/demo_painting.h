@@ -8,8 +8,8 @@
 
 #include "corpus_pictures.h"
 #include "darkroom/core/result.h"
+#include "darkroom/measure/retrieval.h"
 #include "darkroom/paint/painter.h"
-#include "retrieval.h"
 
 namespace darkroom {
 

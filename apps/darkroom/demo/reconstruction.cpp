@@ -1,17 +1,15 @@
 #include "reconstruction.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "darkroom/core/check.h"
 #include "darkroom/image/transform.h"
+#include "darkroom/measure/picture_distance.h"
 #include "darkroom/paint/pictures.h"
 
 namespace darkroom {
 namespace {
 
 constexpr size_t kPicturesACall = 16;  // Pictures a call of the VAE.
-constexpr double kEqualDb = 100.0;
 
 torch::Tensor as_tensor(std::span<const Image> pictures) {
   const Image& first = pictures.front();
@@ -24,18 +22,6 @@ torch::Tensor as_tensor(std::span<const Image> pictures) {
 }
 
 }  // namespace
-
-double psnr_db(const Image& a, const Image& b) {
-  DARKROOM_CHECK(a.pixels.size() == b.pixels.size() && !a.pixels.empty(), "pictures of different sizes are compared:", a.pixels.size(),
-                 b.pixels.size());
-  int64_t sum = 0;
-  for (size_t i = 0; i < a.pixels.size(); ++i) {
-    const int difference = int{a.pixels[i]} - int{b.pixels[i]};
-    sum += difference * difference;
-  }
-  const double mean = static_cast<double>(sum) / static_cast<double>(a.pixels.size());
-  return sum == 0 ? kEqualDb : std::min(kEqualDb, 10.0 * std::log10(255.0 * 255.0 / mean));
-}
 
 Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, std::span<const size_t> rows,
                                            const std::stop_token& stop) {

@@ -9,10 +9,6 @@
 
 namespace darkroom {
 
-/// Peak signal-to-noise ratio of two pictures of one size in dB: 10 log10(255^2 / mean squared error); equal pictures count
-/// as 100 dB.
-double psnr_db(const Image& a, const Image& b);
-
 /// Mean over these rows of `pictures` of psnr_db between a picture and what the VAE makes of its posterior's mean, both 8-bit
 /// RGB; 0 without rows. REQUIRES: rows below pictures.size(); pictures of one size that the VAE takes. Errors: kCancelled.
 Result<double> mean_reconstruction_psnr_db(AutoencoderKL vae, std::span<const Image> pictures, std::span<const size_t> rows,

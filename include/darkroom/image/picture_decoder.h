@@ -33,10 +33,18 @@ class PictureDecoder {
   /// REQUIRES: options.validate() is ok, out_hwc.size() == 3 * R * R.
   virtual Result<RowResult<DecodedSize>> transform(std::span<const std::byte> bytes, const TransformOptions& options,
                                                    const ImageLimits& limits, const CropDraw& draw, std::span<uint8_t> out_hwc) = 0;
+
+  /// decode_image, then resize() to `size` with Lanczos, into memory of the caller: `out_hwc` gets rows of pixels RGB. The result is the
+  /// stored size of the picture. It is written only on success.
+  /// REQUIRES: sides of `size` from 1 to kLargestSide, out_hwc.size() == 3 * size.width * size.height.
+  virtual Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
+                                                   std::span<uint8_t> out_hwc) = 0;
 };
 
 /// 3 * R * R: the bytes that PictureDecoder::transform fills.
 size_t square_bytes(const TransformOptions& options);
+/// 3 * width * height: the bytes that PictureDecoder::resize_to fills.
+size_t picture_bytes(const DecodedSize& size);
 
 /// Decodes in this process; the outer Status never fails. A damaged libjpeg, libpng or libwebp is a damaged process: see sandbox.h.
 std::unique_ptr<PictureDecoder> decoder_in_process();

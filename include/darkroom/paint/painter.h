@@ -77,6 +77,8 @@ class PictureInWork {
   SeededNoise noise_;
   size_t next_call_;
   torch::Tensor latents_nchw_;
+  torch::Tensor last_input_nchw_;  // Of the U-Net's last call, and what guidance made of its output; undefined before the first.
+  torch::Tensor last_output_nchw_;
   Guidance guidance_;
   torch::Tensor timesteps_k_;          // Of all calls, where the U-Net lies.
   torch::Tensor positive_states_ntw_;  // The prompt's.
@@ -112,6 +114,10 @@ class Painter {
   /// batch of one; in company it differs by rounding.
   /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left.
   void step(std::span<PictureInWork* const> pictures);
+  /// What a picture is about to become: the clean latent that its last call predicts (Ho et al. 2020, formula 15, or of velocities Salimans
+  /// and Ho 2022, appendix D), averaged down to at most `max_side` pixels a side before it is decoded, which costs as much less. Changes
+  /// nothing of what comes of the picture. REQUIRES: at least one step was taken; max_side is at least the VAE's factor.
+  Image preview(const PictureInWork& picture, int max_side);
   /// Decodes a picture. REQUIRES: no calls are left.
   Image finish(const PictureInWork& picture);
 
@@ -149,6 +155,7 @@ class Painter {
   Result<PictureInWork> start_batch(const PaintRequest& request, int64_t first, int64_t count);
   Result<torch::Tensor> paint_batch(const PaintRequest& request, int64_t first, int64_t count, const std::stop_token& stop);
   void step_together(std::span<PictureInWork* const> pictures);
+  torch::Tensor predicted_clean(const PictureInWork& picture) const;
 
   UNet2DConditionModel unet_;
   AutoencoderKL vae_;

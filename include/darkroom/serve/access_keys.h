@@ -20,8 +20,8 @@ class AccessKeys {
   static Result<AccessKeys> parse(std::string_view text, std::string_view file);
 
   bool is_empty() const { return digests_.empty(); }
-  /// Whether an Authorization header is "Bearer KEY" with one of the keys. Takes the same time whichever key it is nearest to: what is
-  /// compared are digests, every one of them, without leaving early.
+  /// Whether an Authorization header is "Bearer KEY" with one of the keys, or HTTP Basic with one as the password, whoever the user. Takes
+  /// the same time whichever key it is nearest to: what is compared are digests, every one of them, without leaving early.
   bool admits(std::string_view authorization) const;
 
  private:

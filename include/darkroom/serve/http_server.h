@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@ namespace darkroom {
 struct HttpQuestion {
   std::string method;   ///< "GET".
   std::string path;     ///< Without the query, as sent: "/v1/models".
+  std::string query;    ///< What follows the first "?", as sent.
   HttpHeaders headers;  ///< Names in lower case.
   std::string body;
 
@@ -34,9 +36,35 @@ struct HttpReply {
   std::shared_ptr<const void> held = {};  ///< Let go once the reply is sent, or nobody is left to send it to.
 };
 
+/// A body that comes about while it is sent. The server asks for a piece once the client has taken the one before, so a slow client never
+/// has more than one piece in memory: what it has not been asked for yet a stream may merge or drop. Destroyed once it has ended or the
+/// client is gone, by any thread.
+class ReplyStream {
+ public:
+  struct Piece {
+    std::string bytes;
+    bool is_last = false;
+  };
+  virtual ~ReplyStream() = default;
+  /// The next piece. Nothing: there is none yet, and `wake` is to be called as soon as there may be one, by any thread, also within this
+  /// call; a later call's `wake` takes the place of this one's, which may still be called. Asked by a thread that makes replies, never by
+  /// two at a time.
+  virtual std::optional<Piece> next(std::function<void()> wake) = 0;
+};
+
+/// A reply whose head is sent at once and whose body comes piece by piece: chunked in HTTP/1.1, up to the connection's end in 1.0.
+struct StreamedReply {
+  int status = 200;
+  std::string type;
+  HttpHeaders headers = {};
+  std::shared_ptr<ReplyStream> stream;    ///< Shared by the connection and the thread that asks it.
+  std::string idle_bytes = {};            ///< Sent when there was nothing else to send for HttpServerOptions::idle_period; empty: nothing.
+  std::shared_ptr<const void> held = {};  ///< As HttpReply's.
+};
+
 /// Makes a reply. Run by a thread that only such makers wait for, because encoding pictures takes time; not at all once the client is gone.
 using ReplyMaker = std::function<HttpReply()>;
-using AnyReply = std::variant<HttpReply, ReplyMaker>;
+using AnyReply = std::variant<HttpReply, ReplyMaker, StreamedReply>;
 
 /// What answers questions. The server's I/O thread asks, one question at a time, so both functions must be quick.
 class HttpService {
@@ -47,8 +75,10 @@ class HttpService {
   virtual ~HttpService() = default;
   /// Asked as soon as a request's head is there (`body` is empty): what comes is the answer, and the body is not read.
   virtual std::optional<HttpReply> refuse(const HttpQuestion& /*head*/) { return std::nullopt; }
+  /// The largest body that a request with this head may have; HttpServerOptions::max_body_bytes holds in any case.
+  virtual size_t max_body_bytes(const HttpQuestion& /*head*/) const { return SIZE_MAX; }
   /// A whole request that was not refused; its answer may come later. `gone` is requested when the client closes its connection before it
-  /// is answered, by the I/O thread.
+  /// has its answer, of a streamed one the end, by the I/O thread.
   virtual void handle(HttpQuestion question, std::stop_token gone, Answer answer) = 0;
 };
 
@@ -57,7 +87,8 @@ struct HttpServerOptions {
   size_t max_header_bytes = 16'384;
   size_t max_body_bytes = 2'000'000;
   std::chrono::milliseconds request_timeout{10'000};  ///< For a request to arrive whole, from the connection's begin or the reply before.
-  std::chrono::milliseconds reply_timeout{30'000};    ///< For a client to take its reply.
+  std::chrono::milliseconds reply_timeout{30'000};    ///< For a client to take its reply, or a piece of one that is streamed.
+  std::chrono::milliseconds idle_period{10'000};      ///< Of a streamed reply without a piece, after which its idle_bytes are sent.
   int max_connections = 512;                          ///< One more ends the oldest that has no question open, or itself.
   Status validate() const;                            ///< kInvalidArgument naming the first bad field.
 };

@@ -9,6 +9,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/image/image.h"
 #include "darkroom/serve/http_server.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/step_engine.h"
 
 namespace darkroom {
@@ -29,15 +30,26 @@ enum class ReplyForm {
   kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
   kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
   kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
+  kA1111,         ///< {"images": [base64 PNG], "parameters", "info"}.
+  kEvents,        ///< A text/event-stream: progress, previews, and last {"generated_images": [base64 PNG], "prompt", ...}.
+  kOpenAiEvents,  ///< OpenAI's text/event-stream of partial images and completed ones.
+  kKept,          ///< Not at all: they are fetched later, one by one.
 };
 
 /// A request for pictures, whoever's protocol it came in.
 struct ImageRequest {
   std::vector<PictureSpec> pictures;  ///< Picture j of a prompt has the request's seed + j.
   ReplyForm form = ReplyForm::kPng;
-  std::string prompt_json = {};  ///< The prompt as it came, to be sent back.
-  uint64_t seed = 0;             ///< Of the first picture.
-  int64_t num_pixels = 0;        ///< Of all pictures.
+  std::string prompt_json = {};                  ///< The prompt as it came, to be sent back.
+  uint64_t seed = 0;                             ///< Of the first picture.
+  int64_t num_pixels = 0;                        ///< Of all pictures.
+  std::vector<InputPicture> inputs = {};         ///< What all pictures start from: none, or one that is to be decoded.
+  std::vector<std::string> settings_texts = {};  ///< Of each picture, for its PNG (png_settings.h).
+  bool writes_settings = false;                  ///< Whether the PNGs get them.
+  bool sends_images = true;                      ///< kA1111: false: the reply has none.
+  std::string parameters_json = {};              ///< kA1111: what comes back as `parameters`.
+  std::string info_json = {};                    ///< kA1111: what comes back, as a text, as `info`.
+  int num_partial_images = 0;                    ///< Of each picture, at most: kOpenAiEvents.
 
   /// The most that the pictures and the reply with them take in memory.
   int64_t bytes_held() const;
@@ -52,7 +64,7 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
 /// Errors: kInvalidArgument naming the field; kNotFound (another model's name).
 Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
 
-/// The reply with a request's pictures, in their order. `created` is a time in seconds since 1970.
+/// The reply with a request's pictures, in their order. `created` is a time in seconds since 1970. REQUIRES: a form that is no stream.
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created);
 
 }  // namespace darkroom

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <vector>
+#include <string>
 
 #include "darkroom/core/clock.h"
 #include "darkroom/core/metrics.h"
@@ -16,6 +15,13 @@
 #include "darkroom/serve/step_batcher.h"
 
 namespace darkroom {
+
+/// Which PNGs hold their settings as text, prompts foremost, where whoever gets the file can read them.
+enum class PngSettings {
+  kOff,    ///< None.
+  kWebui,  ///< Those of A1111's routes, whose clients expect it.
+  kOn,     ///< All.
+};
 
 struct PaintingServiceOptions {
   ModelFacts model;
@@ -27,42 +33,36 @@ struct PaintingServiceOptions {
   /// Without keys, of a server on loopback: requests whose Host is another name than localhost are refused, because a web page's own name
   /// may be made to lead here (DNS rebinding).
   bool only_local_hosts = true;
+  PngSettings png_settings = PngSettings::kWebui;
+  PictureIntake* intake = nullptr;  ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
 };
 
-/// The routes of docs/serve.md over one batcher. Thread safety: as HttpService.
+/// The routes of docs/serve.md over one batcher: who may ask, what is there, and how often it was asked. What a route answers is its
+/// protocol's matter (src/serve/protocols.h). Thread safety: as HttpService.
 class PaintingService final : public HttpService {
  public:
   /// Metrics and clock outlive the service. What the batcher has taken answers through the service: at the end the server goes first, then
   /// the batcher, then the service.
   PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock = system_clock());
+  ~PaintingService() override;
+  PaintingService(const PaintingService&) = delete;
+  PaintingService& operator=(const PaintingService&) = delete;
 
   std::optional<HttpReply> refuse(const HttpQuestion& head) override;
+  size_t max_body_bytes(const HttpQuestion& head) const override;
   void handle(HttpQuestion question, std::stop_token gone, Answer answer) override;
 
  private:
-  struct Route;
-  static const std::vector<Route>& routes();
-  static const Route* find_route(const std::string& path);
-  HttpReply refusal(const Status& status) const;
-  HttpReply health(const HttpQuestion& question);
-  HttpReply readiness(const HttpQuestion& question);
-  HttpReply models(const HttpQuestion& question);
-  HttpReply metrics(const HttpQuestion& question);
-  Result<ImageRequest> read_invocation_of(const HttpQuestion& question) const;
-  Result<ImageRequest> read_generation_of(const HttpQuestion& question) const;
-  Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
+  struct Parts;
   std::optional<HttpReply> refuse_stranger(const HttpQuestion& question, bool is_open) const;
-  std::optional<HttpReply> refuse_head(const HttpQuestion& head, const Route* route) const;
-  std::shared_ptr<const void> hold_bytes(int64_t num_bytes);
-  void paint(const HttpQuestion& question, const Route& route, const std::stop_token& gone, const Answer& answer);
-  void count(const char* route, Clock::Instant begun, const HttpReply& reply);
-  Answer counted(const char* route, Answer answer);
+  std::optional<HttpReply> refuse_head(const HttpQuestion& head) const;
+  void count(const std::string& route, Clock::Instant begun, int status);
+  Answer counted(const std::string& route, Answer answer);
 
   const PaintingServiceOptions options_;
-  StepBatcher& batcher_;
   MetricsRegistry& metrics_;
   Clock& clock_;
-  const std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // Shared with replies, which may end after the service.
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace darkroom

@@ -35,6 +35,14 @@ struct PaintOrder {
   std::vector<PictureSpec> pictures;  ///< Not empty, of one size.
   Clock::Instant deadline = Clock::Instant::max();
   std::stop_token given_up = {};  ///< Once a stop is requested, nobody wants the pictures any more.
+
+  // Both are called by the batcher's thread before it tells the order's end (another thread may tell that at any time), must be quick and
+  // not call the batcher.
+
+  /// Told when the order's first picture begins and after each network call for it: the share of its cost that is done, from 0 to 1.
+  std::function<void(double share)> progress = {};
+  /// Shown how pictures look whose PictureSpec asks for previews.
+  std::function<void(size_t picture, Image preview)> show = {};
   double cost() const;
 };
 
@@ -99,6 +107,8 @@ class StepBatcher {
   std::vector<Place> choose_batch() const;
   void begin_new(std::vector<Place>& batch);
   bool step(std::span<const Place> batch);
+  void report(std::span<const Place> batch);
+  void show_previews(std::span<const Place> batch);
   void finish(std::span<const Place> batch);
   void account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended);
   void tell(std::vector<Ended>& ended);

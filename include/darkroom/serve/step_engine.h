@@ -23,13 +23,26 @@ struct PictureSpec {
   uint64_t seed = 0;
   int width = 0;  ///< Pixels.
   int height = 0;
+  int preview_every = 0;           ///< Steps from one preview to the next; 0: none are made.
+  double eta = 0.0;                ///< Of ddim: 0 deterministic, 1 as noisy as ancestral sampling; others do not read it.
+  bool has_weight_syntax = false;  ///< Whether brackets in the texts are weights, as in "(word:1.3)", or themselves.
+  /// RGB of width x height to start from; none: from noise alone. Shared by the pictures of a request.
+  std::shared_ptr<const Image> init_image = {};
+  double strength = 0.8;  ///< With init_image: share of the steps that are taken, above 0 to 1.
+
+  /// Steps that are taken, all of them but with init_image.
+  int num_steps_taken() const { return init_image == nullptr ? num_steps : static_cast<int>(num_steps * strength); }
+
+  /// The most previews that there are: none after the last step.
+  int num_previews() const { return preview_every > 0 ? std::max(0, num_steps_taken() - 1) / preview_every : 0; }
 
   /// What limits and fairness count in: pixels times steps. Reading the network's weights and starting its kernels take their time
-  /// however small a picture is, so fewer than 64 x 64 pixels count as those; encoding the texts and decoding count as two steps.
+  /// however small a picture is, so fewer than 64 x 64 pixels count as those; encoding the texts and decoding count as two steps,
+  /// encoding an initial picture as a third, a preview as one.
   double cost() const {
     constexpr double kLeastPixels = 64.0 * 64.0;
-    constexpr double kStepsAround = 2.0;
-    return std::max(static_cast<double>(width) * height, kLeastPixels) * (num_steps + kStepsAround);
+    const double steps_around = init_image == nullptr ? 2.0 : 3.0;
+    return std::max(static_cast<double>(width) * height, kLeastPixels) * (num_steps_taken() + steps_around + num_previews());
   }
 };
 
@@ -39,6 +52,7 @@ struct ModelFacts {
   int native_size = 512;              ///< Side of a picture where a request names none.
   int size_multiple = 8;              ///< Sides are multiples of it.
   std::vector<std::string> samplers;  ///< That a request may name.
+  std::string default_sampler = {};   ///< What paints where a request names none.
 };
 
 /// A picture that an engine has begun.
@@ -53,6 +67,8 @@ class EnginePicture {
 /// StepBatcher's thread asks.
 class StepEngine {
  public:
+  static constexpr int kMaxPreviewSide = 256;  ///< Of a preview, in pixels.
+
   virtual ~StepEngine() = default;
   /// Whether begin() would take the picture. Quick. Errors: kInvalidArgument, of a request that does not fit the model.
   virtual Status check(const PictureSpec& spec) const = 0;
@@ -61,6 +77,8 @@ class StepEngine {
   /// One network call that takes the next step of each. What it throws (memory that is used up, foremost) it throws before any picture
   /// has changed, or the pictures' calls left tell so. REQUIRES: not empty, of one size, each with calls left.
   virtual void step(std::span<EnginePicture* const> pictures) = 0;
+  /// What a picture is about to become, as small as kMaxPreviewSide asks. Changes nothing of what comes of it. REQUIRES: a call was made.
+  virtual Image preview(const EnginePicture& picture) = 0;
   /// REQUIRES: no calls are left.
   virtual Image finish(const EnginePicture& picture) = 0;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "darkroom/core/status.h"
+#include "darkroom/files/file_system.h"
 
 namespace darkroom {
 
@@ -27,6 +28,8 @@ class TarWriter {
   /// ends with a slash, has "." or ".." or nothing between slashes, or a zero byte (and then nothing is written). REQUIRES: not finished.
   Status add(std::string_view name, std::span<const std::byte> data);
   Status add(std::string_view name, std::string_view text) { return add(name, std::as_bytes(std::span(text))); }
+  /// The same with a file's bytes, a piece at a time. Errors: also those of reading, kCorruptData for a file that became shorter.
+  Status add_file(std::string_view name, const InputFile& file);
   /// Writes the end mark. REQUIRES: called once.
   Status finish();
   /// How many bytes went to the sink.
@@ -36,6 +39,8 @@ class TarWriter {
   Status write(std::span<const std::byte> bytes);
   Status write_header(std::string_view prefix, std::string_view name, int64_t size_bytes, char type);
   Status write_pax(std::string_view records);
+  Status begin_file(std::string_view name, int64_t size_bytes);
+  Status end_file(int64_t size_bytes);
   Status write_data(std::span<const std::byte> data);
 
   TarSink sink_;

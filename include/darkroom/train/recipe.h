@@ -118,6 +118,12 @@ Result<Recipe> load_recipe(FileSystem& files, const std::string& path);
 /// Applies one `section.key=value`; the value is TOML, or bare text for text fields.
 /// Errors: kInvalidArgument (no '=', unknown key with the nearest one, wrong type).
 Status set_recipe_field(Recipe& recipe, std::string_view assignment);
+/// What a field takes.
+enum class RecipeFieldKind { kFlag, kWhole, kNumber, kText, kTexts };
+/// Errors: kInvalidArgument (unknown key with the nearest one).
+Result<RecipeFieldKind> recipe_field_kind(std::string_view name);
+/// A field's value as set_recipe_field() takes it, text without quotes. Errors: as above.
+Result<std::string> recipe_field_text(const Recipe& recipe, std::string_view name);
 /// The recipe as TOML with every field; parse_recipe gives the same recipe back.
 std::string recipe_to_toml(const Recipe& recipe);
 /// What all ranks of a run must have alike, as a JSON object by "section.key": every field but places, memory sizes and workers.

@@ -22,6 +22,7 @@ struct TrainOptions {
   std::string resume = "auto";  ///< "auto", "none" or a checkpoint's address.
   bool is_restart = false;      ///< This start follows one that was lost: newer checkpoints of the run folder are its own.
   std::string init_from;        ///< Address of a checkpoint or model folder whose weights the run starts from; empty: none.
+  int64_t stop_at = 0;          ///< Ends after this step of the run as at its last one, but goes on there later; 0: schedule.max_steps.
   bool deterministic = false;   ///< Refuse operations that are not bit-reproducible.
   std::string trace_path;       ///< Safetensors file for checking; empty: none.
   int64_t trace_steps = 5;      ///< First steps that are traced.
@@ -51,14 +52,14 @@ struct TrainSummary {
   nlohmann::json to_json() const;
 };
 
-/// Runs or goes on with a training run until schedule.max_steps (docs/train.md). A stop request ends it after the step at
-/// hand with a checkpoint and kCancelled; the same call then goes on exactly there.
-/// Errors: kInvalidArgument (options); kFailedPrecondition (the run folder, the checkpoint, the model and the dataset do not
-/// fit together; the loss is not finite); kNotFound, kCorruptData, kResourceExhausted and kUnavailable of what it reads and
-/// writes, and when another rank is gone. Earlier checkpoints stay as they were; a run that could not begin leaves no new folder. `summary`
-/// gets the figures, those of a run that failed or was stopped, too. Thread safety: one run a process: intra-op threads are process-wide.
-/// The places of recipe and options are addresses of `stores`, which outlive the call and whose reads no stop ends; a remote model or
-/// checkpoint is fetched into a scratch folder below $TMPDIR first, and a remote run folder is filled from one.
+/// Runs or goes on with a training run until schedule.max_steps, or the step to stop at (docs/train.md). A stop request ends it after the
+/// step at hand with a checkpoint and kCancelled; the same call then goes on exactly there. Errors: kInvalidArgument (options);
+/// kFailedPrecondition (the run folder, the checkpoint, the model and the dataset do not fit together; the loss is not finite); kNotFound,
+/// kCorruptData, kResourceExhausted and kUnavailable of what it reads and writes, and when another rank is gone. Earlier checkpoints stay
+/// as they were; a run that could not begin leaves no new folder. `summary` gets the figures, those of a run that failed or was stopped,
+/// too. Thread safety: one run a process: intra-op threads are process-wide. The places of recipe and options are addresses of `stores`,
+/// which outlive the call and whose reads no stop ends; a remote model or checkpoint is fetched into a scratch folder below $TMPDIR first,
+/// and a remote run folder is filled from one.
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary);
 /// The same with the stores that the environment names.
 Status run_training(const TrainOptions& options, std::stop_token stop, TrainSummary& summary);

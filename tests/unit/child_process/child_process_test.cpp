@@ -2,18 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace darkroom {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 TEST(ChildProcess, hands_back_exit_code_and_both_outputs) {
   const auto output = run_child({"/bin/sh", "-c", "echo out; echo err >&2; exit 7"}, {});
@@ -55,6 +61,49 @@ TEST(ChildProcess, a_stop_request_ends_it_at_once) {
   std::stop_source source;
   source.request_stop();
   EXPECT_EQ(run_child({"/bin/sh", "-c", "sleep 600"}, source.get_token()).status().code(), StatusCode::kCancelled);
+}
+
+class ChildOutputFile : public ::testing::Test {
+ protected:
+  ChildOutputFile() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
+  ~ChildOutputFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string path() const { return folder_ + "/log"; }
+  int run(const std::string& script, bool merges_errors) {
+    const auto child = start_child({"sh", "-c", script}, {.merges_errors = merges_errors, .output_path = path()});
+    EXPECT_TRUE(child.is_ok()) << child.status().message();
+    EXPECT_EQ(child->output, -1);
+    return wait_for_child(child->pid).value();
+  }
+
+  std::string folder_ = "/tmp/darkroom-child-XXXXXX";
+};
+
+TEST_F(ChildOutputFile, gets_what_several_programs_wrote_one_after_the_other) {
+  EXPECT_EQ(run("echo one; echo more >&2; exit 3", true), 3);
+  EXPECT_EQ(run("echo two", true), 0);
+  std::ifstream file(path());
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "one\nmore\ntwo\n");
+}
+
+TEST_F(ChildOutputFile, that_cannot_be_opened_starts_nothing) {
+  const auto child = start_child({"sh", "-c", "exit 0"}, {.output_path = folder_ + "/no/folder"});
+  EXPECT_EQ(child.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(child.status().message(), HasSubstr("/no/folder"));
+}
+
+TEST(ChildProcess, tells_its_end_and_the_memory_that_it_took) {
+  const auto child = start_child({"sh", "-c", "exit 4"}, {.shares_output = true});
+  ASSERT_TRUE(child.is_ok());
+  const int watched = watch_child(child->pid);
+  pollfd source{watched, POLLIN, 0};
+  EXPECT_EQ(poll(&source, 1, -1), 1);
+  close(watched);
+  const auto end = wait_for_child_end(child->pid);
+  ASSERT_TRUE(end.is_ok());
+  EXPECT_EQ(end->exit_code, 4);
+  EXPECT_GT(end->peak_bytes, 0);
+  EXPECT_EQ(wait_for_child_end(child->pid).status().code(), StatusCode::kUnavailable);
 }
 
 // What the shell does with a line of its stdin, as its exit code says; its stdin is a pipe from here.

@@ -1,28 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "darkroom/core/check.h"
 #include "demo/demo_run.h"
 #include "demo/demo_sheet.h"
 #include "demo/demo_training.h"
-#include "demo/reconstruction.h"
 
 namespace darkroom {
 namespace {
-
-TEST(ReconstructionMeasure, is_the_peak_signal_to_noise_ratio_of_bytes) {
-  const Image grey = Image::filled(8, 8, 3, 100);
-  EXPECT_DOUBLE_EQ(psnr_db(grey, Image::filled(8, 8, 3, 110)), 20.0 * std::log10(25.5));
-  EXPECT_DOUBLE_EQ(psnr_db(Image::filled(8, 8, 3, 0), Image::filled(8, 8, 3, 255)), 0.0);
-}
-
-TEST(ReconstructionMeasure, counts_equal_pictures_as_100_db) {
-  const Image grey = Image::filled(8, 8, 3, 100);
-  EXPECT_DOUBLE_EQ(psnr_db(grey, grey), 100.0);
-  EXPECT_THROW(psnr_db(grey, Image::filled(8, 9, 3, 100)), CheckFailure);
-}
 
 TEST(DemoTraining, plans_the_steps_that_fit_into_the_time) {
   EXPECT_EQ(plan_steps(270, 320, 64), 1350);

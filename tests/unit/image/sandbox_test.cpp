@@ -23,6 +23,8 @@
 #include <vector>
 
 #include "darkroom/core/check.h"
+#include "darkroom/image/decode.h"
+#include "darkroom/image/resample.h"
 #include "golden_files.h"
 #include "support/said_by_child.h"
 
@@ -88,6 +90,19 @@ Transformed transformed(PictureDecoder& decoder, const std::string& bytes, const
   return got;
 }
 
+Transformed resized(PictureDecoder& decoder, const std::string& bytes, const DecodedSize& size) {
+  Transformed got{.outcome = "", .pixels = std::vector<uint8_t>(picture_bytes(size), 7)};
+  const auto result = decoder.resize_to(as_bytes(bytes), size, kAnySize, got.pixels);
+  if (!result.is_ok()) {
+    got.outcome = "lost: " + result.status().to_string();
+    return got;
+  }
+  const RowResult<DecodedSize>& stored = result.value();
+  got.outcome =
+      stored.is_ok() ? fmt::format("ok {}x{}", stored->width, stored->height) : stored.error().name() + ": " + stored.error().detail;
+  return got;
+}
+
 std::string small_jpeg() { return golden_bytes("files/jpeg_444.jpg"); }
 
 // The processes that this one has started and not waited for.
@@ -137,6 +152,42 @@ TEST(Sandbox, gives_the_bits_of_this_process_on_every_golden_file) {
     }
   }
   EXPECT_GT(num_ok, 60);
+}
+
+TEST(Sandbox, resizes_to_the_bits_of_this_process_and_of_a_decoded_and_resized_picture) {
+  const auto here = decoder_in_process();
+  const auto there = started(real_options());
+  int num_ok = 0;
+  for (const auto& golden : golden_files()) {
+    const std::string name = golden.at("name");
+    const std::string bytes = golden_bytes("files/" + name);
+    for (const DecodedSize size : {DecodedSize{1, 1}, DecodedSize{64, 64}, DecodedSize{37, 120}}) {
+      const Transformed want = resized(*here, bytes, size);
+      EXPECT_EQ(resized(*there, bytes, size), want) << name;
+      const RowResult<Image> image = decode_image(as_bytes(bytes), kAnySize);
+      ASSERT_EQ(image.is_ok(), want.outcome.starts_with("ok")) << name;
+      if (image.is_ok()) {
+        EXPECT_EQ(want.pixels, resize(*image, size.width, size.height, Filter::kLanczos).pixels) << name;
+        ++num_ok;
+      }
+    }
+  }
+  EXPECT_GT(num_ok, 60);
+}
+
+TEST(Sandbox, a_picture_that_is_resized_costs_itself_at_most) {
+  const auto there = started(planted_options());
+  const std::string jpeg = small_jpeg();
+  const Transformed want = resized(*decoder_in_process(), jpeg, {40, 24});
+  EXPECT_THAT(resized(*there, plant("crash", jpeg), {40, 24}).outcome, HasSubstr("SIGSEGV"));
+  EXPECT_EQ(resized(*there, jpeg, {40, 24}), want);
+  EXPECT_THAT(resized(*there, plant("pixels", jpeg), {40, 24}).outcome, HasSubstr("no decoder answers"));
+  EXPECT_EQ(resized(*there, jpeg, {40, 24}), want);
+  EXPECT_EQ(resized(*there, jpeg, {700, 700}), resized(*decoder_in_process(), jpeg, {700, 700}));  // Above the slot for pixels.
+  EXPECT_EQ(resized(*there, "hello", {2, 2}).pixels, std::vector<uint8_t>(12, 7));
+  std::vector<uint8_t> pixels(100);
+  EXPECT_THROW((void)there->resize_to({}, {8, 8}, kAnySize, pixels), CheckFailure);
+  EXPECT_THROW((void)there->resize_to({}, {0, 8}, kAnySize, {}), CheckFailure);
 }
 
 TEST(Sandbox, gives_the_errors_of_this_process) {

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "darkroom/core/check.h"
 #include "darkroom/paint/painter.h"
 #include "tiny_painter.h"
 
@@ -50,6 +51,38 @@ TEST(picture_in_work, a_rescaled_one_and_one_from_a_picture_have_the_bits_of_pai
   request.strength = 0.5;
   EXPECT_EQ(painter().begin(request).value()->num_calls_left(), 2U);
   EXPECT_EQ(step_alone(request), painter().paint(request)->images.front());
+}
+
+// The last step of euler goes all the way to what the network takes for the clean latent, that of ddim nearly so.
+TEST(picture_in_work, a_preview_shows_what_the_picture_is_about_to_become) {
+  for (const double guidance : {1.0, 7.5}) {
+    const auto picture = painter().begin(stepped_request("a red apple", 3, "euler", 4, guidance)).value();
+    PictureInWork* const one = picture.get();
+    while (one->num_calls_left() > 0) {
+      painter().step(std::span(&one, 1));
+    }
+    EXPECT_LE(largest_difference(painter().preview(*one, 256), painter().finish(*one)), 1) << guidance;
+  }
+}
+
+TEST(picture_in_work, a_preview_is_as_small_as_asked_and_changes_no_bit) {
+  for (const std::string_view sampler : sampler_names()) {
+    PaintRequest request = stepped_request("a red apple", 3, std::string(sampler), 4, 7.5);
+    request.width = 128;
+    const auto picture = painter().begin(request).value();
+    PictureInWork* const one = picture.get();
+    EXPECT_THROW(painter().preview(*one, 256), CheckFailure);
+    while (one->num_calls_left() > 0) {
+      painter().step(std::span(&one, 1));
+      const Image whole = painter().preview(*one, 128);
+      EXPECT_EQ(whole.width, 128);
+      EXPECT_EQ(whole.height, 64);
+      const Image small = painter().preview(*one, 40);
+      EXPECT_LE(small.width, 40);
+      EXPECT_LE(2 * small.height, 40);
+    }
+    EXPECT_EQ(painter().finish(*one), painter().paint(request)->images.front()) << sampler;
+  }
 }
 
 // Pictures join and leave; in every call there are other timesteps, samplers and branches.

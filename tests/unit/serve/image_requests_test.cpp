@@ -131,7 +131,8 @@ TEST(image_requests, a_wrong_or_unbuilt_field_of_openais_is_named) {
                                          {R"({"prompt":"a","size":"64x64x64"})", "size"},
                                          {R"({"prompt":"a","response_format":"url"})", "response_format is not built"},
                                          {R"({"prompt":"a","output_format":"webp"})", "output_format is not built"},
-                                         {R"({"prompt":"a","stream":true})", "stream is not built"},
+                                         {R"({"prompt":"a","stream":1})", "stream must be true or false"},
+                                         {R"({"prompt":"a","partial_images":1})", "partial_images come in streams"},
                                          {R"({"prompt":"a","colour":1})", "no such field: colour"}};
   for (const Refusal& refusal : refusals) {
     const Status status = generation(refusal.body).status();

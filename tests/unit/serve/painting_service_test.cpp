@@ -2,106 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "darkroom/web/metrics_server.h"
-#include "stub_engine.h"
+#include "served_stub.h"
 
 namespace darkroom {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr std::string_view kKey = "a-key-of-at-least-16";
-
-/// One connection to the server; waits at most a minute for anything.
-class ServeClient {
- public:
-  explicit ServeClient(const SocketAddress& address) {
-    const sockaddr_storage place = address.to_sockaddr();
-    socket_ = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(connect(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)), 0);
-  }
-  ~ServeClient() { ::close(socket_); }
-  ServeClient(const ServeClient&) = delete;
-  ServeClient& operator=(const ServeClient&) = delete;
-
-  void send_text(const std::string& text) const {
-    // The server may have answered and closed already: what it said is what counts.
-    [[maybe_unused]] const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
-  }
-  std::string receive(size_t count) const {
-    std::string received(count, '\0');
-    received.resize(static_cast<size_t>(std::max<ssize_t>(0, recv(socket_, received.data(), count, MSG_WAITALL))));
-    return received;
-  }
-  std::string receive_all() const {
-    std::string received;
-    for (;;) {
-      pollfd watched{socket_, POLLIN, 0};
-      char buffer[65'536];
-      const ssize_t num_bytes = poll(&watched, 1, 60'000) == 1 ? recv(socket_, buffer, sizeof buffer, 0) : -1;
-      if (num_bytes <= 0) {
-        return received;
-      }
-      received.append(buffer, static_cast<size_t>(num_bytes));
-    }
-  }
-
- private:
-  int socket_ = -1;
-};
-
-std::string get(const std::string& path, const std::string& headers = "") {
-  return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n";
-}
-
-std::string post(const std::string& path, const std::string& body, const std::string& headers = "") {
-  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
-}
-
-/// A server over a stub that paints at once.
-class painting_service : public testing::Test {
- protected:
-  void SetUp() override { start({}); }
-  void TearDown() override {
-    engine_.release();
-    server_.reset();
-    batcher_.reset();
-  }
-  void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
-    TearDown();
-    batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
-    service_.emplace(PaintingServiceOptions{.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}},
-                                            .limits = {},
-                                            .keys = std::move(keys),
-                                            .max_reply_bytes = max_reply_bytes_},
-                     *batcher_, metrics_, clock_);
-    options.address = parse_metrics_address("0").value();
-    server_ = HttpServer::start(*service_, options).value();
-  }
-  std::string ask(const std::string& request) const {
-    const ServeClient client(server_->address());
-    client.send_text(request);
-    return client.receive_all();
-  }
-
-  int64_t max_reply_bytes_ = 512'000'000;
-  FakeClock clock_;
-  MetricsRegistry metrics_;
-  StubEngine engine_{clock_};
-  std::optional<StepBatcher> batcher_;
-  std::optional<PaintingService> service_;
-  std::unique_ptr<HttpServer> server_;
-};
+class painting_service : public ServedStub {};
 
 TEST_F(painting_service, paints_by_each_protocol) {
   EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"seed":3,"num_inference_steps":2}})")),
@@ -120,8 +34,38 @@ TEST_F(painting_service, answers_health_models_and_metrics) {
   EXPECT_THAT(ask(get("/metrics")), HasSubstr("darkroom_serve_requests_total{route=\"/ping\",status=\"200\"} 2"));
 }
 
+TEST_F(painting_service, the_page_needs_no_key_but_comes_to_no_stranger) {
+  start(AccessKeys::parse(std::string(kKey), "keys").value());
+  EXPECT_THAT(ask(get("/")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/html"),
+                                   HasSubstr("Content-Security-Policy: default-src 'self'"), HasSubstr("Cache-Control: no-cache"),
+                                   HasSubstr("X-Content-Type-Options: nosniff"), HasSubstr("<title>darkroom")));
+  EXPECT_THAT(ask(get("/page/page.js?x=1")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: text/javascript")));
+  EXPECT_THAT(ask(get("/page/nothing.js")), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(ask(post("/", R"({"inputs":"x"})")), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(ask(get("/", "Origin: http://example.com\r\n")), StartsWith("HTTP/1.1 403"));
+}
+
+TEST_F(painting_service, the_page_shares_its_path_with_a_protocol) {
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(post("/", R"({"inputs":"x","parameters":{"num_inference_steps":2}})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: "), HasSubstr("GET"), HasSubstr("HEAD"), HasSubstr("POST")));
+}
+
+TEST_F(painting_service, a_reply_without_a_body_says_no_other_length_than_the_whole_one) {
+  const std::string whole = ask(get("/page/style.css"));
+  const std::string tag = whole.substr(whole.find("ETag: ") + 6, 34);
+  const std::string length = "Content-Length: " + std::to_string(whole.size() - whole.find("\r\n\r\n") - 4) + "\r\n";
+  EXPECT_THAT(whole, HasSubstr(length));
+  EXPECT_THAT(ask("HEAD /page/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(length), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(ask(get("/page/style.css", "If-None-Match: " + tag + "\r\n")),
+              AllOf(StartsWith("HTTP/1.1 304"), HasSubstr(tag), Not(HasSubstr("Content-Length")), EndsWith("\r\n\r\n")));
+}
+
 TEST_F(painting_service, what_is_not_there_says_so) {
-  EXPECT_THAT(ask(get("/sdapi/v1/txt2img")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
+  EXPECT_THAT(ask(get("/sdapi/v1/nothing")), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("docs/serve.md")));
   EXPECT_THAT(ask(get("/invocations")), AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: POST")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","image":"x"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image")));
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"refused","num_inference_steps":2})")),
@@ -193,6 +137,56 @@ TEST_F(painting_service, a_full_queue_and_a_drain_say_when_to_ask_again) {
   engine_.release();
   EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
   EXPECT_THAT(first.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+}
+
+TEST_F(painting_service, ping_answers_while_a_call_holds_the_engine) {
+  engine_.hold_at(0);
+  const auto waiting = asking(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":1}})"));
+  ASSERT_TRUE(engine_.await_calls(1));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 200"));
+  }
+  engine_.release();
+  EXPECT_THAT(waiting->receive_all(), StartsWith("HTTP/1.1 200"));
+}
+
+// Nobody waits for anybody: all requests are there before the engine ends its first call, so a refusal cannot have waited for one.
+TEST_F(painting_service, ten_times_what_it_takes_is_refused_before_any_of_it_is_painted) {
+  constexpr int kTaken = 12;
+  max_reply_bytes_ = 14'000;  // Of twelve as nested arrays 13,056.
+  start({}, kTaken * cost_of_steps(9), {.max_connections = 1000});
+  engine_.hold_at(0);
+  std::vector<std::unique_ptr<ServeClient>> clients;
+  for (int i = 0; i < 10 * kTaken; ++i) {
+    clients.push_back(asking(post(i % 3 == 0 ? "/v1/images/generations" : "/invocations",
+                                  R"({"prompt":"x",)" + std::string(i % 3 == 0 ? R"("steps":9})" : R"("num_inference_steps":9})"))));
+    if (i == 0) {
+      ASSERT_TRUE(engine_.await_calls(1));
+    }
+  }
+  const auto is_answered = [](const std::unique_ptr<ServeClient>& client) { return client->has_reply(); };
+  EXPECT_TRUE(await([&] { return std::count_if(clients.begin(), clients.end(), is_answered) == 9 * kTaken; }));
+  EXPECT_EQ(open_requests(), kTaken);
+  int num_refused = 0;
+  std::vector<ServeClient*> taken;
+  for (const auto& client : clients) {
+    if (client->has_reply()) {
+      EXPECT_THAT(client->receive_all(), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After: ")));
+      ++num_refused;
+    } else {
+      taken.push_back(client.get());
+    }
+  }
+  EXPECT_EQ(num_refused, 9 * kTaken);
+  EXPECT_EQ(engine_.calls().size(), 1U);
+  engine_.release();
+  for (const ServeClient* client : taken) {
+    EXPECT_THAT(client->receive_all(), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(open_requests(), 0);
+  EXPECT_TRUE(server_->await_quiet(std::chrono::minutes(1)));
+  const std::string fills_it = R"({"prompt":"x","steps":1,"n":9,"size":"16x8"})";  // 12,672 bytes: nobody holds any that was refused.
+  EXPECT_THAT(ask(post("/v1/images/generations", fills_it)), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(painting_service, work_stops_when_the_client_is_gone) {
@@ -336,74 +330,6 @@ TEST(access_keys, names_the_line_of_a_bad_key_and_not_the_key) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("keys.txt 2"), Not(HasSubstr("short-key"))));
   EXPECT_EQ(AccessKeys::parse("# nothing\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(AccessKeys::parse("a key with spaces in it\n", "keys.txt").status().code(), StatusCode::kInvalidArgument);
-}
-
-/// Answers /slow by a maker that waits, and everything else at once.
-struct SlowMaker final : HttpService {
-  void handle(HttpQuestion question, std::stop_token /*gone*/, Answer answer) override {
-    if (question.path != "/slow") {
-      answer(HttpReply{.body = "quick"});
-      return;
-    }
-    answer(ReplyMaker([this] {
-      ++num_making;
-      num_making.notify_all();
-      may_end.wait(false);
-      return HttpReply{.body = "slow"};
-    }));
-  }
-  std::atomic<int> num_making = 0;
-  std::atomic<bool> may_end = false;
-};
-
-TEST(http_server, replies_that_are_ready_do_not_wait_for_those_that_are_made) {
-  SlowMaker service;
-  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value()}).value();
-  std::vector<std::unique_ptr<ServeClient>> clients;
-  for (int i = 0; i < 8; ++i) {
-    clients.push_back(std::make_unique<ServeClient>(server->address()));
-    clients.back()->send_text(get("/slow"));
-  }
-  service.num_making.wait(0);
-  const ServeClient quick(server->address());
-  quick.send_text(get("/ping"));
-  EXPECT_THAT(quick.receive_all(), HasSubstr("quick"));
-  service.may_end = true;
-  service.may_end.notify_all();
-  for (const auto& client : clients) {
-    EXPECT_THAT(client->receive_all(), HasSubstr("slow"));
-  }
-}
-
-TEST(http_server, one_connection_too_many_ends_one_that_asks_nothing_and_never_one_that_waits) {
-  SlowMaker service;
-  const auto server = HttpServer::start(service, {.address = parse_metrics_address("0").value(), .max_connections = 2}).value();
-  const ServeClient waiting(server->address());
-  waiting.send_text(get("/slow"));
-  service.num_making.wait(0);
-  const ServeClient idle(server->address());
-  const ServeClient next(server->address());
-  next.send_text(get("/slow"));
-  EXPECT_EQ(idle.receive_all(), "");
-  service.num_making.wait(1);
-  const ServeClient refused(server->address());
-  EXPECT_EQ(refused.receive_all(), "");
-  service.may_end = true;
-  service.may_end.notify_all();
-  EXPECT_THAT(waiting.receive_all(), HasSubstr("slow"));
-  EXPECT_THAT(next.receive_all(), HasSubstr("slow"));
-}
-
-TEST(http_server, refuses_a_port_that_is_taken_and_bad_options) {
-  struct Deaf final : HttpService {
-    void handle(HttpQuestion, std::stop_token, Answer) override {}
-  } service;
-  HttpServerOptions options{.address = parse_metrics_address("0").value()};
-  const auto server = HttpServer::start(service, options).value();
-  options.address = server->address();
-  EXPECT_THAT(HttpServer::start(service, options).status().message(), HasSubstr("the port is taken"));
-  options.max_connections = 0;
-  EXPECT_EQ(HttpServer::start(service, options).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

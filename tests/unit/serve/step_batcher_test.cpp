@@ -64,6 +64,39 @@ TEST_F(step_batcher, hands_over_a_picture_for_each_that_was_asked_for_in_their_o
   EXPECT_EQ(number("darkroom_serve_open_cost"), 0);
 }
 
+TEST_F(step_batcher, tells_progress_and_shows_previews_of_those_who_ask) {
+  start();
+  std::vector<double> shares;
+  std::vector<std::pair<size_t, int>> previews;
+  PaintOrder order = order_of({stub_picture("a", 6), stub_picture("b", 6)});
+  order.pictures[1].preview_every = 2;
+  order.progress = [&](double share) { shares.push_back(share); };
+  order.show = [&](size_t picture, const Image& image) { previews.emplace_back(picture, image.pixels.front()); };
+  EXPECT_TRUE(submit(std::move(order)).get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
+  ASSERT_GE(shares.size(), 7U);
+  EXPECT_EQ(shares.front(), 0.0);
+  EXPECT_EQ(shares.back(), 1.0);
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(previews, (std::vector<std::pair<size_t, int>>{{1, 4}, {1, 2}}));  // Calls left; none is left after the sixth.
+}
+
+TEST_F(step_batcher, a_preview_costs_a_step_and_one_that_fails_costs_no_picture) {
+  PictureSpec picture = stub_picture("preview throws", 6);
+  picture.preview_every = 2;
+  EXPECT_EQ(picture.cost(), cost_of_steps(8));
+  picture.preview_every = 6;
+  EXPECT_EQ(picture.cost(), cost_of_steps(6));
+  picture.preview_every = 1;
+  start();
+  PaintOrder order = order_of({picture});
+  int num_shown = 0;
+  order.show = [&](size_t, const Image&) { ++num_shown; };
+  order.progress = [](double) { throw std::runtime_error("planted"); };
+  EXPECT_TRUE(submit(std::move(order)).get().is_ok());
+  EXPECT_EQ(num_shown, 0);
+}
+
 TEST_F(step_batcher, orders_join_and_leave_between_calls) {
   start();
   auto held = hold_engine();

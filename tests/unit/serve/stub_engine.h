@@ -61,12 +61,21 @@ class StubEngine final : public StepEngine {
     changed_.wait(lock, [&] { return calls_.size() <= calls_allowed_; });
   }
 
+  /// A pixel that shows how many calls are left.
+  Image preview(const EnginePicture& picture) override {
+    const auto& work = static_cast<const Picture&>(picture);
+    if (work.spec.prompt == "preview throws") {
+      throw std::runtime_error("planted");
+    }
+    return Image::filled(1, 1, 3, static_cast<uint8_t>(work.calls_left));
+  }
+
   Image finish(const EnginePicture& picture) override {
     const PictureSpec& spec = static_cast<const Picture&>(picture).spec;
     if (spec.prompt == "finish throws") {
       throw std::runtime_error("planted");
     }
-    return Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
+    return spec.init_image != nullptr ? *spec.init_image : Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }
 
   /// A call of more pictures throws. To be set while nobody paints.
@@ -95,7 +104,7 @@ class StubEngine final : public StepEngine {
 
  private:
   struct Picture final : EnginePicture {
-    explicit Picture(PictureSpec asked) : spec(std::move(asked)), calls_left(static_cast<size_t>(spec.num_steps)) {}
+    explicit Picture(PictureSpec asked) : spec(std::move(asked)), calls_left(static_cast<size_t>(spec.num_steps_taken())) {}
     size_t num_calls_left() const override { return calls_left; }
     PictureSpec spec;
     size_t calls_left;

@@ -79,6 +79,37 @@ TEST(TarWriter, writes_into_a_file) {
   EXPECT_EQ(list_members(tar).first.at(0), (TarMember{.name = "0.txt", .header_offset = 0, .data_offset = 512, .size_bytes = 7}));
 }
 
+TEST(TarWriter, a_file_has_the_bytes_of_its_text_whatever_its_size) {
+  MemoryFileSystem files;
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{512}, size_t{4} << 20, (size_t{4} << 20) + 1}) {
+    const std::string text(size, 't');
+    ASSERT_TRUE(write_file_atomic(files, "file", text).is_ok());
+    std::string got, want;
+    TarWriter of_file(tar_sink(got)), of_text(tar_sink(want));
+    ASSERT_TRUE(of_file.add_file("name", *files.open_input("file").value()).is_ok());
+    ASSERT_TRUE(of_text.add("name", text).is_ok());
+    EXPECT_TRUE(got == want) << size;
+  }
+}
+
+TEST(TarWriter, a_file_that_became_shorter_spoils_the_archive) {
+  class ShortFile final : public InputFile {
+   public:
+    const std::string& path() const override { return path_; }
+    int64_t size_bytes() const override { return 10; }
+    Result<size_t> read_at(int64_t offset, std::span<std::byte>) const override { return offset == 0 ? 4 : 0; }
+
+   private:
+    std::string path_ = "short";
+  };
+  std::string bytes;
+  TarWriter writer(tar_sink(bytes));
+  const Status status = writer.add_file("name", ShortFile());
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("short"));
+  EXPECT_EQ(writer.finish().code(), StatusCode::kCorruptData);
+}
+
 TEST(TarWriter, takes_no_name_that_leaves_the_folder_or_is_none) {
   std::string bytes;
   TarWriter writer(tar_sink(bytes));

@@ -1,4 +1,4 @@
-#include "demo/retrieval.h"
+#include "darkroom/measure/retrieval.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "retrieval.h"
+#include "darkroom/measure/retrieval.h"
 
 #include <algorithm>
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "darkroom/core/result.h"
+#include "darkroom/serve/image_requests.h"
+#include "darkroom/serve/step_engine.h"
+
+namespace darkroom {
+
+/// Reads POST /v1/images/edits, whose body is a form with the file `image` (multipart/form-data), or JSON with `image` or `images`:
+/// OpenAI's fields and ours, as of generations, and `strength`. Errors: kInvalidArgument naming the field; kNotFound (another model's
+/// name).
+Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
+                                      const RequestLimits& limits);
+
+/// Reads the query of GET /imagine: `prompt`, `img_size` (both sides), and our `negative_prompt`, `steps`, `guidance_scale`, `seed` and
+/// `sampler`. Errors: kInvalidArgument naming the field.
+Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& model, const RequestLimits& limits);
+
+}  // namespace darkroom

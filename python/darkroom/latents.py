@@ -1,0 +1,88 @@
+"""Stored latents as Arrow, NumPy or torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from darkroom.extension import native
+
+if TYPE_CHECKING:
+    import torch
+
+_ALL = 2**63 - 1
+
+
+def _run_of(rows: slice | range | None) -> tuple[int, int]:
+    """First row and number of rows."""
+    if rows is None:
+        return 0, _ALL
+    start, stop, step = rows.start or 0, rows.stop, rows.step
+    if step not in (None, 1) or start < 0 or (stop is not None and stop < 0):
+        raise ValueError(f"rows must be one run of rows from 0 on, such as slice(100, 200), got: {rows}")
+    return start, _ALL if stop is None else max(0, stop - start)
+
+
+def _column_as_numpy(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    column = batch.column(name)
+    if pa.types.is_fixed_size_list(column.type) and pa.types.is_primitive(column.type.value_type) and column.null_count == 0:
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+    return column.to_numpy(zero_copy_only=False)
+
+
+class LatentsReader:
+    """Rows of a latents dataset, in the order in which they are stored. Each loop over it reads them anew; each loop belongs to one thread.
+
+    Iterated, it gives pyarrow record batches, whose columns are those of the files.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], columns: Sequence[str] | None = None, rows: slice | range | None = None, *,
+                 batch_rows: int = 256) -> None:
+        self._first, self._count = _run_of(rows)
+        self._uri, self._columns, self._batch_rows = os.fspath(uri), list(columns or []), batch_rows
+
+    def _batches(self) -> Iterator[Any]:
+        rows = native.DatasetRows(self._uri, self._first, self._count, self._columns, self._batch_rows)
+        while (batch := rows.next()) is not None:
+            yield batch
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return (pa.record_batch(batch) for batch in self._batches())
+
+    def to_numpy(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Iterator[dict[str, np.ndarray]]:
+        """Each batch as {column: array}: tensors as read-only float16 or float32 [N, ...] over the batch's own memory, token ids as
+        [N, 77], text as arrays of objects. `shapes` gives the shape of a row of columns that do not say it (mosaicml's bytes)."""
+        for batch in self._batches():
+            rows = pa.record_batch(batch)
+            yield {name: batch.numpy_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
+                   if batch.is_tensor(name) or (shapes and name in shapes) else _column_as_numpy(rows, name)
+                   for name in rows.schema.names}
+
+    def to_torch(self, shapes: Mapping[str, Sequence[int]] | None = None) -> "Iterator[dict[str, torch.Tensor]]":
+        """Each batch as {column: tensor}: the columns of tensors, over the batch's own memory (writing into one changes that), and those of
+        whole numbers. Needs the Python package torch, with the CUDA libraries that it asks for."""
+        import torch
+
+        for batch in self._batches():
+            rows, tensors = pa.record_batch(batch), {}
+            for name in rows.schema.names:
+                if batch.is_tensor(name) or (shapes and name in shapes):
+                    tensors[name] = batch.torch_tensor(name, list(shapes[name]) if shapes and name in shapes else [])
+                    continue
+                values = _column_as_numpy(rows, name)
+                if values.dtype.kind in "iu":
+                    tensors[name] = torch.from_numpy(values.astype(np.int64))
+            yield tensors
+
+
+def read_latents(uri: str | os.PathLike[str], columns: Sequence[str] | None = None, rows: slice | range | None = None, *,
+                 batch_rows: int = 256) -> LatentsReader:
+    """The rows of a latents dataset: a folder, a file or a pattern; here, on s3://, hf:// or https://; of any dialect that training reads.
+
+    `columns`: only these; None: all. `rows`: a run of rows, counted over all files. At most `batch_rows` rows a batch.
+    """
+    return LatentsReader(uri, columns, rows, batch_rows=batch_rows)

@@ -1,0 +1,65 @@
+#include "a1111_jobs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace darkroom {
+
+A1111Jobs::Job::Job(std::shared_ptr<A1111Jobs> jobs, uint64_t number, int num_steps, Clock::Instant begun, std::stop_token gone)
+    : jobs_(std::move(jobs)), number_(number), num_steps_(num_steps), begun_(begun), when_gone_(std::move(gone), [this] {
+        stop_.request_stop();
+      }) {}
+
+A1111Jobs::Job::~Job() { close(); }
+
+void A1111Jobs::Job::close() {
+  const std::lock_guard lock(jobs_->mutex_);
+  jobs_->open_.erase(number_);
+}
+
+void A1111Jobs::Job::interrupt() {
+  is_interrupted_ = true;
+  stop_.request_stop();
+}
+
+std::shared_ptr<A1111Jobs::Job> A1111Jobs::open(const std::shared_ptr<A1111Jobs>& jobs, int num_steps, Clock::Instant now,
+                                                std::stop_token gone) {
+  const std::lock_guard lock(jobs->mutex_);
+  const uint64_t number = jobs->next_number_++;
+  auto job = std::make_shared<Job>(jobs, number, num_steps, now, std::move(gone));  // Shared by the functions of the order.
+  jobs->open_.emplace(number, job.get());
+  return job;
+}
+
+nlohmann::json A1111Jobs::progress(Clock::Instant now) const {
+  const std::lock_guard lock(mutex_);
+  nlohmann::json state = {{"skipped", false}, {"interrupted", false}, {"stopping_generation", false},
+                          {"job", ""},        {"job_count", 0},       {"job_timestamp", "0"},
+                          {"job_no", 0},      {"sampling_step", 0},   {"sampling_steps", 0}};
+  nlohmann::json reply = {{"progress", 0.0}, {"eta_relative", 0.0}, {"current_image", nullptr}, {"textinfo", nullptr}};
+  if (!open_.empty()) {
+    const Job& job = *open_.begin()->second;
+    const double share = std::clamp(job.share_.load(), 0.0, 1.0);
+    const double seconds = std::chrono::duration<double>(now - job.begun_).count();
+    reply["progress"] = share;
+    reply["eta_relative"] = share > 0.0 ? seconds * (1.0 - share) / share : 0.0;
+    state["interrupted"] = job.is_interrupted();
+    state["job"] = "painting";
+    state["job_count"] = open_.size();
+    state["sampling_steps"] = job.num_steps_;
+    state["sampling_step"] = std::lround(share * job.num_steps_);
+  }
+  reply["state"] = std::move(state);
+  return reply;
+}
+
+void A1111Jobs::interrupt() {
+  const std::lock_guard lock(mutex_);
+  if (!open_.empty()) {
+    open_.begin()->second->interrupt();
+  }
+}
+
+}  // namespace darkroom

@@ -1,0 +1,207 @@
+#include "darkroom/serve/edit_requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "darkroom/core/ascii_case.h"
+#include "darkroom/core/utf8.h"
+#include "multipart.h"
+#include "openai_fields.h"
+
+namespace darkroom {
+namespace {
+
+constexpr size_t kMostQueryFields = 32;
+// Fields of forms and queries, which know nothing but texts, that are something else in JSON.
+constexpr std::array kNumbers = {"n",        "seed",  "steps", "guidance_scale", "strength", "output_compression", "partial_images",
+                                 "img_size", "stream"};
+
+// A field's text as the JSON that the field has elsewhere; what is none stays a text, which the field's reader refuses.
+nlohmann::json value_of_text(const std::string& name, const std::string& text) {
+  constexpr size_t kLongestNumber = 32;
+  if (std::ranges::find(kNumbers, name) != kNumbers.end() && text.size() <= kLongestNumber) {
+    nlohmann::json value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (value.is_number() || value.is_boolean()) {
+      return value;
+    }
+  }
+  return text;
+}
+
+Status add_text(const std::string& name, const std::string& text, nlohmann::json& object) {
+  if (replace_invalid_utf8(name).second || replace_invalid_utf8(text).second) {
+    return Status::invalid_argument("a field must be UTF-8:", name.substr(0, 80));
+  }
+  if (!object.emplace(name, value_of_text(name, text)).second) {
+    return Status::invalid_argument("a field must be given once:", name.substr(0, 80));
+  }
+  return Status::ok();
+}
+
+bool is_image_field(std::string_view name) { return name == "image" || name == "image[]"; }
+
+Status read_image_part(const FormPart& part, std::vector<InputPicture>& inputs) {
+  if (part.is_file) {
+    inputs.push_back({.field = part.name, .text = std::string(part.body)});
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(InputPicture picture, read_picture_text(part.name, std::string(part.body)));
+  inputs.push_back(std::move(picture));
+  return Status::ok();
+}
+
+// Pictures go to `inputs`, all else to the object.
+Result<nlohmann::json> read_edit_form(std::string_view content_type, std::string_view body, std::vector<InputPicture>& inputs) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string boundary, form_boundary(content_type));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<FormPart> parts, read_form(body, boundary));
+  nlohmann::json object = nlohmann::json::object();
+  for (const FormPart& part : parts) {
+    if (is_image_field(part.name)) {
+      DARKROOM_RETURN_IF_ERROR(read_image_part(part, inputs));
+    } else if (part.is_file && part.name != "mask") {
+      return Status::invalid_argument("this form has a file that the request has no field for:", part.name.substr(0, 80));
+    } else {
+      DARKROOM_RETURN_IF_ERROR(add_text(part.name, part.is_file ? "a file" : std::string(part.body), object));
+    }
+  }
+  return object;
+}
+
+// A text, {"image_url": text}, or a list of one of them.
+Status take_json_picture(const std::string& name, nlohmann::json& value, std::vector<InputPicture>& inputs) {
+  if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (value[i].is_array()) {
+        return Status::invalid_argument(fmt::format("{} must be a list of pictures, got a list within it at:", name), i);
+      }
+      DARKROOM_RETURN_IF_ERROR(take_json_picture(fmt::format("{}[{}]", name, i), value[i], inputs));
+    }
+    return Status::ok();
+  }
+  nlohmann::json* text = &value;
+  if (value.is_object() && value.size() == 1 && value.contains("image_url")) {
+    text = &value["image_url"];
+  }
+  if (!text->is_string()) {
+    return Status::invalid_argument(fmt::format("{} must be a picture in base64, or {{\"image_url\": \"data:...\"}}, got:", name),
+                                    shown_json(value));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(InputPicture picture, read_picture_text(name, std::move(text->get_ref<std::string&>())));
+  inputs.push_back(std::move(picture));
+  return Status::ok();
+}
+
+Result<nlohmann::json> read_edit_json(std::string_view body, std::vector<InputPicture>& inputs) {
+  DARKROOM_ASSIGN_OR_RETURN(nlohmann::json object, read_json_object(body));
+  for (const char* name : {"image", "images"}) {
+    if (object.contains(name)) {
+      DARKROOM_RETURN_IF_ERROR(take_json_picture(name, object[name], inputs));
+      object.erase(name);
+    }
+  }
+  return object;
+}
+
+// "a%20b+c" -> "a b c". Errors: kInvalidArgument: a % that is no escape.
+Result<std::string> form_decoded(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+  };
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i] == '+' ? ' ' : text[i];
+      continue;
+    }
+    const int high = i + 1 < text.size() ? digit(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? digit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) {
+      return Status::invalid_argument("in the query a % must begin an escape of two hexadecimal digits, got:", text.substr(i, 3));
+    }
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
+}
+
+Result<nlohmann::json> read_query(std::string_view query) {
+  nlohmann::json object = nlohmann::json::object();
+  while (!query.empty()) {
+    const std::string_view field = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(field.size() + 1, query.size()));
+    if (field.empty()) {
+      continue;
+    }
+    const size_t equals = std::min(field.find('='), field.size());
+    DARKROOM_ASSIGN_OR_RETURN(const std::string name, form_decoded(field.substr(0, equals)));
+    DARKROOM_ASSIGN_OR_RETURN(const std::string text, form_decoded(field.substr(std::min(equals + 1, field.size()))));
+    DARKROOM_RETURN_IF_ERROR(add_text(name, text, object));
+    if (object.size() > kMostQueryFields) {
+      return Status::invalid_argument("a query may have so many fields:", kMostQueryFields);
+    }
+  }
+  return object;
+}
+
+}  // namespace
+
+Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
+                                      const RequestLimits& limits) {
+  constexpr std::string_view kFormType = "multipart/";
+  ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, ascii_lower(std::string(content_type.substr(0, kFormType.size()))) == kFormType
+                                                             ? read_edit_form(content_type, body, request.inputs)
+                                                             : read_edit_json(body, request.inputs));
+  RequestFields fields(object, "");
+  OpenAiFields asked = read_openai_fields(fields, model, limits);
+  PictureSpec& settings = asked.wanted.settings;
+  settings.strength = fields.number("strength", 0, 1).value_or(settings.strength);
+  fields.only("mask", {});
+  fields.only("input_fidelity", {"low"});
+  if (asked.is_streamed) {
+    fields.fail(Status::invalid_argument("stream is not built for edits; leave it out, or give false, got:", asked.is_streamed));
+  }
+  fields.refuse_others();
+  if (request.inputs.size() != 1) {
+    fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", request.inputs.size()));
+  }
+  if (static_cast<int>(settings.num_steps * settings.strength) < 1) {
+    fields.fail(
+        Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
+  }
+  DARKROOM_RETURN_IF_ERROR(fields.failure());
+  DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
+  DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
+  return request;
+}
+
+Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& model, const RequestLimits& limits) {
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_query(query));
+  RequestFields fields(object, "");
+  WantedPictures wanted{.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")},
+                        .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
+                        .settings = default_picture(model)};
+  PictureSpec& settings = wanted.settings;
+  read_side(fields, "img_size", model, limits, settings.width);
+  settings.height = settings.width;
+  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
+  settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
+  read_sampler(fields, "sampler", model, settings.sampler);
+  settings.seed = fields.seed("seed").value_or(draw_seed());
+  fields.refuse_others();
+  if (wanted.prompts.front().empty()) {
+    fields.fail(Status::invalid_argument("the query needs a prompt: /imagine?prompt=a%20red%20apple"));
+  }
+  DARKROOM_RETURN_IF_ERROR(fields.failure());
+  ImageRequest request;
+  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
+  return request;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,60 @@
+#include <chrono>
+#include <utility>
+
+#include "darkroom/serve/edit_requests.h"
+#include "input_paintings.h"
+#include "protocols.h"
+
+namespace darkroom {
+namespace {
+
+constexpr size_t kMaxEditBytes = 16'000'000;
+
+PictureOrders::MakeImageReply edit_replies(Clock& clock) {
+  return [&clock](const ImageRequest& request, const std::vector<Image>& images) {
+    return image_reply(request, images, std::chrono::system_clock::to_time_t(clock.wall()));
+  };
+}
+
+// A GET needs no script: a picture in any web page asks it of whoever looks at the page. Browsers say so.
+bool is_of_another_site(const HttpQuestion& question) {
+  const std::string_view site = question.header("sec-fetch-site");
+  return site == "cross-site" || site == "same-site";
+}
+
+void imagine(const RouteCall& call, PictureOrders& orders) {
+  if (is_of_another_site(call.question)) {
+    call.answer(problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"));
+    return;
+  }
+  orders.paint(call, read_imagine(call.question.query, orders.model(), orders.limits()), edit_replies(orders.clock()));
+}
+
+void edit(RouteCall call, PictureOrders& orders) {
+  const auto read = [&orders](const HttpQuestion& question) {
+    return read_openai_edit(question.header("content-type"), question.body, orders.model(), orders.limits());
+  };
+  read_with_pictures(std::move(call), orders, orders.intake(), read, [&orders](const RouteCall& asked, Result<ImageRequest> request) {
+    orders.paint(asked, std::move(request), edit_replies(orders.clock()));
+  });
+}
+
+}  // namespace
+
+void add_edit_routes(RouteTable& table, PictureOrders& orders) {
+  table.add({.method = "POST",
+             .path = "/v1/images/edits",
+             .summary = "Pictures that start from a picture, for OpenAI's fields, as a form or as JSON",
+             .answer = [&orders](RouteCall call) { edit(std::move(call), orders); },
+             .body_type = "multipart/form-data",
+             .other_body_type = "application/json",
+             .max_body_bytes = kMaxEditBytes,
+             .replies = {{.what = "The pictures as base64."}}});
+  table.add({.method = "GET",
+             .path = "/imagine",
+             .summary = "A picture for a prompt in the query (Anyscale)",
+             .answer = [&orders](const RouteCall& call) { imagine(call, orders); },
+             .replies = {{.type = "image/png", .what = "The picture."}}});
+}
+
+}  // namespace darkroom

@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "darkroom/core/base64.h"
+#include "darkroom/image/png.h"
+#include "job_requests.h"
+#include "picture_fields.h"
+#include "protocols.h"
+#include "watched_painting.h"
+
+namespace darkroom {
+namespace {
+
+int64_t seconds_since_1970(Clock& clock) { return std::chrono::system_clock::to_time_t(clock.wall()); }
+
+nlohmann::json base64_pngs(const std::vector<Image>& images) {
+  nlohmann::json texts = nlohmann::json::array();
+  for (const Image& image : images) {
+    texts.push_back(encode_base64(encode_png(image)));
+  }
+  return texts;
+}
+
+/// What the end of a stream needs of its request.
+struct StreamedRequest {
+  std::string prompt_json;
+  std::vector<uint64_t> seeds;
+  int num_steps;
+  int width;
+  int height;
+  int num_partial_images;
+  Clock* clock;
+
+  StreamedRequest(const ImageRequest& request, Clock& used_clock)
+      : prompt_json(request.prompt_json),
+        num_steps(request.pictures.front().num_steps),
+        width(request.pictures.front().width),
+        height(request.pictures.front().height),
+        num_partial_images(request.num_partial_images),
+        clock(&used_clock) {
+    for (const PictureSpec& picture : request.pictures) {
+      seeds.push_back(picture.seed);
+    }
+  }
+};
+
+/// The events of /invocations: those of jobs, but the pictures come with the last, because nobody could fetch them.
+PaintingEvents::Write invocation_events(StreamedRequest asked) {
+  return [asked = std::move(asked)](const WatchedPainting::News& news) {
+    return write_event(news, asked.num_steps, [&](const WatchedPainting::View& view) {
+      nlohmann::json end = progress_json(view, asked.num_steps);
+      end["prompt"] = nlohmann::json::parse(asked.prompt_json);
+      end["seed"] = asked.seeds.front();
+      end["seeds"] = asked.seeds;
+      end["generated_images"] = view.images == nullptr ? nlohmann::json::array() : base64_pngs(*view.images);
+      end["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
+      return end;
+    });
+  };
+}
+
+/// OpenAI's events of a stream of images. Each picture is completed by an event of its own.
+class OpenAiEvents {
+ public:
+  explicit OpenAiEvents(StreamedRequest asked) : asked_(std::move(asked)), num_partial_(asked_.seeds.size()) {}
+
+  std::string write(const WatchedPainting::News& news) {
+    switch (news.kind) {
+      case WatchedPainting::News::Kind::kProgress:
+        return {};
+      case WatchedPainting::News::Kind::kPreview:
+        return partial_image(news);
+      case WatchedPainting::News::Kind::kEnd:
+        break;
+    }
+    return news.view.images != nullptr ? completed(*news.view.images) : failed(news.view);
+  }
+
+ private:
+  nlohmann::json event(const char* type, const std::string& base64_png, size_t picture) const {
+    return {{"type", type},
+            {"b64_json", base64_png},
+            {"created_at", seconds_since_1970(*asked_.clock)},
+            {"size", fmt::format("{}x{}", asked_.width, asked_.height)},
+            {"quality", "auto"},
+            {"background", "opaque"},
+            {"output_format", "png"},
+            {"image_index", picture},
+            {"seed", asked_.seeds[picture]}};
+  }
+
+  std::string partial_image(const WatchedPainting::News& news) {
+    constexpr const char* kType = "image_generation.partial_image";
+    if (num_partial_[news.picture] == asked_.num_partial_images) {
+      return {};
+    }
+    nlohmann::json data = event(kType, news.preview->base64_png(), news.picture);
+    data["partial_image_index"] = num_partial_[news.picture]++;
+    return event_text(kType, json_text(data));
+  }
+
+  std::string completed(const std::vector<Image>& images) const {
+    constexpr const char* kType = "image_generation.completed";
+    std::string text;
+    for (size_t i = 0; i < images.size(); ++i) {
+      nlohmann::json data = event(kType, encode_base64(encode_png(images[i])), i);
+      data["usage"] = {{"input_tokens", 0},
+                       {"output_tokens", 0},
+                       {"total_tokens", 0},
+                       {"input_tokens_details", {{"text_tokens", 0}, {"image_tokens", 0}}}};  // Nobody pays by them here.
+      text += event_text(kType, json_text(data));
+    }
+    return text;
+  }
+
+  static std::string failed(const WatchedPainting::View& view) {
+    const std::string message = view.state == PaintingState::kFailed ? std::string(view.failure.message()) : "the request was given up";
+    const nlohmann::json error = {{"message", message}, {"type", "server_error"}, {"code", painting_state_name(view.state)}};
+    return event_text("error", json_text({{"type", "error"}, {"error", error}}));
+  }
+
+  const StreamedRequest asked_;
+  std::vector<int> num_partial_;  // Sent of each picture.
+};
+
+PaintingEvents::Write events_of(const ImageRequest& request, Clock& clock) {
+  StreamedRequest asked(request, clock);
+  if (request.form == ReplyForm::kEvents) {
+    return invocation_events(std::move(asked));
+  }
+  // Shared by copies of the function.
+  const auto events = std::make_shared<OpenAiEvents>(std::move(asked));
+  return [events](const WatchedPainting::News& news) { return events->write(news); };
+}
+
+Result<StreamedReply> streamed(const RouteCall& call, PictureOrders& orders, ImageRequest request) {
+  DARKROOM_ASSIGN_OR_RETURN(const Clock::Instant deadline, orders.deadline_of(call.question));
+  DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_stream(request.pictures.front().preview_every > 0 ? kPreviewEventBytes : 0));
+  PaintingEvents::Write write = events_of(request, orders.clock());
+  HttpHeaders headers = seed_headers(request);
+  DARKROOM_ASSIGN_OR_RETURN(auto painting,
+                            WatchedPainting::begin(orders, std::move(request), {.deadline = deadline, .given_up = call.gone}));
+  StreamedReply reply = event_stream(std::move(painting), std::move(write), std::move(room));
+  reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
+  return reply;
+}
+
+/// Answers with the pictures of a request: whole, or as events of how they come about.
+void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageRequest> request) {
+  const bool is_stream = request.is_ok() && (request->form == ReplyForm::kEvents || request->form == ReplyForm::kOpenAiEvents);
+  if (!is_stream) {
+    orders.paint(call, std::move(request), [&clock = orders.clock()](const ImageRequest& asked, const std::vector<Image>& images) {
+      return image_reply(asked, images, seconds_since_1970(clock));
+    });
+    return;
+  }
+  auto reply = streamed(call, orders, *std::move(request));
+  call.answer(reply.is_ok() ? AnyReply(*std::move(reply)) : AnyReply(orders.refusal(reply.status())));
+}
+
+}  // namespace
+
+void add_image_routes(RouteTable& table, PictureOrders& orders) {
+  const std::vector<RouteReply> invocation_replies = {
+      {.what = "The pictures as base64 or nested arrays, by Accept."},
+      {.type = "image/png", .what = "The picture, by Accept."},
+      {.type = "text/event-stream", .what = "Events: progress, preview, and last done with the pictures, or failed; by Accept."}};
+  for (const char* const path : {"/invocations", "/"}) {
+    table.add({.method = "POST",
+               .path = path,
+               .summary = "Pictures for JumpStart's or Hugging Face's fields",
+               .answer =
+                   [&orders](const RouteCall& call) {
+                     const std::string_view accept = call.question.header("accept");
+                     answer_images(call, orders, read_invocation(call.question.body, accept, orders.model(), orders.limits()));
+                   },
+               .body_type = "application/json",
+               .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
+               .replies = invocation_replies});
+  }
+  table.add({.method = "POST",
+             .path = "/v1/images/generations",
+             .summary = "Pictures for OpenAI's fields",
+             .answer =
+                 [&orders](const RouteCall& call) {
+                   answer_images(call, orders, read_openai_generation(call.question.body, orders.model(), orders.limits()));
+                 },
+             .body_type = "application/json",
+             .body_schema = [&orders] { return openai_generation_schema(orders.model(), orders.limits()); },
+             .replies = {{.what = "The pictures as base64."},
+                         {.type = "text/event-stream",
+                          .what = "Of stream: image_generation.partial_image, and last image_generation.completed of each picture."}}});
+}
+
+}  // namespace darkroom

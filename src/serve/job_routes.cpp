@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "darkroom/core/sha256.h"
+#include "darkroom/image/png.h"
+#include "job_requests.h"
+#include "job_store.h"
+#include "protocols.h"
+#include "request_fields.h"
+
+namespace darkroom {
+namespace {
+
+constexpr size_t kSchemeBytes = std::string_view("Bearer ").size();
+
+/// Whose jobs a request may see: those of its key. The key itself is kept nowhere.
+std::string owner_of(const HttpQuestion& question) {
+  const std::string_view authorization = question.header("authorization");
+  return authorization.size() <= kSchemeBytes ? std::string() : sha256_hex(authorization.substr(kSchemeBytes));
+}
+
+nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
+  nlohmann::json urls = nlohmann::json::array();
+  for (size_t i = 0; view.state == PaintingState::kDone && i < job.seeds.size(); ++i) {
+    urls.push_back(fmt::format("/v1/jobs/{}/images/{}", job.id, i));
+  }
+  return urls;
+}
+
+nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
+  nlohmann::json json = progress_json(view, job.num_steps);
+  json["id"] = job.id;
+  json["created"] = job.created;
+  json["seeds"] = job.seeds;
+  json["request"] = job.request;
+  json["images"] = image_urls(job, view);
+  json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
+  return json;
+}
+
+/// The jobs' routes over their store.
+class JobDesk {
+ public:
+  JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
+
+  HttpReply submit(const RouteCall& call) {
+    auto request = read_job(call.question.body, orders_.model(), orders_.limits());
+    const auto deadline = orders_.deadline_of(call.question);
+    if (!request.is_ok() || !deadline.is_ok()) {
+      return orders_.refusal_of_request(request.is_ok() ? deadline.status() : request.status());
+    }
+    auto job = std::make_shared<Job>();  // Shared by the store and whoever asks for it.
+    job->id = draw_job_id();
+    job->owner = owner_of(call.question);
+    job->created = std::chrono::system_clock::to_time_t(orders_.clock().wall());
+    for (const PictureSpec& picture : request->images.pictures) {
+      job->seeds.push_back(picture.seed);
+    }
+    job->num_steps = request->images.pictures.front().num_steps;
+    job->request = std::move(request->resolved);
+    auto painting =
+        WatchedPainting::begin(orders_, std::move(request->images),
+                               {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
+    if (!painting.is_ok()) {
+      return orders_.refusal(painting.status());
+    }
+    job->painting = *std::move(painting);
+    store_.add(job);
+    const nlohmann::json reply = {{"id", job->id}, {"status", "queued"}, {"seeds", job->seeds}, {"images", nlohmann::json::array()}};
+    return {.status = http_status::kAccepted, .body = json_text(reply) + "\n", .headers = {{"Location", "/v1/jobs/" + job->id}}};
+  }
+
+  HttpReply list(const RouteCall& call) {
+    nlohmann::json jobs = nlohmann::json::array();
+    for (const auto& job : store_.list(owner_of(call.question))) {
+      jobs.push_back(job_json(*job, job->painting->view()));
+    }
+    return {.body = json_text({{"jobs", jobs}}) + "\n"};
+  }
+
+  HttpReply show(const Job& job) { return {.body = json_text(job_json(job, job.painting->view())) + "\n"}; }
+
+  HttpReply remove(Job& job) {
+    if (!job.painting->cancel(orders_.clock().now())) {
+      store_.forget(job.id);
+    }
+    job.given_up.request_stop();
+    return {.status = http_status::kNoContent};
+  }
+
+  AnyReply events(const std::shared_ptr<Job>& job) {
+    auto room = orders_.hold_stream(job->request["preview_every"] != 0 ? kPreviewEventBytes : 0);
+    if (!room.is_ok()) {
+      return orders_.refusal(room.status());
+    }
+    const auto write = [job](const WatchedPainting::News& news) {
+      return write_event(news, job->num_steps, [&](const WatchedPainting::View& view) { return job_json(*job, view); });
+    };
+    return event_stream(job->painting, write, *std::move(room));
+  }
+
+  AnyReply image(const Job& job, const std::string& number) {
+    const WatchedPainting::View view = job.painting->view();
+    size_t index = 0;
+    const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (failure != std::errc() || end != number.data() + number.size() || view.images == nullptr || index >= view.images->size()) {
+      return problem_reply(http_status::kNotFound, "the job has no such picture, or not yet");
+    }
+    const Image& image = (*view.images)[index];
+    auto room = orders_.hold_bytes(static_cast<int64_t>(image.pixels.size()));
+    if (!room.is_ok()) {
+      return orders_.refusal(room.status());
+    }
+    return ReplyMaker([images = view.images, index, room = *std::move(room)] {
+      return HttpReply{.type = "image/png", .body = encode_png((*images)[index]), .held = room};
+    });
+  }
+
+  /// A route of one job.
+  std::function<void(RouteCall)> with_job(std::function<AnyReply(const std::shared_ptr<Job>&, const RouteCall&)> reply) {
+    return [this, reply = std::move(reply)](const RouteCall& call) {
+      const JobStore::Found found = store_.find(call.parameters.front(), owner_of(call.question));
+      if (found.job != nullptr) {
+        call.answer(reply(found.job, call));
+      } else if (found.is_expired) {
+        call.answer(problem_reply(http_status::kGone, "the job's pictures are no longer kept; ask for them anew"));
+      } else {
+        call.answer(problem_reply(http_status::kNotFound, "there is no such job"));
+      }
+    };
+  }
+
+ private:
+  PictureOrders& orders_;
+  JobStore& store_;
+};
+
+}  // namespace
+
+void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
+  orders.give_up_for_room([&store] { return store.expire_oldest(); });
+  const auto desk = std::make_shared<JobDesk>(orders, store);  // Shared by the routes.
+  table.add({.method = "POST",
+             .path = "/v1/jobs",
+             .summary = "Has pictures painted, to be fetched later",
+             .answer = answer_at_once([desk](const RouteCall& call) { return desk->submit(call); }),
+             .body_type = "application/json",
+             .body_schema = [&orders] { return job_schema(orders.model(), orders.limits()); },
+             .replies = {{.status = http_status::kAccepted, .what = "The job, as it is queued; Location has its path."}}});
+  table.add({.method = "GET",
+             .path = "/v1/jobs",
+             .summary = "The jobs that are there, the newest first",
+             .answer = answer_at_once([desk](const RouteCall& call) { return desk->list(call); }),
+             .replies = {{.what = "The jobs."}}});
+  table.add({.method = "GET",
+             .path = "/v1/jobs/{id}",
+             .summary = "How far a job is",
+             .answer = desk->with_job([desk](const auto& job, const RouteCall&) { return desk->show(*job); }),
+             .replies = {{.what = "The job."}}});
+  table.add({.method = "DELETE",
+             .path = "/v1/jobs/{id}",
+             .summary = "Cancels a job between two steps; forgets one that has ended",
+             .answer = desk->with_job([desk](const auto& job, const RouteCall&) { return desk->remove(*job); }),
+             .replies = {{.status = http_status::kNoContent, .type = "", .what = "Done."}}});
+  table.add({.method = "GET",
+             .path = "/v1/jobs/{id}/events",
+             .summary = "How far a job is, as it goes on, and previews",
+             .answer = desk->with_job([desk](const auto& job, const RouteCall&) { return desk->events(job); }),
+             .replies = {{.type = "text/event-stream", .what = "Events: progress, preview, and last done, failed or cancelled."}}});
+  table.add({.method = "GET",
+             .path = "/v1/jobs/{id}/images/{number}",
+             .summary = "A picture of a job that is done",
+             .answer = desk->with_job([desk](const auto& job, const RouteCall& call) { return desk->image(*job, call.parameters[1]); }),
+             .replies = {{.type = "image/png", .what = "The picture."}}});
+}
+
+}  // namespace darkroom

@@ -1,0 +1,317 @@
+// The page as a whole: it puts the parts together and gives keys, files and tabs to them.
+
+import {Api} from "./api.js";
+import {byId, discard, element} from "./elements.js";
+import {Gallery} from "./gallery.js";
+import {Grid} from "./grid.js";
+import {isPng, textOf} from "./png.js";
+import {reweighted, withWords} from "./prompt.js";
+import {PaintQueue} from "./queue.js";
+import {limitOf, SettingsForm} from "./settings.js";
+import {settingsFrom} from "./settings_text.js";
+import {picturesOf, taskCard} from "./task_card.js";
+import {settingsOf, Viewer} from "./viewer.js";
+import {Vote} from "./vote.js";
+
+const kMostCards = 40;
+const kMostFileBytes = 50_000_000;
+const kMostStartBytes = 1_000_000;  // A larger start picture is made smaller first: a request's body is bounded.
+const kTabs = ["pictures", "grid", "vote", "history"];
+
+function say(sentence) {
+  byId("problem").hidden = !sentence;
+  byId("problem").firstElementChild.textContent = /[.?!]$/.test(sentence) ? sentence : `${sentence}.`;
+}
+
+/** As the style sheet has it. */
+function isNarrow() {
+  return matchMedia("(max-width: 700px)").matches;
+}
+
+/** Runs what a person asked for; a failure is said. */
+function doing(action) {
+  return async (...values) => {
+    try {
+      return await action(...values);
+    } catch (failure) {
+      say(failure.message);
+    }
+  };
+}
+
+function askForKey(wasWrong) {
+  byId("key-note").textContent = wasWrong ? "The server does not know that key."
+                                          : "It stays in this tab and is forgotten when you close it.";
+  byId("key-text").value = "";
+  const dialog = byId("key-dialog");
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      byId("change-key").hidden = false;
+      resolve(dialog.returnValue === "sent" ? byId("key-text").value.trim() : null);
+    }, {once: true});
+  });
+}
+
+class Page {
+  constructor(api, facts, templates) {
+    this.facts = facts;
+    this.templates = templates;
+    this.form = new SettingsForm(facts, templates);
+    this.queue = new PaintQueue(api);
+    const restore = (picture) => this.restore(picture);
+    const start = facts.features?.image_to_image ? doing((picture) => this.startFrom(picture.blob)) : null;
+    this.viewer = new Viewer({restore, start});
+    this.gallery = new Gallery({restore, open: (picture) => this.viewer.show(picture), say});
+    const shared = {form: this.form, queue: this.queue, templates, say, open: (task, index) => this.open(task, index),
+                    added: (tasks) => this.keep(tasks)};
+    this.grid = new Grid(shared);
+    this.vote = new Vote(shared);
+    this.#listen();
+    this.#listenToStart();
+    this.#offer();
+    this.#describe();
+    this.queue.resume().forEach((task) => this.show(task));
+  }
+
+  #describe() {
+    const {model, version, native_size: size} = this.facts;
+    byId("model").textContent = `${model} - ${size} px${version ? ` - ${version}` : ""}`;
+    byId("guidance").replaceChildren(...this.templates.guidance.map((sentence) => element("li", {}, sentence)));
+  }
+
+  #offer() {
+    const chip = (text, act) => element("button", {type: "button", class: "chip", onclick: act}, text);
+    const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
+    byId("examples").replaceChildren(...this.templates.examples.map(({name, ...settings}) =>
+      chip(name, () => this.form.write({kind, style, negative_prompt: "", ...settings}))));
+    byId("negatives").replaceChildren(...this.templates.negatives.map(({name, text}) =>
+      chip(`+ ${name}`, () => this.form.write({negative_prompt: withWords(byId("negative_prompt").value, text)}))));
+  }
+
+  #listen() {
+    byId("settings").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.paint();
+    });
+    byId("sweep").addEventListener("click", () => this.sweep());
+    byId("draw-seed").addEventListener("click", () => this.form.drawSeed());
+    byId("swap-sides").addEventListener("click", () => this.form.write({width: byId("height").value, height: byId("width").value}));
+    byId("cancel-all").addEventListener("click", () => this.queue.cancelAll());
+    byId("open-file").addEventListener("change", doing((event) => this.take(event.target.files[0])));
+    this.queue.addEventListener("change", () => this.#count());
+    document.addEventListener("keydown", (event) => this.#key(event));
+    document.addEventListener("dragover", (event) => event.preventDefault());
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      const [file] = event.dataTransfer.files;
+      const isStart = this.facts.features?.image_to_image && byId("start-picture").contains(event.target);
+      doing(() => (isStart ? this.startFrom(file) : this.take(file)))();
+    });
+  }
+
+  #listenToStart() {
+    byId("start-file").addEventListener("change", doing((event) => this.startFrom(event.target.files[0])));
+    byId("start-remove").addEventListener("click", () => {
+      byId("start-file").value = "";
+      this.form.initImage = null;
+      this.form.changed();
+    });
+  }
+
+  #key(event) {
+    const isPrompt = event.target.matches("#description, #negative_prompt");
+    if (event.isComposing || document.querySelector("dialog[open]")) {
+      return;
+    }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (isPrompt && !event.shiftKey))) {
+      event.preventDefault();
+      this.paint();
+    } else if (event.key === "Escape") {
+      this.queue.cancelAll();
+    } else if (isPrompt && event.ctrlKey && ["ArrowUp", "ArrowDown"].includes(event.key) && this.facts.features?.weighted_prompts) {
+      event.preventDefault();
+      this.#weigh(event.target, event.key === "ArrowUp" ? 0.1 : -0.1);
+    }
+  }
+
+  #weigh(area, change) {
+    const made = reweighted(area.value, area.selectionStart, area.selectionEnd, change);
+    if (made !== null) {
+      area.value = made.text;
+      area.setSelectionRange(made.begin, made.end);
+      this.form.changed();
+    }
+  }
+
+  #count() {
+    const open = this.queue.openTasks.length;
+    byId("status").textContent = open === 0 ? "" : `${open} ${open === 1 ? "job" : "jobs"} to be painted`;
+    byId("cancel-all").hidden = open === 0;
+  }
+
+  paint() {
+    if (this.form.isValid()) {
+      const settings = this.form.readToPaint();
+      this.show(this.queue.add(this.form.requestOf(settings), settings));
+    }
+  }
+
+  /** Seeds in a row, as many at a time as a request may have. */
+  sweep() {
+    if (!this.form.isValid() || !byId("sweep-count").reportValidity()) {
+      return;
+    }
+    const settings = this.form.readToPaint();
+    const most = limitOf(this.facts, "images") ?? 1;
+    const last = settings.seed + Number(byId("sweep-count").value);
+    const tasks = [];
+    for (let seed = settings.seed; seed < last; seed += most) {
+      const part = {...settings, seed, images: Math.min(most, last - seed)};
+      tasks.push(this.queue.add(this.form.requestOf(part), part));
+    }
+    tasks.reverse().forEach((task) => this.show(task));  // The first seeds stand first.
+  }
+
+  show(task) {
+    say("");
+    openTab("pictures");
+    byId("no-tasks").hidden = true;
+    byId("tasks").prepend(taskCard(task, {cancel: (one) => this.queue.cancel(one), open: (one, index) => this.open(one, index)}));
+    [...byId("tasks").children].slice(kMostCards).forEach(discard);
+    if (isNarrow()) {
+      byId("work").scrollIntoView();  // In one column the pictures are below.
+    }
+    this.keep([task]);
+  }
+
+  /** What these tasks paint goes into the history, what they fail at is said. */
+  keep(tasks) {
+    for (const task of tasks) {
+      task.over.then(doing(async () => {
+        if (task.state === "failed") {
+          throw new Error(task.error || "The picture could not be painted");
+        }
+        await this.gallery.add(picturesOf(task, this.facts));
+      }));
+    }
+  }
+
+  open(task, index) {
+    this.viewer.show(picturesOf(task, this.facts)[index]);
+  }
+
+  restore(picture) {
+    this.form.write({...settingsOf(picture), init_image: picture.settings.init_image ?? null});
+    byId("description").focus();
+  }
+
+  /** A PNG with settings, or a grid's JSON. */
+  async take(file) {
+    if (file === undefined) {
+      return;
+    }
+    if (file.size > kMostFileBytes) {
+      throw new Error("This file is too large to hold settings of a picture");
+    }
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    if (file.name.endsWith(".json")) {
+      this.grid.restore(JSON.parse(new TextDecoder().decode(bytes)));
+      openTab("grid");
+    } else if (isPng(bytes)) {
+      await this.#takePng(bytes);
+    } else {
+      throw new Error("Settings are read from PNG files and from a grid's JSON");
+    }
+    say("");
+  }
+
+  async #takePng(bytes) {
+    const text = await textOf(bytes, "parameters");
+    if (text === null) {
+      throw new Error("This PNG file has no settings in it");
+    }
+    const {prompt, ...settings} = settingsFrom(text);
+    const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
+    this.form.write({...settings, description: prompt, kind, style, init_image: null,
+                     ...(settings.seed !== undefined && {keeps_seed: true})});
+    byId("description").focus();
+  }
+
+  async startFrom(file) {
+    if (file !== undefined) {
+      this.form.write({init_image: await base64Of(file)});
+    }
+  }
+}
+
+/** The picture's bytes, or those of a smaller one where they are too many or of another type. */
+async function base64Of(file) {
+  let blob = file;
+  if (file.size > kMostStartBytes || !["image/png", "image/jpeg"].includes(file.type)) {
+    const image = await createImageBitmap(file).catch(() => {
+      throw new Error("This file is no picture that the browser can read");
+    });
+    const scale = Math.min(1, 1024 / Math.max(image.width, image.height));
+    const canvas = element("canvas", {width: Math.round(image.width * scale), height: Math.round(image.height * scale)});
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.92));
+  }
+  const bytes = new Uint8Array(await blob.arrayBuffer());
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+function openTab(name) {
+  for (const tab of kTabs) {
+    byId(tab).hidden = tab !== name;
+    byId(`tab-${tab}`).setAttribute("aria-selected", String(tab === name));
+    byId(`tab-${tab}`).tabIndex = tab === name ? 0 : -1;
+  }
+}
+
+function listenToTabs(page) {
+  const open = doing(async (name) => {
+    openTab(name);
+    if (name === "history") {
+      await page.gallery.show();
+    }
+  });
+  kTabs.forEach((name, index) => {
+    byId(`tab-${name}`).addEventListener("click", () => open(name));
+    byId(`tab-${name}`).addEventListener("keydown", (event) => {
+      const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+      if (step !== undefined) {
+        const next = kTabs[(index + step + kTabs.length) % kTabs.length];
+        byId(`tab-${next}`).focus();
+        open(next);
+      }
+    });
+  });
+}
+
+function listenToDialogs(api) {
+  byId("problem").querySelector("button").addEventListener("click", () => say(""));
+  byId("key-form").addEventListener("submit", () => (byId("key-dialog").returnValue = "sent"));
+  byId("key-send").value = "sent";
+  byId("key-cancel").addEventListener("click", () => byId("key-dialog").close(""));
+  byId("change-key").addEventListener("click", async () => {
+    const key = await askForKey(false);
+    if (key !== null) {
+      api.key = key;
+      location.reload();
+    }
+  });
+}
+
+const api = new Api(askForKey);
+listenToDialogs(api);
+doing(async () => {
+  byId("change-key").hidden = api.key === "";
+  const [facts, templates] = await Promise.all([api.facts(), fetch("page/templates.json").then((reply) => reply.json())]);
+  listenToTabs(new Page(api, facts, templates));
+  if (!isNarrow()) {
+    byId("description").focus();  // On a phone a keyboard would cover the page.
+  }
+  document.documentElement.dataset.ready = "";
+})();

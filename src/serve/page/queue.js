@@ -1,0 +1,190 @@
+// Jobs from "wanted" to "done". The page keeps those that the server has no room for, so that a grid of fifty pictures is one click.
+
+import {ServerError, waited} from "./api.js";
+
+const kMostOpen = 4;  // Jobs of this page that the server has at a time.
+const kMostDrops = 3;  // Streams of events in a row that end without one.
+const kOpenName = "darkroom.open";
+
+/** One job. `state`: waiting (in this page), queued, painting, done, failed, cancelled. Says "change" whenever something is new. */
+export class Task extends EventTarget {
+  state = "waiting";
+  id = null;
+  step = 0;
+  note = "";
+  error = "";
+  previews = [];  // Data URLs, by the picture's number.
+  blobs = [];
+  isCancelAsked = false;
+
+  constructor(request, settings) {
+    super();
+    this.request = request;
+    this.settings = settings;
+    this.steps = request.steps;
+    this.seeds = Array.from({length: request.images ?? 1}, (_, index) => request.seed + index);
+    this.over = new Promise((resolve) => (this.#resolve = resolve));
+  }
+  #resolve;
+
+  get isOver() {
+    return ["done", "failed", "cancelled"].includes(this.state);
+  }
+  get progress() {
+    return this.state === "done" ? 1 : this.steps > 0 ? Math.min(1, this.step / this.steps) : 0;
+  }
+
+  update(news) {
+    if (this.isOver) {
+      return;
+    }
+    Object.assign(this, news);
+    this.dispatchEvent(new Event("change"));
+    if (this.isOver) {
+      this.#resolve(this);
+    }
+  }
+}
+
+export class PaintQueue extends EventTarget {
+  #waiting = [];
+  #open = new Set();
+  #turn = Promise.resolve();  // When the request before has been answered: the server is to paint in the order of the page.
+
+  constructor(api) {
+    super();
+    this.api = api;
+  }
+
+  get openTasks() {
+    return [...this.#open, ...this.#waiting];
+  }
+
+  add(request, settings) {
+    const task = new Task(request, settings);
+    this.#waiting.push(task);
+    this.#pump();
+    return task;
+  }
+
+  /** Follows again what this tab had asked for before it was loaded anew. */
+  resume() {
+    const noted = JSON.parse(sessionStorage.getItem(kOpenName) ?? "[]");
+    return noted.map(({id, request, settings}) => {
+      const task = new Task(request, settings);
+      task.update({id, state: "queued"});
+      this.#run(task);
+      return task;
+    });
+  }
+
+  async cancel(task) {
+    task.isCancelAsked = true;
+    if (this.#waiting.includes(task)) {
+      this.#waiting = this.#waiting.filter((one) => one !== task);
+      task.update({state: "cancelled"});
+      this.#changed();
+    } else if (task.id !== null && !task.isOver) {
+      await this.api.cancel(task.id).catch((failure) => task.update({note: failure.message}));
+    }
+  }
+
+  async cancelAll() {
+    await Promise.all(this.openTasks.reverse().map((task) => this.cancel(task)));
+  }
+
+  #changed() {
+    const noted = [...this.#open].filter((task) => task.id !== null);
+    sessionStorage.setItem(kOpenName, JSON.stringify(noted.map(({id, request, settings}) => ({id, request, settings}))));
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #pump() {
+    while (this.#waiting.length > 0 && this.#open.size < kMostOpen) {
+      this.#run(this.#waiting.shift());
+    }
+    this.#changed();
+  }
+
+  async #run(task) {
+    this.#open.add(task);
+    try {
+      if (task.id === null) {
+        const submitted = this.#turn.then(() => this.#submit(task));
+        this.#turn = submitted.catch(() => {});
+        await submitted;
+      }
+      await this.#follow(task);
+    } catch (failure) {
+      task.update({state: task.isCancelAsked ? "cancelled" : "failed", error: failure.message});
+    }
+    this.#open.delete(task);
+    this.#pump();
+  }
+
+  async #submit(task) {
+    while (!task.isCancelAsked) {
+      try {
+        const job = await this.api.submit(task.request);
+        task.update({id: job.id, state: "queued", note: "", seeds: job.seeds ?? task.seeds});
+        this.#changed();
+        if (task.isCancelAsked) {
+          await this.cancel(task);
+        }
+        return;
+      } catch (failure) {
+        if (failure.status !== 429 || failure.retrySeconds === undefined) {
+          throw failure;
+        }
+        task.update({note: `The server is full; asking again in ${failure.retrySeconds} s`});
+        await waited(failure.retrySeconds);
+      }
+    }
+    throw new ServerError("");
+  }
+
+  async #follow(task) {
+    for (let drops = 0; drops < kMostDrops;) {
+      try {
+        for await (const {type, data} of this.api.events(task.id)) {
+          drops = 0;
+          if (await this.#take(task, type, data)) {
+            return;
+          }
+        }
+      } catch (failure) {
+        if (failure instanceof ServerError) {
+          throw failure;
+        }  // Else the stream broke off.
+      }
+      ++drops;
+      const job = await this.api.job(task.id);
+      if (await this.#take(task, job.status, job)) {
+        return;
+      }
+    }
+    throw new ServerError("The connection to the server breaks off again and again");
+  }
+
+  /** Whether that was the last event. */
+  async #take(task, type, data) {
+    if (type === "preview") {
+      const previews = [...task.previews];
+      previews[data.index] = `data:image/png;base64,${data.image}`;
+      task.update({previews});
+    } else if (type === "done") {
+      task.update({step: task.steps, note: "fetching the pictures"});
+      const blobs = await Promise.all(data.images.map((path) => this.api.picture(path)));
+      task.update({state: "done", blobs, note: "", seeds: data.seeds ?? task.seeds});
+    } else if (type === "failed" || type === "cancelled") {
+      task.update({state: type, error: sentence(data.error)});
+    } else if (data?.step !== undefined) {
+      task.update({step: data.step, steps: data.steps ?? task.steps, state: data.status === "queued" ? "queued" : "painting", note: ""});
+    }
+    return task.isOver;
+  }
+}
+
+function sentence(error) {
+  return typeof error === "string" ? error : error?.message ?? "";
+}

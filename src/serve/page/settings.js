@@ -1,0 +1,165 @@
+// The form: settings of a picture, kept over visits, and the request that they stand for.
+
+import {byId, element, fillSelect, randomBelow} from "./elements.js";
+import {composedPrompt} from "./prompt.js";
+
+const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
+const kNumbers = ["width", "height", "steps", "guidance_scale", "seed", "images", "strength"];
+const kTexts = ["description", "negative_prompt", "kind", "style", "sampler", "model"];
+const kSeedBound = 2 ** 32;
+const kPreviews = 8;  // In a picture's life.
+
+/** A bound of the server's requests; undefined: it names none. */
+export function limitOf(facts, name) {
+  return facts.limits?.[`max_${name}`] ?? facts.limits?.[name];
+}
+
+export class SettingsForm {
+  #initImage;
+
+  constructor(facts, templates) {
+    this.facts = facts;
+    this.templates = templates;
+    this.form = byId("settings");
+    this.#fill();
+    this.write({...this.#defaults(), ...this.#saved()});
+    this.form.addEventListener("input", () => this.changed());
+  }
+
+  #field(name) {
+    return this.form.elements.namedItem(name);
+  }
+
+  #defaults() {
+    const {native_size: size, defaults} = this.facts;
+    const first = this.templates.examples[0];
+    const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
+    return {description: first.description, negative_prompt: "", kind, style, sampler: "", width: size, height: size,
+            steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
+            keeps_seed: false};
+  }
+
+  #saved() {
+    try {
+      return JSON.parse(localStorage.getItem(kSavedName + this.facts.model) ?? "{}");
+    } catch {
+      return {};
+    }
+  }
+
+  #fill() {
+    const {facts, templates} = this;
+    const named = (list) => list.map(({name}) => [name, name]);
+    fillSelect(byId("kind"), named(templates.kinds));
+    fillSelect(byId("style"), named(templates.styles));
+    const own = facts.defaults?.sampler ? ` (${facts.defaults.sampler})` : "";
+    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...facts.samplers.map((name) => [name, name])]);
+    fillSelect(byId("model-choice"), (facts.models ?? []).map((name) => [name, name]));
+    byId("model-row").hidden = (facts.models ?? []).length < 2;
+    byId("start-picture").hidden = !facts.features?.image_to_image;
+    byId("weights-hint").hidden = !facts.features?.weighted_prompts;
+    this.#bound("images", 1, limitOf(facts, "images"));
+    this.#bound("steps", 1, limitOf(facts, "steps"));
+    this.#bound("guidance_scale", 0, limitOf(facts, "guidance_scale"));
+    for (const side of ["width", "height"]) {
+      this.#bound(side, facts.size_multiple, limitOf(facts, "side"));
+      this.#field(side).step = facts.size_multiple;
+    }
+  }
+
+  #bound(name, least, most) {
+    this.#field(name).min = least;
+    if (most !== undefined) {
+      this.#field(name).max = most;
+    }
+  }
+
+  get canChooseModel() {
+    return (this.facts.models ?? []).length > 1;
+  }
+
+  /** Takes what is given; the rest stays. Sizes of another model are taken as they are: the form says what is wrong with them. */
+  write(settings) {
+    for (const name of [...kNumbers, ...kTexts]) {
+      const field = this.#field(name);
+      const isChoice = field.tagName === "SELECT";
+      if (settings[name] !== undefined && (!isChoice || [...field.options].some(({value}) => value === String(settings[name])))) {
+        field.value = settings[name];
+      }
+    }
+    if (settings.keeps_seed !== undefined) {
+      byId("keeps-seed").checked = settings.keeps_seed;
+    }
+    if (settings.init_image !== undefined) {
+      this.initImage = settings.init_image;
+    }
+    this.changed();
+  }
+
+  read() {
+    const settings = {keeps_seed: byId("keeps-seed").checked};
+    for (const name of kTexts) {
+      settings[name] = this.#field(name).value;
+    }
+    for (const name of kNumbers) {
+      settings[name] = Number(this.#field(name).value);
+    }
+    settings.init_image = this.facts.features?.image_to_image ? this.#initImage : undefined;
+    return settings;
+  }
+
+  /** Of settings that are about to be painted: a new seed, unless it is kept. */
+  readToPaint() {
+    if (!byId("keeps-seed").checked) {
+      this.drawSeed();
+    }
+    return this.read();
+  }
+
+  drawSeed() {
+    this.#field("seed").value = randomBelow(kSeedBound);
+    this.changed();
+  }
+
+  /** A base64 text without a prefix, or null. */
+  get initImage() {
+    return this.#initImage;
+  }
+  set initImage(base64) {
+    this.#initImage = base64 ?? undefined;
+    const shown = base64 ? [element("img", {src: `data:image/png;base64,${base64}`, alt: "start picture"})] : [];
+    byId("start-shown").replaceChildren(...shown);
+    byId("start-remove").hidden = !base64;
+  }
+
+  changed() {
+    const settings = this.read();
+    const {init_image: unused, ...kept} = settings;  // Too large for that store.
+    localStorage.setItem(kSavedName + this.facts.model, JSON.stringify(kept));
+    const whole = composedPrompt(settings, this.templates);
+    byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
+    byId("strength-row").hidden = !this.#initImage;
+  }
+
+  isValid() {
+    return this.form.reportValidity();
+  }
+
+  /** The body of POST /v1/jobs. */
+  requestOf(settings) {
+    return {
+      prompt: composedPrompt(settings, this.templates),
+      negative_prompt: settings.negative_prompt,
+      width: settings.width,
+      height: settings.height,
+      steps: settings.steps,
+      guidance_scale: settings.guidance_scale,
+      seed: settings.seed,
+      images: settings.images,
+      preview_every: Math.max(1, Math.ceil(settings.steps / kPreviews)),
+      ...(settings.sampler && {sampler: settings.sampler}),
+      ...(this.canChooseModel && {model: settings.model}),
+      ...(settings.init_image && {init_image: settings.init_image, strength: settings.strength}),
+    };
+  }
+}

@@ -1,0 +1,108 @@
+// A picture's settings as the text that stable-diffusion-webui writes into PNG files, and back:
+//   prompt
+//   Negative prompt: text
+//   Steps: 20, Sampler: Euler a, CFG scale: 7.5, Seed: 3, Size: 512x512, Model: name, Version: darkroom 1.0
+
+const kMostCharacters = 50_000;
+const kNegative = "Negative prompt:";
+const kSamplerNames = {
+  ddim: "DDIM",
+  pndm: "PNDM",
+  euler: "Euler",
+  euler_a: "Euler a",
+  dpmpp_2m: "DPM++ 2M",
+  dpmpp_2m_karras: "DPM++ 2M Karras",
+  unipc: "UniPC",
+  lcm: "LCM",
+};
+
+function samplerFrom(name) {
+  const wanted = name.toLowerCase();
+  return Object.keys(kSamplerNames).find((own) => own === wanted || kSamplerNames[own].toLowerCase() === wanted);
+}
+
+function valueText(value) {
+  const text = String(value);
+  return /[,:\n"]/.test(text) ? JSON.stringify(text) : text;
+}
+
+function valueFrom(text) {
+  try {
+    return text.startsWith('"') ? String(JSON.parse(text)) : text;
+  } catch {
+    return text;
+  }
+}
+
+function lineOf(fields) {
+  const present = fields.filter(([, value]) => value !== undefined && value !== "");
+  return present.map(([name, value]) => `${name}: ${valueText(value)}`).join(", ");
+}
+
+/** `request` as sent to the server; `seed` of this picture. */
+export function settingsText({request, seed, model, version}) {
+  const fields = [
+    ["Steps", request.steps],
+    ["Sampler", kSamplerNames[request.sampler] ?? request.sampler],
+    ["CFG scale", request.guidance_scale],
+    ["Seed", seed],
+    ["Size", `${request.width}x${request.height}`],
+    ["Model", model],
+    ["Denoising strength", request.init_image === undefined ? undefined : request.strength],
+    ["Version", version && `darkroom ${version}`],
+  ];
+  const texts = [request.prompt, ...(request.negative_prompt ? [`${kNegative} ${request.negative_prompt}`] : [])];
+  const text = [...texts, lineOf(fields)].join("\n");
+  const read = settingsFrom(text);
+  if (read.prompt === request.prompt && read.negative_prompt === (request.negative_prompt ?? "")) {
+    return text;
+  }
+  // A prompt with lines that look like the others: once more, quoted.
+  return [...texts, lineOf([...fields, ["Prompt text", request.prompt], ["Negative text", request.negative_prompt]])].join("\n");
+}
+
+function fieldsOf(line) {
+  const fields = new Map();
+  for (const [, name, value] of line.matchAll(/\s*([A-Za-z][\w \-/]*):\s*("(?:\\.|[^\\"])*"|[^,]*)(?:,|$)/g)) {
+    fields.set(name.trim(), valueFrom(value.trim()));
+  }
+  return fields;
+}
+
+function numberOf(fields, name) {
+  const value = Number(fields.get(name) ?? NaN);
+  return Number.isFinite(value) ? value : undefined;
+}
+
+function promptsOf(lines, fields) {
+  const begin = lines.findIndex((line) => line.trim().startsWith(kNegative));
+  const prompt = (begin < 0 ? lines : lines.slice(0, begin)).join("\n").trim();
+  const negative = begin < 0 ? "" : lines.slice(begin).join("\n").trim().slice(kNegative.length).trim();
+  const quoted = fields.get("Prompt text");
+  return quoted === undefined ? {prompt, negative_prompt: negative} : {prompt: quoted, negative_prompt: fields.get("Negative text") ?? ""};
+}
+
+/** What the text says, as settings; what it does not say is left out. An Error: this is no such text. */
+export function settingsFrom(text) {
+  if (text.length > kMostCharacters) {
+    throw new Error("The settings in this picture are too long");
+  }
+  const lines = text.replace(/\0+$/, "").trimEnd().split("\n");
+  const fields = fieldsOf(lines.at(-1));
+  if (!fields.has("Steps") && !fields.has("Seed")) {
+    throw new Error("This picture has a text, but no settings that could be read");
+  }
+  const [width, height] = (fields.get("Size") ?? "").split("x").map(Number);
+  const settings = {
+    ...promptsOf(lines.slice(0, -1), fields),
+    steps: numberOf(fields, "Steps"),
+    sampler: samplerFrom(fields.get("Sampler") ?? "") ?? "",
+    guidance_scale: numberOf(fields, "CFG scale"),
+    seed: numberOf(fields, "Seed"),
+    width: width > 0 ? width : undefined,
+    height: height > 0 ? height : undefined,
+    model: fields.get("Model"),
+    strength: numberOf(fields, "Denoising strength"),
+  };
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+}

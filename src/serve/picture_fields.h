@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "darkroom/serve/image_requests.h"
+#include "request_fields.h"
+
+namespace darkroom {
+
+/// What every protocol asks for, by whatever names.
+struct WantedPictures {
+  std::vector<std::string> prompts = {};
+  std::vector<std::string> negatives = {};  ///< One for all, or one per prompt.
+  PictureSpec settings = {};
+  int64_t images_per_prompt = 1;
+};
+
+/// The object that a body holds. Errors: kInvalidArgument.
+Result<nlohmann::json> read_json_object(std::string_view body);
+
+/// What a request gets that names nothing.
+PictureSpec default_picture(const ModelFacts& model);
+/// Short enough for every client to keep it exactly.
+uint64_t draw_seed();
+
+// Each reads a field by the name that its protocol gives it; what is not there stays as it is.
+
+void read_side(RequestFields& fields, const char* name, const ModelFacts& model, const RequestLimits& limits, int& side);
+void read_sampler(RequestFields& fields, const char* name, const ModelFacts& model, std::string& sampler);
+/// A text, or a list of texts.
+std::vector<std::string> read_texts(RequestFields& fields, const char* name, const RequestLimits& limits);
+
+/// Makes the pictures that are wanted of one request. Errors: kInvalidArgument (too many, negative prompts that fit no prompts).
+Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, ImageRequest& request);
+
+/// Notes the pictures' settings, for their PNGs. REQUIRES: the request is filled.
+void note_settings(ImageRequest& request, const ModelFacts& model);
+
+/// The headers by which every reply names the seed of its first picture.
+HttpHeaders seed_headers(const ImageRequest& request);
+
+// JSON Schemas of what read_invocation and read_openai_generation take.
+
+nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits);
+nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLimits& limits);
+
+}  // namespace darkroom

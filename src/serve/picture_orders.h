@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "darkroom/serve/image_requests.h"
+#include "darkroom/serve/painting_service.h"
+#include "darkroom/serve/step_batcher.h"
+#include "route_table.h"
+
+namespace darkroom {
+
+/// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
+HttpReply problem_reply(int status, std::string_view sentence);
+
+/// What every protocol has in common that asks for pictures: it takes their orders within the service's bounds, and says no in one way.
+/// Thread safety: any thread.
+class PictureOrders {
+ public:
+  static constexpr int64_t kMaxStreams = 256;
+
+  using MakeImageReply = std::function<HttpReply(const ImageRequest& request, const std::vector<Image>& images)>;
+
+  /// All outlive this.
+  PictureOrders(const PaintingServiceOptions& options, StepBatcher& batcher, Clock& clock);
+
+  const ModelFacts& model() const { return options_.model; }
+  const RequestLimits& limits() const { return options_.limits; }
+  Clock& clock() const { return clock_; }
+  /// Reads requests with pictures; null: they are refused.
+  PictureIntake* intake() const { return options_.intake; }
+  /// Whether PNGs of A1111's routes hold their settings.
+  bool has_webui_settings() const { return options_.png_settings != PngSettings::kOff; }
+  bool needs_keys() const { return !options_.keys.is_empty(); }
+  /// Of requests that do not shorten it.
+  std::chrono::milliseconds deadline() const { return options_.deadline; }
+  bool is_draining() const { return batcher_.is_draining(); }
+
+  /// The reply for a failure, with Retry-After where asking again makes sense.
+  HttpReply refusal(const Status& status) const;
+  /// The same for a failure of reading a request, of which kFailedPrecondition is 406: the form of reply that it asks for.
+  HttpReply refusal_of_request(const Status& status) const;
+  /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
+  Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
+
+  /// Takes room for so many bytes, let go with the last copy. Errors: kInvalidArgument (more than there ever is), kResourceExhausted.
+  Result<std::shared_ptr<const void>> hold_bytes(int64_t num_bytes);
+  /// The same for a streamed reply, of which there is a bounded number, because each keeps a connection. Errors: as hold_bytes().
+  Result<std::shared_ptr<const void>> hold_stream(int64_t num_bytes);
+  /// `give_up` is asked where there is no room: it lets something go that is kept only as long as there is, or returns false. REQUIRES: no
+  /// request has come yet.
+  void give_up_for_room(std::function<bool()> give_up) { give_up_ = std::move(give_up); }
+
+  /// As StepBatcher::submit.
+  Status submit(PaintOrder order, StepBatcher::Done done) { return batcher_.submit(std::move(order), std::move(done)); }
+  /// The whole way of a protocol whose reply is its pictures: refuses what was read wrong, has the rest painted, and answers with what
+  /// `make` makes of the pictures, by a thread that makes replies.
+  /// `progress` is PaintOrder's.
+  void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, std::function<void(double share)> progress = {});
+
+ private:
+  const PaintingServiceOptions& options_;
+  StepBatcher& batcher_;
+  Clock& clock_;
+  std::function<bool()> give_up_ = [] { return false; };
+  // Shared with replies, which may end after the service.
+  const std::shared_ptr<std::atomic<int64_t>> held_bytes_;
+  const std::shared_ptr<std::atomic<int64_t>> num_streams_;
+};
+
+}  // namespace darkroom

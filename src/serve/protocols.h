@@ -1,0 +1,27 @@
+#pragma once
+
+#include "darkroom/core/metrics.h"
+#include "job_store.h"
+#include "picture_orders.h"
+#include "route_table.h"
+
+namespace darkroom {
+
+// The parts of the service, each a file: what it answers, added to the table. All that is given outlives the table.
+
+/// /ping, /health, /v2/health/..., /metrics.
+void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRegistry& metrics);
+/// /v1/models, /v1/facts, /v2: what there is to ask.
+void add_model_routes(RouteTable& table, const PictureOrders& orders);
+/// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
+void add_image_routes(RouteTable& table, PictureOrders& orders);
+/// / and /page/FILE: the page for people.
+void add_page_routes(RouteTable& table);
+/// /v1/jobs: pictures that are asked for now, watched, and fetched later.
+void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store);
+/// /sdapi/v1: what clients of AUTOMATIC1111's stable-diffusion-webui ask.
+void add_a1111_routes(RouteTable& table, PictureOrders& orders);
+/// /v1/images/edits and /imagine.
+void add_edit_routes(RouteTable& table, PictureOrders& orders);
+
+}  // namespace darkroom

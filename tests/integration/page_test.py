@@ -1,0 +1,704 @@
+#!/usr/bin/env python3
+"""The page of `darkroom serve` in a real browser, with real clicks and keys: over a painter that paints when it is told to, then over the program.
+
+usage: page_test.py
+"""
+
+import base64
+import contextlib
+import functools
+import io
+import json
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+
+from cases import Skipped, main, require, temporary_folder
+from serve_test import KEY, Server, model, pixels
+from workbench import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from PIL import Image, PngImagePlugin  # noqa: E402
+
+from browser import Browser  # noqa: E402: it lies beside the tests' other support.
+from fake_painter import FakePainter, png_of  # noqa: E402
+
+PAGE = ROOT / "src" / "serve" / "page"
+READY = "'ready' in document.documentElement.dataset"
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>&lt;b&gt;'
+
+
+@functools.cache
+def started_browser() -> Browser | Skipped:
+    try:
+        return Browser()
+    except Skipped as skip:
+        return skip
+
+
+def browser() -> Browser:
+    """One for all cases; each has a profile of its own."""
+    if isinstance(started_browser(), Skipped):
+        raise Skipped(str(started_browser()))
+    return started_browser()
+
+
+@contextlib.contextmanager
+def opened(painter: FakePainter, allowed: tuple[str, ...] = (), **view):
+    """The page, ready; at the end its console must have been silent but for `allowed`."""
+    with browser().tab(painter.address, **view) as tab:
+        tab.wait_for(READY)
+        yield tab
+        tab.require_quiet(*allowed)
+
+
+@contextlib.contextmanager
+def page_of_fake(features: dict | None = None, **view):
+    """(painter, tab) of a painter with these features."""
+    with FakePainter(PAGE) as painter:
+        painter.facts["features"] = features or {}
+        with opened(painter, **view) as tab:
+            yield painter, tab
+
+
+@contextlib.contextmanager
+def page_of_program(*flags: str):
+    """(server, tab) of the program, which paints with random weights."""
+    browser()  # Where there is none, nothing is served.
+    with Server(model(), *flags) as server, browser().tab(f"http://127.0.0.1:{server.port}/") as tab:
+        yield server, tab
+
+
+def num_of(selector: str) -> str:
+    return f"document.querySelectorAll({json.dumps(selector)}).length"
+
+
+def value_of(selector: str) -> str:
+    return f"document.querySelector({json.dumps(selector)}).value"
+
+
+def paint_one(painter: FakePainter, tab, num_whole: int = 1) -> dict:
+    """Paints by a click and lets it be done; returns what the server was asked for."""
+    tab.click("#paint")
+    job = painter.next_job()
+    job.finish()
+    tab.wait_for(f"{num_of('#tasks img.whole')} === {num_whole}")
+    return job.request
+
+
+def open_tab(tab, name: str) -> None:
+    tab.click(f"#tab-{name}")
+    tab.wait_for(f"!document.querySelector('#{name}').hidden")
+
+
+def one_click_paints_and_shows_how_far_it_is() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.click("#paint")
+        job = painter.next_job()
+        seed = int(tab.value(value_of("#seed")))
+        want = {"prompt": "red apple", "negative_prompt": "", "width": 64, "height": 64, "steps": 30, "guidance_scale": 7.5, "seed": seed, "images": 1, "preview_every": 4}
+        require(job.request == want, "the request", job.request)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'queued'")
+        job.progress(6)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 6 of 30' && document.querySelector('.task progress').value === 0.2")
+        require(tab.text("#status") == "1 job to be painted", "the status", tab.text("#status"))
+        job.preview(0)
+        tab.wait_for(f"{num_of('.task img.preview')} === 1 && document.querySelector('.task img').naturalWidth === 8")
+        job.finish()
+        tab.wait_for(f"{num_of('.task img.whole')} === 1 && document.querySelector('.task img').naturalWidth === 64")
+        tab.wait_for("document.querySelector('.task .state').textContent === 'done' && document.querySelector('#status').textContent === ''")
+        require(tab.value("document.querySelector('.task progress').hidden && document.querySelector('.task .cancel').hidden"), "progress of a job that is done")
+
+
+def settings_of_the_form_are_what_is_asked_for() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.fill("#description", "an old fisherman")
+        tab.choose("#kind", "oil painting")
+        tab.choose("#style", "minimal")
+        tab.fill("#negative_prompt", "blurry")
+        tab.click("#negatives button:nth-child(1)")
+        tab.fill("#steps", "12")
+        tab.fill("#guidance_scale", "4.5")
+        tab.choose("#sampler", "euler_a")
+        tab.fill("#width", "128")
+        tab.click("#swap-sides")
+        tab.fill("#images", "2")
+        tab.fill("#seed", "77")
+        tab.click("#keeps-seed")
+        request = paint_one(painter, tab, 2)
+        want = {"prompt": "an oil painting of an old fisherman, minimalist, clean lines, plain background", "steps": 12, "guidance_scale": 4.5, "sampler": "euler_a",
+                "negative_prompt": "blurry, low quality, jpeg artifacts, noise", "width": 64, "height": 128, "images": 2, "seed": 77, "preview_every": 2}
+        require(request == want, "the request", request)
+        require(want["prompt"] in tab.text("#whole-prompt"), "the whole prompt is shown", tab.text("#whole-prompt"))
+        require(paint_one(painter, tab, 4)["seed"] == 77, "a seed that is kept")
+        tab.click("#keeps-seed")
+        require(paint_one(painter, tab, 6)["seed"] != 77, "a seed that is drawn")
+        tab.fill("#steps", "101")
+        tab.click("#paint")
+        require(tab.value("document.querySelector('#steps').validity.rangeOverflow && document.activeElement.id === 'steps'"), "a bound of the server's")
+        tab.reload()
+        tab.wait_for(READY)
+        require(tab.value(value_of("#description")) == "an old fisherman" and tab.value(value_of("#kind")) == "oil painting", "settings are kept")
+        require(len(painter.jobs) == 3, "jobs asked for", len(painter.jobs))
+
+
+def jobs_are_cancelled_by_a_button_and_by_escape() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.fill("#sweep-count", "24")  # Six jobs of four pictures: four at the server, two in the page.
+        tab.click("#sweep")
+        jobs = [painter.next_job() for _ in range(4)]
+        first = jobs[0].request["seed"]
+        require([job.request["seed"] for job in jobs] == [first, first + 4, first + 8, first + 12], "seeds in a row", [job.request["seed"] for job in jobs])
+        require(tab.text("#status") == "6 jobs to be painted", "the status", tab.text("#status"))
+        tab.click(".task:nth-child(1) .cancel")
+        tab.wait_for("document.querySelector('.task:nth-child(1)').dataset.state === 'cancelled'")
+        jobs.append(painter.next_job())  # One of the page's takes its place.
+        require(jobs[4].request["seed"] == first + 16, "the next seeds", jobs[4].request["seed"])
+        jobs[1].progress(3)
+        tab.press("Escape")
+        tab.wait_for(f"{num_of('.task[data-state=cancelled]')} === 6 && document.querySelector('#cancel-all').hidden")
+        require(all(job.status == "cancelled" for job in jobs) and len(painter.jobs) == 5, "jobs of the server", [job.status for job in jobs])
+
+
+def a_sweep_asks_for_no_more_pictures_at_a_time_than_the_server_takes() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.fill("#seed", "10")
+        tab.click("#keeps-seed")
+        tab.fill("#sweep-count", "6")
+        tab.click("#sweep")
+        jobs = [painter.next_job() for _ in range(2)]
+        require([(job.request["seed"], job.request["images"]) for job in jobs] == [(10, 4), (14, 2)], "the jobs", [job.request for job in jobs])
+        for job in jobs:
+            job.finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 6")
+        seeds = tab.value("[...document.querySelectorAll('#tasks figcaption')].map((one) => one.textContent)")
+        require(seeds == [f"seed {seed}" for seed in range(10, 16)], "captions", seeds)
+
+
+def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> None:
+    with page_of_fake(allowed=("429", "400", "500", "ERR_", "Failed to load")) as (painter, tab):
+        painter.refusals = [(429, "the queue is full", {"Retry_After": "0"})] * 3
+        painter.num_busy = 2
+        paint_one(painter, tab)
+        require((painter.refusals, painter.num_busy) == ([], 0), "refusals that nobody met", painter.refusals, painter.num_busy)
+        painter.refusals = [(400, 'the field steps must be even, got: <b>30</b>', {})]
+        tab.click("#paint")
+        tab.wait_for("!document.querySelector('#problem').hidden")
+        require(tab.text("#problem p") == "The field steps must be even, got: <b>30</b>.", "the sentence", tab.text("#problem p"))
+        tab.click("#problem button")
+        tab.click("#paint")
+        painter.next_job().fail("painting failed; the log says why")
+        tab.wait_for("!document.querySelector('#problem').hidden && document.querySelector('.task .state').textContent.startsWith('failed: painting failed')")
+        painter.is_gone = True
+        tab.click("#paint")
+        tab.wait_for("document.querySelector('#problem p').textContent === 'The server does not answer. Does it still run?'")
+
+def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
+    with page_of_fake(allowed=("ERR_", "Failed to load")) as (painter, tab):
+        tab.click("#paint")
+        job = painter.next_job()
+        job.progress(2)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 2 of 30'")
+        with job.changed:
+            job.drops = 1
+            job.changed.notify_all()
+        job.progress(3)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 3 of 30'")
+        tab.reload()
+        tab.wait_for(READY)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 3 of 30'")
+        job.finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+
+
+def a_grid_is_a_labelled_table_of_pictures() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.fill("#seed", "5")
+        tab.click("#keeps-seed")
+        open_tab(tab, "grid")
+        tab.choose("#x-field", "words")
+        tab.fill("#x-values", 'apple, pear, "plum, ripe"')
+        tab.choose("#y-field", "steps")
+        tab.fill("#y-values", "10-20 (+10)")
+        require(tab.text("#grid-count") == "2 x 3 = 6 pictures", "the count", tab.text("#grid-count"))
+        tab.click("#grid-paint")
+        asked = []
+        for _ in range(6):
+            job = painter.next_job()
+            asked.append((job.request["prompt"], job.request["steps"], job.request["seed"], job.request["images"]))
+            job.finish()
+        require(asked == [(f"red {word}", steps, 5, 1) for steps in (10, 20) for word in ("apple", "pear", "plum, ripe")], "the cells", asked)
+        tab.wait_for(f"{num_of('#grid-table td img.whole')} === 6")
+        require(tab.value("[...document.querySelectorAll('#grid-table th[scope=col]')].map((one) => one.textContent)") == ["apple", "pear", "plum, ripe"], "columns")
+        require(tab.value("[...document.querySelectorAll('#grid-table th[scope=row]')].map((one) => one.textContent)") == ["Steps 10", "Steps 20"], "rows")
+        tab.click("#grid-table tbody tr:nth-child(2) td:nth-child(3) button")
+        tab.wait_for("document.querySelector('#viewer').open")
+        require("red pear" in tab.text("#viewer-body") and "20" in tab.text("#viewer-body"), "the cell's settings", tab.text("#viewer-body"))
+        tab.click("#viewer-close")
+        tab.click("#grid-image")
+        name, path = tab.next_file()
+        require(name == "darkroom-grid-5.png" and Image.open(path).size > (192, 128), "the grid as one picture", name)
+        tab.click("#grid-json")
+        name, path = tab.next_file()
+        saved = json.loads(path.read_text())
+        require(saved["x"] == {"field": "words", "values": 'apple, pear, "plum, ripe"'} and saved["settings"]["seed"] == 5, "the grid as JSON", saved)
+
+        tab.fill("#description", "something else")
+        tab.choose("#x-field", "sampler")
+        tab.click("#x-all")
+        require(tab.value(value_of("#x-values")) == "ddim, euler, euler_a", "all samplers")
+        kept = path.with_name(name)
+        path.rename(kept)
+        tab.drop(kept)
+        tab.wait_for(f"{value_of('#description')} === 'red apple' && {value_of('#x-field')} === 'words' && {value_of('#y-values')} === '10-20 (+10)'")
+
+
+def a_wrong_axis_of_a_grid_is_a_sentence() -> None:
+    with page_of_fake() as (painter, tab):
+        open_tab(tab, "grid")
+        tab.choose("#y-field", "none")
+        for field, values, part in (("steps", "10, some", "whole number"), ("steps", "1.5", "whole number"), ("steps", "9-1", "goes up"), ("guidance_scale", "", "no values"),
+                                    ("words", "pear, apple", "pear"), ("sampler", "heun", "heun"), ("size", "64", "WIDTHxHEIGHT"), ("seed", "1-101", "at most 100"),
+                                    ("seed", "1-60, 1-60", "at most 100")):
+            tab.choose("#x-field", field)
+            if values:
+                tab.fill("#x-values", values)
+            tab.click("#grid-paint")
+            tab.wait_for(f"document.querySelector('#problem p').textContent.includes({json.dumps(part)}) && !document.querySelector('#problem').hidden")
+            tab.click("#problem button")
+        require(len(painter.jobs) == 0, "jobs of a wrong grid", len(painter.jobs))
+
+
+def the_history_brings_all_settings_back_and_is_bounded() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.fill("#description", "a first picture")
+        tab.fill("#negative_prompt", "grey")
+        tab.choose("#style", "studio")
+        tab.choose("#sampler", "ddim")
+        tab.fill("#steps", "9")
+        tab.fill("#guidance_scale", "3.5")
+        tab.fill("#height", "96")
+        tab.fill("#images", "2")
+        first = paint_one(painter, tab, 2)
+        tab.click("#examples button:nth-child(3)")
+        tab.fill("#steps", "20")
+        tab.fill("#images", "1")
+        paint_one(painter, tab, 3)
+        tab.reload()
+        tab.wait_for(READY)
+        open_tab(tab, "history")
+        tab.wait_for(f"{num_of('#history-list figure')} === 3")
+        tab.click("#history-list figure:nth-child(3) .picture")  # The oldest.
+        tab.wait_for(f"{value_of('#description')} === 'a first picture'")
+        again = paint_one(painter, tab, 2)
+        require(again == first, "another request than that of the history", again, first)
+        open_tab(tab, "history")
+        tab.wait_for(f"{num_of('#history-list figure')} === 5")
+        tab.click("#history-list figure:nth-child(1) figcaption button:nth-of-type(2)")
+        tab.wait_for(f"{num_of('#history-list figure')} === 4")
+
+        kept = tab.value("""import("/page/history.js").then(async ({History, kMostPictures}) => {
+          const history = new History();
+          for (let index = 0; index < kMostPictures + 3; ++index) await history.add({request: {prompt: `p${index}`}, seed: index, blob: new Blob(["x"])});
+          const list = await history.list();
+          return [kMostPictures, list.length, list.at(0).seed, list.at(-1).seed];
+        })""")
+        require(kept == [200, 200, 202, 3], "what is kept (bound, number, newest, oldest)", kept)
+        open_tab(tab, "pictures")
+        open_tab(tab, "history")
+        tab.wait_for(f"{num_of('#history-list figure')} === 200")
+        tab.click("#history-clear")
+        tab.wait_for(f"{num_of('#history-list figure')} === 0 && document.querySelector('#history-clear').hidden")
+
+
+PROMPTS = [
+    ("a red apple", "blurry, grey"),
+    ("ein Apfel für Zoë", ""),
+    ("りんご 🍎 (ripe:1.3), \"quoted\"", "text: none, \\ backslash"),
+    ("first line\nNegative prompt: no, this is the prompt\nSteps: 3, Seed: 4", "Negative prompt: twice\nand on"),
+    ("", ""),
+    (HOSTILE, HOSTILE),
+]
+
+
+def a_png_brings_its_settings_back() -> None:
+    with page_of_fake() as (painter, tab), temporary_folder() as folder:
+        tab.choose("#sampler", "euler_a")
+        for index, (prompt, negative) in enumerate(PROMPTS):
+            tab.value(f"{value_of('#description')} = {json.dumps(prompt)}; {value_of('#negative_prompt')} = {json.dumps(negative)}")
+            tab.fill("#guidance_scale", f"{index}.25")
+            request = paint_one(painter, tab, index + 1)
+            require((request["prompt"], request["negative_prompt"]) == (prompt, negative), "the request", request)
+            tab.click(".task:nth-child(1) .picture")
+            tab.click("#viewer-save")
+            name, path = tab.next_file()
+            require(name == f"darkroom-{request['seed']}.png", "the name", name)
+            tab.click("#viewer-close")
+            picture = Image.open(path)
+            picture.load()  # Pillow checks every CRC.
+            require(picture.info["parameters"].startswith(prompt) and f"Seed: {request['seed']}, Size: 64x64, Model: fake" in picture.info["parameters"], "the text", picture.info)
+            require(picture.size == (64, 64), "the pixels stay", picture.size)
+
+            kept = folder / f"{index}.png"
+            kept.write_bytes(path.read_bytes())
+            tab.fill("#description", "something else")
+            tab.fill("#negative_prompt", "something else")
+            tab.fill("#seed", "1")
+            tab.choose("#sampler", "")
+            tab.choose("#kind", "icon")
+            tab.value("document.activeElement.blur()")
+            tab.drop(kept)
+            tab.wait_for(f"{value_of('#seed')} === '{request['seed']}'")
+            got = tab.value(f"[{value_of('#description')}, {value_of('#negative_prompt')}, {value_of('#guidance_scale')}, {value_of('#sampler')}, {value_of('#kind')}]")
+            require(got == [prompt, negative, f"{index}.25", "euler_a", "as written"], "what comes back", got)
+            tab.click("#keeps-seed")
+        require(tab.value("window.hacked === undefined"), "a prompt became markup")
+
+
+def write_png(path: pathlib.Path, size: tuple[int, int] = (8, 8), **texts: str) -> pathlib.Path:
+    info = PngImagePlugin.PngInfo()
+    for name, text in texts.items():
+        info.add_text(name, text, zip=name == "zipped") if name != "zipped" else info.add_text("parameters", text, zip=True)
+    Image.new("RGB", size).save(path, pnginfo=info)
+    return path
+
+
+def pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence() -> None:
+    webui = "a lighthouse, storm\nNegative prompt: blurry\nSteps: 22, Sampler: DPM++ 2M Karras, CFG scale: 6.5, Seed: 9, Size: 128x96, Model hash: 6ce0161689, Model: v1-5"
+    with page_of_fake() as (painter, tab), temporary_folder() as folder:
+        painter.facts["samplers"].append("dpmpp_2m_karras")
+        tab.reload()
+        tab.wait_for(READY)
+        for name, picture in (("plain", write_png(folder / "webui.png", parameters=webui)), ("zipped", write_png(folder / "zipped.png", zipped=webui))):
+            tab.fill("#description", "something else")
+            tab.drop(picture)
+            tab.wait_for(f"{value_of('#description')} === 'a lighthouse, storm'")
+            got = tab.value(f"['#negative_prompt', '#steps', '#sampler', '#guidance_scale', '#seed', '#width', '#height'].map((one) => document.querySelector(one).value)")
+            require(got == ["blurry", "22", "dpmpp_2m_karras", "6.5", "9", "128", "96"], "settings of another program", name, got)
+        whole = (folder / "webui.png").read_bytes()
+        at = whole.index(b"lighthouse")
+        bad = {
+            "flipped.png": (whole[:at] + b"L" + whole[at + 1 :], "are damaged"),
+            "cut.png": (whole[:60], "cut off"),
+            "none.png": (write_png(folder / "none.png").read_bytes(), "no settings"),
+            "other.png": (write_png(folder / "other.png", parameters="hello").read_bytes(), "no settings that could be read"),
+            "long.png": (write_png(folder / "long.png", parameters="x" * 60_000 + "\nSteps: 1").read_bytes(), "too long"),
+            "bomb.png": (write_png(folder / "bomb.png", zipped="x" * 5_000_000).read_bytes(), "unpack to more"),
+            "text.txt": (b"hello", "PNG files"),
+            "a.json": (b"{", "JSON"),
+            "b.json": (b'{"format": "other"}', "no grid"),
+            "c.json": (b'{"format": "darkroom-grid", "version": 1, "settings": {}, "x": {"field": "constructor", "values": ""}}', "constructor"),
+        }
+        for name, (data, part) in bad.items():
+            (folder / name).write_bytes(data)
+            tab.drop(folder / name)
+            tab.wait_for(f"!document.querySelector('#problem').hidden && document.querySelector('#problem p').textContent.includes({json.dumps(part)})")
+            tab.click("#problem button")
+        require(tab.value(value_of("#description")) == "a lighthouse, storm", "a bad file changed the form")
+
+
+def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
+    with page_of_fake() as (painter, tab):
+        open_tab(tab, "vote")
+        tab.fill("#guidance_scale", "3")
+        tab.click("#take-a")
+        tab.fill("#guidance_scale", "9")
+        tab.click("#take-b")
+        tab.fill("#vote-prompts", "a cat\n\na dog")
+        tab.fill("#vote-seed", "40")
+        tab.fill("#vote-count", "2")
+        tab.click("#vote-start")
+        asked = []
+        for _ in range(8):
+            job = painter.next_job()
+            asked.append((job.request["prompt"], job.request["seed"], job.request["guidance_scale"]))
+            job.finish()
+        require(asked == [(prompt, seed, guidance) for prompt in ("a cat", "a dog") for seed in (40, 41) for guidance in (3, 9)], "the pairs", asked)
+        shown = []
+        for number, key in enumerate(("1", "2", "0", "1")):
+            tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
+            markup = tab.value("document.querySelector('#vote-pair').outerHTML")
+            require("guidance" not in markup.lower() and ">A<" not in markup and ">B<" not in markup and "job-" not in markup, "what tells the order", markup)
+            require(tab.text(".which") == "left", "names before the vote", tab.text(".which"))
+            tab.value("document.activeElement.blur()")
+            tab.press(key)
+            tab.wait_for(f"{num_of('#vote-next')} === 1")
+            names = tab.value("[...document.querySelectorAll('.which')].map((one) => one.textContent)")
+            require(sorted(names) == ["A", "B"], "names after the vote", names)
+            shown.append((names, key))
+            tab.press(key)  # A second vote on a pair is none.
+            tab.press("n")
+        tab.wait_for("document.querySelector('#vote-state').textContent === 'All 4 pairs are seen.'")
+        chosen = [{"1": names[0], "2": names[1], "0": "equal"}[key].lower() for names, key in shown]
+        tab.reload()
+        tab.wait_for(READY)
+        open_tab(tab, "vote")
+        counts = {choice: chosen.count(choice) for choice in ("a", "b", "equal")}
+        require(tab.text("#vote-tally") == f"A {counts['a']} : B {counts['b']}, equal {counts['equal']}, of 4 votes.", "the tally is kept", tab.text("#vote-tally"))
+        tab.click("#vote-export")
+        name, path = tab.next_file()
+        saved = json.loads(path.read_text())
+        require(name == "darkroom-votes.json" and saved["tally"] == counts, "the export", name, saved["tally"])
+        require([vote["choice"] for vote in saved["votes"]] == chosen and [vote["left"].upper() for vote in saved["votes"]] == [names[0] for names, _ in shown], "the votes", saved)
+        require([(vote["prompt"], vote["seed"]) for vote in saved["votes"]] == [("a cat", 40), ("a cat", 41), ("a dog", 40), ("a dog", 41)], "what was voted on")
+        require(all((vote["a"]["guidance_scale"], vote["b"]["guidance_scale"]) == (3, 9) for vote in saved["votes"]), "the two settings", saved["votes"])
+
+
+def two_models_are_compared_by_their_names() -> None:
+    with FakePainter(PAGE) as painter:
+        painter.facts["models"] = ["fake", "other"]
+        with opened(painter) as tab:
+            require(paint_one(painter, tab)["model"] == "fake", "the model of a request")
+            open_tab(tab, "vote")
+            tab.choose("#model-choice", "other")
+            tab.click("#take-b")
+            tab.fill("#vote-count", "1")
+            tab.click("#vote-start")
+            jobs = [painter.next_job() for _ in range(2)]
+            require([job.request["model"] for job in jobs] == ["fake", "other"], "the models of a pair", [job.request for job in jobs])
+            jobs[0].finish()
+            jobs[1].fail("there is no memory for it")
+            tab.wait_for("document.querySelector('#vote-pair').textContent.includes('there is no memory for it')")
+            tab.click("#vote-next")
+            tab.wait_for("document.querySelector('#vote-state').textContent === 'All 1 pairs are seen.'")
+            require(tab.text("#vote-tally") == "No votes yet.", "a pair without a picture has no vote", tab.text("#vote-tally"))
+
+
+def a_key_is_asked_for_and_kept_in_the_tab_alone() -> None:
+    key = "a-key-of-more-than-16-characters"
+    with FakePainter(PAGE) as painter:
+        painter.key = key
+        with browser().tab(painter.address) as tab:
+            tab.wait_for("document.querySelector('#key-dialog').open")
+            tab.fill("#key-text", "another")
+            tab.press("Enter")
+            tab.wait_for("document.querySelector('#key-dialog').open && document.querySelector('#key-note').textContent.includes('does not know')")
+            tab.fill("#key-text", key)
+            tab.click("#key-send")
+            tab.wait_for(READY)
+            paint_one(painter, tab)
+            require(tab.value("!JSON.stringify(localStorage).includes('more-than-16')"), "the key lies in localStorage")
+            require(tab.value(f"Object.values(sessionStorage).includes({json.dumps(key)})"), "the key is not in sessionStorage")
+            require(not any("more-than-16" in address for address in tab.addresses), "the key is in an address")
+            tab.reload()
+            tab.wait_for(READY)
+            painter.key = "a-new-key-of-the-servers"
+            tab.click("#paint")
+            tab.wait_for("document.querySelector('#key-dialog').open")
+            tab.click("#key-cancel")
+            tab.wait_for("!document.querySelector('#problem').hidden && document.querySelector('#problem p').textContent.includes('key is needed')")
+            tab.require_quiet("401")
+
+
+def a_phone_shows_one_column() -> None:
+    with page_of_fake(width=390, height=844) as (painter, tab):
+        tab.fill("#description", "a long prompt of " + "many words " * 20 + "word" * 40)
+        tab.fill("#images", "3")
+        tab.click("#paint")
+        painter.next_job().finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 3")
+        require(tab.value("document.querySelector('#work').getBoundingClientRect().top < 10"), "the pictures come into view")
+        require(tab.value("document.querySelector('#work').getBoundingClientRect().top >= document.querySelector('#settings').getBoundingClientRect().bottom - 1"), "two columns")
+        for name in ("pictures", "grid", "vote", "history"):
+            open_tab(tab, name)
+            wide = tab.value("document.documentElement.scrollWidth")
+            require(wide == 390, "the page is wider than the phone", name, wide)
+        small = tab.value("[...document.querySelectorAll('#settings input:not([type=file]), #settings textarea')].filter((one) => parseFloat(getComputedStyle(one).fontSize) < 16).map((one) => one.id)")
+        require(small == [], "a phone would zoom into these fields", small)
+
+
+def what_others_write_is_text() -> None:
+    with FakePainter(PAGE) as painter:
+        painter.facts["model"] = f"model {HOSTILE}"
+        with opened(painter) as tab:
+            tab.fill("#description", HOSTILE)
+            tab.fill("#negative_prompt", HOSTILE)
+            paint_one(painter, tab)
+            require(tab.text(".task .prompt") == HOSTILE, "the prompt as text", tab.text(".task .prompt"))
+            tab.click(".task .picture")
+            require(HOSTILE in tab.text("#viewer-body"), "the viewer", tab.text("#viewer-body"))
+            tab.click("#viewer-close")
+            open_tab(tab, "history")
+            tab.wait_for(f"{num_of('#history-list figure')} === 1")
+            open_tab(tab, "grid")
+            tab.choose("#x-field", "words")
+            tab.fill("#x-values", "script, <u>u</u>")
+            tab.choose("#y-field", "none")
+            tab.click("#grid-paint")
+            for _ in range(2):
+                painter.next_job().finish()
+            tab.wait_for(f"{num_of('#grid-table img.whole')} === 2")
+            open_tab(tab, "vote")
+            tab.click("#take-a")
+            tab.fill("#vote-prompts", HOSTILE)
+            tab.fill("#vote-count", "1")
+            tab.click("#vote-start")
+            for _ in range(2):
+                painter.next_job().finish()
+            tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
+            tab.click("#tab-pictures")
+            tab.click("#paint")
+            painter.next_job().fail(HOSTILE)
+            tab.wait_for("!document.querySelector('#problem').hidden")
+            require(tab.text("#model").startswith(f"model {HOSTILE}"), "the model's name", tab.text("#model"))
+            require(tab.value(f"window.hacked === undefined && {num_of('body script, body u, [onerror]')} === 0"), "text became markup")
+
+
+def keys_do_what_the_mouse_does() -> None:
+    with page_of_fake({"weighted_prompts": True}) as (painter, tab):
+        tab.press("Enter")
+        painter.next_job().finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+        tab.fill("#description", "a red apple on wood")
+        tab.press("Shift+Enter")
+        tab.press("Enter")
+        job = painter.next_job()
+        require(job.request["prompt"] == "a red apple on wood\n", "Enter paints, with Shift it begins a line", job.request)
+        job.finish()
+        tab.fill("#description", "a red apple on wood")
+        tab.value("document.querySelector('#description').setSelectionRange(3, 3)")
+        for _ in range(3):
+            tab.press("Ctrl+ArrowUp")
+        require(tab.value(value_of("#description")) == "a (red:1.3) apple on wood", "a word's weight", tab.value(value_of("#description")))
+        for _ in range(3):
+            tab.press("Ctrl+ArrowDown")
+        require(tab.value(value_of("#description")) == "a red apple on wood", "a weight of 1", tab.value(value_of("#description")))
+        tab.value("document.querySelector('#description').setSelectionRange(2, 11)")
+        tab.press("Ctrl+ArrowDown")
+        require(tab.value(value_of("#description")) == "a (red apple:0.9) on wood", "the weight of selected words", tab.value(value_of("#description")))
+        tab.value("document.querySelector('#style').focus()")
+        tab.press("Ctrl+Enter")
+        job = painter.next_job()
+        require(job.request["prompt"] == "a (red apple:0.9) on wood", "Ctrl+Enter paints anywhere", job.request)
+        tab.press("Escape")
+        tab.wait_for(f"{num_of('.task[data-state=cancelled]')} === 1")
+        tab.value("document.querySelector('#tab-pictures').focus()")
+        for name in ("grid", "vote", "history", "pictures"):
+            tab.press("ArrowRight")
+            tab.wait_for(f"document.activeElement.id === 'tab-{name}' && !document.querySelector('#{name}').hidden")
+        nameless = tab.value("""[...document.querySelectorAll("input, select, textarea, button")].filter((one) =>
+          !(one.labels?.length || one.ariaLabel || one.textContent.trim())).map((one) => one.outerHTML)""")
+        require(nameless == [], "controls without a name", nameless)
+
+
+def what_the_server_lacks_is_not_offered() -> None:
+    with page_of_fake() as (painter, tab), temporary_folder() as folder:
+        hidden = tab.value("['#start-picture', '#weights-hint', '#model-row', '#change-key'].map((one) => document.querySelector(one).checkVisibility())")
+        require(hidden == [False] * 4, "controls of what is not there", hidden)
+        tab.fill("#description", "red apple")
+        tab.press("Ctrl+ArrowUp")
+        require(tab.value(value_of("#description")) == "red apple", "weights of a server without them")
+        painter.facts["features"] = {"image_to_image": True}
+        tab.reload()
+        tab.wait_for(READY)
+        picture = folder / "start.png"
+        picture.write_bytes(png_of((1, 2, 3), 64, 64))
+        require(not tab.value("document.querySelector('#strength-row').checkVisibility()"), "the strength of no picture")
+        tab.drop(picture, "#start-picture")
+        tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+        tab.fill("#strength", "0.6")
+        request = paint_one(painter, tab)
+        require(request["strength"] == 0.6, "the strength", request["strength"])
+        require(base64.b64decode(request["init_image"]) == picture.read_bytes(), "the start picture")
+        tab.click("#start-remove")
+        require("init_image" not in paint_one(painter, tab, 2), "a start picture that was removed")
+        tab.click(".task .picture")
+        tab.click("#viewer-start")
+        tab.wait_for(f"{num_of('#start-shown img')} === 1")
+        require(Image.open(io.BytesIO(base64.b64decode(paint_one(painter, tab, 3)["init_image"]))).size == (64, 64), "a picture that was painted begins another")
+
+
+def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
+    with page_of_program() as (server, tab):
+        tab.wait_for(READY)
+        require(tab.text("#model").startswith("tiny - 64 px"), "the model", tab.text("#model"))
+        tab.fill("#description", "a red apple")
+        tab.fill("#negative_prompt", "grey")
+        tab.choose("#sampler", "euler")
+        tab.fill("#steps", "6")
+        tab.fill("#images", "2")
+        tab.fill("#seed", "11")
+        tab.click("#keeps-seed")
+        tab.click("#paint")
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 2")
+        for index, seed in enumerate((11, 12)):
+            tab.click(f".task figure:nth-child({index + 1}) .picture")
+            tab.click("#viewer-save")
+            name, path = tab.next_file()
+            tab.click("#viewer-close")
+            want = server.paint({"negative_prompt": "grey", "sampler": "euler", "num_inference_steps": 6, "seed": seed})
+            require(name == f"darkroom-{seed}.png" and np.abs(pixels(path.read_bytes()) - want).max() <= 1, "another picture than the server's", seed)
+        open_tab(tab, "grid")
+        tab.choose("#x-field", "sampler")
+        tab.click("#x-all")
+        tab.choose("#y-field", "none")
+        tab.click("#grid-paint")
+        cells = int(tab.value("document.querySelector('#sampler').options.length")) - 1
+        tab.wait_for(f"{num_of('#grid-table img.whole')} === {cells}")
+        tab.require_quiet("429")
+
+
+def a_job_of_the_program_is_cancelled_while_it_is_painted() -> None:
+    with page_of_program("--queue-cost", "1000000000000", "--deadline", "3600") as (_, tab):
+        tab.wait_for(READY)
+        for field, value in (("#width", "512"), ("#height", "512"), ("#steps", "500")):  # Minutes, if nobody cancelled it.
+            tab.fill(field, value)
+        tab.click("#paint")
+        tab.wait_for("document.querySelector('.task .state').textContent.startsWith('step ')")
+        tab.press("Escape")
+        tab.wait_for("document.querySelector('.task').dataset.state === 'cancelled'")
+        for field, value in (("#width", "64"), ("#height", "64"), ("#steps", "4")):
+            tab.fill(field, value)
+        tab.click("#paint")
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+        tab.require_quiet()
+
+
+def the_program_asks_the_page_for_its_key() -> None:
+    with temporary_folder() as folder:
+        keys = folder / "keys"
+        keys.write_text(f"{KEY}\n")
+        with page_of_program("--keys", keys) as (_, tab):
+            tab.wait_for("document.querySelector('#key-dialog').open")
+            tab.fill("#key-text", KEY)
+            tab.press("Enter")
+            tab.wait_for(READY)
+            tab.fill("#steps", "4")
+            tab.click("#paint")
+            tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+            tab.require_quiet("401")
+
+
+if __name__ == "__main__":
+    try:
+        main([
+            one_click_paints_and_shows_how_far_it_is,
+            settings_of_the_form_are_what_is_asked_for,
+            jobs_are_cancelled_by_a_button_and_by_escape,
+            a_sweep_asks_for_no_more_pictures_at_a_time_than_the_server_takes,
+            what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again,
+            events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job,
+            a_grid_is_a_labelled_table_of_pictures,
+            a_wrong_axis_of_a_grid_is_a_sentence,
+            the_history_brings_all_settings_back_and_is_bounded,
+            a_png_brings_its_settings_back,
+            pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
+            the_order_of_a_pair_is_hidden_until_the_vote,
+            two_models_are_compared_by_their_names,
+            a_key_is_asked_for_and_kept_in_the_tab_alone,
+            a_phone_shows_one_column,
+            what_others_write_is_text,
+            keys_do_what_the_mouse_does,
+            what_the_server_lacks_is_not_offered,
+            the_program_serves_the_page_and_paints_what_it_asks_for,
+            a_job_of_the_program_is_cancelled_while_it_is_painted,
+            the_program_asks_the_page_for_its_key,
+        ])
+    finally:
+        if model.cache_info().currsize:
+            shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)
+        if isinstance(started_browser(), Browser):
+            started_browser().__exit__()

@@ -1,0 +1,215 @@
+"""The API of `darkroom serve` on loopback with a painter that does what a test says: no step is taken, no picture done before that.
+
+    with FakePainter(files) as painter:      # `files`: the folder whose files are the page.
+        job = painter.next_job()             # Waits for a page's request.
+        job.progress(3)
+        job.preview(0)
+        job.finish()
+
+Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`) may be changed at any time.
+"""
+
+import base64
+import hashlib
+import http.server
+import json
+import pathlib
+import queue
+import re
+import struct
+import threading
+import zlib
+
+PATIENCE = 120  # Seconds; a limit, no measure.
+TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
+POLICY = "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def png_of(color: tuple[int, int, int], width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + bytes(color) * width) * height
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+class Job:
+    def __init__(self, number: int, request: dict) -> None:
+        self.id, self.request = f"job-{number}", request
+        self.status, self.step, self.error = "queued", 0, None
+        self.events: list[tuple[str, dict]] = []
+        self.changed = threading.Condition()
+        self.drops = 0  # Streams of events that end at once instead of going on.
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ("done", "failed", "cancelled")
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.request["seed"] + index for index in range(self.request["images"])]
+
+    def picture(self, index: int) -> bytes:
+        """Its colour is that of the request and seed."""
+        digest = hashlib.sha256(json.dumps([self.request, self.seeds[index]], sort_keys=True).encode()).digest()
+        return png_of((digest[0], digest[1], digest[2]), self.request["width"], self.request["height"])
+
+    def state(self) -> dict:
+        images = [f"/v1/jobs/{self.id}/images/{index}" for index in range(self.request["images"])] if self.status == "done" else []
+        steps = self.request["steps"]
+        return {"id": self.id, "status": self.status, "step": self.step, "steps": steps, "progress": self.step / steps, "seeds": self.seeds,
+                "request": self.request, "images": images, "error": self.error}
+
+    def say(self, kind: str, data: dict) -> None:
+        with self.changed:
+            self.events.append((kind, data))
+            self.changed.notify_all()
+
+    def progress(self, step: int) -> None:
+        self.status, self.step = "painting", step
+        self.say("progress", {"step": step, "steps": self.request["steps"], "progress": step / self.request["steps"], "status": "painting"})
+
+    def preview(self, index: int) -> None:
+        self.say("preview", {"index": index, "image": base64.b64encode(png_of((90, 90, 90), 8, 8)).decode()})
+
+    def end(self, status: str, error: str | None = None) -> None:
+        if not self.is_over:
+            self.status, self.error = status, error
+            self.say(status, self.state())
+
+    def finish(self) -> None:
+        self.step = self.request["steps"]
+        self.end("done")
+
+    def fail(self, sentence: str) -> None:
+        self.end("failed", sentence)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *unused) -> None:
+        pass
+
+    def answer(self, status: int, body: bytes, kind: str = "application/json", **headers: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def tell(self, value: object, status: int = 200) -> None:
+        self.answer(status, json.dumps(value).encode())
+
+    def refuse(self, status: int, sentence: str, **headers: str) -> None:
+        self.answer(status, json.dumps({"error": {"message": sentence, "code": status}}).encode(), **headers)
+
+    def do_GET(self) -> None:
+        painter: FakePainter = self.server.painter
+        name = "index.html" if self.path == "/" else self.path.removeprefix("/page/")
+        file = painter.files / name
+        if (self.path == "/" or self.path.startswith("/page/")) and "/" not in name and file.is_file():
+            self.answer(200, file.read_bytes(), TYPES[file.suffix], Content_Security_Policy=POLICY, Cache_Control="no-store")
+        else:
+            self.handle_api(b"")
+
+    def do_POST(self) -> None:
+        self.handle_api(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    do_DELETE = do_POST
+
+    def handle_api(self, body: bytes) -> None:
+        painter: FakePainter = self.server.painter
+        if painter.is_gone:
+            self.close_connection = True
+            return None
+        if painter.key and self.headers.get("Authorization") != f"Bearer {painter.key}":
+            return self.refuse(401, "a key is needed: Authorization: Bearer KEY")
+        if self.path == "/v1/facts":
+            return self.tell(painter.facts)
+        if self.path == "/v1/jobs" and self.command == "POST":
+            return self.take_job(json.loads(body))
+        found = re.fullmatch(r"/v1/jobs/(job-\d+)(/events|/images/(\d+))?", self.path)
+        job = painter.jobs.get(found[1]) if found else None
+        if job is None:
+            return self.refuse(404, "there is nothing here")
+        if self.command == "GET" and painter.num_busy > 0:
+            painter.num_busy -= 1
+            return self.refuse(429, "there is no room", Retry_After="0")
+        if self.command == "DELETE":
+            job.end("cancelled")
+            return self.tell(job.state())
+        if found[2] == "/events":
+            return self.stream(job)
+        return self.tell(job.state()) if found[2] is None else self.answer(200, job.picture(int(found[3])), "image/png")
+
+    def take_job(self, request: dict) -> None:
+        painter: FakePainter = self.server.painter
+        if painter.refusals:
+            status, sentence, headers = painter.refusals.pop(0)
+            return self.refuse(status, sentence, **headers)
+        job = Job(len(painter.jobs), request)
+        painter.jobs[job.id] = job
+        painter.arrived.put(job)
+        return self.tell({"id": job.id, "status": "queued", "seeds": job.seeds, "images": []}, 202)
+
+    def stream(self, job: Job) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        told = 0
+        while True:
+            with job.changed:
+                if job.drops > 0:
+                    job.drops -= 1
+                    return
+                if not job.changed.wait_for(lambda: len(job.events) > told or job.drops > 0, PATIENCE) or job.drops > 0:
+                    continue
+                kind, data = job.events[told]
+                told += 1
+            try:
+                self.wfile.write(f": a comment\r\nevent: {kind}\r\ndata: {json.dumps(data)}\r\n\r\n".encode())
+                self.wfile.flush()
+            except OSError:
+                return
+            if kind in ("done", "failed", "cancelled"):
+                return
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request, client_address) -> None:
+        pass  # A tab that is closed breaks its connections.
+
+
+class FakePainter:
+    def __init__(self, files: pathlib.Path) -> None:
+        self.files = files
+        self.key = ""
+        self.is_gone = False  # Connections end without an answer.
+        self.refusals: list[tuple[int, str, dict]] = []  # Of the next requests for jobs.
+        self.num_busy = 0  # How many of the next requests that read a job are told to come again.
+        self.jobs: dict[str, Job] = {}
+        self.arrived: queue.Queue = queue.Queue()
+        self.facts = {"model": "fake", "models": ["fake"], "native_size": 64, "size_multiple": 8, "samplers": ["ddim", "euler", "euler_a"],
+                      "limits": {"max_images": 4, "max_steps": 100, "max_side": 512}, "version": "0.0", "features": {}}
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.painter = self
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def next_job(self) -> Job:
+        return self.arrived.get(timeout=PATIENCE)
+
+    def __enter__(self) -> "FakePainter":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.server.shutdown()
+        self.server.server_close()

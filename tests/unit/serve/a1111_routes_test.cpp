@@ -1,0 +1,300 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "darkroom/core/base64.h"
+#include "darkroom/image/png.h"
+#include "darkroom/serve/painting_service.h"
+#include "darkroom/serve/png_settings.h"
+#include "darkroom/web/metrics_server.h"
+#include "serve_client.h"
+#include "stub_engine.h"
+
+// A1111's routes, OpenAI's edits and /imagine over a stub that paints at once.
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* kWebuiKey = "a-key-of-at-least-16";
+
+std::string input_png(uint8_t value = 42, int side = 8) { return encode_png(Image::filled(side, side, 3, value)); }
+
+std::string body_of(const std::string& reply) { return reply.substr(std::min(reply.size(), reply.find("\r\n\r\n") + 4)); }
+
+nlohmann::json json_of(const std::string& reply) {
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200"));
+  return nlohmann::json::parse(body_of(reply), nullptr, /*allow_exceptions=*/false);
+}
+
+std::string picture_of(const nlohmann::json& reply, const char* list = "images") {
+  return decode_base64(reply.at(list).at(0).get<std::string>()).value();
+}
+
+PaintingServiceOptions with_settings(PngSettings settings) {
+  PaintingServiceOptions options;
+  options.png_settings = settings;
+  return options;
+}
+
+class webui_routes : public testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+  void TearDown() override {
+    engine_.release();
+    server_.reset();
+    intake_.reset();
+    batcher_.reset();
+  }
+  void start(PaintingServiceOptions options, bool has_intake = true, PictureIntakeOptions intake = {}) {
+    TearDown();
+    batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4}, metrics_, clock_);
+    intake_.emplace(intake, [](const std::stop_token&) { return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()); });
+    options.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim", "euler_a"}, .default_sampler = "ddim"};
+    options.intake = has_intake ? &*intake_ : nullptr;
+    service_.emplace(std::move(options), *batcher_, metrics_, clock_);
+    server_ = HttpServer::start(*service_, {.address = parse_metrics_address("0").value(), .max_body_bytes = 16'000'000}).value();
+  }
+  std::string ask(const std::string& request) const {
+    const ServeClient client(server_->address());
+    client.send_text(request);
+    return client.receive_all();
+  }
+  std::string img2img(const std::string& picture, const std::string& more = "") const {
+    return ask(post("/sdapi/v1/img2img", R"({"steps":4,"prompt":"x","init_images":[")" + picture + "\"]" + more + "}"));
+  }
+
+  FakeClock clock_;
+  MetricsRegistry metrics_;
+  StubEngine engine_{clock_};
+  std::optional<StepBatcher> batcher_;
+  std::optional<PictureIntake> intake_;
+  std::optional<PaintingService> service_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+std::string edit_form(const std::string& picture, const std::string& fields = "") {
+  const std::string body = "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"a.png\"\r\n\r\n" + picture +
+                           "\r\n--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nx\r\n" + fields + "--b--\r\n";
+  return "POST /v1/images/edits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+         "Content-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+TEST_F(webui_routes, text_to_image_replies_as_webui_does) {
+  const nlohmann::json reply =
+      json_of(ask(post("/sdapi/v1/txt2img", R"json({"prompt":"a (cat:1.2)","steps":2,"seed":7,"batch_size":2})json")));
+  ASSERT_EQ(reply["images"].size(), 2U);
+  EXPECT_EQ(reply["parameters"]["seed"], 7);
+  const nlohmann::json info = nlohmann::json::parse(reply["info"].get<std::string>());
+  EXPECT_EQ(info["all_seeds"], (nlohmann::json{7, 8}));
+  const nlohmann::json settings = json_of(ask(post("/sdapi/v1/png-info", nlohmann::json{{"image", reply["images"][0]}}.dump())));
+  EXPECT_EQ(settings["info"], info["infotexts"][0]);
+  EXPECT_EQ(settings["parameters"]["Prompt"], "a (cat:1.2)");
+  EXPECT_EQ(settings["parameters"]["Sampler"], "DDIM");
+}
+
+TEST_F(webui_routes, image_to_image_starts_from_the_picture) {
+  const std::string text = encode_base64(input_png());
+  for (const std::string& picture : {text, "data:image/png;base64," + text}) {
+    const nlohmann::json reply = json_of(img2img(picture, R"(,"denoising_strength":0.5)"));
+    EXPECT_EQ(encode_png(Image::filled(8, 8, 3, 42)).substr(0, 8), picture_of(reply).substr(0, 8));
+    EXPECT_THAT(picture_of(reply), HasSubstr("Denoising strength: 0.5"));
+  }
+  EXPECT_EQ(engine_.calls().size(), 4U);  // Half of the steps of each.
+  start(with_settings(PngSettings::kOff));
+  EXPECT_EQ(picture_of(json_of(img2img(text))), input_png());  // What the stub starts from is what it shows.
+}
+
+TEST_F(webui_routes, a_picture_that_cannot_be_read_costs_its_request_only) {
+  std::string bomb = input_png();
+  bomb.replace(16, 8, std::string("\0\0\xFF\xFF\0\0\xFF\xFF", 8));  // 65,535 x 65,535
+  for (const std::string& picture : {encode_base64("no picture"), encode_base64(bomb), std::string("AAA="), std::string("%%%%"),
+                                     std::string("http://127.0.0.1/a.png"), std::string()}) {
+    EXPECT_THAT(img2img(picture), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("\"detail\":\"init_images[0]"))) << picture;
+  }
+  EXPECT_THAT(img2img(encode_base64(input_png())), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(batcher_->num_pictures(), 1);
+}
+
+TEST_F(webui_routes, requests_with_pictures_need_a_decoder) {
+  start({}, /*has_intake=*/false);
+  EXPECT_THAT(img2img(encode_base64(input_png())), AllOf(StartsWith("HTTP/1.1 501"), HasSubstr("decoder")));
+  EXPECT_THAT(ask(edit_form(input_png())), StartsWith("HTTP/1.1 501"));
+  EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"steps":1})")), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(webui_routes, pictures_wait_in_bounded_room) {
+  start({}, true, {.num_threads = 1, .max_waiting = 1, .max_waiting_bytes = 100});
+  EXPECT_THAT(img2img(encode_base64(input_png())), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After")));
+}
+
+TEST_F(webui_routes, waiting_to_be_read_counts_against_the_deadline) {
+  start({}, true, {.num_threads = 1});
+  std::promise<void> held;
+  ASSERT_TRUE(intake_->post(1, {}, [&](PictureIntake::Desk&) { held.get_future().wait(); }).is_ok());
+  while (intake_->num_waiting() > 0) {
+    std::this_thread::yield();
+  }
+  const std::string body = R"({"init_images":[")" + encode_base64(input_png()) + R"("],"steps":2})";
+  auto late = std::async(std::launch::async, [&] { return ask(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: 1\r\n")); });
+  while (intake_->num_waiting() == 0) {
+    std::this_thread::yield();
+  }
+  clock_.advance(std::chrono::seconds(2));
+  held.set_value();
+  EXPECT_THAT(late.get(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
+  EXPECT_TRUE(engine_.calls().empty());
+  EXPECT_THAT(ask(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: soon\r\n")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("soon")));
+}
+
+TEST_F(webui_routes, bodies_with_pictures_may_be_longer_than_others) {
+  const std::string long_text(3'000'000, 'A');
+  EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"prompt":")" + long_text + "\"}")), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(img2img(long_text), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask("POST /sdapi/v1/img2img HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                  "Content-Length: 16000001\r\n\r\n"),
+              StartsWith("HTTP/1.1 413"));
+}
+
+TEST_F(webui_routes, a_bad_request_is_told_in_webuis_words_too) {
+  EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"enable_hr":true})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("\"detail\":\"enable_hr")));
+  EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"prompt":"refused"})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("\"detail\":\"the stub")));
+  EXPECT_THAT(ask(post("/sdapi/v1/txt2img", R"({"prompt":"step throws"})")), AllOf(StartsWith("HTTP/1.1 500"), Not(HasSubstr("planted"))));
+  EXPECT_THAT(ask(post("/sdapi/v1/png-info", R"({"image":"AAAA"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image must be a PNG")));
+  EXPECT_THAT(ask(post("/sdapi/v1/png-info", R"({})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image must be a picture")));
+  EXPECT_THAT(ask(post("/sdapi/v1/png-info", R"({"image":"https://example.com/a.png"})")), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(get("/sdapi/v1/txt2img")), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(ask("POST /sdapi/v1/img2img HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+              StartsWith("HTTP/1.1 415"));
+}
+
+TEST_F(webui_routes, tells_what_there_is) {
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/samplers")))[0]["name"], "Euler a");
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/schedulers")))[0]["name"], "automatic");
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/sd-models")))[0]["title"], "stub");
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/options")))["sd_model_checkpoint"], "stub");
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/cmd-flags")))["api"], true);
+  EXPECT_GT(json_of(ask(get("/sdapi/v1/memory")))["ram"]["total"], 0);
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/scripts")))["txt2img"], nlohmann::json::array());
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/loras"))), nlohmann::json::array());
+}
+
+TEST_F(webui_routes, options_are_taken_at_their_values_only) {
+  EXPECT_EQ(body_of(ask(post("/sdapi/v1/options", R"({"sd_model_checkpoint":"stub","enable_pnginfo":true})"))), "null\n");
+  EXPECT_THAT(ask(post("/sdapi/v1/options", R"({"sd_model_checkpoint":"other"})")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("sd_model_checkpoint")));
+  EXPECT_THAT(ask(post("/sdapi/v1/options", R"({"x":1})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("such option: x")));
+  EXPECT_THAT(ask(post("/sdapi/v1/options", "[]")), StartsWith("HTTP/1.1 400"));
+}
+
+TEST_F(webui_routes, progress_is_that_of_the_oldest_request_which_can_be_interrupted) {
+  nlohmann::json progress = json_of(ask(get("/sdapi/v1/progress")));
+  EXPECT_EQ(progress["progress"], 0.0);
+  EXPECT_EQ(progress["state"]["job_count"], 0);
+  EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", ""))), nlohmann::json::object());  // There is nothing.
+  engine_.hold_at(4);
+  auto asked = std::async(std::launch::async, [this] { return ask(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})")); });
+  ASSERT_TRUE(engine_.await_calls(5));
+  progress = json_of(ask(get("/sdapi/v1/progress")));
+  EXPECT_DOUBLE_EQ(progress["progress"].get<double>(), 0.4);
+  EXPECT_EQ(progress["state"]["sampling_step"], 4);
+  EXPECT_GT(progress["eta_relative"], 0.0);
+  EXPECT_EQ(progress["state"]["job_count"], 1);
+  EXPECT_EQ(progress["state"]["sampling_steps"], 10);
+  EXPECT_EQ(progress["current_image"], nullptr);
+  EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", ""))), nlohmann::json::object());
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["interrupted"], true);
+  engine_.release();
+  EXPECT_THAT(asked.get(), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("interrupted")));
+  EXPECT_EQ(engine_.calls().size(), 5U);
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["job_count"], 0);
+}
+
+TEST_F(webui_routes, skip_is_interrupt_and_other_protocols_are_not_interrupted) {
+  engine_.hold_at(0);
+  auto other = std::async(std::launch::async,
+                          [this] { return ask(post("/invocations", R"({"inputs":"y","parameters":{"num_inference_steps":2}})")); });
+  ASSERT_TRUE(engine_.await_calls(1));
+  EXPECT_EQ(json_of(ask(post("/sdapi/v1/skip", ""))), nlohmann::json::object());
+  engine_.release();
+  EXPECT_THAT(other.get(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(webui_routes, settings_go_into_the_pngs_that_are_meant) {
+  const std::string native = R"({"inputs":"secret","parameters":{"num_inference_steps":1}})";
+  const std::string webui = R"({"prompt":"secret","steps":1})";
+  for (const auto& [settings, of_native, of_webui] :
+       {std::tuple(PngSettings::kWebui, false, true), std::tuple(PngSettings::kOn, true, true),
+        std::tuple(PngSettings::kOff, false, false)}) {
+    start(with_settings(settings));
+    EXPECT_EQ(body_of(ask(post("/invocations", native))).find("secret") != std::string::npos, of_native);
+    EXPECT_EQ(picture_of(json_of(ask(post("/sdapi/v1/txt2img", webui)))).find("secret") != std::string::npos, of_webui);
+    EXPECT_EQ(json_of(ask(get("/sdapi/v1/options")))["enable_pnginfo"], settings != PngSettings::kOff);
+  }
+}
+
+TEST_F(webui_routes, a_key_may_be_the_password_of_http_basic) {
+  PaintingServiceOptions options;
+  options.keys = AccessKeys::parse(kWebuiKey, "keys").value();
+  start(std::move(options));
+  const auto models = [&](const std::string& authorization) { return ask(get("/sdapi/v1/sd-models", authorization)); };
+  EXPECT_THAT(models(""), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(models("Authorization: Basic " + encode_base64("anybody:" + std::string(kWebuiKey)) + "\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(models("Authorization: basic " + encode_base64(":" + std::string(kWebuiKey)) + "\r\n"), StartsWith("HTTP/1.1 200"));
+  for (const std::string& pair :
+       {std::string(kWebuiKey), std::string(kWebuiKey) + ":x", "a:" + std::string(kWebuiKey) + "x", std::string(":")}) {
+    EXPECT_THAT(models("Authorization: Basic " + encode_base64(pair) + "\r\n"), StartsWith("HTTP/1.1 401")) << pair;
+  }
+  EXPECT_THAT(models("Authorization: Basic " + std::string(kWebuiKey) + "\r\n"), StartsWith("HTTP/1.1 401"));
+  EXPECT_THAT(img2img(encode_base64(input_png())), StartsWith("HTTP/1.1 401"));
+}
+
+TEST_F(webui_routes, edits_start_from_the_picture_of_a_form_or_of_json) {
+  const auto edited = [&](const std::string& request) {
+    const nlohmann::json reply = json_of(ask(request));
+    return decode_base64(reply.at("data").at(0).at("b64_json").get<std::string>()).value();
+  };
+  EXPECT_EQ(edited(edit_form(input_png())), input_png());
+  EXPECT_EQ(edited(post("/v1/images/edits", R"({"prompt":"x","image":")" + encode_base64(input_png()) + "\"}")), input_png());
+  EXPECT_EQ(edited(edit_form(input_png(9, 32))), input_png(9));  // Resized to the model's size.
+}
+
+TEST_F(webui_routes, edits_name_what_is_wrong) {
+  EXPECT_THAT(ask(edit_form("no picture")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image is no JPEG")));
+  EXPECT_THAT(ask(edit_form(input_png(), "--b\r\nContent-Disposition: form-data; name=\"mask\"; filename=x\r\n\r\n\r\n")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("mask")));
+  EXPECT_THAT(ask(edit_form(input_png(), "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ndall-e-2\r\n")),
+              StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(ask("POST /v1/images/edits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
+                  "0\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 415"), HasSubstr("multipart/form-data or application/json")));
+  EXPECT_THAT(ask("POST /v1/images/edits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: multipart/form-data\r\n"
+                  "Content-Length: 0\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("boundary")));
+}
+
+TEST_F(webui_routes, imagine_paints_what_its_query_says) {
+  EXPECT_THAT(ask(get("/imagine?prompt=a%20cat&img_size=16&steps=1")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("Content-Type: image/png"), HasSubstr("\x89PNG")));
+  EXPECT_EQ(engine_.calls().front().prompts.front(), "a cat");
+  EXPECT_THAT(ask(get("/imagine")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("prompt")));
+  EXPECT_THAT(ask(get("/imagine?prompt=%zz")), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(ask(get("/imagine?prompt=x&img_size=9")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("img_size")));
+  for (const char* site : {"cross-site", "same-site"}) {
+    EXPECT_THAT(ask(get("/imagine?prompt=x", "Sec-Fetch-Site: " + std::string(site) + "\r\n")), StartsWith("HTTP/1.1 403")) << site;
+  }
+  EXPECT_THAT(ask(get("/imagine?prompt=x&steps=1", "Sec-Fetch-Site: same-origin\r\n")), StartsWith("HTTP/1.1 200"));
+}
+
+}  // namespace
+}  // namespace darkroom

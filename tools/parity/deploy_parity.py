@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Holds the files of deploy/ against what they are for: the platform's own models of requests, Kubernetes' schemas, systemd.
+
+  deploy_parity.py
+
+Runs in .venv-clients (requirements/clients.txt: botocore's models, kubernetes-validate's schemas). No service is asked: SageMaker and FSx
+are played by botocore's stubs, which refuse any request that is not the expected one. Exits 1 on a difference.
+"""
+import contextlib
+import copy
+import io
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "deploy" / "sagemaker"))
+
+import boto3  # noqa: E402
+import challenge  # noqa: E402
+import kubernetes_validate  # noqa: E402
+import yaml  # noqa: E402
+from botocore.stub import Stubber  # noqa: E402
+
+KUBERNETES = ("1.31", "1.35")
+CONFIG = challenge.read_config(ROOT / "deploy/sagemaker/challenge.toml")
+FILE_SYSTEM = {"FileSystemId": "fs-0123456789abcdef0", "LustreConfiguration": {"MountName": "mount"}, "Lifecycle": "AVAILABLE",
+               "Tags": [{"Key": "Name", "Value": "darkroom-challenge-fsx"}]}
+ARCHIVE = "s3://my-bucket/challenge/output/darkroom-challenge-train/output/model.tar.gz"
+
+
+def require(condition: bool, what: str, *values) -> None:
+    if not condition:
+        raise AssertionError(" ".join([what, *map(str, values)]))
+
+
+def the_platform_takes_every_request() -> None:
+    for fsx_gb in (0, 4800):
+        config = copy.deepcopy(CONFIG)
+        config["training"]["fsx_gb"] = fsx_gb
+        steps = challenge.example_steps(config)
+        require([step.name for step in steps] == ["download", "process", *(["fsx"] if fsx_gb else []), "train", "model", "endpoint-config", "endpoint"],
+                "steps", steps)
+        require(challenge.check_requests(steps) == [], "refused", challenge.check_requests(steps))
+
+
+def what_the_platform_would_refuse_is_named() -> None:
+    for section, key, value, word in (("job", "name", "n" * 80, "ProcessingJobName has 89 characters"), ("job", "name", "no_underscores", "not of the form"),
+                                      ("account", "role_arn", "arn:aws:s3:::bucket-of-mine", "RoleArn is not of the form"), ("account", "subnets", [3], "Invalid type")):
+        config = copy.deepcopy(CONFIG)
+        config[section][key] = value
+        wrong = "\n".join(challenge.check_requests(challenge.example_steps(config)))
+        require(word in wrong, f"{section}.{key}: want '{word}', got", wrong)
+
+
+def a_config_is_refused_by_section_key_and_value() -> None:
+    text = (ROOT / "deploy/sagemaker/challenge.toml").read_text(encoding="utf-8")
+    for old, new, sentence in (("[endpoint]", "[endpiont]", "no section is called [endpiont]"), ("volume_gb = 100", "volume_bg = 100", "has no volume_bg"),
+                               ("instances = 20", "instances = 0", "instances must be at least 1, got: 0"), ("spot = true", "spot = 1", "type bool, got: 1"),
+                               ("max_wait_hours = 120", "max_wait_hours = 12", "max_wait_hours must be at least max_hours"), ("[job]", "[job", "cannot read")):
+        require(old in text, "the shipped config has no", old)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "challenge.toml")
+            path.write_text(text.replace(old, new, 1), encoding="utf-8")
+            try:
+                challenge.read_config(path)
+            except challenge.ConfigError as error:
+                require(sentence in str(error) and "challenge.toml" in str(error), "message", error)
+            else:
+                raise AssertionError(f"taken: {new}")
+
+
+class Account:
+    """A platform that knows what it is told to; it refuses every request that was not announced."""
+
+    def __init__(self):
+        clients = {name: boto3.client(name, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="secret") for name in ("sagemaker", "fsx")}
+        self.stubs = {name: Stubber(client) for name, client in clients.items()}
+        self.waits = 0
+        self.platform = challenge.Platform(clients, sleep=self.wait)
+
+    def wait(self, _seconds: float) -> None:
+        self.waits += 1
+
+    def expect(self, request: challenge.Request, answer: dict) -> None:
+        self.stubs[request.service].add_response(request.operation, answer, request.parameters)
+
+    def expect_unknown(self, request: challenge.Request) -> None:
+        self.stubs[request.service].add_client_error(request.operation, "ValidationException", "Could not find requested job", 400,
+                                                     expected_params=request.parameters)
+
+    def run(self, only: list[str] | None = None) -> None:
+        with contextlib.ExitStack() as stack, contextlib.redirect_stdout(io.StringIO()):
+            for stub in self.stubs.values():
+                stack.enter_context(stub)
+            challenge.execute(CONFIG, self.platform, only)
+            for stub in self.stubs.values():
+                stub.assert_no_pending_responses()
+
+
+def answers(step: challenge.Step, status: str) -> dict:
+    """What the platform says of a thing; fields that its model demands and nobody reads are filled in."""
+    arn, now = "arn:aws:sagemaker:us-east-1:123456789012:thing/name", 1_800_000_000
+    answer = {
+        "describe_processing_job": {"ProcessingJobName": "name", "ProcessingResources": step.create.parameters.get("ProcessingResources"),
+                                    "AppSpecification": step.create.parameters.get("AppSpecification"), "ProcessingJobArn": arn,
+                                    "ProcessingJobStatus": status, "CreationTime": now, "FailureReason": "no room"},
+        "describe_training_job": {"TrainingJobName": "name", "TrainingJobArn": arn, "ModelArtifacts": {"S3ModelArtifacts": ARCHIVE},
+                                  "TrainingJobStatus": status, "SecondaryStatus": "Training", "StoppingCondition": {}, "CreationTime": now,
+                                  "AlgorithmSpecification": {"TrainingInputMode": "File"}, "ResourceConfig": {"VolumeSizeInGB": 1}},
+        "describe_model": {"ModelName": "name", "CreationTime": now, "ModelArn": arn},
+        "describe_endpoint_config": {"EndpointConfigName": "name", "EndpointConfigArn": arn, "ProductionVariants": [{"VariantName": "own"}], "CreationTime": now},
+        "describe_endpoint": {"EndpointName": "name", "EndpointArn": arn, "EndpointStatus": status, "CreationTime": now, "LastModifiedTime": now},
+        "describe_file_systems": {"FileSystems": [dict(FILE_SYSTEM, Lifecycle=status)]},
+    }
+    return answer[step.describe.operation]
+
+
+CREATED = {"create_processing_job": {"ProcessingJobArn": "arn:aws:sagemaker:us-east-1:1:p/n"}, "create_training_job": {"TrainingJobArn": "arn:aws:s:t"},
+           "create_model": {"ModelArn": "arn:aws:sagemaker:us-east-1:1:m/n"}, "create_endpoint_config": {"EndpointConfigArn": "arn:aws:sagemaker:us-east-1:1:c/n"},
+           "create_endpoint": {"EndpointArn": "arn:aws:sagemaker:us-east-1:1:e/n"}, "create_file_system": {}}
+
+
+def done_status(step: challenge.Step) -> str:
+    return next(iter(step.done))
+
+
+def an_empty_account_gets_everything_once_and_in_order() -> None:
+    account = Account()
+    for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE):
+        if step.name == "train":  # What it mounts and what the endpoint opens are asked of the platform.
+            account.expect(challenge.file_system_step(CONFIG).describe, answers(challenge.file_system_step(CONFIG), "AVAILABLE"))
+        if step.name == "model":
+            account.expect(challenge.training_step(CONFIG, FILE_SYSTEM).describe, answers(challenge.training_step(CONFIG, FILE_SYSTEM), "Completed"))
+        if step.name == "fsx":
+            account.expect(step.describe, {"FileSystems": []})
+        else:
+            account.expect_unknown(step.describe)
+        account.expect(step.create, CREATED[step.create.operation])
+        account.expect(step.describe, answers(step, "CREATING" if step.name == "fsx" else "InProgress" if step.status else ""))
+        if step.status:
+            account.expect(step.describe, answers(step, done_status(step)))
+    account.run()
+    require(account.waits == 5, "waits", account.waits)  # Download, process, file system, training, endpoint.
+
+
+def a_second_run_waits_for_what_the_first_one_started() -> None:
+    account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
+    account.expect(steps["process"].describe, answers(steps["process"], "InProgress"))
+    account.expect(steps["process"].describe, answers(steps["process"], "Completed"))
+    account.run(["process"])
+    require(account.waits == 1, "waits", account.waits)
+
+
+def a_failed_job_ends_the_script_with_the_platforms_reason() -> None:
+    account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
+    account.expect(steps["download"].describe, answers(steps["download"], "Failed"))
+    try:
+        account.run(["download", "process"])
+    except challenge.StepFailed as error:
+        require("download" in str(error) and "no room" in str(error), "message", error)
+    else:
+        raise AssertionError("a failed job was taken for done")
+
+
+def kubernetes_takes_every_manifest() -> None:
+    for path in sorted((ROOT / "deploy/kubernetes").glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            for version in KUBERNETES:
+                kubernetes_validate.validate(document, version, strict=True)
+            document["spec"]["planted"] = True
+            try:
+                kubernetes_validate.validate(document, KUBERNETES[0], strict=True)
+            except kubernetes_validate.ValidationError:
+                continue
+            raise AssertionError(f"{path.name}: a planted field was taken")
+
+
+def systemd_takes_the_unit() -> None:
+    if shutil.which("systemd-analyze") is None:
+        print("skipped: systemd-analyze is not installed here")
+        return
+    text = (ROOT / "deploy/systemd/darkroom-serve.service").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        unit = pathlib.Path(folder, "darkroom-serve.service")
+        for planted, is_fine in (("", True), ("ProtectSystm=yes\n", False)):
+            unit.write_text(text.replace("/usr/local/bin/darkroom", "/bin/true").replace("UMask=", planted + "UMask="), encoding="utf-8")
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+            own = [line for line in done.stderr.splitlines() if "darkroom-serve.service" in line]
+            require((own == []) == is_fine, "systemd-analyze says", own)
+
+
+def main() -> int:
+    failed = 0
+    for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
+                  an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
+                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, systemd_takes_the_unit):
+        try:
+            check()
+            print(f"ok      {check.__name__}")
+        except Exception as error:  # Each check is a boundary: the next one runs whatever happened.
+            failed += 1
+            print(f"differs {check.__name__}: {type(error).__name__}: {error}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -353,6 +353,7 @@ Status JobFileReader::read_job(const TomlFields& untitled, const JobSettings& to
   read_style_names(job, entry.settings);
   entry.x = read_axis(job, "x", file_, options_.samplers);
   entry.y = read_axis(job, "y", file_, options_.samplers);
+  DARKROOM_RETURN_IF_ERROR(job.finish());  // A mistyped key says more than what is missing for it.
   check_axes(job, entry);
   for (const std::optional<GridAxis>& axis : {entry.x, entry.y}) {
     if (axis && axis->kind == GridAxis::Kind::kField) {

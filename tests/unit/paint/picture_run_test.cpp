@@ -84,7 +84,9 @@ TEST_F(PictureRunTest, every_picture_has_the_bytes_of_a_sample_job_with_its_sett
   EXPECT_EQ(report_.num_sheets, 2);
   for (const RecordedPicture& painted : record().pictures) {
     const PictureFields& fields = painted.picture.fields;
-    SampleJob job{.prompts = {fields.prompt}, .seed = fields.seed};
+    SampleJob job;
+    job.prompts = {fields.prompt};
+    job.seed = fields.seed;
     job.request.negative = fields.negative;
     job.request.sampler = {.name = "ddim", .num_steps = static_cast<int>(fields.steps)};
     job.request.guidance = 3;

@@ -332,6 +332,7 @@ TEST(PictureJobs, keys_that_nobody_knows_are_named_with_the_nearest) {
   EXPECT_EQ(refused("stepps = 3\n[[job]]\nprompt = 'a'"), "my.toml, line 1: there is no field 'stepps'; did you mean 'steps'?");
   EXPECT_EQ(refused("[[job]]\nname = 'n'\nprompt = 'a'\n[[job]]\npromt = 'a'\nprompt = 'b'\n"),
             "my.toml, line 5: [[job]] 2 (job-2): there is no field 'promt'; did you mean 'prompt'?");
+  EXPECT_THAT(refused("[[job]]\npromt = 'a'"), HasSubstr("there is no field 'promt'; did you mean 'prompt'?"));
   EXPECT_THAT(refused("[style.a]\n[[job]]\nprompt = 'a'"), HasSubstr("there is no field 'style'; did you mean 'styles'?"));
   EXPECT_THAT(refused("[styles.a]\nprefx = 'a'\n[[job]]\nprompt = 'a'"),
               HasSubstr("[styles] a: there is no field 'prefx'; did you mean 'prefix'?"));

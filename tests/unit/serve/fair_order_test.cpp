@@ -39,7 +39,7 @@ TEST(fair_order, an_order_that_left_takes_no_share) {
   EXPECT_EQ(order.join(5), first);
 }
 
-struct Job {
+struct SharedJob {
   double arrival;
   double cost;
   double tag = 0.0;
@@ -49,20 +49,20 @@ struct Job {
 };
 
 // Equal sharing, in small slices.
-void share_equally(std::vector<Job>& jobs, double slice) {
-  for (Job& job : jobs) {
+void share_equally(std::vector<SharedJob>& jobs, double slice) {
+  for (SharedJob& job : jobs) {
     job.left = job.cost;
   }
   for (double now = 0.0;; now += slice) {
-    std::vector<Job*> here;
+    std::vector<SharedJob*> here;
     bool is_over = true;
-    for (Job& job : jobs) {
+    for (SharedJob& job : jobs) {
       is_over = is_over && job.left <= 0.0;
       if (job.arrival <= now && job.left > 0.0) {
         here.push_back(&job);
       }
     }
-    for (Job* job : here) {
+    for (SharedJob* job : here) {
       job->left -= slice / static_cast<double>(here.size());
       job->done_fair = now + slice;
     }
@@ -72,16 +72,16 @@ void share_equally(std::vector<Job>& jobs, double slice) {
   }
 }
 
-void serve_by_tag(std::vector<Job>& jobs, double slice) {
+void serve_by_tag(std::vector<SharedJob>& jobs, double slice) {
   FairOrder order;
-  for (Job& job : jobs) {
+  for (SharedJob& job : jobs) {
     job.left = job.cost;
     job.tag = 0.0;
   }
   for (double now = 0.0;; now += slice) {
-    Job* leader = nullptr;
+    SharedJob* leader = nullptr;
     bool is_over = true;
-    for (Job& job : jobs) {
+    for (SharedJob& job : jobs) {
       is_over = is_over && job.left <= 0.0;
       if (job.arrival <= now && job.tag == 0.0) {
         job.tag = order.join(job.cost);
@@ -105,13 +105,13 @@ TEST(fair_order, no_order_is_done_later_than_if_all_had_shared_equally) {
   constexpr double kSlice = 1.0 / 16;
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
-    std::vector<Job> jobs;
+    std::vector<SharedJob> jobs;
     for (int i = 0; i < 12; ++i) {
       jobs.push_back({.arrival = static_cast<double>(random() % 60), .cost = static_cast<double>(1 + random() % 20)});
     }
     share_equally(jobs, kSlice);
     serve_by_tag(jobs, kSlice);
-    for (const Job& job : jobs) {
+    for (const SharedJob& job : jobs) {
       EXPECT_LE(job.done, job.done_fair + 12 * kSlice) << "seed " << seed << " arrival " << job.arrival << " cost " << job.cost;
     }
   }

@@ -55,7 +55,7 @@ const std::vector<std::pair<std::string, std::string>>& flags_of_fields() {
   return flags;
 }
 
-Status check_flags(const SampleJobsFlags& flags, const GivenFlags& given) {
+Status check_flags(const SampleJobsFlags& flags, const GivenWords& given) {
   if (!flags.jobs_file.empty() && !flags.record_file.empty()) {
     return Status::invalid_argument("--jobs and --reproduce do not go together: a record has all that it paints");
   }
@@ -82,7 +82,7 @@ Result<std::string> read_named_file(const std::string& flag, const std::string& 
   return text.is_ok() ? text : Status::invalid_argument(fmt::format("{} names a file that cannot be read:", flag), text.status().message());
 }
 
-Result<PictureRun> plan_jobs(const SampleJobsFlags& flags, const GivenFlags& given) {
+Result<PictureRun> plan_jobs(const SampleJobsFlags& flags, const GivenWords& given) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_named_file("--jobs", flags.jobs_file));
   const auto samplers = sampler_names();
   DARKROOM_ASSIGN_OR_RETURN(const PictureJobs jobs, expand_picture_jobs(text, flags.jobs_file,

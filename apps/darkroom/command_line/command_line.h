@@ -23,7 +23,7 @@ struct Call {
   std::string text = {};
   /// The settings that were given and where: "--limit 10 (command line)". For --verbose.
   std::vector<std::string> settings = {};
-  GivenFlags given = {};  ///< The same by flag or positional.
+  GivenWords given = {};  ///< The same by flag or positional.
 };
 
 /// Why a command line is refused: a sentence about the flag and its value, and where to read on.

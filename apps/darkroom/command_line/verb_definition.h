@@ -18,12 +18,12 @@
 namespace darkroom {
 
 /// Flags and positionals that were given, on the command line or by --config, with their words.
-using GivenFlags = std::map<std::string, std::vector<std::string>>;
+using GivenWords = std::map<std::string, std::vector<std::string>>;
 
 /// What a verb's action gets from main and hands back to it.
 struct VerbContext {
   std::stop_token stop;  ///< Requested by SIGINT and SIGTERM.
-  GivenFlags given = {};
+  GivenWords given = {};
   std::function<void()> is_rank = [] {};              ///< The verb says: a second signal must not end this process (a rank, a notice).
   bool writes_summary = true;                         ///< False: another process of the same run writes --json-summary.
   bool ends_with_threads = false;                     ///< Threads of the verb still run: the process ends without what comes after main.

@@ -247,7 +247,8 @@ TEST(CommandLine, tells_which_flags_were_given_here_or_in_the_configuration) {
   const Config config("limit = \"none\"\n");
   Bench bench;
   ASSERT_EQ(bench.refusal({"fetch", "out", "--config", config.path(), "--max-bytes", "50MB"}), "");  // Defaults that are said are given.
-  EXPECT_EQ(bench.call.given, (std::set<std::string>{"OUT", "--limit", "--max-bytes", "--config"}));
+  EXPECT_EQ(bench.call.given,
+            (GivenWords{{"OUT", {"out"}}, {"--limit", {"none"}}, {"--max-bytes", {"50MB"}}, {"--config", {config.path()}}}));
 }
 
 TEST(Config, flags_win_over_the_file_and_the_file_over_defaults) {

@@ -13,7 +13,7 @@ from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, ch
 from darkroom_ray.program import find_program, program_version
 from darkroom_ray.request import Request
 
-PROBE_SECONDS = 60.0
+PROBE_SECONDS = float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", "60"))
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
 
 # Flags and positionals that name places, by verb: what is read, and what is written.

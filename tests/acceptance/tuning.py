@@ -6,10 +6,9 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
-from harness import PROGRAM, ROOT, Trials, Workbench, darkroom, require
+from harness import PROGRAM, ROOT, Skipped, Trials, Workbench, darkroom, require
 
 SHIPPED = {"optimizer.lr": 2e-3, "batch.global": 64, "schedule.warmup_steps": 100}  # Of recipes/tiny.toml.
 STARTS = {"lr x 10": ("optimizer.lr", 2e-2), "lr / 10": ("optimizer.lr", 2e-4), "batch x 8": ("batch.global", 512)}
@@ -108,15 +107,7 @@ def from_one_start(trials: Trials, bench: TuningBench, start: str, reference: di
 
 def detuned_starts(trials: Trials) -> None:
     if not trials.is_full:
-        with tempfile.TemporaryDirectory() as folder:
-            bench = TuningBench(pathlib.Path(folder) / "bench", 2, 64)
-            command = bench.search("found", "optimizer.lr", 2e-2, 10, "--trials", 4, "--samples", 6 * 64, "--set", "validation.num_rows=32", "--workers", 1)
-            trials.figures["ended_before_kill"] = killed_and_finished(command, pathlib.Path(bench.path("found")), 1)
-            report = json.loads(pathlib.Path(bench.path("found"), "report.json").read_text())
-            require(report["is_complete"] and report["best"] is not None, "the search did not end", report["notes"])
-            require(report["recipe_as_it_is"]["best_loss"] <= report["recipe_as_it_is"]["loss"], "the best trial is worse than the recipe as it is", report["recipe_as_it_is"])
-            trials.figures.update(report["recipe_as_it_is"])
-        return
+        raise Skipped("only with --full: tests/integration/tune_test.py kills a search and goes on with it in every test run")
     bench = TuningBench(ROOT / "build" / "acceptance" / "tuning", 9, 256)
     reference = trials.trial("train the shipped recipe", lambda: validation_loss(bench, "shipped", "recipes/tiny.toml", REFERENCE_SAMPLES // 64))
     trials.figures["shipped"] = reference

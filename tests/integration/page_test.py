@@ -287,6 +287,8 @@ def the_history_brings_all_settings_back_and_is_bounded() -> None:
         tab.fill("#steps", "20")
         tab.fill("#images", "1")
         paint_one(painter, tab, 3)
+        open_tab(tab, "history")
+        tab.wait_for(f"{num_of('#history-list figure')} === 3")  # Kept, before the page goes.
         tab.reload()
         tab.wait_for(READY)
         open_tab(tab, "history")

@@ -42,7 +42,7 @@ def darkroom():
 def python(code: str, *, expect: int = 0, environment: dict | None = None, interpreter: str = sys.executable, path: pathlib.Path = STAGED) -> str:
     """Runs code in a Python of its own; the last line that it printed."""
     variables = {**os.environ, "PYTHONPATH": str(path), **(environment or {})}
-    done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, env=variables, timeout=120, check=False)
+    done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, env=variables, timeout=900, check=False)
     require(done.returncode == expect, f"ended with {done.returncode}:", code, done.stdout, done.stderr)
     return (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
 
@@ -234,6 +234,7 @@ def what_a_callback_raises_ends_the_call() -> None:
     # Ctrl-C while a picture is painted: the signal comes in the middle, of itself.
     code = f"""
 import os, signal, darkroom
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Who was started in the background ignores it.
 painter = darkroom.Painter({str(MODEL)!r})
 try:
     painter.paint("a dog", steps=50, callback=lambda picture, step, steps: step == 2 and os.kill(os.getpid(), signal.SIGINT))
@@ -355,7 +356,8 @@ def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 for _ in range(200):
     once()
-encode(squares)
+for _ in range(10):
+    encode(squares)
 before = resident()
 for _ in range(1000):
     once()
@@ -363,9 +365,9 @@ for _ in range(20):
     encode(squares)
 print(resident() - before)
 """
-    grown = int(python(code))
+    grown = int(python(code, environment={"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}))
     # A picture of 256 x 256 in floats that stayed at every call would be 786 MB, the ids of a call 31 MB, a batch of squares 25 MB.
-    require(grown < 12 << 20, "bytes more after a thousand calls:", grown)
+    require(grown < 20 << 20, "bytes more after a thousand calls:", grown)
 
 
 # -- datasets -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,9 @@ import time
 from workbench import PROGRAM, ROOT, Skipped, require
 
 RAY_PYTHON = ROOT / ".venv-ray" / "bin" / "python"
-PATIENCE = 600  # Seconds; a limit, no measure.
+PATIENCE = 300  # Seconds; a limit, no measure.
+START_SECONDS = 300
+LEAST_FREE_BYTES = 3 << 30  # For three nodes of Ray beside what else runs.
 
 
 class RayCluster:
@@ -22,11 +25,16 @@ class RayCluster:
     def __init__(self, more: dict[str, str] | None = None) -> None:
         if not RAY_PYTHON.exists():
             raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
-        self.folder = tempfile.mkdtemp(prefix="dr-ray-")
+        if free_bytes() < LEAST_FREE_BYTES:
+            raise Skipped(f"three nodes of Ray want {LEAST_FREE_BYTES >> 30} GB of free memory, and there are {free_bytes() / (1 << 30):.1f}")
+        self.folder = tempfile.mkdtemp(prefix="dr-ray-", dir="/tmp")  # Ray's sockets lie below it, and their paths must be short.
         self.more = more or {}
         with open(pathlib.Path(self.folder, "said"), "w", encoding="utf-8") as said:
             self.process = subprocess.Popen([RAY_PYTHON, pathlib.Path(__file__).with_name("ray_cluster.py"), self.folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env={**os.environ, **self.more})
-        about = self.heard()
+        if not select.select([self.process.stdout], [], [], START_SECONDS)[0] or not (line := self.process.stdout.readline()):
+            self.process.kill()
+            raise Skipped(f"Ray does not start on this machine in time: {pathlib.Path(self.folder, 'said').read_text()[-300:]}")
+        about = json.loads(line)
         self.address, self.raylets = about["address"], about["raylets"]
 
     def heard(self) -> dict:
@@ -60,6 +68,7 @@ class RayCluster:
             "RAY_AUTH_MODE": "disabled",
             "RAY_TMPDIR": self.folder,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "DARKROOM_RAY_PROBE_SECONDS": str(PATIENCE),
         }
 
     def start(self, *arguments) -> "Driver":
@@ -99,26 +108,34 @@ class Driver:
             time.sleep(0.02)
 
 
+def free_bytes() -> int:
+    lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
 def programs(*words) -> list[int]:
-    """Process ids of the programs that have these words on their command lines."""
+    """Process ids of the programs that have these words on their command lines, without what they start themselves."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
             if line[0] == str(PROGRAM) and all(str(word) in line for word in words):
                 found.append(int(folder.name))
-    return found
+    return [pid for pid in found if parent_of(pid) not in found]  # A child looks like its parent until it runs its own program.
 
 
 def parent_of(pid: int) -> int:
     """0: it has ended."""
     with contextlib.suppress(OSError):
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        state, parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        return 0 if state == "Z" else int(parent)
     return 0
 
 
 def kill(pid: int) -> bool:
     """Whether it was there."""
+    if pid <= 1:
+        return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         return True

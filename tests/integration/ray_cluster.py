@@ -21,7 +21,9 @@ PR_SET_PDEATHSIG = 1
 
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # Ray's own processes follow: they end with this one.
 os.setsid()
-os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+# Compilers beside may fill memory or disk to where Ray would end its workers.
+os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0",
+               "RAY_local_fs_capacity_threshold": "1.0"}
 
 from ray.cluster_utils import Cluster  # noqa: E402
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ray_bench import RayCluster, kill, parent_of, parts_in, programs
-from workbench import LoopbackWeb, Workbench, digests, main, read_losses, require, run
+from workbench import LoopbackWeb, Skipped, Workbench, digests, main, read_losses, require, run
 
 NUM_PICTURES = 96
 ROWS_PER_FILE = 4
-NUM_STEPS = 14
-SIDE = 192  # Of latents that are worth a kill: nine times the work of 64.
+NUM_STEPS = 24
+SIDE = 128  # Of latents that are worth a kill: four times the work of 64.
 
 
 class RayBench(Workbench):
@@ -81,9 +81,19 @@ def the_bench() -> RayBench:
 
 
 @functools.cache
-def the_cluster() -> RayCluster:
-    cluster = RayCluster()
+def started_cluster() -> RayCluster | Skipped:
+    try:
+        cluster = RayCluster()
+    except Skipped as reason:
+        return reason
     atexit.register(cluster.close)
+    return cluster
+
+
+def the_cluster() -> RayCluster:
+    cluster = started_cluster()
+    if isinstance(cluster, Skipped):
+        raise cluster
     return cluster
 
 
@@ -103,8 +113,8 @@ def what_the_cluster_lacks_is_refused_at_once() -> None:
 def download_has_the_bytes_of_the_single_program_after_a_killed_worker() -> None:
     bench, cluster = the_bench(), the_cluster()
     driver = cluster.start("download", bench.path("c-images"), *bench.download, *bench.common, "--resources", "cpu=0.5", "--num-tasks", "2")
-    found = driver.wait_for(lambda: parts_in(bench.path("c-images")) and programs("download", bench.path("c-images")), "a task at work")
-    require(kill(parent_of(found[0]) or found[0]), "nothing was killed")
+    output = bench.path("c-images")
+    driver.wait_for(lambda: parts_in(output) and any(kill(parent_of(pid)) for pid in programs("download", output)), "a task at work")
     driver.finish()
     about = bench.require_same("c-images", bench.images, "download")
     require(about["restarts"] >= 1, "the killed worker was not missed", about)
@@ -122,9 +132,9 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
         os.kill(pid, signal.SIGSTOP)
         return pid
 
-    first = driver.wait_for(lambda: len(programs("process", output)) == 2 and programs("process", output), "two programs")
-    for pid in first:
-        os.kill(pid, signal.SIGSTOP)
+    driver.wait_for(lambda: parts_in(output), "a part")
+    one = next_program(set())
+    first = [one, next_program({one})]
     require(kill(first[0]), "no program was killed")
     third = next_program({*first})
     require(kill(parent_of(first[1])), "no actor was killed")
@@ -152,7 +162,7 @@ def a_killed_driver_goes_on_with_the_same_command() -> None:
 
 
 def train_command(bench: RayBench, output: str) -> list:
-    settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=10", "checkpoint.every_steps=3", f"schedule.max_steps={NUM_STEPS}",
+    settings = ["batch.global=12", "batch.micro=1", "runtime.gradient_groups=6", "runtime.workers=1", "runtime.watchdog_seconds=60", "checkpoint.every_steps=3", f"schedule.max_steps={NUM_STEPS}",
                 "schedule.kind=constant", "schedule.warmup_steps=3", "samples.every_steps=0"]
     return ["train", "recipes/tiny.toml", "--data", bench.training_latents, "--model", bench.model, "--output", bench.path(output), *(word for one in settings for word in ("--set", one))]
 

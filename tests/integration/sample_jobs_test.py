@@ -137,7 +137,7 @@ def the_record_alone_paints_any_picture_again() -> None:
         require(digests(str(folder / "differs"), PICTURES) == want, "pictures of a failed comparison")
 
 
-MANY = "steps = 8\nguidance = 3\n[lists]\nn = ['1', '2', '3', '4', '5', '6']\n[[job]]\nname = 'many'\nprompt = 'picture {n}'\nimages = 10\n"
+MANY = "steps = 8\nguidance = 3\n[lists]\nn = ['1', '2', '3', '4', '5', '6']\n[[job]]\nname = 'many'\nprompt = 'picture {n}'\nimages = 4\n"
 
 
 def lines_of(out: pathlib.Path) -> list[dict]:
@@ -170,7 +170,7 @@ def require_goes_on(folder: pathlib.Path, out: pathlib.Path) -> None:
         after = (out / name).stat()
         require((after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns), "painted again:", name)
     summary = json.loads((folder / "summary.json").read_text())["sample"]
-    require(summary["rows_kept"] == len(painted) and summary["rows_written"] == 60 - len(painted), "counts", summary)
+    require(summary["rows_kept"] == len(painted) and summary["rows_written"] == 24 - len(painted), "counts", summary)
     reference = folder / "reference"
     if not reference.exists():
         paint(folder, MANY, "reference")
@@ -185,7 +185,7 @@ def a_killed_or_stopped_run_goes_on_without_painting_again() -> None:
         require(process.returncode == -signal.SIGKILL, "exit code", process.returncode)
         require_goes_on(folder, out)
         out, process, message = start_and_hit(folder, signal.SIGINT)
-        require(process.returncode == 130 and "of 60 pictures painted; the same command goes on with the others" in message, "exit code of Ctrl-C", process.returncode, message[-500:])
+        require(process.returncode == 130 and "of 24 pictures painted; the same command goes on with the others" in message, "exit code of Ctrl-C", process.returncode, message[-500:])
         require_goes_on(folder, out)
 
 
@@ -204,10 +204,10 @@ def a_changed_file_paints_what_changed() -> None:
 
 
 def a_full_disk_says_so_and_the_rerun_goes_on() -> None:
-    with temporary_folder() as folder, SmallDisk(str(folder / "disk"), "200k") as disk:
+    with temporary_folder() as folder, SmallDisk(str(folder / "disk"), "100k") as disk:
         refused(["--model", MODEL, "--jobs", write_jobs(folder, MANY), "--output", str(folder / "disk" / "out")], 1, "no space left")
         kept = lines_of(folder / "disk" / "out")
-        require(0 < len(kept) < 60, "pictures before the disk was full", len(kept))
+        require(0 < len(kept) < 24, "pictures before the disk was full", len(kept))
         disk.remount("size=100m")
         paint(folder, MANY, "disk/out", "--json-summary", str(folder / "summary.json"))
         require(json.loads((folder / "summary.json").read_text())["sample"]["rows_kept"] >= len(kept) - 1, "pictures were painted again")

@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 import urllib.parse
+import time
 
 from cases import Skipped, require
 
@@ -178,7 +179,7 @@ class Tab:
     def wait_for(self, condition: str) -> None:
         """Until the condition holds; the page looks again whenever it has had time for something else."""
         waiting = f"""new Promise((resolve) => {{
-          const end = performance.now() + {500 * PATIENCE};
+          const end = performance.now() + {900 * PATIENCE};
           const look = () => {{
             let holds = false;
             try {{ holds = Boolean({condition}); }} catch {{ }}
@@ -186,12 +187,14 @@ class Tab:
           }};
           look();
         }})"""
-        try:
-            held = self.value(waiting)
-        except AssertionError as failure:  # The page was loaded anew meanwhile.
-            if "context" not in str(failure) and "navigated" not in str(failure):
-                raise
-            held = self.value(waiting)
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                held = self.value(waiting)
+                break
+            except AssertionError as failure:  # The page is loaded anew meanwhile.
+                if "context" not in str(failure) and "navigated" not in str(failure) or time.monotonic() > end:
+                    raise
         require(held is True, "this never became true in the page:", condition, "- it shows:", self.value("document.body.innerText.slice(0, 1500)"), self.console)
 
     def text(self, selector: str) -> str:

@@ -27,6 +27,8 @@ missing_by_hand() {
   for module in fmt nlohmann_json libcurl libcares libxxhash libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
+  "$(find_python || printf python3)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+    2>/dev/null || printf 'python3-dev '
   [ -e "$system/usr/include/boost/beast.hpp" ] || printf 'boost/beast.hpp '
   # Where the corpus tool looks for them.
   [ -e "$system$names" ] || printf '%s ' "$names"
@@ -96,6 +98,7 @@ install_test_packages() {
   mapfile -t missing < <(missing_packages requirements/apt_test.txt)
   [ ${#missing[@]} -gt 0 ] || return 0
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+  "${as_root[@]}" apt-get update -qq || say "apt-get update failed; the lists of before are used"
   say "installing ${missing[*]} (up to 200 MB) for the checks on a real S3 server and in a real browser"
   install_packages "setup: packages of the tests" "$logs/apt_test.log" "${missing[@]}" ||
     say "they could not be installed ($logs/apt_test.log); those checks will be skipped"

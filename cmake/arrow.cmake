@@ -10,3 +10,8 @@ endforeach()
 add_library(darkroom_arrow INTERFACE IMPORTED GLOBAL)
 target_include_directories(darkroom_arrow SYSTEM INTERFACE "${DARKROOM_PYARROW_ROOT}/include")
 target_link_libraries(darkroom_arrow INTERFACE darkroom_imported_parquet darkroom_imported_arrow)
+# libparquet shows the OpenSSL that is linked into it to all that is loaded after it; the system's, which libcurl (and Python's hashlib) use,
+# must find its own functions first. One item: CMake would merge its halves with those of others.
+find_library(DARKROOM_SSL NAMES libssl.so.3 REQUIRED)
+find_library(DARKROOM_CRYPTO NAMES libcrypto.so.3 REQUIRED)
+target_link_options(darkroom_arrow INTERFACE "LINKER:--no-as-needed,${DARKROOM_CRYPTO},${DARKROOM_SSL},--as-needed")

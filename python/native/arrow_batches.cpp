@@ -87,7 +87,7 @@ std::vector<std::shared_ptr<arrow::RecordBatch>> import_stream(const nb::object&
   const nb::object capsule = rows.attr("__arrow_c_stream__")();
   auto reader = arrow::ImportRecordBatchReader(held_by<ArrowArrayStream>(capsule, kStreamName));
   raise_if_arrow_failed(reader.status(), "taking rows from Python");
-  auto batches = (*reader)->ToRecordBatches();
+  auto batches = without_gil([&] { return (*reader)->ToRecordBatches(); });  // Threads of the stream may need it.
   raise_if_arrow_failed(batches.status(), "taking rows from Python");
   if (batches->empty()) {
     auto empty = arrow::RecordBatch::MakeEmpty((*reader)->schema());

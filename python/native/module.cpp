@@ -1,6 +1,7 @@
 #include <arrow/config.h>
 
 #include "bindings.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/core/version.h"
 
 namespace nb = nanobind;
@@ -9,7 +10,8 @@ namespace darkroom {
 
 void raise_failure(const Status& status, const std::string& row_error) {
   const std::string code(status_code_name(status.code()));
-  const nb::object error = nb::module_::import_("darkroom.errors").attr("error_of")(code, status.message(), row_error);
+  const nb::object error =
+      nb::module_::import_("darkroom.errors").attr("error_of")(code, replace_invalid_utf8(status.message()).first, row_error);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

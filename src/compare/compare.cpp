@@ -217,6 +217,17 @@ class Comparison {
   CompareReferences references_;
 };
 
+Result<std::unique_ptr<FileLock>> lock_output(FileSystem& files, const std::string& output) {
+  auto lock = files.try_lock(output);
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {  // A file system without locks.
+    return std::unique_ptr<FileLock>();
+  }
+  if (lock.is_ok() && *lock == nullptr) {
+    return Status::failed_precondition("another process works in --output at this time:", output);
+  }
+  return lock;
+}
+
 }  // namespace
 
 Status CompareJob::validate() const {
@@ -252,12 +263,10 @@ Status run_comparison(FileSystem& files, const CompareJob& job, const std::stop_
   PaintRequest request = job.request;
   request.prompts = prompts;
   DARKROOM_RETURN_IF_ERROR(check_prompts(request));
-  DARKROOM_ASSIGN_OR_RETURN(auto found, find_compare_record(files, job.output));
+  DARKROOM_RETURN_IF_ERROR(find_compare_record(files, job.output).status());  // A folder of something else stays as it is.
   DARKROOM_RETURN_IF_ERROR(files.create_folders(job.output));
-  DARKROOM_ASSIGN_OR_RETURN(const auto lock, files.try_lock(job.output));
-  if (lock == nullptr) {
-    return Status::failed_precondition("another process works in --output at this time:", job.output);
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const auto lock, lock_output(files, job.output));
+  DARKROOM_ASSIGN_OR_RETURN(auto found, find_compare_record(files, job.output));  // Nobody else may write one from here on.
   CompareRecord record{.settings = compared_settings(job, prompts)};
   if (found) {
     DARKROOM_RETURN_IF_ERROR(check_same_settings(*found, record.settings, job.output));
@@ -272,7 +281,11 @@ Status run_comparison(FileSystem& files, const CompareJob& job, const std::stop_
 }
 
 Result<Json> count_comparison_votes(FileSystem& files, const std::string& output, const std::vector<std::string>& vote_files) {
-  DARKROOM_ASSIGN_OR_RETURN(const auto record, find_compare_record(files, output));
+  DARKROOM_ASSIGN_OR_RETURN(auto record, find_compare_record(files, output));
+  std::unique_ptr<FileLock> lock;
+  if (record) {
+    DARKROOM_ASSIGN_OR_RETURN(lock, lock_output(files, output));
+  }
   const std::string path = join_path(output, "report.json");
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(path));
   if (!record || !is_there) {
@@ -280,7 +293,7 @@ Result<Json> count_comparison_votes(FileSystem& files, const std::string& output
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
   Json report = parse_json<Json>(text);
-  if (!report.is_object() || report.value("id", Json()) != record->id()) {
+  if (!report.is_object() || report.value("id", Json()) != record->id() || !report.value("error_rate", Json()).is_number()) {
     return Status::corrupt_data("the report is not that of the comparison; run compare A B again, which writes it anew:", path);
   }
   const std::vector<Ballot> ballots = draw_ballots(record->num_prompts(), record->seed());

@@ -167,7 +167,12 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
   }
   if (!is_clip && wants("kid")) {
     MeasureOutcome outcome = distance_outcome("kid", kernel_distance(a, seen.references), kernel_distance(b, seen.references), num_prompts);
-    resample(outcome, KernelComparison(a, b, seen.references, record.num_seeds()), options);
+    if (num_prompts <= kMostResampledPrompts) {
+      resample(outcome, KernelComparison(a, b, seen.references, record.num_seeds()), options);
+    } else {
+      notes.push_back(
+          fmt::format("kid has no interval and decides nothing: it is resampled for at most {} prompts.", kMostResampledPrompts));
+    }
     measures.push_back(std::move(outcome));
   }
   return measures;

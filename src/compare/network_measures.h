@@ -17,6 +17,8 @@ namespace darkroom {
 /// More pictures a model than this, and the Frechet distances are given without an interval: each of its thousands of resamples takes the
 /// singular values of as many rows.
 inline constexpr size_t kMostResampledPictures = 200;
+/// Of the kernel distance, which keeps four sums per pair of prompts.
+inline constexpr size_t kMostResampledPrompts = 2000;
 
 /// The measures that need networks: those of --weights-dir that were chosen and can be computed.
 class NetworkMeasures {

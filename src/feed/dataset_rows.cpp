@@ -14,16 +14,17 @@ Result<std::unique_ptr<DatasetRows>> DatasetRows::open(DatasetFiles dataset, int
 
 Status DatasetRows::open_next_file() {
   DARKROOM_ASSIGN_OR_RETURN(table_, open_table(dataset_.objects[next_file_].place));
-  ++next_file_;
   if (num_to_skip_ > 0) {
     DARKROOM_ASSIGN_OR_RETURN(const int64_t num_rows, table_->num_rows());
     if (num_rows <= num_to_skip_) {
       num_to_skip_ -= num_rows;
+      ++next_file_;
       return Status::ok();
     }
   }
   DARKROOM_ASSIGN_OR_RETURN(range_, table_->read_rows(num_to_skip_, num_left_, columns_, options_));
   num_to_skip_ = 0;
+  ++next_file_;  // Last: whoever asks again after a failure gets this file's rows.
   return Status::ok();
 }
 

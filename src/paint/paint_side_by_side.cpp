@@ -99,7 +99,9 @@ Status run_side_by_side(int64_t count, int64_t num_workers, const std::function<
       }
       try {
         statuses[static_cast<size_t>(index)] = work(index);
-        has_failed = has_failed || !statuses[static_cast<size_t>(index)].is_ok();
+        if (!statuses[static_cast<size_t>(index)].is_ok()) {
+          has_failed = true;
+        }
       } catch (...) {
         has_failed = true;
         throw;

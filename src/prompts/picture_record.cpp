@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "darkroom/core/nested_text.h"
@@ -159,10 +160,14 @@ Result<PictureRecord> read_picture_record(std::string_view text, std::string_vie
     return Status::invalid_argument(fmt::format("{}: pictures must be a list, got:", name),
                                     pictures == object.end() ? "nothing" : shown_json(*pictures));
   }
+  std::set<std::string> files;
   for (const Json& entry : *pictures) {
     Result<RecordedPicture> picture = picture_of(entry);
     if (!picture.is_ok()) {
       return picture.status().with_context(fmt::format("{}: picture {}", name, record.pictures.size() + 1));
+    }
+    if (!files.insert(picture->file).second) {
+      return Status::invalid_argument(fmt::format("{}: two pictures have the file:", name), picture->file);
     }
     record.pictures.push_back(*std::move(picture));
   }

@@ -22,7 +22,9 @@ class LineFields {
   explicit LineFields(const Json& line) : line_(line) {}
 
   int64_t whole(const char* key) {
-    const Json* value = find(key, [](const Json& found) { return found.is_number_integer() && found >= 0; });
+    const Json* value = find(key, [](const Json& found) {
+      return found.is_number_integer() && found >= 0 && (!found.is_number_unsigned() || found.get<uint64_t>() <= INT64_MAX);
+    });
     return value == nullptr ? 0 : value->get<int64_t>();
   }
   double number(const char* key) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "darkroom/core/log.h"
-#include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/paths.h"
 #include "tuned_recipe.h"
 #include "tuner_report.h"
@@ -15,14 +14,6 @@ namespace {
 
 constexpr const char* kLedgerFile = "trials.jsonl";
 constexpr const char* kBaseRecipeFile = "recipe.toml";
-
-// The recipe as the folder tells it: places without what may be secret.
-Recipe recorded_recipe(Recipe recipe) {
-  for (std::string* place : {&recipe.model.path, &recipe.data.path, &recipe.data.raw_path, &recipe.validation.path}) {
-    *place = place->empty() ? "" : recorded_uri(*place);
-  }
-  return recipe;
-}
 
 nlohmann::ordered_json head_of(const TuneOptions& options, const std::vector<SearchAxis>& axes) {
   nlohmann::ordered_json search = {{"space", nlohmann::ordered_json::array()}};

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "darkroom/feed/dataset_files.h"
+
 namespace darkroom {
 namespace {
 
@@ -145,6 +147,13 @@ std::vector<SearchAxis> default_search_axes(const Recipe& recipe) {
     axes.erase(axes.begin());
   }
   return axes;
+}
+
+Recipe recorded_recipe(Recipe recipe) {
+  for (std::string* place : {&recipe.model.path, &recipe.data.path, &recipe.data.raw_path, &recipe.validation.path}) {
+    *place = place->empty() ? "" : recorded_uri(*place);
+  }
+  return recipe;
 }
 
 TrialSettings own_settings(const Recipe& recipe, const std::vector<SearchAxis>& axes) {

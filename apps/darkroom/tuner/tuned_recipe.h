@@ -21,6 +21,9 @@ std::vector<SearchAxis> default_search_axes(const Recipe& recipe);
 /// The recipe's own values of the axes' fields.
 TrialSettings own_settings(const Recipe& recipe, const std::vector<SearchAxis>& axes);
 
+/// The recipe as files tell it: places without what may be secret.
+Recipe recorded_recipe(Recipe recipe);
+
 /// The recipe with a trial's settings. Errors: kInvalidArgument where it does not take them together.
 Result<Recipe> recipe_with(const Recipe& recipe, const TrialSettings& settings);
 

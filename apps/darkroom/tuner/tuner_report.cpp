@@ -18,7 +18,7 @@ Status write_best_recipe(const TuneOptions& options, const TrialReport& best) {
   std::string text = fmt::format("# The best recipe that `darkroom tune` found: {} ({}), validation loss {:.6g} after {} samples.\n",
                                  best.name, settings_text(best.settings), best.loss.value_or(0), best.samples);
   text += fmt::format("#   darkroom train {} --output RUN\n\n", path);
-  return write_file_atomic(local_files(), path, text + recipe_to_toml(recipe));
+  return write_file_atomic(local_files(), path, text + recipe_to_toml(recorded_recipe(recipe)));
 }
 
 }  // namespace

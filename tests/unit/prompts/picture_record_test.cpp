@@ -58,6 +58,8 @@ TEST(PictureRecord, fields_that_are_missing_or_bad_are_named) {
   EXPECT_EQ(changed([](Json& record) { record["fingerprints"] = 1; }), "out/pictures.json: fingerprints must be an object, got: 1");
   EXPECT_EQ(changed([](Json& record) { record["fingerprints"]["unet"] = 1; }), "out/pictures.json: unet must be a text, got: 1");
   EXPECT_EQ(changed([](Json& record) { record.erase("pictures"); }), "out/pictures.json: pictures must be a list, got: nothing");
+  EXPECT_EQ(changed([](Json& record) { record["pictures"][1]["file"] = record["pictures"][0]["file"]; }),
+            "out/pictures.json: two pictures have the file: apples/00000.png");
   EXPECT_EQ(changed([](Json& record) { record["pictures"][1] = 7; }), "out/pictures.json: picture 2: must be an object, got: 7");
   EXPECT_EQ(changed([](Json& record) { record["pictures"][1]["steps"] = 0; }),
             "out/pictures.json: picture 2: steps must be a whole number from 1 to 1000000, got: 0");

@@ -82,7 +82,7 @@ TEST(TomlFields, a_failure_names_file_line_field_and_value) {
       {"a = 'z'", choice, "my.toml, line 1: a must be one of x, y, got: 'z'"},
       {"a = [1]", tables, "my.toml, line 1: a must be tables ([[a]]), got: [ 1 ]"},
       {"a = 1", table, "my.toml, line 1: a must be a table, got: 1"},
-      {"[[a]]", table, "my.toml, line 1: a must be a table, got: [{}]"},
+      {"[[a]]", table, "my.toml, line 1: a must be a table, got: [ {} ]"},
       {"a = 1", list, "my.toml, line 1: a must be a list that is not empty, got: 1"},
       {"a = []", list, "my.toml, line 1: a must be a list that is not empty, got: []"},
       {"a = ['', 1]", texts, "my.toml, line 1: a must be a list of texts in quotes, got: 1"},

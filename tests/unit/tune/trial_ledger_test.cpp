@@ -124,6 +124,7 @@ TEST_F(TrialLedgerTest, stages_that_cannot_be_are_refused) {
   for (const char* bad :
        {R"({"event":"begin","trial":3,"rung":0,"spent_seconds":1})", R"({"event":"begin","trial":0,"rung":2,"spent_seconds":1})",
         R"({"event":"begin","trial":-1,"rung":0,"spent_seconds":1})",
+        R"({"event":"begin","trial":18446744073709551615,"rung":0,"spent_seconds":1})",
         R"({"event":"end","trial":0,"rung":0,"outcome":"scored","loss":1,"step":1,"seconds":1,"peak_bytes":0,"spent_seconds":1})",
         R"({"event":"end","trial":1,"rung":0,"outcome":"won","loss":1,"step":1,"seconds":1,"peak_bytes":0,"spent_seconds":1})",
         R"({"event":"end","trial":1,"rung":0,"outcome":"scored","step":1,"seconds":1,"peak_bytes":0,"spent_seconds":1})"}) {

@@ -176,6 +176,7 @@ POSITIONALS = {
 REFUSALS = {
     "--shard": "the cluster hands the items out itself: leave --shard out",
     "--items": "the cluster hands the items out itself: leave --items out",
+    "--retry-failed": "rows that failed are fetched again on one machine only: `darkroom download --retry-failed`",
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--metrics-port": "rows, errors, items and restarts are on Ray's own metrics port: leave --metrics-port out",
@@ -196,6 +197,7 @@ REFUSED_IN = {
     "--raw-data": ("train",),
     "--shard": JOBS,
     "--items": JOBS,
+    "--retry-failed": ("download",),
     "--metrics-port": ("download", "process", "train"),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
@@ -218,6 +220,9 @@ class ArgumentReader:
     def read(self) -> None:
         while self.words:
             word = self.words.pop(0)
+            if word == "--":  # Behind it there are positionals alone.
+                self.program += [word, *self.words]
+                break
             if not word.startswith("--"):
                 self.program.append(word)
                 continue
@@ -228,7 +233,10 @@ class ArgumentReader:
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
-            self.program.insert(place, self.placed[place])
+            if place == 0 or 0 in self.placed:
+                self.program.insert(place, self.placed[place])
+            else:  # The first one is among the words, wherever.
+                self.program.append(self.placed[place])
 
     def refuse(self, name: str) -> None:
         if name in REFUSALS and self.verb in REFUSED_IN.get(name, VERBS):
@@ -270,7 +278,7 @@ def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float
         return float(1.0 if cpus is None else cpus), program
     each = -(-int(total) // int(cluster.get("--num-encoders", 1)))
     per_transformer = float(cluster.get("--num-cpus-per-transformer", 1.0))
-    return float(each * per_transformer if cpus is None else cpus), [*program, "--num-transformers", str(each)]
+    return float(each * per_transformer if cpus is None else cpus), ["--num-transformers", str(each), *program]
 
 
 def placement_of(cluster: dict[str, object], num_cpus: float) -> Placement:

@@ -25,14 +25,21 @@ class ItemChild:
     def pid(self) -> int:
         return self._child.process.pid
 
-    def _hear(self, line: str) -> None:
-        answer = json.loads(line)
+    def _hear(self, line: str) -> bool:
+        """Whether it is one of the program's answers; a library may say something too."""
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            return False
+        if not isinstance(answer, dict):
+            return False
         with self._changed:
             if answer.get("ready"):
                 self._plan = answer
             elif "item" in answer:
                 self._answers[answer["item"]] = answer
             self._changed.notify_all()
+        return True
 
     def _watch(self) -> None:
         self._child.wait()

@@ -6,7 +6,7 @@ import time
 
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
-from darkroom_ray.items import ItemBook, ItemFailed, read_items
+from darkroom_ray.items import ItemBook, ItemFailed, pause_after, read_items
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.preflight import candidates, room_on
 from darkroom_ray.probe import nodes_of
@@ -16,11 +16,14 @@ from darkroom_ray.request import Request
 from darkroom_ray.stopping import StopWatch
 
 LOOK_SECONDS = 0.5
+ROOM_SECONDS = 30.0  # After which it is told that encoders have found no room.
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
 BUSY_PAUSE_SECONDS = 5.0
 BATCHES_PER_WORKER = 8  # So that the last ones end together.
 MOST_ITEMS_OF_A_BATCH = 64
 EXIT_USAGE = 2
+# Of the program's summary: what it counts of its own work, which here was almost none.
+OF_THE_CLOSING_RUN = ("bytes", "hosts", "retries", "stages")
 
 
 class JobFailed(Exception):
@@ -51,6 +54,8 @@ class ItemJob:
         self.progress = Progress(request.verb)
         self.measures = JobMeasures(request.verb)
         self.restarts = 0
+        self.start = time.monotonic()
+        self.has_told_of_room = False
         self.workers = self.make_workers()
         self.at_work: dict = {}  # Reference of a call: (batch, worker).
 
@@ -79,11 +84,12 @@ class ItemJob:
             except self.ray.exceptions.RayError as error:
                 cause = cause_of(error)
                 failures += 1
-                if isinstance(cause, ProgramFailed) and cause.code > 0:
+                if isinstance(cause, ProgramFailed) and not cause.was_killed:
                     raise JobFailed(str(cause), EXIT_USAGE if is_final(cause) else 1) from None
                 if 0 <= self.request.max_failures < failures:
                     raise JobFailed(f"{failures} workers in a row were lost; the last one: {cause}") from None
                 self.note_restart(cause)
+                self.stop.pause(pause_after(failures))
                 renew()
 
     def note_restart(self, why: Exception) -> None:
@@ -93,6 +99,9 @@ class ItemJob:
 
     def run(self) -> tuple[int, dict]:
         """Exit code and summary. Errors: JobFailed, Stopped."""
+        while not self.workers.is_ready():
+            self.stop.pause(LOOK_SECONDS)
+            self.tell_of_room()
         plan, warnings = self.get(self.workers.plan, self.workers.renew)
         self.progress.warn(warnings)
         open_items = read_items(plan["open_items"])
@@ -108,21 +117,21 @@ class ItemJob:
                 self.look(plan, book)
         except ItemFailed as failure:
             raise JobFailed(f"{failure}\nwhat was committed is safe: put it right and run the same command again to go on") from None
-        self.progress.warn(self.workers.finish())
+        self.progress.warn(self.workers.finish(self.wait))
         code, summary, said = self.get(self.workers.close)
         return code, self.summarize(summary, book, said)
 
     def hand_out(self, book: ItemBook) -> None:
         while self.workers.has_room():
-            batch = book.take(time.monotonic())
+            batch = book.take(time.monotonic(), self.workers.is_one_idle())
             if not batch:
                 return
-            reference, worker = self.workers.submit(batch)
+            reference, worker = self.workers.submit(batch, book.goes_alone(batch))
             self.at_work[reference] = (batch, worker)
 
     def take_back(self, book: ItemBook) -> None:
         if not self.at_work:
-            self.stop.pause(LOOK_SECONDS)  # What is open is with somebody else.
+            self.stop.pause(LOOK_SECONDS)  # What is open is with somebody else, failed just now, or has no encoder yet.
             return
         for reference in self.wait(list(self.at_work)):
             batch, worker = self.at_work.pop(reference)
@@ -141,20 +150,30 @@ class ItemJob:
             raise JobFailed(str(cause), EXIT_USAGE)
         self.note_restart(cause)
         self.workers.give_back(worker, is_lost=True)
-        book.fail(batch, str(cause))
+        book.fail(batch, str(cause), time.monotonic())
+
+    def tell_of_room(self) -> None:
+        """Once: the job goes on with the encoders that there is room for."""
+        waiting = 0 if self.has_told_of_room or time.monotonic() - self.start < ROOM_SECONDS else self.workers.num_waiting()
+        if waiting:
+            self.has_told_of_room = True
+            self.progress.say(f"{self.request.verb}: {waiting} of {self.workers.num_workers} encoders have no room on the cluster now, and wait for it")
 
     def look(self, plan: dict, book: ItemBook) -> None:
         self.measures.open_items.set(book.num_items - book.num_done)
         self.measures.workers.set(self.workers.num_workers)
         text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
         self.progress.show(text)
+        self.tell_of_room()
 
     def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""
         seconds = self.progress.seconds()
         stage = summary.setdefault(self.request.verb, {})
         totals = book.totals
-        stage |= {"rows_this_run": totals.rows_in, "bytes": totals.bytes, "seconds": seconds}
+        for name in OF_THE_CLOSING_RUN:
+            stage.pop(name, None)
+        stage |= {"rows_this_run": totals.rows_in, "bytes_of_parts": totals.bytes, "seconds": seconds}
         stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
         stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
         stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}

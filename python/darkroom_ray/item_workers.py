@@ -71,7 +71,13 @@ class Tasks:
     def renew(self) -> None:
         """The next plan has a worker of its own."""
 
-    def submit(self, batch: list[int]) -> tuple[object, object]:
+    def is_ready(self) -> bool:
+        return True
+
+    def num_waiting(self) -> int:
+        return 0
+
+    def submit(self, batch: list[int], goes_alone: bool) -> tuple[object, object]:
         """(reference, worker)"""
         self._free -= 1
         return self._do.remote(self._request, batch), None
@@ -79,10 +85,13 @@ class Tasks:
     def has_room(self) -> bool:
         return self._free > 0
 
+    def is_one_idle(self) -> bool:
+        return self.has_room()
+
     def give_back(self, worker, is_lost: bool) -> None:
         self._free += 1
 
-    def finish(self) -> list[str]:
+    def finish(self, wait) -> list[str]:
         return []
 
     def close(self):
@@ -90,7 +99,7 @@ class Tasks:
 
 
 class Encoders:
-    """Actors; one that was lost is replaced by a new one, wherever there is room then."""
+    """Actors; one that was lost is replaced by a new one, wherever there is room then. One that Ray has not placed yet gets no work."""
 
     def __init__(self, ray, request: Request) -> None:
         self._ray = ray
@@ -98,46 +107,86 @@ class Encoders:
         self._actor = ray.remote(Encoder).options(**request.placement.options(), max_concurrency=CALLS_OF_AN_ACTOR + 1, max_restarts=0)
         self._close = ray.remote(close_job).options(**request.placement.options(), max_retries=0)
         self.num_workers = request.num_workers
-        self._calls = {self._actor.remote(request): 0 for _ in range(request.num_workers)}
+        self._calls: dict = {}  # Of each actor: those that are under way.
+        self._waiting: dict = {}  # Actors that are not placed yet: the reference that is done when they are.
+        self._planner = None
+        for _ in range(request.num_workers):
+            self._add()
+
+    def _add(self) -> None:
+        actor = self._actor.remote(self._request)
+        self._calls[actor] = 0
+        self._waiting[actor] = actor.__ray_ready__.remote()
+
+    def _placed(self) -> list:
+        """Actors that are there. One that ended before it was is among them: its first call tells how."""
+        if self._waiting:
+            references = list(self._waiting.values())
+            done, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
+            self._waiting = {actor: reference for actor, reference in self._waiting.items() if reference not in done}
+        return [actor for actor in self._calls if actor not in self._waiting]
+
+    def is_ready(self) -> bool:
+        """Whether one is there that could plan."""
+        return bool(self._placed())
+
+    def num_waiting(self) -> int:
+        return self.num_workers - len(self._placed())
 
     def plan(self):
-        return next(iter(self._calls)).plan.remote()
+        self._planner = (self._placed() or list(self._calls))[0]
+        return self._planner.plan.remote()
 
     def renew(self) -> None:
         """The actor that was to plan is lost."""
-        self.replace(next(iter(self._calls)))
+        self.replace(self._planner)
 
     def has_room(self) -> bool:
-        return any(calls < CALLS_OF_AN_ACTOR for calls in self._calls.values())
+        return any(self._calls[actor] < CALLS_OF_AN_ACTOR for actor in self._placed())
 
-    def submit(self, batch: list[int]) -> tuple[object, object]:
-        worker = min(self._calls, key=self._calls.get)
-        self._calls[worker] += 1
-        return worker.do.remote(batch), worker
+    def is_one_idle(self) -> bool:
+        return any(self._calls[actor] == 0 for actor in self._placed())
+
+    def submit(self, batch: list[int], goes_alone: bool) -> tuple[object, object]:
+        """(reference, worker). REQUIRES: has_room(); is_one_idle() for a batch that goes alone, beside which its actor gets no other."""
+        actor = min(self._placed(), key=self._calls.get)
+        share = CALLS_OF_AN_ACTOR if goes_alone else 1
+        self._calls[actor] += share
+        return actor.do.remote(batch), (actor, share)
 
     def give_back(self, worker, is_lost: bool) -> None:
-        if worker not in self._calls:
+        actor, share = worker
+        if actor not in self._calls:
             return  # It was replaced when another of its calls failed.
-        self._calls[worker] -= 1
+        self._calls[actor] -= share
         if is_lost:
-            self.replace(worker)
+            self.replace(actor)
 
-    def replace(self, worker) -> None:
-        self._calls.pop(worker)
-        self._ray.kill(worker)  # It may be there still, without its program.
-        self._calls[self._actor.remote(self._request)] = 0
+    def replace(self, actor) -> None:
+        self._calls.pop(actor)
+        self._waiting.pop(actor, None)
+        self._ray.kill(actor)  # It may be there still, without its program.
+        self._add()
 
-    def finish(self) -> list[str]:
-        """Ends the programs. What they warned of; one that is lost now has committed all that was asked of it."""
+    def finish(self, wait) -> list[str]:
+        """Ends the programs. What they warned of; one that is lost now has committed all that was asked of it. `wait`: ItemJob's. Errors: its."""
+        placed = self._placed()
+        for actor in self._waiting:
+            self._ray.kill(actor)
+        replies = [actor.finish.remote() for actor in placed]
+        open_replies = list(replies)
+        while open_replies:
+            done = wait(open_replies)
+            open_replies = [reply for reply in open_replies if reply not in done]
         warnings: list[str] = []
-        for worker in list(self._calls):
+        for reply in replies:
             try:
-                warnings += self._ray.get(worker.finish.remote())
+                warnings += self._ray.get(reply)
             except self._ray.exceptions.RayError:
                 continue
-        for worker in self._calls:
-            self._ray.kill(worker)
-        self._calls = {}
+        for actor in placed:
+            self._ray.kill(actor)
+        self._calls, self._waiting = {}, {}
         return warnings
 
     def close(self):

@@ -4,6 +4,14 @@ import collections
 import dataclasses
 
 
+MOST_PAUSE_SECONDS = 60.0
+
+
+def pause_after(failures: int) -> float:
+    """Seconds until the next try: what dies at once is not started again at once."""
+    return min(MOST_PAUSE_SECONDS, 2.0 ** min(failures, 10))
+
+
 class ItemFailed(Exception):
     """An item failed more often than --max-failures allows."""
 
@@ -37,30 +45,34 @@ class Totals:
 
 
 class ItemBook:
-    """Hands items out in batches and takes the answers. An item that failed goes alone the next time, so that it costs no other."""
+    """Hands items out in batches and takes the answers. An item that failed goes alone the next time, after a while, so that it costs no
+    other."""
 
     def __init__(self, items: list[int], items_per_batch: int, max_failures: int) -> None:
         self.items_per_batch = max(1, items_per_batch)
         self.max_failures = max_failures
         self.open: collections.deque[int] = collections.deque(items)
         self.alone: collections.deque[int] = collections.deque()  # That failed before.
-        self.later: list[tuple[float, int]] = []  # (not before, item): somebody else is at it.
+        self.later: list[tuple[float, int]] = []  # (not before, item): somebody else is at it, or it failed just now.
         self.at_work: set[int] = set()
         self.failures: collections.Counter = collections.Counter()
         self.num_items = len(items)
         self.totals = Totals()
 
-    def take(self, now: float) -> list[int]:
-        """The next batch; empty: there is nothing to hand out now."""
+    def take(self, now: float, may_go_alone: bool = True) -> list[int]:
+        """The next batch; empty: there is nothing to hand out now. `may_go_alone`: there is a worker with nothing else to do."""
         for not_before, item in [entry for entry in self.later if entry[0] <= now]:
             self.later.remove((not_before, item))
-            self.open.append(item)
+            (self.alone if self.failures[item] else self.open).append(item)
         if self.alone and not self.open:
-            batch = [self.alone.popleft()]
+            batch = [self.alone.popleft()] if may_go_alone else []
         else:
             batch = [self.open.popleft() for _ in range(min(self.items_per_batch, len(self.open)))]
         self.at_work.update(batch)
         return batch
+
+    def goes_alone(self, batch: list[int]) -> bool:
+        return any(self.failures[item] for item in batch)
 
     def settle(self, answers: list[dict], now: float, pause: float) -> None:
         """Takes the program's answers about items of a batch."""
@@ -76,14 +88,14 @@ class ItemBook:
             else:
                 raise ItemFailed(f"the job has no item {item}: was its folder changed meanwhile?")
 
-    def fail(self, batch: list[int], why: str) -> None:
+    def fail(self, batch: list[int], why: str, now: float) -> None:
         """A batch whose worker was lost or failed: what it has committed nevertheless is found there the next time. Errors: ItemFailed."""
         for item in batch:
             self.at_work.discard(item)
             self.failures[item] += 1
             if 0 <= self.max_failures < self.failures[item]:
                 raise ItemFailed(f"item {item} failed {self.failures[item]} times, more than --max-failures {self.max_failures} allows; the last time: {why}")
-            self.alone.append(item)
+            self.later.append((now + pause_after(self.failures[item]), item))
 
     @property
     def num_done(self) -> int:

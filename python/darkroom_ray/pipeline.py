@@ -12,7 +12,7 @@ from darkroom_ray.cluster import connected
 from darkroom_ray.flags import VERBS, Refused, read_request
 from darkroom_ray.item_job import JobFailed
 from darkroom_ray.program import read_arguments
-from darkroom_ray.request import Request
+from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.stopping import Stopped, StopWatch
 
 PLACE = re.compile(r"\$\{([^}]*)\}")
@@ -143,7 +143,7 @@ class Pipeline:
         request = self.request_of(stage, done)
         given = read_arguments(request)
         start = time.monotonic()
-        record = {"name": stage.name, "verb": stage.verb, "arguments": list(request.arguments)}
+        record = {"name": stage.name, "verb": stage.verb, "arguments": [without_secrets(word) for word in request.arguments]}
         summary: dict = {}
         try:
             code, summary = run_checked(request, given, stop)

@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from darkroom_ray.flags import REFUSALS
 from darkroom_ray.request import MARKET_LABEL, Placement, Request
 
 ACCELERATOR_PREFIX = "accelerator_type:"
@@ -79,6 +80,8 @@ def check_amounts(request: Request, given: dict[str, list[str]]) -> Iterator[str
         yield f"--accelerator-type {placement.accelerator_type} with no GPU: ask for --num-gpus-per-task 1, or leave the type out"
     if not placement.num_cpus and not placement.num_gpus and not placement.resources:
         yield f"{worker_name(request.verb)} that takes nothing of a node is started without end: ask for --num-cpus-per-task"
+    if "--retry-failed" in given:  # In a file of settings; flags.py refuses it on the command line.
+        yield REFUSALS["--retry-failed"]
     yield from check_ranks(request, given)
 
 
@@ -87,6 +90,10 @@ def check_ranks(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
     if request.verb == "train" and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
         yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {groups[-1]}), "
                f"or ask for --num-training-workers {groups[-1]}")
+    if request.verb == "train" and request.num_workers > 1 and (request.placement.num_gpus or request.placement.accelerator_type):
+        yield "several ranks train on the CPU only: leave GPUs and accelerator type out, or ask for --num-training-workers 1"
+    if request.verb == "train" and len(request.placement.markets) > 1:
+        yield f"--market {','.join(request.placement.markets)}: Ray Train waits for nodes of one market; ask for --market {' or --market '.join(request.placement.markets)}"
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import re
 import secrets
 import urllib.parse
 
@@ -14,6 +15,7 @@ from darkroom_ray.program import find_program, program_version
 from darkroom_ray.request import Request
 
 PROBE_SECONDS = float(os.environ.get("DARKROOM_RAY_PROBE_SECONDS", "60"))
+PATTERN = re.compile(r"[*?\[]")
 NONCE_PREFIX = "_tmp.probe-"  # What begins with _tmp is no data (docs/formats/commit.md).
 
 # Flags and positionals that name places, by verb: what is read, and what is written.
@@ -27,15 +29,20 @@ WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "trai
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
-    """Those of the places that lie on a disk, as paths without patterns."""
+    """Those of the places that lie on a disk, as paths; of a pattern its folder."""
     paths = []
     for name in names:
         for word in given.get(name, []):
             if word.startswith("file://"):
                 word = urllib.parse.unquote(word[len("file://") :])
             if "://" not in word:
-                paths.append(word.split("*")[0].split("?")[0] if any(mark in word for mark in "*?[") else word)
+                paths.append(folder_of_pattern(word) if PATTERN.search(word) else word)
     return paths
+
+
+def folder_of_pattern(word: str) -> str:
+    """The folder below which all names lie that a pattern stands for."""
+    return os.path.dirname(PATTERN.split(word)[0]) or "."
 
 
 def versions_here(program: str) -> dict[str, str]:
@@ -51,7 +58,7 @@ def versions_here(program: str) -> dict[str, str]:
 def look_around(request: Request, read: list[str], written: list[str], nonce: str) -> dict:
     """Runs on a node."""
     where = request.folder if os.path.isdir(request.folder) else "/"
-    seen = [SeenPath(path, is_there=os.path.exists(os.path.join(where, path)) or bool(parent_of_pattern(where, path))) for path in read]
+    seen = [SeenPath(path, is_there=os.path.exists(os.path.join(where, path))) for path in read]
     for path in written:
         folder = folder_of(request, os.path.join(where, path))
         has_nonce = os.path.exists(os.path.join(folder, NONCE_PREFIX + nonce))
@@ -62,11 +69,6 @@ def look_around(request: Request, read: list[str], written: list[str], nonce: st
     except Refused as refusal:
         facts["problem"] = str(refusal)
     return facts
-
-
-def parent_of_pattern(where: str, path: str) -> bool:
-    """A pattern's fixed beginning need not be a whole name."""
-    return path != "" and path.endswith(("-", "_", ".")) and os.path.isdir(os.path.dirname(os.path.join(where, path)) or where)
 
 
 def folder_of(request: Request, path: str) -> str:

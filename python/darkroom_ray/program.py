@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from darkroom_ray.flags import Refused
 from darkroom_ray.request import Request
 
 SAID_LINES = 40  # Of the standard error, kept for whoever asks why it ended.
+SIGNAL_CODES = 128  # An exit code of more: the number of a signal, and this.
 BOUND_PROCESS = pathlib.Path(__file__).with_name("bound_process.py")
 
 
@@ -27,9 +29,19 @@ class ProgramFailed(Exception):
         self.said = said
         self.where = where
 
+    @property
+    def was_killed(self) -> bool:
+        """It did not end by itself: another try may bring it to its end."""
+        return was_killed(self.code)
+
     def __str__(self) -> str:
         how = f"was killed by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
         return f"the program {how}{f' on {self.where}' if self.where else ''}; its last words:\n{self.said}"
+
+
+def was_killed(code: int) -> bool:
+    """By a signal, or after one that it took (a spot notice, a drained node)."""
+    return code < 0 or code > SIGNAL_CODES
 
 
 def find_program(named: str = "") -> str:
@@ -68,7 +80,8 @@ class Child:
     """A process that ends when this one does, and whose last words are kept. Thread safety: any thread."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None, folder: str = "", is_fed: bool = False,
-                 on_line: Callable[[str], None] | None = None) -> None:
+                 on_line: Callable[[str], bool] | None = None) -> None:
+        """`on_line`: is given each line of the standard output; whether it was one for it. Others are said, like the standard error's."""
         self.said: collections.deque[str] = collections.deque(maxlen=SAID_LINES)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(BOUND_PROCESS), str(os.getpid()), *command],
@@ -90,9 +103,10 @@ class Child:
         for line in self.process.stderr:
             self.said.append(line.rstrip("\n"))
 
-    def _read(self, on_line: Callable[[str], None]) -> None:
+    def _read(self, on_line: Callable[[str], bool]) -> None:
         for line in self.process.stdout:
-            on_line(line)
+            if not on_line(line):
+                self.said.append(line.rstrip("\n"))
 
     def write(self, text: str) -> None:
         """Errors: OSError when it has ended."""
@@ -129,10 +143,12 @@ class Child:
 
 
 def run_to_summary(request: Request) -> tuple[int, dict, str]:
-    """Runs a verb to its end: exit code, summary, last words."""
+    """Runs a verb to its end: exit code, summary, last words. Errors: ProgramFailed when it was killed."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
         child = Child([find_program(request.program), *request.command("--json-summary", str(path))], None, request.folder)
         code = child.wait()
+        if was_killed(code):
+            raise ProgramFailed(code, child.last_words(), socket.gethostname())
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         return code, summary, child.last_words()

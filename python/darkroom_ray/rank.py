@@ -6,14 +6,17 @@ import pathlib
 import signal
 import tempfile
 import threading
+import time
 
 from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.program import Child, find_program
-from darkroom_ray.request import Request
+from darkroom_ray.request import Request, without_secrets
 
 LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
+EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
+NO_ATTEMPT = -1  # What rank 0 tells the others when nothing is to be begun.
 
 
 class RunNotes:
@@ -25,9 +28,12 @@ class RunNotes:
         self._failure: tuple[int, str] | None = None
         self._stop = 0
         self._summary: dict = {}
+        self._heard = time.monotonic()
 
     def begin(self, num_ranks: int) -> int:
-        """Which start of the group this is; called by rank 0."""
+        """Which start of the group this is; NO_ATTEMPT: a start would mend nothing. Called by rank 0, which tells the others."""
+        if self._failure or self._stop:
+            return NO_ATTEMPT
         self._attempts += 1
         self._sizes.append(num_ranks)
         return self._attempts - 1
@@ -43,7 +49,13 @@ class RunNotes:
         self._stop = number
 
     def stop_number(self) -> int:
+        """Asked by ranks at work, again and again."""
+        self._heard = time.monotonic()
         return self._stop
+
+    def seconds_without_rank(self) -> float:
+        """Since a rank was heard of."""
+        return time.monotonic() - self._heard
 
     def note_summary(self, summary: dict) -> None:
         self._summary = summary
@@ -106,6 +118,7 @@ class Reporter:
         self._output = output
         self._measures = TrainMeasures() if rank == 0 else None
         self._is_over = threading.Event()
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -123,15 +136,24 @@ class Reporter:
             if is_over:
                 return {}
 
+    def _news_or_failure(self) -> dict:
+        """Of rank 0: what the others wait for comes, whatever happens."""
+        try:
+            return self._news()
+        except Exception as error:
+            return {"failure": f"rank 0 cannot read what is new in the run's folder: {error}"}
+
     def _run(self) -> None:
         import ray.train
         from ray.train.collective import broadcast_from_rank_zero
 
-        while True:
-            news = broadcast_from_rank_zero(self._news() if self._rank == 0 else None)
-            if not news:
-                return
-            self._report(ray.train, news)
+        try:
+            while news := broadcast_from_rank_zero(self._news_or_failure() if self._rank == 0 else None):
+                if "failure" in news:
+                    raise RuntimeError(news["failure"])
+                self._report(ray.train, news)
+        except Exception as error:  # Told by end(): nobody looks at a thread's.
+            self._failure = error
 
     def _report(self, train, news: dict) -> None:
         if self._rank != 0 or not news["checkpoint"]:
@@ -139,14 +161,16 @@ class Reporter:
             return
         # The checkpoint lies in the run folder and stays there: what Ray keeps says where.
         with tempfile.TemporaryDirectory() as folder:
-            pointer = {"uri": f"{self._output.rstrip('/')}/checkpoints/{news['checkpoint']}"}
+            pointer = {"uri": f"{without_secrets(self._output).rstrip('/')}/checkpoints/{news['checkpoint']}"}
             pathlib.Path(folder, "checkpoint.json").write_text(json.dumps(pointer) + "\n", encoding="utf-8")
             train.report(news["metrics"], checkpoint=train.Checkpoint.from_directory(folder))
 
     def end(self) -> None:
-        """The rank has done its work."""
+        """The rank has done its work. Errors: whatever kept the reports from Ray; a restart begins at the last checkpoint."""
         self._is_over.set()
         self._thread.join()
+        if self._failure:
+            raise RuntimeError(f"rank {self._rank} cannot report to Ray Train: {self._failure}") from self._failure
 
 
 def environment_of(context, attempt: int) -> dict[str, str]:
@@ -161,7 +185,7 @@ def environment_of(context, attempt: int) -> dict[str, str]:
 
 
 def wait_for_rank(child: Child, notes) -> int:
-    """Its exit code. The driver's stop is handed on."""
+    """Its exit code. The driver's stop is handed on, once; the notes hear of this rank for as long as it is at work."""
     import ray
 
     is_told = False
@@ -169,11 +193,16 @@ def wait_for_rank(child: Child, notes) -> int:
         try:
             child.wait(LOOK_SECONDS)
         except Exception:  # Still at work.
-            number = 0 if is_told else ray.get(notes.stop_number.remote())
-            if number:
+            number = ray.get(notes.stop_number.remote())
+            if number and not is_told:
                 child.end(signal.SIGTERM)
                 is_told = True
     return child.wait()
+
+
+def has_ended_well(code: int, is_stop_asked: bool) -> bool:
+    """A rank that somebody else stopped (a spot notice, a drained node) has not: Ray Train is to start the group again."""
+    return code == 0 or (code == EXIT_STOPPED and is_stop_asked)
 
 
 def run_rank(config: dict) -> None:
@@ -185,19 +214,19 @@ def run_rank(config: dict) -> None:
     request, notes = config["request"], config["notes"]
     context = ray.train.get_context()
     rank = context.get_world_rank()
-    if ray.get(notes.failure.remote()) or ray.get(notes.stop_number.remote()):
-        return
     attempt = broadcast_from_rank_zero(ray.get(notes.begin.remote(context.get_world_size())) if rank == 0 else None)
+    if attempt == NO_ATTEMPT:
+        return
     with tempfile.TemporaryDirectory() as folder:
         summary = os.path.join(folder, "summary.json")
         child = Child([find_program(request.program), *request.command("--json-summary", summary)], environment_of(context, attempt), request.folder)
         reporter = Reporter(rank, request, config["output"])
         code = wait_for_rank(child, notes)
-        if rank == 0 and os.path.exists(summary):
+        if rank == 0 and code == 0 and os.path.exists(summary):
             ray.get(notes.note_summary.remote(json.loads(pathlib.Path(summary).read_text(encoding="utf-8"))))
-    if code == 0 or code == 128 + signal.SIGTERM:
+    if has_ended_well(code, bool(ray.get(notes.stop_number.remote()))):
         reporter.end()
-    elif code in (1, 2):
+        return
+    if code in (1, 2):
         ray.get(notes.note_failure.remote(code, f"rank {rank} failed:\n{child.last_words()}"))
-    if code not in (0, 128 + signal.SIGTERM):
-        raise RuntimeError(f"rank {rank} ended with exit code {code}: {child.last_words()[-2000:]}")
+    raise RuntimeError(f"rank {rank} ended with exit code {code}: {child.last_words()[-2000:]}")

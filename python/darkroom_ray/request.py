@@ -1,9 +1,15 @@
 """What a command line asks of the cluster. Pure data: it travels to tasks and actors."""
 
 import dataclasses
+import re
 
 # Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
 MARKET_LABEL = "ray.io/market-type"
+
+
+def without_secrets(word: str) -> str:
+    """A word of a command line as it may be written down: addresses without user, password and query, which may be a signature."""
+    return re.sub(r"(\w://)(?:[^/@?\s]*@)?([^?\s]*)(?:\?\S*)?", r"\1\2", word)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,5 +65,5 @@ class Request:
     folder: str = ""  # The working folder that relative paths are meant from.
 
     def command(self, *more: str) -> list[str]:
-        """The program's command line, without the program."""
-        return [self.verb, *self.arguments, *more]
+        """The program's command line, without the program. `more` goes first: there may be words behind `--`."""
+        return [self.verb, *more, *self.arguments]

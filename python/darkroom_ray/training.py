@@ -3,15 +3,18 @@ and checkpoints. Weights, losses and the data position are the program's (docs/r
 
 import os
 import threading
+import time
 
-from darkroom_ray.item_job import JobFailed
+from darkroom_ray.item_job import JobFailed, cause_of
+from darkroom_ray.items import pause_after
 from darkroom_ray.program import run_to_summary
 from darkroom_ray.rank import RunNotes, run_rank
 from darkroom_ray.request import Request
-from darkroom_ray.stopping import StopWatch
+from darkroom_ray.stopping import Stopped, StopWatch
 
 LOOK_SECONDS = 0.5
 RESIZE_SECONDS = 60.0  # How often a healthy group looks whether it could be larger.
+ALONE_SECONDS = 60.0  # Without a rank at work after a stop: there is none that could end with a checkpoint.
 
 
 def storage_of(request: Request, given: dict[str, list[str]]) -> str:
@@ -54,60 +57,86 @@ def make_trainer(request: Request, given: dict[str, list[str]], notes):
     )
 
 
-class StopRelay:
-    """Tells the ranks of the driver's stop, so that they end with a checkpoint: fit() returns only when they have."""
+class Fit:
+    """fit() in a thread of its own, because in the main one it takes SIGINT for itself and ends the process with no checkpoint."""
 
-    def __init__(self, stop: StopWatch, notes) -> None:
-        self._stop, self._notes = stop, notes
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._relay, daemon=True)
-
-    def _relay(self) -> None:
-        while not self._is_over.wait(LOOK_SECONDS):
-            if self._stop.is_asked:
-                self._notes.ask_to_stop.remote(self._stop.number)
-                return
-
-    def __enter__(self) -> "StopRelay":
+    def __init__(self, trainer) -> None:
+        self._trainer = trainer
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        return self
 
-    def __exit__(self, *unused) -> None:
-        self._is_over.set()
-        self._thread.join()
+    def _run(self) -> None:
+        try:
+            self._trainer.fit()
+        except Exception as error:  # Ray Train's own classes differ by who failed; all say why.
+            self._failure = error
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def failure(self) -> Exception | None:
+        return self._failure
+
+
+def wait_for_end(ray, fit: Fit, notes, stop: StopWatch) -> None:
+    """Tells the ranks of the driver's stop, so that they end with a checkpoint. Errors: Stopped when there is none that could."""
+    asked_at = 0.0
+    while not fit.wait(LOOK_SECONDS):
+        if not stop.is_asked:
+            continue
+        if not asked_at:
+            asked_at = time.monotonic()
+            ray.get(notes.ask_to_stop.remote(stop.number))
+        alone = min(time.monotonic() - asked_at, ray.get(notes.seconds_without_rank.remote()))
+        if alone > ALONE_SECONDS:
+            raise Stopped(stop.number)
+
+
+def make_notes(ray):
+    """On the driver's own node: what they know must not go with a node that may."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(RunNotes).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
 
 
 def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: JobFailed, Stopped."""
-    notes = ray.remote(RunNotes).options(num_cpus=0, max_restarts=-1).remote()
-    with StopRelay(stop, notes):
-        try:
-            make_trainer(request, given, notes).fit()
-        except Exception as error:  # Ray Train's own classes differ by who failed; all say why.
-            failure = ray.get(notes.failure.remote())
-            lost = f"the ranks were lost more often than --max-failures {request.max_failures} allows; the last time: {error}"
-            raise JobFailed(failure[1] if failure else lost) from None
+    notes = make_notes(ray)
+    fit = Fit(make_trainer(request, given, notes))
+    wait_for_end(ray, fit, notes, stop)
     failure = ray.get(notes.failure.remote())
     if failure:
         raise JobFailed(failure[1], failure[0])
     stop.check()
+    if fit.failure():
+        raise JobFailed(f"the ranks were lost more often than --max-failures {request.max_failures} allows; the last time: {fit.failure()}")
     summary, attempts, sizes = ray.get(notes.result.remote())
-    summary.setdefault("train", {})["cluster"] = {"starts": attempts, "restarts": attempts - 1, "ranks": sizes}
+    if not summary.get("train"):
+        raise JobFailed("the ranks ended before the training was done; run the same command again to go on")
+    summary["train"]["cluster"] = {"starts": attempts, "restarts": attempts - 1, "ranks": sizes}
     return 0, summary
 
 
 def run_as_task(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     """A verb that is one piece of work: sample, and plans (--dry-run, --clean). Exit code and summary. Errors: JobFailed, Stopped."""
-    task = ray.remote(run_to_summary).options(**request.placement.options(), max_retries=max(request.max_failures, -1))
-    reference = task.remote(request)
+    task = ray.remote(run_to_summary).options(**request.placement.options(), max_retries=0)
+    failures = 0
     while True:
-        done, _ = ray.wait([reference], timeout=LOOK_SECONDS)
-        stop.check()
-        if done:
+        reference = task.remote(request)
+        while not ray.wait([reference], timeout=LOOK_SECONDS)[0]:
+            stop.check()
+        try:
+            code, summary, said = ray.get(reference)
             break
-    try:
-        code, summary, said = ray.get(reference)
-    except ray.exceptions.RayError as error:
-        raise JobFailed(f"the task was lost more often than --max-failures {request.max_failures} allows; the last time: {error}") from None
+        except ray.exceptions.RayError as error:
+            failures += 1
+            if 0 <= request.max_failures < failures:
+                lost = f"the task was lost more often than --max-failures {request.max_failures} allows; the last time: {cause_of(error)}"
+                raise JobFailed(lost) from None
+            stop.pause(pause_after(failures))
     print(said, flush=True)
     return code, summary

@@ -92,7 +92,12 @@ class Driver:
         return self.said.read()
 
     def finish(self, expect: int = 0) -> str:
-        self.process.wait(PATIENCE)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"darkroom-ray {' '.join(self.arguments)} does not end: {self.words()[-4000:]}") from None
         require(self.process.returncode == expect, "darkroom-ray", " ".join(self.arguments), "exit code", self.process.returncode, "want", expect, self.words()[-4000:])
         return self.words()
 
@@ -138,6 +143,14 @@ def kill(pid: int) -> bool:
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def hold(pid: int) -> bool:
+    """Whether it was there. What is held neither ends nor lets its task end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
         return True
     return False
 

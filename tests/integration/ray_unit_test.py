@@ -4,20 +4,26 @@
 usage: ray_unit_test.py
 """
 
+import contextlib
 import dataclasses
 import io
+import itertools
 import pathlib
 import sys
+import threading
+import types
 
 from cases import main, require, temporary_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from darkroom_ray import flags, items, pipeline, preflight, probe, progress, rank  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
-from darkroom_ray.request import MARKET_LABEL, Placement, Request  # noqa: E402
+from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
+
+PATIENCE = 300  # Seconds; a limit, no measure.
 
 
 def refusal_of(function, *arguments) -> str:
@@ -57,10 +63,13 @@ REFERENCE_LINES = (
     ("download", "s3://b/raw laion/laion-art en train --limit 5 --num-rows-per-output-file 100", ["s3://b/raw", "--metadata", "hf://datasets/laion/laion-art?config=en&split=train", "--limit", "5", "--rows-per-file", "100"], {}),
     ("download", "--output_uri out --metadata m --num_rows_per_output_file 10 --dry_run", ["out", "--metadata", "m", "--rows-per-file", "10", "--dry-run"], {}),
     ("process", "raw out --batch-size 40 --accelerator-type A10G --resolution 256 --num-rows-per-output-file 50 --num-encoders 16", ["raw", "out", "--batch-size", "40", "--resolution", "256", "--rows-per-file", "50"], {"num_workers": 16}),
-    ("process", "--input-uri raw --no-visualize-output --output-path out --num-transformers 8 --num-cpus-per-transformer 2 --num-encoders 4", ["raw", "out", "--num-transformers", "2"], {"num_workers": 4, "num_cpus": 4.0}),
+    ("process", "--input-uri raw --no-visualize-output --output-path out --num-transformers 8 --num-cpus-per-transformer 2 --num-encoders 4", ["--num-transformers", "2", "raw", "out"], {"num_workers": 4, "num_cpus": 4.0}),
     ("process", "raw out --num-gpus-per-encoder 0.5 --encoder-accelerator-type A10G --encoder-batch-size 120", ["raw", "out", "--batch-size", "120"], {"num_gpus": 0.5, "accelerator_type": "A10G"}),
     ("process", "--raw_data_uri raw --output_uri out --num_gpu 16 --resolution 512 --num_rows_per_output_file 5000", ["raw", "out", "--resolution", "512", "--rows-per-file", "5000"], {"num_workers": 16}),
-    ("train", "r.toml --train-data-uri d --validation-data-uri v --num-training-workers 32 --trainer-accelerator-type A100 --max-failures 3", ["r.toml", "--data", "d", "--validation", "v"], {"num_workers": 32, "accelerator_type": "A100", "num_gpus": 1.0}),
+    ("train", "r.toml --train-data-uri d --validation-data-uri v --num-training-workers 1 --trainer-accelerator-type A100 --max-failures 3", ["r.toml", "--data", "d", "--validation", "v"], {"num_workers": 1, "accelerator_type": "A100", "num_gpus": 1.0}),
+    ("process", "--model m --output-path out raw", ["--model", "m", "raw", "out"], {}),
+    ("process", "--output-path out --input-uri raw --model m", ["raw", "out", "--model", "m"], {}),
+    ("process", "raw --num-encoders 2 -- --odd --num-encoders", ["raw", "--", "--odd", "--num-encoders"], {"num_workers": 2}),
     ("train", "r.toml --seed 7 --lr 1e-4 --weight-decay 0.01 --num-warmup-steps 10 --max-steps 20", ["r.toml", "--set", "runtime.seed=7", "--set", "optimizer.lr=1e-4", "--set", "optimizer.weight_decay=0.01", "--set", "schedule.warmup_steps=10", "--max-steps", "20"], {}),
     ("train", "r.toml --checkpoint-every-n-steps 50 --val-check-interval 100 --batch-size-per-worker 4 --global_batch_size 2048", ["r.toml", "--set", "checkpoint.every_steps=50", "--set", "validation.every_steps=100", "--micro-batch", "4", "--set", "batch.global=2048"], {}),
     ("train", "r.toml --resume-from-checkpoint c --num-data-loading-workers 2 --resolution 256 --no-fsdp", ["r.toml", "--init-from", "c", "--num-readers", "2", "--set", "data.resolution=256"], {}),
@@ -79,6 +88,7 @@ def names_of_the_reference_scripts_are_understood() -> None:
 WRONG_LINES = (
     ("download", "out --shard 0/2", "leave --shard out"),
     ("process", "a b --items 3", "leave --items out"),
+    ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
     ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "run process first"),
@@ -166,6 +176,10 @@ WRONG_REQUESTS = (
     ("a device of a number", asked("process", num_gpus=1), {"--device": ["cuda:1"]}, "Ray chooses"),
     ("GPUs that would be idle", asked("process", num_gpus=1), {"--device": ["cpu"]}, "idle"),
     ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
+    ("several ranks with GPUs", asked("train", 2, num_gpus=1), {}, "several ranks train on the CPU only"),
+    ("several ranks of a type", asked("train", 2, num_gpus=1, accelerator_type="A10G"), {}, "--num-training-workers 1"),
+    ("ranks of two markets", asked("train", 1, markets=("spot", "on-demand")), {}, "ask for --market spot or --market on-demand"),
+    ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
 )
 
@@ -219,6 +233,8 @@ def what_a_cluster_has_is_not_refused() -> None:
         asked("process", 3, resources={"encoder": 1}),
         asked("train", 40, 1, num_cpus=1),
         asked("train", 1, labels={"zone": "b"}),
+        asked("train", 1, num_gpus=1, accelerator_type="A10G"),
+        asked("train", 1, markets=("on-demand",)),
         asked("sample", 1, markets=("spot", "on-demand")),
         asked("download", memory_bytes=int(16e9)),
     )
@@ -231,8 +247,8 @@ def what_a_cluster_has_is_not_refused() -> None:
 
 
 def places_of_a_command_line_are_found() -> None:
-    given = {"--metadata": ["a.parquet", "hf://datasets/x", "file:///data/b%20c", "in/part-*.parquet"], "OUTPUT_URI": ["s3://b/out"]}
-    require(probe.local_paths(given, probe.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in/part-"], "inputs", probe.local_paths(given, probe.READ_PLACES["download"]))
+    given = {"--metadata": ["a.parquet", "hf://datasets/x", "file:///data/b%20c", "in/part-*.parquet", "in/[ab]*/x", "/part-?", "*.csv"], "OUTPUT_URI": ["s3://b/out"]}
+    require(probe.local_paths(given, probe.READ_PLACES["download"]) == ["a.parquet", "/data/b c", "in", "in", "/", "."], "inputs", probe.local_paths(given, probe.READ_PLACES["download"]))
     require(probe.local_paths(given, probe.WRITTEN_PLACES["download"]) == [], "outputs")
 
 
@@ -242,7 +258,7 @@ def a_node_looks_at_the_places_and_leaves_nothing() -> None:
         (folder / "in" / "part-000000.parquet").touch()
         request = Request("process", (), folder=str(folder), program="/bin/true")
         nonce = probe.Nonce(request, ["new/out"])
-        facts = probe.look_around(request, ["in", "in/part-", "gone"], ["new/out"], nonce.text)
+        facts = probe.look_around(request, ["in", ".", "gone"], ["new/out"], nonce.text)
         require([seen.is_there for seen in facts["paths"]] == [True, True, False, True], "places", facts["paths"])
         require(facts["paths"][3].has_nonce, "the nonce is not seen")
         require(not probe.look_around(request, [], ["new/out"], "another")["paths"][0].has_nonce, "any nonce is seen")
@@ -283,20 +299,27 @@ def items_of_others_are_asked_for_again_later() -> None:
 
 def an_item_that_fails_goes_alone_and_ends_the_job_at_last() -> None:
     book = items.ItemBook([0, 1, 2], 2, 1)
-    book.fail(book.take(0), "lost")
-    require(book.take(0) == [2], "what is fresh goes first")
-    require([book.take(0), book.take(0)] == [[0], [1]], "failed items go alone")
+    book.fail(book.take(0), "lost", 10)
+    require(book.take(10) == [2], "what is fresh goes first")
+    require(book.take(11.9) == [] and not book.is_done, "what failed is tried again at once")
+    require(book.take(12, may_go_alone=False) == [], "a failed item goes beside others")
+    batches = [book.take(12), book.take(12)]
+    require(batches == [[0], [1]] and all(map(book.goes_alone, batches)) and not book.goes_alone([2]), "failed items go alone", batches)
     book.settle([answer(0)], 0, 5)
     try:
-        book.fail([1], "corrupt part")
+        book.fail([1], "corrupt part", 12)
     except items.ItemFailed as failure:
         require("item 1 failed 2 times" in str(failure) and "corrupt part" in str(failure), "why", failure)
     else:
         raise AssertionError("a bad item is tried for ever")
     forever = items.ItemBook([0], 1, -1)
+    pauses = []
     for _ in range(100):
-        forever.fail(forever.take(0), "lost")
+        forever.fail(forever.take(0), "lost", 0)
+        pauses.append(forever.later[0][0])
+        forever.later = [(0, 0)]
     require(forever.take(0) == [0], "-1 is for ever")
+    require(pauses[:6] == [2, 4, 8, 16, 32, 60] and pauses[-1] == 60, "pauses", pauses)
 
 
 def an_item_that_the_job_does_not_have_ends_it() -> None:
@@ -325,6 +348,89 @@ def progress_is_one_line_and_a_warning_is_said_once() -> None:
     require(len(lines) == 2 and "4/5 items" in lines[0] and "1 restarts" in lines[0] and "timeout 1" in lines[0], "lines", lines)
 
 
+def item_request(folder: pathlib.Path, script: str) -> Request:
+    """Of a program that is this shell script."""
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return Request("process", (), folder=str(folder), program=str(path))
+
+
+def a_line_that_is_no_answer_is_a_said_one() -> None:
+    with temporary_folder() as folder:
+        script = """echo 'a library says hello'; echo '[1]'; echo '{"ready": true, "items": 1}'; read item; echo "{\\"item\\": $item}"; read item; exit 0"""
+        child = item_child.ItemChild(item_request(folder, script))
+        require(child.plan()["items"] == 1 and child.do([7]) == [{"item": 7}], "answers")
+        child.finish()
+        require(child._child.last_words().splitlines() == ["a library says hello", "[1]"], "what was said", child._child.last_words())
+
+
+def a_killed_program_has_no_result() -> None:
+    with temporary_folder() as folder:
+        for script, code in (("kill -9 $$", -9), ("exit 143", 143)):
+            try:
+                program.run_to_summary(item_request(folder, script))
+            except program.ProgramFailed as failure:
+                require(failure.code == code and failure.was_killed, "code", failure.code)
+            else:
+                raise AssertionError(f"a killed program has a result: {script}")
+        require(program.run_to_summary(item_request(folder, "exit 3"))[0] == 3, "a program that ends by itself has one")
+
+
+class FakeActor:
+    """Of Ray's: calls give their names."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __getattr__(self, name: str):
+        return types.SimpleNamespace(remote=lambda *unused: (self.number, name))
+
+
+class FakeRay:
+    """Places the actors of `placed`."""
+
+    exceptions = types.SimpleNamespace(RayError=RuntimeError)
+
+    def __init__(self) -> None:
+        self.placed: set[int] = set()
+        self.killed: list[int] = []
+        self._numbers = itertools.count()
+
+    def remote(self, what):
+        made = types.SimpleNamespace(remote=lambda *unused: FakeActor(next(self._numbers)))
+        return types.SimpleNamespace(options=lambda **unused: made)
+
+    def wait(self, references, num_returns, timeout):
+        return [one for one in references if one[0] in self.placed], None
+
+    def kill(self, actor) -> None:
+        self.killed.append(actor.number)
+
+    def get(self, reference) -> list[str]:
+        return [f"warning of {reference[0]}"]
+
+
+def encoders_that_are_not_placed_get_no_work() -> None:
+    ray = FakeRay()
+    encoders = item_workers.Encoders(ray, asked("process", 3))
+    require(not encoders.is_ready() and not encoders.has_room() and encoders.num_waiting() == 3, "work for nobody")
+    ray.placed = {1}
+    require(encoders.is_ready() and encoders.plan()[0] == 1 and encoders.num_waiting() == 2, "the placed one plans")
+    first, second = encoders.submit([0], False), encoders.submit([1], False)
+    require(first[0][0] == second[0][0] == 1 and not encoders.has_room(), "work for one that is not placed")
+    encoders.give_back(first[1], is_lost=False)
+    require(encoders.has_room() and not encoders.is_one_idle(), "room")
+    encoders.give_back(second[1], is_lost=False)
+    alone = encoders.submit([2], True)
+    require(not encoders.has_room(), "another batch goes beside one that goes alone")
+    encoders.give_back(alone[1], is_lost=True)
+    require(ray.killed == [1] and not encoders.has_room() and encoders.num_waiting() == 3, "a lost one is replaced", ray.killed)
+    ray.placed = {3}
+    require(encoders.finish(lambda replies: replies[:1]) == ["warning of 3"], "warnings")
+    require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
+
+
 # -- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +452,131 @@ def a_rank_tells_new_lines_and_checkpoints() -> None:
         (folder / "checkpoints" / "step-00000004" / "state.json").touch()
         require((tail.new_checkpoints(), tail.new_checkpoints()) == (["step-00000004"], []), "checkpoints")
     require(rank.MetricsTail(None).lines() == [], "a run on a store")
+
+
+class FakeNotes:
+    """The actor, called at once."""
+
+    def __init__(self, notes: rank.RunNotes) -> None:
+        self._notes = notes
+
+    def __getattr__(self, name: str):
+        return types.SimpleNamespace(remote=getattr(self._notes, name))
+
+
+def a_rank_that_somebody_else_stopped_has_not_ended_well() -> None:
+    for code, is_stop_asked, want in ((0, False, True), (143, True, True), (143, False, False), (75, True, False), (-9, False, False)):
+        require(rank.has_ended_well(code, is_stop_asked) == want, "a code", code, is_stop_asked)
+
+
+def a_start_that_would_mend_nothing_is_not_begun() -> None:
+    notes = rank.RunNotes()
+    require([notes.begin(2), notes.begin(1)] == [0, 1], "starts")
+    notes.ask_to_stop(15)
+    require(notes.begin(1) == rank.NO_ATTEMPT, "a start after a stop")
+    failed = rank.RunNotes()
+    failed.note_failure(2, "its words")
+    require(failed.begin(1) == rank.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
+
+
+@contextlib.contextmanager
+def fake_train():
+    """Ray Train with one rank, as far as a Reporter knows it."""
+    collective = types.SimpleNamespace(broadcast_from_rank_zero=lambda what: what)
+    train = types.SimpleNamespace(collective=collective, report=lambda *unused, **more: None)
+    fakes = {"ray": types.SimpleNamespace(train=train), "ray.train": train, "ray.train.collective": collective}
+    before = {name: sys.modules.get(name) for name in fakes}
+    measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
+    sys.modules |= fakes
+    try:
+        yield
+    finally:
+        rank.TrainMeasures = measures
+        for name, module in before.items():
+            sys.modules.pop(name)
+            if module:
+                sys.modules[name] = module
+
+
+def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
+    with temporary_folder() as folder, fake_train():
+        (folder / "good").mkdir()
+        rank.Reporter(0, Request("train", (), folder=str(folder)), "good").end()
+        (folder / "bad" / "metrics.jsonl").mkdir(parents=True)  # Cannot be read as a file.
+        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "bad")
+        try:
+            reporter.end()
+        except RuntimeError as error:
+            require("rank 0 cannot report" in str(error) and "metrics.jsonl" in str(error), "why", error)
+        else:
+            raise AssertionError("a failed report is not told")
+
+
+def a_killed_task_is_run_again() -> None:
+    class Lost(Exception):
+        cause = program.ProgramFailed(-9, "its words")
+
+    class Tasks:
+        """Lost as often as `losses` says, then done."""
+
+        exceptions = types.SimpleNamespace(RayError=Lost)
+
+        def __init__(self, losses: int) -> None:
+            self.losses, self.starts = losses, 0
+
+        def remote(self, what):
+            return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda asked: self.start()))
+
+        def start(self) -> None:
+            self.starts += 1
+
+        def wait(self, references, timeout):
+            return references, []
+
+        def get(self, reference):
+            if self.starts <= self.losses:
+                raise Lost()
+            return 0, {"sample": {}}, "done"
+
+    pauses: list[float] = []
+    stop = types.SimpleNamespace(check=lambda: None, pause=pauses.append)
+    request = dataclasses.replace(asked("sample"), max_failures=2)
+    require(training.run_as_task(Tasks(2), request, stop) == (0, {"sample": {}}) and pauses == [2, 4], "tries", pauses)
+    try:
+        training.run_as_task(Tasks(3), request, stop)
+    except item_job.JobFailed as failure:
+        require("--max-failures 2" in str(failure) and "its words" in str(failure), "why", failure)
+    else:
+        raise AssertionError("a task is lost for ever")
+
+
+def a_stop_without_a_rank_ends() -> None:
+    ray = types.SimpleNamespace(get=lambda value: value)
+    notes = rank.RunNotes()
+    stop = types.SimpleNamespace(is_asked=True, number=15)
+    over = threading.Event()
+    fit = training.Fit(types.SimpleNamespace(fit=over.wait))
+    limits = training.LOOK_SECONDS, training.ALONE_SECONDS
+    training.LOOK_SECONDS = training.ALONE_SECONDS = 0.01
+    try:
+        training.wait_for_end(ray, fit, FakeNotes(notes), stop)
+    except stopping.Stopped as stopped:
+        require(stopped.code == 143 and notes.stop_number() == 15, "the stop", stopped.code)
+    else:
+        raise AssertionError("a training without ranks ended by itself")
+    finally:
+        over.set()
+        training.LOOK_SECONDS, training.ALONE_SECONDS = limits
+    require(fit.wait(PATIENCE), "the end of fit()")
+    training.wait_for_end(ray, fit, FakeNotes(notes), stop)
+
+
+def a_failure_of_fit_is_kept() -> None:
+    def fail() -> None:
+        raise RuntimeError("its words")
+
+    fit = training.Fit(types.SimpleNamespace(fit=fail))
+    require(fit.wait(PATIENCE) and str(fit.failure()) == "its words", "failure", fit.failure())
 
 
 # -- pipelines --------------------------------------------------------------------------------------------------------
@@ -378,6 +609,16 @@ def a_pipeline_fills_in_values_and_checkpoints() -> None:
     facts = pipeline.facts_of({"--output": ["/data/run/"]}, {"train": {"steps": 12}})
     words = pipeline.fill(recipe.stages[2], recipe, {"run-256": facts}, "p.toml")
     require(words[1] == "/data/run/checkpoints/step-00000012", "a checkpoint", words)
+
+
+def what_is_written_down_has_no_secrets() -> None:
+    for word, want in (
+        ("s3://user:pw@bucket/a?X-Signature=1", "s3://bucket/a"),
+        ("data.uri=https://me@host/a@b/c?d", "data.uri=https://host/a@b/c"),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("a?b@c", "a?b@c"),
+    ):
+        require(without_secrets(word) == want, "a word", word, without_secrets(word))
 
 
 def wrong_pipelines_are_refused_with_their_place() -> None:
@@ -419,8 +660,18 @@ if __name__ == "__main__":
             an_item_that_fails_goes_alone_and_ends_the_job_at_last,
             an_item_that_the_job_does_not_have_ends_it,
             progress_is_one_line_and_a_warning_is_said_once,
+            a_line_that_is_no_answer_is_a_said_one,
+            a_killed_program_has_no_result,
+            encoders_that_are_not_placed_get_no_work,
             a_rank_tells_new_lines_and_checkpoints,
+            a_rank_that_somebody_else_stopped_has_not_ended_well,
+            a_start_that_would_mend_nothing_is_not_begun,
+            what_keeps_rank_0_from_reporting_is_told_at_the_end,
+            a_killed_task_is_run_again,
+            a_stop_without_a_rank_ends,
+            a_failure_of_fit_is_kept,
             a_pipeline_fills_in_values_and_checkpoints,
+            what_is_written_down_has_no_secrets,
             wrong_pipelines_are_refused_with_their_place,
         ]
     )

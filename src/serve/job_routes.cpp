@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "darkroom/core/sha256.h"
 #include "darkroom/image/png.h"
 #include "job_requests.h"
 #include "job_store.h"
@@ -13,14 +12,6 @@
 
 namespace darkroom {
 namespace {
-
-constexpr size_t kSchemeBytes = std::string_view("Bearer ").size();
-
-/// Whose jobs a request may see: those of its key. The key itself is kept nowhere.
-std::string owner_of(const HttpQuestion& question) {
-  const std::string_view authorization = question.header("authorization");
-  return authorization.size() <= kSchemeBytes ? std::string() : sha256_hex(authorization.substr(kSchemeBytes));
-}
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
@@ -60,6 +51,7 @@ class JobDesk {
       job->seeds.push_back(picture.seed);
     }
     job->num_steps = request->images.pictures.front().num_steps;
+    job->num_bytes = request->images.bytes_held() + request->text_bytes;
     job->request = std::move(request->resolved);
     auto painting =
         WatchedPainting::begin(orders_, std::move(request->images),
@@ -110,7 +102,9 @@ class JobDesk {
       return problem_reply(http_status::kNotFound, "the job has no such picture, or not yet");
     }
     const Image& image = (*view.images)[index];
-    auto room = orders_.hold_bytes(static_cast<int64_t>(image.pixels.size()));
+    const auto num_bytes = static_cast<int64_t>(image.pixels.size());
+    const bool fits_beside = job.num_bytes + num_bytes <= orders_.max_bytes();  // Else the job itself must go for its picture.
+    auto room = orders_.hold_bytes(num_bytes, fits_beside ? std::string_view(job.id) : std::string_view());
     if (!room.is_ok()) {
       return orders_.refusal(room.status());
     }
@@ -141,7 +135,7 @@ class JobDesk {
 }  // namespace
 
 void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
-  orders.give_up_for_room([&store] { return store.expire_oldest(); });
+  orders.give_up_for_room([&store](std::string_view spared) { return store.expire_oldest(spared); });
   const auto desk = std::make_shared<JobDesk>(orders, store);  // Shared by the routes.
   table.add({.method = "POST",
              .path = "/v1/jobs",

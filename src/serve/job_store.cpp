@@ -56,10 +56,10 @@ void JobStore::forget(const std::string& id) {
   }
 }
 
-bool JobStore::expire_oldest() {
+bool JobStore::expire_oldest(std::string_view spared) {
   const std::lock_guard lock(mutex_);
   size_t num_ended = 0;
-  const auto oldest = oldest_ended(num_ended);
+  const auto oldest = oldest_ended(num_ended, spared);
   if (oldest == jobs_.end()) {
     return false;
   }
@@ -67,14 +67,14 @@ bool JobStore::expire_oldest() {
   return true;
 }
 
-JobStore::Jobs::iterator JobStore::oldest_ended(size_t& num_ended) {
+JobStore::Jobs::iterator JobStore::oldest_ended(size_t& num_ended, std::string_view spared) {
   auto oldest = jobs_.end();
   Clock::Instant end = Clock::Instant::max();
   num_ended = 0;
   for (auto it = jobs_.begin(); it != jobs_.end(); ++it) {
     const Clock::Instant ended = it->second->painting->ended_at();
     num_ended += ended != Clock::Instant::max() ? 1 : 0;
-    if (ended < end) {
+    if (ended < end && it->second->id != spared) {
       oldest = it;
       end = ended;
     }

@@ -13,6 +13,8 @@
 namespace darkroom {
 namespace {
 
+constexpr size_t kMostListed = 100;
+
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
   for (size_t i = 0; view.state == PaintingState::kDone && i < job.seeds.size(); ++i) {
@@ -21,14 +23,20 @@ nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   return urls;
 }
 
-nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
+// Without the request, whose texts may be long: lists are of many jobs.
+nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json json = progress_json(view, job.num_steps);
   json["id"] = job.id;
   json["created"] = job.created;
   json["seeds"] = job.seeds;
-  json["request"] = job.request;
   json["images"] = image_urls(job, view);
   json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
+  return json;
+}
+
+nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
+  nlohmann::json json = listed_json(job, view);
+  json["request"] = job.request;
   return json;
 }
 
@@ -67,8 +75,8 @@ class JobDesk {
 
   HttpReply list(const RouteCall& call) {
     nlohmann::json jobs = nlohmann::json::array();
-    for (const auto& job : store_.list(owner_of(call.question))) {
-      jobs.push_back(job_json(*job, job->painting->view()));
+    for (const auto& job : store_.list(owner_of(call.question), kMostListed)) {
+      jobs.push_back(listed_json(*job, job->painting->view()));
     }
     return {.body = json_text({{"jobs", jobs}}) + "\n"};
   }
@@ -148,7 +156,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
              .path = "/v1/jobs",
              .summary = "The jobs that are there, the newest first",
              .answer = answer_at_once([desk](const RouteCall& call) { return desk->list(call); }),
-             .replies = {{.what = "The jobs."}}});
+             .replies = {{.what = "The jobs without their requests, 100 at most."}}});
   table.add({.method = "GET",
              .path = "/v1/jobs/{id}",
              .summary = "How far a job is",

@@ -35,11 +35,11 @@ JobStore::Found JobStore::find(const std::string& id, const std::string& owner) 
               std::any_of(expired_.begin(), expired_.end(), [&](const Expired& one) { return one.id == id && one.owner == owner; })};
 }
 
-std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner) {
+std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner, size_t max_listed) {
   const std::lock_guard lock(mutex_);
   tidy();
   std::vector<std::shared_ptr<Job>> listed;
-  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+  for (auto it = jobs_.rbegin(); it != jobs_.rend() && listed.size() < max_listed; ++it) {
     if (it->second->owner == owner) {
       listed.push_back(it->second);
     }

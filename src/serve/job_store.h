@@ -55,8 +55,8 @@ class JobStore {
   /// REQUIRES: the id is new.
   void add(std::shared_ptr<Job> job);
   Found find(const std::string& id, const std::string& owner);
-  /// The owner's, the newest first.
-  std::vector<std::shared_ptr<Job>> list(const std::string& owner);
+  /// The owner's, the newest first, so many at most.
+  std::vector<std::shared_ptr<Job>> list(const std::string& owner, size_t max_listed);
   /// As if there had never been one.
   void forget(const std::string& id);
   /// Lets the job go that ended first, except the one with the id `spared`. False: none has ended.

@@ -7,19 +7,21 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "darkroom/core/clock.h"
 
 namespace darkroom {
 
 /// The requests of A1111's routes that are painted, for the routes that tell of "the" job and interrupt it: its clients take the server for
-/// one that does a thing at a time. Here that is the request that has been open for longest. Thread safety: any thread.
+/// one that does a thing at a time. Here that is the request of the same owner that has been open for longest. Thread safety: any thread.
 class A1111Jobs {
  public:
   /// An open request, until it is closed or gone.
   class Job {
    public:
-    Job(std::shared_ptr<A1111Jobs> jobs, uint64_t number, int num_steps, Clock::Instant begun, std::stop_token gone);
+    Job(std::shared_ptr<A1111Jobs> jobs, uint64_t number, std::string owner, int num_steps, Clock::Instant begun, std::stop_token gone);
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
@@ -37,6 +39,7 @@ class A1111Jobs {
 
     const std::shared_ptr<A1111Jobs> jobs_;  // Shared with the routes.
     const uint64_t number_;
+    const std::string owner_;
     const int num_steps_;
     const Clock::Instant begun_;
     std::atomic<double> share_ = 0.0;
@@ -45,14 +48,18 @@ class A1111Jobs {
     const std::stop_callback<std::function<void()>> when_gone_;
   };
 
-  static std::shared_ptr<Job> open(const std::shared_ptr<A1111Jobs>& jobs, int num_steps, Clock::Instant now, std::stop_token gone);
+  /// `owner`: of whose key the request is, as owner_of().
+  static std::shared_ptr<Job> open(const std::shared_ptr<A1111Jobs>& jobs, std::string owner, int num_steps, Clock::Instant now,
+                                   std::stop_token gone);
 
-  /// The reply of GET /sdapi/v1/progress.
-  nlohmann::json progress(Clock::Instant now) const;
-  /// Interrupts the request that has been open for longest, if there is one.
-  void interrupt();
+  /// The reply of GET /sdapi/v1/progress to an owner.
+  nlohmann::json progress(const std::string& owner, Clock::Instant now) const;
+  /// Interrupts the owner's request that has been open for longest, if there is one.
+  void interrupt(const std::string& owner);
 
  private:
+  std::vector<Job*> jobs_of(const std::string& owner) const;
+
   mutable std::mutex mutex_;
   std::map<uint64_t, Job*> open_;  // By arrival; guarded by mutex_, as is what follows.
   uint64_t next_number_ = 0;

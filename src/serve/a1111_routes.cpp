@@ -29,7 +29,7 @@ void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOr
     return;
   }
   const int num_steps = request->pictures.front().num_steps_taken();
-  const auto job = A1111Jobs::open(jobs, num_steps, orders.clock().now(), std::move(call.gone));
+  const auto job = A1111Jobs::open(jobs, owner_of(call.question), num_steps, orders.clock().now(), std::move(call.gone));
   call.gone = job->given_up();
   call.answer = [job, answer = std::move(call.answer)](AnyReply reply) {
     job->close();
@@ -135,14 +135,19 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
   add_painters(table, orders, jobs);
   add_getters(table, orders);
   add_png_info(table, orders);
-  add_getter(table, "progress", "How far the request is that has been open for longest (webui)",
-             [&orders, jobs] { return jobs->progress(orders.clock().now()); });
+  table.add({.method = "GET",
+             .path = "/sdapi/v1/progress",
+             .summary = "How far the client's request is that has been open for longest (webui)",
+             .answer = answer_at_once([&orders, jobs](const RouteCall& call) {
+               return webui_json(jobs->progress(owner_of(call.question), orders.clock().now()));
+             }),
+             .replies = {{.what = "As stable-diffusion-webui's."}}});
   for (const char* name : {"interrupt", "skip"}) {
     table.add({.method = "POST",
                .path = std::string(kPrefix) + name,
-               .summary = "Ends the request of webui's routes that has been open for longest",
-               .answer = answer_at_once([jobs](const RouteCall&) {
-                 jobs->interrupt();
+               .summary = "Ends the client's request of webui's routes that has been open for longest",
+               .answer = answer_at_once([jobs](const RouteCall& call) {
+                 jobs->interrupt(owner_of(call.question));
                  return webui_json(nlohmann::json::object());
                }),
                .replies = {{.what = "An empty object."}}});

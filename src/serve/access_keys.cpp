@@ -4,15 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "darkroom/core/base64.h"
 #include "darkroom/core/sha256.h"
 
 namespace darkroom {
-namespace {
 
-// What "Bearer KEY" or "Basic base64(USER:KEY)" (RFC 7617) holds.
 std::optional<std::string> key_in(std::string_view authorization) {
   const size_t space = authorization.find(' ');
   if (space == std::string_view::npos) {
@@ -27,8 +24,6 @@ std::optional<std::string> key_in(std::string_view authorization) {
   const size_t colon = pair.has_value() ? pair->find(':') : std::string::npos;
   return colon == std::string::npos ? std::nullopt : std::optional(pair->substr(colon + 1));
 }
-
-}  // namespace
 
 Result<AccessKeys> AccessKeys::parse(std::string_view text, std::string_view file) {
   AccessKeys keys;

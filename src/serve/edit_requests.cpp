@@ -76,6 +76,9 @@ Result<nlohmann::json> read_edit_form(std::string_view content_type, std::string
 // A text, {"image_url": text}, or a list of one of them.
 Status take_json_picture(const std::string& name, nlohmann::json& value, std::vector<InputPicture>& inputs) {
   if (value.is_array()) {
+    if (value.size() > 1) {
+      return Status::invalid_argument(fmt::format("{} must be one picture, or a list of one, got so many:", name), value.size());
+    }
     for (size_t i = 0; i < value.size(); ++i) {
       if (value[i].is_array()) {
         return Status::invalid_argument(fmt::format("{} must be a list of pictures, got a list within it at:", name), i);

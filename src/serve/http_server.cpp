@@ -412,10 +412,10 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
     const size_t num_bytes = reply.body.size();
     response_.body() = is_head_ ? std::string() : std::move(reply.body);
     response_.prepare_payload();
-    if (is_head_) {
-      response_.content_length(num_bytes);  // What GET would have.
-    } else if (response_.result() == http::status::not_modified) {
+    if (response_.result() == http::status::not_modified || response_.result() == http::status::no_content) {
       response_.erase(http::field::content_length);
+    } else if (is_head_) {
+      response_.content_length(num_bytes);  // What GET would have.
     }
     held_ = std::move(reply.held);
     stream_.expires_after(state_.options.reply_timeout);

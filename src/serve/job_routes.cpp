@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "darkroom/core/sha256.h"
 #include "darkroom/image/png.h"
 #include "job_requests.h"
 #include "job_store.h"
@@ -14,13 +13,7 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kSchemeBytes = std::string_view("Bearer ").size();
-
-/// Whose jobs a request may see: those of its key. The key itself is kept nowhere.
-std::string owner_of(const HttpQuestion& question) {
-  const std::string_view authorization = question.header("authorization");
-  return authorization.size() <= kSchemeBytes ? std::string() : sha256_hex(authorization.substr(kSchemeBytes));
-}
+constexpr size_t kMostListed = 100;
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
@@ -30,14 +23,20 @@ nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   return urls;
 }
 
-nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
+// Without the request, whose texts may be long: lists are of many jobs.
+nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json json = progress_json(view, job.num_steps);
   json["id"] = job.id;
   json["created"] = job.created;
   json["seeds"] = job.seeds;
-  json["request"] = job.request;
   json["images"] = image_urls(job, view);
   json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
+  return json;
+}
+
+nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
+  nlohmann::json json = listed_json(job, view);
+  json["request"] = job.request;
   return json;
 }
 
@@ -60,6 +59,7 @@ class JobDesk {
       job->seeds.push_back(picture.seed);
     }
     job->num_steps = request->images.pictures.front().num_steps;
+    job->num_bytes = request->images.bytes_held() + request->text_bytes;
     job->request = std::move(request->resolved);
     auto painting =
         WatchedPainting::begin(orders_, std::move(request->images),
@@ -75,8 +75,8 @@ class JobDesk {
 
   HttpReply list(const RouteCall& call) {
     nlohmann::json jobs = nlohmann::json::array();
-    for (const auto& job : store_.list(owner_of(call.question))) {
-      jobs.push_back(job_json(*job, job->painting->view()));
+    for (const auto& job : store_.list(owner_of(call.question), kMostListed)) {
+      jobs.push_back(listed_json(*job, job->painting->view()));
     }
     return {.body = json_text({{"jobs", jobs}}) + "\n"};
   }
@@ -110,7 +110,9 @@ class JobDesk {
       return problem_reply(http_status::kNotFound, "the job has no such picture, or not yet");
     }
     const Image& image = (*view.images)[index];
-    auto room = orders_.hold_bytes(static_cast<int64_t>(image.pixels.size()));
+    const auto num_bytes = static_cast<int64_t>(image.pixels.size());
+    const bool fits_beside = job.num_bytes + num_bytes <= orders_.max_bytes();  // Else the job itself must go for its picture.
+    auto room = orders_.hold_bytes(num_bytes, fits_beside ? std::string_view(job.id) : std::string_view());
     if (!room.is_ok()) {
       return orders_.refusal(room.status());
     }
@@ -141,7 +143,7 @@ class JobDesk {
 }  // namespace
 
 void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
-  orders.give_up_for_room([&store] { return store.expire_oldest(); });
+  orders.give_up_for_room([&store](std::string_view spared) { return store.expire_oldest(spared); });
   const auto desk = std::make_shared<JobDesk>(orders, store);  // Shared by the routes.
   table.add({.method = "POST",
              .path = "/v1/jobs",
@@ -154,7 +156,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
              .path = "/v1/jobs",
              .summary = "The jobs that are there, the newest first",
              .answer = answer_at_once([desk](const RouteCall& call) { return desk->list(call); }),
-             .replies = {{.what = "The jobs."}}});
+             .replies = {{.what = "The jobs without their requests, 100 at most."}}});
   table.add({.method = "GET",
              .path = "/v1/jobs/{id}",
              .summary = "How far a job is",

@@ -35,11 +35,11 @@ JobStore::Found JobStore::find(const std::string& id, const std::string& owner) 
               std::any_of(expired_.begin(), expired_.end(), [&](const Expired& one) { return one.id == id && one.owner == owner; })};
 }
 
-std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner) {
+std::vector<std::shared_ptr<Job>> JobStore::list(const std::string& owner, size_t max_listed) {
   const std::lock_guard lock(mutex_);
   tidy();
   std::vector<std::shared_ptr<Job>> listed;
-  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+  for (auto it = jobs_.rbegin(); it != jobs_.rend() && listed.size() < max_listed; ++it) {
     if (it->second->owner == owner) {
       listed.push_back(it->second);
     }
@@ -56,10 +56,10 @@ void JobStore::forget(const std::string& id) {
   }
 }
 
-bool JobStore::expire_oldest() {
+bool JobStore::expire_oldest(std::string_view spared) {
   const std::lock_guard lock(mutex_);
   size_t num_ended = 0;
-  const auto oldest = oldest_ended(num_ended);
+  const auto oldest = oldest_ended(num_ended, spared);
   if (oldest == jobs_.end()) {
     return false;
   }
@@ -67,14 +67,14 @@ bool JobStore::expire_oldest() {
   return true;
 }
 
-JobStore::Jobs::iterator JobStore::oldest_ended(size_t& num_ended) {
+JobStore::Jobs::iterator JobStore::oldest_ended(size_t& num_ended, std::string_view spared) {
   auto oldest = jobs_.end();
   Clock::Instant end = Clock::Instant::max();
   num_ended = 0;
   for (auto it = jobs_.begin(); it != jobs_.end(); ++it) {
     const Clock::Instant ended = it->second->painting->ended_at();
     num_ended += ended != Clock::Instant::max() ? 1 : 0;
-    if (ended < end) {
+    if (ended < end && it->second->id != spared) {
       oldest = it;
       end = ended;
     }

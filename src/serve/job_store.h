@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "darkroom/core/clock.h"
@@ -25,6 +26,7 @@ struct Job {
   nlohmann::json request;                     ///< Its fields, as resolved.
   std::vector<uint64_t> seeds;                ///< Of each picture.
   int num_steps = 0;                          ///< Of each picture.
+  int64_t num_bytes = 0;                      ///< Held for its pictures and fields.
   std::shared_ptr<WatchedPainting> painting;  ///< Shared with the order and with readers.
   std::stop_source given_up = {};
 };
@@ -53,12 +55,12 @@ class JobStore {
   /// REQUIRES: the id is new.
   void add(std::shared_ptr<Job> job);
   Found find(const std::string& id, const std::string& owner);
-  /// The owner's, the newest first.
-  std::vector<std::shared_ptr<Job>> list(const std::string& owner);
+  /// The owner's, the newest first, so many at most.
+  std::vector<std::shared_ptr<Job>> list(const std::string& owner, size_t max_listed);
   /// As if there had never been one.
   void forget(const std::string& id);
-  /// Lets the job go that ended first. False: none has ended.
-  bool expire_oldest();
+  /// Lets the job go that ended first, except the one with the id `spared`. False: none has ended.
+  bool expire_oldest(std::string_view spared = {});
 
  private:
   struct Expired {
@@ -68,7 +70,7 @@ class JobStore {
   };
   using Jobs = std::map<uint64_t, std::shared_ptr<Job>>;  // By arrival. Shared with readers.
   void tidy();
-  Jobs::iterator oldest_ended(size_t& num_ended);
+  Jobs::iterator oldest_ended(size_t& num_ended, std::string_view spared = {});
   void expire(Jobs::iterator job);
 
   Clock& clock_;

@@ -132,8 +132,8 @@ void PaintingService::count(const std::string& route, Clock::Instant begun, int 
 
 HttpService::Answer PaintingService::counted(const std::string& route, Answer answer) {
   return [this, route, begun = clock_.now(), answer = std::move(answer)](AnyReply reply) {
-    if (const auto* const make = std::get_if<ReplyMaker>(&reply)) {
-      answer(ReplyMaker([this, route, begun, make = *make] {
+    if (auto* const make = std::get_if<ReplyMaker>(&reply)) {
+      answer(ReplyMaker([this, route, begun, make = std::move(*make)] {  // It may hold a long body.
         HttpReply made = make();
         count(route, begun, made.status);
         return made;

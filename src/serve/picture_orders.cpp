@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <optional>
 #include <utility>
 
+#include "darkroom/core/sha256.h"
+#include "darkroom/serve/access_keys.h"
 #include "picture_fields.h"
 
 namespace darkroom {
@@ -48,6 +51,11 @@ HttpReply problem_reply(int status, std::string_view sentence) {
   return {.status = status, .body = json_text(body) + "\n"};
 }
 
+std::string owner_of(const HttpQuestion& question) {
+  const std::optional<std::string> key = key_in(question.header("authorization"));
+  return key.has_value() ? sha256_hex(*key) : std::string();
+}
+
 PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher& batcher, Clock& clock)
     : options_(options),
       batcher_(batcher),
@@ -82,14 +90,27 @@ Result<Clock::Instant> PictureOrders::deadline_of(const HttpQuestion& question) 
   return clock_.now() + std::chrono::duration_cast<Clock::Instant::duration>(std::chrono::duration<double>(seconds));
 }
 
-Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes) {
+// Another thread may ask at any time: what is held is never more than there is, not even for a moment.
+bool PictureOrders::take_bytes(int64_t num_bytes) {
+  int64_t held = held_bytes_->load();
+  while (held + num_bytes <= options_.max_reply_bytes) {
+    if (held_bytes_->compare_exchange_weak(held, held + num_bytes)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes, std::string_view spared) {
+  if (num_bytes == 0) {
+    return std::shared_ptr<const void>();
+  }
   if (num_bytes > options_.max_reply_bytes) {
     return Status::invalid_argument("the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):",
                                     num_bytes, options_.max_reply_bytes);
   }
-  while (held_bytes_->fetch_add(num_bytes) + num_bytes > options_.max_reply_bytes) {
-    held_bytes_->fetch_sub(num_bytes);
-    if (!give_up_()) {
+  while (!take_bytes(num_bytes)) {
+    if (!give_up_(spared)) {
       return Status::resource_exhausted("the server holds as many pictures as it has memory for; try again later");
     }
   }
@@ -114,17 +135,19 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
     call.answer(refusal_of_request(deadline.is_ok() ? request.status() : deadline.status()));
     return;
   }
-  auto held = hold_bytes(request->bytes_held());
-  if (!held.is_ok()) {
-    call.answer(refusal(held.status()));
-    return;
-  }
+  const int64_t num_bytes = request->bytes_held();
   request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
   if (request->writes_settings) {
     note_settings(*request, model());
   }
   PaintOrder order{.pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone, .progress = std::move(progress)};
   request->pictures.clear();
+  const Status fits = would_take(order);
+  auto held = fits.is_ok() ? hold_bytes(num_bytes) : Result<std::shared_ptr<const void>>(fits);
+  if (!held.is_ok()) {
+    call.answer(refusal(held.status()));
+    return;
+  }
   // Shared by copies of the functions below.
   const auto painted =
       std::make_shared<PaintedRequest>(PaintedRequest{*std::move(request), call.answer, std::move(make), {}, *std::move(held)});

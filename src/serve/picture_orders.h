@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,6 +19,9 @@ namespace darkroom {
 
 /// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
 HttpReply problem_reply(int status, std::string_view sentence);
+
+/// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
+std::string owner_of(const HttpQuestion& question);
 
 /// What every protocol has in common that asks for pictures: it takes their orders within the service's bounds, and says no in one way.
 /// Thread safety: any thread.
@@ -49,14 +53,18 @@ class PictureOrders {
   /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
 
-  /// Takes room for so many bytes, let go with the last copy. Errors: kInvalidArgument (more than there ever is), kResourceExhausted.
-  Result<std::shared_ptr<const void>> hold_bytes(int64_t num_bytes);
+  /// Takes room for so many bytes, let go with the last copy. `spared`: the id of a job that is not given up for it. Errors:
+  /// kInvalidArgument (more than there ever is), kResourceExhausted.
+  Result<std::shared_ptr<const void>> hold_bytes(int64_t num_bytes, std::string_view spared = {});
+  int64_t max_bytes() const { return options_.max_reply_bytes; }
   /// The same for a streamed reply, of which there is a bounded number, because each keeps a connection. Errors: as hold_bytes().
   Result<std::shared_ptr<const void>> hold_stream(int64_t num_bytes);
-  /// `give_up` is asked where there is no room: it lets something go that is kept only as long as there is, or returns false. REQUIRES: no
-  /// request has come yet.
-  void give_up_for_room(std::function<bool()> give_up) { give_up_ = std::move(give_up); }
+  /// `give_up` is asked where there is no room: it lets something go that is kept only as long as there is, but not the job whose id is
+  /// given, or returns false. REQUIRES: no request has come yet.
+  void give_up_for_room(std::function<bool(std::string_view spared)> give_up) { give_up_ = std::move(give_up); }
 
+  /// As StepBatcher::would_take: to be asked before hold_bytes(), which gives up what others may still want.
+  Status would_take(const PaintOrder& order) { return batcher_.would_take(order); }
   /// As StepBatcher::submit.
   Status submit(PaintOrder order, StepBatcher::Done done) { return batcher_.submit(std::move(order), std::move(done)); }
   /// The whole way of a protocol whose reply is its pictures: refuses what was read wrong, has the rest painted, and answers with what
@@ -65,10 +73,12 @@ class PictureOrders {
   void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, std::function<void(double share)> progress = {});
 
  private:
+  bool take_bytes(int64_t num_bytes);
+
   const PaintingServiceOptions& options_;
   StepBatcher& batcher_;
   Clock& clock_;
-  std::function<bool()> give_up_ = [] { return false; };
+  std::function<bool(std::string_view)> give_up_ = [](std::string_view) { return false; };
   // Shared with replies, which may end after the service.
   const std::shared_ptr<std::atomic<int64_t>> held_bytes_;
   const std::shared_ptr<std::atomic<int64_t>> num_streams_;

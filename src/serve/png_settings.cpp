@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,7 +18,8 @@ namespace darkroom {
 namespace {
 
 constexpr std::string_view kNegative = "Negative prompt:";
-constexpr size_t kLeastPairs = 3;  // Of a last line that is settings and not the prompt's.
+constexpr size_t kMostTextBytes = 1'000'000;  // That png_info reads of a file.
+constexpr size_t kLeastPairs = 3;             // Of a last line that is settings and not the prompt's.
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -218,6 +220,11 @@ Result<nlohmann::json> png_info(std::span<const std::byte> png) {
   const auto read = read_png_text(png);
   if (!read.is_ok()) {
     return Status::invalid_argument(fmt::format("image must be a PNG that is whole: {}", read.status().message()));
+  }
+  const size_t num_bytes = std::accumulate(read->begin(), read->end(), size_t{0},
+                                           [](size_t sum, const auto& item) { return sum + item.first.size() + item.second.size(); });
+  if (num_bytes > kMostTextBytes) {
+    return Status::invalid_argument("image has more text than is read of a PNG (bytes, bound):", num_bytes, kMostTextBytes);
   }
   std::map<std::string, std::string> items(read->begin(), read->end());
   std::string info;

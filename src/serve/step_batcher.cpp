@@ -107,11 +107,28 @@ StepBatcher::~StepBatcher() {
   thread_.join();
 }
 
-Status StepBatcher::submit(PaintOrder order, Done done) {
+Status StepBatcher::check(const PaintOrder& order) const {
   DARKROOM_CHECK(!order.pictures.empty(), "an order of no pictures");
   for (const PictureSpec& picture : order.pictures) {
     DARKROOM_RETURN_IF_ERROR(engine_.check(picture));
   }
+  return Status::ok();
+}
+
+Status StepBatcher::would_take(const PaintOrder& order) {
+  DARKROOM_RETURN_IF_ERROR(check(order));
+  std::vector<Ended> ended;
+  const Status found = [&] {
+    const std::lock_guard lock(mutex_);
+    end_given_up(ended);  // They make room.
+    return find_room(order.cost(), order.deadline);
+  }();
+  tell(ended);
+  return found;
+}
+
+Status StepBatcher::submit(PaintOrder order, Done done) {
+  DARKROOM_RETURN_IF_ERROR(check(order));
   std::vector<Ended> ended;
   const Status taken = take(std::move(order), std::move(done), ended);
   tell(ended);

@@ -210,6 +210,7 @@ def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
         tab.reload()
         tab.wait_for(READY)
         tab.wait_for("document.querySelector('.task .state').textContent === 'step 3 of 30'")
+        require(tab.text("#status") == "1 job to be painted", "the status after a reload", tab.text("#status"))
         job.finish()
         tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
 
@@ -241,6 +242,10 @@ def a_grid_is_a_labelled_table_of_pictures() -> None:
         tab.click("#grid-image")
         name, path = tab.next_file()
         require(name == "darkroom-grid-5.png" and Image.open(path).size > (192, 128), "the grid as one picture", name)
+        tab.value("{const whole = HTMLCanvasElement.prototype.toBlob; HTMLCanvasElement.prototype.toBlob = function(take) {"
+                  "HTMLCanvasElement.prototype.toBlob = whole; take(null);};}")  # As of a canvas that is too large.
+        tab.click("#grid-image")
+        tab.wait_for("document.querySelector('#problem p').textContent.includes('as large as this table')")
         tab.click("#grid-json")
         name, path = tab.next_file()
         saved = json.loads(path.read_text())
@@ -449,6 +454,22 @@ def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
         require(all((vote["a"]["guidance_scale"], vote["b"]["guidance_scale"]) == (3, 9) for vote in saved["votes"]), "the two settings", saved["votes"])
 
 
+def a_browser_that_keeps_nothing_paints_and_votes_all_the_same() -> None:
+    with page_of_fake() as (painter, tab):
+        tab.value("{Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };}")
+        tab.fill("#guidance_scale", "3")
+        paint_one(painter, tab)
+        open_tab(tab, "vote")
+        tab.fill("#vote-count", "1")
+        tab.click("#vote-start")
+        for _ in range(2):
+            painter.next_job().finish()
+        tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
+        tab.click("#vote-equal")
+        tab.wait_for(f"{num_of('#vote-next')} === 1 && document.querySelector('#problem p').textContent.includes('no room to keep the votes')")
+        require("of 1 votes" in tab.text("#vote-tally"), "the tally", tab.text("#vote-tally"))
+
+
 def two_models_are_compared_by_their_names() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["models"] = ["fake", "other"]
@@ -477,6 +498,10 @@ def a_key_is_asked_for_and_kept_in_the_tab_alone() -> None:
             tab.wait_for("document.querySelector('#key-dialog').open")
             tab.fill("#key-text", "another")
             tab.press("Enter")
+            tab.wait_for("document.querySelector('#key-dialog').open && document.querySelector('#key-note').textContent.includes('does not know')")
+            tab.value("document.querySelector('#key-note').textContent = ''")
+            tab.fill("#key-text", "a-key-with-\u2013-dashes")  # What no header can hold.
+            tab.click("#key-send")
             tab.wait_for("document.querySelector('#key-dialog').open && document.querySelector('#key-note').textContent.includes('does not know')")
             tab.fill("#key-text", key)
             tab.click("#key-send")
@@ -689,6 +714,7 @@ if __name__ == "__main__":
             a_png_brings_its_settings_back,
             pictures_of_other_programs_are_read_and_bad_ones_are_refused_in_a_sentence,
             the_order_of_a_pair_is_hidden_until_the_vote,
+            a_browser_that_keeps_nothing_paints_and_votes_all_the_same,
             two_models_are_compared_by_their_names,
             a_key_is_asked_for_and_kept_in_the_tab_alone,
             a_phone_shows_one_column,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "darkroom/core/result.h"
 
 namespace darkroom {
+
+/// What an Authorization header "Bearer KEY" or "Basic base64(USER:KEY)" (RFC 7617) holds; nothing: it is neither.
+std::optional<std::string> key_in(std::string_view authorization);
 
 /// The keys that open a server. Only their digests are kept. Thread safety: immutable.
 class AccessKeys {

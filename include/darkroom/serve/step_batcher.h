@@ -52,8 +52,8 @@ struct PaintOrder {
 class StepBatcher {
  public:
   /// Called once, with a picture per spec in their order, or: kInvalidArgument (the engine's refusal), kUnavailable (the deadline, or the
-  /// batcher ends), kCancelled (given up), kInternal. By the batcher's thread, or within somebody's submit() or give_up_all(); must be
-  /// quick and not call the batcher.
+  /// batcher ends), kCancelled (given up), kInternal. By the batcher's thread, or within somebody's submit(), would_take() or
+  /// give_up_all(), without the batcher's lock: it may ask the batcher what it is like (retry_after()), must be quick and not change it.
   using Done = std::function<void(Result<std::vector<Image>>)>;
 
   /// REQUIRES: valid options; engine, clock and metrics outlive the batcher.
@@ -67,6 +67,8 @@ class StepBatcher {
   /// than the whole bound), kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable
   /// (draining).
   Status submit(PaintOrder order, Done done);
+  /// Whether submit() would take the order now. Errors: as submit().
+  Status would_take(const PaintOrder& order);
 
   /// From now on no order is taken; those that are taken go on.
   void drain();
@@ -97,6 +99,7 @@ class StepBatcher {
   using Orders = std::map<Key, std::shared_ptr<Order>>;  // Shared with the batch of the call that runs.
 
   void run(const std::stop_token& stop);
+  Status check(const PaintOrder& order) const;
   Status take(PaintOrder order, Done done, std::vector<Ended>& ended);
   Status find_room(double cost, Clock::Instant deadline) const;
   double seconds_for(double cost) const;

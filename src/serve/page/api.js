@@ -122,6 +122,9 @@ export class Api {
   }
 
   async #send(method, path, body, signal) {
+    if (!/^[\x21-\x7e]*$/.test(this.key)) {  // What no header can hold is no key.
+      return new Response(JSON.stringify({error: "a key has printable ASCII characters and no space"}), {status: 401});
+    }
     const headers = {};
     if (this.key) {
       headers.Authorization = `Bearer ${this.key}`;

@@ -59,6 +59,16 @@ export function saveJson(name, value) {
   saveFile(name, new Blob([JSON.stringify(value, null, 2) + "\n"], {type: "application/json"}));
 }
 
+/** Keeps a value as JSON for later; false: the browser has no room for it, or keeps nothing. */
+export function keep(name, value, store = "localStorage") {
+  try {
+    window[store].setItem(name, JSON.stringify(value));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A random whole number below `bound` (at most 2^32). */
 export function randomBelow(bound) {
   const [drawn] = crypto.getRandomValues(new Uint32Array(1));

@@ -140,7 +140,13 @@ export class Grid {
   async #saveImage() {
     const {tasks, x, y, settings} = this.#painted;
     const canvas = await drawnGrid(tasks, x.values.map((value) => label(x.field, value)), y.values.map((value) => label(y.field, value)));
-    canvas.toBlob((blob) => saveFile(`darkroom-grid-${settings.seed}.png`, blob), "image/png");
+    canvas.toBlob((blob) => {
+      if (blob === null) {
+        this.page.say("The browser cannot make a picture as large as this table");
+      } else {
+        saveFile(`darkroom-grid-${settings.seed}.png`, blob);
+      }
+    }, "image/png");
   }
 }
 

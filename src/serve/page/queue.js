@@ -1,9 +1,11 @@
 // Jobs from "wanted" to "done". The page keeps those that the server has no room for, so that a grid of fifty pictures is one click.
 
 import {ServerError, waited} from "./api.js";
+import {keep} from "./elements.js";
 
 const kMostOpen = 4;  // Jobs of this page that the server has at a time.
 const kMostDrops = 3;  // Streams of events in a row that end without one.
+const kSecondsToReopen = 1;  // A stream of events.
 const kOpenName = "darkroom.open";
 
 /** One job. `state`: waiting (in this page), queued, painting, done, failed, cancelled. Says "change" whenever something is new. */
@@ -70,12 +72,14 @@ export class PaintQueue extends EventTarget {
   /** Follows again what this tab had asked for before it was loaded anew. */
   resume() {
     const noted = JSON.parse(sessionStorage.getItem(kOpenName) ?? "[]");
-    return noted.map(({id, request, settings}) => {
+    const tasks = noted.map(({id, request, settings}) => {
       const task = new Task(request, settings);
       task.update({id, state: "queued"});
       this.#run(task);
       return task;
     });
+    this.#changed();
+    return tasks;
   }
 
   async cancel(task) {
@@ -95,7 +99,7 @@ export class PaintQueue extends EventTarget {
 
   #changed() {
     const noted = [...this.#open].filter((task) => task.id !== null);
-    sessionStorage.setItem(kOpenName, JSON.stringify(noted.map(({id, request, settings}) => ({id, request, settings}))));
+    keep(kOpenName, noted.map(({id, request, settings}) => ({id, request, settings})), "sessionStorage");
     this.dispatchEvent(new Event("change"));
   }
 
@@ -162,6 +166,7 @@ export class PaintQueue extends EventTarget {
       if (await this.#take(task, job.status, job)) {
         return;
       }
+      await waited(kSecondsToReopen);
     }
     throw new ServerError("The connection to the server breaks off again and again");
   }

@@ -1,6 +1,6 @@
 // The form: settings of a picture, kept over visits, and the request that they stand for.
 
-import {byId, element, fillSelect, randomBelow} from "./elements.js";
+import {byId, element, fillSelect, keep, randomBelow} from "./elements.js";
 import {composedPrompt} from "./prompt.js";
 
 const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
@@ -135,7 +135,7 @@ export class SettingsForm {
   changed() {
     const settings = this.read();
     const {init_image: unused, ...kept} = settings;  // Too large for that store.
-    localStorage.setItem(kSavedName + this.facts.model, JSON.stringify(kept));
+    keep(kSavedName + this.facts.model, kept);
     const whole = composedPrompt(settings, this.templates);
     byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
     byId("strength-row").hidden = !this.#initImage;

@@ -63,7 +63,8 @@ export function settingsText({request, seed, model, version}) {
 
 function fieldsOf(line) {
   const fields = new Map();
-  for (const [, name, value] of line.matchAll(/\s*([A-Za-z][\w \-/]*):\s*("(?:\\.|[^\\"])*"|[^,]*)(?:,|$)/g)) {
+  // A field begins the line or follows a comma: no long text without a colon is looked through from each of its characters.
+  for (const [, name, value] of line.matchAll(/(?:^|,)\s*([A-Za-z][\w \-/]*):\s*("(?:\\.|[^\\"])*"|[^,]*)(?=,|$)/g)) {
     fields.set(name.trim(), valueFrom(value.trim()));
   }
   return fields;
@@ -87,7 +88,11 @@ export function settingsFrom(text) {
   if (text.length > kMostCharacters) {
     throw new Error("The settings in this picture are too long");
   }
-  const lines = text.replace(/\0+$/, "").trimEnd().split("\n");
+  let end = text.length;
+  while (text[end - 1] === "\0") {
+    --end;
+  }
+  const lines = text.slice(0, end).trimEnd().split("\n");
   const fields = fieldsOf(lines.at(-1));
   if (!fields.has("Steps") && !fields.has("Seed")) {
     throw new Error("This picture has a text, but no settings that could be read");

@@ -1,6 +1,6 @@
 // Two settings or models side by side on the same prompts and seeds. Which is which stays hidden until the vote.
 
-import {byId, discard, element, factList, randomBelow, saveJson} from "./elements.js";
+import {byId, discard, element, factList, keep, randomBelow, saveJson} from "./elements.js";
 import {PicturePlace} from "./task_card.js";
 
 const kVotesName = "darkroom.votes";
@@ -145,7 +145,9 @@ export class Vote {
     const vote = {time: new Date().toISOString(), prompt: pair.a.request.prompt, seed: pair.seed, left: pair.left, choice: pair.choice,
                   a: withoutPicture(pair.a.settings), b: withoutPicture(pair.b.settings)};
     this.#votes = [...this.#votes, vote].slice(-kMostVotes);
-    localStorage.setItem(kVotesName, JSON.stringify(this.#votes));
+    if (!keep(kVotesName, this.#votes)) {
+      this.page.say("The browser has no room to keep the votes: save them before you leave the page");
+    }
     this.#reveal(pair, right);
     this.#showTally();
   }
@@ -195,7 +197,7 @@ export class Vote {
 
   #clear() {
     this.#votes = [];
-    localStorage.removeItem(kVotesName);
+    keep(kVotesName, []);
     this.#showTally();
   }
 }

@@ -220,6 +220,26 @@ TEST_F(webui_routes, progress_is_that_of_the_oldest_request_which_can_be_interru
   EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["job_count"], 0);
 }
 
+TEST_F(webui_routes, progress_and_interrupt_are_of_the_requests_of_their_key) {
+  PaintingServiceOptions options;
+  options.keys = AccessKeys::parse(std::string(kWebuiKey) + "\nanother-key-of-at-least-16", "keys").value();
+  start(std::move(options));
+  const std::string mine = "Authorization: Bearer " + std::string(kWebuiKey) + "\r\n";
+  const std::string basic = "Authorization: Basic " + encode_base64("me:" + std::string(kWebuiKey)) + "\r\n";
+  const std::string others = "Authorization: Bearer another-key-of-at-least-16\r\n";
+  engine_.hold_at(4);
+  auto asked = std::async(std::launch::async, [&] { return ask(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})", mine)); });
+  ASSERT_TRUE(engine_.await_calls(5));
+  EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", "", others))), nlohmann::json::object());
+  const nlohmann::json seen = json_of(ask(get("/sdapi/v1/progress", others)));
+  EXPECT_EQ(seen["progress"], 0.0);
+  EXPECT_EQ(seen["state"]["job_count"], 0);
+  EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress", mine)))["state"]["interrupted"], false);
+  EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", "", basic))), nlohmann::json::object());
+  engine_.release();
+  EXPECT_THAT(asked.get(), StartsWith("HTTP/1.1 409"));
+}
+
 TEST_F(webui_routes, skip_is_interrupt_and_other_protocols_are_not_interrupted) {
   engine_.hold_at(0);
   auto other = std::async(std::launch::async,

@@ -112,6 +112,7 @@ TEST(edit_requests, names_what_is_wrong_in_json) {
       {R"({"prompt":"x","image":[["aGk="]]})", "image must be a list of pictures"},
       {R"({"prompt":"x","images":[{"file_id":"f"}]})", "images[0]"},
       {R"({"prompt":"x","image":"a","images":["b"]})", "so many: 2"},
+      {R"({"prompt":"x","images":["a",1,[]]})", "images must be one picture, or a list of one, got so many: 3"},
       {R"({"prompt":"x","image":{"image_url":"http://localhost/x"}})", "image must be"},
       {R"({"prompt":"x","image":"a","mask":"b"})", "mask"},
       {"{", "JSON"},

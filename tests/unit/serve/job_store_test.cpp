@@ -1,5 +1,6 @@
 #include "serve/job_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "darkroom/core/metrics.h"
@@ -57,11 +58,23 @@ TEST_F(job_store, keeps_so_many_that_have_ended_and_remembers_so_many_more) {
   EXPECT_TRUE(is_there("slow"));
 }
 
+TEST_F(job_store, lists_the_newest_and_spares_who_is_asked_for) {
+  const auto first = begun_job("first");
+  const auto second = begun_job("second");
+  EXPECT_THAT(store_.list("", 10), testing::ElementsAre(second, first));
+  EXPECT_THAT(store_.list("", 1), testing::ElementsAre(second));
+  end(first);
+  EXPECT_FALSE(store_.expire_oldest("first"));
+  end(second);
+  EXPECT_TRUE(store_.expire_oldest("first"));
+  EXPECT_TRUE(is_there("first") && is_expired("second"));
+}
+
 TEST_F(job_store, tells_nobody_of_jobs_of_others) {
   end(begun_job("mine", "me"));
   EXPECT_NE(store_.find("mine", "me").job, nullptr);
   EXPECT_EQ(store_.find("mine", "you").job, nullptr);
-  EXPECT_TRUE(store_.list("you").empty());
+  EXPECT_TRUE(store_.list("you", 10).empty());
   EXPECT_TRUE(store_.expire_oldest());
   EXPECT_TRUE(store_.find("mine", "me").is_expired);
   EXPECT_FALSE(store_.find("mine", "you").is_expired);

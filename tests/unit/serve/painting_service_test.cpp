@@ -62,6 +62,8 @@ TEST_F(painting_service, a_reply_without_a_body_says_no_other_length_than_the_wh
               AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(length), EndsWith("\r\n\r\n")));
   EXPECT_THAT(ask(get("/page/style.css", "If-None-Match: " + tag + "\r\n")),
               AllOf(StartsWith("HTTP/1.1 304"), HasSubstr(tag), Not(HasSubstr("Content-Length")), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(ask("HEAD /page/style.css HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: " + tag + "\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 304"), Not(HasSubstr("Content-Length")), EndsWith("\r\n\r\n")));
 }
 
 TEST_F(painting_service, what_is_not_there_says_so) {
@@ -315,7 +317,7 @@ TEST_F(painting_service, heads_and_bodies_have_bounds) {
 }
 
 TEST_F(painting_service, a_connection_carries_several_requests_and_a_silent_one_ends) {
-  start({}, 1e9, {.request_timeout = milliseconds(200)});
+  start({}, 1e9, {.request_timeout = milliseconds(2000)});
   const ServeClient client(server_->address());
   client.send_text("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const std::string replies = client.receive_all();

@@ -101,6 +101,12 @@ TEST(png_settings, a_png_without_settings_has_none_and_what_is_no_png_is_refused
   EXPECT_THAT(std::string(png_info(std::as_bytes(std::span(png))).status().message()), HasSubstr("image must be a PNG"));
 }
 
+TEST(png_settings, a_png_with_more_text_than_is_read_is_refused) {
+  const std::string half(500'000, 'x');
+  const std::string png = encode_png(Image::filled(2, 3, 3, 7), {{"a", half}, {"b", half}});
+  EXPECT_THAT(std::string(png_info(std::as_bytes(std::span(png))).status().message()), HasSubstr("(bytes, bound): 1000002 1000000"));
+}
+
 TEST(png_settings, a_nul_of_a_prompt_can_be_written) {
   const std::string text = settings_text({.prompt = std::string("a\0b", 3)}, facts());
   EXPECT_THAT(text, StartsWith("a\xEF\xBF\xBD"

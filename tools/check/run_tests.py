@@ -70,7 +70,8 @@ def expected_scripts() -> list[pathlib.Path]:
 
 
 def build_command(preset: str) -> list:
-    targets = expected_programs(preset) if preset == "tsan" else ["all", "python"] if preset == "release" else ["all"]
+    extension = ["python"] if preset == "release" and (ROOT / "python" / "CMakeLists.txt").exists() else []  # No part of `all`.
+    targets = expected_programs(preset) if preset == "tsan" else ["all", *extension]
     return [ROOT / "tools" / "build" / "build.sh", preset, *targets]
 
 

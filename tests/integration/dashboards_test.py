@@ -75,6 +75,50 @@ def promtool_takes_the_configuration() -> None:
     require(done.returncode == 0 and "8 rules found" in done.stdout, done.stdout, done.stderr)
 
 
+# For each alert, numbers a minute that make it fire after an hour, and such that do not.
+ALERTS = {
+    "DarkroomProcessSilent": ({'up{job="darkroom-train", instance="a"}': "0x60"}, {'up{job="darkroom-train", instance="a"}': "1x60"}),
+    "DarkroomRowsFail": (
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+7x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+5x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
+    ),
+    "DarkroomTrainingStands": (
+        {'darkroom_train_step{instance="a"}': "5x60", 'darkroom_train_last_step{instance="a"}': "10x60"},
+        {'darkroom_train_step{instance="a"}': "0+1x60", 'darkroom_train_last_step{instance="a"}': "100x60"},
+    ),
+    "DarkroomStepsLeftOut": ({'darkroom_train_skipped_steps_total{instance="a"}': "0x50 1x10"}, {'darkroom_train_skipped_steps_total{instance="a"}': "1x60"}),
+    "DarkroomTrainingWaitsForData": (
+        {'darkroom_train_phase_seconds_total{phase="data_wait", instance="a"}': "0+2x60", 'darkroom_train_phase_seconds_total{phase="step", instance="a"}': "0+10x60"},
+        {'darkroom_train_phase_seconds_total{phase="data_wait", instance="a"}': "0+1x60", 'darkroom_train_phase_seconds_total{phase="step", instance="a"}': "0+20x60"},
+    ),
+    "DarkroomEndpointRefuses": (
+        {'darkroom_serve_requests_total{status="429", instance="a"}': "0+1x60", 'darkroom_serve_requests_total{status="200", instance="a"}': "0+9x60"},
+        {'darkroom_serve_requests_total{status="429", instance="a"}': "0+1x60", 'darkroom_serve_requests_total{status="200", instance="a"}': "0+99x60"},
+    ),
+    "DarkroomMemoryShort": (
+        {'darkroom_host_memory_available_bytes{instance="a"}': "4x60", 'darkroom_host_memory_bytes{instance="a"}': "100x60"},
+        {'darkroom_host_memory_available_bytes{instance="a"}': "6x60", 'darkroom_host_memory_bytes{instance="a"}': "100x60"},
+    ),
+    "DarkroomCost": ({'darkroom_cost_dollars{instance="a"}': "600x60", 'darkroom_cost_dollars{instance="b"}': "600x60"}, {'darkroom_cost_dollars{instance="a"}': "600x60"}),
+}
+
+
+def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
+    promtool = program_of("promtool")
+    rules = ROOT / "deploy" / "prometheus_rules.yml"
+    with tempfile.TemporaryDirectory() as folder:
+        for alert, examples in ALERTS.items():
+            for numbers, fires in zip(examples, (True, False)):
+                series = [{"series": name, "values": values} for name, values in numbers.items()]
+                # Without the labels and sentences of an alert that fires the tool names what it got: what is looked for here.
+                test = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": [{"eval_time": "1h", "alertname": alert, "exp_alerts": []}]}]}
+                path = pathlib.Path(folder, "test.yml")
+                path.write_text(json.dumps(test))
+                done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+                said = done.stdout + done.stderr
+                require((done.returncode != 0) == fires and (f"alertname: {alert}" in said) == fires, alert, "should fire:", fires, said)
+
+
 def left_address(folder: str) -> str:
     """Where the process that works in a folder says that its numbers are."""
     begin = time.monotonic()
@@ -231,4 +275,4 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, every_panel_finds_what_it_asks_for])
+    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])

@@ -75,8 +75,9 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
+  const bool writes = !flags.clean && !options.dry_run;
   DARKROOM_ASSIGN_OR_RETURN(const auto observation,
-                            JobObservation::start(flags.observation, {.verb = "download", .output = options.output}));
+                            JobObservation::start(flags.observation, {.verb = "download", .output = writes ? options.output : ""}));
   const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);

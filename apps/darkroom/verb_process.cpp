@@ -34,8 +34,9 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (!flags.clean) {
     DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
   }
+  const bool writes = !flags.clean && !options.dry_run;
   DARKROOM_ASSIGN_OR_RETURN(const auto observation,
-                            JobObservation::start(flags.observation, {.verb = "process", .output = options.output}));
+                            JobObservation::start(flags.observation, {.verb = "process", .output = writes ? options.output : ""}));
   options.metrics = &observation->registry();
   options.trace = observation->trace();
   const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);

@@ -26,21 +26,26 @@ StepTimes step_of(double step_ms) {
 
 TEST(TrainMetricsTest, tell_a_step_of_a_rank) {
   MetricsRegistry registry;
-  TrainMetrics metrics(registry, {.rank = 1, .num_ranks = 2, .last_step = 10, .batch_size = 16, .rank_samples = 8, .step_flop = 4e9, .rank_tflops = 0.1});
+  TrainMetrics metrics(
+      registry, {.rank = 1, .num_ranks = 2, .last_step = 10, .batch_size = 16, .rank_samples = 8, .step_flop = 4e9, .rank_tflops = 0.1});
   metrics.show_step(3, step_of(100));
   metrics.show_step(4, step_of(100));
   const std::string text = registry.to_prometheus();
-  for (const char* line : {"darkroom_train_rank 1\n", "darkroom_train_ranks 2\n", "darkroom_train_step 4\n", "darkroom_train_last_step 10\n",
-                           "darkroom_train_images_total 16\n", "darkroom_train_images_per_second 160\n", "darkroom_train_loss 0.25\n",
-                           "darkroom_train_grad_norm 1.5\n", "darkroom_train_learning_rate 0.001\n", "darkroom_train_skipped_steps_total 0\n",
-                           "darkroom_train_phase_seconds_total{phase=\"data_wait\"} 0.010000000\n",
-                           "darkroom_train_phase_seconds_total{phase=\"forward\"} 0.060000000\n",
-                           "darkroom_train_phase_seconds_total{phase=\"step\"} 0.200000000\n",
-                           // Half of 4e9 operations in 0.1 s, of a peak of 1e11.
-                           "darkroom_train_flop_per_second 20000000000\n", "darkroom_train_mfu 0.2\n"}) {
+  for (const char* line :
+       {"darkroom_train_rank 1\n", "darkroom_train_ranks 2\n", "darkroom_train_step 4\n", "darkroom_train_last_step 10\n",
+        "darkroom_train_images_total 16\n", "darkroom_train_images_per_second 160\n", "darkroom_train_loss 0.25\n",
+        "darkroom_train_grad_norm 1.5\n", "darkroom_train_learning_rate 0.001\n", "darkroom_train_skipped_steps_total 0\n",
+        "darkroom_train_phase_seconds_total{phase=\"data_wait\"} 0.010000000\n",
+        "darkroom_train_phase_seconds_total{phase=\"forward\"} 0.060000000\n",
+        "darkroom_train_phase_seconds_total{phase=\"step\"} 0.200000000\n",
+        // Half of 4e9 operations in 0.1 s, of a peak of 1e11.
+        "darkroom_train_flop_per_second 20000000000\n", "darkroom_train_mfu 0.2\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-  EXPECT_GT(registry.gauge("darkroom_train_peak_memory_bytes", "Most memory that the rank's tensors took on its GPU, or the process on a CPU.").value(), 1e6);
+  EXPECT_GT(
+      registry.gauge("darkroom_train_peak_memory_bytes", "Most memory that the rank's tensors took on its GPU, or the process on a CPU.")
+          .value(),
+      1e6);
 }
 
 TEST(TrainMetricsTest, tell_no_share_of_a_peak_that_nobody_knows) {

@@ -31,27 +31,6 @@ void add_scratch_flags(VerbDefinition& verb, ScratchFlags& scratch) {
             "most that may lie there; auto: 20 GB, or half of what the disk has free; 0: no disk, then fewer are fetched at a time");
 }
 
-void add_metrics_flag(VerbDefinition& verb, std::string& address) {
-  ValueDefinition definition{.kind = "text", .shown = "[ADDRESS:]PORT", .default_text = "none"};
-  definition.take = [address = &address](const std::vector<std::string>& values) -> Status {
-    DARKROOM_RETURN_IF_ERROR(parse_metrics_address(values.back()).status());
-    *address = values.back();
-    return Status::ok();
-  };
-  verb.flag("--metrics-port", std::move(definition),
-            "serve the job's numbers as Prometheus text at http://127.0.0.1:PORT/metrics, or at another address of this machine");
-}
-
-Result<std::unique_ptr<JobMetrics>> JobMetrics::start(const std::string& address) {
-  std::unique_ptr<JobMetrics> metrics(new JobMetrics());
-  if (!address.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(const SocketAddress place, parse_metrics_address(address));
-    DARKROOM_ASSIGN_OR_RETURN(metrics->server_, MetricsServer::start(metrics->registry_, {.address = place}));
-    log_info("the job's numbers are at http://{}/metrics", metrics->server_->address().to_string());
-  }
-  return metrics;
-}
-
 Result<int> run_clean(StoreSet& stores, const std::string& output, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const Location place, stores.resolve(output, Access::kWrite));
   DARKROOM_ASSIGN_OR_RETURN(const CleanReport report, clean_job(place, system_clock()));

@@ -131,6 +131,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_compare_verb(*line);
   add_models_verbs(*line);
   add_plan_verb(*line);
+  add_top_verb(*line);
   line->group("This machine");
   add_doctor_verb(*line);
   add_demo_verb(*line);
@@ -140,9 +141,6 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_transform_verb(*line);
   line->group("Shell");
   add_self_description(*line, make_command_line);
-  for (const char* name : {"top"}) {
-    line->add_later_verb(name);
-  }
   return line;
 }
 

@@ -23,5 +23,6 @@ void add_doctor_verb(CommandLine& line);
 void add_plan_verb(CommandLine& line);
 void add_serve_verb(CommandLine& line);
 void add_compare_verb(CommandLine& line);
+void add_top_verb(CommandLine& line);
 
 }  // namespace darkroom

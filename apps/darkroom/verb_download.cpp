@@ -13,6 +13,7 @@
 #include "darkroom/ingest/download_job.h"
 #include "estimates.h"
 #include "job_flags.h"
+#include "job_observation.h"
 #include "open_stores.h"
 #include "resources.h"
 #include "standard_orders.h"
@@ -31,7 +32,7 @@ struct DownloadFlags {
   double error_budget_percent = 60;
   ScratchFlags scratch;
   bool clean = false;
-  std::string metrics_address;
+  ObservationFlags observation;
   EstimateFlags estimates;
   bool is_sandboxed = true;
 };
@@ -74,15 +75,18 @@ Result<DownloadOptions> options_of(const DownloadFlags& flags) {
 
 Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(DownloadOptions options, options_of(flags));
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<JobMetrics> metrics, JobMetrics::start(flags.metrics_address));
-  const std::unique_ptr<StoreSet> stores = open_stores(metrics->registry(), context.stop);
+  const bool writes = !flags.clean && !options.dry_run;
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation,
+                            JobObservation::start(flags.observation, {.verb = "download", .output = writes ? options.output : ""}));
+  const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
   StandardOrders orders;
   options.orders = &orders;
   StageSummary summary;
-  options.metrics = &metrics->registry();
+  options.metrics = &observation->registry();
+  options.trace = observation->trace();
   const Status status = run_download(*stores, options, context.stop, summary);
   context.summary["download"] = summary.to_json();
   DARKROOM_RETURN_IF_ERROR(status);
@@ -187,7 +191,7 @@ void add_job_flags(VerbDefinition& verb, DownloadFlags& flags) {
             "Parquet, or webdataset tars as img2dataset lays them out");
   add_scratch_flags(verb, flags.scratch);
   add_selection_flags(verb, options.selection, flags.clean);
-  add_metrics_flag(verb, flags.metrics_address);
+  add_observation_flags(verb, flags.observation);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "darkroom/encode/process_job.h"
 #include "estimates.h"
 #include "job_flags.h"
+#include "job_observation.h"
 #include "open_stores.h"
 #include "resources.h"
 #include "standard_orders.h"
@@ -23,7 +24,7 @@ struct ProcessFlags {
   std::string device = "auto";
   bool no_sandbox = false;
   bool clean = false;
-  std::string metrics_address;
+  ObservationFlags observation;
   EstimateFlags estimates;
 };
 
@@ -33,9 +34,12 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (!flags.clean) {
     DARKROOM_ASSIGN_OR_RETURN(options.place, find_network_place(flags.device, flags.compute_dtype, torch::kFloat16));
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<JobMetrics> metrics, JobMetrics::start(flags.metrics_address));
-  options.metrics = &metrics->registry();
-  const std::unique_ptr<StoreSet> stores = open_stores(metrics->registry(), context.stop);
+  const bool writes = !flags.clean && !options.dry_run;
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation,
+                            JobObservation::start(flags.observation, {.verb = "process", .output = writes ? options.output : ""}));
+  options.metrics = &observation->registry();
+  options.trace = observation->trace();
+  const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
@@ -150,7 +154,7 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
             "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
   add_estimate_flags(verb, options.dry_run, flags.estimates);
   add_selection_flags(verb, options.selection, flags.clean);
-  add_metrics_flag(verb, flags.metrics_address);
+  add_observation_flags(verb, flags.observation);
   verb.later({"--accelerator-type"});
 }
 

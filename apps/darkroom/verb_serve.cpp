@@ -11,13 +11,13 @@
 #include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
-#include "darkroom/core/process_metrics.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/address_policy.h"
+#include "job_observation.h"
 #include "open_stores.h"
 #include "painter_engine.h"
 #include "painter_flags.h"
@@ -48,6 +48,7 @@ struct ServeFlags {
   int threads = 0;  // 0: every processor.
   PngSettings png_settings = PngSettings::kWebui;
   bool is_sandboxed = true;
+  ObservationFlags observation;
 };
 
 bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }
@@ -125,7 +126,7 @@ void drain(StepBatcher& batcher, HttpServer& server) {
 /// service, then the rest.
 struct Serving {
   std::unique_ptr<PainterEngine> engine = {};
-  MetricsRegistry metrics = {};
+  std::unique_ptr<JobObservation> observation = {};
   std::optional<PaintingService> service = {};
   std::optional<StepBatcher> batcher = {};
   std::optional<PictureIntake> intake = {};  // Hands orders to the batcher.
@@ -162,12 +163,13 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
   auto serving = std::make_unique<Serving>();
+  DARKROOM_ASSIGN_OR_RETURN(serving->observation, JobObservation::start(flags.observation, {.verb = "serve", .has_own_route = true}));
+  MetricsRegistry& metrics = serving->observation->registry();
   DARKROOM_ASSIGN_OR_RETURN(serving->engine, open_engine(flags, context.stop));
   const ModelFacts model = serving->engine->facts(file_name(without_trailing_slashes(flags.painter.source.model)));
   DARKROOM_RETURN_IF_ERROR(warm_up(*serving->engine, model, context.stop));
-  const auto process_metrics = collect_process_metrics(serving->metrics);
   const double deadline = is_container && !flags.is_deadline_given ? kContainerDeadlineSeconds : flags.deadline_seconds;
-  StepBatcher& batcher = serving->batcher.emplace(*serving->engine, batching_of(flags, model), serving->metrics);
+  StepBatcher& batcher = serving->batcher.emplace(*serving->engine, batching_of(flags, model), metrics);
   open_intake(flags, context.stop, serving->intake);
   serving->service.emplace(PaintingServiceOptions{.model = model,
                                                   .limits = {},
@@ -176,7 +178,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                                                   .only_local_hosts = !is_container,
                                                   .png_settings = flags.png_settings,
                                                   .intake = serving->intake.has_value() ? &*serving->intake : nullptr},
-                           batcher, serving->metrics);
+                           batcher, metrics);
   DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address, .max_body_bytes = kMaxBodyBytes}));
   log_info("serving {} at http://{}", model.name, serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
@@ -233,7 +235,8 @@ void add_serve_verb(CommandLine& line) {
             "prompts and settings as text in the PNGs, where whoever gets the file can read them: those of A1111's routes, all, or none");
   verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
             "decode pictures of requests in this process, where the kernel refuses the sandbox");
-  verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark", "--metrics-port"});
+  add_metrics_flags(verb, flags->observation);
+  verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark"});
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");
   verb.run([flags](VerbContext& context) { return run_serve(*flags, context); });

@@ -25,6 +25,7 @@
 #include "darkroom/train/train_loop.h"
 #include "darkroom/train/training_plan.h"
 #include "darkroom/web/spot_notice.h"
+#include "job_observation.h"
 #include "open_stores.h"
 #include "resources.h"
 #include "verb.h"
@@ -50,6 +51,7 @@ struct TrainFlags {
   std::string spot_notice;
   bool is_dry_run = false;
   PlanQuestion plan = {.num_ranks = 0};  // 0: those of this start.
+  ObservationFlags observation;
 };
 
 /// Stops this process as SIGTERM does once its machine is about to be taken back. The machine's own SIGTERM may come before or after.
@@ -261,6 +263,15 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
+// What a step computes, for the share of the peak among the numbers.
+Status count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
+  const PlanQuestion question{.num_ranks = place.size, .local_ranks = place.local_size, .device = options.device};
+  DARKROOM_ASSIGN_OR_RETURN(const TrainingPlan plan, plan_training(stores, options.recipe, question, stop));
+  options.step_flop = plan.step_flop;
+  options.rank_tflops = tflops;
+  return Status::ok();
+}
+
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
@@ -298,8 +309,17 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     options.ranks = ranks->get();
     options.local_ranks = place.local_size;
   }
-  MetricsRegistry metrics;
-  const auto stores = open_stores(metrics, {});  // A stop ends no read: the step at hand is finished, then saved.
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "train",
+                                                                                              .output = options.output,
+                                                                                              .rank = place.rank,
+                                                                                              .local_rank = place.local_rank,
+                                                                                              .local_ranks = place.local_size}));
+  const auto stores = open_stores(observation->registry(), {});  // A stop ends no read: the step at hand is finished, then saved.
+  options.spans = observation->trace();
+  if (observation->is_served()) {
+    options.metrics = &observation->registry();
+    DARKROOM_RETURN_IF_ERROR(count_work(*stores, place, flags.plan.tflops, context.stop, options));
+  }
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
   if (place.rank != 0) {
@@ -358,7 +378,7 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--max-restarts", value::count(flags.max_restarts).least(0).shown("K"), "of --nproc: new starts when a rank dies or hangs");
   verb.flag("--spot-notice", value::uri(flags.spot_notice, "aws|gcp|URL|FILE", "none"),
             "where a machine learns that it is taken back: the run saves, and ends as by SIGTERM");
-  verb.later({"--metrics-port"});
+  add_observation_flags(verb, flags.observation);
 }
 
 void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
@@ -372,9 +392,10 @@ void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
       .only_with("--dry-run");
   verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches")
       .only_with("--dry-run");
-  verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
-            "of --dry-run: a rank's peak in 10^12 floating-point operations per second; unknown: no hours are told")
-      .only_with("--dry-run");
+  verb.flag(
+      "--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
+      "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the MFU of --metrics-port; unknown: "
+      "neither is told");
 }
 
 }  // namespace

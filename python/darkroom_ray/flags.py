@@ -180,6 +180,8 @@ REFUSALS = {
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--metrics-port": "rows, errors, items and restarts are on Ray's own metrics port: leave --metrics-port out",
+    "--price-per-hour": "Ray's own metrics port does not tell costs: leave --price-per-hour out",
+    "--trace-file": "the programs of a cluster would share one file: trace `darkroom` on one machine",
     "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
     "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
     "--use-xformers": "attention needs no package: leave --use-xformers out",
@@ -199,6 +201,8 @@ REFUSED_IN = {
     "--items": JOBS,
     "--retry-failed": ("download",),
     "--metrics-port": ("download", "process", "train"),
+    "--price-per-hour": ("download", "process", "train"),
+    "--trace-file": ("download", "process", "train"),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
 

@@ -29,11 +29,13 @@ int64_t resident_bytes() {
 }  // namespace
 
 MetricsRegistry::Collection collect_process_metrics(MetricsRegistry& metrics) {
-  return metrics.collect([](MetricsRegistry& registry) {
+  return metrics.collect([began = std::chrono::steady_clock::now()](MetricsRegistry& registry) {
     SecondsCounter& processor =
         registry.seconds_counter("darkroom_process_cpu_seconds_total", "Processor time of the process, user and system.");
     processor.add(used_processor_time() - processor.value());
     registry.gauge("darkroom_process_resident_bytes", "Resident memory of the process.").set(static_cast<double>(resident_bytes()));
+    registry.gauge("darkroom_process_uptime_seconds", "Time since the process began to count.")
+        .set(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   });
 }
 

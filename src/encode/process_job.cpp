@@ -128,7 +128,8 @@ class ProcessParts {
                                        .num_writers = workers_.writers,
                                        .max_open_items = kMaxOpenProcessItems,
                                        .max_started_items = memory.max_started_items,
-                                       .queue_pieces = kQueueBatches};
+                                       .queue_pieces = kQueueBatches,
+                                       .trace = options_.trace};
     return run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
   }
 

@@ -43,7 +43,11 @@ Status TransformStage::process(ProcessPiece piece, Emitter<ProcessPiece>& out) {
   for (const ImageRow& row : batch.rows) {
     num_bytes += static_cast<int64_t>(row.image.size());
   }
+  TraceSpan span(piece.item->trace.for_piece(piece.position), "transform", piece.item->trace.context);
+  span.set("darkroom.batch", piece.position);
+  span.set("darkroom.rows", batch.tally.rows_in);
   DARKROOM_RETURN_IF_ERROR(prepare(batch, out.stop()));
+  span.end();
   out.count(batch.tally.rows_in, num_bytes);
   piece.intake.set_held(held_bytes(batch, row_bytes_.prepared + row_bytes_.encoded));
   return out.emit(std::move(piece));
@@ -55,9 +59,13 @@ EncodeStage::EncodeStage(const RowEncoder& encoder, int num_threads, RowBytes ro
 
 Status EncodeStage::process(ProcessPiece piece, Emitter<ProcessPiece>& out) {
   ProcessBatch& batch = piece.body;
+  TraceSpan span(piece.item->trace.for_piece(piece.position), "encode", piece.item->trace.context);
+  span.set("darkroom.batch", piece.position);
+  span.set("darkroom.rows", static_cast<int64_t>(batch.prepared.size()));
   if (!batch.prepared.empty()) {
     batch.encoded = encoder_.encode(batch.prepared, out.stop());
   }
+  span.end();
   if (out.stop().stop_requested()) {
     return Status::cancelled("stopped while encoding");
   }

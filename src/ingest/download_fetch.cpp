@@ -45,6 +45,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
 
   Status process(DownloadPiece piece, Emitter<DownloadPiece>& out) override {
     DownloadRow& row = piece.body;
+    TraceSpan span(piece.item->trace.for_piece(piece.position), "inspect", piece.item->trace.context);
     out.count(1, static_cast<int64_t>(row.image.size()));
     if (!row.error) {
       DARKROOM_RETURN_IF_ERROR(inspect(row, out));
@@ -53,6 +54,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
       std::string().swap(row.image);  // An assignment would keep the buffer.
       piece.bodies.set_held(0);
     }
+    span.end();
     return out.emit(std::move(piece));
   }
 
@@ -89,6 +91,23 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
   const std::unique_ptr<PictureDecoder> decoder_;
   MemoryBudget& decoding_;
 };
+
+/// From the request to the reply: no thread is at it meanwhile.
+void record_fetch(const DownloadPiece& piece, int64_t num_bytes) {
+  const ItemTrace& trace = piece.item->trace;
+  TraceRecorder* const recorder = trace.for_piece(piece.position);
+  if (recorder == nullptr) {
+    return;
+  }
+  recorder->record({.name = "fetch",
+                    .context = recorder->make_context(trace.context),
+                    .parent = trace.context.span,
+                    .begin = piece.sent,
+                    .end = recorder->now(),
+                    .attributes = {{"darkroom.row", piece.position}, {"darkroom.bytes", num_bytes}},
+                    .failure = piece.body.error ? piece.body.error->name() : std::string(),
+                    .is_on_thread = false});
+}
 
 }  // namespace
 
@@ -132,6 +151,9 @@ Status DownloadFetch::submit(BoundedQueue<DownloadPiece>& read, Emitter<Download
     }
     const uint64_t order = piece->order();
     FetchRequest request{.id = order, .url = piece->body.url, .order = order};
+    if (const TraceRecorder* trace = piece->item->trace.for_piece(piece->position)) {
+      piece->sent = trace->now();
+    }
     {
       const std::lock_guard hold(mutex_);
       under_way_.emplace(order, *std::move(piece));
@@ -155,6 +177,7 @@ Status DownloadFetch::collect(Emitter<DownloadPiece>& out) {
     } else {
       piece.body.error = reply->body.error();
     }
+    record_fetch(piece, reply->num_bytes);
     DARKROOM_RETURN_IF_ERROR(out.emit(std::move(piece)));
   }
   return failure_or({});

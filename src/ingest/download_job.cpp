@@ -38,6 +38,7 @@ constexpr size_t kMaxOpenItems = 64;
 constexpr int64_t kDefaultScratchBytes = 20'000'000'000;
 constexpr int64_t kMaxDenyListBytes = int64_t{1} << 30;
 constexpr size_t kTopHosts = 20;
+constexpr int64_t kTracedRowInterval = 100;  // Of ten thousand rows of an item a hundred have spans.
 // A page of Parquet holds a picture whole.
 constexpr int64_t kMaxBodyBytes = 2'000'000'000;
 
@@ -148,8 +149,12 @@ Status execute(JobRun& run, const DownloadOptions& options, const DownloadRules&
                                             : DownloadWriter::open(run, std::move(work), options.keep_failed);
                                },
                            .spillable = [](DownloadRow& row) { return row.error ? nullptr : &row.image; }};
-  const ItemPipelineOptions pipeline{
-      .num_readers = 1, .num_writers = kNumWriters, .max_open_items = kMaxOpenItems, .max_started_items = plan.max_started_items};
+  const ItemPipelineOptions pipeline{.num_readers = 1,
+                                     .num_writers = kNumWriters,
+                                     .max_open_items = kMaxOpenItems,
+                                     .max_started_items = plan.max_started_items,
+                                     .trace = options.trace,
+                                     .traced_piece_interval = kTracedRowInterval};
   const Status status =
       run_items<DownloadRow>("download", run, std::move(job), intake, &pool, pipeline, options.metrics, std::move(stop), summary);
   summary.retries = fetch->stats().num_retries;

@@ -41,6 +41,16 @@ size_t upload_bytes(const Location& output) {
   return is_local ? 0 : 3 * static_cast<size_t>(S3Options().part_bytes);
 }
 
+SpanAttributes JobItem::describe() const { return {{"darkroom.item", work.number}, {"darkroom.rows", work.num_rows}}; }
+
+SpanAttributes FinishedPart::describe() const {
+  SpanAttributes attributes = {{"darkroom.rows_in", tally.rows_in}, {"darkroom.rows_out", tally.rows_out}};
+  for (const auto& [code, count] : tally.rows_by_error) {
+    attributes.emplace_back("darkroom.rows_by_error." + code, count);
+  }
+  return attributes;
+}
+
 JobRun::JobRun(std::unique_ptr<JobPlan> plan, RunTools tools)
     : plan_(std::move(plan)), tools_(std::move(tools)), claims_(plan_->output(), tools_.owner, *tools_.clock) {}
 
@@ -267,6 +277,21 @@ void JobRun::fill(StageSummary& summary) const {
   summary.rows_this_run = rows_done_;
   summary.bytes = bytes_done_;
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+MetricsRegistry::Collection collect_job_metrics(MetricsRegistry& metrics, const JobRun& run) {
+  auto read = [&run, counted = RowsByError()](MetricsRegistry& registry) mutable {
+    const ProgressState state = run.progress();
+    registry.gauge("darkroom_job_rows", "Rows of the whole job, as far as they are known.").set(static_cast<double>(state.rows_total));
+    registry.gauge("darkroom_job_rows_done", "Rows of the whole job that are done, by whom and when ever.")
+        .set(static_cast<double>(state.rows_done));
+    for (const auto& [code, count] : state.rows_by_error) {
+      Counter& errors =
+          registry.counter("darkroom_row_errors_total", "Rows without a result, by the code of their failure.", {{"code", code}});
+      errors.add(count - std::exchange(counted[code], count));
+    }
+  };
+  return metrics.collect(std::move(read));
 }
 
 void log_stages(const std::string& name, const StageSummary& summary) {

@@ -139,6 +139,16 @@ Status TrainingRun::set_up() {
   DARKROOM_RETURN_IF_ERROR(is_diffusion ? open_diffusion(weights) : open_autoencoder(weights));
   DARKROOM_RETURN_IF_ERROR(open_optimizer());
   DARKROOM_RETURN_IF_ERROR(restore_or_begin());
+  if (options_.metrics != nullptr) {
+    shown_ = std::make_unique<TrainMetrics>(*options_.metrics, TrainMetricsFacts{.rank = ranks().rank(),
+                                                                                 .num_ranks = ranks().size(),
+                                                                                 .last_step = last_step(),
+                                                                                 .batch_size = recipe().batch.global,
+                                                                                 .rank_samples = own_samples().count,
+                                                                                 .step_flop = options_.step_flop,
+                                                                                 .rank_tflops = options_.rank_tflops,
+                                                                                 .device = device()});
+  }
   return is_main() ? open_outputs() : Status::ok();
 }
 

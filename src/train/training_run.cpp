@@ -20,6 +20,32 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
+// Of a step that waits for its numbers: the passes come first, the update last, and between them the exchange with the other ranks. The
+// times are the step's own sums over micro-batches.
+void record_phases(TraceRecorder* spans, const SpanContext& step, Clock::time_point issued, const StepReport& report) {
+  if (spans == nullptr) {
+    return;
+  }
+  const Clock::time_point end = spans->now();
+  const auto at_most = [&](double ms, Clock::time_point from) {
+    const auto duration = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
+    return std::min(from + duration, end);
+  };
+  const Clock::time_point passed = at_most(report.forward_ms + report.backward_ms, issued);
+  const Clock::time_point updated = end - std::min(end - passed, at_most(report.update_ms, issued) - issued);
+  const auto phase = [&](const char* name, Clock::time_point from, Clock::time_point to, SpanAttributes attributes) {
+    spans->record({.name = name,
+                   .context = spans->make_context(step),
+                   .parent = step.span,
+                   .begin = from,
+                   .end = to,
+                   .attributes = std::move(attributes)});
+  };
+  phase("forward_backward", issued, passed, {{"darkroom.forward_ms", report.forward_ms}, {"darkroom.backward_ms", report.backward_ms}});
+  phase("reduce", passed, updated, {});
+  phase("update", updated, end, {});
+}
+
 }  // namespace
 
 double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
@@ -71,7 +97,11 @@ Status TrainingRun::settle() {
 
 Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const auto start = Clock::now();
+  TraceSpan span(options_.spans, "step");
+  span.set("darkroom.step", steps_done_ + 1);
+  TraceSpan wait(options_.spans, "data_wait", span.context());
   const Result<Batch> next = batcher_->next();
+  wait.end();
   if (!next.is_ok()) {
     return save_before(next.status());
   }
@@ -87,8 +117,11 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = [part = part_.get()](const auto& inputs) {
                              return part->losses(inputs);
                            }};
+  const auto issued = options_.spans == nullptr ? Clock::time_point() : options_.spans->now();
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
+  record_phases(options_.spans, span.context(), issued, train_step_->report());
   if (!report.is_ok()) {
+    span.fail(report.status());
     auto skipped = train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
     if (skipped.is_ok()) {
       skipped->step_ms = milliseconds_since(start);
@@ -96,6 +129,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
     return skipped;
   }
   times.report = *report;
+  span.end();
   spend(Spending::kTraining);
   steps_done_ += 1;
   if (!times.report.is_ahead) {
@@ -170,10 +204,14 @@ Status TrainingRun::name_bad_samples(const Status& failure) const {
 Status TrainingRun::after_step(const StepTimes& times) {
   steps_here_ += 1;
   step_ms_here_ += times.step_ms;
+  if (shown_ != nullptr) {
+    shown_->show_step(steps_done_, times);
+  }
   const bool is_last = steps_done_ == last_step();
   const auto is_due = [&](int64_t every) { return every > 0 && (steps_done_ % every == 0 || is_last); };
   nlohmann::ordered_json scores = nlohmann::ordered_json::object();
   if (validates() && is_due(recipe().validation.every_steps)) {
+    const TraceSpan span(options_.spans, "validate");
     const EmaScope averaged(*parameters_, *ema_, ranks());
     DARKROOM_RETURN_IF_ERROR(averaged.status());
     if (is_main()) {
@@ -189,6 +227,9 @@ Status TrainingRun::after_step(const StepTimes& times) {
     progress_->show(steps_done_, times);
     spend(Spending::kTraining);
     DARKROOM_RETURN_IF_ERROR(ledger_->record(steps_done_));
+    if (shown_ != nullptr) {
+      shown_->show_spent(*ledger_);
+    }
   }
   if (has_previews() && is_due(recipe().samples.every_steps)) {
     DARKROOM_RETURN_IF_ERROR(paint_previews());
@@ -205,6 +246,7 @@ Status TrainingRun::after_step(const StepTimes& times) {
 }
 
 Status TrainingRun::paint_previews() {
+  const TraceSpan span(options_.spans, "preview");
   const EmaScope averaged(*parameters_, *ema_, ranks());
   DARKROOM_RETURN_IF_ERROR(averaged.status());
   if (!is_main()) {
@@ -307,6 +349,14 @@ Status TrainingRun::save(AfterSaving after) {
   if (saved_step_ == steps_done_) {
     return {};
   }
+  TraceSpan span(options_.spans, "save");
+  span.set("darkroom.step", steps_done_);
+  const Status saved = save_now(after);
+  span.fail(saved);
+  return saved;
+}
+
+Status TrainingRun::save_now(AfterSaving after) {
   if (!is_main()) {
     saved_step_ = steps_done_;
     return hand_in_training_state(*state_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/core/trace_recorder.h"
 #include "darkroom/files/local_copy.h"
 #include "darkroom/optim/adamw.h"
 #include "darkroom/optim/ema.h"
@@ -28,6 +29,7 @@
 #include "run_facts.h"
 #include "spool_records.h"
 #include "trace.h"
+#include "train_metrics.h"
 #include "trained_part.h"
 #include "validation.h"
 
@@ -90,6 +92,7 @@ class TrainingRun {
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
   Status save(AfterSaving after);
+  Status save_now(AfterSaving after);
   Status write_checkpoint();
   Status store_checkpoint(AfterSaving after);
   Status restore_lost_folder();
@@ -154,6 +157,7 @@ class TrainingRun {
   std::unique_ptr<EventWriter> events_;
   std::unique_ptr<GoodputLedger> ledger_;
   std::unique_ptr<ProgressLine> progress_;
+  std::unique_ptr<TrainMetrics> shown_;  // Null without.
 
   const Clock::time_point began_ = Clock::now();                  // This start,
   const Clock::time_point ledger_began_ = options_.clock->now();  // and by the clock that the ledger counts by.

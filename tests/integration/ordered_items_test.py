@@ -4,40 +4,13 @@
 usage: ordered_items_test.py
 """
 
-import json
 import pathlib
 import signal
-import subprocess
 
-from workbench import PROGRAM, ROOT, LoopbackWeb, Workbench, digests, main, require, run
+from workbench import LoopbackWeb, Orders, Workbench, digests, main, require, run
 
 NUM_PICTURES = 20  # Five items of four rows.
 PATIENCE = 300  # Seconds; a limit, no measure.
-
-
-class Orders:
-    """A program at the other end of two pipes."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([str(PROGRAM), *map(str, arguments), "--items", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        self.first = self.heard()
-
-    def heard(self) -> dict:
-        line = self.process.stdout.readline()
-        require(bool(line), "the program ended early", self.process.stderr.read()[-3000:] if not line else "")
-        return json.loads(line)
-
-    def ask(self, line) -> dict:
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        return self.heard()
-
-    def end(self, expect: int = 0) -> str:
-        """Nothing is asked for any more. What it said."""
-        said, errors = self.process.communicate(timeout=PATIENCE)
-        require(self.process.returncode == expect, "exit code", self.process.returncode, "want", expect, errors[-3000:])
-        require(said == "", "answers that nobody asked for", said)
-        return errors
 
 
 def process_command(bench: Workbench, images: str, name: str, model: str = "") -> list[str]:

@@ -90,6 +90,8 @@ WRONG_LINES = (
     ("process", "a b --items 3", "leave --items out"),
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
     ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
+    ("process", "a b --price-per-hour 3", "costs"),
+    ("train", "r.toml --trace-file spans.jsonl", "one file"),
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "run process first"),
     ("train", "r --fsdp", "ZeRO-1"),

@@ -24,6 +24,7 @@ from cases import Skipped, main, require  # noqa: F401: the scripts take their w
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "darkroom"
+ORDERS_PATIENCE = 300  # Seconds; a limit, no measure.
 
 
 class Workbench:
@@ -122,6 +123,31 @@ class LoopbackWeb:
 
     def __exit__(self, *unused) -> None:
         self.server.shutdown()
+
+
+class Orders:
+    """A program of `--items -` at the other end of two pipes."""
+
+    def __init__(self, *arguments, environment: dict[str, str] | None = None):
+        self.process = subprocess.Popen([str(PROGRAM), *map(str, arguments), "--items", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        self.first = self.heard()
+
+    def heard(self) -> dict:
+        line = self.process.stdout.readline()
+        require(bool(line), "the program ended early", self.process.stderr.read()[-3000:] if not line else "")
+        return json.loads(line)
+
+    def ask(self, line) -> dict:
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.heard()
+
+    def end(self, expect: int = 0) -> str:
+        """Nothing is asked for any more. What it said."""
+        said, errors = self.process.communicate(timeout=ORDERS_PATIENCE)
+        require(self.process.returncode == expect, "exit code", self.process.returncode, "want", expect, errors[-3000:])
+        require(said == "", "answers that nobody asked for", said)
+        return errors
 
 
 def run(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess:

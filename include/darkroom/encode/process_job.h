@@ -19,6 +19,8 @@
 
 namespace darkroom {
 
+class TraceRecorder;
+
 /// What is stored for the caption.
 enum class TextKind : uint8_t { kEmbeddings, kTokens, kBoth };
 
@@ -58,6 +60,7 @@ struct ProcessOptions {
   std::string visualize_path = {};     ///< PNG to write.
   bool dry_run = false;                ///< Only looks and tries the encoder on a row or a few: nothing is written.
   MetricsRegistry* metrics = nullptr;  ///< Where the stages count, too; may be null.
+  TraceRecorder* trace = nullptr;      ///< Of spans of items and their batches; may be null. Outlives the run.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

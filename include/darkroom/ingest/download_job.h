@@ -17,6 +17,8 @@
 
 namespace darkroom {
 
+class TraceRecorder;
+
 enum class Validation : uint8_t {
   kHeader,  ///< Format, size and limits from the header.
   kFull,    ///< Every picture is also decoded (and the pixels thrown away).
@@ -60,6 +62,7 @@ struct DownloadOptions {
   int64_t scratch_bytes = -1;        ///< At most; 0: none; negative: 20 GB, or half of what the disk has free.
   std::string decoder_program = {};  ///< darkroom-decoder, in which pictures are decoded (image/sandbox.h); empty: in this process.
   MetricsRegistry* metrics = nullptr;  ///< Outlives the run.
+  TraceRecorder* trace = nullptr;      ///< Of spans of items, and of some of their rows; may be null. Outlives the run.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

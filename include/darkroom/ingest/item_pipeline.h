@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
+#include "darkroom/core/trace_recorder.h"
 #include "darkroom/ingest/body_pool.h"
 #include "darkroom/ingest/open_items.h"
 #include "darkroom/stream/bounded_queue.h"
@@ -29,12 +31,28 @@ namespace darkroom {
 //
 //   readers (R) -> read -> middle -> done -> order (1) -> OpenItems -> writers (W) -> finished -> commit (1)
 
+/// Where the spans of an item belong; without a recorder there are none.
+struct ItemTrace {
+  TraceRecorder* recorder = nullptr;
+  SpanContext context = {};    ///< Of the item's own span.
+  Clock::Instant began = {};   ///< When a reader asked for the item.
+  int64_t piece_interval = 1;  ///< Pieces at multiples of it have spans.
+
+  /// Null: this piece has none.
+  TraceRecorder* for_piece(int64_t position) const { return recorder != nullptr && position % piece_interval == 0 ? recorder : nullptr; }
+};
+
 /// An item that is being worked on. A job derives its own from it. Shared by its pieces, its reader and its writer.
 class ItemInWork {
  public:
   virtual ~ItemInWork() = default;
   ItemInWork(const ItemInWork&) = delete;
   ItemInWork& operator=(const ItemInWork&) = delete;
+
+  /// What the item's span says of it.
+  virtual SpanAttributes describe() const { return {}; }
+
+  ItemTrace trace;  ///< Set before the first piece.
 
  protected:
   ItemInWork() = default;
@@ -44,6 +62,8 @@ class ItemInWork {
 class FinishedItem {
  public:
   virtual ~FinishedItem() = default;
+  /// What the item's span says of it.
+  virtual SpanAttributes describe() const { return {}; }
 };
 
 /// Which items there are to do, and how one is committed: what the loop needs of a job's plan and claims.
@@ -62,6 +82,7 @@ struct ItemPiece {
   std::shared_ptr<ItemInWork> item;
   uint64_t item_number = 0;  ///< Items are numbered as they are opened.
   int64_t position = 0;      ///< Within the item: 0, 1, 2, ...
+  Clock::Instant sent = {};  ///< When a fetcher took it over, where it has spans.
   BodyLease intake = {};     ///< What was admitted by the reader.
   BodyLease bodies = {};     ///< What a fetcher was granted (in BodyPool::memory()); no stay where the job has no pool.
   SpilledBody spilled = {};
@@ -157,9 +178,11 @@ struct ItemJob {
 struct ItemPipelineOptions {
   int num_readers = 1;
   int num_writers = 2;
-  size_t max_open_items = 256;   ///< Read and not finished; what they hold is bounded in bytes besides.
-  size_t max_started_items = 8;  ///< With a writer, which costs memory (OpenItems).
-  size_t queue_pieces = 64;      ///< In each queue between stages.
+  size_t max_open_items = 256;        ///< Read and not finished; what they hold is bounded in bytes besides.
+  size_t max_started_items = 8;       ///< With a writer, which costs memory (OpenItems).
+  size_t queue_pieces = 64;           ///< In each queue between stages.
+  TraceRecorder* trace = nullptr;     ///< Of the items' spans; null: none. Outlives the run.
+  int64_t traced_piece_interval = 1;  ///< Of an item, pieces at multiples of it have spans, too.
 };
 
 /// Runs a job's items. The first failure wins and ends it (Pipeline); what was committed stays, nothing else is visible. A thread that
@@ -234,16 +257,35 @@ class ItemRun {
       if (!out.waiting([&] { return wait_for_place(out.stop()); })) {
         return Status::cancelled("stopped before an item");
       }
+      const Clock::Instant asked = options_.trace == nullptr ? Clock::Instant() : options_.trace->now();
       DARKROOM_ASSIGN_OR_RETURN(auto item, out.starving([&] { return source_.next(out.stop()); }));
       if (item == nullptr) {
         give_place_back();
         return Status();
       }
+      begin_trace(*item, asked);
       const uint64_t number = open(item);
       ItemIntake<Body> intake(std::move(item), number, intake_, pool_, out);
-      DARKROOM_RETURN_IF_ERROR(reader->read(intake));
+      TraceSpan span(options_.trace, "read", intake.item()->trace.context);
+      const Status read = reader->read(intake);
+      span.set("pieces", intake.num_pieces());
+      span.fail(read);
+      span.end();  // Within the item's, which may end as soon as the last piece is known.
+      DARKROOM_RETURN_IF_ERROR(read);
       end(number, intake.num_pieces());
     }
+  }
+  void begin_trace(ItemInWork& item, Clock::Instant asked) const {
+    TraceRecorder* const trace = options_.trace;
+    if (trace == nullptr) {
+      return;
+    }
+    item.trace = {.recorder = trace, .context = trace->make_context(), .began = asked, .piece_interval = options_.traced_piece_interval};
+    trace->record({.name = "claim",
+                   .context = trace->make_context(item.trace.context),
+                   .parent = item.trace.context.span,
+                   .begin = asked,
+                   .end = trace->now()});
   }
   bool wait_for_place(std::stop_token stop) {
     std::unique_lock lock(mutex_);
@@ -318,7 +360,9 @@ class ItemRun {
         DARKROOM_RETURN_IF_ERROR(write(*entry->writer, *std::move(turn->piece)));
         end_turn(turn->item);
       } else {
+        TraceSpan span(options_.trace, "finish", entry->item->trace.context);
         DARKROOM_ASSIGN_OR_RETURN(auto finished, entry->writer->finish());
+        span.end();
         entry->writer.reset();
         DARKROOM_RETURN_IF_ERROR(out.emit({close(turn->item), std::move(finished)}));
       }
@@ -341,6 +385,8 @@ class ItemRun {
     if (piece.spilled.is_on_disk()) {
       DARKROOM_RETURN_IF_ERROR(pool_->load(piece.spilled, *job_.spillable(piece.body)));
     }
+    TraceSpan span(piece.item->trace.for_piece(piece.position), "write", piece.item->trace.context);
+    span.set("piece", piece.position);
     return writer.add(piece.position, std::move(piece.body));
   }
   void end_turn(uint64_t number) {
@@ -356,10 +402,28 @@ class ItemRun {
   }
 
   Status commit(Finished item, StageStats& stats) {
-    DARKROOM_RETURN_IF_ERROR(source_.commit(*item.item, std::move(item.finished)));
+    const ItemTrace& trace = item.item->trace;
+    SpanAttributes attributes = trace.recorder == nullptr ? SpanAttributes() : item.finished->describe();
+    TraceSpan span(trace.recorder, "commit", trace.context);
+    const Status committed = source_.commit(*item.item, std::move(item.finished));
+    span.fail(committed);
+    span.end();
+    if (trace.recorder != nullptr) {
+      end_trace(*item.item, std::move(attributes), committed);
+    }
+    DARKROOM_RETURN_IF_ERROR(committed);
     stats.count(1, 0);
     num_committed_.add();
     return {};
+  }
+  /// The item's own span, from the claim to the commit.
+  static void end_trace(const ItemInWork& item, SpanAttributes of_part, const Status& committed) {
+    Span span{.name = "item", .context = item.trace.context, .begin = item.trace.began, .end = item.trace.recorder->now()};
+    span.attributes = item.describe();
+    std::move(of_part.begin(), of_part.end(), std::back_inserter(span.attributes));
+    span.failure = committed.message();
+    span.is_on_thread = false;
+    item.trace.recorder->record(std::move(span));
   }
 
   ItemSource& source_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/ingest/claims.h"
 #include "darkroom/ingest/item_orders.h"
@@ -42,6 +43,7 @@ size_t upload_bytes(const Location& output);
 class JobItem : public ItemInWork {
  public:
   explicit JobItem(WorkItem item) : work(std::move(item)) {}
+  SpanAttributes describe() const override;
 
   const WorkItem work;
 };
@@ -50,6 +52,7 @@ class JobItem : public ItemInWork {
 class FinishedPart : public FinishedItem {
  public:
   FinishedPart(FinishedShard written, ItemTally counts) : shard(std::move(written)), tally(std::move(counts)) {}
+  SpanAttributes describe() const override;
 
   FinishedShard shard;
   ItemTally tally;
@@ -125,6 +128,9 @@ class JobRun : public ItemSource {
   RowsByError errors_;
   std::set<int64_t> ordered_;  // That were taken and not committed yet.
 };
+
+/// Rows of the job, and those that failed by their code (docs/metrics.md), read at each scrape. `run` outlives it.
+MetricsRegistry::Collection collect_job_metrics(MetricsRegistry& metrics, const JobRun& run);
 
 /// What each stage of the pipeline did, for --verbose.
 void log_stages(const std::string& name, const StageSummary& summary);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ namespace darkroom {
 template <typename Body>
 Status run_items(const std::string& name, JobRun& run, ItemJob<Body> job, BodyMemory& intake, BodyPool* pool,
                  const ItemPipelineOptions& options, MetricsRegistry* metrics, std::stop_token stop, StageSummary& summary) {
+  const auto job_metrics = metrics == nullptr ? std::nullopt : std::optional(collect_job_metrics(*metrics, run));
   ItemRun<Body> items(run, std::move(job), intake, pool, options, metrics, std::move(stop));
   Status status;
   {

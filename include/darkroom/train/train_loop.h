@@ -7,12 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/tensor/communicator.h"
 #include "darkroom/train/recipe.h"
 
 namespace darkroom {
+
+class TraceRecorder;
 
 struct TrainOptions {
   Recipe recipe;  ///< Resolved: file, --set and flags.
@@ -30,8 +33,12 @@ struct TrainOptions {
   /// The ranks that train together, this one among them; every one calls run_training with the same recipe. Rank 0 alone reads and
   /// writes the run folder. They outlive the call.
   Communicator* ranks = &lone_rank();
-  int64_t local_ranks = 1;         ///< Ranks on this machine, which share its cores.
-  Clock* clock = &system_clock();  ///< Of the waits for a store that does not take a checkpoint.
+  int64_t local_ranks = 1;             ///< Ranks on this machine, which share its cores.
+  Clock* clock = &system_clock();      ///< Of the waits for a store that does not take a checkpoint.
+  MetricsRegistry* metrics = nullptr;  ///< Where this rank counts (docs/metrics.md); may be null. Outlives the call.
+  TraceRecorder* spans = nullptr;      ///< Of this rank's steps; may be null. Outlives the call.
+  double step_flop = 0;                ///< Floating-point operations of all ranks a step, for the metrics; 0: not known.
+  double rank_tflops = 0;              ///< Peak of a rank in 10^12 of them per second, for the metrics; 0: not known.
 
   /// kInvalidArgument naming the first bad field.
   Status validate() const;

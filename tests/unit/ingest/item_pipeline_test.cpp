@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <list>
 #include <map>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "support/no_new_threads.h"
 #include "support/temporary_folder.h"
@@ -319,6 +323,50 @@ TEST_P(ItemRunSizes, every_item_is_committed_whole_and_in_order) {
 INSTANTIATE_TEST_SUITE_P(HostileSizes, ItemRunSizes,
                          ::testing::Combine(::testing::Values(0, 1, 2, 31), ::testing::Values(1, 3), ::testing::Values(1, 3),
                                             ::testing::Values(size_t{1}, size_t{100}, size_t{1'000'000})));
+
+/// Names of the spans of each trace, without their number.
+std::map<std::string, std::multiset<std::string>> spans_by_trace(const std::string& path) {
+  std::map<std::string, std::multiset<std::string>> names;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json request = nlohmann::json::parse(line);
+    for (const nlohmann::json& span : request["resourceSpans"][0]["scopeSpans"][0]["spans"]) {
+      names[span["traceId"]].insert(span["name"].get<std::string>() + (span.contains("status") ? " failed" : ""));
+    }
+  }
+  return names;
+}
+
+TEST(ItemRun, tells_the_life_of_each_item_as_a_trace) {
+  const TemporaryFolder folder;
+  auto trace = TraceRecorder::open({.path = folder.path("spans.jsonl")});
+  ASSERT_TRUE(trace.is_ok()) << trace.status().to_string();
+  AlbumRun test({7, 0});
+  test.options.trace = trace->get();
+  test.options.traced_piece_interval = 3;
+  ASSERT_TRUE(test.run().is_ok());
+  ASSERT_TRUE((*trace)->finish().is_ok());
+  std::multiset<std::multiset<std::string>> traces;
+  for (const auto& [id, names] : spans_by_trace(folder.path("spans.jsonl"))) {
+    traces.insert(names);
+  }
+  EXPECT_EQ(traces, (std::multiset<std::multiset<std::string>>{{"item", "claim", "read", "write", "write", "write", "finish", "commit"},
+                                                               {"item", "claim", "read", "finish", "commit"}}));
+}
+
+TEST(ItemRun, marks_the_span_of_what_failed) {
+  const TemporaryFolder folder;
+  auto trace = TraceRecorder::open({.path = folder.path("spans.jsonl")});
+  ASSERT_TRUE(trace.is_ok()) << trace.status().to_string();
+  AlbumRun test({1});
+  test.albums.commit_fails_at = 0;
+  test.options.trace = trace->get();
+  ASSERT_FALSE(test.run().is_ok());
+  ASSERT_TRUE((*trace)->finish().is_ok());
+  const auto traces = spans_by_trace(folder.path("spans.jsonl"));
+  ASSERT_EQ(traces.size(), 1U);
+  EXPECT_EQ(traces.begin()->second, (std::multiset<std::string>{"item failed", "claim", "read", "write", "finish", "commit failed"}));
+}
 
 TEST(ItemRun, a_slow_piece_holds_up_its_own_item_only) {
   AlbumRun test({3, 5, 7, 2, 4});

@@ -1,0 +1,141 @@
+#include "top_targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "darkroom/core/nested_text.h"
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
+
+namespace darkroom {
+namespace {
+
+constexpr const char* kAddressFolder = "_metrics";
+constexpr const char* kRunLines = "metrics.jsonl";
+constexpr int64_t kTailBytes = 65'536;
+
+bool is_port(std::string_view text) {
+  return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// The last whole line of a file.
+Result<std::string> last_line(const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto file, local_files().open_input(path));
+  const int64_t size = std::min(kTailBytes, file->size_bytes());
+  std::string tail(static_cast<size_t>(size), '\0');
+  DARKROOM_ASSIGN_OR_RETURN(const size_t num_read, file->read_at(file->size_bytes() - size, std::as_writable_bytes(std::span(tail))));
+  tail.resize(num_read);
+  tail.resize(tail.rfind('\n') + 1);  // A torn one is left out; 0 where there is no line end.
+  if (tail.empty()) {
+    return Status::failed_precondition("no step was logged yet:", path);
+  }
+  tail.pop_back();
+  return tail.substr(tail.rfind('\n') + 1);
+}
+
+/// The address in a file that a process left.
+std::string left_address(const std::string& path) {
+  const Result<std::string> text = read_file(local_files(), path);
+  const nlohmann::json json = text.is_ok() ? parse_json(*text) : nlohmann::json();
+  return json.is_object() && json.contains("address") && json["address"].is_string() ? json["address"].get<std::string>() : "";
+}
+
+std::vector<std::string> left_addresses(const std::string& folder) {
+  std::vector<std::string> addresses;
+  const auto files = local_files().list(join_path(folder, kAddressFolder));
+  for (const FileInfo& file : files.is_ok() ? *files : std::vector<FileInfo>()) {
+    if (file.path.ends_with(".json")) {
+      addresses.push_back(left_address(file.path));
+    }
+  }
+  std::erase(addresses, "");
+  std::ranges::sort(addresses);
+  return addresses;
+}
+
+}  // namespace
+
+std::string metrics_url(const std::string& target) {
+  if (target.starts_with("http://") || target.starts_with("https://")) {
+    const size_t slash = target.find('/', target.find("://") + 3);
+    return slash == std::string::npos ? target + "/metrics" : slash + 1 == target.size() ? target + "metrics" : target;
+  }
+  if (is_port(target)) {
+    return fmt::format("http://127.0.0.1:{}/metrics", target);
+  }
+  const size_t colon = target.rfind(':');
+  const bool is_address = colon != std::string::npos && colon > 0 && target.find('/') == std::string::npos &&
+                          is_port(std::string_view(target).substr(colon + 1));
+  return is_address ? fmt::format("http://{}/metrics", target) : "";
+}
+
+Result<std::unique_ptr<TopTargets>> TopTargets::open(std::vector<std::string> targets) {
+  std::unique_ptr<TopTargets> opened(new TopTargets(std::move(targets)));
+  DARKROOM_ASSIGN_OR_RETURN(opened->http_, HttpClient::start({.num_loops = 1}, opened->metrics_));
+  return opened;
+}
+
+ProcessLook TopTargets::ask(const std::string& where, const std::string& url, const std::stop_token& stop) {
+  HttpRequest request{.url = url};
+  request.limits.total = std::chrono::seconds(5);
+  request.limits.max_body_bytes = 16'000'000;
+  ProcessLook look{.where = where};
+  const Result<HttpResponse> response = http_->perform(request, stop);
+  if (!response.is_ok()) {
+    look.failure = response.status().message();
+    return look;
+  }
+  if (response->status() != 200) {
+    look.failure = fmt::format("answered with status {}", response->status());
+    return look;
+  }
+  Result<MetricsPage> page = MetricsPage::parse(response->body);
+  if (page.is_ok()) {
+    look.page = *std::move(page);
+  } else {
+    look.failure = page.status().message();
+  }
+  return look;
+}
+
+void TopTargets::look_into(const std::string& folder, const std::stop_token& stop, std::vector<ProcessLook>& looks) {
+  bool is_answered = false;
+  std::vector<ProcessLook> silent;
+  for (const std::string& address : left_addresses(folder)) {
+    ProcessLook look = ask(address, metrics_url(address), stop);
+    is_answered = is_answered || look.failure.empty();
+    (look.failure.empty() ? looks : silent).push_back(std::move(look));
+  }
+  const std::string lines = join_path(folder, kRunLines);
+  const Result<bool> has_lines = local_files().exists(lines);
+  if (!is_answered && has_lines.is_ok() && *has_lines) {
+    const Result<std::string> line = last_line(lines);
+    ProcessLook look{.where = lines, .failure = line.is_ok() ? "" : line.status().message()};
+    look.last_line = line.is_ok() ? parse_json(*line) : nlohmann::json();
+    look.failure = look.failure.empty() && !look.last_line.is_object() ? "its last line is no JSON object" : look.failure;
+    looks.push_back(std::move(look));
+    return;
+  }
+  std::move(silent.begin(), silent.end(), std::back_inserter(looks));
+  if (!is_answered && silent.empty()) {
+    looks.push_back({.where = folder, .failure = "no process left its address here; start it with --metrics-port"});
+  }
+}
+
+TopLook TopTargets::look(const std::stop_token& stop) {
+  TopLook look{.at = std::chrono::steady_clock::now(), .processes = {}};
+  for (const std::string& target : targets_) {
+    const std::string url = metrics_url(target);
+    if (url.empty()) {
+      look_into(target, stop, look.processes);
+    } else {
+      look.processes.push_back(ask(target, url, stop));
+    }
+  }
+  return look;
+}
+
+}  // namespace darkroom

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""The dashboards and rules of deploy/ on a real Prometheus (Debian's package), which scrapes a small download, process, train and serve on
+loopback: every query of every panel finds something. No Grafana runs.
+
+usage: dashboards_test.py
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from workbench import PROGRAM, ROOT, LoopbackWeb, Orders, Skipped, Workbench, main, require
+
+DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
+PATIENCE = 300  # Seconds; a limit, no measure.
+# What Grafana puts in place of its variables.
+VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
+PRICE = ["--price-per-hour", "p4de.24xlarge:spot"]
+NUM_ROWS = 16
+
+
+def queries() -> list[tuple[str, str, str]]:
+    """(dashboard, panel, query) of every target."""
+    found = []
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                query = target["expr"]
+                for name, value in VARIABLES.items():
+                    query = query.replace(name, value)
+                found.append((path.stem, panel["title"], query))
+    return found
+
+
+def the_committed_dashboards_are_those_of_the_script() -> None:
+    require(len(DASHBOARDS) == 3, "dashboards", DASHBOARDS)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, ROOT / "deploy" / "grafana" / "make_dashboards.py", folder], check=True)
+        for path in DASHBOARDS:
+            require(pathlib.Path(folder, path.name).read_text() == path.read_text(), "not what make_dashboards.py writes:", path)
+
+
+def every_query_names_a_variable_that_the_dashboard_has() -> None:
+    for path in DASHBOARDS:
+        dashboard = json.loads(path.read_text())
+        known = {variable["name"] for variable in dashboard["templating"]["list"]} | {"__rate_interval"}
+        used = set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard["panels"])))
+        require(used <= known and "instance" in used, path.name, used - known)
+        ids = [panel["id"] for panel in dashboard["panels"]]
+        places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
+        require(len(set(ids)) == len(ids) and len(set(places)) == len(places), "panels on top of each other in", path.name)
+
+
+def program_of(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Skipped(f"there is no {name}; apt-get install prometheus")
+    return found
+
+
+def promtool_takes_the_configuration() -> None:
+    done = subprocess.run([program_of("promtool"), "check", "config", ROOT / "deploy" / "prometheus.yml"], capture_output=True, text=True)
+    require(done.returncode == 0 and "8 rules found" in done.stdout, done.stdout, done.stderr)
+
+
+# For each alert, numbers a minute that make it fire after an hour, and such that do not.
+ALERTS = {
+    "DarkroomProcessSilent": ({'up{job="darkroom-train", instance="a"}': "0x60"}, {'up{job="darkroom-train", instance="a"}': "1x60"}),
+    "DarkroomRowsFail": (
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+7x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+5x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
+    ),
+    "DarkroomTrainingStands": (
+        {'darkroom_train_step{instance="a"}': "5x60", 'darkroom_train_last_step{instance="a"}': "10x60"},
+        {'darkroom_train_step{instance="a"}': "0+1x60", 'darkroom_train_last_step{instance="a"}': "100x60"},
+    ),
+    "DarkroomStepsLeftOut": ({'darkroom_train_skipped_steps_total{instance="a"}': "0x50 1x10"}, {'darkroom_train_skipped_steps_total{instance="a"}': "1x60"}),
+    "DarkroomTrainingWaitsForData": (
+        {'darkroom_train_phase_seconds_total{phase="data_wait", instance="a"}': "0+2x60", 'darkroom_train_phase_seconds_total{phase="step", instance="a"}': "0+10x60"},
+        {'darkroom_train_phase_seconds_total{phase="data_wait", instance="a"}': "0+1x60", 'darkroom_train_phase_seconds_total{phase="step", instance="a"}': "0+20x60"},
+    ),
+    "DarkroomEndpointRefuses": (
+        {'darkroom_serve_requests_total{status="429", instance="a"}': "0+1x60", 'darkroom_serve_requests_total{status="200", instance="a"}': "0+9x60"},
+        {'darkroom_serve_requests_total{status="429", instance="a"}': "0+1x60", 'darkroom_serve_requests_total{status="200", instance="a"}': "0+99x60"},
+    ),
+    "DarkroomMemoryShort": (
+        {'darkroom_host_memory_available_bytes{instance="a"}': "4x60", 'darkroom_host_memory_bytes{instance="a"}': "100x60"},
+        {'darkroom_host_memory_available_bytes{instance="a"}': "6x60", 'darkroom_host_memory_bytes{instance="a"}': "100x60"},
+    ),
+    "DarkroomCost": ({'darkroom_cost_dollars{instance="a"}': "600x60", 'darkroom_cost_dollars{instance="b"}': "600x60"}, {'darkroom_cost_dollars{instance="a"}': "600x60"}),
+}
+
+
+def each_alert_fires_for_what_it_is_about_and_for_nothing_else() -> None:
+    promtool = program_of("promtool")
+    rules = ROOT / "deploy" / "prometheus_rules.yml"
+    with tempfile.TemporaryDirectory() as folder:
+        for alert, examples in ALERTS.items():
+            for numbers, fires in zip(examples, (True, False)):
+                series = [{"series": name, "values": values} for name, values in numbers.items()]
+                # Without the labels and sentences of an alert that fires the tool names what it got: what is looked for here.
+                test = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": [{"eval_time": "1h", "alertname": alert, "exp_alerts": []}]}]}
+                path = pathlib.Path(folder, "test.yml")
+                path.write_text(json.dumps(test))
+                done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+                said = done.stdout + done.stderr
+                require((done.returncode != 0) == fires and (f"alertname: {alert}" in said) == fires, alert, "should fire:", fires, said)
+
+
+def left_address(folder: str) -> str:
+    """Where the process that works in a folder says that its numbers are."""
+    begin = time.monotonic()
+    while True:
+        files = list(pathlib.Path(folder, "_metrics").glob("*.json"))
+        if files:
+            return json.loads(files[0].read_text())["address"]
+        require(time.monotonic() - begin < PATIENCE, "no address in", folder)
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def started(*arguments, environment: dict[str, str]):
+    """A program that goes on until it is told to stop."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors, text=True, cwd=ROOT, env=environment)
+        try:
+            yield process, errors
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(PATIENCE)
+            errors.seek(0)
+            require(code == 143, "exit code", code, errors.read()[-3000:])
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Prometheus:
+    """Scrapes the addresses with the jobs and the rules of deploy/."""
+
+    def __init__(self, folder: pathlib.Path, targets: dict[str, list[str]]):
+        shutil.copy(ROOT / "deploy" / "prometheus_rules.yml", folder)
+        scrapes = [{"job_name": job, "static_configs": [{"targets": addresses}]} for job, addresses in targets.items()]
+        # JSON is YAML.
+        (folder / "prometheus.yml").write_text(json.dumps({"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": ["prometheus_rules.yml"], "scrape_configs": scrapes}))
+        self.address = f"127.0.0.1:{free_port()}"
+        self.log = (folder / "log").open("w")
+        self.process = subprocess.Popen(
+            [program_of("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.address}"], stdout=self.log, stderr=self.log)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        self.log.close()
+
+    def ask(self, path: str, **parameters: str):
+        """None: it does not answer yet."""
+        require(self.process.poll() is None, "Prometheus has ended; its log:", pathlib.Path(self.log.name).read_text()[-2000:])
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=60) as reply:
+                return json.load(reply)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{path} {parameters}: {error.read().decode()}") from error
+        except urllib.error.URLError:
+            return None
+
+    def await_all(self, wanted: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], list]:
+        """Asks until every query has found something."""
+        found: dict[tuple[str, str, str], list] = {}
+        begin = time.monotonic()
+        while len(found) < len(wanted):
+            require(time.monotonic() - begin < PATIENCE, "nothing is found by", [one for one in wanted if one not in found])
+            for one in wanted:
+                answer = None if one in found else self.ask("query", query=one[2])
+                if answer and answer["result"]:
+                    found[one] = answer["result"]
+            time.sleep(0.2)
+        return found
+
+
+def paint(address: str) -> None:
+    body = json.dumps({"prompt": "a red heart", "response_format": "b64_json", "steps": 2}).encode()
+    request = urllib.request.Request(f"http://{address}/v1/images/generations", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+        require(reply.status == 200, "status", reply.status)
+
+
+def served_at(errors) -> str:
+    begin = time.monotonic()
+    while True:
+        errors.seek(0)
+        found = re.search(r"serving .* at http://(\S+)", errors.read())
+        if found:
+            return found.group(1)
+        require(time.monotonic() - begin < PATIENCE, "the endpoint does not say where it is")
+        time.sleep(0.1)
+
+
+def documented_names() -> set[str]:
+    rows = [line for line in (ROOT / "docs" / "metrics.md").read_text().split("\n") if line.startswith("| `darkroom_")]
+    return {name for row in rows for name in re.findall(r"`(darkroom_[a-z0-9_]+)`", row.split("|")[1])}
+
+
+def check_rules(prometheus: Prometheus, known: set[str]) -> None:
+    rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+    require(len(rules) == 8, "rules", rules)
+    for rule in rules:
+        require(rule["health"] == "ok", "a rule cannot be evaluated", rule)
+        names = set(re.findall(r"darkroom_[a-z0-9_]+", rule["query"]))
+        require(names <= known, "a rule of metrics that nobody has", rule["name"], names - known)
+
+
+def every_panel_finds_what_it_asks_for() -> None:
+    program_of("prometheus")
+    library = PROGRAM.resolve().parent / "tests" / "fake_management"
+    if not library.exists():
+        raise Skipped("the stand-in of NVIDIA's management library is not built (core_test)")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library)}
+    with Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web, contextlib.ExitStack() as stack:
+        table = bench.write_url_table(web.port)
+        observed = ["--metrics-port", "0", *PRICE]
+        os.remove(next(pathlib.Path(bench.path("corpus"), "pictures").iterdir()))  # A row that fails.
+        download = Orders("download", bench.path("images"), "--metadata", table, "--rows-per-file", "4", "--allow-private", f"127.0.0.1/32:{web.port}", *observed, environment=environment)
+        stack.callback(download.end)
+        addresses = [left_address(bench.path("images"))]
+        images = [download.ask(item) for item in range(4)]
+        require(sum(answer["rows_out"] for answer in images) == NUM_ROWS - 1, "rows", images)
+        process = Orders("process", bench.path("images"), bench.path("latents"), "--model", bench.model, "--resolution", "64", "--rows-per-file", "4", *observed, environment=environment)
+        stack.callback(process.end)
+        addresses.append(left_address(bench.path("latents")))
+        for item in range(process.first["items"]):
+            process.ask(item)
+        recipe = ["recipes/tiny.toml", "--model", bench.model, "--set", "batch.global=4", "--set", "batch.micro=4", "--set", "data.resolution=64", "--set", "checkpoint.every_steps=0", "--set", "samples.every_steps=0"]
+        stack.enter_context(started("train", *recipe, "--data", bench.path("latents"), "--output", bench.path("run"), "--max-steps", "1000000", "--tflops", "1", *observed, environment=environment))
+        _, errors = stack.enter_context(started("serve", bench.model, "--port", "0", *PRICE, environment=environment))
+        endpoint = served_at(errors)
+        targets = {"darkroom-data": addresses, "darkroom-train": [left_address(bench.path("run"))], "darkroom-serve": [endpoint]}
+        with tempfile.TemporaryDirectory() as folder:
+            prometheus = Prometheus(pathlib.Path(folder), targets)
+            stack.callback(prometheus.close)
+            paint(endpoint)
+            found = prometheus.await_all(queries())
+            print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards")
+            check_numbers(prometheus, found)
+            stack.close()  # Before the folder goes.
+
+
+def check_numbers(prometheus: Prometheus, found: dict) -> None:
+    by_title = {(dashboard, title): result for (dashboard, title, _), result in found.items()}
+    done = {float(series["value"][1]) for series in by_title["data_plane", "Rows done"]}
+    require(done == {1.0}, "all rows are done", done)
+    require({series["metric"]["code"] for series in by_title["data_plane", "Rows without a result, by code"]} == {"http_404"}, "codes", by_title)
+    require({series["metric"]["gpu"] for series in by_title["training", "Memory of GPUs"]} == {"0", "1"}, "GPUs", by_title)
+    shares = {series["metric"]["phase"]: float(series["value"][1]) for series in by_title["training", "What a step goes into"]}
+    require(set(shares) == {"data_wait", "forward", "backward", "update"}, "phases", shares)
+    names = set(prometheus.ask("label/__name__/values"))
+    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("darkroom_")}
+    require(ours <= documented_names(), "docs/metrics.md lacks", ours - documented_names())
+    check_rules(prometheus, names)
+
+
+if __name__ == "__main__":
+    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""`darkroom top`: one frame as text, and a terminal that is drawn on until `q` comes.
+
+usage: top_test.py
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import pty
+import select
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+
+from cases import temporary_folder
+from workbench import PROGRAM, ROOT, main, require
+
+PATIENCE = 300  # Seconds; a limit, no measure.
+PAGE = """darkroom_build_info{verb="download",version="0.1.0"} 1
+darkroom_process_uptime_seconds 10
+darkroom_job_rows 1000
+darkroom_job_rows_done 250
+darkroom_row_errors_total{code="http_404"} 12
+darkroom_rows_total{stage="fetch"} 200
+darkroom_stage_seconds_total{stage="fetch",state="busy"} 1
+darkroom_queue_items{stage="fetch"} 17
+"""
+
+
+@contextlib.contextmanager
+def metrics_server(page: str = PAGE, status: int = 200):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *unused):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def top(*arguments, expect: int = 0, **environment: str) -> subprocess.CompletedProcess:
+    done = subprocess.run([str(PROGRAM), "top", *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL)
+    require(done.returncode == expect, "exit code", done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def one_frame_is_plain_text() -> None:
+    with metrics_server() as port:
+        for arguments in ((port, "--once"), (f"127.0.0.1:{port}", "--once"), (f"http://127.0.0.1:{port}", "--once"), (port,)):  # Without a terminal it is one frame, too.
+            text = top(*arguments).stdout
+            for part in ("download at ", "rows done 250 of 1000 (25 %)", "http_404 12", "fetch                200        20.0", "\n  stage "):
+                require(part in text, "missing:", part, text)
+            require("\x1b" not in text, "escapes without a terminal", text)
+
+
+def a_folder_leads_to_the_process_that_works_in_it() -> None:
+    with temporary_folder() as folder, metrics_server() as port:
+        (folder / "_metrics").mkdir()
+        (folder / "_metrics" / "host-1.json").write_text(json.dumps({"address": f"127.0.0.1:{port}"}))
+        require("rows done 250 of 1000" in top(folder, "--once").stdout, "no frame")
+
+
+def a_run_without_an_address_tells_its_last_line() -> None:
+    with temporary_folder() as folder:
+        (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n')
+        text = top(folder, "--once").stdout
+        require("step 2  loss 0.2500" in text, "no line", text)
+
+
+def what_cannot_be_looked_at_is_named() -> None:
+    with socket.socket() as silent, metrics_server("<html>") as foreign, metrics_server(status=500) as broken, temporary_folder() as folder:
+        silent.bind(("127.0.0.1", 0))  # Nobody listens.
+        port = silent.getsockname()[1]
+        for target, words in ((port, str(port)), (foreign, "no metrics"), (broken, "status 500"), (folder, "--metrics-port")):
+            done = top(target, "--once", expect=1)
+            require(words in done.stdout and words in done.stderr, "the reason of", target, done.stdout, done.stderr)
+        with metrics_server() as good:
+            require("rows done 250" in top(port, good, "--once").stdout, "one that answers is shown beside one that does not")
+
+
+@contextlib.contextmanager
+def terminal(*arguments, **environment: str):
+    """The program on a pseudo-terminal of its own: (process, descriptor of the other side)."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, 60))
+    process = subprocess.Popen([str(PROGRAM), "top", *map(str, arguments)], stdin=its, stdout=its, stderr=its, cwd=ROOT, env={**os.environ, "TERM": "xterm", **environment}, start_new_session=True)
+    before = termios.tcgetattr(its)
+    try:
+        yield process, ours, its, before
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(its)
+
+
+def read_until(descriptor: int, wanted: str) -> str:
+    text = ""
+    begin = time.monotonic()
+    while wanted not in text:
+        require(time.monotonic() - begin < PATIENCE, "never shown:", wanted, repr(text))
+        if select.select([descriptor], [], [], 1)[0]:
+            text += os.read(descriptor, 65536).decode(errors="replace")
+    return text
+
+
+def q_ends_the_view_and_the_terminal_is_as_before() -> None:
+    with metrics_server() as port, terminal(port, "--interval", "0.1") as (process, ours, its, before):
+        text = read_until(ours, "q: quit")
+        require(text.startswith("\x1b[?1049h") and "\x1b[1mdownload at" in text, "the first frame", repr(text))
+        require(all(len(line) < 80 for line in text.split("\r\n")), "a line is not cut to the terminal", repr(text))
+        read_until(ours, "q: quit")  # Drawn again.
+        os.write(ours, b"xq")
+        text = read_until(ours, "\x1b[?1049l")
+        require(process.wait(PATIENCE) == 0, "exit code", process.returncode)
+        require(termios.tcgetattr(its) == before, "the terminal's settings")
+
+
+def colours_are_left_out_where_nobody_wants_them() -> None:
+    with metrics_server() as port, terminal(port, NO_COLOR="1") as (process, ours, _, _before):
+        text = read_until(ours, "q: quit")
+        require("\x1b[1m" not in text, "bold", repr(text))
+        os.write(ours, b"q")
+        require(process.wait(PATIENCE) == 0, "exit code", process.returncode)
+    with metrics_server() as port, terminal(port, TERM="dumb") as (process, ours, _, _before):
+        text = read_until(ours, "queue") + read_until(ours, "17")
+        require("\x1b" not in text, "escapes on a terminal that has none", repr(text))
+        require(process.wait(PATIENCE) == 0, "exit code", process.returncode)
+
+
+def a_signal_ends_the_view_too() -> None:
+    with metrics_server() as port, terminal(port, "--interval", "3600") as (process, ours, its, before):
+        read_until(ours, "q: quit")
+        process.send_signal(signal.SIGTERM)
+        read_until(ours, "\x1b[?1049l")
+        require(process.wait(PATIENCE) == 143, "exit code", process.returncode)
+        require(termios.tcgetattr(its) == before, "the terminal's settings")
+
+
+def a_job_leaves_its_address_and_takes_it_back() -> None:
+    """Without a model: a download whose table cannot be found fails after it began to serve, and leaves nothing."""
+    with temporary_folder() as folder:
+        out = folder / "images"
+        done = subprocess.run([str(PROGRAM), "download", out, "--metadata", folder / "none.parquet", "--metrics-port", "0"], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+        require(done.returncode == 1 and "/metrics" in done.stderr, "exit code", done.returncode, done.stderr)
+        require(not pathlib.Path(out).exists(), "a folder is left")
+
+
+def a_price_is_dollars_or_of_the_catalogue() -> None:
+    with temporary_folder() as folder:
+        job = [str(PROGRAM), "download", folder / "images", "--metadata", folder / "none.parquet"]
+        for arguments, words in ((["--price-per-hour", "1"], "--metrics-port"), (["--metrics-port", "0", "--price-per-hour", "p4de.24xlarge:cheap"], "p4de.24xlarge:spot"), (["--metrics-port", "0", "--price-per-hour", "-3"], "0 or more")):
+            done = subprocess.run([*job, *arguments], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
+            require(done.returncode == 2 and words in done.stderr, "want a refusal that says", words, done.returncode, done.stderr)
+
+
+if __name__ == "__main__":
+    main([one_frame_is_plain_text, a_folder_leads_to_the_process_that_works_in_it, a_run_without_an_address_tells_its_last_line, what_cannot_be_looked_at_is_named, q_ends_the_view_and_the_terminal_is_as_before,
+          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue])

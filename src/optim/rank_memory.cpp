@@ -31,8 +31,12 @@ RankMemory rank_memory(const RankMemorySpec& spec) {
   memory.gradients = kFloat * spec.size;
   if (!spec.fast_reduction && (spec.gradient_groups > 1 || spec.flat.num_ranks > 1)) {
     const GroupSpan run = groups_of_rank(spec.gradient_groups, spec.flat.rank, spec.flat.num_ranks);
-    memory.partial_sums = most_sums_held(spec.gradient_groups, run) * memory.gradients;
-    memory.received_sums = num_foreign_subtrees(spec) * kFloat * slice;
+    const auto wire = static_cast<int64_t>(c10::elementSize(spec.gradient_wire));
+    memory.partial_sums = most_sums_held(spec.gradient_groups, run) * wire * spec.size;
+    memory.received_sums = num_foreign_subtrees(spec) * wire * slice;
+    if (spec.gradient_wire != torch::kFloat32) {  // The last group's sum, rounded.
+      memory.received_sums += wire * spec.size;
+    }
   }
   return memory;
 }

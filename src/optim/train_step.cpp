@@ -8,6 +8,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/ops/adamw_update.h"
 #include "darkroom/tensor/device_runtime.h"
+#include "gradient_overlap.h"
 #include "gradient_sum.h"
 #include "recorded_step.h"
 
@@ -60,6 +61,13 @@ Status TrainStepOptions::validate() const {
   if (workers < 1) {
     return Status::invalid_argument("training step: workers must be at least 1, got:", workers);
   }
+  if (gradient_wire != torch::kFloat32 && (gradient_wire != torch::kBFloat16 || fast_reduction)) {
+    return Status::invalid_argument(
+        "training step: gradient_wire must be float32, or bfloat16 without fast_reduction, got:", c10::toString(gradient_wire));
+  }
+  if (bucket_elements < 1) {
+    return Status::invalid_argument("training step: bucket_elements must be at least 1, got:", bucket_elements);
+  }
   if (!(max_grad_norm >= 0.0 && std::isfinite(max_grad_norm))) {
     return Status::invalid_argument("training step: max_grad_norm must be at least 0, got:", max_grad_norm);
   }
@@ -77,7 +85,11 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
   DARKROOM_CHECK(optimizer.slice() == slice && (ema == nullptr || ema->slice() == slice),
                  "a rank updates its own slice, from:", slice.first);
   if (options.gradient_groups > 1 || ranks.size() > 1) {
-    gradient_sum_ = std::make_unique<GradientSum>(parameters, options.gradient_groups, options.fast_reduction, ranks);
+    const GradientSumOptions sum{options.gradient_groups, options.fast_reduction, options.gradient_wire};
+    gradient_sum_ = std::make_unique<GradientSum>(parameters, sum, ranks);
+  }
+  if (options.overlaps && !options.fast_reduction && ranks.size() > 1) {
+    overlap_ = std::make_unique<GradientOverlap>(parameters, *gradient_sum_, ranks, options.bucket_elements);
   }
   if (options.replays && !is_cpu && !options.waits_between_phases) {
     recorded_ = std::make_unique<RecordedStep>(parameters.options().device);
@@ -222,6 +234,13 @@ std::vector<TrainStep::PassSpan> TrainStep::passes() const {
   return passes;
 }
 
+void TrainStep::pass_backward(const torch::Tensor& loss, bool is_last) {
+  if (is_last && overlap_ != nullptr) {
+    overlap_->begin_last_pass();
+  }
+  loss.backward();
+}
+
 void TrainStep::end_pass(const PassSpan& pass) {
   if (gradient_sum_ != nullptr && pass.ends_group) {
     gradient_sum_->close_group(pass.group);
@@ -230,12 +249,13 @@ void TrainStep::end_pass(const PassSpan& pass) {
 
 void TrainStep::accumulate(const MicroBatchLosses& losses) {
   const auto batch_size = static_cast<double>(losses_.numel());
-  for (const PassSpan& pass : passes()) {
+  const std::vector<PassSpan> spans = passes();
+  for (const PassSpan& pass : spans) {
     const torch::Tensor micro_losses = losses(pass.first, pass.count);
     check_losses(micro_losses, pass.count);
     losses_.narrow(0, pass.first, pass.count).copy_(micro_losses.detach());
     end_phase(report_.forward_ms);
-    (micro_losses.sum() / batch_size).backward();
+    pass_backward(micro_losses.sum() / batch_size, &pass == &spans.back());
     end_pass(pass);
     end_phase(report_.backward_ms);
   }
@@ -281,7 +301,7 @@ void TrainStep::accumulate_side_by_side(const MicroBatchLosses& losses) {
 // With the whole gradient of this rank's slice, the whole norm and all losses. Changes no weight when a loss or the norm is not finite.
 Status TrainStep::update() {
   if (gradient_sum_ != nullptr) {
-    DARKROOM_RETURN_IF_ERROR(gradient_sum_->finish());
+    DARKROOM_RETURN_IF_ERROR(overlap_ != nullptr ? overlap_->finish() : gradient_sum_->finish());
   }
   if (ranks_.size() == 1) {
     update_alone();

@@ -16,6 +16,10 @@ class LoneRank final : public Communicator {
     return {};
   }
   Status all_reduce(const torch::Tensor& /*tensor*/) override { return {}; }
+  int64_t bytes_sent() const override { return 0; }
+  Result<std::unique_ptr<Communicator>> twin(const std::string& /*name*/) override {
+    return std::unique_ptr<Communicator>(std::make_unique<LoneRank>());
+  }
   Status finish() override { return {}; }
 };
 

@@ -17,9 +17,33 @@
 namespace darkroom {
 namespace {
 
+constexpr const char* kPrefix = "darkroom/";  // Of the keys in the store.
+
+using GroupPointer = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+GroupPointer connect(const StorePointer& store, const GlooOptions& options) {
+  auto group_options = c10d::ProcessGroupGloo::Options::create_default(options.longest);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // As in PyTorch.
+  if (is_loopback(options.place.host)) {
+    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
+  } else if (interface != nullptr) {
+    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForInterface(interface)};
+  }
+  group_options->timeout = options.arrival;  // Of connecting.
+  auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(options.place.rank),
+                                                           static_cast<int>(options.place.size), group_options);
+  group->setTimeout(options.longest);
+  return group;
+}
+
+Status no_connection(const RankPlace& place, const std::exception& reason) {
+  return Status::unavailable("the ranks cannot connect to each other (this rank, ranks, reason):", place.rank, place.size,
+                             first_line(reason));
+}
+
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(StorePointer store, c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const GlooOptions& options)
+  GlooCommunicator(StorePointer store, GroupPointer group, const GlooOptions& options)
       : store_(std::move(store)), group_(std::move(group)), options_(options) {}
 
   Status watch(StorePointer store) {
@@ -41,6 +65,7 @@ class GlooCommunicator final : public Communicator {
           }
           std::vector<torch::Tensor> tensors = {transfer.tensor};
           const int peer = static_cast<int>(transfer.peer);
+          bytes_sent_ += transfers == &sends ? static_cast<int64_t>(transfer.tensor.nbytes()) : 0;
           works.push_back(transfers == &sends ? group_->send(tensors, peer, kTag) : group_->recv(tensors, peer, kTag));
         }
       }
@@ -55,6 +80,18 @@ class GlooCommunicator final : public Communicator {
       std::vector<torch::Tensor> tensors = {tensor};
       group_->allreduce(tensors)->wait(options_.longest);
     });
+  }
+
+  int64_t bytes_sent() const override { return bytes_sent_; }
+
+  // Without a watch: the first one's ends the process, and with it the twin.
+  Result<std::unique_ptr<Communicator>> twin(const std::string& name) override {
+    try {
+      const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(kPrefix + options_.place.attempt + "/" + name, store_);
+      return std::unique_ptr<Communicator>(std::make_unique<GlooCommunicator>(store_, connect(store, options_), options_));
+    } catch (const std::exception& error) {
+      return no_connection(options_.place, error);
+    }
   }
 
   Status finish() override {
@@ -90,8 +127,9 @@ class GlooCommunicator final : public Communicator {
   }
 
   StorePointer store_;  // Rank 0's is the server: it goes last.
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  GroupPointer group_;
   GlooOptions options_;
+  int64_t bytes_sent_ = 0;
   Status failure_;
   std::unique_ptr<RankWatch> watch_;
 };
@@ -102,21 +140,6 @@ void silence_torch_log() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     FLAGS_caffe2_log_level = kFatal;
   }
-}
-
-c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const StorePointer& store, const GlooOptions& options) {
-  auto group_options = c10d::ProcessGroupGloo::Options::create_default(options.longest);
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // As in PyTorch.
-  if (is_loopback(options.place.host)) {
-    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
-  } else if (interface != nullptr) {
-    group_options->devices = {c10d::ProcessGroupGloo::createDeviceForInterface(interface)};
-  }
-  group_options->timeout = options.arrival;  // Of connecting.
-  auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, static_cast<int>(options.place.rank),
-                                                           static_cast<int>(options.place.size), group_options);
-  group->setTimeout(options.longest);
-  return group;
 }
 
 }  // namespace
@@ -132,7 +155,7 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
   silence_torch_log();
   DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
   try {
-    const std::string prefix = "darkroom/" + place.attempt;
+    const std::string prefix = kPrefix + place.attempt;
     const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
     auto agreement = parse_json(options.agreement);
     if (!agreement.is_object()) {
@@ -147,8 +170,7 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
     }
     return std::unique_ptr<Communicator>(std::move(communicator));
   } catch (const std::exception& error) {
-    return Status::unavailable("the ranks cannot connect to each other (this rank, ranks, reason):", place.rank, place.size,
-                               first_line(error));
+    return no_connection(place, error);
   }
 }
 

@@ -117,7 +117,37 @@ Status restore_average_slices(const SafetensorsFile& averages, TrainingState& st
   return {};
 }
 
+// Into memory that is there after the first time.
+void copy_values(const FlatParameters& parameters, const torch::Tensor& from, torch::Tensor& to) {
+  const int64_t count = parameters.is_canonical() ? from.numel() : parameters.num_elements();
+  if (!to.defined()) {
+    to = torch::empty({count}, torch::kFloat32);
+  }
+  if (parameters.is_canonical()) {
+    to.copy_(from);
+    return;
+  }
+  int64_t first = 0;
+  for (const FlatParameters::Entry& entry : parameters.entries()) {
+    to.narrow(0, first, entry.count).copy_(parameters.canonical_range(from, {first, entry.count}));
+    first += entry.count;
+  }
+}
+
 }  // namespace
+
+void StateSnapshot::take(const TrainingState& state) {
+  const torch::NoGradGuard no_grad;
+  const StateValues now = values_at_hand(state);
+  copy_values(state.parameters, now.weights, values_.weights);
+  if (state.ema.averages()) {
+    copy_values(state.parameters, now.average, values_.average);
+  } else {
+    values_.average = values_.weights;
+  }
+  copy_values(state.parameters, now.first_moment, values_.first_moment);
+  copy_values(state.parameters, now.second_moment, values_.second_moment);
+}
 
 Result<int64_t> count_moments_files(const std::string& folder) {
   DARKROOM_ASSIGN_OR_RETURN(const auto entries, local_files().list(folder));

@@ -17,6 +17,7 @@ namespace {
 constexpr const char* kSpendingNames[kNumSpendings] = {"training", "data_wait", "saving", "looking", "lost", "starting", "away"};
 constexpr const char* kBeginEvent = "begin";
 constexpr const char* kStepEvent = "step";
+constexpr const char* kSnapshotEvent = "snapshot";
 constexpr const char* kSavedEvent = "saved";
 constexpr const char* kEndEvent = "end";
 
@@ -131,6 +132,11 @@ Status GoodputLedger::record(int64_t steps_done) {
   constexpr int64_t kLinesOfAStart = 1000;  // In the first second this many seconds; later ones have fewer.
   const auto pause = std::max<Clock::Instant::duration>(std::chrono::seconds(1), (counted_ - began_) / kLinesOfAStart);
   return counted_ - last_line_ < pause ? Status::ok() : append(steps_done, kStepEvent);
+}
+
+Status GoodputLedger::record_snapshot(int64_t steps_done) {
+  DARKROOM_RETURN_IF_ERROR(append(steps_done, kSnapshotEvent));
+  return file_->sync();
 }
 
 Status GoodputLedger::record_saved(int64_t steps_done) {

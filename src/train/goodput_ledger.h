@@ -51,6 +51,8 @@ class GoodputLedger {
   Status record(int64_t steps_done);
   /// The same at once, and it survives a power loss: a checkpoint is there.
   Status record_saved(int64_t steps_done);
+  /// The same: a checkpoint is being written of these steps while training goes on. Work behind them is behind that checkpoint.
+  Status record_snapshot(int64_t steps_done);
   /// The same: the run ends here by itself or on request.
   Status record_end(int64_t steps_done);
 

@@ -71,6 +71,9 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"runtime", "lanes", &runtime.lanes, kBits},
       {"runtime", "gradient_groups", &runtime.gradient_groups, kBits},
       {"runtime", "reduction", &runtime.reduction, kFree},
+      {"runtime", "gradient_wire", &runtime.gradient_wire, kFree},
+      {"runtime", "overlap", &runtime.overlap, kFree},
+      {"runtime", "background_saves", &runtime.background_saves, kFree},
       {"runtime", "watchdog_seconds", &runtime.watchdog_seconds, kFree},
       {"runtime", "log_every", &runtime.log_every, kFree},
   };

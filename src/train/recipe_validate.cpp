@@ -117,6 +117,7 @@ Status check_choices(const Recipe& recipe) {
       {"samples.sampler", recipe.samples.sampler, sampler_names()},
       {"runtime.precision", recipe.runtime.precision, {"float32", "bfloat16"}},
       {"runtime.reduction", recipe.runtime.reduction, {"exact", "fast"}},
+      {"runtime.gradient_wire", recipe.runtime.gradient_wire, {"float32", "bfloat16"}},
   };
   for (const auto& choice : choices) {
     if (std::find(choice.allowed.begin(), choice.allowed.end(), choice.value) == choice.allowed.end()) {
@@ -150,6 +151,11 @@ Status Recipe::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_numbers(*this));
   DARKROOM_RETURN_IF_ERROR(check_choices(*this));
   DARKROOM_RETURN_IF_ERROR(check_groups(*this));
+  if (runtime.gradient_wire != "float32" && runtime.reduction == "fast") {
+    return Status::invalid_argument(
+        "the recipe's field 'runtime.gradient_wire' is for runtime.reduction = \"exact\"; with \"fast\" it must be float32, got:",
+        runtime.gradient_wire);
+  }
   if (model.path.empty()) {
     return Status::invalid_argument("no model is named: give --model DIR or set the recipe's field:", "model.path");
   }

@@ -25,6 +25,7 @@ constexpr std::chrono::minutes kLastPatience{60};
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{60};
 constexpr int64_t kSpareParts = 10;  // Of the size of a checkpoint: so much is free beside it where its room suffices for the next.
+constexpr std::chrono::seconds kClaimPause{10};  // Between two looks at another's claim.
 constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
 
 // What is said of a copy is said of what it was made of.
@@ -67,10 +68,11 @@ std::string RemoteRun::in_spool(const std::string& name) const { return join_pat
 
 std::string RemoteRun::checkpoint_uri(int64_t step) const { return (checkpoints_ / checkpoint_name(step)).uri(); }
 
-Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock& clock, const std::stop_token& stop) {
+Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Location& folder, Clock& clock, const std::stop_token& stop,
+                                                   std::chrono::seconds patience) {
   DARKROOM_ASSIGN_OR_RETURN(ScratchFolder spool, ScratchFolder::make());
   std::unique_ptr<RemoteRun> run(new RemoteRun(folder, std::move(spool), make_claim_owner(), clock, stop));
-  DARKROOM_RETURN_IF_ERROR(run->take_claim());
+  DARKROOM_RETURN_IF_ERROR(run->take_claim(patience));
   Store& store = *folder.store;
   const auto now = system_clock().wall();
   DARKROOM_RETURN_IF_ERROR(store.sweep(folder.path, kLeftoverAge, now).status());
@@ -104,8 +106,18 @@ Status RemoteRun::remove_remains() {
   return Status::ok();
 }
 
-Status RemoteRun::take_claim() {
-  DARKROOM_ASSIGN_OR_RETURN(const ClaimHolder holder, claims_.take(kRunClaim));
+Status RemoteRun::take_claim(std::chrono::seconds patience) {
+  DARKROOM_ASSIGN_OR_RETURN(ClaimHolder holder, claims_.take(kRunClaim));
+  const Clock::Instant last = clock_.now() + patience;
+  if (holder != ClaimHolder::kOurs && patience.count() > 0) {
+    log_info("another process holds {}; it may be the start that was lost, whose claim ends within ten minutes", folder_.uri());
+  }
+  while (holder != ClaimHolder::kOurs && clock_.now() < last) {
+    if (!clock_.sleep_until(clock_.now() + kClaimPause, stop_)) {
+      return Status::cancelled("stopped while another process held the run folder:", folder_.uri());
+    }
+    DARKROOM_ASSIGN_OR_RETURN(holder, claims_.take(kRunClaim));
+  }
   return holder == ClaimHolder::kOurs ? Status::ok() : held_by_another(folder_);
 }
 
@@ -310,14 +322,20 @@ Status RemoteRun::publish_checkpoint(int64_t step) {
                  : Status::already_exists("another checkpoint of this step is there already and stays as it is:", checkpoint_uri(step));
 }
 
+Status RemoteRun::mark_logs(int64_t step) {
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
+  DARKROOM_ASSIGN_OR_RETURN(const FileInfo events, local_files().stat(in_spool(events_file_)));
+  marked_ = {.step = step, .metrics_bytes = metrics.size_bytes, .events_bytes = events.size_bytes};
+  return {};
+}
+
 /// A new checkpoint of the spool. Earlier ones that would go as soon as both are stored go now.
 Status RemoteRun::take_in(int64_t step, const Recipe::Checkpoints& keep) {
   if (unstored_.empty() || unstored_.back().step != step) {
     const std::string record = join_path(checkpoint_name(step), kCheckpointRecordFile);
     DARKROOM_ASSIGN_OR_RETURN(records_[step], read_file(local_files(), join_path(in_spool(kRunCheckpointsFolder), record)));
-    DARKROOM_ASSIGN_OR_RETURN(const FileInfo metrics, local_files().stat(in_spool(kRunMetricsFile)));
-    DARKROOM_ASSIGN_OR_RETURN(const FileInfo events, local_files().stat(in_spool(events_file_)));
-    unstored_.push_back({.step = step, .metrics_bytes = metrics.size_bytes, .events_bytes = events.size_bytes});
+    DARKROOM_RETURN_IF_ERROR(marked_.step == step ? Status::ok() : mark_logs(step));
+    unstored_.push_back(marked_);
   }
   std::vector<CheckpointPlace> places;
   for (const Spooled& checkpoint : unstored_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -28,8 +29,11 @@ enum class AfterSaving { kGoesOn, kEnds };
 class RemoteRun {
  public:
   /// Takes the run folder's claim, completes and sweeps what dead writers left, and makes the spool, with the facts of earlier starts.
-  /// Errors: kFailedPrecondition (another process trains in this folder), those of store and disk. `clock` outlives the run.
-  static Result<std::unique_ptr<RemoteRun>> open(const Location& folder, Clock& clock, const std::stop_token& stop);
+  /// A claim of another process is waited for for `patience`: that of a start which was lost with its machine ends within kClaimLifetime.
+  /// Errors: kFailedPrecondition (another process trains in this folder), kCancelled (a stop meanwhile), those of store and disk. `clock`
+  /// outlives the run.
+  static Result<std::unique_ptr<RemoteRun>> open(const Location& folder, Clock& clock, const std::stop_token& stop,
+                                                 std::chrono::seconds patience = {});
 
   const std::string& spool() const { return spool_.path(); }
   /// "s3://.../checkpoints/step-00001000", for messages.
@@ -55,6 +59,8 @@ class RemoteRun {
   /// Stores the metrics and events that were added since they were last stored. REQUIRES: they are synced.
   /// Errors: kFailedPrecondition (another process took the run folder over), those of the store.
   Status store_logs(int64_t step);
+  /// The logs as they are now are those up to the checkpoint of this step, though more is logged before it is stored.
+  Status mark_logs(int64_t step);
   /// store_logs, then publishes the spool's checkpoint and removes it there, then those that need not be kept (a failure of that is a
   /// warning). What is kUnavailable is tried again for a quarter of an hour, of a run that ends for an hour, or until a stop; then the
   /// spool keeps the checkpoint, and the next call stores it before its own, unless `keep` would have it removed at once. After a stop the
@@ -73,7 +79,7 @@ class RemoteRun {
 
  private:
   RemoteRun(Location folder, ScratchFolder spool, std::string owner, Clock& clock, std::stop_token stop);
-  Status take_claim();
+  Status take_claim(std::chrono::seconds patience);
   Status remove_remains();
   Status check_claim(int64_t step);
   Status set_aside(const CheckpointPlace& place);
@@ -107,6 +113,7 @@ class RemoteRun {
     int64_t metrics_bytes = 0;
     int64_t events_bytes = 0;
   };
+  Spooled marked_{.step = -1};
   std::vector<Spooled> unstored_;           // By step.
   std::map<int64_t, std::string> records_;  // state.json of those that may be stored without our having heard of it, by step.
   int64_t newest_step_ = -1;                // The newest checkpoint that this run found there or has stored.

@@ -5,6 +5,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/files/claim.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/image/sandbox.h"
@@ -203,7 +204,9 @@ Status TrainingRun::open_folder() {
 }
 
 Status TrainingRun::open_remote_folder(const Location& output) {
-  DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, *options_.clock, stop_));
+  constexpr std::chrono::minutes kOfALostStart = kClaimLifetime + std::chrono::minutes(1);
+  const std::chrono::minutes patience = options_.is_restart ? kOfALostStart : std::chrono::minutes(0);
+  DARKROOM_ASSIGN_OR_RETURN(remote_, RemoteRun::open(output, *options_.clock, stop_, patience));
   folder_ = remote_->spool();
   DARKROOM_ASSIGN_OR_RETURN(const int64_t newest, remote_->newest_step());
   DARKROOM_ASSIGN_OR_RETURN(const bool is_newest, takes_newest(files_, options_, newest));
@@ -359,6 +362,8 @@ Status TrainingRun::open_optimizer() {
   const TrainStepOptions step_options{.micro_batch = recipe().batch.micro,
                                       .gradient_groups = recipe().runtime.gradient_groups,
                                       .fast_reduction = recipe().runtime.reduction == "fast",
+                                      .gradient_wire = gradient_wire(recipe()),
+                                      .overlaps = recipe().runtime.overlap,
                                       .workers = device().is_cpu() ? num_workers(recipe(), options_.local_ranks) : 1,
                                       .max_grad_norm = recipe().optimizer.clip_norm,
                                       .schedule = lr_schedule(recipe()),
@@ -368,6 +373,12 @@ Status TrainingRun::open_optimizer() {
   const auto save_config = [this](FileSystem& files, const std::string& folder) { return part_->save_config(files, folder); };
   state_ = std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, save_config});
   state_->ranks = &ranks();
+  if (recipe().runtime.background_saves) {
+    DARKROOM_ASSIGN_OR_RETURN(saving_ranks_, ranks().twin("saving"));
+    snapshot_state_ = std::make_unique<TrainingState>(*state_);
+    snapshot_state_->ranks = saving_ranks_.get();
+    snapshot_state_->snapshot = &snapshot_.values();
+  }
   return {};
 }
 
@@ -479,7 +490,7 @@ Status TrainingRun::open_outputs() {
   if (!options_.trace_path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
   }
-  progress_ = std::make_unique<ProgressLine>(max_steps(), recipe().batch.global);
+  progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global);
   log_info("training {} ({:.2f} M parameters) on {} in {}, {} rows: steps {} to {}, {} samples each", part_->component(),
            static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, recipe().runtime.precision, data_.index.num_rows(),
            steps_done_ + 1, last_step(), recipe().batch.global);

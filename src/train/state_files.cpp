@@ -170,6 +170,9 @@ Result<FileDigests> digest_by_ranks(const SavingPlan& plan, const std::vector<St
 
 // Elements of the canonical order, at rank 0; undefined elsewhere.
 Result<torch::Tensor> take_piece(const TrainingState& state, const StateSection& section, const FlatRange& piece) {
+  if (state.ranks->size() == 1 && state.snapshot != nullptr) {
+    return piece.of(section.own);
+  }
   if (state.ranks->size() == 1) {
     return state.parameters.canonical_range(section.own, piece);
   }
@@ -242,9 +245,16 @@ FlatRange moments_range(const TrainingState& state, int64_t index, int64_t num_f
 
 std::string moments_file(int64_t index, int64_t num_files) { return fmt::format("optimizer-{:05}-of-{:05}.safetensors", index, num_files); }
 
+StateValues values_at_hand(const TrainingState& state) {
+  return {.weights = state.parameters.values_of(state.optimizer.slice()),
+          .average = state.ema.weights(),
+          .first_moment = state.optimizer.first_moment(),
+          .second_moment = state.optimizer.second_moment()};
+}
+
 std::vector<StateFile> state_files(const TrainingState& state, const std::string& component) {
-  const torch::Tensor own = state.parameters.values_of(state.optimizer.slice());
-  std::vector<StateFile> layout = {weights_file(state, component, own), weights_file(state, kEmaFolder, state.ema.weights())};
+  const StateValues own = state.snapshot != nullptr ? *state.snapshot : values_at_hand(state);
+  std::vector<StateFile> layout = {weights_file(state, component, own.weights), weights_file(state, kEmaFolder, own.average)};
   const int64_t num_files = num_moments_files(state);
   for (int64_t i = 0; i < num_files; ++i) {
     const FlatRange range = moments_range(state, i, num_files);
@@ -252,7 +262,7 @@ std::vector<StateFile> state_files(const TrainingState& state, const std::string
         {.name = moments_file(i, num_files),
          .specs = {{kFirstMoment, torch::kFloat32, {range.count}}, {kSecondMoment, torch::kFloat32, {range.count}}},
          .metadata = {{"first", fmt::format("{}", range.first)}, {"total", fmt::format("{}", state.parameters.num_elements())}},
-         .sections = {{range, state.optimizer.first_moment()}, {range, state.optimizer.second_moment()}}});
+         .sections = {{range, own.first_moment}, {range, own.second_moment}}});
   }
   return layout;
 }

@@ -26,6 +26,9 @@ struct StateFile {
   std::vector<StateSection> sections;  ///< One after the other behind the header.
 };
 
+/// This rank's slices as they are now.
+StateValues values_at_hand(const TrainingState& state);
+
 /// Those of a checkpoint that trains `component`: the same at every rank but for the sections' own values.
 std::vector<StateFile> state_files(const TrainingState& state, const std::string& component);
 

@@ -40,12 +40,24 @@ FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& de
   return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
 }
 
+torch::ScalarType gradient_wire(const Recipe& recipe) {
+  return recipe.runtime.gradient_wire == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+}
+
+int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory) {
+  constexpr int64_t kStateTensors = 3, kMoments = 2;  // Weights and both moments, and the average.
+  const bool is_taken = recipe.runtime.background_saves && recipe.checkpoint.every_steps > 0 &&
+                        recipe.checkpoint.every_steps < recipe.schedule.max_steps;
+  return is_taken ? memory.moments * kStateTensors / kMoments + memory.average : 0;
+}
+
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat) {
   return {.size = flat_size(module, flat),
           .flat = flat,
           .averages = recipe.ema.decay > 0,
           .gradient_groups = recipe.runtime.gradient_groups,
-          .fast_reduction = recipe.runtime.reduction == "fast"};
+          .fast_reduction = recipe.runtime.reduction == "fast",
+          .gradient_wire = gradient_wire(recipe)};
 }
 
 int64_t num_workers(const Recipe& recipe, int64_t local_ranks) {

@@ -16,6 +16,12 @@ namespace darkroom {
 /// How the parameters lie on `device`.
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device);
 
+/// What sums of gradient groups are kept and sent in.
+torch::ScalarType gradient_wire(const Recipe& recipe);
+
+/// What a copy takes in the machine's memory from which checkpoints are written in the background; 0: none is made.
+int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory);
+
 /// What the buffers of a step over `module` depend on, for the one rank of a run of one.
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat);
 

@@ -191,7 +191,8 @@ void plan_feed(const Recipe& recipe, const Workload& workload, TrainingPlan& pla
 
 // As docs/ranks.md tells them.
 int64_t bytes_sent(const Recipe& recipe, const RankMemorySpec& spec, const TrainingPlan& plan) {
-  const int64_t others = spec.flat.num_ranks - 1, gradients = plan.memory.gradients / spec.flat.num_ranks * others;
+  const int64_t others = spec.flat.num_ranks - 1, wire = static_cast<int64_t>(c10::elementSize(spec.gradient_wire));
+  const int64_t gradients = plan.memory.gradients / kFloatBytes * wire / spec.flat.num_ranks * others;
   const int64_t weights = plan.memory.compute / spec.flat.num_ranks * others;
   if (others == 0) {
     return 0;
@@ -268,6 +269,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   constexpr double kForwardAndBackward = 3, kOperations = 2;
   plan.step_flop = kForwardAndBackward * kOperations * static_cast<double>(pass.multiply_adds) / static_cast<double>(plan.micro_batch) *
                    static_cast<double>(recipe.batch.global);
+  plan.snapshot = snapshot_bytes(recipe, plan.memory);
   plan_feed(recipe, workload, plan);
   plan.sent_a_step = bytes_sent(recipe, spec, plan);
   plan_checkpoints(recipe, plan);

@@ -38,7 +38,7 @@ int64_t TrainingPlan::peak_on_device() const {
 }
 
 int64_t TrainingPlan::peak_on_host() const {
-  return (question.device == "cpu" ? peak_on_device() : 0) + batches + std::max(most_samples, int64_t{0});
+  return (question.device == "cpu" ? peak_on_device() : 0) + batches + snapshot + std::max(most_samples, int64_t{0});
 }
 
 std::optional<double> TrainingPlan::hours() const {
@@ -84,6 +84,7 @@ std::string TrainingPlan::to_text() const {
                    {memory.received_sums, "other ranks' sums of its slice, when the passes are done"}});
   text += fmt::format("in the machine's memory, by each rank: {}, without frozen networks\n", shown_size(peak_on_host()));
   add_lines(text, {{batches, "batches at hand, ready and in the making"},
+                   {snapshot, "copy of weights and state that checkpoints are written from (runtime.background_saves)"},
                    {most_samples, "samples kept, at most (data.memory_bytes)"},
                    {shuffled_samples, "of these shuffled at a time, of a large dataset"}});
   text += fmt::format("a step: {} samples in {} groups; rank {} takes {} in {} passes of {}, {} at a time; {:.4g} TFLOP\n", global_batch,
@@ -122,6 +123,7 @@ nlohmann::json TrainingPlan::to_json() const {
                            {"device_inputs", device_inputs},
                            {"peak_on_device", peak_on_device()},
                            {"batches", batches},
+                           {"snapshot", snapshot},
                            {"samples_at_most", most_samples},
                            {"samples_shuffled", shuffled_samples},
                            {"peak_on_host", peak_on_host()},

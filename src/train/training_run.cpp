@@ -254,7 +254,9 @@ Status TrainingRun::paint_previews() {
   }
   const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
   DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
-  if (remote_ != nullptr) {
+  if (remote_ != nullptr && background_save_.valid()) {
+    folders_to_store_.push_back(name);  // The store is the other thread's.
+  } else if (remote_ != nullptr) {
     remote_->store_folder(name);
   }
   return {};
@@ -296,94 +298,6 @@ Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_jso
   return {};
 }
 
-/// A full spool costs what is there already, not the run.
-Status TrainingRun::write_checkpoint() {
-  const std::string folder = in_folder(kRunCheckpointsFolder);
-  Status saved = save_checkpoint(files_, folder, record(), *state_);
-  // Of several ranks the others have done their part and do not do it again.
-  while (saved.code() == StatusCode::kResourceExhausted && remote_ != nullptr && ranks().size() == 1) {
-    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_free, free_bytes_at(remote_->spool()));
-    DARKROOM_ASSIGN_OR_RETURN(const bool has_room, remote_->make_room(num_free));
-    if (!has_room) {
-      break;
-    }
-    saved = save_checkpoint(files_, folder, record(), *state_);
-  }
-  return saved;
-}
-
-/// A store that is away costs a run that goes on no step: the checkpoint waits here for the next one.
-Status TrainingRun::store_checkpoint(AfterSaving after) {
-  const Status stored = remote_->store_checkpoint(steps_done_, recipe().checkpoint, after);
-  if (stored.is_ok()) {
-    saved_step_ = steps_done_;
-  } else if (stored.code() == StatusCode::kUnavailable && after == AfterSaving::kGoesOn) {
-    log_warning("the checkpoint of step {} is not stored; training goes on, and it is tried again with the next one: {}", steps_done_,
-                stored.message());
-    return {};
-  }
-  return stored;
-}
-
-// Whatever ended the run: what is in order and was not stored must not go with the spool.
-Status TrainingRun::keep_unstored_checkpoint(Status failure) {
-  if (remote_ == nullptr || spooled_step_ <= saved_step_ || failure.code() == StatusCode::kAlreadyExists ||
-      remote_->has_stored(spooled_step_)) {
-    return failure;
-  }
-  const Result<std::string> kept = remote_->keep_checkpoint_here(spooled_step_);
-  if (!kept.is_ok()) {
-    log_warning("the checkpoint of step {} was not stored, and it is not here either: {}", spooled_step_, kept.status().message());
-    return failure;
-  }
-  // A launcher starts anew what is kUnavailable, and from the checkpoint before: a lost rank, but not a store that took no checkpoint.
-  const bool is_of_store = spooled_step_ == steps_done_ && failure.code() == StatusCode::kUnavailable;
-  failure = is_of_store && ranks().size() > 1 ? Status::failed_precondition(failure.message()) : failure;
-  return failure.with_context(
-      fmt::format("the checkpoint of step {} was not stored and is kept here; --resume {} goes on from it", spooled_step_, *kept));
-}
-
-Status TrainingRun::save(AfterSaving after) {
-  DARKROOM_RETURN_IF_ERROR(settle());
-  spend(Spending::kTraining);
-  if (saved_step_ == steps_done_) {
-    return {};
-  }
-  TraceSpan span(options_.spans, "save");
-  span.set("darkroom.step", steps_done_);
-  const Status saved = save_now(after);
-  span.fail(saved);
-  return saved;
-}
-
-Status TrainingRun::save_now(AfterSaving after) {
-  if (!is_main()) {
-    saved_step_ = steps_done_;
-    return hand_in_training_state(*state_);
-  }
-  DARKROOM_RETURN_IF_ERROR(restore_lost_folder());
-  // Lines up to a checkpoint's step must be there when the run goes on from it.
-  DARKROOM_RETURN_IF_ERROR(metrics_->sync());
-  DARKROOM_RETURN_IF_ERROR(events_->sync());
-  const std::string folder = in_folder(kRunCheckpointsFolder);
-  if (spooled_step_ != steps_done_) {
-    DARKROOM_RETURN_IF_ERROR(write_checkpoint());
-    spooled_step_ = remote_ != nullptr ? steps_done_ : spooled_step_;
-  }
-  DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
-  spend(Spending::kSaving);
-  DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
-  if (remote_ != nullptr) {
-    const Status stored = store_checkpoint(after);
-    spend(Spending::kSaving);
-    return stored;
-  }
-  saved_step_ = steps_done_;
-  const Status pruned = prune_checkpoints(files_, folder, recipe().checkpoint.keep_last, recipe().checkpoint.keep_every);
-  spend(Spending::kSaving);
-  return pruned;
-}
-
 // All work is saved: neither the run nor the other ranks fail for the ledger's last line.
 void TrainingRun::end_ledger() {
   if (!is_main()) {
@@ -400,8 +314,17 @@ void TrainingRun::end_ledger() {
 }
 
 Status TrainingRun::run(const std::stop_token& stop) {
+  Status status = run_steps(stop);
+  end_background_save();
+  return status;
+}
+
+Status TrainingRun::run_steps(const std::stop_token& stop) {
   const auto start = Clock::now();
   while (steps_done_ < last_step()) {
+    if (ranks().size() == 1 && background_save_has_ended()) {
+      DARKROOM_RETURN_IF_ERROR(finish_background_save());
+    }
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
@@ -409,7 +332,7 @@ Status TrainingRun::run(const std::stop_token& stop) {
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
-    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested()));
+    DARKROOM_ASSIGN_OR_RETURN(const StepTimes times, step(stop.stop_requested() || background_save_failed_));
     stop_is_agreed_ = times.report.wants_stop;
     DARKROOM_RETURN_IF_ERROR(after_step(times));
     seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();

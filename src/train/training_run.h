@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -91,10 +93,21 @@ class TrainingRun {
   Status after_step(const StepTimes& times);
   Status paint_previews();
   Status log_step(const StepTimes& times, const nlohmann::ordered_json& scores);
+  Status run_steps(const std::stop_token& stop);
+  // A save: at once where the run ends, else from a snapshot by a thread of its own.
+  struct SaveJob {
+    CheckpointRecord record;
+    double seconds = 0;  // Of the run, at that step.
+    AfterSaving after = AfterSaving::kGoesOn;
+  };
   Status save(AfterSaving after);
-  Status save_now(AfterSaving after);
-  Status write_checkpoint();
-  Status store_checkpoint(AfterSaving after);
+  Status save_now(const SaveJob& job);
+  Status save_in_background(const SaveJob& job);
+  bool background_save_has_ended() const;
+  Status finish_background_save();
+  void end_background_save();
+  Status write_checkpoint(const SaveJob& job, TrainingState& state);
+  Result<bool> store_or_prune(const SaveJob& job);
   Status restore_lost_folder();
   void spend(Spending what);
   void end_ledger();
@@ -146,6 +159,9 @@ class TrainingRun {
   std::unique_ptr<Ema> ema_;
   std::unique_ptr<TrainStep> train_step_;
   std::unique_ptr<TrainingState> state_;
+  StateSnapshot snapshot_;
+  std::unique_ptr<Communicator> saving_ranks_;      // Of the thread that saves.
+  std::unique_ptr<TrainingState> snapshot_state_;  // The same with the snapshot's values, by these ranks.
   std::unique_ptr<Batcher> batcher_;
 
   std::unique_ptr<Validation> validation_;  // Null without.
@@ -173,6 +189,12 @@ class TrainingRun {
   // The samples of the steps whose numbers were not looked at yet, and of the last one.
   std::deque<std::pair<int64_t, std::vector<SampleRef>>> recent_samples_;
   double seconds_here_ = 0;  // Of the loop.
+
+  std::vector<std::string> folders_to_store_;  // Of a remote run: previews that were painted while it saved.
+  int64_t background_step_ = -1;               // Of the save below.
+  std::atomic<bool> background_save_failed_ = false;
+  // Whether the checkpoint is where it belongs; under way while it is valid. It uses this object, so it is destroyed, and waited for, first.
+  std::future<Result<bool>> background_save_;
 };
 
 }  // namespace darkroom

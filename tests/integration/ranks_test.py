@@ -140,6 +140,26 @@ def ranks_in_bfloat16_have_the_bits_of_one() -> None:
     require(read_losses(bench.path("bfloat16")) != read_losses(bench.path("reference")), "bfloat16 changed no loss")
 
 
+def gradients_sent_in_bfloat16_have_the_bits_of_one_rank() -> None:
+    """Whether they are sent while the backward pass goes on or after it."""
+    bench = the_bench()
+    wire = ("--set", "runtime.gradient_wire=bfloat16")
+    run(*bench.command("wire-1", *wire))
+    for num_ranks, overlap in ((2, "true"), (3, "true"), (4, "false")):
+        output = f"wire-{num_ranks}"
+        run(*bench.command(output, *wire, "--set", f"runtime.overlap={overlap}", "--nproc", num_ranks))
+        bench.require_alike("wire-1", STEPS, output)
+    require(read_losses(bench.path("wire-1")) != read_losses(bench.path("reference")), "bfloat16 between ranks changed no loss")
+    done = run(*bench.command("refused", *wire, "--set", "runtime.reduction=fast"), expect=2)
+    require("runtime.gradient_wire" in done.stderr, "the field is not named", done.stderr[-2000:])
+
+
+def checkpoints_written_at_once_or_in_the_background_are_the_same() -> None:
+    bench = the_bench()
+    run(*bench.command("at-once", "--nproc", 2, "--set", "runtime.background_saves=false", "--set", "runtime.overlap=false"))
+    bench.require_same("at-once")
+
+
 def the_fast_reduction_changes_last_bits_alone() -> None:
     bench = the_bench()
     for num_ranks in (2, 3):
@@ -373,6 +393,8 @@ if __name__ == "__main__":
             any_number_of_ranks_has_the_bits_of_one,
             a_run_goes_on_with_another_number_of_ranks,
             ranks_in_bfloat16_have_the_bits_of_one,
+            gradients_sent_in_bfloat16_have_the_bits_of_one_rank,
+            checkpoints_written_at_once_or_in_the_background_are_the_same,
             the_fast_reduction_changes_last_bits_alone,
             a_killed_or_stopped_rank_costs_a_restart,
             no_restart_is_more_than_was_allowed,

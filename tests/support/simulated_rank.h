@@ -35,6 +35,10 @@ class SilentRanks final : public Communicator {
     return {};
   }
   Status all_reduce(const torch::Tensor& /*tensor*/) override { return {}; }
+  int64_t bytes_sent() const override { return 0; }
+  Result<std::unique_ptr<Communicator>> twin(const std::string& /*name*/) override {
+    return std::unique_ptr<Communicator>(std::make_unique<SilentRanks>(rank_, size_));
+  }
   Status finish() override { return {}; }
 
   std::function<void()> on_exchange = [] {};
@@ -49,6 +53,7 @@ struct SimulatedRun {
   UNetConfig unet;
   int64_t latents_side = 32;
   torch::ScalarType type = torch::kFloat32;
+  torch::ScalarType wire = torch::kFloat32;
   int64_t micro_batch = 1;
   int64_t num_micro_batches = 1;  ///< Of a gradient group.
   int64_t gradient_groups = 8;
@@ -92,7 +97,7 @@ inline MeasuredRank measure_rank(const SimulatedRun& run) {
   measured.memory.moments = taken_by([&] { adamw = std::make_unique<AdamW>(*flat, AdamWOptions{}, slice); });
   measured.memory.average = taken_by([&] { ema = std::make_unique<Ema>(*flat, EmaOptions{}, slice); });
   TrainStep step(*flat, *adamw, ema.get(),
-                 {.micro_batch = run.micro_batch, .gradient_groups = run.gradient_groups, .schedule = {.peak = 1e-4}}, ranks);
+                 {.micro_batch = run.micro_batch, .gradient_groups = run.gradient_groups, .gradient_wire = run.wire, .schedule = {.peak = 1e-4}}, ranks);
 
   const int64_t width = run.unet.states_width(), count = run.micro_batch;
   const DiffusionObjective objective(NoiseSchedule(NoiseScheduleConfig{}), {.seed = 1}, torch::zeros({77, width}));

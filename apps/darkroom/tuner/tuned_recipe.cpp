@@ -39,7 +39,10 @@ constexpr Untunable kUntunable[] = {
     {"runtime.device", "trials of one search run on the same device"},
     {"runtime.watchdog_seconds", "it changes nothing that a trial is compared by"},
     {"runtime.log_every", "it changes nothing that a trial is compared by"},
+    {"runtime.background_saves", "it changes nothing that a trial is compared by"},
     {"runtime.reduction", "trials have one rank"},
+    {"runtime.gradient_wire", "trials have one rank"},
+    {"runtime.overlap", "trials have one rank"},
     {"runtime.gradient_groups", "it changes the last bits of a sum, and nothing that can be told from chance"},
 };
 

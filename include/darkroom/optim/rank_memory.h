@@ -15,6 +15,7 @@ struct RankMemorySpec {
   bool averages = true;             ///< There is a moving average.
   int64_t gradient_groups = 1;
   bool fast_reduction = false;
+  torch::ScalarType gradient_wire = torch::kFloat32;
 };
 
 /// Bytes that a rank holds of the parameters and of what trains them, as FlatParameters, AdamW, Ema and TrainStep allocate them
@@ -26,7 +27,7 @@ struct RankMemory {
   int64_t average = 0;        ///< Of the rank's slice.
   int64_t gradients = 0;      ///< float32, what backward() adds to.
   int64_t partial_sums = 0;   ///< Nodes of the gradient tree that wait for their neighbours, most at a time; kept between steps.
-  int64_t received_sums = 0;  ///< Other ranks' sums of the slice: only after the passes, while the tree is finished.
+  int64_t received_sums = 0;  ///< Only after the passes: other ranks' sums of the slice; in bfloat16 the last group's, too.
 
   /// What a pass runs beside.
   int64_t kept() const { return master + compute + moments + average + gradients + partial_sums; }

@@ -18,6 +18,7 @@
 
 namespace darkroom {
 
+class GradientOverlap;
 class GradientSum;
 class RecordedStep;
 
@@ -27,6 +28,13 @@ struct TrainStepOptions {
   /// divide the batch. 1: all micro-batches in order.
   int64_t gradient_groups = 1;
   bool fast_reduction = false;  ///< The library adds the ranks' gradients in its own order: bits depend on the number of ranks.
+  /// What the sums of groups are kept and sent in: float32, or bfloat16, half the bytes. Each group's sum and each node below the root is
+  /// rounded then, whoever needs it, so that bits do not depend on the number of ranks either. Not with fast_reduction.
+  torch::ScalarType gradient_wire = torch::kFloat32;
+  /// Several ranks: gradients are sent while the last backward pass of a step goes on, in pieces of about `bucket_elements`. No bit changes.
+  /// With fast_reduction, or with several workers and passes, they are sent after it.
+  bool overlaps = false;
+  int64_t bucket_elements = int64_t{4} << 20;
   int64_t workers = 1;          ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
   double max_grad_norm = 1.0;   ///< Clip the gradient to this norm; 0: do not.
   LrScheduleOptions schedule;   ///< Learning rate by step.
@@ -132,6 +140,7 @@ class TrainStep {
   void accumulate(const MicroBatchLosses& losses);
   void accumulate_side_by_side(const MicroBatchLosses& losses);
   void accumulate_recorded(const DeviceBatch& batch);
+  void pass_backward(const torch::Tensor& loss, bool is_last);
   void end_pass(const PassSpan& pass);
   Status update();
   void update_alone();
@@ -147,6 +156,7 @@ class TrainStep {
   TrainStepOptions options_;
   Communicator& ranks_;
   std::unique_ptr<GradientSum> gradient_sum_;  // Null for one group and one rank.
+  std::unique_ptr<GradientOverlap> overlap_;   // Null where nothing overlaps.
   std::unique_ptr<RecordedStep> recorded_;     // Null where nothing is replayed; its graphs read and write the tensors below.
   Status ranks_failure_;                       // Of the step under way.
   bool was_not_finite_ = false;

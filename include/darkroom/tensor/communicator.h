@@ -33,6 +33,11 @@ class Communicator {
   virtual Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) = 0;
   /// Sums a tensor over the ranks in the library's own order, which depends on their number. Errors: as exchange().
   virtual Status all_reduce(const torch::Tensor& tensor) = 0;
+  /// Bytes that exchange() has sent so far, to all peers together.
+  virtual int64_t bytes_sent() const = 0;
+  /// The same ranks once more, by connections of their own, for another thread than this one's. All ranks call it together, with a name
+  /// that no other twin of theirs has. A twin goes before this one does. Errors: kUnavailable (no connection).
+  virtual Result<std::unique_ptr<Communicator>> twin(const std::string& name) = 0;
   /// Waits until all ranks are here, then watches them no longer: a rank may end now. Errors: as exchange().
   virtual Status finish() = 0;
 };

@@ -18,6 +18,14 @@
 
 namespace darkroom {
 
+/// The values that a checkpoint holds of a rank's slices, float32.
+struct StateValues {
+  torch::Tensor weights;
+  torch::Tensor average;
+  torch::Tensor first_moment;
+  torch::Tensor second_moment;
+};
+
 /// What a training run holds in memory and a checkpoint on disk.
 struct TrainingState {
   FlatParameters& parameters;
@@ -29,8 +37,21 @@ struct TrainingState {
   int64_t max_moments_file_bytes = int64_t{4} << 30;
   int64_t max_piece_bytes = int64_t{64} << 20;  ///< What rank 0 holds at most of what the other ranks send it for a file.
   Communicator* ranks = &lone_rank();           ///< Each holds its slices of moments and average.
+  /// What is saved instead of the values at hand, which go on changing (StateSnapshot); null: these. Counts in saving alone.
+  const StateValues* snapshot = nullptr;
   /// How a rank opens a file that all of them write.
   std::function<Result<SharedOutput>(const std::string& path)> open_shared = SharedOutput::open;
+};
+
+/// A copy of what a rank would save, in memory that is kept for the next one. On the CPU, in canonical order, wherever the run's own values
+/// are. Thread safety: none; nothing reads values() while take() runs.
+class StateSnapshot {
+ public:
+  void take(const TrainingState& state);
+  const StateValues& values() const { return values_; }
+
+ private:
+  StateValues values_;
 };
 
 /// Writes `checkpoints_folder`/step-NNNNNNNN/ and makes it visible in one atomic step (files/publication.h): weights, EMA

@@ -42,6 +42,7 @@ struct TrainingPlan {
   int64_t pass_gradients = 0;    ///< Of passes side by side (runtime.workers), before they are added.
   int64_t device_inputs = 0;     ///< The batch on a GPU, and the micro-batches that graphs read.
   int64_t batches = 0;           ///< In the machine's memory: at hand, ready and in the making.
+  int64_t snapshot = 0;          ///< In the machine's memory: what checkpoints are written from while training goes on.
   int64_t most_samples = 0;      ///< The rank's share of data.memory_bytes: what is kept of the dataset, at most.
   int64_t shuffled_samples = 0;  ///< What its lanes shuffle at a time: should be no more than most_samples.
 

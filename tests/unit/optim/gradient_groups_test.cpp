@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <algorithm>
 #include <memory>
 
 #include "darkroom/core/check.h"
@@ -121,6 +122,7 @@ struct RankResult {
   std::vector<double> losses, norms;
   torch::Tensor weights, averages;  // What the network computes with.
   torch::Tensor master, average;    // The rank's slices, float32.
+  int64_t bytes_sent = 0;
 };
 
 struct RankedRun {
@@ -142,6 +144,7 @@ void train_rank(Communicator& ranks, WideNetwork& network, const RankedRun& run,
     result.losses.push_back(report->loss);
     result.norms.push_back(report->grad_norm);
   }
+  result.bytes_sent = ranks.bytes_sent();
   const torch::Tensor& computed_with = flat.compute_copy().defined() ? flat.compute_copy() : flat.values();
   result.weights = computed_with.clone();
   result.master = flat.values_of(slice).clone();
@@ -255,6 +258,151 @@ TEST(ranked_step, workers_beside_ranks_change_no_bit) {
   for (const int64_t num_ranks : {1, 2, 3}) {
     expect_same_bits(train_with_ranks(num_ranks, run)[0], want, std::to_string(num_ranks));
   }
+}
+
+TEST(ranked_step, bfloat16_on_the_wire_has_one_result_for_any_number_of_ranks) {
+  for (const auto& [groups, batch_size] : {std::pair<int64_t, int64_t>{8, 16}, {7, 14}, {2, 4}}) {
+    RankedRun run{.batch_size = batch_size};
+    run.options.gradient_groups = groups;
+    const RankResult in_float32 = train_with_ranks(1, run)[0];
+    run.options.gradient_wire = torch::kBFloat16;
+    const RankResult want = train_with_ranks(1, run)[0];
+    EXPECT_FALSE(torch::equal(want.weights, in_float32.weights)) << groups;
+    // A rounding of half an epsilon at the group and at each node below the root; twice that, because sums may be smaller than their parts.
+    const double epsilon = std::numeric_limits<c10::BFloat16>::epsilon(), levels = std::ceil(std::log2(static_cast<double>(groups)));
+    EXPECT_NEAR(want.norms[0], in_float32.norms[0], levels * epsilon * in_float32.norms[0]) << groups;
+    for (int64_t num_ranks = 2; num_ranks <= std::min<int64_t>(groups, 4); ++num_ranks) {
+      for (const RankResult& got : train_with_ranks(num_ranks, run)) {
+        expect_same_bits(got, want, std::to_string(groups) + " groups, ranks: " + std::to_string(num_ranks));
+      }
+    }
+  }
+}
+
+TEST(ranked_step, bfloat16_on_the_wire_sends_half_the_bytes_of_gradients) {
+  RankedRun run;
+  const int64_t size = FlatParameters(*std::make_unique<WideNetwork>()).size();
+  for (const auto& [num_ranks, subtrees] : {std::pair<int64_t, int64_t>{2, 1}, {4, 1}}) {
+    run.options.gradient_wire = torch::kFloat32;
+    const std::vector<RankResult> wide = train_with_ranks(num_ranks, run);
+    run.options.gradient_wire = torch::kBFloat16;
+    const std::vector<RankResult> narrow = train_with_ranks(num_ranks, run);
+    for (int64_t rank = 0; rank < num_ranks; ++rank) {
+      const int64_t elements = run.steps * subtrees * (size - slice_of_rank(size, rank, num_ranks).count);
+      const auto at = static_cast<size_t>(rank);
+      EXPECT_EQ(wide[at].bytes_sent - narrow[at].bytes_sent, 2 * elements) << "rank " << rank << " of " << num_ranks;
+      EXPECT_GT(narrow[at].bytes_sent, 2 * elements);
+    }
+  }
+}
+
+TEST(ranked_step, sending_while_the_backward_pass_goes_on_changes_no_bit) {
+  struct Case {
+    torch::ScalarType wire;
+    int64_t bucket_elements;  // A parameter each, two, one for all.
+    std::vector<int64_t> ranks;
+  };
+  for (const Case& one : {Case{torch::kFloat32, 1, {1, 2, 3, 4, 8}}, Case{torch::kFloat32, kNormChunk + 1, {3}},
+                          Case{torch::kFloat32, int64_t{4} << 20, {2}}, Case{torch::kBFloat16, 1, {2, 3}}}) {
+    RankedRun run;
+    run.options.gradient_wire = one.wire;
+    const RankResult want = train_with_ranks(1, run)[0];
+    run.options.overlaps = true;
+    run.options.bucket_elements = one.bucket_elements;
+    for (const int64_t num_ranks : one.ranks) {
+      for (const RankResult& got : train_with_ranks(num_ranks, run)) {
+        expect_same_bits(got, want, std::to_string(num_ranks) + " ranks, pieces of " + std::to_string(one.bucket_elements));
+      }
+    }
+  }
+}
+
+// Of three ranks and eight groups the first has two, the others three: with two workers the passes of some are side by side.
+TEST(ranked_step, ranks_whose_passes_are_side_by_side_send_the_same_pieces_as_those_whose_are_not) {
+  RankedRun run{.batch_size = 3, .steps = 4};
+  run.options.gradient_groups = 3;
+  const RankResult want = train_with_ranks(1, run)[0];
+  run.options.overlaps = true;
+  run.options.bucket_elements = 1;
+  run.options.workers = 2;
+  for (const RankResult& got : train_with_ranks(2, run)) {
+    expect_same_bits(got, want, "one group and two");
+  }
+}
+
+TEST(ranked_step, a_parameter_that_the_loss_does_not_depend_on_is_sent_as_zeros) {
+  struct UnusedNetwork : WideNetwork {
+    UnusedNetwork() { unused = register_module("between", torch::nn::Linear(64, 64)); }
+    torch::nn::Linear unused{nullptr};
+  };
+  std::vector<std::unique_ptr<UnusedNetwork>> networks;
+  for (int rank = 0; rank < 3; ++rank) {
+    networks.push_back(std::make_unique<UnusedNetwork>());
+  }
+  RankedRun run;
+  RankResult want;
+  train_rank(lone_rank(), *networks[2], run, want);
+  run.options.overlaps = true;
+  run.options.bucket_elements = 1;
+  std::vector<RankResult> results(2);
+  run_rank_threads(2, [&](Communicator& ranks) {
+    const auto rank = static_cast<size_t>(ranks.rank());
+    train_rank(ranks, *networks[rank], run, results[rank]);
+  });
+  for (const RankResult& got : results) {
+    expect_same_bits(got, want, "with a layer that is not used");
+  }
+}
+
+// What a rank did before it left is not what the others wait for: its process ends, and so do their connections to it.
+TEST(ranked_step, ranks_that_send_meanwhile_end_when_one_is_gone_in_the_middle_of_a_step) {
+  std::vector<std::unique_ptr<WideNetwork>> networks;
+  for (int rank = 0; rank < 3; ++rank) {
+    networks.push_back(std::make_unique<WideNetwork>());
+  }
+  const int64_t port = free_loopback_port();
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      const auto ranks = join_gloo(loopback_rank(rank, 3, port));
+      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+      WideNetwork& network = *networks[static_cast<size_t>(rank)];
+      FlatParameters flat(network);
+      AdamW adamw(flat, {}, slice_of_rank(flat.size(), rank, 3));
+      TrainStepOptions options = RankedRun().options;
+      options.overlaps = true;
+      options.bucket_elements = 1;
+      TrainStep step(flat, adamw, nullptr, options, **ranks);
+      const auto losses = [&](int64_t first, int64_t count) {
+        torch::Tensor lost = network.losses(first, count, 0);
+        if (step.report().step == 1 && first == 15) {  // The last pass: half of its gradients come, then an exception.
+          network.second->weight.register_hook([](const torch::Tensor& gradient) -> torch::Tensor {
+            DARKROOM_CHECK(false, "a pass that does not come to its end:", gradient.numel());
+            return gradient;
+          });
+          lost = network.losses(first, count, 0);
+        }
+        return lost;
+      };
+      EXPECT_TRUE(step.run(0, 16, losses).is_ok());
+      if (rank == 2) {
+        EXPECT_THROW(static_cast<void>(step.run(1, 16, losses)), std::exception);
+      } else {
+        EXPECT_EQ(step.run(1, 16, losses).status().code(), StatusCode::kUnavailable);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(ranked_step, refuses_what_cannot_be_sent) {
+  EXPECT_EQ((TrainStepOptions{.gradient_wire = torch::kFloat16, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ((TrainStepOptions{.fast_reduction = true, .gradient_wire = torch::kBFloat16, .schedule = {}}).validate().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ((TrainStepOptions{.bucket_elements = 0, .schedule = {}}).validate().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ranked_step, groups_round_otherwise_but_mean_the_same) {

@@ -23,18 +23,21 @@ UNetConfig planned_unet() {
 RankMemory planned(const SimulatedRun& run) {
   const UNet2DConditionModel unet(run.unet);
   const FlatParametersOptions flat{.compute_type = run.type, .rank = run.rank, .num_ranks = run.num_ranks};
-  return rank_memory({.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups});
+  return rank_memory({.size = flat_size(*unet, flat), .flat = flat, .gradient_groups = run.gradient_groups, .gradient_wire = run.wire});
 }
 
 TEST(rank_memory, is_what_the_buffers_of_a_rank_take) {
   struct Case {
     int64_t groups, rank, ranks;
     torch::ScalarType type = torch::kFloat32;
+    torch::ScalarType wire = torch::kFloat32;
   };
   for (const Case& one : {Case{1, 0, 1}, Case{1, 0, 1, torch::kBFloat16}, Case{8, 0, 1}, Case{8, 3, 8}, Case{8, 1, 3}, Case{7, 2, 4},
-                          Case{8, 3, 8, torch::kBFloat16}}) {
+                          Case{8, 3, 8, torch::kBFloat16}, Case{8, 1, 3, torch::kFloat32, torch::kBFloat16},
+                          Case{8, 3, 8, torch::kFloat32, torch::kBFloat16}}) {
     SimulatedRun run{.unet = planned_unet(), .latents_side = 4};
     run.type = one.type;
+    run.wire = one.wire;
     run.gradient_groups = one.groups;
     run.rank = one.rank;
     run.num_ranks = one.ranks;

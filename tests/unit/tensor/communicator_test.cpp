@@ -65,6 +65,32 @@ TEST(communicator, broadcasts_gathers_and_adds) {
   }
 }
 
+TEST(communicator, a_twin_is_another_threads_and_takes_nothing_from_the_first) {
+  run_rank_threads(3, [](Communicator& ranks) {
+    auto twin = ranks.twin("other");
+    ASSERT_TRUE(twin.is_ok()) << twin.status().to_string();
+    const auto last_of = [](Communicator& group, int64_t begin) {
+      int64_t last = -1;
+      for (int64_t i = 0; i < 50; ++i) {
+        const auto numbers = gather_numbers(group, begin + i * 10 + group.rank());
+        EXPECT_TRUE(numbers.is_ok()) << numbers.status().to_string();
+        for (int64_t rank = 0; rank < 3; ++rank) {
+          EXPECT_EQ(numbers.is_ok() ? (*numbers)[static_cast<size_t>(rank)] : -1, begin + i * 10 + rank);
+        }
+        last = numbers.is_ok() ? numbers->back() : -1;
+      }
+      return last;
+    };
+    auto other = std::async(std::launch::async, [&] { return last_of(**twin, 1000); });
+    EXPECT_EQ(last_of(ranks, 0), 492);
+    EXPECT_EQ(other.get(), 1492);
+    constexpr int64_t kSent = 50 * 2 * 8;  // A number to each of two others.
+    EXPECT_EQ(ranks.bytes_sent(), kSent);
+    EXPECT_EQ((*twin)->bytes_sent(), kSent);
+    EXPECT_TRUE((*twin)->finish().is_ok());
+  });
+}
+
 TEST(communicator, a_lone_rank_has_nobody_to_send_to) {
   EXPECT_THROW(static_cast<void>(lone_rank().exchange({{1, torch::ones({1})}}, {})), CheckFailure);
 }

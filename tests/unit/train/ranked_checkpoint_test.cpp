@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -129,6 +130,54 @@ TEST(ranked_checkpoint, in_bfloat16_has_the_float32_weights_that_no_rank_holds_w
        std::vector<std::tuple<std::string, int64_t, FileSystem*>>{{"2", 2, &local_files()}, {"3", 3, &local_files()}, {"far", 3, &far}}) {
     save_with_ranks(num_ranks, folder.path(name), *files, torch::kBFloat16);
     EXPECT_EQ(contents(folder.path(name)), want) << name;
+  }
+}
+
+TEST(ranked_checkpoint, a_snapshot_is_saved_by_another_thread_while_the_values_at_hand_change) {
+  const TemporaryFolder folder;
+  FarFiles far;
+  for (const torch::ScalarType type : {torch::kFloat32, torch::kBFloat16}) {
+    const std::string want = folder.path("want-") + c10::toString(type);
+    save_with_ranks(1, want, local_files(), type);
+    for (const auto& [name, num_ranks, files] :
+         std::vector<std::tuple<std::string, int64_t, FileSystem*>>{{"1", 1, &local_files()}, {"3", 3, &local_files()}, {"far", 3, &far}}) {
+      const std::string place = folder.path(name) + c10::toString(type);
+      with_shares(
+          num_ranks,
+          [&, files = files](RankShare& share, Communicator& ranks) {
+            auto twin = ranks.twin("saving");
+            ASSERT_TRUE(twin.is_ok()) << twin.status().to_string();
+            StateSnapshot snapshot;
+            TrainingState saved = share.state;
+            saved.ranks = twin->get();
+            saved.snapshot = &snapshot.values();
+            snapshot.take(share.state);
+            const CheckpointRecord record = share.record();
+            auto saving = std::async(std::launch::async, [&] {
+              return ranks.rank() == 0 ? save_checkpoint(*files, place, record, saved) : hand_in_training_state(saved);
+            });
+            for (int i = 0; i < 5; ++i) {
+              share.update();
+            }
+            const Status status = saving.get();
+            EXPECT_TRUE(status.is_ok()) << status.to_string();
+          },
+          type);
+      EXPECT_EQ(contents(place), contents(want)) << name;
+    }
+  }
+}
+
+TEST(ranked_checkpoint, a_snapshot_takes_the_planned_memory_once_and_none_for_an_average_that_is_the_weights) {
+  for (const double decay : {0.9, 0.0}) {
+    torch::nn::Linear network(300, 250);
+    RankShare share(network, lone_rank(), {.decay = decay});
+    CountedMemory counted;
+    const int64_t before = counted.held();
+    StateSnapshot snapshot;
+    snapshot.take(share.state);
+    snapshot.take(share.state);
+    EXPECT_EQ(counted.held() - before, (decay > 0 ? 16 : 12) * share.parameters.size());
   }
 }
 

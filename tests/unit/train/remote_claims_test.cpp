@@ -24,6 +24,37 @@ TEST_F(RemoteRunTest, of_two_processes_the_second_is_refused) {
   expect_trained(options());
 }
 
+// A machine that is lost takes the start's claim with it; whoever starts the ranks anew does so at once.
+TEST_F(RemoteRunTest, a_restart_waits_for_the_claim_of_the_start_that_was_lost) {
+  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock().wall()).is_ok());
+  constexpr int kLooks = 5;
+  std::atomic<int> num_looks = 0;
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.key == "run/_claims/000000" && call.operation == "get" && ++num_looks == kLooks) {
+      s3_.fake.with_state([](FakeS3Objects& state) { state.objects.erase("run/_claims/000000"); });
+    }
+  };
+  TrainOptions restart = options();
+  restart.is_restart = true;
+  expect_trained(restart);
+  s3_.fake.before = [](const FakeS3::Call&) {};
+  EXPECT_GE(num_looks.load(), kLooks);
+  expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, a_restart_is_refused_where_the_other_process_lives_and_ends_at_a_stop) {
+  ASSERT_TRUE(take_claim(s3_.place("run/_claims/000000"), "another-one", system_clock().wall()).is_ok());
+  TrainOptions restart = options();
+  restart.is_restart = true;
+  const Clock::Instant before = s3_.clock.now();
+  EXPECT_EQ(train(restart).code(), StatusCode::kFailedPrecondition);
+  EXPECT_GE(s3_.clock.now() - before, kClaimLifetime);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(RemoteRun::open(s3_.place("run"), s3_.clock, stop.get_token(), std::chrono::minutes(1)).status().code(),
+            StatusCode::kCancelled);
+}
+
 TEST_F(RemoteRunTest, a_run_that_was_taken_over_stores_no_checkpoint) {
   s3_.fake.before = [&](const FakeS3::Call& call) {
     if (call.key == "run/metrics-0000000004.jsonl") {

@@ -220,6 +220,41 @@ TEST_F(TrainingPlanTest, checkpoints_at_the_end_are_those_that_pruning_leaves) {
   }
 }
 
+TEST_F(TrainingPlanTest, a_copy_to_write_checkpoints_from_is_planned_where_one_is_made) {
+  Recipe recipe = shipped("tiny");
+  recipe.model.path = "tiny";
+  const auto with = plan(recipe);
+  ASSERT_TRUE(with.is_ok()) << with.status().to_string();
+  EXPECT_EQ(with->snapshot, with->checkpoint);
+  EXPECT_THAT(with->to_text(), HasSubstr("runtime.background_saves"));
+  EXPECT_EQ(with->to_json()["bytes"]["snapshot"], with->snapshot);
+  recipe.ema.decay = 0;
+  EXPECT_EQ(plan(recipe)->snapshot, 12 * with->parameters);
+  recipe.ema.decay = 0.9;
+  recipe.runtime.background_saves = false;
+  const auto without = plan(recipe);
+  EXPECT_EQ(without->snapshot, 0);
+  EXPECT_EQ(with->peak_on_host() - without->peak_on_host(), with->snapshot);
+  recipe.runtime.background_saves = true;
+  for (const int64_t every : {int64_t{0}, recipe.schedule.max_steps}) {  // The last one is written at once.
+    recipe.checkpoint.every_steps = every;
+    EXPECT_EQ(plan(recipe)->snapshot, 0) << every;
+  }
+}
+
+TEST_F(TrainingPlanTest, gradients_in_bfloat16_are_half_the_bytes_to_send_and_to_keep) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 64;
+  const PlanQuestion question{.num_ranks = 4};
+  const auto wide = plan(recipe, question);
+  recipe.runtime.gradient_wire = "bfloat16";
+  const auto narrow = plan(recipe, question);
+  ASSERT_TRUE(wide.is_ok() && narrow.is_ok());
+  EXPECT_EQ(wide->sent_a_step - narrow->sent_a_step, wide->memory.gradients / 4 * 3 / 2) << "of three quarters, of one subtree";
+  EXPECT_EQ(narrow->memory.partial_sums, wide->memory.partial_sums / 2);
+}
+
 TEST_F(TrainingPlanTest, recorded_passes_keep_what_they_hold_on_a_gpu) {
   const PlanQuestion gpu{.device = "cuda:0"};
   Recipe recipe = shipped("sd2-256");

@@ -18,6 +18,7 @@ from cases import main, require, temporary_folder
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
+from darkroom.item_child import read_item_numbers  # noqa: E402
 from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
@@ -276,7 +277,7 @@ def answer(item: int, outcome: str = "committed", **counts) -> dict:
 
 
 def items_are_handed_out_once() -> None:
-    book = items.ItemBook(items.read_items("0-4,7"), 2, 3)
+    book = items.ItemBook(read_item_numbers("0-4,7"), 2, 3)
     batches = [book.take(0), book.take(0), book.take(0), book.take(0)]
     require(batches == [[0, 1], [2, 3], [4, 7], []], "batches", batches)
     require(not book.is_done, "done too early")

@@ -44,8 +44,10 @@ class Child:
     """A process that ends when this one does, and whose last words are kept. Thread safety: any thread."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None, folder: str = "", is_fed: bool = False,
-                 on_line: Callable[[str], bool] | None = None) -> None:
-        """`on_line`: is given each line of the standard output; whether it was one for it. Others are said, like the standard error's."""
+                 on_line: Callable[[str], bool] | None = None, on_said: Callable[[str], None] | None = None) -> None:
+        """`on_line`: is given each line of the standard output; whether it was one for it. Others are said, like the standard error's.
+        `on_said`: is given each line of the standard error."""
+        self._on_said = on_said or (lambda line: None)
         self.said: collections.deque[str] = collections.deque(maxlen=SAID_LINES)
         self.process = self._start_by_a_thread_that_stays(
             [sys.executable, "-I", "-S", str(BOUND_PROCESS), str(os.getpid()), *command],
@@ -74,6 +76,7 @@ class Child:
             started.put(process)
             for line in process.stderr:
                 self.said.append(line.rstrip("\n"))
+                self._on_said(line)
             process.wait()
 
         self._keeping = threading.Thread(target=keep, daemon=True)

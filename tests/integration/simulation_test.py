@@ -6,8 +6,10 @@ usage: simulation_test.py
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import pathlib
+import random
 import sys
 
 from cases import main, require
@@ -21,7 +23,7 @@ import encoding  # noqa: E402
 import simulate  # noqa: E402
 import training  # noqa: E402
 from encoding import EncodingPlan, Stage, simulate_encoding  # noqa: E402
-from losses import NEVER, Losses  # noqa: E402
+from losses import NEVER, Losses, outages  # noqa: E402
 from training import TrainingPlan, simulate_training  # noqa: E402
 
 ENCODE = Stage("encode", 1, 10.0)
@@ -51,6 +53,19 @@ def machines_lost(module, *moments: tuple[float, float]):
         yield
     finally:
         module.outages = before
+
+
+# -- machines ---------------------------------------------------------------------------------------------------------
+
+
+def machines_are_away_for_wait_and_restart_and_are_lost_as_often_as_said() -> None:
+    moments = list(itertools.islice(outages(Losses(100.0, 20.0, 5.0), random.Random(1)), 10_000))
+    require(all(math.isclose(back - lost, 25.0, abs_tol=1e-6) for lost, back in moments), "away", moments[:3])
+    times_there = [lost - back for (_, back), (lost, _) in zip([(0.0, 0.0), *moments], moments)]
+    require(min(times_there) >= 0, "lost while it was away", min(times_there))
+    # Exponential: mean and deviation are both 100; five deviations of the mean of 10,000.
+    require(abs(sum(times_there) / 10_000 - 100.0) < 5.0, "mean time between losses", sum(times_there) / 10_000)
+    require(list(outages(Losses(), random.Random(1))) == [], "a machine that is never lost")
 
 
 # -- encoding ---------------------------------------------------------------------------------------------------------
@@ -192,6 +207,7 @@ def a_small_job_of_the_published_shape_ends_as_its_encoders_allow() -> None:
 if __name__ == "__main__":
     main(
         [
+            machines_are_away_for_wait_and_restart_and_are_lost_as_often_as_said,
             stages_work_side_by_side_and_the_slowest_sets_the_pace,
             a_lost_machine_costs_its_item_and_the_time_without_it,
             what_a_lost_machine_had_committed_is_found_there,

@@ -29,6 +29,7 @@ acceptance: build ## the data plane against a hostile web, bad disks and stores,
 cluster: build ## the whole chain as Ray jobs on three nodes of this machine, with kills (docs/cluster.md)
 	@tools/build/setup.sh ray
 	@.venv/bin/python tests/acceptance/cluster.py
+	@.venv/bin/python tests/acceptance/ray_kills.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
 .PHONY: writable

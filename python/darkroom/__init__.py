@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from darkroom.errors import Error as Error, InvalidArgument as InvalidArgument, NotFound as NotFound, Unavailable as Unavailable
+    from darkroom.jobs import Item as Item, ItemResult as ItemResult, Job as Job, download_item as download_item
+    from darkroom.jobs import open_download_job as open_download_job, open_process_job as open_process_job
+    from darkroom.jobs import process_item as process_item, read_items as read_items
     from darkroom.latents import LatentsReader as LatentsReader, read_latents as read_latents
     from darkroom.operators import Encode as Encode, Transform as Transform
     from darkroom.painter import Painter as Painter
@@ -25,12 +28,20 @@ _MODULES = {
     "Encode": "operators",
     "Error": "errors",
     "InvalidArgument": "errors",
+    "Item": "jobs",
+    "ItemResult": "jobs",
+    "Job": "jobs",
     "LatentsReader": "latents",
     "NotFound": "errors",
     "Painter": "painter",
     "Tokenizer": "tokens",
     "Transform": "operators",
     "Unavailable": "errors",
+    "download_item": "jobs",
+    "open_download_job": "jobs",
+    "open_process_job": "jobs",
+    "process_item": "jobs",
+    "read_items": "jobs",
     "read_latents": "latents",
     "tokenize": "tokens",
     "transform": "pictures",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 class Error(RuntimeError):
     """Something failed. `code` says what kind of failure it is: invalid_argument, not_found, already_exists, failed_precondition,
-    unavailable, corrupt_data, resource_exhausted, cancelled or internal; `row_error` is a picture's error code (docs/formats), or empty."""
+    unavailable, corrupt_data, resource_exhausted, cancelled, internal or program_failed (a job's program ended); `row_error` is a picture's error code (docs/formats), or empty."""
 
     def __init__(self, message: str, code: str = "internal", row_error: str = "") -> None:
         super().__init__(message)

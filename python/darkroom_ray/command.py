@@ -4,7 +4,7 @@ import os
 import sys
 
 from darkroom_ray.cluster import connected, import_ray
-from darkroom_ray.flags import VERBS, Refused, help_text, read_request
+from darkroom_ray.flags import PLACED, Refused, help_text, read_request
 from darkroom_ray.request import Request
 
 EXIT_FAILED = 1
@@ -16,6 +16,7 @@ USAGE = """usage: darkroom-ray VERB [flags]
   process     image dataset -> latents, by encoders that load their models once
   train       latents -> checkpoints, a rank a Ray Train worker
   sample      prompts -> pictures, as one task
+  serve       model -> pictures over HTTP, by replicas of Ray Serve that come and go with the work
   pipeline    recipe.toml -> all of these, one after the other
 
 `darkroom-ray VERB --help` lists the flags of the cluster and of the verb (docs/cluster.md)."""
@@ -29,9 +30,12 @@ def run_verb(request: Request) -> int:
     """Errors: Refused."""
     from darkroom_ray.item_job import JobFailed, write_summary
     from darkroom_ray.program import read_arguments
+    from darkroom_ray.serving import check_service
     from darkroom_ray.stopping import Stopped, StopWatch
 
     given = read_arguments(request)
+    if request.verb == "serve":
+        check_service(request, given)
     with connected(request):
         stop = StopWatch()  # Behind Ray, which has handlers of its own.
         try:
@@ -66,6 +70,10 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
 
     if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
         return run_as_task(ray, request, stop)
+    if request.verb == "serve":
+        from darkroom_ray.serving import serve_until_stopped
+
+        return serve_until_stopped(request, given, stop)
     if request.verb == "train":
         return train(ray, request, given, stop)
     return ItemJob(ray, request, stop).run()
@@ -92,8 +100,8 @@ def main(words: list[str] | None = None) -> int:
             from darkroom_ray.pipeline import run_pipeline
 
             return run_pipeline(rest)
-        if verb not in VERBS:
-            raise Refused(LATER.get(verb, f"there is no verb {verb}: {', '.join(VERBS)}, pipeline"))
+        if verb not in PLACED:
+            raise Refused(LATER.get(verb, f"there is no verb {verb}: {', '.join(PLACED)}, pipeline"))
         if "--help" in rest or "-h" in rest:
             return help_of(verb, rest)
         return run_verb(read_request(verb, rest, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")))

@@ -7,9 +7,10 @@ import dataclasses
 import json
 from collections.abc import Callable
 
-from darkroom_ray.request import Placement, Request
+from darkroom_ray.request import Placement, Request, Service
 
 VERBS = ("download", "process", "train", "sample")
+PLACED = (*VERBS, "serve")  # What Ray places: those that end, and the one that does not.
 
 
 class Refused(Exception):
@@ -94,11 +95,12 @@ class ClusterFlag:
     name: str
     shown: str
     help: str
-    verbs: tuple[str, ...] = VERBS
+    verbs: tuple[str, ...] = PLACED
     read: Callable[[str, str], object] = lambda name, text: text
 
 
 JOBS = ("download", "process")
+SERVICE = ("serve",)
 
 # Of the cluster. The program does not see them.
 CLUSTER_FLAGS = (
@@ -110,7 +112,7 @@ CLUSTER_FLAGS = (
     ClusterFlag("--label", "NAME=VALUE,...", "labels that a node must have", read=pairs),
     ClusterFlag("--accelerator-type", "NAME", "as Ray calls it (A10G, A100) or its constant (NVIDIA_TESLA_A10G)", read=accelerator),
     ClusterFlag("--market", "spot|on-demand|spot,on-demand", "nodes by how they were bought; the first that there are", read=markets),
-    ClusterFlag("--max-failures", "N", "failures an item (train: the run) may have before the job ends; -1: for ever (3)", read=lambda n, t: whole_number(n, t, -1)),
+    ClusterFlag("--max-failures", "N", "failures an item (train: the run) may have before the job ends; -1: for ever (3)", VERBS, lambda n, t: whole_number(n, t, -1)),
     ClusterFlag("--program", "PATH", "the program on every node (DARKROOM_PROGRAM; else the one of the wheel, else the one in PATH)"),
     ClusterFlag("--num-tasks", "N", "tasks at a time (as many as the cluster has room for)", ("download",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--items-per-task", "N", "items a task is given (by their number)", JOBS, lambda n, t: whole_number(n, t, 1)),
@@ -120,7 +122,12 @@ CLUSTER_FLAGS = (
     ClusterFlag("--num-training-workers", "N", "ranks (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--min-training-workers", "N", "ranks with which a run still starts or goes on; it grows again when nodes come (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", ("train",)),
-    ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine"),
+    ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine", VERBS),
+    ClusterFlag("--host", "ADDRESS", "where Ray's proxies listen; another address than loopback needs --keys (127.0.0.1)", SERVICE),
+    ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--min-replicas", "N", "servers that are always there (1)", SERVICE, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--max-replicas", "N", "and at most; with more than one, jobs and A1111's progress are refused (as many as --min-replicas)", SERVICE, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--target-cost", "C", "open width x height x (steps + 2) for which a replica is meant (8 pictures of the model's size, 50 steps)", SERVICE, amount),
 )
 
 # Names of the reference scripts (docs/cluster.md) for a flag of ours.
@@ -148,6 +155,7 @@ RENAMED = {
         "--restore-from-uri": "--resume",
     },
     "sample": {},
+    "serve": {},
 }
 
 # For a field of the recipe.
@@ -170,6 +178,7 @@ POSITIONALS = {
     "process": {"--input-uri": 0, "--raw-data-uri": 0, "--output-path": 1, "--output-uri": 1},
     "train": {},
     "sample": {},
+    "serve": {},
 }
 
 # What is done otherwise here, and how.
@@ -298,6 +307,14 @@ def placement_of(cluster: dict[str, object], num_cpus: float) -> Placement:
     )
 
 
+def service_of(cluster: dict[str, object]) -> Service:
+    least = int(cluster.get("--min-replicas", 1))
+    most = int(cluster.get("--max-replicas", least))
+    if most < least:
+        raise Refused(f"--max-replicas {most} is less than --min-replicas {least}")
+    return Service(str(cluster.get("--host", "127.0.0.1")), int(cluster.get("--port", 8080)), most, float(cluster.get("--target-cost", 0.0)))
+
+
 def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
     """`default_program`: where no flag names one. Errors: Refused."""
     reader = ArgumentReader(verb, hub_address(words) if verb == "download" else words)
@@ -307,7 +324,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     if verb == "process":
         cpus, program = process_shape(cluster, program)
     placement = placement_of(cluster, cpus)
-    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers"}.get(verb, "")
+    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
     if min_workers > num_workers and verb == "train":
@@ -325,6 +342,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         storage=str(cluster.get("--storage-path", "")),
         summary_path=str(cluster.get("--json-summary", "")),
         folder=folder,
+        service=service_of(cluster),
     )
 
 

@@ -1,81 +1,12 @@
-"""A long-lived `darkroom download|process --items -`: told the numbers of items, it says what became of each (docs/ingest.md)."""
+"""The program that does items for a task or an encoder."""
 
-import json
-import os
-import socket
-import threading
-
-from darkroom_ray.program import Child, ProgramFailed, find_program
+from darkroom import item_child
+from darkroom_ray.program import find_program
 from darkroom_ray.request import Request
 
 
-class ItemChild:
-    """Models are loaded and inputs are looked at once, however many items come. Thread safety: any thread may call do()."""
+class ItemChild(item_child.ItemChild):
+    """That of a request."""
 
     def __init__(self, request: Request) -> None:
-        self._changed = threading.Condition()
-        self._answers: dict[int, dict] = {}
-        self._plan: dict | None = None
-        self._has_ended = False
-        command = [find_program(request.program), *request.command("--items", "-")]
-        self._child = Child(command, None, request.folder, is_fed=True, on_line=self._hear)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    @property
-    def pid(self) -> int:
-        return self._child.process.pid
-
-    def _hear(self, line: str) -> bool:
-        """Whether it is one of the program's answers; a library may say something too."""
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            return False
-        if not isinstance(answer, dict):
-            return False
-        with self._changed:
-            if answer.get("ready"):
-                self._plan = answer
-            elif "item" in answer:
-                self._answers[answer["item"]] = answer
-            self._changed.notify_all()
-        return True
-
-    def _watch(self) -> None:
-        self._child.wait()
-        with self._changed:
-            self._has_ended = True
-            self._changed.notify_all()
-
-    def _failed(self) -> ProgramFailed:
-        return ProgramFailed(self._child.wait(), self._child.last_words(), f"{socket.gethostname()} (process {os.getpid()})")
-
-    def plan(self) -> dict:
-        """Once the job is pinned and the models are loaded: `items`, `rows`, `open_items`. Errors: ProgramFailed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._plan is not None or self._has_ended)
-            if self._plan is None:
-                raise self._failed()
-            return self._plan
-
-    def do(self, items: list[int]) -> list[dict]:
-        """Has these items done: an answer each. Errors: ProgramFailed; what was committed before stays."""
-        try:
-            self._child.write("".join(f"{item}\n" for item in items))
-        except OSError:
-            raise self._failed() from None
-        with self._changed:
-            self._changed.wait_for(lambda: self._has_ended or all(item in self._answers for item in items))
-            if not all(item in self._answers for item in items):
-                raise self._failed()
-            return [self._answers.pop(item) for item in items]
-
-    def finish(self) -> list[str]:
-        """No item comes any more: waits for its end, and gives its warnings. Errors: ProgramFailed."""
-        self._child.close_input()
-        if self._child.wait() != 0:
-            raise self._failed()
-        return self._child.warnings()
-
-    def end(self) -> None:
-        self._child.process.kill()
+        super().__init__([find_program(request.program), *request.command()], request.folder)

@@ -4,9 +4,10 @@ parts are the record, and the same command goes on."""
 import json
 import time
 
+from darkroom.item_child import read_item_numbers
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
-from darkroom_ray.items import ItemBook, ItemFailed, pause_after, read_items
+from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
 from darkroom_ray.preflight import candidates, room_on
 from darkroom_ray.probe import nodes_of
@@ -42,6 +43,11 @@ def cause_of(error: Exception) -> Exception:
 def is_final(error: Exception) -> bool:
     """Whether the program refused its command line: it would again."""
     return isinstance(error, ProgramFailed) and error.code == EXIT_USAGE
+
+
+def batch_size(num_items: int, num_workers: int) -> int:
+    """Items that a worker is given at once."""
+    return min(MOST_ITEMS_OF_A_BATCH, -(-num_items // (BATCHES_PER_WORKER * num_workers)))
 
 
 class ItemJob:
@@ -104,10 +110,9 @@ class ItemJob:
             self.tell_of_room()
         plan, warnings = self.get(self.workers.plan, self.workers.renew)
         self.progress.warn(warnings)
-        open_items = read_items(plan["open_items"])
+        open_items = read_item_numbers(plan["open_items"])
         workers = self.workers.num_workers
-        even = -(-len(open_items) // (BATCHES_PER_WORKER * workers))
-        book = ItemBook(open_items, self.request.items_per_task or min(MOST_ITEMS_OF_A_BATCH, even), self.request.max_failures)
+        book = ItemBook(open_items, self.request.items_per_task or batch_size(len(open_items), workers), self.request.max_failures)
         to_do = f"{len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do"
         self.progress.say(f"{self.request.verb}: {to_do}, {book.items_per_batch} at a time, {workers} workers")
         try:

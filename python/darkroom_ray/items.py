@@ -16,15 +16,6 @@ class ItemFailed(Exception):
     """An item failed more often than --max-failures allows."""
 
 
-def read_items(text: str) -> list[int]:
-    """Numbers and ranges, as the program prints them: "0-4,7"."""
-    items: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        items.extend(range(int(first), int(last or first) + 1))
-    return items
-
-
 @dataclasses.dataclass
 class Totals:
     """What this run of the job came to."""

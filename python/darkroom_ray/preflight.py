@@ -58,7 +58,7 @@ def listed(names) -> str:
 
 
 def worker_name(verb: str) -> str:
-    return {"download": "a task", "process": "an encoder", "train": "a rank", "sample": "the task"}[verb]
+    return {"download": "a task", "process": "an encoder", "train": "a rank", "sample": "the task", "serve": "a replica"}[verb]
 
 
 # -- what is asked, by itself -----------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
         return
     room = sum(room_on(node, placement) for node in found)
     least = request.min_workers if request.verb == "train" else request.num_workers
-    plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers")}
+    plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "serve": ("replicas", "--min-replicas")}
     if request.verb in plural and least > room:
         name, flag = plural[request.verb]
         yield f"the cluster has room for {room} {name} of the {least} that are asked for ({described(placement)} each): ask for {flag} {room}, or add nodes"

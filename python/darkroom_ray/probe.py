@@ -24,8 +24,9 @@ READ_PLACES = {
     "process": ("RAW_URI", "--model"),
     "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
     "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
+    "serve": ("MODEL", "--keys", "--frozen"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "sample": ("--output",)}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "sample": ("--output",), "serve": ()}
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:

@@ -1,47 +1,16 @@
-"""The program darkroom as a child process: where it lies, what it says of a command line, and that it ends with whoever started it."""
+"""The program darkroom on a node: where it lies, what it says of a command line, and a run of it to its end."""
 
-import collections
 import json
 import os
 import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
-import threading
-from collections.abc import Callable
 
+from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
 from darkroom_ray.request import Request
-
-SAID_LINES = 40  # Of the standard error, kept for whoever asks why it ended.
-SIGNAL_CODES = 128  # An exit code of more: the number of a signal, and this.
-BOUND_PROCESS = pathlib.Path(__file__).with_name("bound_process.py")
-
-
-class ProgramFailed(Exception):
-    """The program ended with an exit code that is no success, or was killed."""
-
-    def __init__(self, code: int, said: str, where: str = "") -> None:
-        super().__init__(code, said, where)
-        self.code = code
-        self.said = said
-        self.where = where
-
-    @property
-    def was_killed(self) -> bool:
-        """It did not end by itself: another try may bring it to its end."""
-        return was_killed(self.code)
-
-    def __str__(self) -> str:
-        how = f"was killed by signal {-self.code}" if self.code < 0 else f"ended with exit code {self.code}"
-        return f"the program {how}{f' on {self.where}' if self.where else ''}; its last words:\n{self.said}"
-
-
-def was_killed(code: int) -> bool:
-    """By a signal, or after one that it took (a spot notice, a drained node)."""
-    return code < 0 or code > SIGNAL_CODES
 
 
 def find_program(named: str = "") -> str:
@@ -74,72 +43,6 @@ def read_arguments(request: Request) -> dict[str, list[str]]:
     if answer["exit_code"] != 0:
         raise Refused(f"{answer['message']}; {answer['hint']}" if answer.get("hint") else answer["message"])
     return answer["given"]
-
-
-class Child:
-    """A process that ends when this one does, and whose last words are kept. Thread safety: any thread."""
-
-    def __init__(self, command: list[str], environment: dict[str, str] | None = None, folder: str = "", is_fed: bool = False,
-                 on_line: Callable[[str], bool] | None = None) -> None:
-        """`on_line`: is given each line of the standard output; whether it was one for it. Others are said, like the standard error's."""
-        self.said: collections.deque[str] = collections.deque(maxlen=SAID_LINES)
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(BOUND_PROCESS), str(os.getpid()), *command],
-            stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if on_line else subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            cwd=folder if folder and os.path.isdir(folder) else None,
-            env={**os.environ, **(environment or {})},
-        )
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        self._listening.start()
-        self._reading = threading.Thread(target=self._read, args=(on_line,), daemon=True) if on_line else None
-        if self._reading:
-            self._reading.start()
-
-    def _listen(self) -> None:
-        for line in self.process.stderr:
-            self.said.append(line.rstrip("\n"))
-
-    def _read(self, on_line: Callable[[str], bool]) -> None:
-        for line in self.process.stdout:
-            if not on_line(line):
-                self.said.append(line.rstrip("\n"))
-
-    def write(self, text: str) -> None:
-        """Errors: OSError when it has ended."""
-        self.process.stdin.write(text)
-        self.process.stdin.flush()
-
-    def close_input(self) -> None:
-        try:
-            self.process.stdin.close()
-        except OSError:
-            pass  # It has ended; wait() tells how.
-
-    def poll(self) -> int | None:
-        return self.process.poll()
-
-    def wait(self, seconds: float | None = None) -> int:
-        """Its exit code, once all that it said is read. Errors: subprocess.TimeoutExpired."""
-        code = self.process.wait(seconds)
-        self._listening.join()
-        if self._reading:
-            self._reading.join()
-        return code
-
-    def end(self, number: int) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-
-    def last_words(self) -> str:
-        return "\n".join(self.said)
-
-    def warnings(self) -> list[str]:
-        """Its sentences that somebody should see, without their times."""
-        return [line.split(" ", 1)[1] for line in list(self.said) if line[8:].startswith((" warning: ", " error: "))]
 
 
 def run_to_summary(request: Request) -> tuple[int, dict, str]:

@@ -48,6 +48,16 @@ class Placement:
 
 
 @dataclasses.dataclass(frozen=True)
+class Service:
+    """What `serve` is asked for besides: the least number of replicas is Request.num_workers."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_replicas: int = 1
+    target_cost: float = 0.0  # Open width x height x (steps + 2) of a replica, above which another is started; 0: by the model.
+
+
+@dataclasses.dataclass(frozen=True)
 class Request:
     """One command line: what the program is called with, and what the cluster gives it."""
 
@@ -63,6 +73,7 @@ class Request:
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""
     folder: str = ""  # The working folder that relative paths are meant from.
+    service: Service = Service()
 
     def command(self, *more: str) -> list[str]:
         """The program's command line, without the program. `more` goes first: there may be words behind `--`."""

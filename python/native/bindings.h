@@ -18,6 +18,7 @@ void bind_painter(nanobind::module_& module);
 void bind_arrow_batches(nanobind::module_& module);
 void bind_dataset_rows(nanobind::module_& module);
 void bind_operators(nanobind::module_& module);
+void bind_job_items(nanobind::module_& module);
 
 /// Throws a status as the Python exception that darkroom.errors makes of it. REQUIRES: the GIL is held, the status is no success.
 /// `row_error`: the stable name of a row's error, where it is one.

@@ -40,4 +40,5 @@ NB_MODULE(_native, module) {
   darkroom::bind_arrow_batches(module);
   darkroom::bind_dataset_rows(module);
   darkroom::bind_operators(module);
+  darkroom::bind_job_items(module);
 }

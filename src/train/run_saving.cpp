@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "darkroom/core/log.h"
-#include "darkroom/core/trace_recorder.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/train/run_files.h"

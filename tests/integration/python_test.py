@@ -10,6 +10,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from workbench import ROOT, Skipped, Workbench, main, require, run
+from workbench import ROOT, LoopbackWeb, Skipped, Workbench, digests, main, require, run
 
 STAGED = ROOT / "build" / "release" / "python"
 MODEL = ROOT / "models" / "tiny"
@@ -373,6 +374,67 @@ print(resident() - before)
 # -- datasets -----------------------------------------------------------------------------------------------------
 
 
+def flags_of_items() -> dict:
+    return {"model": MODEL, "resolution": SIDE, "rows_per_file": 3}
+
+
+def items_of_a_job_are_done_one_by_one_with_the_verbs_bytes() -> None:
+    output = bench().folder / "item-latents"
+    with darkroom().open_process_job(images(), output, **flags_of_items()) as job:
+        found = [(item.number, item.input, item.first_row, item.num_rows, item.part) for item in job.items]
+        # Three files of 5, 5 and 2 rows.
+        want = [(0, "part-000000.parquet", 0, 3), (1, "part-000000.parquet", 3, 2), (2, "part-000001.parquet", 0, 3), (3, "part-000001.parquet", 3, 2), (4, "part-000002.parquet", 0, 2)]
+        require(found == [(*item, f"part-{item[0]:06d}.parquet") for item in want], "items", found)
+        require(job.open_items == [0, 1, 2, 3, 4], "open items", job.open_items)
+        first = darkroom().process_item(job, job.items[1])
+        require((first.item, first.outcome, first.rows_in, first.rows_out, dict(first.rows_by_error)) == (1, "committed", 2, 1, {"not_an_image": 1}), "result", first)
+        require(first.bytes == (output / "part-000001.parquet").stat().st_size, "bytes", first)
+        require(darkroom().process_item(job, 1).outcome == "there", "an item was done twice")
+        copy = pickle.loads(pickle.dumps(job))
+        with copy:
+            require(copy.open_items == [0, 2, 3, 4] and copy.do([3, 0])[0].item == 3, "another process's program", copy.open_items)
+        require([result.outcome for result in job.do([0, 2, 3, 4, 2])] == ["there", "committed", "there", "committed", "committed"], "the rest")
+    require(darkroom().read_items(output) == job.items, "items of the output folder alone")
+    job.close()
+    reference = processed("item-reference", "--rows-per-file", "3")
+    require(digests(str(output), "part-*") == digests(reference, "part-*"), "the bytes are not those of process")
+
+
+def threads_that_ask_for_the_same_item_all_get_an_answer() -> None:
+    with darkroom().open_process_job(images(), bench().folder / "same-item", **flags_of_items()) as job, concurrent.futures.ThreadPoolExecutor(4) as threads:
+        outcomes = sorted(result.outcome for result in threads.map(lambda number: darkroom().process_item(job, number), [0] * 4))
+    require(outcomes.count("committed") == 1 and set(outcomes) <= {"committed", "busy", "there"}, "outcomes", outcomes)
+
+
+def download_items_are_those_of_the_verb() -> None:
+    with LoopbackWeb(str(bench().folder / "corpus")) as web:
+        flags = {"metadata": bench().write_url_table(web.port), "rows_per_file": 5, "allow_private": f"127.0.0.1/32:{web.port}"}
+        with darkroom().open_download_job(bench().folder / "item-images", **flags) as job:
+            results = [darkroom().download_item(job, item) for item in job.items]
+        require([(result.outcome, result.rows_out) for result in results] == [("committed", 5), ("committed", 5), ("committed", 2)], "results", results)
+        run("download", bench().folder / "reference-images", "--metadata", flags["metadata"], "--rows-per-file", "5", "--allow-private", flags["allow_private"])
+    require(digests(bench().path("item-images"), "part-*") == digests(bench().path("reference-images"), "part-*"), "the bytes are not those of download")
+
+
+def jobs_that_cannot_be_done_say_so() -> None:
+    package = darkroom()
+    output = bench().folder / "no-job"
+    raised(package.NotFound, package.read_items, output)
+    for flags, words in (({"model": MODEL, "resolution": "none"}, "--resolution"), ({"model": MODEL, "no_such_flag": 1}, "--no-such-flag")):
+        with package.open_process_job(images(), output, **flags) as job:
+            error = raised(package.InvalidArgument, lambda job=job: job.open_items)
+            require(error.code == "invalid_argument" and words in str(error), "the verb's sentence is missing", error)
+    with package.open_process_job(images(), output, model=bench().folder / "nowhere") as job:
+        error = raised(package.Error, package.process_item, job, 0)
+        require(error.code == "program_failed" and "nowhere" in str(error), "message", error)
+    with package.open_process_job(images(), output, **flags_of_items()) as job:
+        require("no item 99" in str(raised(package.NotFound, package.process_item, job, 99)), "an unknown item")
+        raised(package.InvalidArgument, package.download_item, job, 0)
+        os.kill(job._started().pid, signal.SIGKILL)
+        require(raised(package.Unavailable, lambda: [package.process_item(job, 0) for _ in range(100)]).code == "unavailable", "a killed program")
+        require(package.process_item(job, 0).outcome in ("committed", "there"), "a program that ended is not started anew")
+
+
 def stored_latents_come_as_they_are_stored() -> None:
     uri = processed("latents")
     want = pq.read_table(uri)
@@ -561,6 +623,10 @@ if __name__ == "__main__":
         operators_of_several_threads_share_nothing_but_their_counts,
         rows_cross_the_border_without_a_copy,
         a_thousand_calls_keep_no_memory,
+        items_of_a_job_are_done_one_by_one_with_the_verbs_bytes,
+        threads_that_ask_for_the_same_item_all_get_an_answer,
+        download_items_are_those_of_the_verb,
+        jobs_that_cannot_be_done_say_so,
         stored_latents_come_as_they_are_stored,
         every_dialect_gives_the_same_numbers,
         token_ids_and_text_come_as_arrays,

@@ -35,7 +35,7 @@ class RayCluster:
             self.process.kill()
             raise Skipped(f"Ray does not start on this machine in time: {pathlib.Path(self.folder, 'said').read_text()[-300:]}")
         about = json.loads(line)
-        self.address, self.raylets = about["address"], about["raylets"]
+        self.address, self.raylets, self.head = about["address"], about["raylets"], about["head"]
 
     def heard(self) -> dict:
         line = self.process.stdout.readline()
@@ -44,6 +44,11 @@ class RayCluster:
 
     def kill_node(self, kind: str) -> None:
         os.kill(self.raylets[kind], signal.SIGKILL)
+
+    def kill_head(self) -> None:
+        """What the whole cluster asks, and the node that it lies on. Nothing of this cluster works for long after it."""
+        for pid in self.head:
+            os.kill(pid, signal.SIGKILL)
 
     def add_node(self, kind: str) -> None:
         self.process.stdin.write(f"add {kind}\n")

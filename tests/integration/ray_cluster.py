@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer. Runs in .venv-ray.
 
-    ray_cluster.py FOLDER      says {"address": ..., "raylets": {"cpu": PID, ...}} on a line; then, for each line `add NAME` of the
-                               standard input, starts one more node of that kind and says its {"raylet": PID}. It ends, and the
-                               cluster with it, at the end of the input.
+    ray_cluster.py FOLDER      says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...]} on a line; then, for each line
+                               `add NAME` of the standard input, starts one more node of that kind and says its {"raylet": PID}. It
+                               ends, and the cluster with it, at the end of the input.
 """
 
 import contextlib
@@ -60,8 +60,12 @@ def node_of(kind: str) -> dict:
     return {"num_cpus": 2, "resources": {kind: 2}, "labels": {"role": kind}, "object_store_memory": STORE_BYTES}
 
 
+def process_of(node, name: str) -> int:
+    return node.all_processes[name][0].process.pid
+
+
 def raylet_of(node) -> int:
-    return node.all_processes["raylet"][0].process.pid
+    return process_of(node, "raylet")
 
 
 def say(**what) -> None:
@@ -73,7 +77,7 @@ def main() -> None:
     raylets = {KINDS[0]: raylet_of(cluster.head_node)}
     for kind in KINDS[1:]:
         raylets[kind] = raylet_of(patiently(lambda: cluster.add_node(**node_of(kind))))
-    say(address=cluster.address, raylets=raylets)
+    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]])
     for line in sys.stdin:
         say(raylet=raylet_of(patiently(lambda: cluster.add_node(**node_of(line.split()[1])))))
     cluster.shutdown()

@@ -18,10 +18,11 @@ from cases import main, require, temporary_folder
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, stopping, training  # noqa: E402
+from darkroom.item_child import read_item_numbers  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_scaling, serving, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
-from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
+from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
 
 PATIENCE = 300  # Seconds; a limit, no measure.
 
@@ -125,6 +126,33 @@ def every_flag_of_the_cluster_is_in_the_help() -> None:
         text = flags.help_text(verb)
         for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
             require(name in text, "the help lacks a flag", verb, name)
+
+
+def a_service_is_asked_for_with_flags_of_its_own() -> None:
+    request = read_request("serve", ["models/tiny", "--min-replicas", "2", "--max-replicas", "5", "--port", "80", "--host", "10.0.0.1", "--keys", "k", "--target-cost", "7e6", "--max-batch", "4"], "/")
+    require(list(request.arguments) == ["models/tiny", "--keys", "k", "--max-batch", "4"], "words of the program", request.arguments)
+    require((request.num_workers, request.service) == (2, Service("10.0.0.1", 80, 5, 7e6)), "the service", request)
+    require(read_request("serve", ["m", "--min-replicas", "3"], "/").service.max_replicas == 3, "as many as the least")
+    for words, sentence in ((["m", "--min-replicas", "3", "--max-replicas", "2"], "less than --min-replicas 3"), (["m", "--port", "0"], "--port must be at least 1"), (["m", "--min-replicas", "0"], "at least 1")):
+        require(sentence in refusal_of(read_request, "serve", words, "/"), "sentence", words)
+    require("a replica wants 9 CPUs" in "".join(preflight.check_resources([node("a")], read_request("serve", ["m", "--num-cpus-per-task", "9"], "/"))), "the preflight's word")
+
+
+def a_service_lets_nobody_in_without_keys() -> None:
+    others = read_request("serve", ["m", "--host", "0.0.0.0"], "/")
+    require("--keys FILE" in refusal_of(serving.check_service, others, {}), "another host without keys")
+    serving.check_service(others, {"--keys": ["k"]})
+    for host in ("127.0.0.1", "localhost"):
+        serving.check_service(read_request("serve", ["m", "--host", host], "/"), {})
+
+
+def replicas_follow_the_open_cost() -> None:
+    def wanted(loads: dict | None, target: int = 2) -> float:
+        metrics = None if loads is None else {serve_scaling.LOAD: loads}
+        return serve_scaling.replicas_for_load(types.SimpleNamespace(aggregated_metrics=metrics, target_num_replicas=target))[0]
+
+    require(wanted(None) == 2 and wanted({}, 3) == 3, "before a replica has told anything the number stays")
+    require(wanted({"a": 0.5}) == 0.5 and wanted({"a": 1.5, "b": 2.0}) == 3.5 and wanted({"a": 0.0}) == 0.0, "the sum of the loads")
 
 
 def sizes_are_read_as_the_program_reads_them() -> None:
@@ -278,7 +306,7 @@ def answer(item: int, outcome: str = "committed", **counts) -> dict:
 
 
 def items_are_handed_out_once() -> None:
-    book = items.ItemBook(items.read_items("0-4,7"), 2, 3)
+    book = items.ItemBook(read_item_numbers("0-4,7"), 2, 3)
     batches = [book.take(0), book.take(0), book.take(0), book.take(0)]
     require(batches == [[0, 1], [2, 3], [4, 7], []], "batches", batches)
     require(not book.is_done, "done too early")
@@ -650,7 +678,10 @@ if __name__ == "__main__":
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
             every_flag_of_the_cluster_is_in_the_help,
-            sizes_are_read_as_the_program_reads_them,
+            a_service_is_asked_for_with_flags_of_its_own,
+        a_service_lets_nobody_in_without_keys,
+        replicas_follow_the_open_cost,
+        sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,

@@ -185,6 +185,7 @@ if [ "$kind" = parity ]; then
   install_environment .venv-parity requirements/parity.txt
   install_environment .venv-readers requirements/readers.txt
   install_environment .venv-clients requirements/clients.txt
+  install_environment .venv-ray requirements/ray.txt
 fi
 if [ "$kind" = notebooks ]; then
   install_environment .venv-notebooks requirements/notebooks.txt

@@ -3,12 +3,14 @@
 
   deploy_parity.py
 
-Runs in .venv-clients (requirements/clients.txt: botocore's models, kubernetes-validate's schemas). No service is asked: SageMaker and FSx
+Runs in .venv-clients (requirements/clients.txt: botocore's models, kubernetes-validate's schemas); Ray's files are read by .venv-ray's Ray.
+KubeRay's own schema is in no package, so that of its manifests the pods are held to Kubernetes' and the rest to what Ray's autoscaler reads. No service is asked: SageMaker and FSx
 are played by botocore's stubs, which refuse any request that is not the expected one. Exits 1 on a difference.
 """
 import contextlib
 import copy
 import io
+import json
 import pathlib
 import shutil
 import subprocess
@@ -16,13 +18,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "deploy" / "sagemaker"))
+sys.path[:0] = [str(ROOT / "deploy" / "sagemaker"), str(ROOT / "python")]
 
 import boto3  # noqa: E402
+import botocore.session  # noqa: E402
+import botocore.validate  # noqa: E402
 import challenge  # noqa: E402
 import kubernetes_validate  # noqa: E402
 import yaml  # noqa: E402
 from botocore.stub import Stubber  # noqa: E402
+from darkroom_ray import flags, preflight  # noqa: E402
 
 KUBERNETES = ("1.31", "1.35")
 CONFIG = challenge.read_config(ROOT / "deploy/sagemaker/challenge.toml")
@@ -178,6 +183,89 @@ def kubernetes_takes_every_manifest() -> None:
             raise AssertionError(f"{path.name}: a planted field was taken")
 
 
+def ray_documents() -> dict[str, dict]:
+    return {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "deploy/ray").glob("*.yaml"))}
+
+
+def read_by_ray(documents: dict[str, dict]) -> dict[str, dict]:
+    """What Ray makes of each (ray_files.py)."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: pathlib.Path(folder, name) for name in documents}
+        for name, path in paths.items():
+            path.write_text(yaml.safe_dump(documents[name]), encoding="utf-8")
+        done = subprocess.run([ROOT / ".venv-ray/bin/python", ROOT / "tools/parity/ray_files.py", *paths.values()], capture_output=True, text=True, check=False)
+    require(done.returncode == 0, "ray_files.py:", done.stderr)
+    said = json.loads(done.stdout)
+    return {name: said[str(path)] for name, path in paths.items()}
+
+
+# Machines by how they are bought: the published counts.
+PUBLISHED = {"aws.yaml": {"download-spot": 10, "download-on-demand": 10, "encode-spot": 48, "encode-on-demand": 48, "train-spot": 4, "train-on-demand": 4},
+             "kuberay_cluster.yaml": {"download-spot": 10, "encode-spot": 48, "encode-on-demand": 48, "train-on-demand": 4}, "kuberay_process_job.yaml": {"encode": 48}}
+
+
+def ray_takes_its_files_and_sees_the_published_pools() -> None:
+    if not (ROOT / ".venv-ray").exists():
+        print("skipped: there is no .venv-ray; tools/build/setup.sh ray installs it")
+        return
+    documents = ray_documents()
+    for name, read in read_by_ray(documents).items():
+        require("error" not in read, f"Ray refuses {name}:", read)
+        require({pool: about["max"] for pool, about in read["pools"].items()} == PUBLISHED[name], f"{name}: pools", read)
+        for pool, about in read["pools"].items():
+            require(about["labels"].get("ray.io/market-type") == ("on-demand" if pool.endswith("on-demand") else "spot"), f"{name}: label of {pool}", about)
+        require_room_for_the_published_command(read["pools"])
+    wrong = copy.deepcopy(documents)
+    wrong["aws.yaml"]["available_node_types"]["encode-spot"]["max_wrkers"] = 3
+    wrong["kuberay_cluster.yaml"]["spec"]["workerGroupSpecs"][0]["labels"] = {"ray.io/market-type": "no label!"}
+    wrong["kuberay_process_job.yaml"]["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["resources"]["GPU"] = "many"
+    for name, read in read_by_ray(wrong).items():
+        require("error" in read, f"{name}: a planted mistake was taken", read)
+
+
+def require_room_for_the_published_command(pools: dict[str, dict]) -> None:
+    """The driver's own preflight, on the encoders of one market."""
+    command = ray_documents()["kuberay_process_job.yaml"]["spec"]["entrypoint"].split()
+    require(command[:2] == ["darkroom-ray", "process"], "entry point", command)
+    request = flags.read_request("process", command[2:], "/")
+    name, pool = next((name, pool) for name, pool in pools.items() if name.startswith("encode"))
+    nodes = [preflight.Node(f"{name}-{number}", resources={"memory": 32e9, **pool["resources"]}, labels=pool["labels"]) for number in range(pool["max"])]
+    require(preflight.check_resources(nodes, request) == [], "the preflight refuses the published command", preflight.check_resources(nodes, request))
+    require(preflight.check_resources(nodes[1:], request) != [], "47 machines hold 48 encoders")
+
+
+def kubernetes_takes_the_pods_of_ray() -> None:
+    pods = []
+    for document in ray_documents().values():
+        cluster = document.get("spec", {}).get("rayClusterSpec", document.get("spec"))
+        if cluster:
+            pods += [cluster["headGroupSpec"]["template"], *(group["template"] for group in cluster["workerGroupSpecs"])]
+    require(len(pods) == 7, "pods", len(pods))
+    for template in pods:
+        pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": copy.deepcopy(template)}
+        for version in KUBERNETES:
+            kubernetes_validate.validate(pod, version, strict=True)
+        pod["template"]["spec"]["containers"][0]["planted"] = True
+        try:
+            kubernetes_validate.validate(pod, KUBERNETES[0], strict=True)
+        except kubernetes_validate.ValidationError:
+            continue
+        raise AssertionError("a planted field was taken")
+
+
+def ec2_takes_every_machine_of_the_cluster_launcher() -> None:
+    shape = botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances").input_shape
+    types = shape.members["InstanceType"].enum
+    for name, pool in ray_documents()["aws.yaml"]["available_node_types"].items():
+        asked = {"MinCount": 1, "MaxCount": 1, **pool["node_config"]}
+        report = botocore.validate.ParamValidator().validate(asked, shape)
+        require(not report.has_errors(), f"{name}:", report.generate_report())
+        require(asked["InstanceType"] in types, f"{name}: EC2 knows no machine", asked["InstanceType"])
+        is_spot = asked.get("InstanceMarketOptions", {}).get("MarketType") == "spot"
+        require(is_spot == name.endswith("-spot"), f"{name}: how it is bought", asked)
+    require(botocore.validate.ParamValidator().validate({"MinCount": 1, "MaxCount": 1, "InstanceTipe": "m5.large"}, shape).has_errors(), "a planted field was taken")
+
+
 def systemd_takes_the_unit() -> None:
     if shutil.which("systemd-analyze") is None:
         print("skipped: systemd-analyze is not installed here")
@@ -196,7 +284,8 @@ def main() -> int:
     failed = 0
     for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
-                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, systemd_takes_the_unit):
+                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, ray_takes_its_files_and_sees_the_published_pools,
+                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit):
         try:
             check()
             print(f"ok      {check.__name__}")

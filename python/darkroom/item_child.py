@@ -1,0 +1,92 @@
+"""A long-lived `darkroom download|process --items -`: told the numbers of items, it says what became of each (docs/ingest.md)."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import socket
+import threading
+
+from darkroom.child_process import Child, ProgramFailed
+
+
+def read_item_numbers(text: str) -> list[int]:
+    """Numbers and ranges, as the program prints them: "0-4,7"."""
+    items: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        items.extend(range(int(first), int(last or first) + 1))
+    return items
+
+
+class ItemChild:
+    """Models are loaded and inputs are looked at once, however many items come. Thread safety: any thread may call do()."""
+
+    def __init__(self, command: list[str], folder: str = "") -> None:
+        """`command`: the program, a verb and its words, without --items. `folder`: the working folder, where it is there."""
+        self._changed = threading.Condition()
+        self._answers: dict[int, collections.deque[dict]] = collections.defaultdict(collections.deque)  # One for each time it was asked for.
+        self._plan: dict | None = None
+        self._has_ended = False
+        self._child = Child([*command[:2], "--items", "-", *command[2:]], None, folder, is_fed=True, on_line=self._hear)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._child.process.pid
+
+    def _hear(self, line: str) -> bool:
+        """Whether it is one of the program's answers; a library may say something too."""
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            return False
+        if not isinstance(answer, dict):
+            return False
+        with self._changed:
+            if answer.get("ready"):
+                self._plan = answer
+            elif "item" in answer:
+                self._answers[answer["item"]].append(answer)
+            self._changed.notify_all()
+        return True
+
+    def _watch(self) -> None:
+        self._child.wait()
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def _failed(self) -> ProgramFailed:
+        return ProgramFailed(self._child.wait(), self._child.last_words(), f"{socket.gethostname()} (process {os.getpid()})")
+
+    def plan(self) -> dict:
+        """Once the job is pinned and the models are loaded: `items`, `rows`, `open_items`. Errors: ProgramFailed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._plan is not None or self._has_ended)
+            if self._plan is None:
+                raise self._failed()
+            return self._plan
+
+    def do(self, items: list[int]) -> list[dict]:
+        """Has these items done: an answer each. Errors: ProgramFailed; what was committed before stays. REQUIRES: each number once."""
+        try:
+            self._child.write("".join(f"{item}\n" for item in items))
+        except OSError:
+            raise self._failed() from None
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_ended or all(self._answers[item] for item in items))
+            if not all(self._answers[item] for item in items):
+                raise self._failed()
+            return [self._answers[item].popleft() for item in items]
+
+    def finish(self) -> list[str]:
+        """No item comes any more: waits for its end, and gives its warnings. Errors: ProgramFailed."""
+        self._child.close_input()
+        if self._child.wait() != 0:
+            raise self._failed()
+        return self._child.warnings()
+
+    def end(self) -> None:
+        self._child.process.kill()

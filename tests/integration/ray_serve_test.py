@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""`darkroom-ray serve` on a Ray of its own: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
+
+usage: ray_serve_test.py
+"""
+
+import atexit
+import contextlib
+import functools
+import http.client
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from PIL import Image
+
+from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, free_bytes, kill, programs
+from workbench import PROGRAM, ROOT, Skipped, main, require, run
+
+KEY = "a-key-of-more-than-16-characters"
+TARGET_COST = 3e6  # Above the open cost of every case but one; a picture of this model with 500 steps costs 2e6.
+PROMPT = {"prompt": "a red apple", "num_inference_steps": 4, "seed": 7}
+
+
+@functools.cache
+def folder() -> pathlib.Path:
+    made = pathlib.Path(tempfile.mkdtemp(prefix="dr-serve-", dir="/tmp"))  # Ray's sockets lie below it, and their paths must be short.
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    run("models", "init", "--preset", "tiny", made / "tiny", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
+    (made / "keys.txt").write_text(KEY + "\n")
+    return made
+
+
+def environment() -> dict[str, str]:
+    more = {"PYTHONPATH": str(ROOT / "python"), "DARKROOM_PROGRAM": str(PROGRAM), "RAY_TMPDIR": str(folder()), "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}
+    return {**{name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}, **more}
+
+
+def pixels(png) -> bytes:
+    return Image.open(png).convert("RGB").tobytes()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Service:
+    """`darkroom-ray serve` at work."""
+
+    def __init__(self, *flags) -> None:
+        if not RAY_PYTHON.exists():
+            raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
+        if free_bytes() < LEAST_FREE_BYTES:
+            raise Skipped(f"Ray wants {LEAST_FREE_BYTES >> 30} GB of free memory, and there are {free_bytes() / (1 << 30):.1f}")
+        self.port = free_port()
+        self.said = tempfile.TemporaryFile("w+")
+        command = [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", *flags]
+        self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=environment())
+        atexit.register(self.end)
+        self.wait_for(lambda: "serving at" in self.words(), "the service")
+
+    def words(self) -> str:
+        self.said.seek(0)
+        return self.said.read()
+
+    def wait_for(self, is_so, what: str):
+        end = time.monotonic() + PATIENCE
+        while not (found := is_so()):
+            require(self.process.poll() is None, "the command ended before", what, self.words()[-4000:])
+            require(time.monotonic() < end, "never came:", what, self.words()[-4000:])
+            time.sleep(0.05)
+        return found
+
+    def ask(self, method: str, path: str, body: dict | None = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        with contextlib.closing(connection):
+            connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", **(headers or {})})
+            reply = connection.getresponse()
+            return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
+
+    def children(self) -> list[int]:
+        return programs("serve", folder() / "tiny")
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@functools.cache
+def started() -> Service | Skipped:
+    try:
+        return Service("--max-replicas", "2", "--target-cost", str(TARGET_COST))
+    except Skipped as reason:
+        return reason
+
+
+def the_service() -> Service:
+    if isinstance(started(), Skipped):
+        raise started()
+    return started()
+
+
+def what_would_let_others_in_is_refused() -> None:
+    if not RAY_PYTHON.exists():
+        raise Skipped("there is no .venv-ray")
+    for flags, words in ((["--host", "0.0.0.0"], "--keys FILE"), (["--min-replicas", "3", "--max-replicas", "2"], "--max-replicas 2 is less"), (["--steps", "3"], "--steps")):
+        done = subprocess.run([RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", *flags], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=PATIENCE)
+        require(done.returncode == 2 and words in done.stderr, "the sentence is missing", flags, done.returncode, done.stderr[-2000:])
+
+
+def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
+    service = the_service()
+    status, headers, body = service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})
+    require(status == 200 and headers["content-type"] == "image/png" and headers["x-darkroom-seed"] == "7", "painting", status, headers, body[:500])
+    run("sample", "--model", folder() / "tiny", "--prompt", PROMPT["prompt"], "--steps", "4", "--seed", "7", "--output", folder() / "sample.png")
+    require(pixels(io.BytesIO(body)) == pixels(folder() / "sample.png"), "the picture is not that of sample")
+    require(service.ask("GET", "/imagine?prompt=a%20red%20apple&img_size=64&steps=2&seed=1")[1]["content-type"] == "image/png", "a query")
+    require(service.ask("GET", "/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "a wrong key was taken")
+    status, _, body = service.ask("POST", "/invocations", {"prompt": "x", "no_such_field": 1})
+    require(status == 400 and b"no_such_field" in body, "a wrong field", status, body)
+    status, _, body = service.ask("GET", "/v1/jobs")
+    require(status == 501 and b"--max-replicas 1" in body, "jobs among several replicas", status, body)
+
+
+def streams_come_event_by_event() -> None:
+    service = the_service()
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 40, "preview_every": 1}), {"Content-Type": "application/json", "Accept": "text/event-stream", "Authorization": f"Bearer {KEY}"})
+        reply = connection.getresponse()
+        require(reply.status == 200 and reply.getheader("Content-Type").startswith("text/event-stream"), "the stream's head", reply.status)
+        first = reply.readline()
+        is_at_work = open_cost(service) > 0  # What came was sent while it paints.
+        rest = reply.read().decode()
+    events = [first.decode().strip(), *re.findall(r"^event: .*", rest, re.MULTILINE)]
+    require(is_at_work and events[-1] == "event: done" and "event: progress" in events, "events", is_at_work, events[:5], events[-2:])
+    require('"status":"done"' in rest.replace(" ", ""), "the last event")
+
+
+def open_cost(service: Service) -> float:
+    return float(re.search(r"^darkroom_serve_open_cost (\S+)$", service.ask("GET", "/metrics")[2].decode(), re.MULTILINE)[1])
+
+
+def a_client_that_goes_is_painted_for_no_more() -> None:
+    service = the_service()
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
+    connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 500}), {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
+    service.wait_for(lambda: open_cost(service) > 0, "the order")
+    connection.close()
+    service.wait_for(lambda: open_cost(service) == 0 and b'result="given_up"} 1' in service.ask("GET", "/metrics")[2], "that it is given up")
+
+
+def a_killed_server_is_replaced() -> None:
+    service = the_service()
+    [child] = service.children()
+    require(kill(child), "nothing was killed")
+    service.wait_for(lambda: [pid for pid in service.children() if pid != child], "another server")
+    service.wait_for(lambda: service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})[0] == 200, "a picture of it")
+
+
+def much_open_work_brings_another_server() -> None:
+    service = the_service()
+    require(len(service.children()) == 1, "servers before", service.children())
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 500, "num_images_per_prompt": 10}), {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
+        service.wait_for(lambda: len(service.children()) == 2, "another server")
+
+
+def a_stop_sends_every_reply_and_ends_the_servers() -> None:
+    service = the_service()
+    found: list = []
+    asking = threading.Thread(target=lambda: found.append(service.ask("POST", "/invocations", {**PROMPT, "num_inference_steps": 100}, {"Accept": "image/png"})))
+    asking.start()
+    service.wait_for(lambda: open_cost(service) > 0, "the order")
+    service.process.send_signal(signal.SIGTERM)
+    require(service.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", service.process.returncode, service.words()[-3000:])
+    asking.join()
+    require(found and found[0][0] == 200 and found[0][2].startswith(b"\x89PNG"), "the reply", found[0][:2] if found else "none")
+    require(not service.children(), "a server outlives its service")
+
+
+if __name__ == "__main__":
+    main(
+        [
+            what_would_let_others_in_is_refused,
+            a_picture_is_that_of_sample_and_failures_are_the_programs,
+            streams_come_event_by_event,
+            a_client_that_goes_is_painted_for_no_more,
+            a_killed_server_is_replaced,
+            much_open_work_brings_another_server,
+            a_stop_sends_every_reply_and_ends_the_servers,
+        ]
+    )

@@ -23,9 +23,11 @@ READ_PLACES = {
     "download": ("--metadata", "--deny-list"),
     "process": ("RAW_URI", "--model"),
     "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
+    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
+    "encoder": ("RECIPE.toml", "--raw-data", "--model"),
     "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "sample": ("--output",)}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "encoder": (), "sample": ("--output",)}
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:

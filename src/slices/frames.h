@@ -22,7 +22,7 @@ inline constexpr size_t kAnswerNumbers = 4;  ///< Before an answer's content: sl
 enum class FrameType : uint32_t {
   kChallenge = 1,  ///< Encoder: JSON, {"protocol", "nonce"}.
   kHello = 2,      ///< Trainer: JSON, {"nonce", "proof", "facts"}.
-  kWelcome = 3,    ///< Encoder: JSON, {"proof", "place", "workers", "in_flight", "max_rows", "rows_together"}.
+  kWelcome = 3,    ///< Encoder: JSON, {"proof", "place", "processor", "workers", "in_flight", "max_rows", "rows_together"}.
   kRefusal = 4,    ///< Encoder: JSON, {"code", "message"}; it then closes.
   kRequest = 5,    ///< Trainer: number of the slice, then the rows' numbers, 8 bytes each.
   kSlice = 6,      ///< Encoder: the numbers of an answer, then the rows.

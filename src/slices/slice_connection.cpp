@@ -125,11 +125,12 @@ Status SliceConnection::take_hello(const Frame& frame) {
   DARKROOM_RETURN_IF_ERROR(check_hello(hello));
   const nlohmann::json welcome = {{"proof", proof_of(options_.token, "encoder", hello["nonce"].get_ref<const std::string&>())},
                                   {"place", options_.place},
+                                  {"processor", options_.processor},
                                   {"workers", options_.num_workers},
                                   {"in_flight", options_.max_in_flight},
                                   {"max_rows", options_.max_rows},
                                   {"rows_together", options_.rows_together}};
-  writer_.add(encode_frame(FrameType::kWelcome, welcome.dump()));
+  writer_.add(encode_frame(FrameType::kWelcome, welcome.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   phase_ = Phase::kServing;
   deadline_ = Clock::now() + options_.send_timeout;
   reader_.set_max_body_bytes(static_cast<int64_t>(kNumberBytes) * (options_.max_rows + 1));

@@ -163,6 +163,10 @@ Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
       return Status::failed_precondition("an encoder takes smaller slices than the first one did (rows, first):", welcome.max_rows,
                                          first_->max_rows);
     }
+    if (welcome.processor != first_->processor && !std::exchange(told_of_processors_, true)) {
+      log_warning("encoders run on different processors ({}, {}): which of them makes a slice may change its last bits", first_->processor,
+                  welcome.processor);
+    }
   } else {
     first_ = welcome;
     first_name_ = name;

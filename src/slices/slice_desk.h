@@ -26,6 +26,7 @@ struct AskedSlice {
 /// What an encoder told when it let a trainer in.
 struct EncoderWelcome {
   nlohmann::json place;
+  std::string processor;
   int64_t workers = 1;
   int64_t in_flight = 1;
   int64_t max_rows = 1;
@@ -104,6 +105,7 @@ class SliceDesk {
   Status refusal_;
   Status last_failure_;
   bool is_ended_ = false;
+  bool told_of_processors_ = false;
   FleetReport report_;                          // Without what current_ says.
   std::map<const void*, EncoderCounts> current_;  // Of connections that have joined.
   std::stop_callback<std::function<void()>> on_stop_;  // Last: it uses the mutex.

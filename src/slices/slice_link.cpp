@@ -41,6 +41,8 @@ Result<int64_t> positive_field(const nlohmann::json& words, const char* name) {
 Result<EncoderWelcome> parse_welcome(const nlohmann::json& words) {
   EncoderWelcome welcome;
   welcome.place = words.value("place", nlohmann::json());
+  const nlohmann::json processor = words.value("processor", nlohmann::json());
+  welcome.processor = processor.is_string() ? processor.get<std::string>() : "";
   DARKROOM_ASSIGN_OR_RETURN(welcome.workers, positive_field(words, "workers"));
   DARKROOM_ASSIGN_OR_RETURN(welcome.in_flight, positive_field(words, "in_flight"));
   DARKROOM_ASSIGN_OR_RETURN(welcome.max_rows, positive_field(words, "max_rows"));

@@ -18,6 +18,9 @@ Status TrainOptions::validate() const {
   if (!init_from.empty() && recipe.model.start == "weights") {
     return Status::invalid_argument("--init-from and model.start = \"weights\" both name starting weights; drop one of them:", init_from);
   }
+  if (!encoders.empty() && (recipe.data.raw_path.empty() || recipe.objective.kind != "diffusion")) {
+    return Status::invalid_argument("--encoders encode the pictures of --raw-data for the objective \"diffusion\"; drop it, got:", encoders);
+  }
   if (ranks->size() > recipe.runtime.gradient_groups) {
     return Status::invalid_argument(
         "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
@@ -36,7 +39,8 @@ Status TrainOptions::validate() const {
 }
 
 nlohmann::json TrainSummary::to_json() const {
-  return {{"parameters", parameters},
+  nlohmann::json json =
+         {{"parameters", parameters},
           {"steps", steps},
           {"samples", samples},
           {"skipped", skipped},
@@ -47,6 +51,10 @@ nlohmann::json TrainSummary::to_json() const {
           {"loss_last", loss_last},
           {"images_per_second", images_per_second},
           {"seconds", seconds}};
+  if (!online.is_null()) {
+    json["online"] = online;
+  }
+  return json;
 }
 
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {

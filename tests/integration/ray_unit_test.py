@@ -91,7 +91,7 @@ WRONG_LINES = (
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
     ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
     ("train", "r --nproc 2", "--num-training-workers"),
-    ("train", "r --raw-data images", "run process first"),
+    ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
     ("train", "r --use_xformers", "needs no package"),
     ("train", "r --accumulate-grad-batches 4", "--global-batch"),

@@ -30,6 +30,7 @@ struct SliceServerOptions {
   std::string token = {};                               ///< Which trainers must know; empty: they may have none.
   nlohmann::json facts = nlohmann::json::object();      ///< What a trainer must want exactly so, by its name for people.
   nlohmann::json place = nlohmann::json::object();      ///< What all encoders of a trainer must have alike, by its name for people.
+  std::string processor = {};                           ///< Told to trainers: between two kinds last bits may differ.
   int64_t num_rows = 0;                                 ///< Of the dataset.
   int64_t rows_together = 1;                            ///< Rows that the networks take in one call.
   int64_t max_rows = 256;                               ///< Of a slice.

@@ -36,7 +36,8 @@ struct EncoderFlags {
 
 /// What is encoded and how, by the trainer's recipe and what its command line changes of that.
 Status take_recipe(const EncoderFlags& flags, const GivenWords& given, ProcessOptions& options) {
-  for (const char* name : {"--resolution", "--resize", "--crop", "--orientation", "--seed", "--dtype", "--tokenizer-dialect", "--rows-per-file"}) {
+  for (const char* name :
+       {"--resolution", "--resize", "--crop", "--orientation", "--seed", "--dtype", "--tokenizer-dialect", "--rows-per-file"}) {
     if (given.contains(name)) {
       return Status::invalid_argument("--recipe says this, too: take it away, or change the recipe's field with --set:", name);
     }
@@ -52,7 +53,8 @@ Status take_recipe(const EncoderFlags& flags, const GivenWords& given, ProcessOp
   }
   DARKROOM_ASSIGN_OR_RETURN(const ProcessOptions of_recipe, encoding_of(recipe));
   if (of_recipe.input.empty() || of_recipe.model.empty()) {
-    return Status::invalid_argument("neither the recipe nor --raw-data and --model name the pictures and the model; recipe:", flags.recipe_path);
+    return Status::invalid_argument("neither the recipe nor --raw-data and --model name the pictures and the model; recipe:",
+                                    flags.recipe_path);
   }
   options.input = of_recipe.input;
   options.model = of_recipe.model;
@@ -135,10 +137,9 @@ void add_encoding_flags(VerbDefinition& verb, EncoderFlags& flags) {
   verb.flag("--device", value::device(flags.device, false), "where the encoders run; auto: the first GPU, else the CPU");
   verb.flag("--compute-dtype", value::choice(flags.compute_dtype, {"auto", "float32", "float16", "bfloat16"}),
             "of the encoders; auto: float32 on the CPU, float16 on a GPU");
-  verb.flag(
-      "--batching",
-      value::choice(options.batching, {{"auto", Batching::kAuto}, {"alone", Batching::kAlone}, {"together", Batching::kTogether}}),
-      "as of process: alone on the CPU, together on a GPU");
+  verb.flag("--batching",
+            value::choice(options.batching, {{"auto", Batching::kAuto}, {"alone", Batching::kAlone}, {"together", Batching::kTogether}}),
+            "as of process: alone on the CPU, together on a GPU");
   verb.flag("--batch-size", value::count(options.batch_size).least(1).also("auto", 0), "rows in one call of the networks, as of process");
   verb.flag("--num-encoders", value::count(options.num_encoders).least(1).also("auto", 0), "slices that are worked on at a time");
   verb.flag("--encoder-threads", value::count(options.encoder_threads).least(1), "threads inside one encoder worker; they change the bits");
@@ -156,8 +157,10 @@ void add_encoder_verb(CommandLine& line) {
   add_picture_flags(verb, *flags);
   add_encoding_flags(verb, *flags);
   verb.example("darkroom encoder --raw-data images --model models/tiny --resolution 64", "on this machine, at a port that is printed");
-  verb.example("darkroom encoder --raw-data s3://bucket/images --model hf://stabilityai/stable-diffusion-2-base --resolution 256 --listen 0.0.0.0:7000",
-               "on a machine of its own, with DARKROOM_ENCODER_TOKEN in its environment");
+  verb.example(
+      "darkroom encoder --raw-data s3://bucket/images --model hf://stabilityai/stable-diffusion-2-base --resolution 256 --listen "
+      "0.0.0.0:7000",
+      "on a machine of its own, with DARKROOM_ENCODER_TOKEN in its environment");
   verb.run([flags](VerbContext& context) { return run_encoder(*flags, context); });
 }
 

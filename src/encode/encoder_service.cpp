@@ -14,7 +14,7 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kLeastMaxRows = 256;
-constexpr int kWorkersOfAGpu = 4;        // While one waits for the GPU others decode.
+constexpr int kWorkersOfAGpu = 4;      // While one waits for the GPU others decode.
 constexpr int64_t kShareOfMemory = 4;  // Of the machine's, where nothing is said.
 
 bool is_loopback_address(const IpAddress& ip) {
@@ -34,7 +34,8 @@ int workers_of(const ProcessOptions& options) {
 Status EncoderServiceOptions::validate() const {
   if (token.empty() && !is_loopback_address(address.ip)) {
     return Status::invalid_argument(
-        "whoever reaches this address could read the dataset; set DARKROOM_ENCODER_TOKEN, here and for the trainers, or listen on loopback:",
+        "whoever reaches this address could read the dataset; set DARKROOM_ENCODER_TOKEN, here and for the trainers, or listen on "
+        "loopback:",
         address.to_string());
   }
   if (process.encoder_threads < 1 || process.num_encoders < 0 || process.batch_size < 0 || process.rows_per_file < 1) {
@@ -82,7 +83,8 @@ Result<std::unique_ptr<EncoderService>> EncoderService::start(StoreSet& stores, 
   server.max_rows = std::max(kLeastMaxRows, server.rows_together);
   server.num_workers = state->num_encoders;
   server.max_connections = options.max_trainers;
-  const SliceMaker make = [encoder = state->encoder.get(), form = form_of(*row_encoder)](int worker, std::span<const int64_t> rows) -> Result<std::string> {
+  const SliceMaker make = [encoder = state->encoder.get(), form = form_of(*row_encoder)](
+                              int worker, std::span<const int64_t> rows) -> Result<std::string> {
     DARKROOM_ASSIGN_OR_RETURN(const auto encoded, encoder->encode(worker, rows));
     return write_slice(form, rows, encoded);
   };

@@ -90,9 +90,8 @@ OnlineSource::~OnlineSource() = default;
 
 Result<std::unique_ptr<OnlineSource>> OnlineSource::open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                          std::shared_ptr<const RowEncoder> encoder, const OnlineSourceOptions& options) {
-  const SliceEncoderOptions slices{.memory_bytes = options.memory_bytes,
-                                   .threads = static_cast<int>(options.threads),
-                                   .decoder_program = options.decoder_program};
+  const SliceEncoderOptions slices{
+      .memory_bytes = options.memory_bytes, .threads = static_cast<int>(options.threads), .decoder_program = options.decoder_program};
   DARKROOM_ASSIGN_OR_RETURN(auto slice_encoder, SliceEncoder::open(dataset, index, std::move(encoder), slices));
   return std::unique_ptr<OnlineSource>(new OnlineSource(std::make_unique<State>(State{std::move(slice_encoder), options})));
 }

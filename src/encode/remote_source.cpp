@@ -14,9 +14,9 @@
 namespace darkroom {
 namespace {
 
-constexpr int64_t kMostSliceRows = 1024;        // That an encoder may say it takes.
-constexpr int64_t kMostKeyBytes = 1 << 16;      // Of a row, on average.
-constexpr int64_t kMostStreamBytes = 1 << 20;   // What a stream has besides its rows.
+constexpr int64_t kMostSliceRows = 1024;       // That an encoder may say it takes.
+constexpr int64_t kMostKeyBytes = 1 << 16;     // Of a row, on average.
+constexpr int64_t kMostStreamBytes = 1 << 20;  // What a stream has besides its rows.
 
 }  // namespace
 
@@ -40,7 +40,7 @@ struct RemoteSource::State {
   SliceForm form;
   std::unique_ptr<RowGroupReader> files;  // For names alone: nothing is opened.
   LruCache<EncodedRow> kept;
-  std::unordered_map<int64_t, Place> asked;          // By row: of those that some sample waits for.
+  std::unordered_map<int64_t, Place> asked;  // By row: of those that some sample waits for.
   std::unordered_map<uint64_t, AskedRows> slices;
   std::deque<Expected> expected;
   std::unique_ptr<SliceFleet> fleet;

@@ -76,7 +76,8 @@ Status check_rows(const arrow::RecordBatch& batch, std::span<const int64_t> rows
   const auto& values = static_cast<const arrow::Int64Array&>(*numbers);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (values.Value(static_cast<int64_t>(i)) != rows[i]) {
-      return Status::corrupt_data("a slice holds another row than was asked for (row, want):", values.Value(static_cast<int64_t>(i)), rows[i]);
+      return Status::corrupt_data("a slice holds another row than was asked for (row, want):", values.Value(static_cast<int64_t>(i)),
+                                  rows[i]);
     }
   }
   return {};

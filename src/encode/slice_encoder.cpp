@@ -57,10 +57,9 @@ Status SliceEncoder::encode_new(int worker, std::vector<OpenRow> open,
       }
       const auto at = static_cast<int64_t>(i);
       // Of their own: a row that is kept must not keep its whole slice.
-      made.emplace_back(open[i].row,
-                        std::make_shared<EncodedRow>(EncodedRow{.key = std::move(prepared[i].key),
-                                                                .latents_chw = encoded.latents_nchw[at].clone(),
-                                                                .states_tw = encoded.states_btc[at].clone()}));
+      made.emplace_back(open[i].row, std::make_shared<EncodedRow>(EncodedRow{.key = std::move(prepared[i].key),
+                                                                             .latents_chw = encoded.latents_nchw[at].clone(),
+                                                                             .states_tw = encoded.states_btc[at].clone()}));
     }
     open = std::move(left);
   }

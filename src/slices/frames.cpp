@@ -29,9 +29,7 @@ void append_little_endian(std::string& out, uint64_t number, size_t num_bytes) {
   }
 }
 
-Status broken_connection(int error) {
-  return Status::unavailable("the connection broke:", std::generic_category().message(error));
-}
+Status broken_connection(int error) { return Status::unavailable("the connection broke:", std::generic_category().message(error)); }
 
 }  // namespace
 

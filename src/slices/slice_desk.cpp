@@ -155,8 +155,8 @@ Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
       const nlohmann::json theirs = welcome.place.is_object() ? welcome.place.value(what, nlohmann::json()) : nlohmann::json();
       if (theirs != value) {
         return Status::failed_precondition(
-            fmt::format("an encoder gives other bits than {}; start all of them alike (what, there, here):", first_name_), what, value.dump(),
-            theirs.dump());
+            fmt::format("an encoder gives other bits than {}; start all of them alike (what, there, here):", first_name_), what,
+            value.dump(), theirs.dump());
       }
     }
     if (welcome.max_rows < std::min(first_->max_rows, std::max(kLeastSliceRows, first_->rows_together))) {

@@ -106,8 +106,8 @@ class SliceDesk {
   Status last_failure_;
   bool is_ended_ = false;
   bool told_of_processors_ = false;
-  FleetReport report_;                          // Without what current_ says.
-  std::map<const void*, EncoderCounts> current_;  // Of connections that have joined.
+  FleetReport report_;                                 // Without what current_ says.
+  std::map<const void*, EncoderCounts> current_;       // Of connections that have joined.
   std::stop_callback<std::function<void()>> on_stop_;  // Last: it uses the mutex.
 };
 

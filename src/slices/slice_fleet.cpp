@@ -52,9 +52,8 @@ class SliceFleet::Crew {
   Status link_to_all() {
     DARKROOM_ASSIGN_OR_RETURN(const std::vector<EncoderAddress> addresses, read_encoder_addresses(options_.encoders));
     const std::lock_guard lock(mutex_);
-    links_.remove_if([&](const auto& link) {
-      return !link->is_joined() && std::ranges::find(addresses, link->address()) == addresses.end();
-    });
+    links_.remove_if(
+        [&](const auto& link) { return !link->is_joined() && std::ranges::find(addresses, link->address()) == addresses.end(); });
     for (const EncoderAddress& address : addresses) {
       if (std::ranges::none_of(links_, [&](const auto& link) { return link->address() == address; })) {
         links_.push_back(std::make_unique<SliceLink>(address, options_, read_, desk_));

@@ -168,8 +168,8 @@ class SliceLink::Talk {
     DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json challenge, parse_words(frame));
     const nlohmann::json protocol = challenge.value("protocol", nlohmann::json());
     if (frame.type == FrameType::kChallenge && protocol != kSliceProtocol) {
-      return Status::failed_precondition("encoder and trainer are other versions; install the same one on both (protocol there, here):",
-                                         protocol.dump(), kSliceProtocol);
+      return Status::failed_precondition(
+          "encoder and trainer are other versions; install the same one on both (protocol there, here):", protocol.dump(), kSliceProtocol);
     }
     if (frame.type != FrameType::kChallenge || !challenge.contains("nonce") || !challenge["nonce"].is_string()) {
       return Status::corrupt_data("what listens there is no encoder");

@@ -60,9 +60,9 @@ Result<SocketAddress> parse_listen_address(std::string_view text) {
 }
 
 Status SliceServerOptions::validate() const {
-  for (const auto& [name, value] : {std::pair("num_rows", num_rows), std::pair("rows_together", rows_together),
-                                    std::pair("max_rows", max_rows), std::pair("num_workers", int64_t{num_workers}),
-                                    std::pair("max_connections", int64_t{max_connections})}) {
+  for (const auto& [name, value] :
+       {std::pair("num_rows", num_rows), std::pair("rows_together", rows_together), std::pair("max_rows", max_rows),
+        std::pair("num_workers", int64_t{num_workers}), std::pair("max_connections", int64_t{max_connections})}) {
     if (value < 1) {
       return Status::invalid_argument("a field of the encoder service must be at least 1 (field, value):", name, value);
     }
@@ -241,7 +241,8 @@ class SliceServer::Loop {
     const bool is_full = connections_.size() >= most;
     connections_.push_back(std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_));
     if (is_full) {
-      connections_.back()->refuse(Status::unavailable("the encoder serves as many trainers as it may, connections:", options_.max_connections));
+      connections_.back()->refuse(
+          Status::unavailable("the encoder serves as many trainers as it may, connections:", options_.max_connections));
     }
     if (!connections_.back()->write()) {
       connections_.pop_back();

@@ -31,8 +31,8 @@ nlohmann::json OnlineBalance::to_json() const {
 
 std::string OnlineBalance::to_text() const {
   const std::string waits =
-      fmt::format("the trainer waited {:.1f} s of {:.1f} s for slices; {} encoders were idle {:.1f} s of their {:.1f} s", trainer_wait_seconds,
-                  trainer_seconds, fleet.encoders, fleet.encoder_idle_seconds, fleet.encoder_seconds);
+      fmt::format("the trainer waited {:.1f} s of {:.1f} s for slices; {} encoders were idle {:.1f} s of their {:.1f} s",
+                  trainer_wait_seconds, trainer_seconds, fleet.encoders, fleet.encoder_idle_seconds, fleet.encoder_seconds);
   if (encoders_to_match == 0) {
     return waits + "; too little was encoded to say how many would match";
   }

@@ -27,11 +27,11 @@ struct SampleShapes {
 struct RunData {
   DatasetIndex index{{}};
   std::unique_ptr<SampleSource> source;
-  int64_t num_ahead = 0;          ///< For the Batcher: 0 where the source must run on the training thread.
-  int64_t num_expected = 0;       ///< For the Batcher, too: of encoders elsewhere.
+  int64_t num_ahead = 0;           ///< For the Batcher: 0 where the source must run on the training thread.
+  int64_t num_expected = 0;        ///< For the Batcher, too: of encoders elsewhere.
   RemoteSource* remote = nullptr;  ///< The source, where it is one of those.
-  torch::Tensor empty_states_tw;  ///< Undefined without caption dropout.
-  std::string vae_fingerprint;    ///< Of the VAE that made the latents; empty: unknown.
+  torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
+  std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;
   std::string tokenizer_dialect;
 };

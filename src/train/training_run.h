@@ -167,8 +167,8 @@ class TrainingRun {
   bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
   int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;
-  double wait_ms_here_ = 0;   // Of step_ms_here_: there was no batch.
-  nlohmann::json balance_;    // Of rank 0 with encoders elsewhere, at the end.
+  double wait_ms_here_ = 0;  // Of step_ms_here_: there was no batch.
+  nlohmann::json balance_;   // Of rank 0 with encoders elsewhere, at the end.
   int64_t logged_here_ = 0;  // steps_here_ and step_ms_here_ at the last line.
   double logged_ms_ = 0;
   // The samples of the steps whose numbers were not looked at yet, and of the last one.

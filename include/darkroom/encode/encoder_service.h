@@ -17,10 +17,10 @@ struct EncoderServiceOptions {
   /// Of these count: input, model, transform, place, batch_size, batching, dtype, tokenizer_dialect, seed, rows_per_file, encoder_threads,
   /// num_encoders, memory_bytes and decoder_program, each with process's meaning.
   ProcessOptions process;
-  SocketAddress address;     ///< Where it listens.
-  std::string token;         ///< DARKROOM_ENCODER_TOKEN; must be set where the address is not loopback.
-  int max_trainers = 64;     ///< Connections at a time: a rank is one.
-  Status validate() const;   ///< kInvalidArgument naming the first bad field.
+  SocketAddress address;    ///< Where it listens.
+  std::string token;        ///< DARKROOM_ENCODER_TOKEN; must be set where the address is not loopback.
+  int max_trainers = 64;    ///< Connections at a time: a rank is one.
+  Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
 /// Encodes rows of an image dataset for trainers on other machines (docs/encode.md): opens the dataset with the trainers' own index, loads

@@ -75,9 +75,9 @@ class Batcher {
   std::unique_ptr<CanonicalOrder> order_;
   std::unique_ptr<SampleSource> source_;
   BatcherOptions options_;
-  int64_t next_batch_;  // Of the thread, or of next() without one.
+  int64_t next_batch_;                         // Of the thread, or of next() without one.
   std::deque<std::vector<SampleRef>> coming_;  // Of the batch to make and those after it; of the same.
-  Status failure_;      // Of next().
+  Status failure_;                             // Of next().
   BoundedQueue<Result<Batch>> queue_;
   std::jthread thread_;  // Last: it uses all above.
 };

@@ -17,8 +17,8 @@
 
 namespace darkroom {
 
-/// Makes what a slice is sent as: rows of the dataset by their numbers, in this order. Runs on worker `worker` of num_workers, each of which
-/// makes one at a time. Its failure is the trainer's to judge: the server goes on.
+/// Makes what a slice is sent as: rows of the dataset by their numbers, in this order. Runs on worker `worker` of num_workers, each of
+/// which makes one at a time. Its failure is the trainer's to judge: the server goes on.
 using SliceMaker = std::function<Result<std::string>(int worker, std::span<const int64_t> rows)>;
 
 /// Reads the value of --listen: "127.0.0.1:0", "0.0.0.0:7000", "[::1]:7000", "localhost:7000". Port 0: one that is free.

@@ -202,8 +202,9 @@ class SliceColumns : public testing::Test {
   std::string stream(const SliceForm& form, const std::vector<int64_t>& rows) const {
     std::vector<std::shared_ptr<const EncodedRow>> encoded;
     for (const int64_t row : rows) {
-      encoded.push_back(std::make_shared<EncodedRow>(
-          EncodedRow{"key-" + std::to_string(row), torch::full(form.latents_shape, row, form.dtype), torch::full(form.states_shape, -row, form.dtype)}));
+      encoded.push_back(
+          std::make_shared<EncodedRow>(EncodedRow{"key-" + std::to_string(row), torch::full(form.latents_shape, row, form.dtype),
+                                                  torch::full(form.states_shape, -row, form.dtype)}));
     }
     return *write_slice(form, rows, encoded);
   }

@@ -28,7 +28,8 @@ TEST(encoder_addresses, are_names_or_addresses_with_a_port) {
 }
 
 TEST(encoder_addresses, that_are_none_are_refused_with_the_text) {
-  for (const char* text : {"", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:1x", "a:1,", ",a:1", "::1:7000", "http://a:1", "[]:1", "a b:1"}) {
+  for (const char* text :
+       {"", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:1x", "a:1,", ",a:1", "::1:7000", "http://a:1", "[]:1", "a b:1"}) {
     const auto addresses = read_encoder_addresses(text);
     EXPECT_EQ(addresses.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(addresses.status().message(), HasSubstr("HOST:PORT")) << text;

@@ -39,7 +39,8 @@ inline Result<std::string> rows_as_text(int /*worker*/, std::span<const int64_t>
   return text;
 }
 
-inline std::unique_ptr<SliceServer> start_server(const SliceServerOptions& options = slice_server_options(), SliceMaker make = rows_as_text) {
+inline std::unique_ptr<SliceServer> start_server(const SliceServerOptions& options = slice_server_options(),
+                                                 SliceMaker make = rows_as_text) {
   auto server = SliceServer::start(options, std::move(make));
   EXPECT_TRUE(server.is_ok()) << server.status().to_string();
   return *std::move(server);

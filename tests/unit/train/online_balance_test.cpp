@@ -9,9 +9,7 @@ namespace {
 using testing::HasSubstr;
 
 /// Two encoders that made 600 rows in 20 s of work each, of 30 s.
-FleetReport two_encoders() {
-  return {.encoders = 2, .rows = 600, .encoder_seconds = 60, .encoder_idle_seconds = 20, .encoder_rows = 600};
-}
+FleetReport two_encoders() { return {.encoders = 2, .rows = 600, .encoder_seconds = 60, .encoder_idle_seconds = 20, .encoder_rows = 600}; }
 
 TEST(online_balance, says_how_many_encoders_would_keep_up_with_a_trainer_that_waits) {
   const OnlineBalance balance = balance_of(two_encoders(), 30, 20, 600);
@@ -32,7 +30,8 @@ TEST(online_balance, a_part_of_an_encoder_is_one) {
 }
 
 TEST(online_balance, knows_nothing_where_nothing_was_measured) {
-  for (const OnlineBalance& balance : {balance_of({}, 10, 5, 100), balance_of(two_encoders(), 0, 0, 0), balance_of(two_encoders(), 5, 9, 100)}) {
+  for (const OnlineBalance& balance :
+       {balance_of({}, 10, 5, 100), balance_of(two_encoders(), 0, 0, 0), balance_of(two_encoders(), 5, 9, 100)}) {
     EXPECT_EQ(balance.encoders_to_match, 0);
     EXPECT_THAT(balance.to_text(), HasSubstr("too little"));
   }

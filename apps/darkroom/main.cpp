@@ -123,6 +123,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_download_verb(*line);
   add_process_verb(*line);
   add_train_verb(*line);
+  add_encoder_verb(*line);
   add_tune_verb(*line);
   add_sample_verb(*line);
   add_serve_verb(*line);

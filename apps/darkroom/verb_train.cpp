@@ -46,6 +46,8 @@ struct TrainFlags {
   int64_t micro_batch = 0;
   std::string device = "auto";
   bool is_sandboxed = true;
+  double encoder_timeout_seconds = 120;
+  double encoder_wait_seconds = 600;
   int64_t num_ranks = 1;
   int64_t max_restarts = 3;
   std::string spot_notice;
@@ -200,6 +202,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   auto agreement = recipe_agreement(recipe);
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
   agreement["--stop-at"] = train.stop_at;
+  agreement["--encoders"] = !train.encoders.empty();  // Their addresses may be other names of the same.
   agreement["job"] = launcher_job_of_environment();
   options.agreement = agreement.dump();
   options.stop = stop;
@@ -272,6 +275,15 @@ Status count_work(StoreSet& stores, const RankPlace& place, double tflops, const
   return Status::ok();
 }
 
+// The token is never on a command line, which others can read.
+void take_encoders(const TrainFlags& flags, TrainOptions& options) {
+  const char* token = std::getenv(kEncoderTokenVariable);
+  options.encoder_token = token == nullptr ? "" : token;
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
+  options.encoder_timeout = milliseconds(flags.encoder_timeout_seconds);
+  options.encoder_patience = milliseconds(flags.encoder_wait_seconds);
+}
+
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
@@ -297,7 +309,8 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;
   }
-  if (flags.is_sandboxed && !options.recipe.data.raw_path.empty()) {
+  take_encoders(flags, options);
+  if (flags.is_sandboxed && !options.recipe.data.raw_path.empty() && options.encoders.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   DARKROOM_RETURN_IF_ERROR(options.validate());
@@ -352,6 +365,12 @@ void add_data_flags(VerbDefinition& verb, TrainFlags& flags) {
             "model folder: frozen parts, config and weights of the trained part");
   verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed),
             "decode the pictures of --raw-data in this process: where the kernel refuses the sandbox, or all of them are trusted");
+  verb.flag("--encoders", value::text(flags.options.encoders, "HOST:PORT,...|@FILE", "none"),
+            "encoders of other machines for --raw-data (`darkroom encoder`), or a file with one a line, which is read again and again");
+  verb.flag("--encoder-timeout", value::seconds(flags.encoder_timeout_seconds).least(0.001).most(86'400),
+            "of --encoders: one that owes something and says nothing for so long is given up, and others are asked");
+  verb.flag("--encoder-wait", value::seconds(flags.encoder_wait_seconds).least(0.001).most(604'800),
+            "of --encoders: where there is none, the run waits so long for one, then ends");
   verb.flag("--validation", value::uri(flags.validation, "URI", "none"), "held-out dataset, scored every validation.every_steps");
   verb.later({"--num-readers"});
 }
@@ -410,6 +429,8 @@ void add_train_verb(CommandLine& line) {
   verb.example("darkroom train recipes/tiny.toml --data latents --model models/tiny --output run", "from stored latents");
   verb.example("darkroom train recipes/tiny.toml --raw-data images --model models/tiny --output run --set optimizer.lr=1e-4 --max-steps 2k",
                "from pictures, with changes to the recipe");
+  verb.example("darkroom train recipes/tiny.toml --raw-data images --model models/tiny --output run --encoders node-1:7000,node-2:7000",
+               "from pictures that other machines encode");
   verb.example("darkroom train recipes/sd2-256.toml --dry-run --model sd2-base --ranks 32 --device cuda --tflops 989",
                "what the published run takes on 32 GPUs; a preset's name will do for a model here");
   verb.example("darkroom train recipes/tiny.toml --data s3://bucket/latents --model models/tiny --output s3://bucket/run",

@@ -9,12 +9,12 @@ from darkroom_ray.request import Request
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-LATER = {"online": "training from raw images on a cluster is not built yet; `darkroom train --raw-data` does it on one machine"}
 USAGE = """usage: darkroom-ray VERB [flags]
 
   download    URL tables -> image dataset, a task a batch of items
   process     image dataset -> latents, by encoders that load their models once
   train       latents -> checkpoints, a rank a Ray Train worker
+  online      raw images -> checkpoints, a rank a Ray Train worker, fed by encoder actors on other nodes
   sample      prompts -> pictures, as one task
   serve       model -> pictures over HTTP, by replicas of Ray Serve that come and go with the work
   pipeline    recipe.toml -> all of these, one after the other
@@ -53,11 +53,14 @@ def run_verb(request: Request) -> int:
 def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
     from darkroom_ray.item_job import JobFailed
+    from darkroom_ray.online import check_encoders
     from darkroom_ray.probe import check_cluster
 
     ray = import_ray()
     try:
         check_cluster(ray, request, given)
+        if request.encoders:
+            check_encoders(ray, request, given)
         stop.check()
         return work(ray, request, given, stop)
     except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
@@ -66,6 +69,7 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
 
 def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     from darkroom_ray.item_job import ItemJob
+    from darkroom_ray.online import train_online
     from darkroom_ray.training import run_as_task, train
 
     if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
@@ -76,6 +80,8 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
         return serve_until_stopped(request, given, stop)
     if request.verb == "train":
         return train(ray, request, given, stop)
+    if request.verb == "online":
+        return train_online(ray, request, given, stop)
     return ItemJob(ray, request, stop).run()
 
 
@@ -86,7 +92,7 @@ def help_of(verb: str, words: list[str]) -> int:
     from darkroom_ray.program import find_program
 
     print(help_text(verb) + "\n\nOf the program:", flush=True)
-    return subprocess.run([find_program(), verb, *[word for word in words if word in ("--help", "-h")]], check=False).returncode
+    return subprocess.run([find_program(), "train" if verb == "online" else verb, *[word for word in words if word in ("--help", "-h")]], check=False).returncode
 
 
 def main(words: list[str] | None = None) -> int:
@@ -101,7 +107,7 @@ def main(words: list[str] | None = None) -> int:
 
             return run_pipeline(rest)
         if verb not in PLACED:
-            raise Refused(LATER.get(verb, f"there is no verb {verb}: {', '.join(PLACED)}, pipeline"))
+            raise Refused(f"there is no verb {verb}: {', '.join(PLACED)}, pipeline")
         if "--help" in rest or "-h" in rest:
             return help_of(verb, rest)
         return run_verb(read_request(verb, rest, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", "")))

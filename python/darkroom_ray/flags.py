@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from darkroom_ray.request import Placement, Request, Service
 
-VERBS = ("download", "process", "train", "sample")
+VERBS = ("download", "process", "train", "online", "sample")
 PLACED = (*VERBS, "serve")  # What Ray places: those that end, and the one that does not.
 
 
@@ -100,6 +100,7 @@ class ClusterFlag:
 
 
 JOBS = ("download", "process")
+RUNS = ("train", "online")
 SERVICE = ("serve",)
 
 # Of the cluster. The program does not see them.
@@ -116,12 +117,19 @@ CLUSTER_FLAGS = (
     ClusterFlag("--program", "PATH", "the program on every node (DARKROOM_PROGRAM; else the one of the wheel, else the one in PATH)"),
     ClusterFlag("--num-tasks", "N", "tasks at a time (as many as the cluster has room for)", ("download",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--items-per-task", "N", "items a task is given (by their number)", JOBS, lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process",), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process",), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them", ("process",), amount),
-    ClusterFlag("--num-training-workers", "N", "ranks (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--min-training-workers", "N", "ranks with which a run still starts or goes on; it grows again when nodes come (1)", ("train",), lambda n, t: whole_number(n, t, 1)),
-    ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", ("train",)),
+    ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them", ("process", "online"), amount),
+    ClusterFlag("--num-cpus-per-encoder", "X", "CPUs that Ray reserves for an encoder (1)", ("online",), amount),
+    ClusterFlag("--num-gpus-per-encoder", "X", "GPUs of the same (0)", ("online",), amount),
+    ClusterFlag("--encoder-accelerator-type", "NAME", "of the encoders' nodes, as --accelerator-type", ("online",), accelerator),
+    ClusterFlag("--encoder-resources", "NAME=X,...", "custom resources of an encoder", ("online",), custom_resources),
+    ClusterFlag("--encoder-label", "NAME=VALUE,...", "labels that an encoder's node must have", ("online",), pairs),
+    ClusterFlag("--encoder-batch-size", "N", "rows in one call of an encoder's networks (by itself)", ("online",), lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--encoder-device", "NAME", "auto, cpu or cuda: where the encoders run (auto)", ("online",)),
+    ClusterFlag("--num-training-workers", "N", "ranks (1)", RUNS, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--min-training-workers", "N", "ranks with which a run still starts or goes on; it grows again when nodes come (1)", RUNS, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", RUNS),
     ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine", VERBS),
     ClusterFlag("--host", "ADDRESS", "where Ray's proxies listen; another address than loopback needs --keys (127.0.0.1)", SERVICE),
     ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
@@ -157,6 +165,8 @@ RENAMED = {
     "sample": {},
     "serve": {},
 }
+RENAMED["online"] = {name: ours for name, ours in RENAMED["train"].items() if name not in ("--train-data-uri", "--num-data-loading-workers")}
+RENAMED["online"] |= {"--train-data-uri": "--raw-data", "--raw-data-uri": "--raw-data"}
 
 # For a field of the recipe.
 RECIPE_FIELDS = {
@@ -177,6 +187,7 @@ POSITIONALS = {
     "download": {"--output-uri": 0},
     "process": {"--input-uri": 0, "--raw-data-uri": 0, "--output-path": 1, "--output-uri": 1},
     "train": {},
+    "online": {},
     "sample": {},
     "serve": {},
 }
@@ -200,18 +211,26 @@ REFUSALS = {
     "--use-small-unet": "the U-Net is that of --model DIR: models/tiny, or one of `darkroom models init --preset`",
     "--accumulate-grad-batches": "name the whole batch, --global-batch N: micro-batches are added up until it is full, whatever the number of ranks",
     "--visualize-output": "name the picture: --visualize 2 look.png",
-    "--online-preprocessing": "training from raw images on a cluster is not built; run process first, or `darkroom train --raw-data` on one machine",
-    "--raw-data": "training from raw images on a cluster is not built; run process first, or `darkroom train --raw-data` on one machine",
+    "--online-preprocessing": "training from raw images is a verb of its own: `darkroom-ray online`",
+    "--raw-data": "training from raw images is a verb of its own: `darkroom-ray online`",
+    "--data": "online training reads pictures: name them with --raw-data URI, or run `darkroom-ray train --data`",
+    "--encoders": "the encoders are Ray's: ask for them with --num-encoders N",
+    "--limit": "training takes the whole dataset: leave --limit out",
+    "--num-data-loading-workers": "encoders load the data: ask for them with --num-encoders N",
     "--experiment-name": "name the run folder: --output URI",
 }
 REFUSED_IN = {
     "--raw-data": ("train",),
+    "--data": ("online",),
+    "--encoders": RUNS,
+    "--limit": ("online",),
+    "--num-data-loading-workers": ("online",),
     "--shard": JOBS,
     "--items": JOBS,
     "--retry-failed": ("download",),
-    "--metrics-port": ("download", "process", "train"),
-    "--price-per-hour": ("download", "process", "train"),
-    "--trace-file": ("download", "process", "train"),
+    "--metrics-port": ("download", "process", "train", "online"),
+    "--price-per-hour": ("download", "process", "train", "online"),
+    "--trace-file": ("download", "process", "train", "online"),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
 
@@ -261,7 +280,7 @@ class ArgumentReader:
             self.cluster[name] = flags[name].read(name, self.value_of(name, value))
         elif name in POSITIONALS[self.verb]:
             self.placed[POSITIONALS[self.verb][name]] = self.value_of(name, value)
-        elif self.verb == "train" and name in RECIPE_FIELDS:
+        elif self.verb in RUNS and name in RECIPE_FIELDS:
             self.program += ["--set", f"{RECIPE_FIELDS[name]}={self.value_of(name, value)}"]
         else:
             self.program.append(name if value is None else f"{name}={value}")
@@ -315,6 +334,26 @@ def service_of(cluster: dict[str, object]) -> Service:
     return Service(str(cluster.get("--host", "127.0.0.1")), int(cluster.get("--port", 8080)), most, float(cluster.get("--target-cost", 0.0)))
 
 
+def encoders_of(cluster: dict[str, object], program: str, folder: str) -> Request:
+    """The encoder actors of `online`. What they encode, the trainer's words say: online.encoder_words."""
+    of_encoder = {
+        "--num-gpus-per-task": "--num-gpus-per-encoder",
+        "--accelerator-type": "--encoder-accelerator-type",
+        "--resources": "--encoder-resources",
+        "--label": "--encoder-label",
+        "--num-cpus-per-task": "--num-cpus-per-encoder",
+        "--num-transformers": "--num-transformers",
+        "--num-cpus-per-transformer": "--num-cpus-per-transformer",
+        "--num-encoders": "--num-encoders",
+    }
+    own = {name: cluster[theirs] for name, theirs in of_encoder.items() if theirs in cluster}
+    cpus, words = process_shape(own, [])
+    words = ["--num-encoders" if word == "--num-transformers" else word for word in words]  # Slices that one works on at a time.
+    for name, theirs in (("--batch-size", "--encoder-batch-size"), ("--device", "--encoder-device")):
+        words += [name, str(cluster[theirs])] if theirs in cluster else []
+    return Request("encoder", tuple(words), placement_of(own, cpus), num_workers=int(cluster.get("--num-encoders", 1)), program=program, folder=folder)
+
+
 def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
     """`default_program`: where no flag names one. Errors: Refused."""
     reader = ArgumentReader(verb, hub_address(words) if verb == "download" else words)
@@ -324,11 +363,12 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     if verb == "process":
         cpus, program = process_shape(cluster, program)
     placement = placement_of(cluster, cpus)
-    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
+    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
-    if min_workers > num_workers and verb == "train":
+    if min_workers > num_workers and verb in RUNS:
         raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
+    named_program = str(cluster.get("--program", default_program))
     return Request(
         verb=verb,
         arguments=tuple(program),
@@ -338,19 +378,20 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         items_per_task=int(cluster.get("--items-per-task", 0)),
         max_failures=int(cluster.get("--max-failures", 3)),
         address=str(cluster.get("--address", "")),
-        program=str(cluster.get("--program", default_program)),
+        program=named_program,
         storage=str(cluster.get("--storage-path", "")),
         summary_path=str(cluster.get("--json-summary", "")),
         folder=folder,
         service=service_of(cluster),
+        encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,
     )
 
 
 def help_text(verb: str) -> str:
     """The flags of the cluster; the verb's own come from the program."""
-    lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {verb}`]", "", "Of the cluster:"]
+    lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {'train' if verb == 'online' else verb}`]", "", "Of the cluster:"]
     lines += [f"  {flag.name} {flag.shown}\n      {flag.help}" for flag in flags_of(verb).values()]
-    renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb == "train" else {})}.items())
+    renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb in RUNS else {})}.items())
     if renamed:
         lines += ["", "Names of the reference scripts:", *(f"  {name}: {ours}" for name, ours in renamed)]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import time
 import tomllib
 
 from darkroom_ray.cluster import connected
-from darkroom_ray.flags import VERBS, Refused, read_request
+from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
 from darkroom_ray.item_job import JobFailed
 from darkroom_ray.program import read_arguments
 from darkroom_ray.request import Request, without_secrets
@@ -74,7 +74,7 @@ def parse_recipe(path: str, text: str) -> Recipe:
         raise Refused(f"{path}: two stages are called {doubled[0]}")
     recipe = Recipe(values, found)
     for number, stage in enumerate(found):
-        fill(stage, recipe, {earlier.name: {} for earlier in found[:number] if earlier.verb == "train"}, path)
+        fill(stage, recipe, {earlier.name: {} for earlier in found[:number] if earlier.verb in RUNS}, path)
     return recipe
 
 
@@ -126,7 +126,7 @@ class Pipeline:
                 read_arguments(self.request_of(stage, done))
             except Refused as refusal:
                 raise Refused(f"{self.path}: stage {stage.name}: {refusal}") from None
-            done |= {stage.name: {}} if stage.verb == "train" else {}
+            done |= {stage.name: {}} if stage.verb in RUNS else {}
 
     def run(self, stop: StopWatch) -> int:
         done: dict[str, dict] = {}

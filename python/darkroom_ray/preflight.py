@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from darkroom_ray.flags import REFUSALS
+from darkroom_ray.flags import REFUSALS, RUNS
 from darkroom_ray.request import MARKET_LABEL, Placement, Request
 
 ACCELERATOR_PREFIX = "accelerator_type:"
@@ -58,7 +58,7 @@ def listed(names) -> str:
 
 
 def worker_name(verb: str) -> str:
-    return {"download": "a task", "process": "an encoder", "train": "a rank", "sample": "the task", "serve": "a replica"}[verb]
+    return {"download": "a task", "process": "an encoder", "train": "a rank", "online": "a rank", "encoder": "an encoder", "sample": "the task", "serve": "a replica"}[verb]
 
 
 # -- what is asked, by itself -----------------------------------------------------------------------------------------
@@ -87,12 +87,12 @@ def check_amounts(request: Request, given: dict[str, list[str]]) -> Iterator[str
 
 def check_ranks(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
     groups = [word.partition("=")[2] for word in given.get("--set", []) if word.startswith("runtime.gradient_groups=")]
-    if request.verb == "train" and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
+    if request.verb in RUNS and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
         yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {groups[-1]}), "
                f"or ask for --num-training-workers {groups[-1]}")
-    if request.verb == "train" and request.num_workers > 1 and (request.placement.num_gpus or request.placement.accelerator_type):
+    if request.verb in RUNS and request.num_workers > 1 and (request.placement.num_gpus or request.placement.accelerator_type):
         yield "several ranks train on the CPU only: leave GPUs and accelerator type out, or ask for --num-training-workers 1"
-    if request.verb == "train" and len(request.placement.markets) > 1:
+    if request.verb in RUNS and len(request.placement.markets) > 1:
         yield f"--market {','.join(request.placement.markets)}: Ray Train waits for nodes of one market; ask for --market {' or --market '.join(request.placement.markets)}"
 
 
@@ -175,11 +175,36 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
         yield f"each thing that {worker_name(request.verb)} wants is there, but no single node has all of them: {described(placement)}; ask for less, or name other nodes"
         return
     room = sum(room_on(node, placement) for node in found)
-    least = request.min_workers if request.verb == "train" else request.num_workers
+    least = request.min_workers if request.verb in RUNS else request.num_workers
     plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "serve": ("replicas", "--min-replicas")}
+    plural |= {"online": plural["train"], "encoder": plural["process"]}
     if request.verb in plural and least > room:
         name, flag = plural[request.verb]
         yield f"the cluster has room for {room} {name} of the {least} that are asked for ({described(placement)} each): ask for {flag} {room}, or add nodes"
+
+
+def room_left(nodes: list[Node], placement: Placement, count: int) -> list[Node] | None:
+    """The nodes with so many workers on them, first fit; None where there is no room."""
+    left = list(nodes)
+    asked = {"CPU": placement.num_cpus, "GPU": placement.num_gpus, "memory": placement.memory_bytes, **placement.resources}
+    for _ in range(count):
+        place = next((i for i, node in enumerate(left) if fits(node, placement)), None)
+        if place is None:
+            return None
+        resources = {name: amount - asked.get(name, 0) for name, amount in left[place].resources.items()}
+        left[place] = dataclasses.replace(left[place], resources=resources)
+    return left
+
+
+def check_both(nodes: list[Node], request: Request) -> Iterator[str]:
+    """Of `online`: room for the encoders beside the ranks. Who has fewer nodes to choose from chooses first."""
+    both = [(request.placement, request.min_workers), (request.encoders.placement, request.encoders.num_workers)]
+    left: list[Node] | None = nodes
+    for placement, count in sorted(both, key=lambda one: len(candidates(nodes, one[0]))):
+        left = room_left(left, placement, count) if left is not None else None
+    if left is None:
+        yield (f"the cluster has room for {request.min_workers} ranks ({described(request.placement)} each) or for {request.encoders.num_workers} encoders "
+               f"({described(request.encoders.placement)} each), but not for both at once: ask for fewer --num-encoders, or add nodes")
 
 
 def described(placement: Placement) -> str:

@@ -23,10 +23,12 @@ READ_PLACES = {
     "download": ("--metadata", "--deny-list"),
     "process": ("RAW_URI", "--model"),
     "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
+    "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
+    "encoder": ("RECIPE.toml", "--raw-data", "--model"),
     "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
     "serve": ("MODEL", "--keys", "--frozen"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "sample": ("--output",), "serve": ()}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "encoder": (), "sample": ("--output",), "serve": ()}
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:

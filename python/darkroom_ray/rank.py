@@ -1,5 +1,6 @@
 """One rank: a Ray Train worker whose program is the rank, and what all ranks tell each other through one actor."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -205,6 +206,16 @@ def has_ended_well(code: int, is_stop_asked: bool) -> bool:
     return code == 0 or (code == EXIT_STOPPED and is_stop_asked)
 
 
+def online_words(encoders, folder: str, beside: contextlib.ExitStack) -> tuple[list[str], dict[str, str]]:
+    """What the program is told of the encoders, where there are some: on its command line and in its environment."""
+    if encoders is None:
+        return [], {}
+    from darkroom_ray.online import AddressFile
+
+    addresses = beside.enter_context(AddressFile(encoders.addresses, folder))
+    return ["--encoders", f"@{addresses.path}"], encoders.environment()
+
+
 def run_rank(config: dict) -> None:
     """What a Ray Train worker runs. It returns where a restart would mend nothing; the driver asks the notes."""
     import ray
@@ -217,9 +228,11 @@ def run_rank(config: dict) -> None:
     attempt = broadcast_from_rank_zero(ray.get(notes.begin.remote(context.get_world_size())) if rank == 0 else None)
     if attempt == NO_ATTEMPT:
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
         summary = os.path.join(folder, "summary.json")
-        child = Child([find_program(request.program), *request.command("--json-summary", summary)], environment_of(context, attempt), request.folder)
+        more, environment = online_words(config.get("encoders"), folder, beside)
+        command = [find_program(request.program), *request.command("--json-summary", summary, *more)]
+        child = Child(command, {**environment_of(context, attempt), **environment}, request.folder)
         reporter = Reporter(rank, request, config["output"])
         code = wait_for_rank(child, notes)
         if rank == 0 and code == 0 and os.path.exists(summary):

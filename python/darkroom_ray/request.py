@@ -61,7 +61,7 @@ class Service:
 class Request:
     """One command line: what the program is called with, and what the cluster gives it."""
 
-    verb: str
+    verb: str  # Of darkroom-ray; `online` is the program's train, and `encoder` its part of that.
     arguments: tuple[str, ...]  # Of the program, behind the verb: as they were given, reference names translated.
     placement: Placement = Placement()
     num_workers: int = 0  # Tasks, encoder actors or ranks at a time; 0: by what the cluster has.
@@ -74,7 +74,8 @@ class Request:
     summary_path: str = ""
     folder: str = ""  # The working folder that relative paths are meant from.
     service: Service = Service()
+    encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.
 
     def command(self, *more: str) -> list[str]:
         """The program's command line, without the program. `more` goes first: there may be words behind `--`."""
-        return [self.verb, *more, *self.arguments]
+        return ["train" if self.verb == "online" else self.verb, *more, *self.arguments]

@@ -28,7 +28,7 @@ def storage_of(request: Request, given: dict[str, list[str]]) -> str:
     return os.path.join(request.folder, path, "_ray")
 
 
-def make_trainer(request: Request, given: dict[str, list[str]], notes):
+def make_trainer(request: Request, given: dict[str, list[str]], notes, encoders=None):
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -50,7 +50,7 @@ def make_trainer(request: Request, given: dict[str, list[str]], notes):
     run = RunConfig(storage_path=storage_of(request, given), failure_config=FailureConfig(max_failures=request.max_failures))
     return DataParallelTrainer(
         run_rank,
-        train_loop_config={"request": request, "output": given["--output"][0], "notes": notes},
+        train_loop_config={"request": request, "output": given["--output"][0], "notes": notes, "encoders": encoders},
         backend_config=RankMeetingConfig(),
         scaling_config=scaling,
         run_config=run,
@@ -103,10 +103,13 @@ def make_notes(ray):
     return ray.remote(RunNotes).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
 
 
-def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
-    """Exit code and summary. Errors: JobFailed, Stopped."""
+def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, encoders=None, on_notes=None) -> tuple[int, dict]:
+    """Exit code and summary. `encoders`: an online.EncoderAccess for the ranks; `on_notes` hears of the notes before the ranks begin.
+    Errors: JobFailed, Stopped."""
     notes = make_notes(ray)
-    fit = Fit(make_trainer(request, given, notes))
+    if on_notes:
+        on_notes(notes)
+    fit = Fit(make_trainer(request, given, notes, encoders))
     wait_for_end(ray, fit, notes, stop)
     failure = ray.get(notes.failure.remote())
     if failure:

@@ -1,54 +1,15 @@
 #include "darkroom/encode/online_source.h"
 
-#include <functional>
 #include <optional>
 
-#include "darkroom/core/log.h"
 #include "darkroom/core/random.h"
 #include "darkroom/feed/lru_cache.h"
 #include "darkroom/image/sandbox.h"
+#include "encoded_batch.h"
 #include "image_row_reader.h"
+#include "slice_encoder.h"
 
 namespace darkroom {
-namespace {
-
-constexpr int64_t kWarningsShown = 10;
-
-/// Works on a row; on failure on the rows after it, until one succeeds.
-class GoodRows {
- public:
-  /// The row's own error; the outer one ends the read.
-  using Work = std::function<Result<std::optional<RowError>>(const ImageRow&)>;
-
-  explicit GoodRows(std::unique_ptr<ImageRowReader> reader) : reader_(std::move(reader)) {}
-
-  Status work(int64_t row, const Work& work) {
-    for (int64_t tries = 0; tries < reader_->num_rows(); ++tries) {
-      const int64_t candidate = (row + tries) % reader_->num_rows();
-      DARKROOM_ASSIGN_OR_RETURN(const ImageRow image, reader_->read(candidate));
-      DARKROOM_ASSIGN_OR_RETURN(const std::optional<RowError> error, work(image));
-      if (!error) {
-        return {};
-      }
-      note(candidate, *error);
-    }
-    return Status::failed_precondition("not one row of the image dataset can be used; rows:", reader_->num_rows());
-  }
-  std::string describe(int64_t row) const { return reader_->describe(row); }
-
- private:
-  void note(int64_t row, const RowError& error) {
-    if (++num_replaced_ <= kWarningsShown) {
-      log_warning("a row is replaced by the next good one ({}): {}{}", error.name(), describe(row),
-                  num_replaced_ == kWarningsShown ? "; further ones are not shown" : "");
-    }
-  }
-
-  std::unique_ptr<ImageRowReader> reader_;
-  int64_t num_replaced_ = 0;
-};
-
-}  // namespace
 
 struct PictureSource::State {
   struct Picture {
@@ -57,7 +18,7 @@ struct PictureSource::State {
   };
 
   PictureSourceOptions options;
-  GoodRows rows;
+  GoodPictureRows rows;
   std::unique_ptr<PictureDecoder> decoder;
   LruCache<Picture> pictures;
 
@@ -69,7 +30,8 @@ struct PictureSource::State {
 Result<std::shared_ptr<const PictureSource::State::Picture>> PictureSource::State::load(const SampleRef& sample, int64_t cache_key) {
   const int side = options.transform.resolution;
   Picture picture{.key = {}, .square = Image::filled(side, side, 3)};
-  DARKROOM_RETURN_IF_ERROR(rows.work(sample.row, [&](const ImageRow& row) -> Result<std::optional<RowError>> {
+  int64_t tries = 0;
+  DARKROOM_RETURN_IF_ERROR(rows.work(sample.row, tries, [&](const ImageRow& row) -> Result<std::optional<RowError>> {
     const CounterRandom random(options.seed, Purpose::kCrop, sample.epoch, row.key);
     DARKROOM_ASSIGN_OR_RETURN(const RowResult<DecodedSize> size,
                               decoder->transform(std::as_bytes(std::span(row.image)), options.transform, kAnySize,
@@ -119,81 +81,37 @@ Result<Batch> PictureSource::read(std::span<const SampleRef> samples) {
 std::string PictureSource::describe(int64_t row) const { return state_->rows.describe(row); }
 
 struct OnlineSource::State {
-  struct Encoded {
-    std::string key;
-    torch::Tensor latents_chw;
-    torch::Tensor states_tw;
-  };
-
-  std::shared_ptr<const RowEncoder> encoder;  // Shared with the caller, who asks it for the empty caption.
+  std::unique_ptr<SliceEncoder> encoder;
   OnlineSourceOptions options;
-  GoodRows rows;
-  std::unique_ptr<PictureDecoder> decoder;
-  LruCache<Encoded> encoded;
-
-  State(std::shared_ptr<const RowEncoder> row_encoder, const OnlineSourceOptions& source_options, std::unique_ptr<ImageRowReader> reader,
-        std::unique_ptr<PictureDecoder> picture_decoder)
-      : encoder(std::move(row_encoder)),
-        options(source_options),
-        rows(std::move(reader)),
-        decoder(std::move(picture_decoder)),
-        encoded(source_options.memory_bytes / 2) {}
-  Result<std::shared_ptr<const Encoded>> load(int64_t row);
 };
-
-Result<std::shared_ptr<const OnlineSource::State::Encoded>> OnlineSource::State::load(int64_t row) {
-  Encoded result;
-  DARKROOM_RETURN_IF_ERROR(rows.work(row, [&](const ImageRow& image) -> Result<std::optional<RowError>> {
-    DARKROOM_ASSIGN_OR_RETURN(const RowResult<PreparedRow> prepared, encoder->prepare(image, *decoder));
-    if (!prepared.is_ok()) {
-      return std::optional(prepared.error());
-    }
-    const EncodedRows out = encoder->encode(std::span(&*prepared, 1));
-    if (out.is_finite[0] == 0) {
-      return std::optional(RowError{.code = RowErrorCode::kNanLatents});
-    }
-    result = {image.key, out.latents_nchw[0], out.states_btc[0]};
-    return std::optional<RowError>();
-  }));
-  const auto num_bytes = static_cast<int64_t>(result.latents_chw.nbytes() + result.states_tw.nbytes() + sizeof(Encoded));
-  return encoded.insert(row, std::move(result), num_bytes);
-}
 
 OnlineSource::OnlineSource(std::unique_ptr<State> state) : state_(std::move(state)) {}
 OnlineSource::~OnlineSource() = default;
 
 Result<std::unique_ptr<OnlineSource>> OnlineSource::open(const DatasetFiles& dataset, const DatasetIndex& index,
                                                          std::shared_ptr<const RowEncoder> encoder, const OnlineSourceOptions& options) {
-  DARKROOM_ASSIGN_OR_RETURN(auto reader, ImageRowReader::open(dataset, index, options.memory_bytes / 2));
-  DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
-  auto state = std::make_unique<State>(std::move(encoder), options, std::move(reader), std::move(decoder));
-  return std::unique_ptr<OnlineSource>(new OnlineSource(std::move(state)));
+  const SliceEncoderOptions slices{
+      .memory_bytes = options.memory_bytes, .threads = static_cast<int>(options.threads), .decoder_program = options.decoder_program};
+  DARKROOM_ASSIGN_OR_RETURN(auto slice_encoder, SliceEncoder::open(dataset, index, std::move(encoder), slices));
+  return std::unique_ptr<OnlineSource>(new OnlineSource(std::make_unique<State>(State{std::move(slice_encoder), options})));
 }
 
 Result<Batch> OnlineSource::read(std::span<const SampleRef> samples) {
-  const auto num_samples = static_cast<int64_t>(samples.size());
-  const auto sized = [&](std::vector<int64_t> shape) {
-    shape.insert(shape.begin(), num_samples);
-    return torch::empty(shape, torch::kFloat32);
-  };
-  at::set_num_threads(static_cast<int>(state_->options.threads));
-  Batch batch;
-  batch.latents_nchw = sized(state_->encoder->latents_shape());
-  batch.states_btc = sized(state_->encoder->states_shape());
-  for (int64_t i = 0; i < num_samples; ++i) {
-    const int64_t row = samples[static_cast<size_t>(i)].row;
-    auto encoded = state_->encoded.find(row);
-    if (encoded == nullptr) {
-      DARKROOM_ASSIGN_OR_RETURN(encoded, state_->load(row));
-    }
-    batch.latents_nchw[i].copy_(encoded->latents_chw);
-    batch.states_btc[i].copy_(encoded->states_tw);
-    batch.keys.push_back(encoded->key);
+  std::vector<int64_t> rows;
+  for (const SampleRef& sample : samples) {
+    rows.push_back(sample.row);
   }
+  const auto encoded = state_->encoder->encode(0, rows);
   at::set_num_threads(static_cast<int>(state_->options.training_threads));
-  return batch;
+  DARKROOM_RETURN_IF_ERROR(encoded.status());
+  const RowEncoder& encoder = state_->encoder->encoder();
+  EncodedBatch batch(encoder.latents_shape(), encoder.states_shape(), samples.size());
+  for (const auto& row : *encoded) {
+    batch.add(row->key, row->latents_chw, row->states_tw);
+  }
+  return std::move(batch).finish();
 }
 
-std::string OnlineSource::describe(int64_t row) const { return state_->rows.describe(row); }
+std::string OnlineSource::describe(int64_t row) const { return state_->encoder->describe(row); }
 
 }  // namespace darkroom

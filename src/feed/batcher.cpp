@@ -3,6 +3,7 @@
 #include <c10/util/ParallelGuard.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "darkroom/core/check.h"
 
@@ -21,15 +22,33 @@ Batcher::Batcher(std::unique_ptr<CanonicalOrder> order, std::unique_ptr<SampleSo
 
 Batcher::~Batcher() {
   thread_.request_stop();
+  source_->stop_waiting();
   queue_.close();
 }
 
-Result<Batch> Batcher::make(int64_t number) {
+// The samples of the batch, and as many more as the source is to know of.
+Status Batcher::expect_more(int64_t number) {
   const int64_t count = options_.num_samples > 0 ? options_.num_samples : order_->batch_size() - options_.first_sample;
-  DARKROOM_ASSIGN_OR_RETURN(const auto samples, order_->slice(number, options_.first_sample, count));
+  while (static_cast<int64_t>(coming_.size()) <= options_.num_expected) {
+    const int64_t next = number + static_cast<int64_t>(coming_.size());
+    if (!coming_.empty() && options_.end_batch > 0 && next >= options_.end_batch) {
+      break;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(coming_.emplace_back(), order_->slice(next, options_.first_sample, count));
+    if (options_.num_expected > 0) {
+      source_->expect(coming_.back());
+    }
+  }
+  return {};
+}
+
+Result<Batch> Batcher::make(int64_t number) {
+  DARKROOM_RETURN_IF_ERROR(expect_more(number));
+  std::vector<SampleRef> samples = std::move(coming_.front());
+  coming_.pop_front();
   DARKROOM_ASSIGN_OR_RETURN(Batch batch, source_->read(samples));
   batch.number = number;
-  batch.samples = samples;
+  batch.samples = std::move(samples);
   return batch;
 }
 

@@ -7,6 +7,7 @@
 
 #include "darkroom/encode/online_source.h"
 #include "darkroom/feed/latents_reader.h"
+#include "darkroom/train/recipe_encoding.h"
 
 namespace darkroom {
 namespace {
@@ -53,6 +54,37 @@ Result<DatasetFiles> find_pictures(StoreSet& stores, const std::string& uri, con
   return dataset;
 }
 
+/// Everything of an online run but who encodes.
+struct PicturesToEncode {
+  RunData data;
+  DatasetFiles dataset;
+  std::shared_ptr<const RowEncoder> encoder;
+};
+
+Result<PicturesToEncode> open_to_encode(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes,
+                                        std::shared_ptr<const FrozenModels> frozen, const DatasetIndex* began_with) {
+  DARKROOM_ASSIGN_OR_RETURN(DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
+  RunData data;
+  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
+  DARKROOM_ASSIGN_OR_RETURN(const ProcessOptions process, encoding_of(recipe));
+  RowEncoderOptions encoding;
+  encoding.transform = process.transform;
+  encoding.dtype = *process.dtype;
+  encoding.seed = process.seed;
+  DARKROOM_ASSIGN_OR_RETURN(auto encoder, RowEncoder::create(frozen, encoding));
+  DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
+  DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
+  data.vae_fingerprint = frozen->vae_fingerprint;
+  data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;
+  data.tokenizer_dialect = tokenizer_dialect_name(frozen->tokenizer->dialect());
+  if (recipe.objective.caption_dropout > 0) {
+    at::set_num_threads(1);  // As process does: threads are part of the bits.
+    data.empty_states_tw = encoder->empty_caption_states().to(torch::kFloat32);
+    at::set_num_threads(static_cast<int>(recipe.runtime.threads));
+  }
+  return PicturesToEncode{.data = std::move(data), .dataset = std::move(dataset), .encoder = std::move(encoder)};
+}
+
 }  // namespace
 
 int64_t memory_of_rank(int64_t bytes, int64_t local_ranks) {
@@ -67,6 +99,18 @@ TransformOptions transform_of(const Recipe& recipe) {
   transform.crop = recipe.data.crop == "random" ? Crop::kRandom : Crop::kCenter;
   transform.orientation = recipe.data.orientation == "apply" ? Orientation::kApply : Orientation::kIgnore;
   return transform;
+}
+
+Result<ProcessOptions> encoding_of(const Recipe& recipe) {
+  ProcessOptions options;
+  options.input = recipe.data.raw_path;
+  options.model = recipe.model.path;
+  options.transform = transform_of(recipe);
+  options.dtype = recipe.data.storage_dtype == "float32" ? torch::kFloat32 : torch::kFloat16;
+  options.seed = static_cast<uint64_t>(recipe.data.process_seed);
+  options.rows_per_file = recipe.data.rows_per_file;
+  DARKROOM_ASSIGN_OR_RETURN(options.tokenizer_dialect, parse_tokenizer_dialect(recipe.data.tokenizer_dialect));
+  return options;
 }
 
 Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std::string& decoder_program, const DatasetIndex* began_with) {
@@ -111,29 +155,25 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
 
 Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
                             const std::string& decoder_program, const DatasetIndex* began_with) {
-  RunData data;
-  DARKROOM_ASSIGN_OR_RETURN(const DatasetFiles dataset, find_pictures(stores, recipe.data.raw_path, began_with));
-  DARKROOM_ASSIGN_OR_RETURN(data.index, DatasetIndex::of_images(dataset, recipe.data.rows_per_file));
-  RowEncoderOptions encoding;
-  encoding.transform = transform_of(recipe);
-  encoding.dtype = recipe.data.storage_dtype == "float32" ? torch::kFloat32 : torch::kFloat16;
-  encoding.seed = static_cast<uint64_t>(recipe.data.process_seed);
-  DARKROOM_ASSIGN_OR_RETURN(const auto encoder, RowEncoder::create(frozen, encoding));
-  DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
-  DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));
+  DARKROOM_ASSIGN_OR_RETURN(PicturesToEncode pictures, open_to_encode(stores, recipe, shapes, std::move(frozen), began_with));
   const OnlineSourceOptions options{.memory_bytes = recipe.data.memory_bytes,
                                     .threads = 1,
                                     .training_threads = recipe.runtime.threads,
                                     .decoder_program = decoder_program};
-  DARKROOM_ASSIGN_OR_RETURN(data.source, OnlineSource::open(dataset, data.index, encoder, options));
-  data.vae_fingerprint = frozen->vae_fingerprint;
-  data.text_encoder_fingerprint = frozen->text_encoder_fingerprint;
-  data.tokenizer_dialect = tokenizer_dialect_name(frozen->tokenizer->dialect());
-  if (recipe.objective.caption_dropout > 0) {
-    at::set_num_threads(1);  // As process does: threads are part of the bits.
-    data.empty_states_tw = encoder->empty_caption_states().to(torch::kFloat32);
-    at::set_num_threads(static_cast<int>(recipe.runtime.threads));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(pictures.data.source, OnlineSource::open(pictures.dataset, pictures.data.index, pictures.encoder, options));
+  return std::move(pictures.data);
+}
+
+Result<RunData> open_remote(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
+                            const SliceFleetOptions& fleet, const DatasetIndex* began_with) {
+  DARKROOM_ASSIGN_OR_RETURN(PicturesToEncode pictures, open_to_encode(stores, recipe, shapes, std::move(frozen), began_with));
+  const RemoteSourceOptions options{.fleet = fleet, .memory_bytes = recipe.data.memory_bytes};
+  DARKROOM_ASSIGN_OR_RETURN(auto source, RemoteSource::open(pictures.dataset, pictures.data.index, *pictures.encoder, options));
+  RunData data = std::move(pictures.data);
+  data.num_ahead = std::min<int64_t>(1, recipe.data.batches_ahead);  // One is put together here while the next are on their way.
+  data.num_expected = std::max<int64_t>(0, recipe.data.batches_ahead - data.num_ahead);
+  data.remote = source.get();
+  data.source = std::move(source);
   return data;
 }
 

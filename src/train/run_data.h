@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/encode/remote_source.h"
 #include "darkroom/encode/row_encoder.h"
 #include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
@@ -26,9 +27,11 @@ struct SampleShapes {
 struct RunData {
   DatasetIndex index{{}};
   std::unique_ptr<SampleSource> source;
-  int64_t num_ahead = 0;          ///< For the Batcher: 0 where the source must run on the training thread.
-  torch::Tensor empty_states_tw;  ///< Undefined without caption dropout.
-  std::string vae_fingerprint;    ///< Of the VAE that made the latents; empty: unknown.
+  int64_t num_ahead = 0;           ///< For the Batcher: 0 where the source must run on the training thread.
+  int64_t num_expected = 0;        ///< For the Batcher, too: of encoders elsewhere.
+  RemoteSource* remote = nullptr;  ///< The source, where it is one of those.
+  torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
+  std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;
   std::string tokenizer_dialect;
 };
@@ -42,6 +45,10 @@ Result<RunData> open_pictures(StoreSet& stores, const Recipe& recipe, const std:
 Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, const FrozenModels* frozen);
 Result<RunData> open_online(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
                             const std::string& decoder_program, const DatasetIndex* began_with = nullptr);
+
+/// The same with the encoders of other processes: `fleet` names them. Errors: also RemoteSource::open's.
+Result<RunData> open_remote(StoreSet& stores, const Recipe& recipe, const SampleShapes& shapes, std::shared_ptr<const FrozenModels> frozen,
+                            const SliceFleetOptions& fleet, const DatasetIndex* began_with = nullptr);
 
 /// How pictures become network input, by the recipe. REQUIRES: a valid recipe.
 TransformOptions transform_of(const Recipe& recipe);

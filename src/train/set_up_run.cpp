@@ -82,7 +82,7 @@ Result<SampleShapes> sample_shapes(const UNetConfig& unet, int64_t resolution, c
 Result<std::unique_ptr<TrainingRun>> TrainingRun::create(FileSystem& files, StoreSet& stores, const TrainOptions& options,
                                                          const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  if (!options.recipe.data.raw_path.empty()) {
+  if (!options.recipe.data.raw_path.empty() && options.encoders.empty()) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   set_up_libraries(options);
@@ -284,7 +284,10 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   }
   DARKROOM_ASSIGN_OR_RETURN(SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
   shapes.keeps_float16 = !device().is_cpu();
-  if (is_online) {
+  if (is_online && !options_.encoders.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(data_, open_remote(stores_, recipe(), shapes, frozen_, fleet_options(), began_with()));
+    remote_source_ = data_.remote;
+  } else if (is_online) {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_online(stores_, recipe(), shapes, frozen_, options_.decoder_program, began_with()));
   } else {
     DARKROOM_ASSIGN_OR_RETURN(data_, open_latents(stores_, recipe(), shapes, frozen_.get()));
@@ -303,7 +306,20 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
     DARKROOM_ASSIGN_OR_RETURN(previews_, make_prompt_previews(recipe(), *part, frozen_));
   }
   part_ = std::move(part);
+  if (remote_source_ != nullptr && !paints) {
+    frozen_.reset();  // Encoders elsewhere have theirs; here they only told what these must be.
+  }
   return {};
+}
+
+SliceFleetOptions TrainingRun::fleet_options() const {
+  SliceFleetOptions fleet;
+  fleet.encoders = options_.encoders;
+  fleet.token = options_.encoder_token;
+  fleet.timeout = options_.encoder_timeout;
+  fleet.patience = options_.encoder_patience;
+  fleet.stop = stop_;
+  return fleet;
 }
 
 Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
@@ -399,8 +415,12 @@ Status TrainingRun::restore_or_begin() {
                        .batch_size = recipe().batch.global,
                        .window_blocks = recipe().data.window_blocks};
   DARKROOM_ASSIGN_OR_RETURN(auto order, CanonicalOrder::create(data_.index.block_rows(), spec));
-  const BatcherOptions ahead{
-      .first_batch = batch_number_, .first_sample = samples.first, .num_samples = samples.count, .num_ahead = data_.num_ahead};
+  const BatcherOptions ahead{.first_batch = batch_number_,
+                             .first_sample = samples.first,
+                             .num_samples = samples.count,
+                             .num_ahead = data_.num_ahead,
+                             .num_expected = data_.num_expected,
+                             .end_batch = last_step()};
   batcher_ = std::make_unique<Batcher>(std::move(order), std::move(data_.source), ahead);
   return {};
 }

@@ -18,6 +18,10 @@ Status TrainOptions::validate() const {
   if (!init_from.empty() && recipe.model.start == "weights") {
     return Status::invalid_argument("--init-from and model.start = \"weights\" both name starting weights; drop one of them:", init_from);
   }
+  if (!encoders.empty() && (recipe.data.raw_path.empty() || recipe.objective.kind != "diffusion")) {
+    return Status::invalid_argument("--encoders encode the pictures of --raw-data for the objective \"diffusion\"; drop it, got:",
+                                    encoders);
+  }
   if (ranks->size() > recipe.runtime.gradient_groups) {
     return Status::invalid_argument(
         "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
@@ -36,17 +40,21 @@ Status TrainOptions::validate() const {
 }
 
 nlohmann::json TrainSummary::to_json() const {
-  return {{"parameters", parameters},
-          {"steps", steps},
-          {"samples", samples},
-          {"skipped", skipped},
-          {"rows_in", rows},
-          {"rows_out", rows},
-          {"rows_by_error", nlohmann::json::object()},
-          {"loss_first", loss_first},
-          {"loss_last", loss_last},
-          {"images_per_second", images_per_second},
-          {"seconds", seconds}};
+  nlohmann::json json = {{"parameters", parameters},
+                         {"steps", steps},
+                         {"samples", samples},
+                         {"skipped", skipped},
+                         {"rows_in", rows},
+                         {"rows_out", rows},
+                         {"rows_by_error", nlohmann::json::object()},
+                         {"loss_first", loss_first},
+                         {"loss_last", loss_last},
+                         {"images_per_second", images_per_second},
+                         {"seconds", seconds}};
+  if (!online.is_null()) {
+    json["online"] = online;
+  }
+  return json;
 }
 
 Status run_training(StoreSet& stores, const TrainOptions& options, std::stop_token stop, TrainSummary& summary) {

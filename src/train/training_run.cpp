@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "darkroom/core/check.h"
@@ -11,6 +12,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/train/run_files.h"
+#include "online_balance.h"
 #include "step_settings.h"
 
 namespace darkroom {
@@ -108,6 +110,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   const Batch& batch = *next;
   StepTimes times;
   times.data_ms = milliseconds_since(start);
+  wait_ms_here_ += times.data_ms;
   spend(Spending::kDataWait);
   part_->load(batch);
   recent_samples_.emplace_back(steps_done_, batch.samples);
@@ -313,6 +316,23 @@ void TrainingRun::end_ledger() {
   }
 }
 
+// Encoders elsewhere: who waited for whom. The ranks are in step, so that the one that waited longest was waited for by all.
+Status TrainingRun::weigh_sides() {
+  if (remote_source_ == nullptr) {
+    return {};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> waits_ms, gather_numbers(ranks(), std::llround(wait_ms_here_)));
+  if (is_main()) {
+    constexpr double kSecond = 1000;
+    const double wait_seconds = static_cast<double>(*std::ranges::max_element(waits_ms)) / kSecond;
+    const OnlineBalance balance =
+        balance_of(remote_source_->report(), step_ms_here_ / kSecond, wait_seconds, steps_here_ * recipe().batch.global);
+    balance_ = balance.to_json();
+    log_info("online: {}", balance.to_text());
+  }
+  return {};
+}
+
 Status TrainingRun::run(const std::stop_token& stop) {
   Status status = run_steps(stop);
   end_background_save();
@@ -329,6 +349,7 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {
       DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kEnds));
       end_ledger();
+      DARKROOM_RETURN_IF_ERROR(weigh_sides());
       DARKROOM_RETURN_IF_ERROR(ranks().finish());
       return Status::cancelled("stopped on request; the same command goes on from the checkpoint of step:", steps_done_);
     }
@@ -345,6 +366,7 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
     DARKROOM_RETURN_IF_ERROR(metrics_->sync());
   }
   end_ledger();
+  DARKROOM_RETURN_IF_ERROR(weigh_sides());
   DARKROOM_RETURN_IF_ERROR(ranks().finish());
   seconds_here_ = std::chrono::duration<double>(Clock::now() - start).count();
   return {};
@@ -366,6 +388,7 @@ Status TrainingRun::sum_up(TrainSummary& summary) const {
   summary.samples = steps_done_ * recipe().batch.global;
   summary.rows = data_.index.num_rows();
   summary.seconds = seconds_here_;
+  summary.online = balance_;
   summary.images_per_second = steps_here_ == 0 ? 0 : 1000.0 * static_cast<double>(steps_here_ * recipe().batch.global) / step_ms_here_;
   DARKROOM_ASSIGN_OR_RETURN(const std::string metrics, read_file(files_, in_folder(kRunMetricsFile)));
   std::tie(summary.loss_first, summary.loss_last) = first_and_last_loss(metrics);

@@ -67,6 +67,7 @@ class TrainingRun {
   Status open_remote_folder(const Location& output);
   Status open_diffusion(const std::string& weights_folder);
   Status open_autoencoder(const std::string& weights_folder);
+  SliceFleetOptions fleet_options() const;
   Status read_index();
   Status check_window() const;
   Status open_optimizer();
@@ -111,6 +112,7 @@ class TrainingRun {
   Status restore_lost_folder();
   void spend(Spending what);
   void end_ledger();
+  Status weigh_sides();
 
   const Recipe& recipe() const { return options_.recipe; }
   Communicator& ranks() const { return *options_.ranks; }
@@ -150,6 +152,7 @@ class TrainingRun {
 
   std::shared_ptr<const FrozenModels> frozen_;  // Shared with the encoders of the online source; null when not needed.
   RunData data_;                                // The source moves on into batcher_.
+  RemoteSource* remote_source_ = nullptr;       // That source, where encoders elsewhere feed it.
   std::optional<DatasetIndex> index_;           // That the run began with, where it goes on and its folder tells.
   std::string index_hash_;
   int64_t least_row_bytes_ = 0;  // Of latents and states as they are kept in memory; 0: it trains on pictures.
@@ -184,6 +187,8 @@ class TrainingRun {
   bool stop_is_agreed_ = false;  // Several ranks: one of them asked for it in the last step.
   int64_t steps_here_ = 0;       // Of this start.
   double step_ms_here_ = 0;
+  double wait_ms_here_ = 0;  // Of step_ms_here_: there was no batch.
+  nlohmann::json balance_;   // Of rank 0 with encoders elsewhere, at the end.
   int64_t logged_here_ = 0;  // steps_here_ and step_ms_here_ at the last line.
   double logged_ms_ = 0;
   // The samples of the steps whose numbers were not looked at yet, and of the last one.

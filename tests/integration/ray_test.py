@@ -7,7 +7,9 @@ usage: ray_test.py
 import atexit
 import functools
 import json
+import os
 import pathlib
+import signal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -181,6 +183,27 @@ def two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank() -> None:
     require(any(f"step-{NUM_STEPS:08d}" in path.read_text() for path in pointers), "Ray does not know the last checkpoint", pointers)
 
 
+def online_has_the_losses_of_one_program_after_a_killed_encoder() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    settings = ["batch.global=12", "batch.micro=1", "runtime.watchdog_seconds=300", "checkpoint.every_steps=100", f"schedule.max_steps={NUM_STEPS}", "samples.every_steps=0", "data.memory_bytes=1048576"]
+    sets = [word for one in settings for word in ("--set", one)]
+    common = ["recipes/tiny.toml", "--raw-data", bench.images[0], "--model", bench.model, *sets]
+    run("train", *common, "--output", bench.path("here"))
+    output = bench.path("c-online")
+    driver = cluster.start("online", *common, "--output", output, *bench.common, "--resources", "trainer=1", "--num-encoders", "1", "--num-cpus-per-encoder", "0.25",
+                           "--encoder-resources", "encoder=1", "--max-failures", "-1")
+    metrics = pathlib.Path(output, "metrics.jsonl")
+    trainer = driver.wait_for(lambda: metrics.exists() and metrics.stat().st_size and next(filter(hold, programs("train", output)), 0), "a step")
+    first = programs("encoder", bench.images[0])[0]
+    require(kill(first), "no encoder was killed")
+    driver.wait_for(lambda: set(programs("encoder", bench.images[0])) - {first}, "a new encoder")
+    os.kill(trainer, signal.SIGCONT)
+    driver.finish()
+    about = bench.summary()["train"]
+    require(about["cluster"]["encoders_lost"] >= 1 and about["online"]["encoders"] == 1, "the lost encoder was not missed", about)
+    require(read_losses(output) == read_losses(bench.path("here")), "losses differ from those of one program")
+
+
 def a_sample_is_that_of_the_program() -> None:
     bench, cluster = the_bench(), the_cluster()
     arguments = ["--model", bench.path(f"run/checkpoints/step-{NUM_STEPS:08d}"), "--prompt", "a red heart", "--steps", "2", "--seed", "3", "--output"]
@@ -197,6 +220,7 @@ if __name__ == "__main__":
             process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and_node,
             a_killed_driver_goes_on_with_the_same_command,
             two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank,
+            online_has_the_losses_of_one_program_after_a_killed_encoder,
             a_sample_is_that_of_the_program,
         ]
     )

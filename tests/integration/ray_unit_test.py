@@ -94,7 +94,7 @@ WRONG_LINES = (
     ("process", "a b --price-per-hour 3", "costs"),
     ("train", "r.toml --trace-file spans.jsonl", "one file"),
     ("train", "r --nproc 2", "--num-training-workers"),
-    ("train", "r --raw-data images", "run process first"),
+    ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
     ("train", "r --use_xformers", "needs no package"),
     ("train", "r --accumulate-grad-batches 4", "--global-batch"),

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,10 @@ class SampleSource {
   virtual ~SampleSource() = default;
   /// The samples' keys and tensors, in order. Errors: kCorruptData naming the file and the row; those of the store.
   virtual Result<Batch> read(std::span<const SampleRef> samples) = 0;
+  /// Tells of samples that a later read() will ask for, in the order of these calls, so that they may be got ready.
+  virtual void expect(std::span<const SampleRef> /*samples*/) {}
+  /// Ends a read() that waits for somebody else, and all later ones. Thread safety: any thread.
+  virtual void stop_waiting() {}
   /// "FILE, row N": where a row lies, for messages.
   virtual std::string describe(int64_t row) const = 0;
 };
@@ -43,6 +48,8 @@ struct BatcherOptions {
   int64_t first_sample = 0;  ///< The part of each global batch that is read: a rank's own.
   int64_t num_samples = 0;   ///< 0: all from first_sample on.
   int64_t num_ahead = 4;     ///< Batches kept ready by a thread of its own; 0: each is made when it is asked for.
+  int64_t num_expected = 0;  ///< Batches after the one that is made, which the source is told of.
+  int64_t end_batch = 0;     ///< It is told of none from here on; 0: there is no end.
 };
 
 /// Hands out batches in canonical order, made ahead of time by one background thread. Which batches come out depends on
@@ -50,7 +57,7 @@ struct BatcherOptions {
 class Batcher {
  public:
   Batcher(std::unique_ptr<CanonicalOrder> order, std::unique_ptr<SampleSource> source, const BatcherOptions& options);
-  /// Stops the thread after the batch that it is making.
+  /// Stops the thread after the batch that it is making, for which the source waits no longer.
   ~Batcher();
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
@@ -62,13 +69,15 @@ class Batcher {
 
  private:
   Result<Batch> make(int64_t number);
+  Status expect_more(int64_t number);
   void run(std::stop_token stop);
 
   std::unique_ptr<CanonicalOrder> order_;
   std::unique_ptr<SampleSource> source_;
   BatcherOptions options_;
-  int64_t next_batch_;  // Of the thread, or of next() without one.
-  Status failure_;      // Of next().
+  int64_t next_batch_;                         // Of the thread, or of next() without one.
+  std::deque<std::vector<SampleRef>> coming_;  // Of the batch to make and those after it; of the same.
+  Status failure_;                             // Of next().
   BoundedQueue<Result<Batch>> queue_;
   std::jthread thread_;  // Last: it uses all above.
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <stop_token>
 #include <string>
@@ -30,6 +31,11 @@ struct TrainOptions {
   std::string trace_path;       ///< Safetensors file for checking; empty: none.
   int64_t trace_steps = 5;      ///< First steps that are traced.
   std::string decoder_program;  ///< darkroom-decoder: raw pictures are decoded locked in (docs/sandbox.md); empty: in this process.
+  /// Encoders of other processes for recipe.data.raw_path: "HOST:PORT,..." or "@FILE" (slices/slice_fleet.h); empty: encoded in this one.
+  std::string encoders;
+  std::string encoder_token;                            ///< Which they must know; empty: they may have none.
+  std::chrono::milliseconds encoder_timeout{120'000};   ///< Without a byte from one that owes something.
+  std::chrono::milliseconds encoder_patience{600'000};  ///< Without any.
   /// The ranks that train together, this one among them; every one calls run_training with the same recipe. Rank 0 alone reads and
   /// writes the run folder. They outlive the call.
   Communicator* ranks = &lone_rank();
@@ -54,6 +60,7 @@ struct TrainSummary {
   double loss_last = 0;          ///< Mean over the last 50.
   double images_per_second = 0;  ///< Of this start, hooks left aside.
   double seconds = 0;            ///< Of this start.
+  nlohmann::json online;         ///< With encoders elsewhere: which side waited (docs/train.md); null without.
 
   /// The keys of docs/formats/summary for `train`.
   nlohmann::json to_json() const;

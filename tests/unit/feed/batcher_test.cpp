@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
+
 namespace darkroom {
 namespace {
 
@@ -92,6 +95,59 @@ TEST(batcher, can_be_dropped_at_any_time) {
       EXPECT_TRUE(batcher.next().is_ok());
     }
   }
+}
+
+/// Notes what it is told of and asked for.
+class ToldSource : public NumberedSource {
+ public:
+  explicit ToldSource(std::vector<std::vector<SampleRef>>& told, std::vector<size_t>& told_before_read)
+      : told_(told), told_before_read_(told_before_read) {}
+  void expect(std::span<const SampleRef> samples) override { told_.emplace_back(samples.begin(), samples.end()); }
+  Result<Batch> read(std::span<const SampleRef> samples) override {
+    told_before_read_.push_back(told_.size());
+    return NumberedSource::read(samples);
+  }
+
+ private:
+  std::vector<std::vector<SampleRef>>& told_;
+  std::vector<size_t>& told_before_read_;
+};
+
+TEST(batcher, tells_its_source_of_the_batches_that_come_and_of_none_behind_the_end) {
+  const auto want = first_batches({.first_batch = 4, .first_sample = 3, .num_samples = 5}, 6);
+  std::vector<std::vector<SampleRef>> told;
+  std::vector<size_t> told_before_read;
+  Batcher batcher(small_order(), std::make_unique<ToldSource>(told, told_before_read),
+                  {.first_batch = 4, .first_sample = 3, .num_samples = 5, .num_ahead = 0, .num_expected = 2, .end_batch = 9});
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(batcher.next()->samples, want[i]);
+  }
+  EXPECT_EQ(told, want) << "the one behind the end is told of only because it is asked for";
+  EXPECT_EQ(told_before_read, (std::vector<size_t>{3, 4, 5, 5, 5, 6}));
+}
+
+/// Waits in read() until it is told to stop.
+class WaitingSource : public NumberedSource {
+ public:
+  Result<Batch> read(std::span<const SampleRef>) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_over_; });
+    return Status::cancelled("waited for nobody");
+  }
+  void stop_waiting() override {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
+};
+
+TEST(batcher, ends_while_its_source_waits_for_somebody) {
+  const Batcher batcher(small_order(), std::make_unique<WaitingSource>(), {.num_ahead = 1});
 }
 
 }  // namespace

@@ -1,0 +1,283 @@
+"""Training from raw images: encoder actors on some nodes, each a program `darkroom encoder`, feed the ranks on others. An actor that is lost
+is started again somewhere; where the encoders are at a time stands in a book, which every rank copies into a file for its program."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import secrets
+import signal
+import threading
+
+from darkroom_ray.flags import Refused
+from darkroom_ray.item_job import cause_of
+from darkroom_ray.items import pause_after
+from darkroom_ray.preflight import check_both
+from darkroom_ray.probe import check_cluster, nodes_of
+from darkroom_ray.program import Child, find_program
+from darkroom_ray.request import Request
+from darkroom_ray.stopping import StopWatch
+from darkroom_ray.training import train
+
+TOKEN = "DARKROOM_ENCODER_TOKEN"
+READY = "encoder ready at "
+LOOK_SECONDS = 0.5
+# What the trainer's command line says of the pictures, by the program's flags.
+SHARED_FLAGS = ("--raw-data", "--model", "--set")
+# Flags of the encoders by those that the preflight knows.
+ENCODER_FLAGS = {
+    "--num-gpus-per-task": "--num-gpus-per-encoder",
+    "--num-cpus-per-task": "--num-cpus-per-encoder",
+    "--accelerator-type": "--encoder-accelerator-type",
+    "--resources": "--encoder-resources",
+    "--label": "--encoder-label",
+    "--device": "--encoder-device",
+}
+
+
+class EncoderBook:
+    """An actor: where the encoders are, by their number."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[int, str] = {}
+
+    def note(self, number: int, address: str) -> None:
+        self._addresses[number] = address
+
+    def cross_out(self, number: int) -> None:
+        self._addresses.pop(number, None)
+
+    def addresses(self) -> list[str]:
+        return [self._addresses[number] for number in sorted(self._addresses)]
+
+
+def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
+    """The command line of an encoder on the node with this address: what it encodes is what the trainer says."""
+    words = ["encoder", "--recipe", given["RECIPE.toml"][0]]
+    for name in SHARED_FLAGS:
+        for value in given.get(name, []):
+            words += [name, value]
+    host = f"[{address}]" if ":" in address else address
+    return [*words, "--listen", f"{host}:0", *request.encoders.arguments]
+
+
+class EncoderActor:
+    """An actor: its program loads the models once and serves until it is ended."""
+
+    def __init__(self, request: Request, given: dict[str, list[str]], token: str) -> None:
+        import ray
+
+        words = encoder_words(request, given, ray.util.get_node_ip_address())
+        self._address = ""
+        self._is_ready = threading.Event()
+        self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line)
+        threading.Thread(target=self._tell_end, daemon=True).start()
+
+    def _take_line(self, line: str) -> bool:
+        if not line.startswith(READY):
+            return False
+        self._address = line.removeprefix(READY).strip()
+        self._is_ready.set()
+        return True
+
+    def _tell_end(self) -> None:
+        self._child.wait()
+        self._is_ready.set()
+
+    def address(self) -> str:
+        """Waits until it serves; "": it has ended before."""
+        self._is_ready.wait()
+        return self._address
+
+    def wait(self) -> tuple[int, str]:
+        """Its exit code and last words."""
+        return self._child.wait(), self._child.last_words()
+
+    def end(self) -> None:
+        self._child.end(signal.SIGTERM)
+
+
+class Seat:
+    """One of the encoders that are asked for: the actor that holds its place now."""
+
+    def __init__(self, ray, number: int, request: Request, given: dict[str, list[str]], token: str) -> None:
+        options = {**request.encoders.placement.options(), "max_concurrency": 3, "max_restarts": 0}
+        self.number = number
+        self.losses = 0
+        self._ray = ray
+        self._make = lambda: ray.remote(EncoderActor).options(**options).remote(request, given, token)
+        self.fill()
+
+    def fill(self) -> None:
+        self.actor = self._make()
+        self.ready = self.actor.address.remote()
+        self.ended = self.actor.wait.remote()
+        self.is_noted = False
+
+    def clear(self) -> None:
+        self._ray.kill(self.actor)
+
+    def news(self) -> str | None:
+        """Its address, once, where it is ready; else None. Errors: RayError of an actor that is lost."""
+        if self.is_noted or not self._ray.wait([self.ready], timeout=0)[0]:
+            return None
+        self.is_noted = True
+        return self._ray.get(self.ready)
+
+    def end_of_program(self) -> tuple[int, str] | None:
+        """Exit code and last words where it has ended. Errors: RayError of an actor that is lost."""
+        return self._ray.get(self.ended) if self._ray.wait([self.ended], timeout=0)[0] else None
+
+
+class EncoderKeeper:
+    """Keeps the seats filled, on a thread of its own, and the book true. An encoder whose program refuses its command line, or that is lost
+    too often, ends the run: the notes of the ranks hear why."""
+
+    def __init__(self, ray, request: Request, given: dict[str, list[str]], book, token: str) -> None:
+        self.ray = ray
+        self.request = request
+        self.book = book
+        self.losses = 0
+        self._is_over = threading.Event()
+        self._seats = [Seat(ray, number, request, given, token) for number in range(request.encoders.num_workers)]
+        self._thread: threading.Thread | None = None
+
+    def begin(self, notes) -> None:
+        self._thread = threading.Thread(target=self._keep, args=(notes,), daemon=True)
+        self._thread.start()
+
+    def _keep(self, notes) -> None:
+        while not self._is_over.wait(LOOK_SECONDS):
+            for seat in self._seats:
+                failure = self.look_at(seat)
+                if failure:
+                    self.ray.get(notes.note_failure.remote(*failure))
+                    self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
+                    return
+
+    def look_at(self, seat: Seat) -> tuple[int, str] | None:
+        """What ends the run, as exit code and text; else None."""
+        try:
+            address = seat.news()
+            if address:
+                self.ray.get(self.book.note.remote(seat.number, address))
+            ended = seat.end_of_program()
+            if ended is None:
+                return None
+            code, said = ended
+            lost = f"its program ended with exit code {code}: {said[-2000:]}"
+            if code in (1, 2):
+                return code, f"encoder {seat.number} failed; {lost}"
+        except self.ray.exceptions.RayError as error:
+            lost = cause_of(error)
+        return self.fill_again(seat, lost)
+
+    def fill_again(self, seat: Seat, lost: str) -> tuple[int, str] | None:
+        self.ray.get(self.book.cross_out.remote(seat.number))
+        self.losses += 1
+        seat.losses += 1
+        if 0 <= self.request.max_failures < seat.losses:
+            return 1, f"encoder {seat.number} was lost more often than --max-failures {self.request.max_failures} allows; the last time: {lost}"
+        seat.clear()
+        if not self._is_over.wait(pause_after(seat.losses)):
+            seat.fill()
+        return None
+
+    def end(self) -> None:
+        """Their programs end with their actors."""
+        self._is_over.set()
+        if self._thread:
+            self._thread.join()
+        for seat in self._seats:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                seat.clear()
+
+
+class AddressFile:
+    """A rank's copy of the book, renewed until it is left. Its program reads it again and again."""
+
+    def __init__(self, read, folder: str) -> None:
+        """`read`: gives the addresses."""
+        self.path = os.path.join(folder, "encoders.txt")
+        self._read = read
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> "AddressFile":
+        self.write([])
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def write(self, addresses: list[str]) -> None:
+        pathlib.Path(self.path + ".new").write_text("".join(f"{address}\n" for address in addresses), encoding="ascii")
+        os.replace(self.path + ".new", self.path)
+
+    def _renew(self) -> None:
+        known: list[str] = []
+        while not self._is_over.wait(LOOK_SECONDS):
+            try:
+                found = self._read()
+            except Exception:  # The driver's node is away; what was known may still be there.
+                continue
+            if found != known:
+                self.write(found)
+                known = found
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderAccess:
+    """What a rank is given: how its program finds the encoders, and what it proves to them that it may."""
+
+    book: object
+    token: str
+
+    def environment(self) -> dict[str, str]:
+        return {TOKEN: self.token}
+
+    def addresses(self) -> list[str]:
+        import ray
+
+        return ray.get(self.book.addresses.remote())
+
+
+def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
+    """As check_cluster for the encoders, and whether they have room beside the ranks. Errors: Refused."""
+    shared = {name: given[name] for name in ("RECIPE.toml", *SHARED_FLAGS) if name in given}
+    words = request.encoders.arguments
+    if "--device" in words:
+        shared["--device"] = [words[words.index("--device") + 1]]
+    try:
+        check_cluster(ray, request.encoders, shared)
+    except Refused as refusal:
+        text = str(refusal)
+        for name, ours in ENCODER_FLAGS.items():
+            text = text.replace(name, ours)
+        raise Refused(text) from None
+    problems = list(check_both(nodes_of(ray), request))
+    if problems:
+        raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+def make_book(ray):
+    """On the driver's own node, as the ranks' notes."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(EncoderBook).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
+def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
+    """Exit code and summary. Errors: JobFailed, Stopped."""
+    token = os.environ.get(TOKEN) or secrets.token_hex(32)
+    book = make_book(ray)
+    keeper = EncoderKeeper(ray, request, given, book, token)
+    try:
+        code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)
+        summary["train"]["cluster"] |= {"encoders": request.encoders.num_workers, "encoders_lost": keeper.losses}
+        return code, summary
+    finally:
+        keeper.end()

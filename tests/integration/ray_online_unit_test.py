@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""`darkroom-ray online` without Ray: its flags, what is refused before anything is begun, who replaces a lost encoder, the addresses that a
+rank's program reads.
+
+usage: ray_online_unit_test.py
+"""
+
+import contextlib
+import pathlib
+import sys
+import threading
+import types
+
+from cases import main, require, temporary_folder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+from darkroom_ray import online, preflight, rank  # noqa: E402
+from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
+from darkroom_ray.preflight import Node  # noqa: E402
+from darkroom_ray.request import Placement, Request  # noqa: E402
+
+PATIENCE = 300  # Seconds; a limit, no measure.
+WORDS = ["r.toml", "--raw-data", "images", "--model", "m", "--output", "run"]
+
+
+def the_request(*more: str) -> Request:
+    return read_request("online", [*WORDS, *more], "/here", "/bin/darkroom")
+
+
+def ranks_and_encoders_are_placed_apart() -> None:
+    request = the_request("--num-training-workers", "2", "--resources", "trainer=1", "--num-encoders=3", "--encoder-accelerator-type", "A10G", "--num-gpus-per-encoder", "0.5",
+                          "--encoder-resources", "encoder=1", "--encoder-label", "zone=a", "--max-failures", "5")
+    require(list(request.arguments) == WORDS, "words of the program", request.arguments)
+    require(request.command("--x")[:2] == ["train", "--x"], "the program's verb", request.command())
+    require((request.num_workers, request.max_failures, request.placement) == (2, 5, Placement(resources={"trainer": 1.0})), "ranks", request)
+    want = Placement(1.0, 0.5, 0, {"encoder": 1.0}, {"zone": "a"}, "A10G")
+    require((request.encoders.num_workers, request.encoders.placement) == (3, want), "encoders", request.encoders)
+    require(request.encoders.program == "/bin/darkroom" and read_request("train", ["r"], "/").encoders is None, "the program")
+
+
+def names_of_the_reference_script_are_understood() -> None:
+    line = "r.toml --train-data-uri raw --num-encoders 2 --num-transformers 6 --num-cpus-per-transformer 2 --encoder-batch-size 32 --num-gpus-per-encoder 1 --trainer-accelerator-type A100 --seed 7"
+    request = read_request("online", line.split(), "/")
+    require(list(request.arguments) == ["r.toml", "--raw-data", "raw", "--set", "runtime.seed=7"], "words of the program", request.arguments)
+    require(request.placement.accelerator_type == "A100" and request.encoders.placement.num_gpus == 1.0, "types", request)
+    require(list(request.encoders.arguments) == ["--num-encoders", "3", "--batch-size", "32"], "words of an encoder", request.encoders.arguments)
+    require(request.encoders.placement.num_cpus == 6.0, "CPUs of three transformers", request.encoders.placement)
+    for name in ("--num-encoders", "--encoder-accelerator-type", "--train-data-uri", "--num-training-workers"):
+        require(name in help_text("online"), "the help lacks a flag", name)
+
+
+def what_is_done_otherwise_is_refused_with_advice() -> None:
+    for more, words in ((["--data", "latents"], "darkroom-ray train --data"), (["--encoders", "a:1"], "--num-encoders"), (["--nproc", "2"], "--num-training-workers"),
+                        (["--limit", "5"], "whole dataset"), (["--num-data-loading-workers", "4"], "--num-encoders"), (["--num-encoders", "0"], "at least 1")):
+        try:
+            the_request(*more)
+        except Refused as refusal:
+            require(words in str(refusal), "the refusal says something else", more, refusal)
+        else:
+            raise AssertionError(f"nothing was refused: {more}")
+
+
+def an_encoder_encodes_what_the_trainer_says() -> None:
+    given = {"RECIPE.toml": ["r.toml"], "--raw-data": ["images"], "--set": ["data.resolution=64", "optimizer.lr=1"], "--output": ["run"]}
+    words = online.encoder_words(the_request("--encoder-batch-size", "8", "--encoder-device", "cpu"), given, "10.0.0.7")
+    want = ["encoder", "--recipe", "r.toml", "--raw-data", "images", "--set", "data.resolution=64", "--set", "optimizer.lr=1", "--listen", "10.0.0.7:0", "--batch-size", "8", "--device", "cpu"]
+    require(words == want, "words", words)
+    require("[fd00::7]:0" in online.encoder_words(the_request(), given, "fd00::7"), "an address of version 6")
+
+
+def node(name: str, **resources: float) -> Node:
+    return Node(name=name, resources={"CPU": 2.0, "memory": 8e9, **resources})
+
+
+def ranks_and_encoders_must_have_room_at_once() -> None:
+    nodes = [node("a", trainer=1.0), node("b", encoder=1.0)]
+    require(not list(preflight.check_both(nodes, the_request("--num-encoders", "3"))), "four workers of one CPU have room on four")
+    said = list(preflight.check_both(nodes, the_request("--num-encoders", "4")))
+    require(len(said) == 1 and "1 ranks" in said[0] and "4 encoders" in said[0] and "--num-encoders" in said[0], "five have none", said)
+    picky = the_request("--num-encoders", "3", "--resources", "trainer=1", "--num-cpus-per-task", "1")
+    require(not list(preflight.check_both(nodes, picky)), "who has one node to choose from chooses first")
+    for what, request, words in (("an absent type", the_request("--encoder-accelerator-type", "H100"), "no node has the accelerator type H100"),
+                                 ("too many encoders", the_request("--num-encoders", "9"), "room for 4 encoders of the 9"),
+                                 ("an absent resource", the_request("--encoder-resources", "gpu-box=1"), "the cluster has: encoder, trainer")):
+        problems = preflight.check_resources(nodes, request.encoders)
+        require(any(words in problem for problem in problems), what, problems)
+
+
+class Reference:
+    """Of a call of a fake actor: nothing, a value or an error."""
+
+    def __init__(self) -> None:
+        self.value: object = None
+        self.has_come = False
+
+    def come(self, value: object) -> None:
+        self.value, self.has_come = value, True
+
+
+class FakeActor:
+    def __init__(self) -> None:
+        self.references = {"address": Reference(), "wait": Reference()}
+        self.address = types.SimpleNamespace(remote=lambda: self.references["address"])
+        self.wait = types.SimpleNamespace(remote=lambda: self.references["wait"])
+
+
+class FakeRay:
+    exceptions = types.SimpleNamespace(RayError=ConnectionError)
+
+    def __init__(self) -> None:
+        self.actors: list[FakeActor] = []
+        self.killed: list[FakeActor] = []
+        self.options: dict = {}
+
+    def remote(self, what):
+        def make(*unused) -> FakeActor:
+            self.actors.append(FakeActor())
+            return self.actors[-1]
+
+        def with_options(**options):
+            self.options = options
+            return types.SimpleNamespace(remote=make)
+
+        return types.SimpleNamespace(options=with_options)
+
+    def wait(self, references, timeout):
+        return [one for one in references if one.has_come], None
+
+    def get(self, reference):
+        if not isinstance(reference, Reference):
+            return reference
+        if isinstance(reference.value, Exception):
+            raise reference.value
+        return reference.value
+
+    def kill(self, actor) -> None:
+        self.killed.append(actor)
+
+
+class Direct:
+    """An actor's methods, called at once."""
+
+    def __init__(self, target) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str):
+        return types.SimpleNamespace(remote=getattr(self._target, name))
+
+
+def the_keeper(*more: str) -> tuple[FakeRay, online.EncoderBook, online.EncoderKeeper]:
+    ray, book = FakeRay(), online.EncoderBook()
+    online.pause_after = lambda failures: 0
+    return ray, book, online.EncoderKeeper(ray, the_request("--num-encoders", "2", *more), {}, Direct(book), "token")
+
+
+def a_lost_encoder_is_crossed_out_and_replaced() -> None:
+    ray, book, keeper = the_keeper()
+    seats = keeper._seats
+    require(len(ray.actors) == 2 and ray.options["max_restarts"] == 0, "an actor a seat")
+    for number, actor in enumerate(ray.actors):
+        actor.references["address"].come(f"10.0.0.{number}:7000")
+    require([keeper.look_at(seat) for seat in seats] == [None, None] and book.addresses() == ["10.0.0.0:7000", "10.0.0.1:7000"], "addresses", book.addresses())
+    ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+    require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.1:7000"], "a lost one stands in the book", book.addresses())
+    require(ray.killed == [ray.actors[0]] and len(ray.actors) == 3 and keeper.losses == 1, "it is not replaced")
+    ray.actors[2].references["address"].come("10.0.0.9:7000")
+    require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.9:7000", "10.0.0.1:7000"], "the new one", book.addresses())
+    ray.actors[2].references["wait"].come((-9, "killed"))
+    require(keeper.look_at(seats[0]) is None and keeper.losses == 2, "a killed program is replaced, too")
+    keeper.end()
+    require(set(ray.actors) == set(ray.killed), "an encoder outlives the run")
+
+
+def an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run() -> None:
+    ray, _, keeper = the_keeper()
+    ray.actors[1].references["wait"].come((2, "no such model"))
+    code, said = keeper.look_at(keeper._seats[1])
+    require(code == 2 and "no such model" in said, "why", code, said)
+    ray, _, keeper = the_keeper("--max-failures", "1")
+    for _ in range(2):
+        ray.actors[-1].references["wait"].come((-9, "killed"))
+        failure = keeper.look_at(keeper._seats[1])
+    require(failure and failure[0] == 1 and "--max-failures 1" in failure[1], "failures without end", failure)
+
+    heard: list = []
+    notes = Direct(types.SimpleNamespace(note_failure=lambda *words: heard.append(words), ask_to_stop=heard.append))
+    ray, _, keeper = the_keeper()
+    ray.actors[0].references["wait"].come((1, "no memory"))
+    keeper.begin(notes)
+    keeper._thread.join(PATIENCE)
+    require(heard[0][0] == 1 and len(heard) == 2, "the ranks are not told", heard)
+
+
+def a_rank_reads_the_addresses_from_a_file_that_is_renewed() -> None:
+    told, changed = ["a:1"], threading.Event()
+
+    def read() -> list[str]:
+        changed.set()
+        if told == ["lost"]:
+            raise ConnectionError("the book is away")
+        return list(told)
+
+    def next_content(path: pathlib.Path, want: str) -> None:
+        for _ in range(int(PATIENCE / online.LOOK_SECONDS)):
+            if path.read_text() == want:
+                return
+            changed.clear()
+            changed.wait(PATIENCE)
+        raise AssertionError(f"the file never held {want!r}: {path.read_text()!r}")
+
+    with temporary_folder() as folder:
+        with online.AddressFile(read, str(folder)) as addresses:
+            path = pathlib.Path(addresses.path)
+            next_content(path, "a:1\n")
+            told[:] = ["b:1", "c:1"]
+            next_content(path, "b:1\nc:1\n")
+            told[:] = ["lost"]
+            changed.clear()
+            changed.wait(PATIENCE)
+            require(path.read_text() == "b:1\nc:1\n", "what was known is forgotten")
+            told[:] = []
+            next_content(path, "")
+
+
+def a_rank_is_told_of_encoders_only_where_there_are_some() -> None:
+    require(rank.online_words(None, "/", None) == ([], {}), "encoders of nobody")
+    access = types.SimpleNamespace(addresses=lambda: [], environment=lambda: {online.TOKEN: "t"})
+    with temporary_folder() as folder, contextlib.ExitStack() as beside:
+        words, environment = rank.online_words(access, str(folder), beside)
+        require(words == ["--encoders", f"@{folder}/encoders.txt"] and environment == {online.TOKEN: "t"}, "words", words, environment)
+        require((folder / "encoders.txt").read_text() == "", "the program reads it at once")
+
+
+if __name__ == "__main__":
+    main(
+        [
+            ranks_and_encoders_are_placed_apart,
+            names_of_the_reference_script_are_understood,
+            what_is_done_otherwise_is_refused_with_advice,
+            an_encoder_encodes_what_the_trainer_says,
+            ranks_and_encoders_must_have_room_at_once,
+            a_lost_encoder_is_crossed_out_and_replaced,
+            an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,
+            a_rank_reads_the_addresses_from_a_file_that_is_renewed,
+            a_rank_is_told_of_encoders_only_where_there_are_some,
+        ]
+    )

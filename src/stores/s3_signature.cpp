@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/hmac_sha256.h"
 #include "darkroom/core/sha256.h"
 
 namespace darkroom {
@@ -35,15 +36,6 @@ std::string encode_bytes(std::string_view text, std::string_view kept) {
     }
   }
   return encoded;
-}
-
-std::string bytes_of_hex(std::string_view hex) {
-  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes += static_cast<char>(value(hex[i]) << 4 | value(hex[i + 1]));
-  }
-  return bytes;
 }
 
 std::string hex_of_bytes(std::string_view bytes) {
@@ -176,25 +168,6 @@ Status check_header_values(const S3Request& request) {
 std::string encode_s3_value(std::string_view text) { return encode_bytes(text, "-._~"); }
 
 std::string encode_s3_path(std::string_view path) { return encode_bytes(path, "-._~/"); }
-
-std::string hmac_sha256(std::string_view key, std::string_view message) {
-  constexpr size_t kBlockBytes = 64;
-  std::string block = key.size() > kBlockBytes ? bytes_of_hex(sha256_hex(key)) : std::string(key);
-  block.resize(kBlockBytes, '\0');
-  std::string inner_pad = block;
-  std::string outer_pad = block;
-  for (size_t i = 0; i < kBlockBytes; ++i) {
-    inner_pad[i] = static_cast<char>(block[i] ^ 0x36);
-    outer_pad[i] = static_cast<char>(block[i] ^ 0x5C);
-  }
-  Sha256 inner;
-  inner.update(inner_pad);
-  inner.update(message);
-  Sha256 outer;
-  outer.update(outer_pad);
-  outer.update(bytes_of_hex(inner.finish_hex()));
-  return bytes_of_hex(outer.finish_hex());
-}
 
 std::string amz_date(WallTime time) {
   const auto day = std::chrono::floor<std::chrono::days>(time);

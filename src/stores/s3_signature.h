@@ -88,9 +88,6 @@ std::string signing_key(std::string_view secret, const SigningScope& scope, Wall
 /// The Authorization header's value for `request` with exactly `host` and request.headers signed.
 std::string authorization_value(const S3Request& request, const S3Keys& keys, const SigningScope& scope, WallTime now);
 
-/// HMAC-SHA256 (RFC 2104), 32 raw bytes.
-std::string hmac_sha256(std::string_view key, std::string_view message);
-
 /// The time as x-amz-date has it: 20130524T000000Z; fractions of a second are dropped.
 std::string amz_date(WallTime time);
 

@@ -1,0 +1,157 @@
+#include "slice_connection.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "darkroom/core/hmac_sha256.h"
+#include "darkroom/core/log.h"
+#include "handshake.h"
+
+namespace darkroom {
+
+SliceConnection::SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers)
+    : number_(number),
+      descriptor_(descriptor),
+      options_(options),
+      workers_(workers),
+      nonce_(draw_nonce()),
+      deadline_(Clock::now() + options.handshake_timeout) {
+  writer_.add(encode_frame(FrameType::kChallenge, nlohmann::json({{"protocol", kSliceProtocol}, {"nonce", nonce_}}).dump()));
+}
+
+SliceConnection::~SliceConnection() {
+  workers_.forget(number_);
+  ::close(descriptor_);
+}
+
+SliceConnection::Clock::time_point SliceConnection::deadline() const {
+  return phase_ == Phase::kServing && writer_.is_empty() ? Clock::time_point::max() : deadline_;
+}
+
+// Closed at once, the connection would be reset by what came meanwhile, and the refusal be lost.
+bool SliceConnection::drop_unread() {
+  char buffer[kMaxWordsBytes];
+  const ssize_t num_bytes = recv(descriptor_, buffer, sizeof buffer, 0);
+  if (num_bytes <= 0) {
+    return num_bytes < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+  num_dropped_ += static_cast<size_t>(num_bytes);
+  return num_dropped_ < kMaxWordsBytes;
+}
+
+bool SliceConnection::read() {
+  if (phase_ == Phase::kEnding) {
+    return drop_unread();
+  }
+  for (;;) {
+    if (!wants_to_read()) {
+      return true;
+    }
+    const auto took = reader_.read(descriptor_);
+    const Status taken = took.is_ok() && *took == FrameReader::Took::kFrame ? take(reader_.take()) : took.status();
+    if (!taken.is_ok() && taken.code() == StatusCode::kUnavailable) {
+      return false;  // A trainer that went away.
+    }
+    if (!taken.is_ok()) {
+      log_warning("a connection is refused: {}", taken.message());
+      refuse(taken);
+      return write();
+    }
+    if (*took != FrameReader::Took::kFrame) {
+      return *took == FrameReader::Took::kNothingYet;
+    }
+  }
+}
+
+bool SliceConnection::write() {
+  const Result<bool> wrote = writer_.write(descriptor_);
+  if (!wrote.is_ok()) {
+    return false;
+  }
+  if (*wrote && phase_ == Phase::kServing) {
+    deadline_ = Clock::now() + options_.send_timeout;
+  }
+  if (phase_ == Phase::kEnding && writer_.is_empty()) {
+    shutdown(descriptor_, SHUT_WR);  // The other side closes once it has read why.
+  }
+  return true;
+}
+
+void SliceConnection::send_answer(std::string frame) {
+  --in_flight_;
+  if (writer_.is_empty()) {
+    deadline_ = Clock::now() + options_.send_timeout;
+  }
+  writer_.add(std::move(frame));
+}
+
+void SliceConnection::refuse(const Status& reason) {
+  phase_ = Phase::kEnding;
+  deadline_ = Clock::now() + options_.handshake_timeout;
+  workers_.forget(number_);
+  writer_.add(encode_frame(FrameType::kRefusal, failure_words(reason)));
+}
+
+Status SliceConnection::take(const Frame& frame) {
+  if (phase_ == Phase::kGreeting && frame.type == FrameType::kHello) {
+    return take_hello(frame);
+  }
+  if (phase_ == Phase::kServing && frame.type == FrameType::kRequest) {
+    return take_request(frame);
+  }
+  return Status::corrupt_data("a trainer sent what is not its turn to send (type of the frame):", static_cast<int>(frame.type));
+}
+
+// The token comes first: strangers learn nothing of the dataset.
+Status SliceConnection::check_hello(const nlohmann::json& hello) const {
+  for (const char* name : {"nonce", "proof"}) {
+    if (!hello.contains(name) || !hello[name].is_string()) {
+      return Status::corrupt_data("a trainer's hello lacks a text:", name);
+    }
+  }
+  if (!equal_in_constant_time(hello["proof"].get_ref<const std::string&>(), proof_of(options_.token, "trainer", nonce_))) {
+    return Status::failed_precondition(
+        "encoder and trainer do not have the same token; set the same DARKROOM_ENCODER_TOKEN for both (an encoder on loopback without one "
+        "takes trainers without one)");
+  }
+  return compare_facts(options_.facts, hello.value("facts", nlohmann::json()));
+}
+
+Status SliceConnection::take_hello(const Frame& frame) {
+  DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json hello, parse_words(frame));
+  DARKROOM_RETURN_IF_ERROR(check_hello(hello));
+  const nlohmann::json welcome = {{"proof", proof_of(options_.token, "encoder", hello["nonce"].get_ref<const std::string&>())},
+                                  {"place", options_.place},
+                                  {"workers", options_.num_workers},
+                                  {"in_flight", options_.max_in_flight},
+                                  {"max_rows", options_.max_rows},
+                                  {"rows_together", options_.rows_together}};
+  writer_.add(encode_frame(FrameType::kWelcome, welcome.dump()));
+  phase_ = Phase::kServing;
+  deadline_ = Clock::now() + options_.send_timeout;
+  reader_.set_max_body_bytes(static_cast<int64_t>(kNumberBytes) * (options_.max_rows + 1));
+  return {};
+}
+
+Status SliceConnection::take_request(const Frame& frame) {
+  const size_t num_numbers = frame.body.size() / kNumberBytes;
+  if (num_numbers < 2 || frame.body.size() % kNumberBytes != 0) {
+    return Status::corrupt_data("a request is no slice and its rows (bytes):", frame.body.size());
+  }
+  SliceJob job{.connection = number_, .slice = number_at(frame.body, 0)};
+  for (size_t i = 1; i < num_numbers; ++i) {
+    const uint64_t row = number_at(frame.body, i * kNumberBytes);
+    if (row >= static_cast<uint64_t>(options_.num_rows)) {
+      return Status::corrupt_data("a request names a row that the dataset does not have (row, rows):", row, options_.num_rows);
+    }
+    job.rows.push_back(static_cast<int64_t>(row));
+  }
+  ++in_flight_;
+  workers_.add(std::move(job));
+  return {};
+}
+
+}  // namespace darkroom

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "darkroom/slices/slice_server.h"
+#include "frames.h"
+#include "slice_workers.h"
+
+namespace darkroom {
+
+/// A trainer's connection as the server sees it: who may ask, what was asked and not yet sent. Thread safety: none.
+class SliceConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Takes the descriptor over and greets. `options` and `workers` outlive this.
+  SliceConnection(uint64_t number, int descriptor, const SliceServerOptions& options, SliceWorkers& workers);
+  ~SliceConnection();
+  SliceConnection(const SliceConnection&) = delete;
+  SliceConnection& operator=(const SliceConnection&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  uint64_t number() const { return number_; }
+  /// Whether it takes frames: not while as much is asked for as may be.
+  bool wants_to_read() const { return phase_ == Phase::kEnding || in_flight_ < options_.max_in_flight; }
+  bool wants_to_write() const { return !writer_.is_empty(); }
+  /// Until when something has to happen; max() where nothing has to.
+  Clock::time_point deadline() const;
+
+  /// False: the connection is over. The reason, where somebody should know it, has been logged.
+  bool read();
+  bool write();
+  /// An answer to one of its requests.
+  void send_answer(std::string frame);
+  /// Says why it is not served, and ends once that is sent.
+  void refuse(const Status& reason);
+
+ private:
+  enum class Phase { kGreeting, kServing, kEnding };
+
+  bool drop_unread();
+  Status take(const Frame& frame);
+  Status take_hello(const Frame& frame);
+  Status take_request(const Frame& frame);
+  Status check_hello(const nlohmann::json& hello) const;
+
+  const uint64_t number_;
+  const int descriptor_;
+  const SliceServerOptions& options_;
+  SliceWorkers& workers_;
+  const std::string nonce_;
+  Phase phase_ = Phase::kGreeting;
+  Clock::time_point deadline_;  // Of the greeting, then of what is being sent.
+  FrameReader reader_{kMaxWordsBytes};
+  FrameWriter writer_;
+  int in_flight_ = 0;
+  size_t num_dropped_ = 0;  ///< Bytes, after a refusal.
+};
+
+}  // namespace darkroom

@@ -1,0 +1,261 @@
+#include "slice_desk.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "darkroom/core/check.h"
+#include "darkroom/core/log.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kMostFailures = 3;         // An encoder that answers with a failure may be the only one that has it.
+constexpr int kMostLosses = 8;           // A slice that ends every encoder which makes it.
+constexpr int64_t kLeastSliceRows = 16;  // Some MB of states.
+
+double seconds_of(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+double FleetReport::rows_per_second() const {
+  const double busy_seconds = encoder_seconds - encoder_idle_seconds;
+  return busy_seconds > 0 ? static_cast<double>(encoder_rows) / busy_seconds : 0;
+}
+
+nlohmann::json FleetReport::to_json() const {
+  return {{"encoders", encoders},
+          {"rows", rows},
+          {"bytes", bytes},
+          {"encoders_lost", lost},
+          {"slices_repeated", repeated},
+          {"encoder_seconds", encoder_seconds},
+          {"encoder_idle_seconds", encoder_idle_seconds},
+          {"encoder_rows", encoder_rows},
+          {"rows_per_second_of_an_encoder", rows_per_second()}};
+}
+
+SliceDesk::SliceDesk(const SliceFleetOptions& options)
+    : encoders_(options.encoders), patience_(options.patience), stop_(options.stop), on_stop_(options.stop, [this] {
+        const std::lock_guard lock(mutex_);
+        changed_.notify_all();
+      }) {}
+
+Status SliceDesk::check_patience_locked(std::optional<Clock::time_point>& deadline) const {
+  if (is_ended_) {
+    return Status::cancelled("encoders are waited for no longer");
+  }
+  if (num_joined_ > 0) {
+    return {};
+  }
+  if (stop_.stop_requested()) {
+    return Status::cancelled("stopped on request while no encoder was there:", encoders_);
+  }
+  deadline = alone_since_ + patience_;
+  if (Clock::now() < *deadline) {
+    return {};
+  }
+  const Status& why = refusal_.is_ok() ? last_failure_ : refusal_;
+  return Status::unavailable(
+      fmt::format("no encoder was there for {:.0f} s; start some at the addresses of --encoders, or name others (the last failure: {}):",
+                  seconds_of(patience_), why.is_ok() ? "none could be reached" : why.message()),
+      encoders_);
+}
+
+void SliceDesk::wait_locked(std::unique_lock<std::mutex>& lock, std::optional<Clock::time_point> deadline) {
+  if (deadline) {
+    changed_.wait_until(lock, *deadline);
+  } else {
+    changed_.wait(lock);
+  }
+}
+
+Status SliceDesk::await_first() {
+  std::unique_lock lock(mutex_);
+  while (num_joined_ == 0) {
+    if (!refusal_.is_ok()) {
+      return refusal_;
+    }
+    std::optional<Clock::time_point> deadline;
+    DARKROOM_RETURN_IF_ERROR(check_patience_locked(deadline));
+    wait_locked(lock, deadline);
+  }
+  return {};
+}
+
+uint64_t SliceDesk::ask(std::vector<int64_t> rows) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t number = next_number_++;
+  wanted_[number].rows = std::move(rows);
+  pending_.push_back(number);
+  wake_links_locked();
+  return number;
+}
+
+Result<std::shared_ptr<const SliceContent>> SliceDesk::take(uint64_t slice) {
+  std::unique_lock lock(mutex_);
+  const auto found = wanted_.find(slice);
+  DARKROOM_CHECK(found != wanted_.end(), "a slice that was asked for and not taken yet:", slice);
+  while (found->second.content == nullptr) {
+    DARKROOM_RETURN_IF_ERROR(found->second.failure);
+    std::optional<Clock::time_point> deadline;
+    DARKROOM_RETURN_IF_ERROR(check_patience_locked(deadline));
+    wait_locked(lock, deadline);
+  }
+  auto content = std::move(found->second.content);
+  wanted_.erase(found);
+  return content;
+}
+
+void SliceDesk::stop_waiting() {
+  const std::lock_guard lock(mutex_);
+  is_ended_ = true;
+  changed_.notify_all();
+}
+
+int64_t SliceDesk::slice_rows() const {
+  const std::lock_guard lock(mutex_);
+  if (!first_) {
+    return kLeastSliceRows;
+  }
+  return std::min(first_->max_rows, std::max(kLeastSliceRows, first_->rows_together));
+}
+
+FleetReport SliceDesk::report() const {
+  const std::lock_guard lock(mutex_);
+  FleetReport report = report_;
+  for (const auto& [connection, counts] : current_) {
+    add_counts(counts, report);
+  }
+  return report;
+}
+
+void SliceDesk::add_wake(int event) {
+  const std::lock_guard lock(mutex_);
+  wakes_.insert(event);
+}
+
+void SliceDesk::remove_wake(int event) {
+  const std::lock_guard lock(mutex_);
+  wakes_.erase(event);
+}
+
+void SliceDesk::wake_links_locked() const {
+  for (const int event : wakes_) {
+    eventfd_write(event, 1);
+  }
+}
+
+Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
+  const std::lock_guard lock(mutex_);
+  if (first_) {
+    for (const auto& [what, value] : first_->place.items()) {
+      const nlohmann::json theirs = welcome.place.is_object() ? welcome.place.value(what, nlohmann::json()) : nlohmann::json();
+      if (theirs != value) {
+        return Status::failed_precondition(
+            fmt::format("an encoder gives other bits than {}; start all of them alike (what, there, here):", first_name_), what, value.dump(),
+            theirs.dump());
+      }
+    }
+    if (welcome.max_rows < std::min(first_->max_rows, std::max(kLeastSliceRows, first_->rows_together))) {
+      return Status::failed_precondition("an encoder takes smaller slices than the first one did (rows, first):", welcome.max_rows,
+                                         first_->max_rows);
+    }
+  } else {
+    first_ = welcome;
+    first_name_ = name;
+  }
+  report_.encoders = std::max(report_.encoders, ++num_joined_);
+  refusal_ = {};
+  changed_.notify_all();
+  return {};
+}
+
+void SliceDesk::add_counts(const EncoderCounts& counts, FleetReport& report) {
+  report.encoder_seconds += counts.seconds;
+  report.encoder_idle_seconds += std::max(0.0, counts.seconds - counts.busy_seconds);
+  report.encoder_rows += counts.rows;
+}
+
+void SliceDesk::note_counts(const void* connection, const EncoderCounts& counts) {
+  const std::lock_guard lock(mutex_);
+  current_[connection] = counts;
+}
+
+void SliceDesk::leave(const void* connection, const std::vector<AskedSlice>& owed, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  add_counts(current_[connection], report_);
+  current_.erase(connection);
+  --num_joined_;
+  if (!why.is_ok()) {
+    report_.lost += 1;
+    last_failure_ = why;
+  }
+  for (auto slice = owed.rbegin(); slice != owed.rend(); ++slice) {
+    Wanted& wanted = wanted_[slice->number];
+    if (++wanted.losses >= kMostLosses) {
+      wanted.failure = Status::unavailable("a slice was lost with every encoder that was asked for it (encoders, first row, the last one):",
+                                           wanted.losses, wanted.rows.front(), why.message());
+    } else {
+      put_back_locked(*slice);
+    }
+  }
+  if (num_joined_ == 0) {
+    alone_since_ = Clock::now();
+    if (!why.is_ok()) {
+      log_warning("no encoder is left; waiting for one for {:.0f} s", seconds_of(patience_));
+    }
+  }
+  changed_.notify_all();
+}
+
+void SliceDesk::put_back_locked(const AskedSlice& slice) {
+  report_.repeated += 1;
+  pending_.push_front(slice.number);
+  wake_links_locked();
+}
+
+void SliceDesk::note_refusal(const Status& refusal) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = refusal;
+  changed_.notify_all();
+}
+
+void SliceDesk::note_failure(const Status& failure) {
+  const std::lock_guard lock(mutex_);
+  last_failure_ = failure;
+}
+
+std::optional<AskedSlice> SliceDesk::next() {
+  const std::lock_guard lock(mutex_);
+  if (pending_.empty()) {
+    return std::nullopt;
+  }
+  const uint64_t number = pending_.front();
+  pending_.pop_front();
+  return AskedSlice{.number = number, .rows = wanted_[number].rows};
+}
+
+void SliceDesk::deliver(uint64_t slice, std::shared_ptr<const SliceContent> content, int64_t num_bytes) {
+  const std::lock_guard lock(mutex_);
+  Wanted& wanted = wanted_[slice];
+  report_.rows += static_cast<int64_t>(wanted.rows.size());
+  report_.bytes += num_bytes;
+  wanted.content = std::move(content);
+  changed_.notify_all();
+}
+
+void SliceDesk::fail(const AskedSlice& slice, const Status& failure) {
+  const std::lock_guard lock(mutex_);
+  Wanted& wanted = wanted_[slice.number];
+  if (++wanted.failures >= kMostFailures) {
+    wanted.failure = failure;
+    changed_.notify_all();
+  } else {
+    put_back_locked(slice);
+  }
+}
+
+}  // namespace darkroom

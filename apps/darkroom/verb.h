@@ -6,10 +6,13 @@ namespace darkroom {
 
 inline constexpr int kExitOverErrorBudget = 3;  ///< A job finished, but more of its rows failed than is bearable.
 
+inline constexpr const char* kEncoderTokenVariable = "DARKROOM_ENCODER_TOKEN";  ///< What encoders and trainers know of each other.
+
 // One function a verb, each in its own file verb_NAME.cpp: defines its flags and its action.
 void add_download_verb(CommandLine& line);
 void add_process_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
+void add_transformer_verb(CommandLine& line);
 void add_tune_verb(CommandLine& line);
 void add_sample_verb(CommandLine& line);
 void add_inspect_verb(CommandLine& line);

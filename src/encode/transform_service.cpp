@@ -24,6 +24,11 @@ namespace {
 constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256};
 constexpr std::chrono::seconds kDrainPatience{20};
 
+bool is_loopback(const IpAddress& ip) {
+  constexpr uint8_t kLoopbackNetwork = 127;
+  return ip.is_ipv4 ? ip.bytes[0] == kLoopbackNetwork : ip.to_string() == "::1";
+}
+
 /// The columns to read of an input.
 std::vector<std::string> chosen_columns(const ImageColumns& columns, const std::vector<std::string>& kept) {
   std::vector<std::string> names = names_of(columns);
@@ -174,6 +179,11 @@ Status TransformServiceOptions::validate() const {
   if (num_workers < 0) {
     return Status::invalid_argument("--num-workers must not be negative, got:", num_workers);
   }
+  if (token.empty() && !is_loopback(address.ip)) {
+    return Status::invalid_argument(
+        "whoever reaches this address could read the dataset; set DARKROOM_ENCODER_TOKEN, here and for the jobs, or listen on loopback:",
+        address.to_string());
+  }
   DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns, LatentsDialect::kDarkroom));
   if (std::ranges::find(keep_columns, squares_name(transform.resolution)) != keep_columns.end()) {
     return Status::invalid_argument("--keep-columns names the column of the squares:", squares_name(transform.resolution));
@@ -182,7 +192,7 @@ Status TransformServiceOptions::validate() const {
 }
 
 Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options,
-                        const std::function<void(const SocketAddress&)>& listening, std::stop_token stop) {
+                        const std::function<Status(const SocketAddress&)>& listening, std::stop_token stop, SliceServerCounts& counts) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
   DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   DARKROOM_ASSIGN_OR_RETURN(const TransformInputs inputs, TransformInputs::open(stores, options, stop));
@@ -205,11 +215,11 @@ Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options
   const auto make = [&workers](int worker, std::span<const int64_t> rows) { return workers[static_cast<size_t>(worker)]->make(rows); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<SliceServer> server, SliceServer::start(serving, make));
   log_info("transformer: {} rows of {} files, {} workers", inputs.num_rows(), inputs.all().size(), num_workers);
-  listening(server->address());
+  DARKROOM_RETURN_IF_ERROR(listening(server->address()));
   wait_for(stop);
   server->drain(kDrainPatience);
   ending.request_stop();
-  const SliceServerCounts counts = server->counts();
+  counts = server->counts();
   log_info("transformer: made {} slices of {} rows; its workers worked {:.0f} % of the time", counts.slices, counts.rows,
            counts.seconds > 0 ? 100 * counts.busy_seconds / counts.seconds / num_workers : 0.0);
   return Status::ok();

@@ -29,9 +29,10 @@ struct TransformServiceOptions {
 
 /// The part of the process job that wants processors alone, for jobs whose encoders are on other machines (docs/encode.md: transformers):
 /// reads, decodes, cuts and sends rows of the image dataset to whichever job asks for them, until it is stopped. Loads no model. It holds no
-/// state of any job: a lost one costs the slices under way, which jobs ask others for. `listening` is told the address.
+/// state of any job: a lost one costs the slices under way, which jobs ask others for. `listening` is told the address;
+/// its failure ends the service. `counts`: what was done, at the end.
 /// Errors: those of listing, reading and decoding as run_process'; SliceServer::start's. ok: stopped.
 Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options,
-                        const std::function<void(const SocketAddress&)>& listening, std::stop_token stop);
+                        const std::function<Status(const SocketAddress&)>& listening, std::stop_token stop, SliceServerCounts& counts);
 
 }  // namespace darkroom

@@ -122,6 +122,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   line->group("From URLs to pictures");
   add_download_verb(*line);
   add_process_verb(*line);
+  add_transformer_verb(*line);
   add_train_verb(*line);
   add_encoder_verb(*line);
   add_tune_verb(*line);

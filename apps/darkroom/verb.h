@@ -13,6 +13,7 @@ void add_download_verb(CommandLine& line);
 void add_process_verb(CommandLine& line);
 void add_train_verb(CommandLine& line);
 void add_encoder_verb(CommandLine& line);
+void add_transformer_verb(CommandLine& line);
 void add_tune_verb(CommandLine& line);
 void add_sample_verb(CommandLine& line);
 void add_inspect_verb(CommandLine& line);

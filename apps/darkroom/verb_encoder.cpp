@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "darkroom/train/recipe.h"
 #include "darkroom/train/recipe_encoding.h"
 #include "open_stores.h"
+#include "picture_flags.h"
 #include "resources.h"
 #include "self_description.h"
 #include "verb.h"
@@ -69,8 +69,7 @@ Status take_recipe(const EncoderFlags& flags, const GivenWords& given, ProcessOp
 Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   EncoderServiceOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.address, parse_listen_address(flags.listen));
-  const char* token = std::getenv(kEncoderTokenVariable);
-  options.token = token == nullptr ? "" : token;
+  options.token = encoder_token();
   options.process.dtype = flags.dtype;
   if (!flags.recipe_path.empty()) {
     DARKROOM_RETURN_IF_ERROR(take_recipe(flags, context.given, options.process));

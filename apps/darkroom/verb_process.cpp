@@ -11,6 +11,7 @@
 #include "job_flags.h"
 #include "job_observation.h"
 #include "open_stores.h"
+#include "picture_flags.h"
 #include "resources.h"
 #include "standard_orders.h"
 #include "verb.h"
@@ -46,6 +47,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (!flags.no_sandbox && !options.dry_run) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
+  options.transformer_token = encoder_token();
   StandardOrders orders;
   options.orders = &orders;
   StageSummary summary;
@@ -62,45 +64,6 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
     return kExitOverErrorBudget;
   }
   return 0;
-}
-
-/// NAME,NAME,...: the names, none empty.
-ValueDefinition column_names(std::vector<std::string>& target) {
-  ValueDefinition definition{.kind = "text", .shown = "NAME,...", .default_text = "none"};
-  definition.take = [target = &target](const std::vector<std::string>& values) -> Status {
-    std::vector<std::string> names;
-    std::string_view rest = values.back();
-    while (true) {
-      const size_t comma = rest.find(',');
-      names.emplace_back(rest.substr(0, comma));
-      if (names.back().empty()) {
-        return Status::invalid_argument("must be names of columns with commas between them, got:", quote_value(values.back()));
-      }
-      if (comma == std::string_view::npos) {
-        break;
-      }
-      rest.remove_prefix(comma + 1);
-    }
-    *target = std::move(names);
-    return Status::ok();
-  };
-  return definition;
-}
-
-void add_transform_flags(VerbDefinition& verb, ProcessOptions& options) {
-  TransformOptions& transform = options.transform;
-  verb.group("Pictures");
-  verb.flag("--resolution", value::count(transform.resolution).least(1).unit("pixels"), "target square, a multiple of the VAE's factor");
-  verb.flag(
-      "--resize",
-      value::choice(transform.filter, {{"bilinear", Filter::kBilinear}, {"bicubic", Filter::kBicubic}, {"lanczos", Filter::kLanczos}}),
-      "filter");
-  verb.flag("--crop",
-            value::choice(transform.crop, {{"center", Crop::kCenter}, {"center_round", Crop::kCenterRound}, {"random", Crop::kRandom}}),
-            "which part of the resized picture");
-  verb.flag("--orientation", value::choice(transform.orientation, {{"ignore", Orientation::kIgnore}, {"apply", Orientation::kApply}}),
-            "what to do with the EXIF orientation");
-  verb.flag("--seed", value::count(options.seed).shown("S"), "of the posterior draw and the random crop");
 }
 
 void add_storage_flags(VerbDefinition& verb, ProcessOptions& options) {
@@ -143,6 +106,10 @@ void add_work_flags(VerbDefinition& verb, ProcessFlags& flags) {
   verb.flag("--num-readers", value::count(options.num_readers).least(1).also("auto", 0), "reading workers");
   verb.flag("--num-transformers", value::count(options.num_transformers).least(1).also("auto", 0),
             "CPU workers that decode, transform and tokenise");
+  verb.flag(
+      "--transformers", value::text(options.transformers, "HOST:PORT,...|@FILE", "none"),
+      "transformers on other machines (`darkroom transformer`) that read, decode and cut instead of this process; @FILE: a file with an "
+      "address a line, which is looked at again; DARKROOM_ENCODER_TOKEN as theirs");
   verb.flag("--num-encoders", value::count(options.num_encoders).least(1).also("auto", 0), "encoder workers");
   verb.flag("--encoder-threads", value::count(options.encoder_threads).least(1), "threads inside one encoder worker; they change the bits");
   verb.flag("--compute-dtype", value::choice(flags.compute_dtype, {"auto", "float32", "float16", "bfloat16"}),
@@ -170,7 +137,8 @@ void add_process_verb(CommandLine& line) {
   verb.positional("OUTPUT_URI", value::uri(options.output, "URI"), "folder of the latents dataset").required();
   verb.group("Model");
   verb.flag("--model", value::uri(options.model, "URI"), "model folder: its vae, text_encoder and tokenizer are used").required();
-  add_transform_flags(verb, options);
+  verb.group("Pictures");
+  add_transform_flags(verb, options.transform, options.seed, "the posterior draw and the random crop");
   add_storage_flags(verb, options);
   add_work_flags(verb, *flags);
   verb.example("darkroom process images latents --model models/tiny --resolution 64", "latents for the tiny model");

@@ -27,6 +27,7 @@
 #include "darkroom/web/spot_notice.h"
 #include "job_observation.h"
 #include "open_stores.h"
+#include "picture_flags.h"
 #include "resources.h"
 #include "verb.h"
 
@@ -277,8 +278,7 @@ Status count_work(StoreSet& stores, const RankPlace& place, double tflops, const
 
 // The token is never on a command line, which others can read.
 void take_encoders(const TrainFlags& flags, TrainOptions& options) {
-  const char* token = std::getenv(kEncoderTokenVariable);
-  options.encoder_token = token == nullptr ? "" : token;
+  options.encoder_token = encoder_token();
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
   options.encoder_timeout = milliseconds(flags.encoder_timeout_seconds);
   options.encoder_patience = milliseconds(flags.encoder_wait_seconds);

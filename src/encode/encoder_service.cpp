@@ -17,11 +17,6 @@ constexpr int64_t kLeastMaxRows = 256;
 constexpr int kWorkersOfAGpu = 4;      // While one waits for the GPU others decode.
 constexpr int64_t kShareOfMemory = 4;  // Of the machine's, where nothing is said.
 
-bool is_loopback_address(const IpAddress& ip) {
-  constexpr uint8_t kLoopbackNetwork = 127;
-  return ip.is_ipv4 ? ip.bytes[0] == kLoopbackNetwork : ip.to_string() == "::1";
-}
-
 int workers_of(const ProcessOptions& options) {
   if (options.num_encoders > 0) {
     return options.num_encoders;
@@ -32,12 +27,7 @@ int workers_of(const ProcessOptions& options) {
 }  // namespace
 
 Status EncoderServiceOptions::validate() const {
-  if (token.empty() && !is_loopback_address(address.ip)) {
-    return Status::invalid_argument(
-        "whoever reaches this address could read the dataset; set DARKROOM_ENCODER_TOKEN, here and for the trainers, or listen on "
-        "loopback:",
-        address.to_string());
-  }
+  DARKROOM_RETURN_IF_ERROR(check_listening(address, token));
   if (process.encoder_threads < 1 || process.num_encoders < 0 || process.batch_size < 0 || process.rows_per_file < 1) {
     return Status::invalid_argument("encoder threads and rows per file must be at least 1, encoders and batch size at least 0, got:",
                                     process.encoder_threads, process.rows_per_file, process.num_encoders, process.batch_size);

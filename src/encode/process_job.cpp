@@ -18,6 +18,7 @@
 #include "process_picture.h"
 #include "process_reader.h"
 #include "process_stages.h"
+#include "transformed_reader.h"
 #include "tried_encoder.h"
 
 namespace darkroom {
@@ -27,6 +28,10 @@ namespace {
 constexpr int kProcessAlgorithmVersion = 3;
 constexpr size_t kQueueBatches = 2;
 constexpr size_t kMaxOpenProcessItems = 64;
+constexpr int64_t kSliceBytes = 24 << 20;  // Of pixels that are asked of a transformer at once: enough that a row group is read by few.
+constexpr int64_t kLargestSlice = int64_t{1} << 30;
+constexpr int64_t kMostSlicesAhead = 256;
+constexpr int kRemoteReaders = 2;   // While one is at the end of its item, the other has asked ahead.
 constexpr int kEncodersOfAGpu = 2;  // While one waits for its batch, the other has asked for the next.
 
 struct WorkerCounts {
@@ -38,7 +43,7 @@ struct WorkerCounts {
 
 WorkerCounts choose_workers(const ProcessOptions& options) {
   const auto choose = [](int asked, int automatic) { return asked > 0 ? asked : std::max(1, automatic); };
-  return {.readers = choose(options.num_readers, 1),
+  return {.readers = choose(options.num_readers, options.transformers.empty() ? 1 : kRemoteReaders),
           .transformers = choose(options.num_transformers, num_processors() / 2),
           .encoders =
               choose(options.num_encoders, options.place.device.is_cpu() ? num_processors() / options.encoder_threads : kEncodersOfAGpu),
@@ -123,6 +128,7 @@ class ProcessParts {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
     BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    remote_ = plan_remote(memory);
     BoundedQueue<ProcessPiece> prepared(kQueueBatches);  // After a stop it keeps its pieces, which hold leases of `intake`.
     const ItemPipelineOptions pipeline{.num_readers = workers_.readers,
                                        .num_writers = workers_.writers,
@@ -130,14 +136,54 @@ class ProcessParts {
                                        .max_started_items = memory.max_started_items,
                                        .queue_pieces = kQueueBatches,
                                        .trace = options_.trace};
-    return run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
+    remote_.fleet.stop = stop;
+    const Status ended =
+        run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
+    tell_of_transformers();
+    return ended;
   }
 
  private:
+  using Reader = std::unique_ptr<ItemReader<ProcessBatch>>;
+
+  bool is_remote() const { return !options_.transformers.empty(); }
+
+  TransformedReading plan_remote(const ItemMemory& memory) const {
+    const auto row_bytes = static_cast<int64_t>(reading_.row_bytes.prepared);
+    const int64_t batches = std::max<int64_t>(1, std::min(kMostTransformedRows, kSliceBytes / row_bytes) / reading_.batch_size);
+    const int64_t slice_rows = batches * reading_.batch_size;
+    const int64_t slices = static_cast<int64_t>(memory.work_bytes) / (slice_rows * row_bytes * workers_.readers);
+    const RowTransform how{.transform = options_.transform, .seed = options_.seed};
+    return {.fleet = {.encoders = options_.transformers,
+                      .token = options_.transformer_token,
+                      .facts = is_remote() ? transform_facts(run_.plan().inputs(), how, options_.caption_column, options_.keep_columns)
+                                           : nlohmann::json::object(),
+                      .max_slice_bytes = kLargestSlice,
+                      .timeout = options_.transformer_timeout,
+                      .patience = options_.transformer_patience},
+            .resolution = options_.transform.resolution,
+            .slice_rows = slice_rows,
+            .slices_ahead = std::clamp<int64_t>(slices, 2, kMostSlicesAhead)};
+  }
+
+  Result<Reader> make_reader() {
+    if (!is_remote()) {
+      return Reader(std::make_unique<ProcessReader>(run_, reading_));
+    }
+    DARKROOM_ASSIGN_OR_RETURN(auto reader, TransformedReader::open(run_, reading_, remote_, *encoder_.models().tokenizer, transformers_));
+    return Reader(std::move(reader));
+  }
+
+  /// Who waited for whom.
+  void tell_of_transformers() const {
+    if (is_remote()) {
+      log_info("{}", transformers_.text());
+    }
+  }
+
   ItemJob<ProcessBatch> make_job(BoundedQueue<ProcessPiece>& prepared) {
-    using Reader = std::unique_ptr<ItemReader<ProcessBatch>>;
     using Writer = std::unique_ptr<ItemWriter<ProcessBatch>>;
-    return {.make_reader = [this](int) -> Result<Reader> { return Reader(std::make_unique<ProcessReader>(run_, reading_)); },
+    return {.make_reader = [this](int) -> Result<Reader> { return make_reader(); },
             .add_middle = [this, &prepared](Pipeline& pipeline, BoundedQueue<ProcessPiece>& read,
                                             BoundedQueue<ProcessPiece>& done) { add_middle(pipeline, read, prepared, done); },
             .open_writer = [this](const std::shared_ptr<ItemInWork>& item) -> Result<Writer> {
@@ -154,19 +200,21 @@ class ProcessParts {
   void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
                   BoundedQueue<ProcessPiece>& done) {
     using Made = Result<std::unique_ptr<ProcessStage>>;
-    pipeline.add_pool<ProcessPiece, ProcessPiece>(
-        "transform", workers_.transformers,
-        [this, stop = pipeline.stop_token()](int) -> Made {
-          DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
-          return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
-        },
-        read, prepared);
+    if (!is_remote()) {
+      pipeline.add_pool<ProcessPiece, ProcessPiece>(
+          "transform", workers_.transformers,
+          [this, stop = pipeline.stop_token()](int) -> Made {
+            DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
+            return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
+          },
+          read, prepared);
+    }
     pipeline.add_pool<ProcessPiece, ProcessPiece>(
         "encode", workers_.encoders,
         [this](int) -> Made {
           return std::unique_ptr<ProcessStage>(std::make_unique<EncodeStage>(encoder_, options_.encoder_threads, reading_.row_bytes));
         },
-        prepared, done);
+        is_remote() ? read : prepared, done);
   }
 
   JobRun& run_;
@@ -175,6 +223,8 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
+  TransformedReading remote_;
+  TransformerTally transformers_;
   std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.
 };
 
@@ -252,6 +302,26 @@ int default_batch_size(int resolution, const torch::Device& device) {
   return static_cast<int>(std::clamp<int64_t>(num_large * 512 * 512 / std::max<int64_t>(pixels, 1), 1, most));
 }
 
+namespace {
+
+Status check_transformers(const ProcessOptions& options) {
+  DARKROOM_RETURN_IF_ERROR(read_encoder_addresses(options.transformers).status());
+  if (options.num_transformers > 0) {
+    return Status::invalid_argument("--num-transformers are workers of this process, and --transformers does without; leave one out:",
+                                    options.num_transformers);
+  }
+  if (batch_size_of(options) > kMostTransformedRows) {
+    return Status::invalid_argument("with --transformers --batch-size is at most 256, got:", batch_size_of(options));
+  }
+  const std::string squares = squares_name(options.transform.resolution);
+  if (std::ranges::find(options.keep_columns, squares) != options.keep_columns.end()) {
+    return Status::invalid_argument("--keep-columns names the column in which --transformers send pixels:", squares);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status ProcessOptions::validate() const {
   if (input.empty() || output.empty() || model.empty()) {
     return Status::invalid_argument("the image dataset, the output folder and --model must be named");
@@ -273,6 +343,9 @@ Status ProcessOptions::validate() const {
     return Status::invalid_argument("--visualize needs a path of a PNG to write");
   }
   DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns, dialect));
+  if (!transformers.empty()) {
+    DARKROOM_RETURN_IF_ERROR(check_transformers(*this));
+  }
   DARKROOM_RETURN_IF_ERROR(check_dialect(*this));
   DARKROOM_RETURN_IF_ERROR(selection.validate());
   return transform.validate();
@@ -307,7 +380,8 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   if (options.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
     log_warning("process: few processors have instructions for float16, so that it is many times slower here than float32 or bfloat16");
   }
-  if (!options.dry_run && (plan->num_pending() > 0 || options.num_visualized > 0)) {
+  const bool decodes = (plan->num_pending() > 0 && options.transformers.empty()) || options.num_visualized > 0;
+  if (!options.dry_run && decodes) {
     DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;

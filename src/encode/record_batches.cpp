@@ -15,7 +15,7 @@
 #include "image_rows.h"
 #include "latents_batch.h"
 #include "latents_layout.h"
-#include "square_rows.h"
+#include "squares_batch.h"
 
 namespace darkroom {
 namespace {
@@ -74,31 +74,6 @@ Result<arrow::FieldVector> keep_rows(const std::shared_ptr<arrow::RecordBatch>& 
     out.kept.push_back({.columns = columns, .row = row});
   }
   return fields;
-}
-
-std::vector<int64_t> numbers_up_to(size_t count) {
-  std::vector<int64_t> numbers(count);
-  for (size_t i = 0; i < count; ++i) {
-    numbers[i] = static_cast<int64_t>(i);
-  }
-  return numbers;
-}
-
-/// key, caption, width, height, pixels_R and what is kept of the rows that were prepared.
-Result<std::shared_ptr<arrow::RecordBatch>> make_squares_batch(int resolution, const arrow::FieldVector& kept, const ProcessBatch& batch) {
-  arrow::FieldVector fields = {arrow::field("key", arrow::utf8(), false), arrow::field("caption", arrow::utf8(), false),
-                               arrow::field("width", arrow::int32(), false), arrow::field("height", arrow::int32(), false),
-                               squares_field(resolution)};
-  DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector columns, build_text_columns(batch.prepared, numbers_up_to(batch.prepared.size())));
-  DARKROOM_ASSIGN_OR_RETURN(columns.emplace_back(), build_squares(resolution, batch.prepared));
-  std::vector<KeptRow> kept_rows;
-  for (const int64_t position : batch.kept.empty() ? std::vector<int64_t>() : batch.positions) {
-    kept_rows.push_back(batch.kept[static_cast<size_t>(position)]);
-  }
-  DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector copied, copy_kept(kept, kept_rows));
-  fields.insert(fields.end(), kept.begin(), kept.end());
-  columns.insert(columns.end(), copied.begin(), copied.end());
-  return arrow::RecordBatch::Make(arrow::schema(std::move(fields)), static_cast<int64_t>(batch.prepared.size()), std::move(columns));
 }
 
 }  // namespace

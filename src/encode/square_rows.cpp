@@ -92,19 +92,24 @@ Result<SquareRows> SquareRows::open(const arrow::RecordBatch& batch, int resolut
   return rows;
 }
 
-RowResult<PreparedRow> SquareRows::at(int64_t row) const {
-  const auto key = keys_.at(row);
-  const std::string caption(captions_.at(row).value_or(""));
-  if (!key || squares_->IsNull(row)) {
+std::optional<RowError> SquareRows::error_of(int64_t row) const {
+  if (!keys_.at(row) || squares_->IsNull(row)) {
     return RowError{.code = RowErrorCode::kNullImage};
   }
-  if (is_blank(caption)) {
+  if (is_blank(captions_.at(row).value_or(""))) {
     return RowError{.code = RowErrorCode::kEmptyCaption};
+  }
+  return std::nullopt;
+}
+
+RowResult<PreparedRow> SquareRows::at(int64_t row) const {
+  if (auto error = error_of(row)) {
+    return *std::move(error);
   }
   const auto& values = static_cast<const arrow::UInt8Array&>(*squares_->values());
   const uint8_t* first = values.raw_values() + squares_->value_offset(row);
-  return PreparedRow{.key = std::string(*key),
-                     .caption = caption,
+  return PreparedRow{.key = std::string(*keys_.at(row)),
+                     .caption = std::string(*captions_.at(row)),
                      .width = widths_->Value(row),
                      .height = heights_->Value(row),
                      .square = {.width = resolution_,

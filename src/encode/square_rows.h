@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -31,7 +32,9 @@ class SquareRows {
   static Result<SquareRows> open(const arrow::RecordBatch& batch, int resolution);
 
   int64_t num_rows() const { return squares_->length(); }
-  /// The row without ids. Errors: kNullImage, kEmptyCaption.
+  /// What at() fails with: kNullImage, kEmptyCaption.
+  std::optional<RowError> error_of(int64_t row) const;
+  /// The row without ids.
   RowResult<PreparedRow> at(int64_t row) const;
 
  private:

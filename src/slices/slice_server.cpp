@@ -59,6 +59,18 @@ Result<SocketAddress> parse_listen_address(std::string_view text) {
   return SocketAddress{.ip = *ip, .port = port};
 }
 
+Status check_listening(const SocketAddress& address, std::string_view token) {
+  constexpr uint8_t kLoopbackNetwork = 127;
+  const IpAddress& ip = address.ip;
+  const bool is_loopback = ip.is_ipv4 ? ip.bytes[0] == kLoopbackNetwork : ip.to_string() == "::1";
+  if (!token.empty() || is_loopback) {
+    return {};
+  }
+  return Status::invalid_argument(
+      "whoever reaches this address could read the dataset; set DARKROOM_ENCODER_TOKEN, here and for those who ask, or listen on loopback:",
+      address.to_string());
+}
+
 Status SliceServerOptions::validate() const {
   for (const auto& [name, value] :
        {std::pair("num_rows", num_rows), std::pair("rows_together", rows_together), std::pair("max_rows", max_rows),

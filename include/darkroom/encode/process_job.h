@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -54,7 +55,12 @@ struct ProcessOptions {
   int num_readers = 0;           ///< Workers; 0: automatic.
   int num_transformers = 0;
   int num_encoders = 0;
-  int64_t memory_bytes = 0;            ///< Of all queues and buffers together; 0: a quarter of the machine's.
+  /// Transformers on other machines, as for read_encoder_addresses: they read and transform instead of this process. Empty: none.
+  std::string transformers = {};
+  std::string transformer_token = {};                       ///< Which they must know; empty: they may have none.
+  std::chrono::milliseconds transformer_timeout{120'000};   ///< Without a byte from one that owes something.
+  std::chrono::milliseconds transformer_patience{600'000};  ///< Without any of them.
+  int64_t memory_bytes = 0;                                 ///< Of all queues and buffers together; 0: a quarter of the machine's.
   std::string decoder_program = {};    ///< darkroom-decoder: pictures are decoded locked in (docs/sandbox.md); empty: in this process.
   int num_visualized = 0;              ///< Samples on the picture; 0: none.
   std::string visualize_path = {};     ///< PNG to write.

@@ -25,6 +25,9 @@ using SliceMaker = std::function<Result<std::string>(int worker, std::span<const
 /// Errors: kInvalidArgument with the text.
 Result<SocketAddress> parse_listen_address(std::string_view text);
 
+/// Whether a server may listen there: beyond loopback only with a token. Errors: kInvalidArgument with the address.
+Status check_listening(const SocketAddress& address, std::string_view token);
+
 struct SliceServerOptions {
   SocketAddress address = {};
   std::string token = {};                               ///< Which trainers must know; empty: they may have none.

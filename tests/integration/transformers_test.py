@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""`process --transformers`: reading and transforming on other machines than encoding. The parts are those of one program, whoever dies.
+
+usage: transformers_test.py
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from workbench import PROGRAM, ROOT, Workbench, digests, main, require, run
+
+NUM_PICTURES = 60
+PATIENCE = 300  # Seconds; a limit, no measure.
+FLAGS = ["--resolution", "64", "--keep-columns", "url"]
+
+
+class Transformer:
+    """`darkroom transformer` at a port of its own."""
+
+    def __init__(self, images: str, *flags, environment: dict | None = None):
+        command = [str(PROGRAM), "transformer", images, *FLAGS, "--num-workers", "1", *map(str, flags)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        line = self.process.stdout.readline()
+        require(line.startswith("transformer ready at "), "the transformer does not start", line, self.process.stderr.read()[-2000:] if not line else "")
+        self.address = line.split()[-1]
+
+    def __enter__(self) -> "Transformer":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        said, errors = self.process.communicate(timeout=PATIENCE)
+        require(self.process.returncode == 0, "exit code after SIGTERM", self.process.returncode, errors[-2000:])
+
+
+def process_command(bench: Workbench, images: str, name: str, *more) -> list[str]:
+    return ["process", images, bench.path(name), "--model", bench.model, *FLAGS, "--rows-per-file", "10", "--batch-size", "4", *map(str, more)]
+
+
+def start(*arguments, environment: dict | None = None) -> subprocess.Popen:
+    return subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+
+
+def wait_for(what, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not what() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def require_same_parts(bench: Workbench, name: str) -> None:
+    require(digests(bench.path(name), "part-*") == digests(bench.path("alone"), "part-*"), "other parts than those of one program", name)
+
+
+def with_dataset(work) -> None:
+    with Workbench(NUM_PICTURES) as bench:
+        images = bench.write_image_dataset("images", 25, {5: b"no picture", 31: None})
+        run(*process_command(bench, images, "alone"))
+        work(bench, images)
+
+
+def a_transformer_that_is_killed_costs_no_row() -> None:
+    def work(bench: Workbench, images: str) -> None:
+        with Transformer(images) as one, Transformer(images) as other:
+            job = start(*process_command(bench, images, "apart", "--transformers", f"{one.address},{other.address}", "--json-summary", bench.path("summary.json")))
+            wait_for(lambda: list(pathlib.Path(bench.path("apart")).glob("part-*.parquet")), job)
+            one.process.kill()
+            _, said = job.communicate(timeout=PATIENCE)
+            require(job.returncode == 0, "the job failed", said[-3000:])
+            summary = json.loads(pathlib.Path(bench.path("summary.json")).read_text())["process"]
+            require(summary["rows_in"] == NUM_PICTURES and summary["rows_by_error"] == {"not_an_image": 1, "null_image": 1}, "rows", summary)
+            require_same_parts(bench, "apart")
+            other.end()
+
+    with_dataset(work)
+
+
+def transformers_are_replaced_in_a_file() -> None:
+    """All of them go; the job waits until the file names others. It begins where none is up yet."""
+
+    def work(bench: Workbench, images: str) -> None:
+        addresses = pathlib.Path(bench.path("addresses"))
+        addresses.write_text("# none yet\n")
+        job = start(*process_command(bench, images, "apart", "--transformers", f"@{addresses}"))
+        with Transformer(images) as first:
+            addresses.write_text(f"{first.address}\n")
+            wait_for(lambda: list(pathlib.Path(bench.path("apart")).glob("part-*.parquet")), job)
+        with Transformer(images) as second:
+            addresses.write_text(f"{second.address}\n")
+            _, said = job.communicate(timeout=PATIENCE)
+        require(job.returncode == 0, "the job failed", said[-3000:])
+        require_same_parts(bench, "apart")
+
+    with_dataset(work)
+
+
+def strangers_get_nothing() -> None:
+    def work(bench: Workbench, images: str) -> None:
+        secret = {**os.environ, "DARKROOM_ENCODER_TOKEN": "a canary"}
+        with Transformer(images, environment=secret) as transformer:
+            command = process_command(bench, images, "apart", "--transformers", transformer.address)
+            refused = subprocess.run([str(PROGRAM), *command], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
+            require(refused.returncode == 1 and "token" in refused.stderr, "a job without the token", refused.returncode, refused.stderr[-2000:])
+            let_in = subprocess.run([str(PROGRAM), *command], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, env=secret)
+            require(let_in.returncode == 0, "a job with the token", let_in.stderr[-2000:])
+            require("canary" not in refused.stderr + let_in.stderr, "the token was said")
+            require_same_parts(bench, "apart")
+        done = subprocess.run([str(PROGRAM), "transformer", images, *FLAGS, "--listen", "0.0.0.0:0"], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
+        require(done.returncode == 2 and "DARKROOM_ENCODER_TOKEN" in done.stderr, "beyond loopback without a token", done.returncode, done.stderr[-2000:])
+
+    with_dataset(work)
+
+
+if __name__ == "__main__":
+    main([a_transformer_that_is_killed_costs_no_row, transformers_are_replaced_in_a_file, strangers_get_nothing])

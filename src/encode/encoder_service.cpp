@@ -28,6 +28,9 @@ int workers_of(const ProcessOptions& options) {
 
 Status EncoderServiceOptions::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_listening(address, token));
+  if (process.batch_size > kMostSliceRows) {
+    return Status::invalid_argument("a slice has at most 1024 rows, and so has --batch-size, got:", process.batch_size);
+  }
   if (process.encoder_threads < 1 || process.num_encoders < 0 || process.batch_size < 0 || process.rows_per_file < 1) {
     return Status::invalid_argument("encoder threads and rows per file must be at least 1, encoders and batch size at least 0, got:",
                                     process.encoder_threads, process.rows_per_file, process.num_encoders, process.batch_size);

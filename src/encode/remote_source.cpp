@@ -14,7 +14,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int64_t kMostSliceRows = 1024;       // That an encoder may say it takes.
 constexpr int64_t kMostKeyBytes = 1 << 16;     // Of a row, on average.
 constexpr int64_t kMostStreamBytes = 1 << 20;  // What a stream has besides its rows.
 

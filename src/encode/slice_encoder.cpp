@@ -1,5 +1,6 @@
 #include "slice_encoder.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -7,6 +8,11 @@
 #include "darkroom/image/sandbox.h"
 
 namespace darkroom {
+namespace {
+
+constexpr int64_t kRowsAtOnce = 16;  // A long run of rows is held as pixels so many at a time.
+
+}  // namespace
 
 SliceEncoder::SliceEncoder(std::shared_ptr<const RowEncoder> encoder, const SliceEncoderOptions& options,
                            std::unique_ptr<GoodPictureRows> rows, std::vector<std::unique_ptr<PictureDecoder>> decoders)
@@ -83,7 +89,12 @@ Result<std::vector<std::shared_ptr<const EncodedRow>>> SliceEncoder::encode(int 
     }
   }
   std::vector<std::pair<int64_t, std::shared_ptr<const EncodedRow>>> made;
-  DARKROOM_RETURN_IF_ERROR(encode_new(worker, std::move(open), made));
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(kRowsAtOnce, encoder_->options().rows_together));
+  for (size_t first = 0; first < open.size(); first += at_once) {
+    const auto begin = open.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(at_once, open.size() - first));
+    DARKROOM_RETURN_IF_ERROR(encode_new(worker, std::vector<OpenRow>(begin, end), made));
+  }
   const std::lock_guard lock(mutex_);
   for (auto& [row, encoded] : made) {
     if (encoded_.find(row) == nullptr) {  // Another worker may have had it, too.

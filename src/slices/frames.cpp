@@ -50,7 +50,7 @@ Status FrameReader::begin_body() {
   const std::string_view header = header_;
   const uint64_t type = little_endian(header.substr(kTypeOffset, kLengthOffset - kTypeOffset));
   const uint64_t length = number_at(header, kLengthOffset);
-  const bool is_known = type >= static_cast<uint32_t>(FrameType::kChallenge) && type <= static_cast<uint32_t>(FrameType::kFailure);
+  const bool is_known = type >= static_cast<uint32_t>(FrameType::kChallenge) && type <= static_cast<uint32_t>(FrameType::kWorking);
   if (!header.starts_with(kFrameMark) || !is_known) {
     return Status::corrupt_data("what came over the connection is no frame of an encoder or a trainer");
   }
@@ -94,19 +94,21 @@ Frame FrameReader::take() {
 }
 
 Result<bool> FrameWriter::write(int socket) {
-  const size_t before = num_sent_;
-  while (num_sent_ < waiting_.size()) {
-    const ssize_t num_bytes = send(socket, waiting_.data() + num_sent_, waiting_.size() - num_sent_, MSG_NOSIGNAL);
+  bool has_written = false;
+  while (!waiting_.empty()) {
+    const std::string& frame = waiting_.front();
+    const ssize_t num_bytes = send(socket, frame.data() + num_sent_, frame.size() - num_sent_, MSG_NOSIGNAL);
     if (num_bytes < 0) {
-      if (errno == EAGAIN || errno == EINTR) {
-        return num_sent_ > before;
-      }
-      return broken_connection(errno);
+      return errno == EAGAIN || errno == EINTR ? Result<bool>(has_written) : broken_connection(errno);
     }
+    has_written = true;
     num_sent_ += static_cast<size_t>(num_bytes);
+    if (num_sent_ == frame.size()) {
+      waiting_.pop_front();
+      num_sent_ = 0;
+    }
   }
-  waiting_.clear();
-  return std::exchange(num_sent_, 0) > before;
+  return has_written;
 }
 
 }  // namespace darkroom

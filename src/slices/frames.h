@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,7 @@ enum class FrameType : uint32_t {
   kRequest = 5,    ///< Trainer: number of the slice, then the rows' numbers, 8 bytes each.
   kSlice = 6,      ///< Encoder: the numbers of an answer, then the rows.
   kFailure = 7,    ///< Encoder: the numbers of an answer, then JSON, {"code", "message"}.
+  kWorking = 8,    ///< Encoder: nothing; it still works on what it owes.
 };
 
 struct Frame {
@@ -68,14 +70,16 @@ class FrameReader {
 /// Sends frames on a socket that does not block, as far as it takes them.
 class FrameWriter {
  public:
-  void add(std::string frame) { waiting_ += waiting_.empty() ? std::move(frame) : frame; }
-  bool is_empty() const { return num_sent_ == waiting_.size(); }
+  void add(std::string frame) { waiting_.push_back(std::move(frame)); }
+  bool is_empty() const { return waiting_.empty(); }
+  /// Frames that are not sent whole.
+  size_t num_frames() const { return waiting_.size(); }
   /// Whether something went out. Errors: kUnavailable.
   Result<bool> write(int socket);
 
  private:
-  std::string waiting_;
-  size_t num_sent_ = 0;
+  std::deque<std::string> waiting_;  // A frame goes once it is sent: the next ones come before a slow peer has all.
+  size_t num_sent_ = 0;              // Of the first one.
 };
 
 }  // namespace darkroom

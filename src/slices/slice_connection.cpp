@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -29,6 +30,22 @@ SliceConnection::~SliceConnection() {
 
 SliceConnection::Clock::time_point SliceConnection::deadline() const {
   return phase_ == Phase::kServing && writer_.is_empty() ? Clock::time_point::max() : deadline_;
+}
+
+SliceConnection::Clock::time_point SliceConnection::next_look() const {
+  return in_flight_ > 0 && phase_ == Phase::kServing ? std::min(deadline(), next_word_) : deadline();
+}
+
+void SliceConnection::say_working() {
+  const Clock::time_point now = Clock::now();
+  if (phase_ != Phase::kServing || in_flight_ == 0 || now < next_word_) {
+    return;
+  }
+  next_word_ = now + options_.word_interval;
+  if (writer_.is_empty() && now - workers_.last_progress() < options_.work_timeout) {
+    deadline_ = now + options_.send_timeout;
+    writer_.add(encode_frame(FrameType::kWorking, ""));
+  }
 }
 
 // Closed at once, the connection would be reset by what came meanwhile, and the refusal be lost.
@@ -82,6 +99,7 @@ bool SliceConnection::write() {
 
 void SliceConnection::send_answer(std::string frame) {
   --in_flight_;
+  next_word_ = Clock::now() + options_.word_interval;
   if (writer_.is_empty()) {
     deadline_ = Clock::now() + options_.send_timeout;
   }
@@ -155,7 +173,7 @@ Status SliceConnection::take_request(const Frame& frame) {
     }
     job.rows.push_back(static_cast<int64_t>(row));
   }
-  ++in_flight_;
+  next_word_ = in_flight_++ == 0 ? Clock::now() + options_.word_interval : next_word_;
   workers_.add(std::move(job));
   return {};
 }

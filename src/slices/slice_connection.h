@@ -23,11 +23,15 @@ class SliceConnection {
 
   int descriptor() const { return descriptor_; }
   uint64_t number() const { return number_; }
-  /// Whether it takes frames: not while as much is asked for as may be.
-  bool wants_to_read() const { return phase_ == Phase::kEnding || in_flight_ < options_.max_in_flight; }
+  /// Whether it takes frames: not while as much is asked for, or made and not sent, as may be.
+  bool wants_to_read() const { return phase_ == Phase::kEnding || in_flight_ + static_cast<int>(writer_.num_frames()) < options_.max_in_flight; }
   bool wants_to_write() const { return !writer_.is_empty(); }
   /// Until when something has to happen; max() where nothing has to.
   Clock::time_point deadline() const;
+  /// When it is to be looked after again: at its deadline, or to say that it is worked on.
+  Clock::time_point next_look() const;
+  /// Tells a trainer that waits for long that its slices are worked on, where they are.
+  void say_working();
 
   /// False: the connection is over. The reason, where somebody should know it, has been logged.
   bool read();
@@ -58,7 +62,8 @@ class SliceConnection {
   FrameReader reader_{kMaxWordsBytes};
   FrameWriter writer_;
   int in_flight_ = 0;
-  size_t num_dropped_ = 0;  ///< Bytes, after a refusal.
+  Clock::time_point next_word_{};  // While something is in flight.
+  size_t num_dropped_ = 0;         ///< Bytes, after a refusal.
 };
 
 }  // namespace darkroom

@@ -120,7 +120,7 @@ int64_t SliceDesk::slice_rows() const {
   if (!first_) {
     return kLeastSliceRows;
   }
-  return std::min(first_->max_rows, std::max(kLeastSliceRows, first_->rows_together));
+  return std::min({kMostSliceRows, first_->max_rows, std::max(kLeastSliceRows, first_->rows_together)});
 }
 
 FleetReport SliceDesk::report() const {
@@ -159,7 +159,7 @@ Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
             value.dump(), theirs.dump());
       }
     }
-    if (welcome.max_rows < std::min(first_->max_rows, std::max(kLeastSliceRows, first_->rows_together))) {
+    if (welcome.max_rows < std::min({kMostSliceRows, first_->max_rows, std::max(kLeastSliceRows, first_->rows_together)})) {
       return Status::failed_precondition("an encoder takes smaller slices than the first one did (rows, first):", welcome.max_rows,
                                          first_->max_rows);
     }
@@ -212,6 +212,7 @@ void SliceDesk::leave(const void* connection, const std::vector<AskedSlice>& owe
       log_warning("no encoder is left; waiting for one for {:.0f} s", seconds_of(patience_));
     }
   }
+  wake_links_locked();  // What failed with all that are left is theirs again.
   changed_.notify_all();
 }
 
@@ -232,13 +233,17 @@ void SliceDesk::note_failure(const Status& failure) {
   last_failure_ = failure;
 }
 
-std::optional<AskedSlice> SliceDesk::next() {
+std::optional<AskedSlice> SliceDesk::next(const void* connection) {
   const std::lock_guard lock(mutex_);
-  if (pending_.empty()) {
+  const auto found = std::ranges::find_if(pending_, [&](uint64_t number) {
+    const std::set<const void*>& failed_at = wanted_[number].failed_at;
+    return !failed_at.contains(connection) || static_cast<int64_t>(failed_at.size()) >= num_joined_;
+  });
+  if (found == pending_.end()) {
     return std::nullopt;
   }
-  const uint64_t number = pending_.front();
-  pending_.pop_front();
+  const uint64_t number = *found;
+  pending_.erase(found);
   return AskedSlice{.number = number, .rows = wanted_[number].rows};
 }
 
@@ -251,10 +256,12 @@ void SliceDesk::deliver(uint64_t slice, std::shared_ptr<const SliceContent> cont
   changed_.notify_all();
 }
 
-void SliceDesk::fail(const AskedSlice& slice, const Status& failure) {
+void SliceDesk::fail(const void* connection, const AskedSlice& slice, const Status& failure) {
   const std::lock_guard lock(mutex_);
   Wanted& wanted = wanted_[slice.number];
-  if (++wanted.failures >= kMostFailures) {
+  wanted.failed_at.insert(connection);
+  wanted.failures += failure.code() == StatusCode::kCancelled ? 0 : 1;  // An encoder that is being ended.
+  if (wanted.failures >= kMostFailures) {
     wanted.failure = failure;
     changed_.notify_all();
   } else {

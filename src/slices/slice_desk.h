@@ -67,15 +67,17 @@ class SliceDesk {
   void note_refusal(const Status& refusal);
   /// An encoder that could not be reached.
   void note_failure(const Status& failure);
-  std::optional<AskedSlice> next();
+  /// A slice for a connection: none that failed there while others are to try it.
+  std::optional<AskedSlice> next(const void* connection);
   void deliver(uint64_t slice, std::shared_ptr<const SliceContent> content, int64_t num_bytes);
   /// The encoder could not make it; another one may.
-  void fail(const AskedSlice& slice, const Status& failure);
+  void fail(const void* connection, const AskedSlice& slice, const Status& failure);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Wanted {
     std::vector<int64_t> rows;
+    std::set<const void*> failed_at = {};  ///< Connections.
     int failures = 0;
     int losses = 0;
     std::shared_ptr<const SliceContent> content = nullptr;

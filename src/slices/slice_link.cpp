@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,8 @@ constexpr double kSecondsOfMicrosecond = 1e-6;
 
 /// A field of an encoder's welcome that is a whole number of at least 1.
 Result<int64_t> positive_field(const nlohmann::json& words, const char* name) {
-  if (!words.contains(name) || !words[name].is_number_integer() || words[name].get<int64_t>() < 1) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  if (!words.contains(name) || !words[name].is_number_integer() || words[name].get<int64_t>() < 1 || words[name].get<int64_t>() > kMost) {
     return Status::corrupt_data("an encoder's welcome lacks a number:", name);
   }
   return words[name].get<int64_t>();
@@ -48,6 +50,15 @@ Result<EncoderWelcome> parse_welcome(const nlohmann::json& words) {
   DARKROOM_ASSIGN_OR_RETURN(welcome.max_rows, positive_field(words, "max_rows"));
   DARKROOM_ASSIGN_OR_RETURN(welcome.rows_together, positive_field(words, "rows_together"));
   return welcome;
+}
+
+/// An exception (no memory, a tensor's) is a failure of the connection.
+Status no_exception(const std::function<Status()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& failure) {
+    return Status::internal("talking to an encoder failed:", failure.what());
+  }
 }
 
 }  // namespace
@@ -216,7 +227,7 @@ class SliceLink::Talk {
 
   Status ask_for_more() {
     while (owed_.size() < most_owed()) {
-      std::optional<AskedSlice> slice = desk_.next();
+      std::optional<AskedSlice> slice = desk_.next(&link_);
       if (!slice) {
         return {};
       }
@@ -262,6 +273,9 @@ class SliceLink::Talk {
     if (frame.type == FrameType::kRefusal) {
       return parse_failure(frame.body);
     }
+    if (frame.type == FrameType::kWorking) {
+      return {};
+    }
     if (!is_answer || found == owed_.end()) {
       return Status::corrupt_data("an encoder sent what nobody asked for (type of the frame):", static_cast<int>(frame.type));
     }
@@ -273,7 +287,7 @@ class SliceLink::Talk {
       owed_.erase(found);
       const Status failure = parse_failure(frame.body);
       log_warning("encoder {} cannot make a slice: {}", link_.address_.to_string(), failure.message());
-      desk_.fail(slice, failure);
+      desk_.fail(&link_, slice, failure);
       return {};
     }
     auto content = link_.read_(slice.rows, std::move(frame.body));
@@ -287,10 +301,11 @@ class SliceLink::Talk {
 
   /// The encoder's own counts, from its first answer on: before that it may have waited for this trainer to begin.
   void count(std::string_view body) {
-    const auto at = [&](size_t i) { return static_cast<double>(number_at(body, i * kNumberBytes)); };
+    constexpr uint64_t kMost = uint64_t{1} << 53;
+    const auto at = [&](size_t i) { return static_cast<double>(std::min(kMost, number_at(body, i * kNumberBytes))); };
     const EncoderCounts now{.seconds = at(1) * kSecondsOfMicrosecond,
                             .busy_seconds = at(2) * kSecondsOfMicrosecond / static_cast<double>(welcome_.workers),
-                            .rows = static_cast<int64_t>(number_at(body, 3 * kNumberBytes))};
+                            .rows = static_cast<int64_t>(at(3))};
     first_counts_ = first_counts_.value_or(now);
     desk_.note_counts(this, {.seconds = now.seconds - first_counts_->seconds,
                              .busy_seconds = now.busy_seconds - first_counts_->busy_seconds,
@@ -347,12 +362,12 @@ void SliceLink::run(const std::stop_token& stop) {
   std::condition_variable_any paused;
   while (!stop.stop_requested()) {
     Talk talk(*this, stop);
-    Status opened = talk.open();
+    Status opened = no_exception([&] { return talk.open(); });
     opened = opened.is_ok() ? desk_.join(address_.to_string(), talk.welcome()) : opened;
     if (opened.is_ok()) {
       is_joined_ = true;
       was_refused_ = false;
-      const Status ended = talk.exchange();
+      const Status ended = no_exception([&] { return talk.exchange(); });
       is_joined_ = false;
       if (!ended.is_ok()) {
         log_warning("encoder {} is lost, and its slices are asked of others: {}", address_.to_string(), ended.message());

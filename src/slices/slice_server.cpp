@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
+#include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -145,7 +146,11 @@ class SliceServer::Loop {
       hand_out_answers();
       serve_all(watched);
       if (watched[1].revents != 0) {
-        accept_one();
+        try {
+          accept_one();
+        } catch (const std::exception& failure) {
+          log_warning("a connection could not be taken: {}", failure.what());
+        }
       }
       note_drained();
     }
@@ -211,7 +216,7 @@ class SliceServer::Loop {
     const Clock::time_point now = Clock::now();
     auto next = now < accepts_after_ ? accepts_after_ : Clock::time_point::max();
     for (const auto& connection : connections_) {
-      next = std::min(next, connection->deadline());
+      next = std::min(next, connection->next_look());
     }
     if (next == Clock::time_point::max()) {
       return -1;
@@ -222,7 +227,18 @@ class SliceServer::Loop {
   void serve_all(const std::vector<pollfd>& watched) {
     size_t i = 2;
     for (auto it = connections_.begin(); it != connections_.end(); ++i) {
-      it = serve(**it, watched[i].revents) ? std::next(it) : connections_.erase(it);
+      it = is_served(**it, watched[i].revents) ? std::next(it) : connections_.erase(it);
+    }
+  }
+
+  /// An exception (no memory) is one connection's: whoever wanted its slices asks elsewhere. False: the connection is over.
+  static bool is_served(SliceConnection& connection, int events) {
+    try {
+      connection.say_working();
+      return serve(connection, events);
+    } catch (const std::exception& failure) {
+      log_warning("a connection of a trainer is given up: {}", failure.what());
+      return false;
     }
   }
 

@@ -52,6 +52,11 @@ bool SliceWorkers::is_idle() const {
   return jobs_.empty() && num_busy_ == 0;
 }
 
+SliceWorkers::Clock::time_point SliceWorkers::last_progress() const {
+  const std::lock_guard lock(mutex_);
+  return last_progress_;
+}
+
 SliceServerCounts SliceWorkers::counts() const {
   const std::lock_guard lock(mutex_);
   SliceServerCounts counts = counts_;
@@ -90,11 +95,13 @@ void SliceWorkers::run(int worker, const std::stop_token& stop) {
     const SliceJob job = std::move(jobs_.front());
     jobs_.pop_front();
     ++num_busy_;
+    last_progress_ = Clock::now();
     lock.unlock();
     std::string frame = answer(worker, job);
     done_(job.connection, std::move(frame));  // Before this worker is idle: a drain sends what was made.
     lock.lock();
     --num_busy_;
+    last_progress_ = Clock::now();
     rested_();
   }
 }

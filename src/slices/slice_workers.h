@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -40,6 +41,8 @@ class SliceWorkers {
   /// No job waits or is being made.
   bool is_idle() const;
   SliceServerCounts counts() const;
+  /// When a slice was begun or made last.
+  std::chrono::steady_clock::time_point last_progress() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -55,6 +58,7 @@ class SliceWorkers {
   std::condition_variable_any changed_;
   std::deque<SliceJob> jobs_;  // Guarded by mutex_, like all below.
   int num_busy_ = 0;
+  Clock::time_point last_progress_ = Clock::now();
   SliceServerCounts counts_;
   std::vector<std::jthread> threads_;  // Last: they use all above.
 };

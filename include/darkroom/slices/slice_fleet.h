@@ -29,6 +29,9 @@ struct EncoderAddress {
 /// Each address counts once. Errors: kInvalidArgument naming the text, and for a file its line; those of reading the file.
 Result<std::vector<EncoderAddress>> read_encoder_addresses(const std::string& text);
 
+/// Rows of a slice at most, whatever encoders take.
+inline constexpr int64_t kMostSliceRows = 1024;
+
 /// What a slice has become on this side.
 class SliceContent {
  public:

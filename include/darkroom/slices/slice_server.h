@@ -42,6 +42,8 @@ struct SliceServerOptions {
   int max_connections = 64;                             ///< One more is refused.
   std::chrono::milliseconds handshake_timeout{10'000};  ///< From accepting a connection to the trainer's hello.
   std::chrono::milliseconds send_timeout{60'000};       ///< Without a byte that the trainer took.
+  std::chrono::milliseconds word_interval{5'000};       ///< Between two words to a trainer that its slices are worked on.
+  std::chrono::milliseconds work_timeout{600'000};      ///< Without a slice begun or made: then no such word is said any more.
   Status validate() const;                              ///< kInvalidArgument naming the first bad field.
 };
 

@@ -138,6 +138,24 @@ TEST(slice_fleet, goes_on_with_those_that_are_left_when_one_ends) {
   }
 }
 
+TEST(slice_fleet, asks_others_for_what_one_encoder_cannot_make) {
+  const auto broken = start_server(slice_server_options(), [](int, std::span<const int64_t>) -> Result<std::string> {
+    return Status::internal("a device that has failed");
+  });
+  const auto healthy = start_server();
+  const auto fleet = open_fleet(fleet_options(address_of(*broken) + "," + address_of(*healthy)));
+  while (fleet->report().encoders < 2) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  std::vector<uint64_t> slices;
+  for (int64_t row = 0; row < 50; ++row) {
+    slices.push_back(fleet->ask({row}));
+  }
+  for (size_t row = 0; row < slices.size(); ++row) {
+    EXPECT_EQ(text_of(fleet->take(slices[row])), std::to_string(row) + ";");
+  }
+}
+
 TEST(slice_fleet, waits_for_encoders_that_a_cluster_replaces) {
   const TemporaryFolder folder;
   const std::string path = folder.path("encoders.txt");
@@ -146,6 +164,9 @@ TEST(slice_fleet, waits_for_encoders_that_a_cluster_replaces) {
   const auto fleet = open_fleet(fleet_options("@" + path));
   EXPECT_EQ(text_of(fleet->take(fleet->ask({1}))), "1;");
   old.reset();
+  while (fleet->report().lost == 0) {  // Only then is it one after the other.
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   const uint64_t slice = fleet->ask({2});
   const auto next = start_server();
   ASSERT_TRUE(write_file_atomic(local_files(), path, "not whole").is_ok());  // Passed over: what was read before stands.

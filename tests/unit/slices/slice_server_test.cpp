@@ -247,8 +247,84 @@ TEST(slice_server, drains_what_is_being_made_and_drops_what_is_only_asked_for) {
   gate.open();
   EXPECT_TRUE(server->drain(kFarAway));
   EXPECT_EQ(RawTrainer::content_of(trainer.receive()), "1;");
-  EXPECT_EQ(trainer.receive().type, FrameType{0});
+  // The worker may have begun another one before the thread of the connections heard of the drain.
+  while (trainer.receive().type != FrameType{0}) {
+  }
   EXPECT_LE(server->counts().slices, 3);
+}
+
+TEST(slice_server, says_that_it_works_while_a_slice_takes_long) {
+  SliceServerOptions options = slice_server_options();
+  options.word_interval = std::chrono::milliseconds(10);
+  Gate gate;
+  const auto server = start_server(options, [&](int worker, std::span<const int64_t> rows) {
+    gate.pass();
+    return rows_as_text(worker, rows);
+  });
+  RawTrainer trainer(*server);
+  ASSERT_EQ(trainer.greet().type, FrameType::kWelcome);
+  trainer.send_frame(FrameType::kRequest, RawTrainer::request(1, {1}));
+  EXPECT_EQ(trainer.receive().type, FrameType::kWorking);
+  EXPECT_EQ(trainer.receive().type, FrameType::kWorking);
+  gate.open();
+  Frame frame = trainer.receive();
+  while (frame.type == FrameType::kWorking) {
+    frame = trainer.receive();
+  }
+  EXPECT_EQ(RawTrainer::content_of(frame), "1;");
+}
+
+TEST(slice_server, says_nothing_more_of_a_slice_that_takes_for_ever) {
+  SliceServerOptions options = slice_server_options();
+  options.word_interval = std::chrono::milliseconds(1);
+  options.work_timeout = std::chrono::milliseconds(1);
+  Gate gate;
+  const auto server = start_server(options, [&](int worker, std::span<const int64_t> rows) {
+    gate.pass();
+    return rows_as_text(worker, rows);
+  });
+  RawTrainer trainer(*server);
+  ASSERT_EQ(trainer.greet().type, FrameType::kWelcome);
+  trainer.send_frame(FrameType::kRequest, RawTrainer::request(1, {1}));
+  gate.await(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // Words of a millisecond, if there are any, are sent by then.
+  gate.open();
+  int num_words = 0;
+  Frame frame = trainer.receive();
+  for (; frame.type == FrameType::kWorking; frame = trainer.receive()) {
+    ++num_words;
+  }
+  EXPECT_EQ(RawTrainer::content_of(frame), "1;");
+  EXPECT_LE(num_words, 2);
+}
+
+TEST(frame_writer, lets_go_of_what_is_sent_while_more_comes) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  FrameWriter writer;
+  std::string received, sent;
+  for (int i = 0; i < 8; ++i) {  // Never empty: the next frame is there before the one before is through.
+    const std::string frame(300'000, static_cast<char>('a' + i));
+    sent += frame;
+    writer.add(frame);
+    ASSERT_TRUE(writer.write(ends[0]).is_ok());
+    while (writer.num_frames() > 1) {
+      char bytes[4096];
+      received.append(bytes, static_cast<size_t>(recv(ends[1], bytes, sizeof bytes, 0)));
+      ASSERT_TRUE(writer.write(ends[0]).is_ok());
+    }
+    EXPECT_LE(writer.num_frames(), 1);
+  }
+  while (received.size() < sent.size()) {
+    ASSERT_TRUE(writer.write(ends[0]).is_ok());
+    char bytes[4096];
+    const ssize_t num_bytes = recv(ends[1], bytes, sizeof bytes, 0);
+    received.append(bytes, static_cast<size_t>(std::max<ssize_t>(0, num_bytes)));
+  }
+  EXPECT_TRUE(writer.is_empty());
+  EXPECT_EQ(received, sent);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(slice_server, refuses_a_port_that_is_taken_and_options_that_make_no_sense) {

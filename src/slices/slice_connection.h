@@ -24,7 +24,9 @@ class SliceConnection {
   int descriptor() const { return descriptor_; }
   uint64_t number() const { return number_; }
   /// Whether it takes frames: not while as much is asked for, or made and not sent, as may be.
-  bool wants_to_read() const { return phase_ == Phase::kEnding || in_flight_ + static_cast<int>(writer_.num_frames()) < options_.max_in_flight; }
+  bool wants_to_read() const {
+    return phase_ == Phase::kEnding || in_flight_ + static_cast<int>(writer_.num_frames()) < options_.max_in_flight;
+  }
   bool wants_to_write() const { return !writer_.is_empty(); }
   /// Until when something has to happen; max() where nothing has to.
   Clock::time_point deadline() const;

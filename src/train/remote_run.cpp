@@ -459,6 +459,9 @@ Status RemoteRun::store_unstored(AfterSaving after) {
 
 Status RemoteRun::store_checkpoint(int64_t step, const Recipe::Checkpoints& keep, AfterSaving after) {
   DARKROOM_RETURN_IF_ERROR(take_in(step, keep));
+  if (after == AfterSaving::kGoesOn && stop_.stop_requested()) {
+    return Status::unavailable("the run is being stopped: the last checkpoint goes first, and this one after it, step:", step);
+  }
   DARKROOM_RETURN_IF_ERROR(store_unstored(after));
   for (const char* name : {kRunFactsFile, kRunGoodputFile}) {
     DARKROOM_RETURN_IF_ERROR(keep_trying(step, after, [&] { return store_file(name); }));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <future>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
 #include "darkroom/train/run_files.h"
+#include "step_settings.h"
 #include "training_run.h"
 
 namespace darkroom {
@@ -16,7 +18,7 @@ namespace darkroom {
 Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
   const std::string folder = in_folder(kRunCheckpointsFolder);
   if (spooled_step_ == job.record.step) {
-    return facts_->write(job.record.step, job.seconds);
+    return {};
   }
   Status saved = save_checkpoint(files_, folder, job.record, state);
   // Of several ranks the others have done their part and do not do it again.
@@ -30,7 +32,7 @@ Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
   }
   DARKROOM_RETURN_IF_ERROR(saved);
   spooled_step_ = remote_ != nullptr ? job.record.step : spooled_step_;
-  return facts_->write(job.record.step, job.seconds);
+  return {};
 }
 
 /// A store that is away costs a run that goes on no step: the checkpoint waits here for the next one, and is not where it belongs.
@@ -85,7 +87,7 @@ Status TrainingRun::save(AfterSaving after) {
   span.set("darkroom.step", steps_done_);
   const SaveJob job{.record = record(), .seconds = is_main() ? wall_seconds() : 0, .after = after};
   const bool ends = after == AfterSaving::kEnds;  // Nothing goes on meanwhile.
-  const Status saved = ends || !recipe().runtime.background_saves ? save_now(job) : save_in_background(job);
+  const Status saved = ends || !saves_in_background(recipe()) ? save_now(job) : save_in_background(job);
   span.fail(saved);
   return saved;
 }
@@ -96,6 +98,7 @@ Status TrainingRun::save_now(const SaveJob& job) {
     return hand_in_training_state(*state_);
   }
   DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, *state_));
+  DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   spend(Spending::kSaving);
   DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
   const Result<bool> is_stored = store_or_prune(job);
@@ -115,9 +118,25 @@ Status TrainingRun::save_in_background(const SaveJob& job) {
     spend(Spending::kSaving);  // The ledger's disk.
   }
   background_step_ = steps_done_;
-  background_save_ = std::async(std::launch::async, [this, job]() -> Result<bool> {
-    const Status written = is_main() ? write_checkpoint(job, *snapshot_state_) : hand_in_training_state(*snapshot_state_);
-    Result<bool> saved = !written.is_ok() ? Result<bool>(written) : is_main() ? store_or_prune(job) : Result<bool>(true);
+  background_save_ = std::async(std::launch::async, [this, job] {
+    const auto save = [&]() -> Result<bool> {
+      if (!is_main()) {
+        DARKROOM_RETURN_IF_ERROR(hand_in_training_state(*snapshot_state_));
+        return true;
+      }
+      DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, *snapshot_state_));
+      DARKROOM_RETURN_IF_ERROR(facts_->write(job.record.step, job.seconds));
+      return store_or_prune(job);
+    };
+    // An exception must not wait for whoever asks for the result: the other ranks' threads would wait for this one's part meanwhile.
+    Result<bool> saved = [&]() -> Result<bool> {
+      try {
+        return save();
+      } catch (const std::exception& failure) {
+        saving_ranks_.reset();  // Closes its connections.
+        return Status::internal("saving a checkpoint failed:", failure.what());
+      }
+    }();
     background_save_failed_ = !saved.is_ok();
     return saved;
   });
@@ -135,19 +154,25 @@ Status TrainingRun::finish_background_save() {
   }
   const Result<bool> own = background_save_.get();
   spend(Spending::kSaving);
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> codes, gather_numbers(ranks(), static_cast<int64_t>(own.status().code())));
-  DARKROOM_RETURN_IF_ERROR(own.status());
-  for (size_t rank = 0; rank < codes.size(); ++rank) {
-    const auto code = static_cast<StatusCode>(codes[rank]);
+  store_waiting_folders();
+  const Result<std::vector<int64_t>> codes = gather_numbers(ranks(), static_cast<int64_t>(own.status().code()));
+  DARKROOM_RETURN_IF_ERROR(own.status());  // Of both failures the one that says more.
+  DARKROOM_RETURN_IF_ERROR(codes.status());
+  for (size_t rank = 0; rank < codes->size(); ++rank) {
+    const auto code = static_cast<StatusCode>((*codes)[rank]);
     if (code != StatusCode::kOk) {
       return Status::make(code, "another rank could not save the checkpoint, as it says itself (step, rank):", background_step_, rank);
     }
   }
   saved_step_ = *own ? background_step_ : saved_step_;
+  return {};
+}
+
+/// Previews that came while the store was the other thread's.
+void TrainingRun::store_waiting_folders() {
   for (const std::string& folder : std::exchange(folders_to_store_, {})) {
     remote_->store_folder(folder);
   }
-  return {};
 }
 
 // Of a run that has failed otherwise: the other ranks may be gone, or write on and wait for this one's part.
@@ -156,6 +181,7 @@ void TrainingRun::end_background_save() {
     return;
   }
   const Result<bool> saved = background_save_.get();
+  store_waiting_folders();
   if (!saved.is_ok()) {
     log_warning("the checkpoint of step {} could not be saved: {}", background_step_, saved.status().message());
   }

@@ -357,8 +357,10 @@ Status TrainingRun::open_autoencoder(const std::string& weights_folder) {
 Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
   const RankMemorySpec spec = rank_memory_spec(recipe(), part_->module(), flat);
   const bool is_cpu = device().is_cpu();
-  return check_rank_memory(recipe(), rank_memory(spec), is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
-                           is_cpu ? "this machine" : device().str());
+  const RankMemory memory = rank_memory(spec);
+  DARKROOM_RETURN_IF_ERROR(check_rank_memory(recipe(), memory, is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
+                                             is_cpu ? "this machine" : device().str()));
+  return check_snapshot_memory(recipe(), memory, is_cpu ? memory.kept() : 0, options_.local_ranks, memory_of_device(torch::kCPU));
 }
 
 Status TrainingRun::open_optimizer() {
@@ -389,7 +391,7 @@ Status TrainingRun::open_optimizer() {
   const auto save_config = [this](FileSystem& files, const std::string& folder) { return part_->save_config(files, folder); };
   state_ = std::make_unique<TrainingState>(TrainingState{*parameters_, *optimizer_, *ema_, save_config});
   state_->ranks = &ranks();
-  if (recipe().runtime.background_saves) {
+  if (saves_in_background(recipe())) {
     DARKROOM_ASSIGN_OR_RETURN(saving_ranks_, ranks().twin("saving"));
     snapshot_state_ = std::make_unique<TrainingState>(*state_);
     snapshot_state_->ranks = saving_ranks_.get();

@@ -44,11 +44,14 @@ torch::ScalarType gradient_wire(const Recipe& recipe) {
   return recipe.runtime.gradient_wire == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
 }
 
+bool saves_in_background(const Recipe& recipe) {
+  const int64_t every_steps = recipe.checkpoint.every_steps;
+  return recipe.runtime.background_saves && every_steps > 0 && every_steps < recipe.schedule.max_steps;
+}
+
 int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory) {
   constexpr int64_t kStateTensors = 3, kMoments = 2;  // Weights and both moments, and the average.
-  const bool is_taken =
-      recipe.runtime.background_saves && recipe.checkpoint.every_steps > 0 && recipe.checkpoint.every_steps < recipe.schedule.max_steps;
-  return is_taken ? memory.moments * kStateTensors / kMoments + memory.average : 0;
+  return saves_in_background(recipe) ? memory.moments * kStateTensors / kMoments + memory.average : 0;
 }
 
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat) {
@@ -86,6 +89,20 @@ Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t
                   "`train --dry-run` tells the parts (groups, ranks here):",
                   in_gb(memory.kept()), of, in_gb(memory_bytes), local_ranks == 1 ? "it" : "all of them"),
       recipe.runtime.gradient_groups, local_ranks);
+}
+
+Status check_snapshot_memory(const Recipe& recipe, const RankMemory& memory, int64_t beside_bytes, int64_t local_ranks,
+                             int64_t memory_bytes) {
+  const int64_t copy = snapshot_bytes(recipe, memory);
+  if (copy == 0 || memory_bytes <= 0 || beside_bytes + copy <= memory_bytes / local_ranks) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format(
+          "the copy from which a rank's checkpoints are written in the background takes {:.2f} GB beside {:.2f} GB, and this machine "
+          "has {:.2f} GB for {}; set runtime.background_saves = false (ranks here):",
+          in_gb(copy), in_gb(beside_bytes), in_gb(memory_bytes), local_ranks == 1 ? "it" : "all of them"),
+      local_ranks);
 }
 
 Status check_window_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t num_ranks) {

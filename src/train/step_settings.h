@@ -19,6 +19,9 @@ FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& de
 /// What sums of gradient groups are kept and sent in.
 torch::ScalarType gradient_wire(const Recipe& recipe);
 
+/// Whether checkpoints between steps are written while training goes on; the last one never is.
+bool saves_in_background(const Recipe& recipe);
+
 /// What a copy takes in the machine's memory from which checkpoints are written in the background; 0: none is made.
 int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory);
 
@@ -40,6 +43,11 @@ int64_t window_rows(const Recipe& recipe, int64_t num_ranks);
 /// Whether a rank's buffers fit into `memory_bytes` (0: nobody knows) beside those of the other ranks there. `of` says whose memory it is.
 /// Errors: kFailedPrecondition.
 Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of);
+
+/// Whether a rank's copy for background saves fits into the machine's memory beside what else the rank keeps there. Errors:
+/// kFailedPrecondition, naming the field that turns it off.
+Status check_snapshot_memory(const Recipe& recipe, const RankMemory& memory, int64_t beside_bytes, int64_t local_ranks,
+                             int64_t memory_bytes);
 
 /// A dataset as the window's check sees it.
 struct DatasetSize {

@@ -257,7 +257,7 @@ Status TrainingRun::paint_previews() {
   }
   const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
   DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
-  if (remote_ != nullptr && background_save_.valid()) {
+  if (remote_ != nullptr && background_save_.valid() && !background_save_has_ended()) {
     folders_to_store_.push_back(name);  // The store is the other thread's.
   } else if (remote_ != nullptr) {
     remote_->store_folder(name);

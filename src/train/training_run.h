@@ -107,6 +107,7 @@ class TrainingRun {
   bool background_save_has_ended() const;
   Status finish_background_save();
   void end_background_save();
+  void store_waiting_folders();
   Status write_checkpoint(const SaveJob& job, TrainingState& state);
   Result<bool> store_or_prune(const SaveJob& job);
   Status restore_lost_folder();

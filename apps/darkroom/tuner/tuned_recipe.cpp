@@ -41,9 +41,9 @@ constexpr Untunable kUntunable[] = {
     {"runtime.log_every", "it changes nothing that a trial is compared by"},
     {"runtime.background_saves", "it changes nothing that a trial is compared by"},
     {"runtime.reduction", "trials have one rank"},
-    {"runtime.gradient_wire", "trials have one rank"},
     {"runtime.overlap", "trials have one rank"},
     {"runtime.gradient_groups", "it changes the last bits of a sum, and nothing that can be told from chance"},
+    {"runtime.gradient_wire", "it changes the last bits of a sum, and nothing that can be told from chance"},
 };
 
 Status check_tunable(const std::string& key) {

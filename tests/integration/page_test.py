@@ -689,6 +689,16 @@ def a_long_run_is_bounded_in_the_page() -> None:
         require(kept[4] == 50 and kept[5] == ["5.000000000"] * 3, "validations, and an average of equal values", kept)
 
 
+def axes_have_round_values() -> None:
+    with page_of_fake() as (_, tab):
+        ticks = tab.value("""import("/page/chart.js").then(({ticksOf, nearest}) => [
+          ticksOf(0, 1000, false), ticksOf(0.13, 0.14, false).length, ticksOf(0.09, 1.2, true), ticksOf(1e-8, 1e3, true), ticksOf(2.1, 4.9, true),
+          [-5, 1, 14, 15.5, 16, 99].map((step) => nearest([[1, 0], [14, 0], [17, 0]], step)), nearest([[7, 0]], 3)])""")
+        require(ticks[0] == [0, 200, 400, 600, 800, 1000] and ticks[1] in range(2, 7), "ticks", ticks)
+        require(np.allclose(ticks[2], [0.1, 0.2, 0.5, 1]) and 2 <= len(ticks[3]) <= 6 and len(ticks[4]) >= 2, "ticks of a logarithm", ticks)
+        require(ticks[5] == [0, 0, 1, 1, 2, 2] and ticks[6] == 0, "the nearest point", ticks)
+
+
 def runs_are_seen_on_a_phone() -> None:
     with page_of_runs({"first": FakeRun(lines_of(range(1, 31)), (10, 20), ("red apple", "a long prompt " * 20)), "second": FakeRun(lines_of(range(1, 9)))}, width=390, height=844) as (_, tab):
         tab.choose("#training-other", "second")
@@ -922,6 +932,7 @@ if __name__ == "__main__":
             samples_are_seen_by_step_and_by_prompt,
             a_report_is_a_page_or_a_file,
             a_long_run_is_bounded_in_the_page,
+            axes_have_round_values,
             runs_are_seen_on_a_phone,
             a_run_that_cannot_be_read_is_a_sentence,
             what_others_write_is_text,

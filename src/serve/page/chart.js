@@ -23,9 +23,12 @@ export function ticksOf(least, most, isLog) {
   if (isLog) {
     const [first, last] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
     const apart = Math.ceil((last - first + 1) / kMostTicks);
-    const factors = last - first <= 2 ? [1, 2, 5] : [1];
+    const factors = most <= 100 * least ? [1, 2, 5] : [1];
     const powers = Array.from({length: Math.floor((last - first) / apart) + 1}, (_, index) => 10 ** (first + index * apart));
-    return powers.flatMap((power) => factors.map((factor) => factor * power)).filter((tick) => tick >= least && tick <= most);
+    const ticks = powers.flatMap((power) => factors.map((factor) => factor * power)).filter((tick) => tick >= least && tick <= most);
+    if (ticks.length > 1) {
+      return ticks;
+    }  // Else less than a factor of 2 or so: as without a logarithm.
   }
   const rough = (most - least) / (kMostTicks - 1);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,12 +1,11 @@
 #include "painter_engine.h"
 
-#include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "darkroom/core/log.h"
 #include "darkroom/diffusion/sampler.h"
+#include "darkroom/paint/usable_samplers.h"
 
 namespace darkroom {
 namespace {
@@ -22,16 +21,8 @@ struct PaintedPicture final : EnginePicture {
 Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads) {
   auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads));
   const SchedulerConfig& scheduler = engine->painter_->scheduler();
-  const int num_steps = static_cast<int>(std::min<int64_t>(20, scheduler.noise.num_timesteps));  // Any number that samplers usually take.
-  const auto try_sampler = [&](std::string_view name) {
-    return make_sampler({.name = std::string(name), .num_steps = num_steps}, scheduler).status();
-  };
-  for (const std::string_view name : sampler_names()) {
-    if (try_sampler(name).is_ok()) {
-      engine->samplers_.emplace_back(name);
-    }
-  }
-  if (const Status own = try_sampler(""); !own.is_ok()) {
+  engine->samplers_ = usable_samplers(scheduler);
+  if (const Status own = try_sampler("", scheduler); !own.is_ok()) {
     if (engine->samplers_.empty()) {
       return own;
     }

@@ -67,8 +67,8 @@ Status check_flags(const SampleJobsFlags& flags, const GivenWords& given) {
     }
     return Status::ok();
   }
-  const std::set<std::string> fitting = {"--reproduce", "--only",         "--output", "--workers", "--model",
-                                         "--frozen",    "--json-summary", "--config", "--quiet",   "--verbose"};
+  const std::set<std::string> fitting = {"--reproduce", "--only",         "--init-images", "--output", "--workers", "--model",
+                                         "--frozen",    "--json-summary", "--config",      "--quiet",  "--verbose"};
   for (const auto& [flag, words] : given) {
     if (!fitting.contains(flag)) {
       return Status::invalid_argument(fmt::format("{} does not go with --reproduce: the record says how each picture is painted", flag));
@@ -118,10 +118,50 @@ Status choose(const SampleJobsFlags& flags, std::vector<RecordedPicture>& pictur
   return Status::ok();
 }
 
+bool is_below(const std::filesystem::path& place, const std::string& folder) {
+  std::error_code failure;
+  const std::filesystem::path whole = std::filesystem::canonical(folder, failure);
+  return !failure && std::mismatch(whole.begin(), whole.end(), place.begin(), place.end()).first == whole.end();
+}
+
+// A record may come from anybody, and what it names is read: no file that its reader does not expect, no pipe, no device.
+Status check_init_image(const SampleJobsFlags& flags, const std::string& path) {
+  constexpr uintmax_t kMaxBytes = 100'000'000;
+  std::error_code failure;
+  const std::filesystem::path place = std::filesystem::canonical(path, failure);
+  if (failure) {
+    return Status::invalid_argument("the record starts from a picture that is not there:", path);
+  }
+  if (!is_below(place, parent_folder(flags.record_file)) && (flags.init_images.empty() || !is_below(place, flags.init_images))) {
+    return Status::invalid_argument(
+        "the record starts from a picture outside its own folder; if you want it opened, name its folder with --init-images:", path);
+  }
+  if (!std::filesystem::is_regular_file(place, failure)) {
+    return Status::invalid_argument("the record starts from a picture that is no regular file:", path);
+  }
+  if (const uintmax_t num_bytes = std::filesystem::file_size(place, failure); failure || num_bytes > kMaxBytes) {
+    return Status::invalid_argument("the record starts from a picture that is too large (path, bytes, at most):", path, num_bytes,
+                                    kMaxBytes);
+  }
+  return Status::ok();
+}
+
+Status check_init_images(const SampleJobsFlags& flags, const std::vector<RecordedPicture>& pictures) {
+  std::set<std::string> checked = {""};
+  for (const RecordedPicture& picture : pictures) {
+    const std::string& path = picture.picture.fields.init_image;
+    if (checked.insert(path).second) {
+      DARKROOM_RETURN_IF_ERROR(check_init_image(flags, path).with_context(picture.file));
+    }
+  }
+  return Status::ok();
+}
+
 Result<PictureRun> plan_reproduction(const SampleJobsFlags& flags, PainterFlags& painter, int& threads) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_named_file("--reproduce", flags.record_file));
   DARKROOM_ASSIGN_OR_RETURN(PictureRecord record, read_picture_record(text, flags.record_file));
   DARKROOM_RETURN_IF_ERROR(choose(flags, record.pictures));
+  DARKROOM_RETURN_IF_ERROR(check_init_images(flags, record.pictures));
   const PictureOrigin& origin = record.origin;
   if (origin.version != kVersion) {
     log_warning("sample: {} was written by version {}; this is {}, which its pictures' files name", flags.record_file, origin.version,

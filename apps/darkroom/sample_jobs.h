@@ -15,6 +15,7 @@ struct SampleJobsFlags {
   std::string jobs_file = {};          ///< --jobs; empty: not asked for.
   std::string record_file = {};        ///< --reproduce; empty: not asked for.
   std::vector<std::string> only = {};  ///< Of the record: jobs, or files of pictures; none: all.
+  std::string init_images = {};        ///< Of the record: where its initial pictures may lie besides its own folder; empty: nowhere else.
   uint64_t max_pictures = 10'000;      ///< Of a job file.
   // What the command line says beside them.
   std::string output = {};  ///< Folder.

@@ -147,6 +147,9 @@ void add_jobs_flags(VerbDefinition& verb, SampleJobsFlags& jobs) {
             "paint the pictures that a record of --jobs names once more, and compare their bytes; --output is another folder");
   verb.flag("--only", value::texts(jobs.only, "NAME"), "of the record: jobs, or pictures such as apples/00007.png")
       .only_with("--reproduce");
+  verb.flag("--init-images", value::folder(jobs.init_images, "DIR", "none"),
+            "folder below which initial pictures of the record may lie; without it only those below the record's own folder are opened")
+      .only_with("--reproduce");
 }
 
 void add_painting_flags(VerbDefinition& verb, SampleFlags& flags) {

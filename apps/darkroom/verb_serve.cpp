@@ -49,6 +49,7 @@ struct ServeFlags {
   PngSettings png_settings = PngSettings::kWebui;
   bool is_sandboxed = true;
   ObservationFlags observation;
+  std::vector<std::string> runs;
 };
 
 bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }
@@ -162,6 +163,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_RETURN_IF_ERROR(take_container(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
+  DARKROOM_ASSIGN_OR_RETURN(std::vector<ServedRun> runs, name_served_runs(flags.runs));
   auto serving = std::make_unique<Serving>();
   DARKROOM_ASSIGN_OR_RETURN(serving->observation, JobObservation::start(flags.observation, {.verb = "serve", .has_own_route = true}));
   MetricsRegistry& metrics = serving->observation->registry();
@@ -177,7 +179,8 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                                                   .deadline = std::chrono::milliseconds(std::llround(1000 * deadline)),
                                                   .only_local_hosts = !is_container,
                                                   .png_settings = flags.png_settings,
-                                                  .intake = serving->intake.has_value() ? &*serving->intake : nullptr},
+                                                  .intake = serving->intake.has_value() ? &*serving->intake : nullptr,
+                                                  .runs = std::move(runs)},
                            batcher, metrics);
   DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address, .max_body_bytes = kMaxBodyBytes}));
   log_info("serving {} at http://{}", model.name, serving->server->address().to_string());
@@ -236,7 +239,9 @@ void add_serve_verb(CommandLine& line) {
   verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
             "decode pictures of requests in this process, where the kernel refuses the sandbox");
   add_metrics_flags(verb, flags->observation);
-  verb.later({"--memory", "--tls-cert", "--tls-key", "--run", "--watermark"});
+  verb.flag("--run", value::uris(flags->runs, "FOLDER"),
+            "run folders of train whose curves and samples the page shows, also while they train");
+  verb.later({"--memory", "--tls-cert", "--tls-key", "--watermark"});
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");
   verb.run([flags](VerbContext& context) { return run_serve(*flags, context); });

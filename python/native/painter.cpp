@@ -15,6 +15,7 @@
 #include "bindings.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/paint/painter.h"
+#include "darkroom/paint/usable_samplers.h"
 #include "darkroom/tensor/intra_op_threads.h"
 #include "open_painter.h"
 #include "open_stores.h"
@@ -112,18 +113,6 @@ PaintRequest request_of(const std::string& prompt, uint64_t seed, const PictureS
   return request;
 }
 
-/// Those that run the model's schedule, tried with a number of steps that samplers usually take, as `serve` finds them.
-std::vector<std::string> usable_samplers(const SchedulerConfig& scheduler) {
-  const int num_steps = static_cast<int>(std::min<int64_t>(20, scheduler.noise.num_timesteps));
-  std::vector<std::string> names;
-  for (const std::string_view name : sampler_names()) {
-    if (make_sampler({.name = std::string(name), .num_steps = num_steps}, scheduler).is_ok()) {
-      names.emplace_back(name);
-    }
-  }
-  return names;
-}
-
 void check_picture(const OpenPainter& open, const std::string& prompt, const PictureSettings& settings) {
   const PaintRequest request = request_of(prompt, 0, settings);
   raise_if_failed(check_prompts(request));
@@ -140,9 +129,32 @@ void look_up(const nb::object& callback, size_t num_taken, size_t num_steps) {
   }
 }
 
+/// Marks, while it lives, that this thread paints with a painter. A callback of paint() that paints with the same one is refused: on a GPU
+/// it would wait for its own end.
+class PaintingHere {
+ public:
+  explicit PaintingHere(const OpenPainter& open) {
+    if (std::find(painters().begin(), painters().end(), &open) != painters().end()) {
+      raise_failure(Status::failed_precondition(
+          "a callback of paint() cannot paint with the same Painter, which is at work until paint() returns; open another one"));
+    }
+    painters().push_back(&open);
+  }
+  ~PaintingHere() { painters().pop_back(); }
+  PaintingHere(const PaintingHere&) = delete;
+  PaintingHere& operator=(const PaintingHere&) = delete;
+
+ private:
+  static std::vector<const OpenPainter*>& painters() {
+    thread_local std::vector<const OpenPainter*> at_work;  // Of nested calls, the innermost last.
+    return at_work;
+  }
+};
+
 /// The picture that paint() gives in a batch of one, step by step.
 Pixels paint_picture(OpenPainter& open, const std::string& prompt, uint64_t seed, const PictureSettings& settings,
                      const nb::object& callback) {
+  const PaintingHere here(open);
   const PaintRequest request = request_of(prompt, seed, settings);
   Painter& painter = *open.painter;
   const IntraOpThreads threads(open.threads);

@@ -13,6 +13,7 @@
 #include "comparison_record.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/version.h"
+#include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/png.h"
 #include "darkroom/measure/ballot.h"
@@ -140,15 +141,19 @@ class Comparison {
     if (has_references()) {
       const auto see = [&networks](const Image& picture) { return networks.add_reference(picture); };
       DARKROOM_ASSIGN_OR_RETURN(references_, read_compare_references(files_, job_.references, record_, stop_, see));
-      DARKROOM_RETURN_IF_ERROR(write_references());
     }
+    DARKROOM_RETURN_IF_ERROR(write_references());
     DARKROOM_ASSIGN_OR_RETURN(const PictureScores scores,
                               score_pictures(files_, job_.output, record_, has_references() ? &references_ : nullptr, stop_));
-    const ResamplingOptions options{.num_resamples = job_.num_resamples, .error_rate = job_.error_rate, .seed = job_.seed};
+    const ResamplingOptions options{.num_resamples = job_.num_resamples, .error_rate = job_.error_rate, .seed = job_.seed, .stop = stop_};
     std::vector<MeasureOutcome> measures = reference_measures(scores, job_.metrics, options);
     std::vector<std::string> notes = notes_of(record_, references_, has_references());
     DARKROOM_ASSIGN_OR_RETURN(auto by_networks, networks.measure(files_, record_, options, notes));
     std::move(by_networks.begin(), by_networks.end(), std::back_inserter(measures));
+    const Json between = between_models(scores, options);
+    if (stop_.stop_requested()) {
+      return Status::cancelled("stopped on request while comparing numbers; the same command goes on");
+    }
     const ComparisonVerdict verdict = decide(measures, job_.error_rate);
     Json report = {{"format", "darkroom comparison report"},
                    {"version", 1},
@@ -161,7 +166,7 @@ class Comparison {
                    {"error_rate", job_.error_rate},
                    {"num_resamples", job_.num_resamples},
                    {"num_identical", scores.num_identical},
-                   {"between", between_models(scores, options)},
+                   {"between", between},
                    {"notes", notes},
                    {"networks", networks.networks()},
                    {"prompts", prompts_json(record_, scores)}};
@@ -217,16 +222,7 @@ class Comparison {
   CompareReferences references_;
 };
 
-Result<std::unique_ptr<FileLock>> lock_output(FileSystem& files, const std::string& output) {
-  auto lock = files.try_lock(output);
-  if (lock.status().code() == StatusCode::kFailedPrecondition) {  // A file system without locks.
-    return std::unique_ptr<FileLock>();
-  }
-  if (lock.is_ok() && *lock == nullptr) {
-    return Status::failed_precondition("another process works in --output at this time:", output);
-  }
-  return lock;
-}
+constexpr const char* kOutputHeld = "another process works in --output at this time:";
 
 }  // namespace
 
@@ -248,8 +244,8 @@ Status CompareJob::validate() const {
     if (needs_weights && weights_dir.empty()) {
       return Status::invalid_argument("--metrics: a measure needs a network; give --weights-dir:", metric);
     }
-    if (metric != "clip" && metric != "psnr" && metric != "palette" && references.empty()) {
-      return Status::invalid_argument("--metrics: a measure looks among reference pictures; give --references:", metric);
+    if (metric != "clip" && references.empty()) {
+      return Status::invalid_argument("--metrics: a measure compares with reference pictures; give --references:", metric);
     }
   }
   return Status::ok();
@@ -265,7 +261,7 @@ Status run_comparison(FileSystem& files, const CompareJob& job, const std::stop_
   DARKROOM_RETURN_IF_ERROR(check_prompts(request));
   DARKROOM_RETURN_IF_ERROR(find_compare_record(files, job.output).status());  // A folder of something else stays as it is.
   DARKROOM_RETURN_IF_ERROR(files.create_folders(job.output));
-  DARKROOM_ASSIGN_OR_RETURN(const auto lock, lock_output(files, job.output));
+  DARKROOM_ASSIGN_OR_RETURN(const auto lock, lock_folder(files, job.output, kOutputHeld));
   DARKROOM_ASSIGN_OR_RETURN(auto found, find_compare_record(files, job.output));  // Nobody else may write one from here on.
   CompareRecord record{.settings = compared_settings(job, prompts)};
   if (found) {
@@ -284,7 +280,7 @@ Result<Json> count_comparison_votes(FileSystem& files, const std::string& output
   DARKROOM_ASSIGN_OR_RETURN(auto record, find_compare_record(files, output));
   std::unique_ptr<FileLock> lock;
   if (record) {
-    DARKROOM_ASSIGN_OR_RETURN(lock, lock_output(files, output));
+    DARKROOM_ASSIGN_OR_RETURN(lock, lock_folder(files, output, kOutputHeld));
   }
   const std::string path = join_path(output, "report.json");
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files.exists(path));

@@ -156,9 +156,9 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
   DARKROOM_ASSIGN_OR_RETURN(const FeatureRows b, features_of(files, record, Side::kB, network));
   if (wants(is_clip ? "clip-fid" : "fid")) {
     MeasureOutcome outcome =
-        distance_outcome(frechet, frechet_distance(a, seen.references), frechet_distance(b, seen.references), num_prompts);
+        distance_outcome(frechet, frechet_distance(a, seen.references, stop_), frechet_distance(b, seen.references, stop_), num_prompts);
     if (num_pictures <= kMostResampledPictures) {
-      resample(outcome, FrechetComparison(a, b, seen.references, record.num_seeds()), options);
+      resample(outcome, FrechetComparison(a, b, seen.references, record.num_seeds(), stop_), options);
     } else {
       notes.push_back(fmt::format("{} has no interval and decides nothing: it is resampled for at most {} pictures of a model.", frechet,
                                   kMostResampledPictures));
@@ -166,9 +166,10 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
     measures.push_back(std::move(outcome));
   }
   if (!is_clip && wants("kid")) {
-    MeasureOutcome outcome = distance_outcome("kid", kernel_distance(a, seen.references), kernel_distance(b, seen.references), num_prompts);
+    MeasureOutcome outcome =
+        distance_outcome("kid", kernel_distance(a, seen.references, stop_), kernel_distance(b, seen.references, stop_), num_prompts);
     if (num_prompts <= kMostResampledPrompts) {
-      resample(outcome, KernelComparison(a, b, seen.references, record.num_seeds()), options);
+      resample(outcome, KernelComparison(a, b, seen.references, record.num_seeds(), stop_), options);
     } else {
       notes.push_back(
           fmt::format("kid has no interval and decides nothing: it is resampled for at most {} prompts.", kMostResampledPrompts));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -91,13 +92,13 @@ void reflect_column(FeatureRows& rows, size_t k, std::vector<double>& v, std::ve
 }
 
 // F with F^T F = rows^T rows and at most `width` rows: the rows themselves, or the R of their QR decomposition.
-FeatureRows upper_factor(FeatureRows rows) {
+FeatureRows upper_factor(FeatureRows rows, const std::stop_token& stop) {
   const size_t width = rows.width;
   if (rows.num_rows() <= width) {
     return rows;
   }
   std::vector<double> v, sums;
-  for (size_t k = 0; k < width; ++k) {
+  for (size_t k = 0; k < width && !stop.stop_requested(); ++k) {
     reflect_column(rows, k, v, sums);
   }
   rows.values.resize(width * width);
@@ -108,21 +109,20 @@ FeatureRows upper_factor(FeatureRows rows) {
 }
 
 // A factor F with F^T F = the covariance of rows whose mean is 0, with at most `width` rows.
-FeatureRows covariance_factor(FeatureRows centred) {
+FeatureRows covariance_factor(FeatureRows centred, const std::stop_token& stop) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(centred.num_rows() - 1));
   for (double& value : centred.values) {
     value *= scale;
   }
-  return upper_factor(std::move(centred));
+  return upper_factor(std::move(centred), stop);
 }
 
 // The products of each row of `a` with each of `b`, row by row.
-std::vector<double> products(const FeatureRows& a, const FeatureRows& b) {
-  std::vector<double> values;
-  values.reserve(a.num_rows() * b.num_rows());
-  for (size_t i = 0; i < a.num_rows(); ++i) {
+std::vector<double> products(const FeatureRows& a, const FeatureRows& b, const std::stop_token& stop) {
+  std::vector<double> values(a.num_rows() * b.num_rows());
+  for (size_t i = 0; i < a.num_rows() && !stop.stop_requested(); ++i) {
     for (size_t j = 0; j < b.num_rows(); ++j) {
-      values.push_back(dot(a.row(i), b.row(j)));
+      values[i * b.num_rows() + j] = dot(a.row(i), b.row(j));
     }
   }
   return values;
@@ -134,10 +134,10 @@ double kernel(std::span<const double> x, std::span<const double> y) {
 }
 
 // The mean of the kernel over pairs of different rows.
-double mean_within(const FeatureRows& features) {
+double mean_within(const FeatureRows& features, const std::stop_token& stop) {
   double sum = 0;
   const size_t n = features.num_rows();
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n && !stop.stop_requested(); ++i) {
     for (size_t j = i + 1; j < n; ++j) {
       sum += 2 * kernel(features.row(i), features.row(j));
     }
@@ -145,9 +145,9 @@ double mean_within(const FeatureRows& features) {
   return sum / (static_cast<double>(n) * static_cast<double>(n - 1));
 }
 
-double mean_between(const FeatureRows& a, const FeatureRows& b) {
+double mean_between(const FeatureRows& a, const FeatureRows& b, const std::stop_token& stop) {
   double sum = 0;
-  for (size_t i = 0; i < a.num_rows(); ++i) {
+  for (size_t i = 0; i < a.num_rows() && !stop.stop_requested(); ++i) {
     for (size_t j = 0; j < b.num_rows(); ++j) {
       sum += kernel(a.row(i), b.row(j));
     }
@@ -168,7 +168,7 @@ FeatureRows subset(const FeatureRows& features, size_t count, const CounterRando
 
 }  // namespace
 
-double frechet_distance(const FeatureRows& a, const FeatureRows& b) {
+double frechet_distance(const FeatureRows& a, const FeatureRows& b, const std::stop_token& stop) {
   check_features(a, b);
   std::vector<double> between = mean_of(a);
   const std::vector<double> mean_b = mean_of(b);
@@ -178,15 +178,19 @@ double frechet_distance(const FeatureRows& a, const FeatureRows& b) {
   for (size_t j = 0; j < between.size(); ++j) {
     between[j] -= mean_b[j];
   }
-  const FeatureRows factor_a = covariance_factor(std::move(centred_a));
-  const FeatureRows factor_b = covariance_factor(std::move(centred_b));
-  const double root_trace = sum_of_singular_values(products(factor_a, factor_b), factor_a.num_rows(), factor_b.num_rows());
+  const FeatureRows factor_a = covariance_factor(std::move(centred_a), stop);
+  const FeatureRows factor_b = covariance_factor(std::move(centred_b), stop);
+  const double root_trace = sum_of_singular_values(products(factor_a, factor_b, stop), factor_a.num_rows(), factor_b.num_rows(), stop);
+  if (stop.stop_requested()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   return squared_length(between) + squared_length(factor_a.values) + squared_length(factor_b.values) - 2 * root_trace;
 }
 
-double kernel_distance(const FeatureRows& a, const FeatureRows& b) {
+double kernel_distance(const FeatureRows& a, const FeatureRows& b, const std::stop_token& stop) {
   check_features(a, b);
-  return mean_within(a) + mean_within(b) - 2 * mean_between(a, b);
+  const double distance = mean_within(a, stop) + mean_within(b, stop) - 2 * mean_between(a, b, stop);
+  return stop.stop_requested() ? std::numeric_limits<double>::quiet_NaN() : distance;
 }
 
 double kernel_distance_of_subsets(const FeatureRows& a, const FeatureRows& b, const SubsetOptions& options) {
@@ -200,7 +204,8 @@ double kernel_distance_of_subsets(const FeatureRows& a, const FeatureRows& b, co
   return sum / static_cast<double>(options.num_subsets);
 }
 
-KernelComparison::KernelComparison(const FeatureRows& a, const FeatureRows& b, const FeatureRows& references, size_t per_prompt)
+KernelComparison::KernelComparison(const FeatureRows& a, const FeatureRows& b, const FeatureRows& references, size_t per_prompt,
+                                   const std::stop_token& stop)
     : num_prompts_(a.num_rows() / per_prompt),
       per_prompt_(static_cast<double>(per_prompt)),
       num_references_(static_cast<double>(references.num_rows())) {
@@ -210,7 +215,7 @@ KernelComparison::KernelComparison(const FeatureRows& a, const FeatureRows& b, c
   const FeatureRows* const features[2] = {&a, &b};
   for (size_t x = 0; x < 2; ++x) {
     reference_sums_[x].assign(num_prompts_, 0.0);
-    for (size_t i = 0; i < a.num_rows(); ++i) {
+    for (size_t i = 0; i < a.num_rows() && !stop.stop_requested(); ++i) {
       for (size_t r = 0; r < references.num_rows(); ++r) {
         reference_sums_[x][i / per_prompt] += kernel(features[x]->row(i), references.row(r));
       }
@@ -218,7 +223,7 @@ KernelComparison::KernelComparison(const FeatureRows& a, const FeatureRows& b, c
     for (size_t y = 0; y < 2; ++y) {
       auto& sums = pair_sums_[2 * x + y];
       sums.assign(num_prompts_ * num_prompts_, 0.0);
-      for (size_t i = 0; i < a.num_rows(); ++i) {
+      for (size_t i = 0; i < a.num_rows() && !stop.stop_requested(); ++i) {
         for (size_t j = 0; j < a.num_rows(); ++j) {
           if (i != j) {
             sums[i / per_prompt * num_prompts_ + j / per_prompt] += kernel(features[x]->row(i), features[y]->row(j));
@@ -275,7 +280,8 @@ double KernelComparison::swapped(std::span<const uint8_t> swapped) const {
   return difference / (num_pictures * (num_pictures - 1)) - 2 * to_references / (num_pictures * num_references_);
 }
 
-FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b, const FeatureRows& references, size_t per_prompt)
+FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b, const FeatureRows& references, size_t per_prompt,
+                                     const std::stop_token& stop)
     : per_prompt_(per_prompt), width_(a.width), features_{a, b} {
   check_features(a, references);
   DARKROOM_CHECK(a.values.size() == b.values.size() && a.num_rows() % per_prompt == 0,
@@ -283,7 +289,7 @@ FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b,
   const std::vector<double> mean = mean_of(references);
   FeatureRows centred = references;
   subtract_from_rows(centred, mean);
-  const FeatureRows factor = covariance_factor(std::move(centred));
+  const FeatureRows factor = covariance_factor(std::move(centred), stop);
   for (FeatureRows& features : features_) {
     subtract_from_rows(features, mean);
   }
@@ -291,12 +297,12 @@ FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b,
   // that are chosen and weighed, in as few numbers as there are pictures.
   const size_t num_rows = a.num_rows();
   FeatureRows turned{.width = 2 * num_rows};
-  for (size_t r = 0; r < factor.num_rows(); ++r) {
+  for (size_t r = 0; r < factor.num_rows() && !stop.stop_requested(); ++r) {
     for (size_t i = 0; i < 2 * num_rows; ++i) {
       turned.values.push_back(dot(features_[i / num_rows].row(i % num_rows), factor.row(r)));
     }
   }
-  const FeatureRows reduced = upper_factor(std::move(turned));
+  const FeatureRows reduced = upper_factor(std::move(turned), stop);
   rank_ = reduced.num_rows();
   for (size_t i = 0; i < 2 * num_rows; ++i) {
     for (size_t r = 0; r < rank_; ++r) {

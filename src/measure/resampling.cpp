@@ -29,12 +29,16 @@ void check_resampling(size_t num_prompts, const ResamplingOptions& options) {
 
 Interval bootstrap_interval(size_t num_prompts, const ResampledDifference& difference, const ResamplingOptions& options) {
   check_resampling(num_prompts, options);
+  constexpr Interval kEverything{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   if (num_prompts == 1) {
-    return {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    return kEverything;
   }
   std::vector<double> differences;
   std::vector<uint32_t> counts(num_prompts);
   for (int64_t r = 0; r < options.num_resamples; ++r) {
+    if (options.stop.stop_requested()) {
+      return kEverything;
+    }
     const CounterRandom random(options.seed, Purpose::kSelect, static_cast<uint32_t>(r), "compare/bootstrap");
     std::ranges::fill(counts, 0U);
     for (size_t i = 0; i < num_prompts; ++i) {
@@ -56,6 +60,9 @@ double randomisation_p(size_t num_prompts, const SwappedDifference& difference, 
   const double as_far = observed * (1 - 1e-9);
   int64_t num_as_far = 0;
   for (int64_t r = 0; r < options.num_resamples; ++r) {
+    if (options.stop.stop_requested()) {
+      return 1;
+    }
     const CounterRandom random(options.seed, Purpose::kSelect, static_cast<uint32_t>(r), "compare/swaps");
     for (size_t i = 0; i < num_prompts; ++i) {
       swapped[i] = static_cast<uint8_t>(random.bits(i / 32) >> (i % 32) & 1U);

@@ -75,9 +75,9 @@ void reflect_columns(Matrix& matrix, size_t first_row, size_t k, const std::vect
 
 // The bidiagonal matrix's diagonal and what stands above it, one after the other: the couplings of the symmetric form [0 B; B^T 0] once its
 // rows are shuffled into each other (Golub and Van Loan, 8.6.1).
-std::vector<double> couplings_of(Matrix matrix) {
+std::vector<double> couplings_of(Matrix matrix, const std::stop_token& stop) {
   std::vector<double> couplings, v, sums;
-  for (size_t k = 0; k < matrix.num_columns; ++k) {
+  for (size_t k = 0; k < matrix.num_columns && !stop.stop_requested(); ++k) {
     v.clear();
     for (size_t i = k; i < matrix.num_rows; ++i) {
       v.push_back(matrix.row(i)[k]);
@@ -153,7 +153,7 @@ std::vector<double> eigenvalues(std::vector<double> couplings) {
 
 }  // namespace
 
-double sum_of_singular_values(std::vector<double> matrix, size_t num_rows, size_t num_columns) {
+double sum_of_singular_values(std::vector<double> matrix, size_t num_rows, size_t num_columns, const std::stop_token& stop) {
   DARKROOM_CHECK(num_rows >= 1 && num_columns >= 1 && matrix.size() == num_rows * num_columns,
                  "no such matrix (rows, columns, values):", num_rows, num_columns, matrix.size());
   if (num_rows < num_columns) {
@@ -167,7 +167,7 @@ double sum_of_singular_values(std::vector<double> matrix, size_t num_rows, size_
     std::swap(num_rows, num_columns);
   }
   double sum = 0;
-  for (const double value : eigenvalues(couplings_of({matrix, num_rows, num_columns}))) {
+  for (const double value : eigenvalues(couplings_of({matrix, num_rows, num_columns}, stop))) {
     sum += std::abs(value);  // Each singular value stands there twice, once with either sign.
   }
   return 0.5 * sum;

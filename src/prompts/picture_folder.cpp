@@ -1,10 +1,12 @@
 #include "darkroom/prompts/picture_folder.h"
 
+#include <set>
 #include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 
@@ -20,13 +22,8 @@ std::string line_of(const std::string& file, const std::string& identity, const 
 Result<std::unique_ptr<PictureFolder>> PictureFolder::open(FileSystem& files, const std::string& folder) {
   std::unique_ptr<PictureFolder> opened(new PictureFolder(files, folder));
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-  auto lock = files.try_lock(folder);
-  if (lock.status().code() != StatusCode::kFailedPrecondition) {  // Else a file system without locks.
-    DARKROOM_ASSIGN_OR_RETURN(opened->lock_, std::move(lock));
-    if (opened->lock_ == nullptr) {
-      return Status::failed_precondition("another process is painting into this folder; wait for it or take another --output:", folder);
-    }
-  }
+  constexpr const char* kHeld = "another process is painting into this folder; wait for it or take another --output:";
+  DARKROOM_ASSIGN_OR_RETURN(opened->lock_, lock_folder(files, folder, kHeld));
   DARKROOM_RETURN_IF_ERROR(sweep_unpublished(files, folder));
   DARKROOM_RETURN_IF_ERROR(opened->read_earlier());
   return opened;
@@ -116,7 +113,26 @@ Status PictureFolder::finish(const PictureRecord& record) {
     DARKROOM_RETURN_IF_ERROR(journal_->close());
     journal_ = nullptr;
   }
-  const Status removed = files_.remove_file(join_path(folder_, kPictureJournalFile));
+  return keep_lines_of_others(record);
+}
+
+Status PictureFolder::keep_lines_of_others(const PictureRecord& record) {
+  std::set<std::string_view> recorded;
+  for (const RecordedPicture& picture : record.pictures) {
+    recorded.insert(picture.file);
+  }
+  std::string lines;
+  for (const auto& [file, painted] : painted_) {
+    if (!recorded.contains(file)) {
+      DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files_.exists(join_path(folder_, file)));
+      lines += is_there ? line_of(file, painted.identity, painted.sha256) : "";
+    }
+  }
+  const std::string path = join_path(folder_, kPictureJournalFile);
+  if (!lines.empty()) {
+    return write_file_atomic(files_, path, lines);
+  }
+  const Status removed = files_.remove_file(path);
   return removed.code() == StatusCode::kNotFound ? Status::ok() : removed;
 }
 

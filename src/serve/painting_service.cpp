@@ -44,6 +44,7 @@ struct PaintingService::Parts {
     add_job_routes(table, orders, jobs);
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
+    add_run_routes(table, orders, options.runs);
     add_document_route(table, orders.needs_keys());
   }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <vector>
+
 #include "darkroom/core/metrics.h"
+#include "darkroom/serve/served_runs.h"
 #include "job_store.h"
 #include "picture_orders.h"
 #include "route_table.h"
@@ -23,5 +26,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store);
 void add_a1111_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/images/edits and /imagine.
 void add_edit_routes(RouteTable& table, PictureOrders& orders);
+/// /v1/runs: training runs, to be looked at.
+void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs);
 
 }  // namespace darkroom

@@ -8,6 +8,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/sha256.h"
+#include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/stores/hub_store.h"
@@ -156,18 +157,6 @@ Status check_free(FileSystem& files, const std::string& output) {
   return is_taken ? taken(output) : Status::ok();
 }
 
-/// Held while this process fetches; null where there are no locks.
-Result<std::unique_ptr<FileLock>> lock_fetch(FileSystem& files, const std::string& folder) {
-  Result<std::unique_ptr<FileLock>> lock = files.try_lock(folder);
-  if (!lock.is_ok()) {
-    return lock.status().code() == StatusCode::kFailedPrecondition ? Result<std::unique_ptr<FileLock>>(nullptr) : lock.status();
-  }
-  if (*lock == nullptr) {
-    return Status::failed_precondition("another process is fetching into the same place (folder):", folder);
-  }
-  return lock;
-}
-
 }  // namespace
 
 Result<FetchedModel> fetch_model(HubClient& hub, Store& hub_store, const HubUri& model, FileSystem& files, const std::string& output,
@@ -189,7 +178,8 @@ Result<FetchedModel> fetch_model(HubClient& hub, Store& hub_store, const HubUri&
 
   const std::string folder = join_path(parent_folder(target), fmt::format("_tmp.{}.fetch", file_name(target)));
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock, lock_fetch(files, folder));
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock,
+                            lock_folder(files, folder, "another process is fetching into the same place (folder):"));
   DARKROOM_RETURN_IF_ERROR(check_free(files, target));  // Who held the lock before may have published meanwhile.
   ModelFetch fetch(hub_store, source, files, folder, options, stop);
   for (const HubFile& file : wanted) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -95,10 +96,22 @@ std::vector<TrialSettings> drawn_trials(const TrialQuestion& question) {
   return trials;
 }
 
-const StageResult* find_result(const std::vector<StageResult>& results, const Stage& stage) {
-  const auto found = std::find_if(results.begin(), results.end(), [&](const StageResult& result) { return result.stage == stage; });
-  return found == results.end() ? nullptr : &*found;
-}
+/// Results by their stage.
+class ResultIndex {
+ public:
+  explicit ResultIndex(const std::vector<StageResult>& results) {
+    for (const StageResult& result : results) {
+      by_stage_.emplace(result.stage, &result);
+    }
+  }
+  const StageResult* find(const Stage& stage) const {
+    const auto found = by_stage_.find(stage);
+    return found == by_stage_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<Stage, const StageResult*> by_stage_;
+};
 
 }  // namespace
 
@@ -159,10 +172,11 @@ std::optional<std::vector<int64_t>> trials_of_rung(const std::vector<Rung>& rung
                                                    const std::vector<StageResult>& results, int64_t rung) {
   std::vector<int64_t> trials(static_cast<size_t>(num_trials));
   std::iota(trials.begin(), trials.end(), 0);
+  const ResultIndex index(results);
   for (int64_t below = 0; below < rung; ++below) {
     std::vector<std::pair<double, int64_t>> scored;
     for (const int64_t trial : trials) {
-      const StageResult* result = find_result(results, {trial, below});
+      const StageResult* result = index.find({trial, below});
       if (result == nullptr) {
         return std::nullopt;
       }
@@ -181,6 +195,7 @@ std::optional<std::vector<int64_t>> trials_of_rung(const std::vector<Rung>& rung
 }
 
 std::vector<Stage> ready_stages(const std::vector<Rung>& rungs, int64_t num_trials, const std::vector<StageResult>& results) {
+  const ResultIndex index(results);
   for (int64_t rung = 0; rung < static_cast<int64_t>(rungs.size()); ++rung) {
     const auto trials = trials_of_rung(rungs, num_trials, results, rung);
     if (!trials.has_value()) {
@@ -188,7 +203,7 @@ std::vector<Stage> ready_stages(const std::vector<Rung>& rungs, int64_t num_tria
     }
     std::vector<Stage> ready;
     for (const int64_t trial : *trials) {
-      if (find_result(results, {trial, rung}) == nullptr) {
+      if (index.find({trial, rung}) == nullptr) {
         ready.push_back({trial, rung});
       }
     }
@@ -197,6 +212,35 @@ std::vector<Stage> ready_stages(const std::vector<Rung>& rungs, int64_t num_tria
     }
   }
   return {};
+}
+
+std::vector<int64_t> ended_trials(const std::vector<Rung>& rungs, int64_t num_trials, const std::vector<StageResult>& results) {
+  std::vector<int64_t> next_rung(static_cast<size_t>(num_trials), 0);
+  std::vector<bool> has_ended(static_cast<size_t>(num_trials), false);
+  for (const StageResult& result : results) {
+    const auto trial = static_cast<size_t>(result.stage.trial);
+    next_rung[trial] = std::max(next_rung[trial], result.stage.rung + 1);
+    has_ended[trial] = has_ended[trial] || result.outcome != StageOutcome::kScored;
+  }
+  for (int64_t rung = 1; rung < static_cast<int64_t>(rungs.size()); ++rung) {
+    const auto chosen = trials_of_rung(rungs, num_trials, results, rung);
+    if (!chosen.has_value()) {
+      break;
+    }
+    const std::set<int64_t> is_chosen(chosen->begin(), chosen->end());
+    for (int64_t trial = 0; trial < num_trials; ++trial) {
+      const auto place = static_cast<size_t>(trial);
+      has_ended[place] = has_ended[place] || (next_rung[place] == rung && !is_chosen.contains(trial));
+    }
+  }
+  std::vector<int64_t> ended;
+  for (int64_t trial = 0; trial < num_trials; ++trial) {
+    const auto place = static_cast<size_t>(trial);
+    if (has_ended[place] || next_rung[place] == static_cast<int64_t>(rungs.size())) {
+      ended.push_back(trial);
+    }
+  }
+  return ended;
 }
 
 std::optional<size_t> best_result(const std::vector<StageResult>& results) {

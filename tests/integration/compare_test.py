@@ -167,6 +167,35 @@ def a_run_that_was_killed_goes_on_with_the_same_bytes() -> None:
     require(whole.items() <= digests(str(output), "**/*").items(), "other bytes after a picture was painted anew")
 
 
+def a_report_without_references_shows_none_of_an_earlier_one() -> None:
+    bench = shared()
+    output = bench.path("same")
+    require(list(output.glob("pictures/reference/*")), "the earlier run has references")
+    before = (output / "sheet.png").read_bytes()
+    report = bench.compare(MODEL, MODEL, output, "--seeds", 2)
+    require(report["num_references"] == 0 and report["measures"] == [], "measures without references", report["measures"])
+    require(not list(output.glob("pictures/reference/*")) and (output / "sheet.png").read_bytes() != before, "references of an earlier run are shown")
+
+
+def a_stop_while_it_compares_numbers_ends_at_once() -> None:
+    bench = shared()
+    output = bench.path("damage")
+    first = output / "pictures" / "reference" / f"{NUM_PROMPTS - 1:05}.png"  # Written anew before pictures are measured.
+    before = first.stat().st_ino
+    kept = output.parent / "kept.png"
+    kept.hardlink_to(first)  # So that its number is not given to another file.
+    (output / "report.json").unlink()
+    words = [str(word) for word in bench.words(MODEL, bench.damaged, output, "--references", bench.images, "--resamples", 1_000_000)]
+    process = subprocess.Popen([str(PROGRAM), *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and first.stat().st_ino == before:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    require(process.returncode == 130 and "the same command goes on" in said, "a stop", process.returncode, said)
+    require(not (output / "report.json").exists(), "a report of a comparison that was stopped")
+    bench.compare(MODEL, bench.damaged, output, "--references", bench.images)
+
+
 def refuses(expect: int, arguments: list, *words: str) -> None:
     done = run(*arguments, expect=expect)
     for word in words:
@@ -234,7 +263,8 @@ def missing_networks_and_references_are_named() -> None:
     empty = bench.path("networks")
     empty.mkdir()
     refuses(2, bench.words(MODEL, bench.damaged, output, "--metrics", "fid"), "--weights-dir", "fid")
-    refuses(2, bench.words(MODEL, bench.damaged, output, "--metrics", "retrieval"), "--references")
+    for metric in ("psnr", "retrieval", "palette"):
+        refuses(2, bench.words(MODEL, bench.damaged, output, "--metrics", metric), "--references", metric)
     refuses(2, bench.words(MODEL, bench.damaged, output, "--metrics", "kid", "--weights-dir", empty), "--references")
     refuses(1, bench.words(MODEL, bench.damaged, output, "--weights-dir", empty), "inception-2015-12-05.pt", "clip/config.json")
     refuses(1, bench.words(MODEL, bench.damaged, output, "--metrics", "clip", "--weights-dir", empty), "clip")
@@ -292,7 +322,8 @@ if __name__ == "__main__":
         main([prefers_the_shipped_model_to_a_damaged_copy, the_folder_is_whole_and_needs_no_network, pictures_are_those_of_sample,
               identical_models_show_no_difference, a_folder_of_pictures_gives_the_same_figures, a_run_that_was_killed_goes_on_with_the_same_bytes,
               another_comparison_in_its_folder_is_refused, models_that_share_no_size_are_refused, bad_prompts_are_refused,
-              a_model_that_paints_no_numbers_is_named, missing_networks_and_references_are_named, votes_become_a_preference_with_an_interval])
+              a_model_that_paints_no_numbers_is_named, missing_networks_and_references_are_named,
+              a_report_without_references_shows_none_of_an_earlier_one, a_stop_while_it_compares_numbers_ends_at_once, votes_become_a_preference_with_an_interval])
     finally:
         for comparisons in COMPARISONS:
             shutil.rmtree(comparisons.bench.folder, ignore_errors=True)

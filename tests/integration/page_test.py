@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from PIL import Image, PngImagePlugin  # noqa: E402
 
 from browser import Browser  # noqa: E402: it lies beside the tests' other support.
-from fake_painter import FakePainter, png_of  # noqa: E402
+from fake_painter import FakePainter, FakeRun, color_of, png_of  # noqa: E402
 
 PAGE = ROOT / "src" / "serve" / "page"
 READY = "'ready' in document.documentElement.dataset"
@@ -537,6 +537,187 @@ def a_phone_shows_one_column() -> None:
         require(small == [], "a phone would zoom into these fields", small)
 
 
+def lines_of(steps: range, loss: float = 0.5, **more) -> list[dict]:
+    return [{"step": step, "loss": loss / step, "lr": 0.001, "images_per_second": 30, "seconds": 2.0 * step, **more} for step in steps]
+
+
+def said_at(tab, chart: str) -> str:
+    return tab.text(f"#chart-{chart} + output")
+
+
+def hover(tab, selector: str) -> None:
+    x, y = tab.place_of(selector)
+    tab.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+
+@contextlib.contextmanager
+def page_of_runs(runs: dict[str, FakeRun], allowed: tuple[str, ...] = (), features: dict | None = None, **view):
+    """(painter, tab) with the runs' view open."""
+    with FakePainter(PAGE) as painter:
+        painter.facts["features"] = features or {}
+        painter.runs = runs
+        with opened(painter, allowed, **view) as tab:
+            open_tab(tab, "training")
+            yield painter, tab
+
+
+def a_server_without_runs_has_no_view_of_them() -> None:
+    with page_of_fake() as (_, tab):
+        require(tab.value("document.querySelector('#tab-training').hidden"), "a tab of nothing")
+        tab.click("#tab-history")
+        tab.press("ArrowRight")  # From the last tab that is there to the first.
+        tab.wait_for("!document.querySelector('#pictures').hidden && document.activeElement.id === 'tab-pictures'")
+
+
+def curves_of_a_run_are_read_on_while_it_trains() -> None:
+    run = FakeRun(lines_of(range(1, 41), validation_loss=0.25))
+    run.most_lines = 15
+    with page_of_runs({"tiny": run}) as (_, tab):
+        tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 40 of 1,000 - 1 min 20 s')")
+        require(run.asked[:3] == [0, 15, 30], "pieces", run.asked)
+        require(tab.value(num_of("#chart-loss path.curve")) == 3 and tab.value(num_of("#chart-lr path.curve")) == 1, "curves")
+        tab.value("document.querySelector('#chart-loss').focus()")
+        tab.press("Home")
+        require(said_at(tab, "loss").startswith("step 1: loss 0.5, smoothed 0.5, validation 0.25"), "values of the first step", said_at(tab, "loss"))
+        tab.press("ArrowRight")
+        require("step 2: loss 0.25" in said_at(tab, "loss") and said_at(tab, "lr") == "step 2: learning rate 0.001", "values of the second", said_at(tab, "loss"), said_at(tab, "lr"))
+        tab.press("End")
+        require("step 40: loss 0.0125" in said_at(tab, "loss"), "values of the last step", said_at(tab, "loss"))
+        hover(tab, "#chart-speed")
+        require(said_at(tab, "speed").startswith(("step 1", "step 2")) and ": pictures/s 30" in said_at(tab, "speed"), "values in the middle", said_at(tab, "speed"))
+
+        run.lines += lines_of(range(41, 44))
+        tab.click("#training-refresh")
+        tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 43 ')")
+        require(run.asked[-1] in (40, 43) and 0 not in run.asked[1:], "only what is new is read", run.asked)
+        run.lines = lines_of(range(1, 31), loss=0.8)  # It went on from a checkpoint.
+        tab.click("#training-refresh")
+        tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 30 ')")
+        tab.value("document.querySelector('#chart-loss').focus()")
+        tab.press("Home")
+        require(said_at(tab, "loss").startswith("step 1: loss 0.8"), "lines that were replaced stay", said_at(tab, "loss"))
+
+
+def a_view_that_is_open_looks_again_of_itself() -> None:
+    run = FakeRun([])
+    with page_of_runs({"tiny": run}) as (_, tab):
+        tab.wait_for("document.querySelector('#training-state').textContent === 'No metrics yet.'")
+        run.lines = lines_of(range(1, 8))
+        tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 7 ')")
+
+
+def two_runs_lie_over_each_other() -> None:
+    with page_of_runs({"first": FakeRun(lines_of(range(1, 31)), (10, 20, 30), ("red apple", "a dog")),
+                       "second": FakeRun(lines_of(range(1, 21), loss=0.9), (15,), ("red apple", "a dog"))}) as (_, tab):
+        tab.wait_for(f"{num_of('#sample-rows img')} === 2")
+        tab.choose("#training-other", "second")
+        tab.wait_for(f"{num_of('#chart-lr path.second')} === 1 && {num_of('#sample-rows img')} === 4")
+        require(tab.value("[...document.querySelectorAll('#sample-rows h3')].map((one) => one.textContent)") == ["first, step 30", "second, step 15"], "whose pictures these are")
+        tab.value("document.querySelector('#chart-loss').focus()")
+        tab.press("Home")
+        require(said_at(tab, "loss") == "step 1: first loss 0.5, first smoothed 0.5, second loss 0.9, second smoothed 0.9", "values of both", said_at(tab, "loss"))
+        tab.choose("#training-run", "second")
+        tab.wait_for(f"{num_of('#chart-lr path.curve')} === 1 && document.querySelector('#training-state').textContent.startsWith('step 20 ')")
+
+
+def smoothing_and_a_logarithm_change_what_is_drawn() -> None:
+    with page_of_runs({"tiny": FakeRun([*lines_of(range(1, 40)), {"step": 40, "loss": 0}, {"step": 41}])}) as (_, tab):
+        tab.wait_for(f"{num_of('#chart-loss path.raw')} === 1")
+        linear = tab.value("document.querySelector('#chart-loss path.raw').getAttribute('d')")
+        tab.click("#training-log")
+        tab.wait_for(f"document.querySelector('#chart-loss path.raw').getAttribute('d') !== {json.dumps(linear)}")
+        tab.value("document.querySelector('#chart-loss').focus()")
+        tab.press("End")
+        require(said_at(tab, "loss").startswith("step 39: loss 0.01282"), "a loss of 0 has no logarithm", said_at(tab, "loss"))
+        tab.value("document.querySelector('#training-smoothing').focus()")
+        tab.press("Home")
+        tab.wait_for(f"{num_of('#chart-loss path.curve')} === 1 && {num_of('#chart-loss path.raw')} === 0")
+
+
+def samples_are_seen_by_step_and_by_prompt() -> None:
+    run = FakeRun(lines_of(range(1, 31)), (10, 20, 30), ("red apple", HOSTILE))
+    with page_of_runs({"a run/é": run}) as (_, tab):
+        tab.wait_for(f"{num_of('#sample-rows img')} === 2 && document.querySelector('#sample-said').textContent === '30'")
+        shown = lambda: tab.value("""Promise.all([...document.querySelectorAll('#sample-rows img')].map(async (image) => {
+          const canvas = document.createElement('canvas'); await image.decode();
+          canvas.getContext('2d').drawImage(image, 0, 0);
+          return [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data].slice(0, 3);
+        }))""")
+        want = lambda step: [list(color_of("a run/é", step, f"prompt-00{index}.png")) for index in range(2)]
+        require(shown() == want(30), "pictures of the newest step", shown())
+        tab.click("#sample-earlier")
+        tab.wait_for("document.querySelector('#sample-said').textContent === '20'")
+        require(shown() == want(20), "pictures of the step before", shown())
+        tab.value("document.querySelector('#sample-step').focus()")
+        tab.press("Home")
+        tab.wait_for("document.querySelector('#sample-said').textContent === '10' && document.querySelector('#sample-earlier').disabled")
+        require(shown() == want(10), "pictures of the first step", shown())
+        tab.choose("#sample-prompt", "prompt-000.png")
+        tab.wait_for(f"{num_of('#sample-rows img')} === 3")
+        require(shown() == [want(step)[0] for step in (10, 20, 30)], "a prompt from step to step", shown())
+        require(tab.value("[...document.querySelectorAll('#sample-rows .clip')].map((one) => one.textContent)") == ["step 10", "step 20", "step 30"], "their steps")
+        tab.choose("#sample-prompt", "")
+        tab.wait_for(f"{num_of('#sample-rows img')} === 2")
+        require(HOSTILE in tab.text("#sample-rows") and tab.value("window.hacked === undefined"), "a prompt became markup")
+
+
+def a_report_is_a_page_or_a_file() -> None:
+    run = FakeRun(lines_of(range(1, 3)), has_report=True)
+    with page_of_runs({"tiny": run}) as (painter, tab):
+        tab.wait_for("!document.querySelector('#training-report').hidden")
+        require(tab.value("document.querySelector('#training-report').href") == f"{painter.address}v1/runs/tiny/report", "the report's address")
+    with page_of_runs({"tiny": run}, features={"keys": True}) as (_, tab):
+        tab.click("#training-save-report")
+        name, path = tab.next_file()
+        require(name == "tiny-report.html" and path.read_bytes() == b"<h1>report</h1>", "the report as a file", name)
+        require(tab.value("document.querySelector('#training-report').hidden"), "a link that sends no key")
+
+
+def a_long_run_is_bounded_in_the_page() -> None:
+    with page_of_fake() as (_, tab):
+        kept = tab.value("""import("/page/curves.js").then(async ({Curves, kMostPoints, smoothed}) => {
+          const lines = Array.from({length: 50_000}, (_, index) => ({step: index + 1, loss: index % 2, ...(index % 1000 === 999 && {validation_loss: index})}));
+          const curves = new Curves({metrics: async () => ({lines, next: "", anew: false, more: false, unreadable: 0})}, "run");
+          await curves.read(() => {});
+          const points = curves.points("loss");
+          const sum = points.reduce((whole, [, value]) => whole + value, 0);
+          const level = smoothed([[1, 5], [2, 5], [3, 5]], 0.9).map(([, value]) => value.toFixed(9));
+          return [kMostPoints, points.length, points[0][0], sum / points.length, curves.points("validation_loss").length, level];
+        })""")
+        require(kept[0] == 20_000 and 10_000 <= kept[1] <= 20_000, "points", kept)
+        require(kept[2] > 1 and abs(kept[3] - 0.5) < 0.01, "means of neighbours", kept)
+        require(kept[4] == 50 and kept[5] == ["5.000000000"] * 3, "validations, and an average of equal values", kept)
+
+
+def axes_have_round_values() -> None:
+    with page_of_fake() as (_, tab):
+        ticks = tab.value("""import("/page/chart.js").then(({ticksOf, nearest}) => [
+          ticksOf(0, 1000, false), ticksOf(0.13, 0.14, false).length, ticksOf(0.09, 1.2, true), ticksOf(1e-8, 1e3, true), ticksOf(2.1, 4.9, true),
+          [-5, 1, 14, 15.5, 16, 99].map((step) => nearest([[1, 0], [14, 0], [17, 0]], step)), nearest([[7, 0]], 3)])""")
+        require(ticks[0] == [0, 200, 400, 600, 800, 1000] and ticks[1] in range(2, 7), "ticks", ticks)
+        require(np.allclose(ticks[2], [0.1, 0.2, 0.5, 1]) and 2 <= len(ticks[3]) <= 6 and len(ticks[4]) >= 2, "ticks of a logarithm", ticks)
+        require(ticks[5] == [0, 0, 1, 1, 2, 2] and ticks[6] == 0, "the nearest point", ticks)
+
+
+def runs_are_seen_on_a_phone() -> None:
+    with page_of_runs({"first": FakeRun(lines_of(range(1, 31)), (10, 20), ("red apple", "a long prompt " * 20)), "second": FakeRun(lines_of(range(1, 9)))}, width=390, height=844) as (_, tab):
+        tab.choose("#training-other", "second")
+        tab.wait_for(f"{num_of('#chart-lr path.second')} === 1 && {num_of('#sample-rows img')} === 2")
+        require(tab.value("document.documentElement.scrollWidth") == 390, "the page is wider than the phone", tab.value("document.documentElement.scrollWidth"))
+        x, y = tab.place_of("#chart-loss")
+        tab.ask("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        tab.ask("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        tab.wait_for("document.querySelector('#chart-loss + output').textContent.startsWith('step 1')")
+
+
+def a_run_that_cannot_be_read_is_a_sentence() -> None:
+    with page_of_runs({"tiny": FakeRun(lines_of(range(1, 3)))}, allowed=("404", "Failed to load")) as (painter, tab):
+        tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 2 ')")
+        painter.runs = {}
+        tab.click("#training-refresh")
+        tab.wait_for("document.querySelector('#problem p').textContent === 'No such run is served.'")
+
+
 def what_others_write_is_text() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["model"] = f"model {HOSTILE}"
@@ -699,6 +880,31 @@ def the_program_asks_the_page_for_its_key() -> None:
             tab.require_quiet("401")
 
 
+def the_program_shows_a_run_that_grows() -> None:
+    with temporary_folder() as folder:
+        run = folder / "tiny run"
+        samples = run / "samples" / "step-00000002"
+        samples.mkdir(parents=True)
+        write_png(samples / "prompt-000.png", (64, 64))
+        (samples / "samples.json").write_text(json.dumps({"step": 2, "pictures": [{"file": "prompt-000.png", "prompt": "red apple", "seed": 0}]}))
+        (run / "run.json").write_text(json.dumps({"component": "unet", "parameters": 1000, "recipe": {"schedule": {"max_steps": 9}}}))
+        (run / "report.html").write_text("<title>of the run</title><script>document.title = 'it ran'</script>")
+        metrics = run / "metrics.jsonl"
+        metrics.write_text("".join(json.dumps(line) + "\n" for line in lines_of(range(1, 3))) + '{"step": 3, "lo')
+        with page_of_program("--run", run) as (server, tab):
+            tab.wait_for(READY)
+            open_tab(tab, "training")
+            tab.wait_for(f"document.querySelector('#training-state').textContent.startsWith('step 2 of 9 ') && {num_of('#sample-rows img')} === 1")
+            with metrics.open("a") as file:
+                file.write('ss": 0.1}\n')
+            tab.click("#training-refresh")
+            tab.wait_for("document.querySelector('#training-state').textContent.startsWith('step 3 of 9')")
+            tab.require_quiet()
+            with browser().tab(f"http://127.0.0.1:{server.port}/v1/runs/tiny%20run/report") as report:
+                report.wait_for("document.readyState === 'complete' && document.title !== ''")
+                require(report.value("document.title") == "of the run", "a script of a report ran")
+
+
 if __name__ == "__main__":
     try:
         main([
@@ -718,12 +924,24 @@ if __name__ == "__main__":
             two_models_are_compared_by_their_names,
             a_key_is_asked_for_and_kept_in_the_tab_alone,
             a_phone_shows_one_column,
+            a_server_without_runs_has_no_view_of_them,
+            curves_of_a_run_are_read_on_while_it_trains,
+            a_view_that_is_open_looks_again_of_itself,
+            two_runs_lie_over_each_other,
+            smoothing_and_a_logarithm_change_what_is_drawn,
+            samples_are_seen_by_step_and_by_prompt,
+            a_report_is_a_page_or_a_file,
+            a_long_run_is_bounded_in_the_page,
+            axes_have_round_values,
+            runs_are_seen_on_a_phone,
+            a_run_that_cannot_be_read_is_a_sentence,
             what_others_write_is_text,
             keys_do_what_the_mouse_does,
             what_the_server_lacks_is_not_offered,
             the_program_serves_the_page_and_paints_what_it_asks_for,
             a_job_of_the_program_is_cancelled_while_it_is_painted,
             the_program_asks_the_page_for_its_key,
+            the_program_shows_a_run_that_grows,
         ])
     finally:
         if model.cache_info().currsize:

@@ -223,6 +223,19 @@ os._exit(0)  # The thread waits for a reader who does not come.
     require(python(code) == "ran", "a thread")
 
 
+def a_callback_that_paints_with_the_same_painter_is_refused() -> None:
+    told = []
+
+    def paint_again(*where: int) -> None:
+        told.append(str(raised(darkroom().Error, painter().paint, "a cat", steps=2)))
+        other.paint("a cat", steps=1, sampler="ddim")
+
+    other = darkroom().Painter(MODEL)
+    painter().paint("a dog", steps=1, sampler="ddim", callback=paint_again)
+    require(len(told) == 1 and "at work until paint() returns" in told[0], "the refusal", told)
+    painter().paint("a dog", steps=1, sampler="ddim")  # Nothing of the refused call stays.
+
+
 def what_a_callback_raises_ends_the_call() -> None:
     calls = []
 
@@ -614,6 +627,7 @@ if __name__ == "__main__":
         a_callback_hears_of_every_step,
         python_runs_while_a_picture_is_painted,
         calls_that_wait_let_other_threads_run,
+        a_callback_that_paints_with_the_same_painter_is_refused,
         what_a_callback_raises_ends_the_call,
         encoded_rows_are_those_of_process,
         squares_on_the_way_change_nothing,

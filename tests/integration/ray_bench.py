@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from workbench import PROGRAM, ROOT, Skipped, require
+from workbench import PROGRAM, ROOT, Skipped, parent_of, require
 
 RAY_PYTHON = ROOT / ".venv-ray" / "bin" / "python"
 PATIENCE = 300  # Seconds; a limit, no measure.
@@ -132,14 +132,6 @@ def programs(*words) -> list[int]:
             if line[0] == str(PROGRAM) and all(str(word) in line for word in words):
                 found.append(int(folder.name))
     return [pid for pid in found if parent_of(pid) not in found]  # A child looks like its parent until it runs its own program.
-
-
-def parent_of(pid: int) -> int:
-    """0: it has ended."""
-    with contextlib.suppress(OSError):
-        state, parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-        return 0 if state == "Z" else int(parent)
-    return 0
 
 
 def kill(pid: int) -> bool:

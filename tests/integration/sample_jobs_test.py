@@ -137,6 +137,34 @@ def the_record_alone_paints_any_picture_again() -> None:
         require(digests(str(folder / "differs"), PICTURES) == want, "pictures of a failed comparison")
 
 
+def a_record_opens_no_picture_that_its_reader_does_not_expect() -> None:
+    with temporary_folder() as folder:
+        (folder / "starts").mkdir()
+        start = folder / "starts" / "start.png"
+        small_png(start, 64)
+        out = paint(folder, TWO_STEPS + f"[[job]]\nname = 'a'\nprompt = 'an apple'\ninit_image = '{start}'\n")
+        record = out / "pictures.json"
+        refused(["--reproduce", record, "--output", folder / "x"], 2, "a picture outside its own folder.*--init-images", "a/00000.png", "start.png")
+        refused(["--reproduce", record, "--init-images", out, "--output", folder / "x"], 2, "a picture outside its own folder")
+        run("sample", "--reproduce", record, "--init-images", folder / "starts", "--output", folder / "again")
+        require(digests(str(folder / "again"), PICTURES) == digests(str(out), PICTURES), "other bytes than before")
+
+        (out / "start.png").write_bytes(start.read_bytes())
+        (out / "link.png").symlink_to(start)
+        os.mkfifo(out / "pipe.png")
+        with open(out / "huge.png", "wb") as huge:
+            huge.truncate(100_000_001)
+        whole = json.loads(record.read_text())
+        for name, words in (("link.png", "a picture outside its own folder"), ("../starts/start.png", "a picture outside its own folder"), ("pipe.png", "no regular file"),
+                            ("a", "no regular file"), ("huge.png", "too large"), ("none.png", "not there")):
+            whole["pictures"][0]["init_image"] = str(out / name)
+            record.write_text(json.dumps(whole))
+            refused(["--reproduce", record, "--output", folder / "x"], 2, words)
+        whole["pictures"][0]["init_image"] = str(out / "start.png")
+        record.write_text(json.dumps(whole))
+        refused(["--reproduce", record, "--output", folder / "moved"], 1, "have other bytes")  # Opened: the file names another start.
+
+
 MANY = "steps = 8\nguidance = 3\n[lists]\nn = ['1', '2', '3', '4', '5', '6']\n[[job]]\nname = 'many'\nprompt = 'picture {n}'\nimages = 4\n"
 
 
@@ -264,6 +292,7 @@ if __name__ == "__main__":
             pictures_have_the_bytes_that_sample_gives_them,
             any_number_of_workers_gives_the_same_files,
             the_record_alone_paints_any_picture_again,
+            a_record_opens_no_picture_that_its_reader_does_not_expect,
             a_killed_or_stopped_run_goes_on_without_painting_again,
             a_changed_file_paints_what_changed,
             a_full_disk_says_so_and_the_rerun_goes_on,

@@ -312,6 +312,13 @@ def keys_open_all_but_liveness() -> None:
             require(KEY not in server.log, "the log tells the key")
 
 
+def a_folder_that_is_no_run_ends_the_start() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for run_folder, code, part in ((f"{folder}/missing", 1, "there is no such run folder"), (folder, 1, "this is no run folder"), ("s3://bucket/run", 2, "folders of this machine")):
+            done = run("serve", model(), "--port", "0", "--run", run_folder, expect=code)
+            require(part in done.stderr and run_folder in done.stderr and "serving" not in done.stderr, "the message", done.stderr)
+
+
 def flags_that_would_open_the_server_to_all_are_refused() -> None:
     done = run("serve", model(), "--host", "0.0.0.0", "--port", "0", expect=2)
     require("--keys" in done.stderr, "another address without keys", done.stderr)
@@ -483,6 +490,7 @@ if __name__ == "__main__":
             hostile_pictures_cost_only_their_requests,
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
+            a_folder_that_is_no_run_ends_the_start,
             flags_that_would_open_the_server_to_all_are_refused,
             jobs_have_the_pictures_of_sample_with_previews_and_without,
             streams_of_pictures_end_with_those_of_sample,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`darkroom tune` as a user meets it: trials that go on exactly, a search that survives kill -9 and SIGTERM, budgets, what is refused."""
 
-import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from cases import main, require, temporary_folder
-from workbench import PROGRAM, ROOT, Workbench, read_losses, run
+from workbench import PROGRAM, ROOT, Workbench, children, is_alive, read_losses, run
 
 ROWS = 24
 BATCH = 4
@@ -62,22 +62,6 @@ def wait_for(condition, process: subprocess.Popen) -> None:
         require(process.poll() is None, "the search ended before", process.returncode)
         require(time.monotonic() < end, "the search makes no progress")
         time.sleep(0.01)
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(folder.name))
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def start(command: list[str]) -> subprocess.Popen:
@@ -141,17 +125,36 @@ def a_killed_search_loses_no_finished_trial_and_repeats_none() -> None:
     first.kill()
     first.communicate()
     finished = ends(folder)
+    run(*one.halving("killed"))  # At once: the kernel ends the trials, but not in the same instant.
     end = time.monotonic() + PATIENCE
-    while any(is_alive(pid) for pid in orphans):  # The kernel ends them.
+    while any(is_alive(pid) for pid in orphans):
         require(time.monotonic() < end, "trials outlive their search", orphans)
         time.sleep(0.01)
-    run(*one.halving("killed"))
     for stage, line in finished.items():
         require(ends(folder)[stage] == line, "a finished trial ran again", stage)
     require(outcomes(folder) == outcomes(one.folder_of("undisturbed")), "results differ from the undisturbed search's")
     before = [line for line in ledger(folder) if line["event"] != "close"]
     run(*one.halving("killed"))
     require([line for line in ledger(folder) if line["event"] != "close"] == before, "a complete search did something")
+
+
+def a_trial_of_a_dead_search_is_waited_for() -> None:
+    one = bench()
+    folder = one.folder_of("held")
+    first = folder / "trials" / "trial-000"
+    first.mkdir(parents=True)
+    held = os.open(first, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)  # As a trial does whose search was killed, until it has ended.
+    search = start(one.halving("held"))
+    said = ""
+    while "waiting for the end of a trial" not in said:
+        line = search.stderr.readline()
+        require(line != "", "the search did not wait:", said)
+        said += line
+    os.close(held)
+    _, rest = search.communicate()
+    require(search.returncode == 0, "exit code", search.returncode, said, rest)
+    require(outcomes(folder) == outcomes(one.folder_of("undisturbed")), "results differ from the undisturbed search's", outcomes(folder))
 
 
 def a_stopped_search_keeps_checkpoint_summary_and_report() -> None:
@@ -273,6 +276,7 @@ if __name__ == "__main__":
                 a_search_ends_with_a_report_and_a_recipe_that_train_takes,
                 a_trial_goes_on_exactly_where_its_rung_stopped,
                 a_killed_search_loses_no_finished_trial_and_repeats_none,
+                a_trial_of_a_dead_search_is_waited_for,
                 a_stopped_search_keeps_checkpoint_summary_and_report,
                 another_search_in_the_folder_is_refused_with_what_differs,
                 trials_that_fail_cost_themselves,

@@ -1,5 +1,6 @@
 """What the integration tests share: the program, a small corpus, a loopback web, runs that are killed, digests of folders."""
 
+import contextlib
 import functools
 import hashlib
 import http.server
@@ -171,6 +172,28 @@ def run_killed(arguments: list[str], num_kills: int, full_seconds: float, genera
         process.wait()
     run(*arguments)
     return hits
+
+
+def is_alive(pid: int) -> bool:
+    return life_of(pid) is not None
+
+
+def parent_of(pid: int) -> int:
+    """0: it has ended."""
+    return life_of(pid) or 0
+
+
+def life_of(pid: int) -> int | None:
+    """The parent of a process; None: it has ended, though nobody may have waited for it."""
+    with contextlib.suppress(OSError):
+        state, parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        return None if state == "Z" else int(parent)
+    return None
+
+
+def children(pid: int) -> list[int]:
+    found = [int(folder.name) for folder in pathlib.Path("/proc").glob("[0-9]*")]
+    return [one for one in found if parent_of(one) == pid]
 
 
 def timed_run(*arguments: str) -> float:

@@ -24,7 +24,7 @@ from cases import Skipped, require
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 120  # Seconds; a limit, no measure.
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowRight": (39, ""), "ArrowLeft": (37, ""), "Tab": (9, ""), "End": (35, "")}
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowRight": (39, ""), "ArrowLeft": (37, ""), "Tab": (9, ""), "End": (35, ""), "Home": (36, "")}
 MODIFIERS = {"Alt": 1, "Ctrl": 2, "Shift": 8}
 
 

@@ -6,7 +6,7 @@
         job.preview(0)
         job.finish()
 
-Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`) may be changed at any time.
+Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`, `runs`) may be changed at any time.
 """
 
 import base64
@@ -18,6 +18,7 @@ import queue
 import re
 import struct
 import threading
+import urllib.parse
 import zlib
 
 PATIENCE = 120  # Seconds; a limit, no measure.
@@ -85,6 +86,39 @@ class Job:
         self.end("failed", sentence)
 
 
+class FakeRun:
+    """A training run of one prompt a picture: `lines` are added to, or replaced by others, which makes it anew."""
+
+    def __init__(self, lines: list[dict], steps: tuple[int, ...] = (), prompts: tuple[str, ...] = (), has_report: bool = False) -> None:
+        self.lines, self.steps, self.prompts, self.has_report = lines, steps, prompts, has_report
+        self.recipe = {"optimizer.lr": 0.001, "schedule.max_steps": 1000, "batch.global": 8}
+        self.most_lines = 1000  # Of a reply.
+        self.asked: list[int] = []  # The first line of each reply.
+
+    def facts(self, name: str) -> dict:
+        return {"name": name, "component": "unet", "parameters": 1234567, "recipe": self.recipe, "starts": 1, "last_start": {"device": "cpu"}, "samples": self.steps,
+                "checkpoints": self.steps, "has_report": self.has_report}
+
+    def metrics(self, place: str) -> dict:
+        first, mark = (int(place.split("-")[0]), place.split("-")[1]) if place else (0, "")
+        anew = bool(place) and mark != self.mark(first)
+        first = 0 if anew else first
+        self.asked.append(first)
+        last = min(len(self.lines), first + self.most_lines)
+        return {"lines": self.lines[first:last], "next": f"{last}-{self.mark(last)}", "anew": anew, "more": last < len(self.lines), "unreadable": 0}
+
+    def mark(self, place: int) -> str:
+        return hashlib.sha256(json.dumps(self.lines[:place]).encode()).hexdigest()[:8]
+
+    def samples(self, step: int) -> dict:
+        pictures = [{"file": f"prompt-{index:03}.png", "prompt": prompt, "seed": index} for index, prompt in enumerate(self.prompts)]
+        return {"step": step, "has_sheet": True, "pictures": pictures}
+
+
+def color_of(run: str, step: int, file: str) -> tuple[int, int, int]:
+    return tuple(hashlib.sha256(f"{run} {step} {file}".encode()).digest()[:3])
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -129,6 +163,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(401, "a key is needed: Authorization: Bearer KEY")
         if self.path == "/v1/facts":
             return self.tell(painter.facts)
+        if self.path.startswith("/v1/runs"):
+            return self.tell_of_runs()
         if self.path == "/v1/jobs" and self.command == "POST":
             return self.take_job(json.loads(body))
         found = re.fullmatch(r"/v1/jobs/(job-\d+)(/events|/images/(\d+))?", self.path)
@@ -144,6 +180,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if found[2] == "/events":
             return self.stream(job)
         return self.tell(job.state()) if found[2] is None else self.answer(200, job.picture(int(found[3])), "image/png")
+
+    def tell_of_runs(self) -> None:
+        runs = self.server.painter.runs
+        path, _, query = self.path.partition("?")
+        parts = [urllib.parse.unquote(part) for part in path.split("/")[3:]]
+        if not parts:
+            return self.tell({"runs": [{"name": name} for name in runs]})
+        run = runs.get(parts[0])
+        if run is None:
+            return self.refuse(404, "no such run is served")
+        if len(parts) == 1:
+            return self.tell(run.facts(parts[0]))
+        if parts[1] == "metrics":
+            return self.tell(run.metrics(query.removeprefix("from=")))
+        if parts[1] == "report":
+            return self.answer(200, b"<h1>report</h1>", "text/html")
+        if len(parts) == 3:
+            return self.tell(run.samples(int(parts[2])))
+        return self.answer(200, png_of(color_of(parts[0], int(parts[2]), parts[3]), 8, 8), "image/png")
 
     def take_job(self, request: dict) -> None:
         painter: FakePainter = self.server.painter
@@ -196,6 +251,7 @@ class FakePainter:
         self.refusals: list[tuple[int, str, dict]] = []  # Of the next requests for jobs.
         self.num_busy = 0  # How many of the next requests that read a job are told to come again.
         self.jobs: dict[str, Job] = {}
+        self.runs: dict[str, FakeRun] = {}
         self.arrived: queue.Queue = queue.Queue()
         self.facts = {"model": "fake", "models": ["fake"], "native_size": 64, "size_multiple": 8, "samplers": ["ddim", "euler", "euler_a"],
                       "limits": {"max_images": 4, "max_steps": 100, "max_side": 512}, "version": "0.0", "features": {}}

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "darkroom/core/log.h"
+#include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "tuned_recipe.h"
 #include "tuner_report.h"
@@ -68,17 +69,23 @@ double Search::spent() const { return spent_before_ + std::chrono::duration<doub
 Status Search::open() {
   FileSystem& files = local_files();
   DARKROOM_RETURN_IF_ERROR(files.create_folders(in_folder("trials")));
-  auto lock = files.try_lock(options_.output);
-  if (lock.status().code() != StatusCode::kFailedPrecondition) {  // Else a file system without locks.
-    DARKROOM_ASSIGN_OR_RETURN(lock_, std::move(lock));
-    if (lock_ == nullptr) {
-      return Status::failed_precondition("another process is tuning in this folder; wait for it or take another --output:",
-                                         options_.output);
-    }
-  }
+  constexpr const char* kHeld = "another process is tuning in this folder; wait for it or take another --output:";
+  DARKROOM_ASSIGN_OR_RETURN(lock_, lock_folder(files, options_.output, kHeld));
   DARKROOM_ASSIGN_OR_RETURN(ledger_, TrialLedger::open(files, in_folder(kLedgerFile), head_of(options_, axes_)));
   spent_before_ = record().spent_seconds;
   return write_file_atomic(files, in_folder(kBaseRecipeFile), recipe_to_toml(recorded_recipe(options_.recipe)));
+}
+
+// Trials of a search that was killed die with it, but not in the same instant.
+Status Search::await_dead_trial(const std::string& run_folder) const {
+  constexpr std::chrono::seconds kPatience{60};
+  constexpr const char* kHeld = "a trial of an earlier start still trains in its folder; end that process first:";
+  const Status at_once = await_unlocked(local_files(), run_folder, kHeld, std::chrono::seconds(0), stop_);
+  if (at_once.code() != StatusCode::kFailedPrecondition) {
+    return at_once;
+  }
+  log_info("waiting for the end of a trial of an earlier start: {}", run_folder);
+  return await_unlocked(local_files(), run_folder, kHeld, kPatience, stop_);
 }
 
 Status Search::run() {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -54,6 +55,7 @@ class Search {
 
   // The trials (search_stages.cpp).
   Status run_stages();
+  Status await_dead_trial(const std::string& run_folder) const;
   Status start_ready();
   Status start_stage(const Stage& stage, double predicted);
   Status collect();
@@ -82,6 +84,7 @@ class Search {
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<TrialLedger> ledger_;
   std::vector<Running> running_;
+  std::set<int64_t> pruned_;            // Trials whose checkpoints were removed here.
   std::map<Stage, int64_t> num_stops_;  // By somebody else's signal.
   bool is_out_of_budget_ = false;
   double spent_before_ = 0;      // By earlier starts.

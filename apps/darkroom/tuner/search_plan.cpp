@@ -56,6 +56,7 @@ Result<std::optional<SpeedRecord>> Search::measure_speed(const SpeedClass& speed
   const auto [batch, micro] = speed_class;
   const std::string name = fmt::format("batch-{}-micro-{}", batch, micro);
   const std::string folder = in_folder(join_path("speed", name));
+  DARKROOM_RETURN_IF_ERROR(await_dead_trial(folder));
   DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(folder));  // Of a start that was killed.
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(in_folder("speed")));
   const std::vector<std::string> settings = {fmt::format("batch.global={}", batch), fmt::format("batch.micro={}", micro),

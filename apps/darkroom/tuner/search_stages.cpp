@@ -71,6 +71,7 @@ Status Search::start_stage(const Stage& stage, double predicted) {
     settings.push_back(key + "=" + value);
   }
   const std::string folder = trial_folder(options_.output, stage.trial);
+  DARKROOM_RETURN_IF_ERROR(await_dead_trial(folder));
   DARKROOM_RETURN_IF_ERROR(ledger_->add_begin(stage, spent()));
   DARKROOM_ASSIGN_OR_RETURN(auto process, TrialProcess::start(train_flags(folder, step_of(stage), settings), folder + ".log"));
   running_.push_back({stage, predicted, std::move(process)});
@@ -181,19 +182,11 @@ Status Search::collect() {
 Status Search::prune_checkpoints() {
   const std::vector<StageResult> results = record().results();
   const auto best = best_result(results);
-  const auto num_rungs = static_cast<int64_t>(plan().rungs.size());
-  for (int64_t trial = 0; trial < num_trials(); ++trial) {
-    int64_t next = 0;  // Its next rung.
-    bool is_out = false;
-    for (const StageResult& result : results) {
-      next = result.stage.trial == trial ? std::max(next, result.stage.rung + 1) : next;
-      is_out = is_out || (result.stage.trial == trial && result.outcome != StageOutcome::kScored);
-    }
-    const auto chosen = trials_of_rung(plan().rungs, num_trials(), results, std::min(next, num_rungs - 1));
-    is_out = is_out || next == num_rungs || (chosen.has_value() && std::find(chosen->begin(), chosen->end(), trial) == chosen->end());
+  for (const int64_t trial : ended_trials(plan().rungs, num_trials(), results)) {
     const bool is_best = best.has_value() && results[*best].stage.trial == trial;
-    if (is_out && !is_best) {
+    if (!is_best && !pruned_.contains(trial)) {
       DARKROOM_RETURN_IF_ERROR(local_files().remove_tree(join_path(trial_folder(options_.output, trial), kRunCheckpointsFolder)));
+      pruned_.insert(trial);
     }
   }
   return {};

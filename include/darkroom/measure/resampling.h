@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "darkroom/measure/intervals.h"
@@ -17,6 +18,7 @@ struct ResamplingOptions {
   int64_t num_resamples = 2000;
   double error_rate = 0.05;  ///< Intervals hold the truth with 1 - error_rate.
   uint64_t seed = 0;
+  std::stop_token stop = {};  ///< Once it is requested, no further resample is made: what was asked for says nothing then.
 };
 
 /// A difference between the models where prompt i counts counts[i] times.

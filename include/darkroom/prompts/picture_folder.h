@@ -35,7 +35,8 @@ class PictureFolder {
   Status begin(const std::vector<std::string>& jobs);
   /// Writes a picture's file and its line; gives the file's digest. Errors: those of the file system. REQUIRES: begin() was called.
   Result<std::string> add(const std::string& file, const std::string& identity, std::string_view png);
-  /// Writes the record and removes the lines. Errors: those of the file system.
+  /// Writes the record and removes the lines, but those of pictures that it does not name: another run has painted them, and goes on with
+  /// them. Errors: those of the file system.
   Status finish(const PictureRecord& record);
 
   const std::string& path() const { return folder_; }
@@ -48,6 +49,7 @@ class PictureFolder {
   PictureFolder(FileSystem& files, std::string folder) : files_(files), folder_(std::move(folder)) {}
   Status read_earlier();
   void read_lines(std::string_view text);
+  Status keep_lines_of_others(const PictureRecord& record);
 
   FileSystem& files_;
   std::string folder_;

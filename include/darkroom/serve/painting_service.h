@@ -6,12 +6,14 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "darkroom/core/clock.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/serve/access_keys.h"
 #include "darkroom/serve/http_server.h"
 #include "darkroom/serve/image_requests.h"
+#include "darkroom/serve/served_runs.h"
 #include "darkroom/serve/step_batcher.h"
 
 namespace darkroom {
@@ -34,7 +36,8 @@ struct PaintingServiceOptions {
   /// may be made to lead here (DNS rebinding).
   bool only_local_hosts = true;
   PngSettings png_settings = PngSettings::kWebui;
-  PictureIntake* intake = nullptr;  ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
+  PictureIntake* intake = nullptr;   ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
+  std::vector<ServedRun> runs = {};  ///< Training runs to be looked at.
 };
 
 /// The routes of docs/serve.md over one batcher: who may ask, what is there, and how often it was asked. What a route answers is its

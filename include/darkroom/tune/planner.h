@@ -86,6 +86,9 @@ std::vector<Stage> ready_stages(const std::vector<Rung>& rungs, int64_t num_tria
 std::optional<std::vector<int64_t>> trials_of_rung(const std::vector<Rung>& rungs, int64_t num_trials,
                                                    const std::vector<StageResult>& results, int64_t rung);
 
+/// The trials that run no further: failed, at the last rung, or not chosen for the next one once that is settled. In their order.
+std::vector<int64_t> ended_trials(const std::vector<Rung>& rungs, int64_t num_trials, const std::vector<StageResult>& results);
+
 /// The best trial: of those scored at the highest rung that has any, the one of the lowest loss. Its index into `results`; nothing where
 /// none is scored.
 std::optional<size_t> best_result(const std::vector<StageResult>& results);

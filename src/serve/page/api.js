@@ -98,6 +98,26 @@ export class Api {
   async picture(path) {
     return (await this.#ask("GET", path.replace(/^\/+/, ""))).blob();
   }
+  /** The names of the training runs that are shown. */
+  async runs() {
+    return (await (await this.#ask("GET", "v1/runs")).json()).runs.map(({name}) => name);
+  }
+  /** What the server says of a run, or of a part of it. */
+  async run(...parts) {
+    return (await this.#ofRun(parts)).json();
+  }
+  async metrics(run, from) {
+    return (await this.#ofRun([run, "metrics"], from && `?from=${from}`)).json();
+  }
+  async runPicture(run, step, file) {
+    return (await this.#ofRun([run, "samples", step, file])).blob();
+  }
+  async report(run) {
+    return (await this.#ofRun([run, "report"])).blob();
+  }
+  #ofRun(parts, query = "") {
+    return this.#ask("GET", `v1/runs/${parts.map(encodeURIComponent).join("/")}${query}`);
+  }
   async* events(id, signal) {
     const reply = await this.#ask("GET", `v1/jobs/${encodeURIComponent(id)}/events`, undefined, signal);
     yield* eventsOf(reply.body);

@@ -10,13 +10,14 @@ import {PaintQueue} from "./queue.js";
 import {limitOf, SettingsForm} from "./settings.js";
 import {settingsFrom} from "./settings_text.js";
 import {picturesOf, taskCard} from "./task_card.js";
+import {Training} from "./training.js";
 import {settingsOf, Viewer} from "./viewer.js";
 import {Vote} from "./vote.js";
 
 const kMostCards = 40;
 const kMostFileBytes = 50_000_000;
 const kMostStartBytes = 1_000_000;  // A larger start picture is made smaller first: a request's body is bounded.
-const kTabs = ["pictures", "grid", "vote", "history"];
+const kTabs = ["pictures", "grid", "vote", "history", "training"];
 
 function say(sentence) {
   byId("problem").hidden = !sentence;
@@ -55,7 +56,7 @@ function askForKey(wasWrong) {
 }
 
 class Page {
-  constructor(api, facts, templates) {
+  constructor(api, facts, templates, runs) {
     this.facts = facts;
     this.templates = templates;
     this.form = new SettingsForm(facts, templates);
@@ -68,6 +69,8 @@ class Page {
                     added: (tasks) => this.keep(tasks)};
     this.grid = new Grid(shared);
     this.vote = new Vote(shared);
+    this.training = runs.length > 0 ? new Training(api, runs, facts.features?.keys === true, doing) : null;
+    byId("tab-training").hidden = this.training === null;
     this.#listen();
     this.#listenToStart();
     this.#offer();
@@ -275,6 +278,8 @@ function listenToTabs(page) {
     openTab(name);
     if (name === "history") {
       await page.gallery.show();
+    } else if (name === "training") {
+      await page.training.look();
     }
   });
   kTabs.forEach((name, index) => {
@@ -282,7 +287,8 @@ function listenToTabs(page) {
     byId(`tab-${name}`).addEventListener("keydown", (event) => {
       const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
       if (step !== undefined) {
-        const next = kTabs[(index + step + kTabs.length) % kTabs.length];
+        const shown = kTabs.filter((one) => !byId(`tab-${one}`).hidden);
+        const next = shown[(index + step + shown.length) % shown.length];  // Only the last may be hidden.
         byId(`tab-${next}`).focus();
         open(next);
       }
@@ -308,8 +314,8 @@ const api = new Api(askForKey);
 listenToDialogs(api);
 doing(async () => {
   byId("change-key").hidden = api.key === "";
-  const [facts, templates] = await Promise.all([api.facts(), fetch("page/templates.json").then((reply) => reply.json())]);
-  listenToTabs(new Page(api, facts, templates));
+  const [facts, templates, runs] = await Promise.all([api.facts(), fetch("page/templates.json").then((reply) => reply.json()), api.runs()]);
+  listenToTabs(new Page(api, facts, templates, runs));
   if (!isNarrow()) {
     byId("description").focus();  // On a phone a keyboard would cover the page.
   }

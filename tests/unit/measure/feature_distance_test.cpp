@@ -138,8 +138,27 @@ void expect_differences_of_distances(const Distance& distance) {
               bound);
 }
 
-TEST(KernelComparison, is_the_difference_of_two_distances) { expect_differences_of_distances<KernelComparison>(kernel_distance); }
-TEST(FrechetComparison, is_the_difference_of_two_distances) { expect_differences_of_distances<FrechetComparison>(frechet_distance); }
+TEST(KernelComparison, is_the_difference_of_two_distances) {
+  expect_differences_of_distances<KernelComparison>([](const FeatureRows& x, const FeatureRows& y) { return kernel_distance(x, y); });
+}
+TEST(FrechetComparison, is_the_difference_of_two_distances) {
+  expect_differences_of_distances<FrechetComparison>([](const FeatureRows& x, const FeatureRows& y) { return frechet_distance(x, y); });
+}
+
+// More references than features, so that every stage is gone through.
+TEST(FeatureDistances, that_are_stopped_are_none_and_whoever_asks_on_gets_no_damage) {
+  const FeatureRows a = drawn(6, 4, "a"), b = drawn(6, 4, "b"), references = drawn(11, 4, "references");
+  std::stop_source source;
+  EXPECT_TRUE(std::isfinite(frechet_distance(a, references, source.get_token())));
+  source.request_stop();
+  const std::stop_token stop = source.get_token();
+  EXPECT_TRUE(std::isnan(frechet_distance(a, references, stop)));
+  EXPECT_TRUE(std::isnan(kernel_distance(a, references, stop)));
+  EXPECT_LT(sum_of_singular_values({3, 0, 0, 4}, 2, 2, stop), 7);
+  const std::vector<uint8_t> swapped(3, 1);
+  EXPECT_EQ(KernelComparison(a, b, references, 2, stop).swapped(swapped), 0);  // No sum was begun.
+  EXPECT_TRUE(std::isfinite(FrechetComparison(a, b, references, 2, stop).swapped(swapped)));
+}
 
 TEST(FrechetComparison, counts_a_prompt_as_often_as_it_was_drawn) {
   const FeatureRows a = drawn(3, 2, "a"), b = drawn(3, 2, "b"), references = drawn(6, 2, "references");

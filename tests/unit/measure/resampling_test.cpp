@@ -94,6 +94,22 @@ TEST(BootstrapInterval, draws_as_many_prompts_as_there_are) {
   EXPECT_THROW(bootstrap_interval(7, difference, {.num_resamples = 0}), CheckFailure);
 }
 
+TEST(Resampling, ends_with_the_resample_at_which_a_stop_is_requested) {
+  std::stop_source source;
+  const ResamplingOptions options{.num_resamples = 1'000, .stop = source.get_token()};
+  int num_asked = 0;
+  const auto difference = [&](const auto& /*prompts*/) {
+    if (++num_asked == 3) {
+      source.request_stop();
+    }
+    return 0.5;
+  };
+  EXPECT_EQ(bootstrap_interval(7, difference, options).low, -INFINITY);
+  EXPECT_EQ(num_asked, 3);
+  EXPECT_EQ(randomisation_p(7, difference, options), 1);
+  EXPECT_EQ(num_asked, 4);  // What was observed, and no exchange.
+}
+
 TEST(RandomisationTest, rejects_equal_models_no_more_often_than_its_error_rate) {
   constexpr Law kEqual = {"equal", 0, [](double normal) { return std::copysign(normal * normal, normal); }};
   for (const size_t num_prompts : {7, 30}) {

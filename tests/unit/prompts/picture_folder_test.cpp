@@ -79,6 +79,37 @@ TEST(PictureFolder, pictures_of_other_settings_or_bytes_are_painted_again) {
   expect_whole(files, record);
 }
 
+// Two job files take turns in one folder.
+TEST(PictureFolder, a_run_forgets_no_picture_of_another) {
+  PictureRecord whole = some_record();
+  PictureRecord first = whole, second = whole;
+  first.pictures.resize(1);
+  second.pictures.erase(second.pictures.begin());
+  MemoryFileSystem files;
+  {
+    const auto folder = PictureFolder::open(files, kOut).value();  // Killed before it is done.
+    ASSERT_TRUE(folder->begin({"apples"}).is_ok());
+    ASSERT_TRUE(folder->add(first.pictures[0].file, picture_identity(first.origin, first.pictures[0]), bytes_of(0)).is_ok());
+  }
+  EXPECT_EQ(paint_all(files, second).value(), 1U);
+  EXPECT_EQ(paint_all(files, second).value(), 0U);
+  EXPECT_EQ(paint_all(files, first).value(), 0U);
+  EXPECT_EQ(paint_all(files, second).value(), 0U);
+  EXPECT_EQ(paint_all(files, whole).value(), 1U);  // The test's second picture has other bytes where it is the first of its record.
+}
+
+TEST(PictureFolder, lines_of_pictures_that_are_gone_go) {
+  PictureRecord second = some_record();
+  second.pictures.erase(second.pictures.begin());
+  MemoryFileSystem files;
+  ASSERT_TRUE(paint_all(files, some_record()).is_ok());
+  ASSERT_TRUE(paint_all(files, second).is_ok());
+  EXPECT_TRUE(is_there(files, kPictureJournalFile));
+  ASSERT_TRUE(files.remove_file("work/out/apples/00000.png").is_ok());
+  ASSERT_TRUE(paint_all(files, second).is_ok());
+  EXPECT_FALSE(is_there(files, kPictureJournalFile));
+}
+
 TEST(PictureFolder, there_is_no_record_while_pictures_are_added) {
   MemoryFileSystem files;
   ASSERT_TRUE(paint_all(files, some_record()).is_ok());

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/metrics_server.h"
@@ -38,7 +39,8 @@ class ServedStub : public testing::Test {
             .model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}, .default_sampler = "ddim"},
             .limits = {},
             .keys = std::move(keys),
-            .max_reply_bytes = max_reply_bytes_},
+            .max_reply_bytes = max_reply_bytes_,
+            .runs = runs_},
         *batcher_, metrics_, clock_);
     options.address = parse_metrics_address("0").value();
     server_ = HttpServer::start(*service_, options).value();
@@ -74,6 +76,7 @@ class ServedStub : public testing::Test {
   }
 
   int64_t max_reply_bytes_ = 512'000'000;
+  std::vector<ServedRun> runs_;
   FakeClock clock_;
   MetricsRegistry metrics_;
   StubEngine engine_{clock_};

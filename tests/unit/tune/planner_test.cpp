@@ -219,6 +219,47 @@ TEST(planner, a_rung_is_not_decided_before_it_is_whole) {
   EXPECT_THAT(ready_stages(rungs, 3, results), ElementsAre(Stage{1, 1}));
 }
 
+// The definition, trial by trial, at every moment of a search.
+TEST(planner, trials_that_run_no_further_are_those_that_nothing_will_choose) {
+  const auto rungs = make_rungs(TuneStrategy::kHalving, 10);
+  const auto num_rungs = static_cast<int64_t>(rungs.size());
+  const auto run = [](const Stage& stage) {
+    StageResult result = scored(stage, 4);
+    result.outcome = stage.trial == 6 ? StageOutcome::kDiverged : StageOutcome::kScored;
+    return result;
+  };
+  const auto all = run_all(rungs, 10, 3, 1, run);
+  for (size_t num_results = 0; num_results <= all.size(); ++num_results) {
+    const std::vector<StageResult> results(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(num_results));
+    std::vector<int64_t> want;
+    for (int64_t trial = 0; trial < 10; ++trial) {
+      int64_t next = 0;
+      bool is_out = false;
+      for (const StageResult& result : results) {
+        next = result.stage.trial == trial ? std::max(next, result.stage.rung + 1) : next;
+        is_out = is_out || (result.stage.trial == trial && result.outcome != StageOutcome::kScored);
+      }
+      const auto chosen = trials_of_rung(rungs, 10, results, std::min(next, num_rungs - 1));
+      if (is_out || next == num_rungs || (chosen.has_value() && std::ranges::find(*chosen, trial) == chosen->end())) {
+        want.push_back(trial);
+      }
+    }
+    EXPECT_EQ(ended_trials(rungs, 10, results), want) << num_results << " results";
+  }
+  EXPECT_EQ(ended_trials(rungs, 10, all).size(), 10U);
+}
+
+// As many trials as there may be: what a rung costs is no square of their number.
+TEST(planner, ten_thousand_trials_are_looked_through) {
+  const auto rungs = make_rungs(TuneStrategy::kHalving, kMostTrials);
+  std::vector<StageResult> results;
+  for (int64_t trial = 0; trial < kMostTrials; ++trial) {
+    results.push_back(scored({trial, 0}, 1));
+  }
+  EXPECT_EQ(ended_trials(rungs, kMostTrials, results).size(), static_cast<size_t>(kMostTrials - rungs[1].num_trials));
+  EXPECT_EQ(ready_stages(rungs, kMostTrials, results).size(), static_cast<size_t>(rungs[1].num_trials));
+}
+
 TEST(planner, the_best_is_that_of_the_highest_rung) {
   const std::vector<StageResult> results = {
       {.stage = {0, 0}, .loss = 0.1}, {.stage = {1, 0}, .loss = 0.2}, {.stage = {1, 1}, .loss = 0.15}};

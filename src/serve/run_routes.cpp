@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "protocols.h"
+#include "request_fields.h"
+#include "run_files.h"
+
+namespace darkroom {
+namespace {
+
+using Json = nlohmann::json;
+
+// A report is somebody's file at the server's address: nothing in it runs, and it asks nobody.
+constexpr const char* kReportPolicy = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+HttpReply run_json_reply(const Json& body) { return {.body = json_text(body) + "\n", .headers = {{"Cache-Control", "no-store"}}}; }
+
+/// The runs' routes. A folder's disk may be slow, so all but the list is read by the threads that make replies.
+class RunDesk {
+ public:
+  RunDesk(PictureOrders& orders, const std::vector<ServedRun>& runs) : orders_(orders), runs_(runs) {}
+
+  HttpReply list() const {
+    Json names = Json::array();
+    for (const ServedRun& run : runs_) {
+      names.push_back({{"name", run.name}});
+    }
+    return run_json_reply({{"runs", names}});
+  }
+
+  HttpReply metrics(const ServedRun& run, const RouteCall& call) const {
+    constexpr std::string_view kFrom = "from=";
+    const std::string_view query = call.question.query;
+    if (!query.empty() && !query.starts_with(kFrom)) {
+      return orders_.refusal(Status::invalid_argument("the query may have the field from alone, got:", query.substr(0, 80)));
+    }
+    const auto piece = read_metrics(run, query.empty() ? "" : query.substr(kFrom.size()));
+    if (!piece.is_ok()) {
+      return orders_.refusal(piece.status());
+    }
+    return run_json_reply({{"lines", piece->lines},
+                           {"next", piece->next},
+                           {"anew", piece->is_anew},
+                           {"more", piece->has_more},
+                           {"unreadable", piece->num_unreadable}});
+  }
+
+  HttpReply samples(const ServedRun& run, const RouteCall& call) const {
+    const auto described = describe_samples(run, call.parameters[1]);
+    return described.is_ok() ? run_json_reply(*described) : orders_.refusal(described.status());
+  }
+
+  HttpReply picture(const ServedRun& run, const RouteCall& call) const {
+    return file_reply(read_sample(run, call.parameters[1], call.parameters[2], room()), "image/png", {{"Cache-Control", "no-store"}});
+  }
+
+  HttpReply report(const ServedRun& run) const {
+    return file_reply(read_report(run, room()), "text/html; charset=utf-8",
+                      {{"Cache-Control", "no-store"}, {"Content-Security-Policy", kReportPolicy}, {"Referrer-Policy", "no-referrer"}});
+  }
+
+  /// A route of one run.
+  std::function<void(RouteCall)> of_run(std::function<HttpReply(const ServedRun&, const RouteCall&)> reply) const {
+    return [this, reply = std::move(reply)](const RouteCall& call) {
+      const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const ServedRun& one) { return one.name == call.parameters.front(); });
+      if (run == runs_.end()) {
+        call.answer(problem_reply(http_status::kNotFound, "no such run is served; serve --run FOLDER names those that are"));
+      } else {
+        call.answer(ReplyMaker([&run = *run, reply, question = call.question, parameters = call.parameters] {
+          return reply(run, RouteCall{.question = question, .parameters = parameters});
+        }));
+      }
+    };
+  }
+
+ private:
+  TakeRoom room() const {
+    return [this](int64_t num_bytes) { return orders_.hold_bytes(num_bytes); };
+  }
+  // Pages of other origins may name these addresses as pictures of theirs; a browser then shows nothing.
+  HttpReply file_reply(Result<RoomyBytes> file, const char* type, HttpHeaders headers) const {
+    if (!file.is_ok()) {
+      return orders_.refusal(file.status());
+    }
+    headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
+    return {.type = type, .body = std::move(file->bytes), .headers = std::move(headers), .held = std::move(file->room)};
+  }
+
+  PictureOrders& orders_;
+  const std::vector<ServedRun>& runs_;
+};
+
+Json from_schema() {
+  return {{"properties",
+           {{"from", {{"type", "string"}, {"description", "What an earlier reply said as next; without it: from the first line."}}}}}};
+}
+
+}  // namespace
+
+void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs) {
+  const auto desk = std::make_shared<RunDesk>(orders, runs);  // Shared by the routes.
+  table.add({.method = "GET",
+             .path = "/v1/runs",
+             .summary = "The training runs that are shown",
+             .answer = answer_at_once([desk](const RouteCall&) { return desk->list(); }),
+             .replies = {{.what = "Their names."}}});
+  table.add({.method = "GET",
+             .path = "/v1/runs/{run}",
+             .summary = "A run: its recipe in short, its samples and checkpoints",
+             .answer = desk->of_run([desk](const ServedRun& run, const RouteCall&) { return run_json_reply(describe_run(run)); }),
+             .replies = {{.what = "The run."}}});
+  table.add({.method = "GET",
+             .path = "/v1/runs/{run}/metrics",
+             .summary = "Lines of a run's metrics, from a place on",
+             .answer = desk->of_run([desk](const ServedRun& run, const RouteCall& call) { return desk->metrics(run, call); }),
+             .query_schema = from_schema,
+             .replies = {{.what = "Whole lines, at most 256 KiB, and where to go on."}}});
+  table.add({.method = "GET",
+             .path = "/v1/runs/{run}/samples/{step}",
+             .summary = "Which pictures a run has painted at a step",
+             .answer = desk->of_run([desk](const ServedRun& run, const RouteCall& call) { return desk->samples(run, call); }),
+             .replies = {{.what = "The pictures' files, prompts and seeds."}}});
+  table.add({.method = "GET",
+             .path = "/v1/runs/{run}/samples/{step}/{file}",
+             .summary = "A picture of these",
+             .answer = desk->of_run([desk](const ServedRun& run, const RouteCall& call) { return desk->picture(run, call); }),
+             .replies = {{.type = "image/png", .what = "The picture."}}});
+  table.add({.method = "GET",
+             .path = "/v1/runs/{run}/report",
+             .summary = "A run's report.html",
+             .answer = desk->of_run([desk](const ServedRun& run, const RouteCall&) { return desk->report(run); }),
+             .replies = {{.type = "text/html", .what = "The report; nothing in it runs."}}});
+}
+
+}  // namespace darkroom

@@ -1,11 +1,15 @@
 #include "open_painter.h"
 
+#include <filesystem>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/packing.h"
+#include "darkroom/tensor/safetensors.h"
 #include "open_picture_model.h"
 
 namespace darkroom {
@@ -41,6 +45,32 @@ std::map<std::string, std::string> fingerprints_of(const UNet2DConditionModel& u
           {"scheduler", sha256_hex(scheduler_config.dump())}};
 }
 
+// The safetensors of a component's folder; variants in float16 where there is nothing else.
+std::vector<std::string> weight_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::vector<std::string> variants;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors")) {
+      (name.find(".fp16.") == std::string::npos ? files : variants).push_back(entry.path().string());
+    }
+  }
+  return files.empty() ? variants : files;
+}
+
+Result<int64_t> count_elements(const std::vector<std::string>& paths) {
+  int64_t num_elements = 0;
+  for (const std::string& path : paths) {
+    DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(path));
+    for (const std::string& name : file->names()) {
+      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
+      num_elements += c10::multiply_integers(spec.shape);
+    }
+  }
+  return num_elements;
+}
+
 // Fingerprints only where they are asked for: they read every weight.
 Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
@@ -69,6 +99,23 @@ Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std:
 }  // namespace
 
 Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) { return open(source, nullptr); }
+
+Result<int64_t> painter_bytes(const PainterSource& source) {
+  DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
+  DARKROOM_RETURN_IF_ERROR(check_completeness(model));
+  const auto placed = static_cast<int64_t>(c10::elementSize(source.place.type));
+  int64_t num_bytes = 0;
+  if (model.is_single_file) {
+    DARKROOM_ASSIGN_OR_RETURN(num_bytes, count_elements({model.folder}));
+    return num_bytes * placed;
+  }
+  for (const auto& [folder, size] : {std::pair(&model.parts.unet, placed), std::pair(&model.parts.text_encoder, placed),
+                                     std::pair(&model.parts.vae, static_cast<int64_t>(sizeof(float)))}) {
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_elements, count_elements(weight_files(*folder)));
+    num_bytes += num_elements * size;
+  }
+  return num_bytes;
+}
 
 Result<PictureModel> open_picture_model(const PainterSource& source) {
   PictureModel model;

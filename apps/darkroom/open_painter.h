@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,5 +20,9 @@ struct PainterSource : ModelSource {
 /// Loads what a painter needs. Errors: those of find_model; kNotFound (a part), kFailedPrecondition (parts of different models),
 /// kCorruptData (damaged files).
 Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source);
+
+/// Bytes of the weights that open_painter(source) would load, in the types in which they compute, without reading them. Errors: those of
+/// find_model; kNotFound (a part), those of opening safetensors.
+Result<int64_t> painter_bytes(const PainterSource& source);
 
 }  // namespace darkroom

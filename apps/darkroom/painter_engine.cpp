@@ -18,8 +18,9 @@ struct PaintedPicture final : EnginePicture {
 
 }  // namespace
 
-Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads) {
-  auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads));
+Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads,
+                                                             std::shared_ptr<std::mutex> gpu_turn) {
+  auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads, std::move(gpu_turn)));
   const SchedulerConfig& scheduler = engine->painter_->scheduler();
   engine->samplers_ = usable_samplers(scheduler);
   if (const Status own = try_sampler("", scheduler); !own.is_ok()) {
@@ -30,6 +31,15 @@ Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Pai
     log_warning("serve: pictures without a sampler are painted with {}: {}", engine->default_sampler_, own.message());
   }
   return engine;
+}
+
+PainterEngine::~PainterEngine() {
+  const auto turn = take_turn();
+  painter_.reset();
+}
+
+std::unique_lock<std::mutex> PainterEngine::take_turn() const {
+  return gpu_turn_ == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn_);
 }
 
 PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
@@ -55,6 +65,7 @@ Status PainterEngine::check(const PictureSpec& spec) const {
 }
 
 Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
+  const auto turn = take_turn();
   at::set_num_threads(threads_);
   DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<PictureInWork> work, painter_->begin(request_of(spec)));
   return std::unique_ptr<EnginePicture>(std::make_unique<PaintedPicture>(std::move(work)));
@@ -65,14 +76,19 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
   for (EnginePicture* picture : pictures) {
     works.push_back(static_cast<PaintedPicture&>(*picture).work.get());
   }
+  const auto turn = take_turn();
   painter_->step(works);
 }
 
 Image PainterEngine::preview(const EnginePicture& picture) {
+  const auto turn = take_turn();
   return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide);
 }
 
-Image PainterEngine::finish(const EnginePicture& picture) { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); }
+Image PainterEngine::finish(const EnginePicture& picture) {
+  const auto turn = take_turn();
+  return painter_->finish(*static_cast<const PaintedPicture&>(picture).work);
+}
 
 ModelFacts PainterEngine::facts(std::string name) const {
   const auto own = resolve_sampler_name({.name = default_sampler_}, painter_->scheduler());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,7 +19,10 @@ class PainterEngine final : public StepEngine {
  public:
   /// A model whose own scheduler is not built is painted with another one, which the log names. Errors: kFailedPrecondition where no
   /// sampler takes the model.
-  static Result<std::unique_ptr<PainterEngine>> create(std::unique_ptr<Painter> painter, int threads);
+  /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not.
+  static Result<std::unique_ptr<PainterEngine>> create(std::unique_ptr<Painter> painter, int threads,
+                                                       std::shared_ptr<std::mutex> gpu_turn = nullptr);
+  ~PainterEngine() override;
 
   Status check(const PictureSpec& spec) const override;
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override;
@@ -30,11 +34,14 @@ class PainterEngine final : public StepEngine {
   ModelFacts facts(std::string name) const;
 
  private:
-  PainterEngine(std::unique_ptr<Painter> painter, int threads) : painter_(std::move(painter)), threads_(threads) {}
+  PainterEngine(std::unique_ptr<Painter> painter, int threads, std::shared_ptr<std::mutex> gpu_turn)
+      : painter_(std::move(painter)), threads_(threads), gpu_turn_(std::move(gpu_turn)) {}
+  std::unique_lock<std::mutex> take_turn() const;
   PaintRequest request_of(const PictureSpec& spec) const;
 
   std::unique_ptr<Painter> painter_;
   int threads_;
+  std::shared_ptr<std::mutex> gpu_turn_;  // Shared by the engines of a GPU and whoever loads them.
   std::vector<std::string> samplers_;
   std::string default_sampler_;  // Empty: the model's scheduler.
 };

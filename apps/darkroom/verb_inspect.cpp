@@ -5,10 +5,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "darkroom/files/file_system.h"
+#include "darkroom/files/paths.h"
+#include "darkroom/image/probe.h"
+#include "darkroom/image/sandbox.h"
+#include "darkroom/image/watermark.h"
 #include "darkroom/show/inspect.h"
 #include "open_stores.h"
+#include "resources.h"
 #include "self_description.h"
 #include "verb.h"
 
@@ -34,7 +41,44 @@ std::string damage_text(const InspectReport& report) {
   return num_more > 0 ? text + fmt::format("  and {} more\n", num_more) : text;
 }
 
-Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
+struct InspectFlags {
+  InspectOptions options;
+  bool has_watermark = false;  // Asks for it.
+};
+
+// One picture, decoded by the sandboxed decoder: it may come from anywhere.
+Result<WatermarkReading> read_watermark_of(const InspectOptions& options, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(options.uri));
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
+  const ImageLimits limits{.min_size = 1, .max_pixels = options.max_pixels};
+  const auto data = std::as_bytes(std::span(bytes));
+  const RowResult<ImageHeader> header = probe_image(data, limits);
+  if (!header.is_ok()) {
+    return Status::corrupt_data("cannot read the picture (path, reason):", path, header.error().name());
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+  DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(program, limits, stop));
+  Image image = Image::filled(header->width, header->height, 3);
+  DARKROOM_ASSIGN_OR_RETURN(const auto decoded,
+                            decoder->resize_to(data, {.width = image.width, .height = image.height}, limits, image.pixels));
+  if (!decoded.is_ok()) {
+    return Status::corrupt_data("cannot decode the picture (path, reason):", path, decoded.error().name());
+  }
+  return read_watermark(image);
+}
+
+Result<int> show_watermark(const InspectOptions& options, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const WatermarkReading reading, read_watermark_of(options, context.stop));
+  context.summary["watermark"] = {{"marked", reading.is_marked}, {"bits_right", reading.num_right}};
+  DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("watermark: {} ({} of 32 bits)\n", reading.is_marked ? "yes" : "no", reading.num_right)));
+  return 0;
+}
+
+Result<int> run_inspect(const InspectFlags& flags, VerbContext& context) {
+  const InspectOptions& options = flags.options;
+  if (flags.has_watermark) {
+    return show_watermark(options, context);
+  }
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, context.stop);
   InspectReport report;
@@ -55,7 +99,8 @@ Result<int> run_inspect(const InspectOptions& options, VerbContext& context) {
 }  // namespace
 
 void add_inspect_verb(CommandLine& line) {
-  const auto options = std::make_shared<InspectOptions>();  // Shared by the definitions and the action.
+  const auto flags = std::make_shared<InspectFlags>();  // Shared by the definitions and the action.
+  InspectOptions* const options = &flags->options;
   VerbDefinition& verb = line.add_verb("inspect", "look at any dataset, checkpoint, run folder or model folder");
   verb.positional("URI", value::uri(options->uri, "URI"), "what to look at: a file, a folder or a pattern").required();
   verb.flag("--rows", value::count(options->num_rows), "first rows of a dataset that are shown");
@@ -69,9 +114,10 @@ void add_inspect_verb(CommandLine& line) {
   verb.flag("--max-pixels", value::count(options->max_pixels).least(1).unit("pixels"), "a larger picture is not decoded for the sheet");
   verb.flag("--max-bytes", value::bytes(options->max_bytes).least(1), "nor is an encoded picture of more bytes");
   verb.flag("--verify", value::toggle(options->verify), "read everything: checksums, duplicate keys, NaN, images; exits 1 on damage");
+  verb.flag("--watermark", value::toggle(flags->has_watermark), "of one local picture: whether it has the mark of serve --watermark");
   verb.example("darkroom inspect latents --rows 12 --sheet sheet.png --model models/tiny", "twelve samples as pictures");
   verb.example("darkroom inspect latents --verify", "is every byte still good?");
-  verb.run([options](VerbContext& context) { return run_inspect(*options, context); });
+  verb.run([flags](VerbContext& context) { return run_inspect(*flags, context); });
 }
 
 }  // namespace darkroom

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,35 +22,41 @@
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/address_policy.h"
 #include "job_observation.h"
-#include "open_stores.h"
-#include "painter_engine.h"
 #include "painter_flags.h"
-#include "remote_models.h"
+#include "painter_opener.h"
 #include "resources.h"
+#include "safety_hook.h"
 #include "verb.h"
 
 namespace darkroom {
 namespace {
 
 constexpr const char* kSageMakerModel = "/opt/ml/model";
+constexpr const char* kSageMakerModels = "/opt/ml/models";
 constexpr std::chrono::seconds kDrainPatience{25};  // SIGKILL comes 30 s after SIGTERM.
 constexpr std::chrono::seconds kLastWords{2};
 constexpr std::chrono::seconds kLastCall{1};
 constexpr double kContainerDeadlineSeconds = 55;  // The platform gives up after 60 s, without a word of why.
-constexpr double kPicturesInQueue = 32;
-constexpr size_t kMaxBodyBytes = 16'000'000;  // Of a request with a picture; what others may have is less.
+constexpr size_t kMaxBodyBytes = 16'000'000;      // Of a request with a picture; what others may have is less.
 
 struct ServeFlags {
-  PainterFlags painter;
+  PainterFlags painter;  // Of all models.
+  std::vector<std::string> models;
+  std::string model_root;
+  int64_t memory_bytes = 0;  // 0: usual_model_memory.
   std::string host = "127.0.0.1";
   bool is_host_given = false;  // Where they are not, a container has defaults of its own.
   int port = 8080;
   std::string keys;
+  TlsFiles tls;
+  double rate = 0;
   StepBatcherOptions batching = {.max_batch = 8, .queue_cost = 0};
   double deadline_seconds = 60;
   bool is_deadline_given = false;
   int threads = 0;  // 0: every processor.
   PngSettings png_settings = PngSettings::kWebui;
+  bool has_watermark = false;
+  std::string safety_hook;
   bool is_sandboxed = true;
   ObservationFlags observation;
   std::vector<std::string> runs;
@@ -56,14 +66,22 @@ bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 :
 
 // In a container of SageMaker the platform asks for keys, outside of it; everywhere else somebody must.
 Status take_container(ServeFlags& flags, bool& is_container) {
-  if (!flags.painter.source.model.empty()) {
+  if (!flags.models.empty()) {
     return Status::ok();
+  }
+  const char* const several = std::getenv("SAGEMAKER_MULTI_MODEL");
+  is_container = several != nullptr && std::string_view(several) == "true";
+  if (is_container && flags.model_root.empty()) {
+    flags.model_root = kSageMakerModels;
+  }
+  if (is_container || !flags.model_root.empty()) {
+    return Status::ok();  // Models come by requests.
   }
   DARKROOM_ASSIGN_OR_RETURN(is_container, local_files().exists(kSageMakerModel));
   if (!is_container) {
     return Status::invalid_argument(fmt::format("which model? Name one; without it {} is served, which is not there", kSageMakerModel));
   }
-  flags.painter.source.model = kSageMakerModel;
+  flags.models = {kSageMakerModel};
   return Status::ok();
 }
 
@@ -88,28 +106,49 @@ Result<AccessKeys> read_keys(const std::string& path) {
   return AccessKeys::parse(text, path);
 }
 
-Result<std::unique_ptr<PainterEngine>> open_engine(const ServeFlags& flags, const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(PainterSource source, chosen_source(flags.painter));
-  MetricsRegistry metrics;
-  const auto stores = open_stores(metrics, stop);
-  DARKROOM_ASSIGN_OR_RETURN(const SourceCopies copies, fetch_source(*stores, source, stop));
-  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Painter> painter, open_painter(source));
-  return PainterEngine::create(std::move(painter), flags.threads > 0 ? flags.threads : num_processors());
+/// "small=models/tiny" has the name before the first =, where no / stands before it; else the last part of the path is the name.
+ModelEntry named_entry(const std::string& text) {
+  const size_t equals = text.find('=');
+  const bool is_named = equals != 0 && equals != std::string::npos && text.find('/') > equals;
+  return {.name = is_named ? text.substr(0, equals) : file_name(without_trailing_slashes(text)),
+          .address = is_named ? text.substr(equals + 1) : text};
 }
 
-// The first picture takes longer than others, and shows whether the model paints at all.
-Status warm_up(StepEngine& engine, const ModelFacts& model, const std::stop_token& stop) {
-  const PictureSpec spec{.num_steps = 4, .width = model.native_size, .height = model.native_size};  // Every sampler takes 4 steps.
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<EnginePicture> picture, engine.begin(spec));
-  EnginePicture* const one = picture.get();
-  while (one->num_calls_left() > 0) {
-    if (stop.stop_requested()) {
-      return Status::cancelled("stopped while the first picture was painted");
+// What cannot be served is refused at the start; models that lie elsewhere are looked at when they are first asked for.
+Result<std::vector<ModelEntry>> read_models(const ServeFlags& flags, ServedPainters& opener, const std::stop_token& stop) {
+  std::vector<ModelEntry> models;
+  for (const std::string& text : flags.models) {
+    ModelEntry model = named_entry(text);
+    const bool is_there = std::ranges::any_of(models, [&](const ModelEntry& other) { return other.name == model.name; });
+    if (model.name.empty() || model.address.empty() || is_there) {
+      return Status::invalid_argument("each MODEL is a place, or NAME=PLACE, and has a name of its own, got:", text);
     }
-    engine.step(std::span(&one, 1));
+    if (models.empty() || model.address.find("://") == std::string::npos) {
+      DARKROOM_ASSIGN_OR_RETURN(const int64_t num_bytes, opener.measure(model, stop));
+      if (num_bytes > flags.memory_bytes) {
+        return Status::invalid_argument("the model is larger than --memory (model, bytes, bound):", text, num_bytes, flags.memory_bytes);
+      }
+    }
+    models.push_back(std::move(model));
   }
-  engine.finish(*one);
-  return Status::ok();
+  return models;
+}
+
+// Loads the first model, so that requests find it there and one that does not paint is refused with its reason.
+Result<ModelFacts> fill_shelf(const ServeFlags& flags, ServedPainters& opener, ModelShelf& shelf, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<ModelEntry> models, read_models(flags, opener, stop));
+  ModelFacts facts;
+  for (const ModelEntry& model : models) {
+    if (&model != &models.front()) {
+      DARKROOM_RETURN_IF_ERROR(shelf.add(model));
+      continue;
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_bytes, opener.measure(model, stop));
+    DARKROOM_ASSIGN_OR_RETURN(ServedModel loaded, opener.open(model, stop));
+    facts = loaded.facts;
+    DARKROOM_RETURN_IF_ERROR(shelf.add_loaded(model, num_bytes, std::move(loaded)));
+  }
+  return facts;
 }
 
 void drain(StepBatcher& batcher, HttpServer& server) {
@@ -123,14 +162,15 @@ void drain(StepBatcher& batcher, HttpServer& server) {
   batcher.give_up_all();  // Jobs that nobody watches: who asked for them could not fetch their pictures any more.
 }
 
-/// What serves, in the order in which it ends: the server, then what reads pictures, then the batcher, whose orders answer through the
-/// service, then the rest.
+/// What serves, in the order in which it ends: the server, then what hands orders to the batcher, then the batcher, whose orders answer
+/// through the service, then the rest.
 struct Serving {
-  std::unique_ptr<PainterEngine> engine = {};
   std::unique_ptr<JobObservation> observation = {};
+  std::optional<ServedPainters> opener = {};
   std::optional<PaintingService> service = {};
   std::optional<StepBatcher> batcher = {};
-  std::optional<PictureIntake> intake = {};  // Hands orders to the batcher.
+  std::optional<ModelShelf> shelf = {};
+  std::optional<PictureIntake> intake = {};
   std::unique_ptr<HttpServer> server = {};
 };
 
@@ -149,12 +189,12 @@ void open_intake(const ServeFlags& flags, const std::stop_token& stop, std::opti
   });
 }
 
-StepBatcherOptions batching_of(const ServeFlags& flags, const ModelFacts& model) {
-  const PictureSpec usual{.width = model.native_size, .height = model.native_size};
-  StepBatcherOptions options = flags.batching;
-  options.max_pixels = static_cast<double>(options.max_batch) * usual.width * usual.height;
-  options.queue_cost = options.queue_cost == 0 ? kPicturesInQueue * usual.cost() : options.queue_cost;
-  return options;
+std::vector<std::string> names_of(const ModelShelf& shelf) {
+  std::vector<std::string> names;
+  for (ModelEntry& model : shelf.models()) {
+    names.push_back(std::move(model.name));
+  }
+  return names;
 }
 
 Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
@@ -164,31 +204,50 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(AccessKeys keys, read_keys(flags.keys));
   DARKROOM_ASSIGN_OR_RETURN(std::vector<ServedRun> runs, name_served_runs(flags.runs));
+  SafetyCheck safety_check;
+  if (!flags.safety_hook.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(safety_check, safety_program(flags.safety_hook));
+  }
+  if (flags.memory_bytes == 0) {
+    DARKROOM_ASSIGN_OR_RETURN(flags.memory_bytes, usual_model_memory(flags.painter));
+  }
   auto serving = std::make_unique<Serving>();
   DARKROOM_ASSIGN_OR_RETURN(serving->observation, JobObservation::start(flags.observation, {.verb = "serve", .has_own_route = true}));
   MetricsRegistry& metrics = serving->observation->registry();
-  DARKROOM_ASSIGN_OR_RETURN(serving->engine, open_engine(flags, context.stop));
-  const ModelFacts model = serving->engine->facts(file_name(without_trailing_slashes(flags.painter.source.model)));
-  DARKROOM_RETURN_IF_ERROR(warm_up(*serving->engine, model, context.stop));
+  ServedPainters& opener =
+      serving->opener.emplace(flags.painter, flags.threads > 0 ? flags.threads : num_processors(), flags.batching.queue_cost);
+  StepBatcherOptions batching = flags.batching;
+  batching.queue_cost = std::max(batching.queue_cost, 1.0);  // Each model brings its own bound.
+  StepBatcher& batcher = serving->batcher.emplace(batching, metrics);
+  ModelShelf& shelf = serving->shelf.emplace(ModelShelfOptions{.memory_bytes = flags.memory_bytes}, opener, metrics);
+  DARKROOM_ASSIGN_OR_RETURN(const ModelFacts model, fill_shelf(flags, opener, shelf, context.stop));
   const double deadline = is_container && !flags.is_deadline_given ? kContainerDeadlineSeconds : flags.deadline_seconds;
-  StepBatcher& batcher = serving->batcher.emplace(*serving->engine, batching_of(flags, model), metrics);
   open_intake(flags, context.stop, serving->intake);
   serving->service.emplace(PaintingServiceOptions{.model = model,
+                                                  .models = &shelf,
+                                                  .model_root = flags.model_root,
                                                   .limits = {},
                                                   .keys = std::move(keys),
                                                   .deadline = std::chrono::milliseconds(std::llround(1000 * deadline)),
                                                   .only_local_hosts = !is_container,
+                                                  .rate_per_minute = flags.rate,
                                                   .png_settings = flags.png_settings,
+                                                  .has_watermark = flags.has_watermark,
+                                                  .safety_check = std::move(safety_check),
                                                   .intake = serving->intake.has_value() ? &*serving->intake : nullptr,
                                                   .runs = std::move(runs)},
                            batcher, metrics);
-  DARKROOM_ASSIGN_OR_RETURN(serving->server, HttpServer::start(*serving->service, {.address = address, .max_body_bytes = kMaxBodyBytes}));
-  log_info("serving {} at http://{}", model.name, serving->server->address().to_string());
+  DARKROOM_ASSIGN_OR_RETURN(serving->server,
+                            HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxBodyBytes}));
+  const std::vector<std::string> names = names_of(shelf);
+  log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
+           flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
   drain(batcher, *serving->server);
   const int64_t num_pictures = batcher.num_pictures();
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->server.reset();
+  serving->service->stop_finishing();
   if (!batcher.await_idle(kLastCall)) {
     log_warning("serve: a network call still runs, for nobody; the process ends without it");
     context.ends_with_threads = true;
@@ -208,11 +267,21 @@ ValueDefinition noted(ValueDefinition definition, bool& is_given) {
 
 void add_model_flags(VerbDefinition& verb, ServeFlags& flags) {
   verb.positional(
-      "MODEL", value::uri(flags.painter.source.model, "MODEL"),
-      fmt::format("model folder, checkpoint or original checkpoint; without it {} of a SageMaker container, at 0.0.0.0", kSageMakerModel));
+      "MODEL", value::uris(flags.models, "MODEL"),
+      fmt::format("model folders, checkpoints or original checkpoints, each as PLACE or NAME=PLACE; requests that name none get the first; "
+                  "without any {} of a SageMaker container, at 0.0.0.0",
+                  kSageMakerModel));
   verb.group("Model");
   add_source_flags(verb, flags.painter);
   add_place_flags(verb, flags.painter);
+  verb.flag(
+      "--memory", value::bytes(flags.memory_bytes).also("auto", 0),
+      "for the weights of all models together: where it lacks, the model goes that was asked for least recently; auto: three quarters "
+      "of the GPU's memory, on the CPU of what this process may use");
+  verb.flag("--multi-model", value::folder(flags.model_root, "FOLDER", "none"),
+            fmt::format("routes of SageMaker's containers of several models, which load what lies below FOLDER; {} where the platform sets "
+                        "SAGEMAKER_MULTI_MODEL",
+                        kSageMakerModels));
   verb.flag("--threads", value::count(flags.threads).least(1).also("auto", 0),
             "CPU threads inside an operation, which change the last bits of a picture; auto: every processor");
 }
@@ -228,21 +297,31 @@ void add_serve_verb(CommandLine& line) {
             "where to listen; another address than loopback needs --keys; a container's default is 0.0.0.0");
   verb.flag("--port", value::count(flags->port).most(65'535), "where to listen; 0: one that is free, which the log names");
   verb.flag("--keys", value::path(flags->keys, "FILE", "none"), "keys, one a line, of which every request but liveness needs one");
+  verb.flag("--rate", value::number(flags->rate).least(0).most(1e6).also("none", 0).shown("N"),
+            "requests for pictures per minute and key, of which a minute's worth may come at once; above it: 429");
+  verb.flag("--tls-cert", value::path(flags->tls.certificate, "FILE", "none"),
+            "serve by TLS 1.2 and later: the certificate and those by which it was signed, in PEM; SIGHUP has both files read again");
+  verb.flag("--tls-key", value::path(flags->tls.key, "FILE", "none"), "its private key in PEM, without a password");
   verb.flag("--max-batch", value::count(flags->batching.max_batch).least(1).most(1024), "pictures in one network call");
   verb.flag("--queue-cost", value::number(flags->batching.queue_cost).least(0).also("auto", 0).shown("C"),
-            "bound on width x height x (steps + 2) of all open pictures, above which requests get 429; auto: 32 of the model's size");
+            "bound on width x height x (steps + 2) of all open pictures, above which requests get 429; auto: 32 of the size of the model "
+            "that is asked");
   verb.flag("--deadline", noted(value::seconds(flags->deadline_seconds).least(1).most(86'400), flags->is_deadline_given),
             "after which a request gets 503; a container's default is 55");
   verb.flag("--png-settings",
             value::choice(flags->png_settings, {{"a1111", PngSettings::kWebui}, {"on", PngSettings::kOn}, {"off", PngSettings::kOff}}),
             "prompts and settings as text in the PNGs, where whoever gets the file can read them: those of A1111's routes, all, or none");
+  verb.flag("--watermark", value::toggle(flags->has_watermark),
+            "mark pictures of at least 128 pixels a side as made by a machine, invisibly (inspect --watermark reads it)");
+  verb.flag("--safety-hook", value::text(flags->safety_hook, "COMMAND", "none"),
+            "program that gets each picture as a PNG on its stdin and writes allow or block; without an answer within 10 s: 503");
   verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
             "decode pictures of requests in this process, where the kernel refuses the sandbox");
   add_metrics_flags(verb, flags->observation);
   verb.flag("--run", value::uris(flags->runs, "FOLDER"),
             "run folders of train whose curves and samples the page shows, also while they train");
-  verb.later({"--memory", "--tls-cert", "--tls-key", "--watermark"});
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
+  verb.example("darkroom serve own=run/checkpoints/step-00002000 models/tiny --memory 8GB", "two models, by the names own and tiny");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");
   verb.run([flags](VerbContext& context) { return run_serve(*flags, context); });
 }

@@ -22,6 +22,7 @@ constexpr int kDefaultSteps = 50;
 constexpr double kDefaultGuidance = 7.0;
 constexpr double kDefaultDenoising = 0.75;
 constexpr size_t kLongestName = 100;
+constexpr const char* kModelOption = "sd_model_checkpoint";
 
 bool takes_sampler(const ModelFacts& model, std::string_view sampler) {
   return std::find(model.samplers.begin(), model.samplers.end(), sampler) != model.samplers.end();
@@ -286,20 +287,13 @@ Result<ImageRequest> finish_request(RequestFields& fields, const WantedPictures&
 }
 
 nlohmann::json shown_options(const ModelFacts& model, bool has_png_settings) {
-  return {{"sd_model_checkpoint", model.name},
-          {"sd_checkpoint_hash", nullptr},
-          {"sd_vae", "Automatic"},
-          {"CLIP_stop_at_last_layers", 1},
-          {"samples_format", "png"},
-          {"enable_pnginfo", has_png_settings},
-          {"samples_save", false},
-          {"grid_save", false},
-          {"return_grid", false},
-          {"eta_ddim", 0.0},
-          {"eta_ancestral", 1.0},
-          {"img2img_fix_steps", false},
-          {"emphasis", "Original"},
-          {"comma_padding_backtrack", 20}};
+  return {{kModelOption, model.name}, {"sd_checkpoint_hash", nullptr},
+          {"sd_vae", "Automatic"},    {"CLIP_stop_at_last_layers", 1},
+          {"samples_format", "png"},  {"enable_pnginfo", has_png_settings},
+          {"samples_save", false},    {"grid_save", false},
+          {"return_grid", false},     {"eta_ddim", 0.0},
+          {"eta_ancestral", 1.0},     {"img2img_fix_steps", false},
+          {"emphasis", "Original"},   {"comma_padding_backtrack", 20}};
 }
 
 }  // namespace
@@ -348,13 +342,22 @@ nlohmann::json a1111_schedulers() {
   return {schedule("automatic", "Automatic", -1.0), schedule("uniform", "Uniform", -1.0), schedule("karras", "Karras", 7.0)};
 }
 
-nlohmann::json a1111_models(const ModelFacts& model) {
-  return nlohmann::json::array({{{"title", model.name},
-                                 {"model_name", model.name},
-                                 {"hash", nullptr},
-                                 {"sha256", nullptr},
-                                 {"filename", model.name},
-                                 {"config", nullptr}}});
+nlohmann::json a1111_models(const std::vector<std::string>& names) {
+  nlohmann::json models = nlohmann::json::array();
+  for (const std::string& name : names) {
+    models.push_back(
+        {{"title", name}, {"model_name", name}, {"hash", nullptr}, {"sha256", nullptr}, {"filename", name}, {"config", nullptr}});
+  }
+  return models;
+}
+
+std::string a1111_model(std::string_view body) {
+  if (body.find(kModelOption) == std::string_view::npos) {
+    return {};
+  }
+  const auto object = read_json_object(body);
+  const nlohmann::json::json_pointer place("/override_settings/sd_model_checkpoint");
+  return object.is_ok() && object->contains(place) && object->at(place).is_string() ? object->at(place).get<std::string>() : std::string();
 }
 
 nlohmann::json a1111_options(const ModelFacts& model, bool has_png_settings) { return shown_options(model, has_png_settings); }

@@ -1,5 +1,8 @@
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -22,6 +25,42 @@ constexpr const char* kPrefix = "/sdapi/v1/";
 
 HttpReply webui_json(const nlohmann::json& value) { return {.body = json_text(value) + "\n"}; }
 
+/// The model that each client's requests of these routes get, as POST options sets it. Thread safety: any thread.
+class A1111Choice {
+ public:
+  explicit A1111Choice(const PictureOrders& orders) : orders_(orders) {}
+
+  /// Empty: the first model.
+  std::string of(const HttpQuestion& question) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = chosen_.find(client_of(question));
+    return found == chosen_.end() ? std::string() : found->second;
+  }
+  void set(const HttpQuestion& question, std::string model) {
+    const std::lock_guard lock(mutex_);
+    chosen_[client_of(question)] = std::move(model);
+  }
+  /// What is known of it; of one that was not loaded yet its name, beside what is known of the first.
+  ModelFacts facts(const HttpQuestion& question) const {
+    const std::string name = of(question);
+    ModelFacts model = orders_.model();
+    if (orders_.models() != nullptr && !name.empty()) {
+      const auto facts = orders_.models()->facts(name);
+      model = facts.is_ok() ? *facts : model;
+      model.name = name;
+    }
+    return model;
+  }
+
+ private:
+  // Without keys everybody is one client, as in webui.
+  std::string client_of(const HttpQuestion& question) const { return orders_.needs_keys() ? owner_of(question) : std::string(); }
+
+  const PictureOrders& orders_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> chosen_;  // By client; as many as there are keys.
+};
+
 // Paints with an eye on the job: an interrupted one is told apart from a client that is gone.
 void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs) {
   if (!request.is_ok()) {
@@ -42,10 +81,18 @@ void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOr
   orders.paint(call, std::move(request), make, [job](double share) { job->advance(share); });
 }
 
-void set_options(const RouteCall& call, const PictureOrders& orders) {
-  const auto asked = read_json_object(call.question.body);
-  const Status checked = asked.is_ok() ? check_a1111_options(*asked, orders.model(), orders.has_webui_settings()) : asked.status();
-  call.answer(checked.is_ok() ? webui_json(nullptr) : orders.refusal(checked));
+Status set_options(const HttpQuestion& question, const PictureOrders& orders, A1111Choice& choice) {
+  DARKROOM_ASSIGN_OR_RETURN(nlohmann::json asked, read_json_object(question.body));
+  const auto named = asked.find("sd_model_checkpoint");
+  const bool is_known = named != asked.end() && named->is_string() && orders.has_model(named->get_ref<const std::string&>());
+  std::string model = is_known ? named->get<std::string>() : std::string();
+  ModelFacts facts = choice.facts(question);
+  facts.name = is_known ? model : facts.name;
+  DARKROOM_RETURN_IF_ERROR(check_a1111_options(asked, facts, orders.has_webui_settings()));
+  if (is_known) {
+    choice.set(question, std::move(model));
+  }
+  return Status::ok();
 }
 
 HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
@@ -62,54 +109,75 @@ nlohmann::json memory() { return {{"ram", {{"total", usable_memory_bytes()}}}, {
 
 nlohmann::json flags(const ModelFacts& model) { return {{"api", true}, {"nowebui", true}, {"ckpt", model.name}}; }
 
-void add_getter(RouteTable& table, const char* name, const char* summary, std::function<nlohmann::json()> value) {
+using Tell = std::function<nlohmann::json(const HttpQuestion& question)>;
+
+void add_getter(RouteTable& table, const char* name, const char* summary, Tell tell) {
   table.add({.method = "GET",
              .path = std::string(kPrefix) + name,
              .summary = summary,
-             .answer = answer_at_once([value = std::move(value)](const RouteCall&) { return webui_json(value()); }),
+             .answer = answer_at_once([tell = std::move(tell)](const RouteCall& call) { return webui_json(tell(call.question)); }),
              .replies = {{.what = "As stable-diffusion-webui's."}}});
 }
 
-void add_getters(RouteTable& table, const PictureOrders& orders) {
+void add_getters(RouteTable& table, const PictureOrders& orders, const std::shared_ptr<A1111Choice>& choice) {
   const nlohmann::json none = nlohmann::json::array();
-  const auto model = [&orders] { return orders.model(); };
-  add_getter(table, "samplers", "The samplers that the model takes, by webui's names", [model] { return a1111_samplers(model()); });
-  add_getter(table, "schedulers", "The schedules that go with them", [] { return a1111_schedulers(); });
-  add_getter(table, "sd-models", "The model (webui)", [model] { return a1111_models(model()); });
-  add_getter(table, "options", "The options that mean something here (webui)",
-             [&orders] { return a1111_options(orders.model(), orders.has_webui_settings()); });
-  add_getter(table, "cmd-flags", "Flags of webui's that this server has", [model] { return flags(model()); });
-  add_getter(table, "memory", "Memory of the machine (webui)", [] { return memory(); });
-  add_getter(table, "scripts", "No scripts (webui)", [none] { return nlohmann::json{{"txt2img", none}, {"img2img", none}}; });
+  const nlohmann::json no_scripts = {{"txt2img", none}, {"img2img", none}};
+  add_getter(table, "samplers", "The samplers that the model takes, by webui's names",
+             [choice](const HttpQuestion& question) { return a1111_samplers(choice->facts(question)); });
+  add_getter(table, "schedulers", "The schedules that go with them", [](const HttpQuestion&) { return a1111_schedulers(); });
+  add_getter(table, "sd-models", "The models (webui)", [&orders](const HttpQuestion&) { return a1111_models(orders.model_names()); });
+  add_getter(table, "options", "The options that mean something here (webui)", [&orders, choice](const HttpQuestion& question) {
+    return a1111_options(choice->facts(question), orders.has_webui_settings());
+  });
+  add_getter(table, "cmd-flags", "Flags of webui's that this server has",
+             [choice](const HttpQuestion& question) { return flags(choice->facts(question)); });
+  add_getter(table, "memory", "Memory of the machine (webui)", [](const HttpQuestion&) { return memory(); });
+  add_getter(table, "scripts", "No scripts (webui)", [no_scripts](const HttpQuestion&) { return no_scripts; });
   for (const char* name : {"prompt-styles", "upscalers", "loras", "hypernetworks", "sd-vae"}) {
-    add_getter(table, name, "None (webui)", [none] { return none; });
+    add_getter(table, name, "None (webui)", [none](const HttpQuestion&) { return none; });
   }
 }
 
-void add_painters(RouteTable& table, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs) {
+void add_txt2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs,
+                 const std::shared_ptr<A1111Choice>& choice) {
+  const auto paint = [&orders, jobs](RouteCall call, const ModelUse& model) {
+    auto request = read_txt2img(call.question.body, model->facts, orders.limits());
+    if (request.is_ok()) {
+      request->model = model;
+    }
+    paint_webui_request(std::move(call), std::move(request), orders, jobs);
+  };
   table.add({.method = "POST",
              .path = "/sdapi/v1/txt2img",
              .summary = "Pictures for webui's fields",
              .answer =
-                 [&orders, jobs](RouteCall call) {
-                   auto request = read_txt2img(call.question.body, orders.model(), orders.limits());
-                   paint_webui_request(std::move(call), std::move(request), orders, jobs);
+                 [&orders, choice, paint](RouteCall call) {
+                   const std::string named = orders.has_choice() ? a1111_model(call.question.body) : std::string();
+                   const std::string chosen = named.empty() ? choice->of(call.question) : named;
+                   orders.with_model(std::move(call), chosen, paint);
                  },
+             .paints = true,
              .body_type = "application/json",
              .replies = {{.what = "The pictures as base64, with the fields and an info text."}}});
+}
+
+void add_img2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs,
+                 const std::shared_ptr<A1111Choice>& choice) {
+  const auto name = [choice](const HttpQuestion& question) {
+    std::string named = a1111_model(question.body);
+    return named.empty() ? choice->of(question) : named;
+  };
+  const auto read = [&orders](const HttpQuestion& question, const ModelFacts& model) {
+    return read_img2img(question.body, model, orders.limits());
+  };
+  const auto take = [&orders, jobs](RouteCall asked, Result<ImageRequest> request) {
+    paint_webui_request(std::move(asked), std::move(request), orders, jobs);
+  };
   table.add({.method = "POST",
              .path = "/sdapi/v1/img2img",
              .summary = "Pictures that start from a picture, for webui's fields",
-             .answer =
-                 [&orders, jobs](RouteCall call) {
-                   const auto read = [&orders](const HttpQuestion& question) {
-                     return read_img2img(question.body, orders.model(), orders.limits());
-                   };
-                   read_with_pictures(std::move(call), orders, orders.intake(), read,
-                                      [&orders, jobs](RouteCall asked, Result<ImageRequest> request) {
-                                        paint_webui_request(std::move(asked), std::move(request), orders, jobs);
-                                      });
-                 },
+             .answer = [&orders, name, read, take](RouteCall call) { read_with_pictures(std::move(call), orders, name, read, take); },
+             .paints = true,
              .body_type = "application/json",
              .max_body_bytes = kMaxPictureBodyBytes,
              .replies = {{.what = "The pictures as base64, with the fields and an info text."}}});
@@ -121,7 +189,9 @@ void add_png_info(RouteTable& table, const PictureOrders& orders) {
              .summary = "The settings in a PNG",
              .answer =
                  [&orders](RouteCall call) {  // By a thread that makes replies: the file may be long.
-                   call.answer(ReplyMaker([&orders, body = std::move(call.question.body)] { return png_info_reply(body, orders); }));
+                   call.answer(ReplyMaker([&orders, body = std::move(call.question.body), held = std::move(call.question.held)] {
+                     return png_info_reply(body, orders);
+                   }));
                  },
              .body_type = "application/json",
              .max_body_bytes = kMaxPictureBodyBytes,
@@ -132,8 +202,10 @@ void add_png_info(RouteTable& table, const PictureOrders& orders) {
 
 void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
   const auto jobs = std::make_shared<A1111Jobs>();  // Shared with requests, which may end after the table.
-  add_painters(table, orders, jobs);
-  add_getters(table, orders);
+  const auto choice = std::make_shared<A1111Choice>(orders);
+  add_txt2img(table, orders, jobs, choice);
+  add_img2img(table, orders, jobs, choice);
+  add_getters(table, orders, choice);
   add_png_info(table, orders);
   table.add({.method = "GET",
              .path = "/sdapi/v1/progress",
@@ -154,8 +226,11 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
   }
   table.add({.method = "POST",
              .path = "/sdapi/v1/options",
-             .summary = "Takes options at the values that they have",
-             .answer = [&orders](const RouteCall& call) { set_options(call, orders); },
+             .summary = "Takes options at the values that they have, and which model is meant from now on",
+             .answer = answer_at_once([&orders, choice](const RouteCall& call) {
+               const Status set = set_options(call.question, orders, *choice);
+               return set.is_ok() ? webui_json(nullptr) : orders.refusal(set);
+             }),
              .body_type = "application/json",
              .replies = {{.what = "null."}}});
 }

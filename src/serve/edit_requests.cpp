@@ -18,6 +18,7 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMostQueryFields = 32;
+constexpr std::string_view kFormType = "multipart/";
 // Fields of forms and queries, which know nothing but texts, that are something else in JSON.
 constexpr std::array kNumbers = {"n",        "seed",  "steps", "guidance_scale", "strength", "output_compression", "partial_images",
                                  "img_size", "stream"};
@@ -154,9 +155,28 @@ Result<nlohmann::json> read_query(std::string_view query) {
 
 }  // namespace
 
+std::string edit_model(std::string_view content_type, std::string_view body) {
+  if (ascii_lower(std::string(content_type.substr(0, kFormType.size()))) != kFormType) {
+    return named_model(body);
+  }
+  const auto boundary = form_boundary(content_type);
+  const auto parts = boundary.is_ok() ? read_form(body, *boundary) : Result<std::vector<FormPart>>(boundary.status());
+  for (const FormPart& part : parts.is_ok() ? *parts : std::vector<FormPart>()) {
+    if (part.name == "model" && !part.is_file) {
+      return std::string(part.body);
+    }
+  }
+  return {};
+}
+
+std::string query_model(std::string_view query) {
+  const auto object = read_query(query);
+  return object.is_ok() && object->contains("model") && (*object)["model"].is_string() ? (*object)["model"].get<std::string>()
+                                                                                       : std::string();
+}
+
 Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
                                       const RequestLimits& limits) {
-  constexpr std::string_view kFormType = "multipart/";
   ImageRequest request{.pictures = {}, .form = ReplyForm::kOpenAi};
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, ascii_lower(std::string(content_type.substr(0, kFormType.size()))) == kFormType
                                                              ? read_edit_form(content_type, body, request.inputs)
@@ -179,7 +199,6 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
         Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
   }
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
   DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
   return request;
 }
@@ -197,6 +216,7 @@ Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& mode
   settings.guidance = fields.number("guidance_scale", 0, limits.max_guidance).value_or(settings.guidance);
   read_sampler(fields, "sampler", model, settings.sampler);
   settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_model(fields, model);
   fields.refuse_others();
   if (wanted.prompts.front().empty()) {
     fields.fail(Status::invalid_argument("the query needs a prompt: /imagine?prompt=a%20red%20apple"));

@@ -22,19 +22,27 @@ bool is_of_another_site(const HttpQuestion& question) {
   return site == "cross-site" || site == "same-site";
 }
 
-void imagine(const RouteCall& call, PictureOrders& orders) {
+void imagine(RouteCall call, PictureOrders& orders) {
   if (is_of_another_site(call.question)) {
     call.answer(problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"));
     return;
   }
-  orders.paint(call, read_imagine(call.question.query, orders.model(), orders.limits()), edit_replies(orders.clock()));
+  const std::string name = query_model(call.question.query);
+  orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const ModelUse& model) {
+    auto request = read_imagine(asked.question.query, model->facts, orders.limits());
+    if (request.is_ok()) {
+      request->model = model;
+    }
+    orders.paint(asked, std::move(request), edit_replies(orders.clock()));
+  });
 }
 
 void edit(RouteCall call, PictureOrders& orders) {
-  const auto read = [&orders](const HttpQuestion& question) {
-    return read_openai_edit(question.header("content-type"), question.body, orders.model(), orders.limits());
+  const auto name = [](const HttpQuestion& question) { return edit_model(question.header("content-type"), question.body); };
+  const auto read = [&orders](const HttpQuestion& question, const ModelFacts& model) {
+    return read_openai_edit(question.header("content-type"), question.body, model, orders.limits());
   };
-  read_with_pictures(std::move(call), orders, orders.intake(), read, [&orders](const RouteCall& asked, Result<ImageRequest> request) {
+  read_with_pictures(std::move(call), orders, name, read, [&orders](const RouteCall& asked, Result<ImageRequest> request) {
     orders.paint(asked, std::move(request), edit_replies(orders.clock()));
   });
 }
@@ -46,6 +54,7 @@ void add_edit_routes(RouteTable& table, PictureOrders& orders) {
              .path = "/v1/images/edits",
              .summary = "Pictures that start from a picture, for OpenAI's fields, as a form or as JSON",
              .answer = [&orders](RouteCall call) { edit(std::move(call), orders); },
+             .paints = true,
              .body_type = "multipart/form-data",
              .other_body_type = "application/json",
              .max_body_bytes = kMaxEditBytes,
@@ -53,7 +62,8 @@ void add_edit_routes(RouteTable& table, PictureOrders& orders) {
   table.add({.method = "GET",
              .path = "/imagine",
              .summary = "A picture for a prompt in the query (Anyscale)",
-             .answer = [&orders](const RouteCall& call) { imagine(call, orders); },
+             .answer = [&orders](RouteCall call) { imagine(std::move(call), orders); },
+             .paints = true,
              .replies = {{.type = "image/png", .what = "The picture."}}});
 }
 

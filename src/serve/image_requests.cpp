@@ -10,6 +10,8 @@
 #include "darkroom/image/png.h"
 #include "darkroom/serve/png_settings.h"
 #include "openai_fields.h"
+#include "picture_finish.h"
+#include "picture_orders.h"
 
 namespace darkroom {
 namespace {
@@ -30,6 +32,7 @@ WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, 
   wanted.images_per_prompt = fields.integer("num_images_per_prompt", 1, limits.max_images).value_or(1);
   settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(draw_seed());
+  read_model(fields, model);
   return wanted;
 }
 
@@ -60,6 +63,7 @@ WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, 
   }
   wanted.settings.seed = draw_seed();
   fields.object("parameters", [&](RequestFields& parameters) { read_parameters(parameters, model, limits, wanted); });
+  read_model(fields, model);
   return wanted;
 }
 
@@ -162,8 +166,13 @@ std::string encode_picture(const ImageRequest& request, const Image& image, size
 void add_images(const ImageRequest& request, const std::vector<Image>& images, std::string& text) {
   const bool is_openais = request.form == ReplyForm::kOpenAi;
   for (size_t i = 0; i < images.size(); ++i) {
-    text += i == 0 ? "" : ",";
-    if (request.form == ReplyForm::kNestedArrays) {
+    if (request.form == ReplyForm::kA1111 && is_withheld(images[i])) {
+      continue;  // Clients decode whatever stands there.
+    }
+    text += text.ends_with('[') ? "" : ",";
+    if (is_withheld(images[i])) {
+      text += is_openais ? R"({"b64_json":null})" : "null";
+    } else if (request.form == ReplyForm::kNestedArrays) {
       add_nested_rows(images[i], text);
     } else {
       text += is_openais ? R"({"b64_json":")" : "\"";
@@ -178,7 +187,9 @@ std::string webui_reply(const ImageRequest& request, const std::vector<Image>& i
   if (request.sends_images) {
     add_images(request, images, text);
   }
-  return text + fmt::format(R"(],"parameters":{},"info":{}}})", request.parameters_json, json_text(request.info_json));
+  nlohmann::json info = nlohmann::json::parse(request.info_json);
+  info["finish_reasons"] = finish_reasons(images);
+  return text + fmt::format(R"(],"parameters":{},"info":{}}})", request.parameters_json, json_text(json_text(info)));
 }
 
 // Previews stand at equal distances, the picture itself last.
@@ -200,7 +211,7 @@ void read_stream(RequestFields& fields, OpenAiFields& asked) {
 }  // namespace
 
 OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  OpenAiFields asked{.wanted = {.settings = default_picture(model)}, .model = {}};
+  OpenAiFields asked{.wanted = {.settings = default_picture(model)}};
   PictureSpec& settings = asked.wanted.settings;
   fields.need("prompt");
   asked.wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
@@ -213,14 +224,8 @@ OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, 
   settings.seed = fields.seed("seed").value_or(draw_seed());
   read_stream(fields, asked);
   read_openai_defaults(fields);
-  asked.model = fields.text("model", 1000).value_or(model.name);
+  read_model(fields, model);
   return asked;
-}
-
-Status check_openai_model(const OpenAiFields& asked, const ModelFacts& model) {
-  return asked.model == model.name
-             ? Status::ok()
-             : Status::not_found(fmt::format("this server has the model {} only, not:", shown_json(model.name)), shown_json(asked.model));
 }
 
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits) {
@@ -256,7 +261,6 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
   const OpenAiFields asked = read_openai_fields(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  DARKROOM_RETURN_IF_ERROR(check_openai_model(asked, model));
   ImageRequest request{.pictures = {}, .form = asked.is_streamed ? ReplyForm::kOpenAiEvents : ReplyForm::kOpenAi};
   request.num_partial_images = asked.num_partial_images;
   DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
@@ -306,6 +310,9 @@ nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLi
 
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
   HttpReply reply{.headers = seed_headers(request)};
+  if (request.form == ReplyForm::kPng && is_withheld(images.front())) {
+    return withheld_reply();
+  }
   if (request.form == ReplyForm::kPng) {
     reply.type = "image/png";
     reply.body = encode_picture(request, images.front(), 0);
@@ -319,7 +326,7 @@ HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& ima
   reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
   add_images(request, images, reply.body);
   reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
-  reply.body += fmt::format(R"(,"seed":{}}})", request.seed);
+  reply.body += fmt::format(R"(,"seed":{},"finish_reasons":{}}})", request.seed, json_text(finish_reasons(images)));
   return reply;
 }
 

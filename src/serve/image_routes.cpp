@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,7 +20,7 @@ int64_t seconds_since_1970(Clock& clock) { return std::chrono::system_clock::to_
 nlohmann::json base64_pngs(const std::vector<Image>& images) {
   nlohmann::json texts = nlohmann::json::array();
   for (const Image& image : images) {
-    texts.push_back(encode_base64(encode_png(image)));
+    texts.push_back(is_withheld(image) ? nlohmann::json() : nlohmann::json(encode_base64(encode_png(image))));
   }
   return texts;
 }
@@ -56,6 +57,7 @@ PaintingEvents::Write invocation_events(StreamedRequest asked) {
       end["seed"] = asked.seeds.front();
       end["seeds"] = asked.seeds;
       end["generated_images"] = view.images == nullptr ? nlohmann::json::array() : base64_pngs(*view.images);
+      end["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
       end["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
       return end;
     });
@@ -106,6 +108,12 @@ class OpenAiEvents {
     constexpr const char* kType = "image_generation.completed";
     std::string text;
     for (size_t i = 0; i < images.size(); ++i) {
+      if (is_withheld(images[i])) {
+        const nlohmann::json error = {
+            {"message", "the safety checker has blocked the picture"}, {"type", "invalid_request_error"}, {"code", kContentFilter}};
+        text += event_text("error", json_text({{"type", "error"}, {"image_index", i}, {"error", error}}));
+        continue;
+      }
       nlohmann::json data = event(kType, encode_base64(encode_png(images[i])), i);
       data["usage"] = {{"input_tokens", 0},
                        {"output_tokens", 0},
@@ -161,7 +169,25 @@ void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageReq
   call.answer(reply.is_ok() ? AnyReply(*std::move(reply)) : AnyReply(orders.refusal(reply.status())));
 }
 
+/// Answers with the pictures of a request once its model is there; `read` reads it.
+void answer_with_model(RouteCall call, PictureOrders& orders, const std::string& model,
+                       std::function<Result<ImageRequest>(const HttpQuestion& question, const ModelFacts& facts)> read) {
+  orders.with_model(std::move(call), model, [&orders, read = std::move(read)](const RouteCall& asked, const ModelUse& used) {
+    auto request = read(asked.question, used->facts);
+    if (request.is_ok()) {
+      request->model = used;
+    }
+    answer_images(asked, orders, std::move(request));
+  });
+}
+
 }  // namespace
+
+void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model) {
+  answer_with_model(std::move(call), orders, model, [&orders](const HttpQuestion& question, const ModelFacts& facts) {
+    return read_invocation(question.body, question.header("accept"), facts, orders.limits());
+  });
+}
 
 void add_image_routes(RouteTable& table, PictureOrders& orders) {
   const std::vector<RouteReply> invocation_replies = {
@@ -173,10 +199,11 @@ void add_image_routes(RouteTable& table, PictureOrders& orders) {
                .path = path,
                .summary = "Pictures for JumpStart's or Hugging Face's fields",
                .answer =
-                   [&orders](const RouteCall& call) {
-                     const std::string_view accept = call.question.header("accept");
-                     answer_images(call, orders, read_invocation(call.question.body, accept, orders.model(), orders.limits()));
+                   [&orders](RouteCall call) {
+                     const std::string model = orders.has_choice() ? named_model(call.question.body) : std::string();
+                     answer_invocation(std::move(call), orders, model);
                    },
+               .paints = true,
                .body_type = "application/json",
                .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
                .replies = invocation_replies});
@@ -185,9 +212,13 @@ void add_image_routes(RouteTable& table, PictureOrders& orders) {
              .path = "/v1/images/generations",
              .summary = "Pictures for OpenAI's fields",
              .answer =
-                 [&orders](const RouteCall& call) {
-                   answer_images(call, orders, read_openai_generation(call.question.body, orders.model(), orders.limits()));
+                 [&orders](RouteCall call) {
+                   const std::string model = orders.has_choice() ? named_model(call.question.body) : std::string();
+                   answer_with_model(std::move(call), orders, model, [&orders](const HttpQuestion& question, const ModelFacts& facts) {
+                     return read_openai_generation(question.body, facts, orders.limits());
+                   });
                  },
+             .paints = true,
              .body_type = "application/json",
              .body_schema = [&orders] { return openai_generation_schema(orders.model(), orders.limits()); },
              .replies = {{.what = "The pictures as base64."},

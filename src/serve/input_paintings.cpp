@@ -1,7 +1,9 @@
 #include "input_paintings.h"
 
 #include <exception>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "darkroom/core/log.h"
@@ -24,37 +26,63 @@ Result<ImageRequest> decode_inputs(Result<ImageRequest> request, PictureIntake::
   return request;
 }
 
-}  // namespace
-
-void read_with_pictures(RouteCall call, PictureOrders& orders, PictureIntake* intake, ReadRequest read, TakeRequest take) {
-  if (intake == nullptr) {
-    call.answer(problem_reply(http_status::kNotImplemented, "this server has no decoder for pictures of requests; its log says why"));
-    return;
-  }
+/// Has something done by a thread of the intake, which answers where that throws, or the deadline has passed.
+void post_to_intake(RouteCall call, PictureOrders& orders, std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  const auto deadline = orders.deadline_of(asked->question);        // Reading counts, and so does waiting for it.
-  if (deadline.is_ok()) {
-    asked->deadline = *deadline;
-  }
   const Status posted =
-      intake->post(asked->question.body.size(), asked->gone,
-                   [asked, &orders, read = std::move(read), take = std::move(take)](PictureIntake::Desk& desk) {
-                     try {
-                       if (asked->deadline.has_value() && orders.clock().now() >= *asked->deadline) {
-                         asked->answer(orders.refusal(Status::unavailable("the request was not read by its deadline")));
-                         return;
-                       }
-                       auto request = decode_inputs(read(asked->question), desk);
-                       asked->question.body = std::string();
-                       take(*asked, std::move(request));
-                     } catch (const std::exception& failure) {  // A request is a boundary.
-                       log_error("serve: a request with a picture could not be handled: {}", failure.what());
-                       asked->answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
-                     }
-                   });
+      orders.intake()->post(asked->question.body.size(), asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
+        const HttpService::Answer answer = asked->answer;
+        try {
+          asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
+              ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
+              : work(*asked, desk);
+        } catch (const std::exception& failure) {  // A request is a boundary.
+          log_error("serve: a request with a picture could not be handled: {}", failure.what());
+          answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
+        }
+      });
   if (!posted.is_ok()) {
     asked->answer(orders.refusal(posted));
   }
+}
+
+void read_for_model(RouteCall call, PictureOrders& orders, const std::string& name, ReadRequest read, TakeRequest take) {
+  orders.with_model(std::move(call), name,
+                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const ModelUse& model) {
+                      post_to_intake(std::move(asked), orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
+                        auto request = decode_inputs(read(waiting.question, model->facts), desk);
+                        waiting.question.body = std::string();
+                        if (request.is_ok()) {
+                          request->model = model;
+                        }
+                        take(std::move(waiting), std::move(request));
+                      });
+                    });
+}
+
+}  // namespace
+
+void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take) {
+  if (orders.intake() == nullptr) {
+    call.answer(problem_reply(http_status::kNotImplemented, "this server has no decoder for pictures of requests; its log says why"));
+    return;
+  }
+  const auto deadline = orders.deadline_of(call.question);  // Reading counts, and so does waiting for it.
+  if (!deadline.is_ok()) {
+    call.answer(orders.refusal(deadline.status()));
+    return;
+  }
+  call.deadline = *deadline;
+  if (!orders.has_choice()) {
+    read_for_model(std::move(call), orders, "", std::move(read), std::move(take));
+    return;
+  }
+  // The name stands in a body that may be long.
+  post_to_intake(std::move(call), orders,
+                 [&orders, name, read = std::move(read), take = std::move(take)](RouteCall& asked, PictureIntake::Desk&) {
+                   const std::string wanted = name(asked.question);
+                   read_for_model(std::move(asked), orders, wanted, read, take);
+                 });
 }
 
 }  // namespace darkroom

@@ -25,12 +25,14 @@ WantedPictures read_job_form(RequestFields& fields, const ModelFacts& model, con
   settings.seed = fields.seed("seed").value_or(draw_seed());
   wanted.images_per_prompt = fields.integer("images", 1, limits.max_images).value_or(1);
   settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
+  read_model(fields, model);
   return wanted;
 }
 
 nlohmann::json resolved_fields(const WantedPictures& wanted, const ModelFacts& model) {
   const PictureSpec& settings = wanted.settings;
-  return {{"prompt", wanted.prompts.front()},
+  return {{"model", model.name},
+          {"prompt", wanted.prompts.front()},
           {"negative_prompt", wanted.negatives.front()},
           {"width", settings.width},
           {"height", settings.height},

@@ -7,6 +7,7 @@
 #include "darkroom/image/png.h"
 #include "job_requests.h"
 #include "job_store.h"
+#include "picture_fields.h"
 #include "protocols.h"
 #include "request_fields.h"
 
@@ -17,8 +18,8 @@ constexpr size_t kMostListed = 100;
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
-  for (size_t i = 0; view.state == PaintingState::kDone && i < job.seeds.size(); ++i) {
-    urls.push_back(fmt::format("/v1/jobs/{}/images/{}", job.id, i));
+  for (size_t i = 0; view.images != nullptr && i < view.images->size(); ++i) {
+    urls.push_back(is_withheld((*view.images)[i]) ? nlohmann::json() : nlohmann::json(fmt::format("/v1/jobs/{}/images/{}", job.id, i)));
   }
   return urls;
 }
@@ -30,6 +31,7 @@ nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
   json["created"] = job.created;
   json["seeds"] = job.seeds;
   json["images"] = image_urls(job, view);
+  json["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
   json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
   return json;
 }
@@ -45,8 +47,8 @@ class JobDesk {
  public:
   JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
 
-  HttpReply submit(const RouteCall& call) {
-    auto request = read_job(call.question.body, orders_.model(), orders_.limits());
+  HttpReply submit(const RouteCall& call, const ModelUse& model) {
+    auto request = read_job(call.question.body, model->facts, orders_.limits());
     const auto deadline = orders_.deadline_of(call.question);
     if (!request.is_ok() || !deadline.is_ok()) {
       return orders_.refusal_of_request(request.is_ok() ? deadline.status() : request.status());
@@ -61,6 +63,7 @@ class JobDesk {
     job->num_steps = request->images.pictures.front().num_steps;
     job->num_bytes = request->images.bytes_held() + request->text_bytes;
     job->request = std::move(request->resolved);
+    request->images.model = model;
     auto painting =
         WatchedPainting::begin(orders_, std::move(request->images),
                                {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
@@ -110,6 +113,9 @@ class JobDesk {
       return problem_reply(http_status::kNotFound, "the job has no such picture, or not yet");
     }
     const Image& image = (*view.images)[index];
+    if (is_withheld(image)) {
+      return withheld_reply();
+    }
     const auto num_bytes = static_cast<int64_t>(image.pixels.size());
     const bool fits_beside = job.num_bytes + num_bytes <= orders_.max_bytes();  // Else the job itself must go for its picture.
     auto room = orders_.hold_bytes(num_bytes, fits_beside ? std::string_view(job.id) : std::string_view());
@@ -148,7 +154,13 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
   table.add({.method = "POST",
              .path = "/v1/jobs",
              .summary = "Has pictures painted, to be fetched later",
-             .answer = answer_at_once([desk](const RouteCall& call) { return desk->submit(call); }),
+             .answer =
+                 [&orders, desk](RouteCall call) {
+                   const std::string name = orders.has_choice() ? named_model(call.question.body) : std::string();
+                   orders.with_model(std::move(call), name,
+                                     [desk](const RouteCall& asked, const ModelUse& model) { asked.answer(desk->submit(asked, model)); });
+                 },
+             .paints = true,
              .body_type = "application/json",
              .body_schema = [&orders] { return job_schema(orders.model(), orders.limits()); },
              .replies = {{.status = http_status::kAccepted, .what = "The job, as it is queued; Location has its path."}}});

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/version.h"
+#include "darkroom/serve/edit_requests.h"
 #include "picture_fields.h"
 #include "protocols.h"
 
@@ -10,17 +11,19 @@ namespace {
 
 HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
 
-nlohmann::json openai_models(const ModelFacts& facts) {
-  const nlohmann::json model = {{"id", facts.name}, {"object", "model"}, {"created", 0}, {"owned_by", "darkroom"}};
-  return {{"object", "list"}, {"data", {model}}};
+nlohmann::json openai_models(const std::vector<std::string>& names) {
+  nlohmann::json models = nlohmann::json::array();
+  for (const std::string& name : names) {
+    models.push_back({{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "darkroom"}});
+  }
+  return {{"object", "list"}, {"data", models}};
 }
 
-nlohmann::json facts_json(const PictureOrders& orders) {
-  const ModelFacts& model = orders.model();
+nlohmann::json facts_json(const PictureOrders& orders, const ModelFacts& model) {
   const RequestLimits& limits = orders.limits();
   const PictureSpec usual = default_picture(model);
   return {{"model", model.name},
-          {"models", {model.name}},
+          {"models", orders.model_names()},
           {"native_size", model.native_size},
           {"size_multiple", model.size_multiple},
           {"samplers", model.samplers},
@@ -41,14 +44,14 @@ nlohmann::json facts_json(const PictureOrders& orders) {
             {"text_bytes", limits.max_text_bytes},
             {"preview_side", StepEngine::kMaxPreviewSide},
             {"deadline_seconds", std::chrono::duration<double>(orders.deadline()).count()}}},
-          {"features", {{"jobs", true}, {"previews", true}, {"streaming", true}, {"keys", orders.needs_keys()}}}};
+          {"features", {{"jobs", true}, {"previews", orders.shows_previews()}, {"streaming", true}, {"keys", orders.needs_keys()}}}};
 }
 
 /// A route of one model by its name, of the Open Inference Protocol.
-std::function<void(RouteCall)> of_model(const PictureOrders& orders, std::function<HttpReply()> reply) {
+std::function<void(RouteCall)> of_model(const PictureOrders& orders, std::function<HttpReply(const std::string& name)> reply) {
   return answer_at_once([&orders, reply = std::move(reply)](const RouteCall& call) {
     const std::string& asked = call.parameters.front();
-    return asked == orders.model().name ? reply() : orders.refusal(Status::not_found("there is no such model:", shown_json(asked)));
+    return orders.has_model(asked) ? reply(asked) : orders.refusal(Status::not_found("there is no such model:", shown_json(asked)));
   });
 }
 
@@ -65,8 +68,8 @@ void add_inference_protocol_routes(RouteTable& table, const PictureOrders& order
              .path = "/v2/models/{model}",
              .summary = "The model (Open Inference Protocol)",
              .answer = of_model(orders,
-                                [&orders] {
-                                  return json_reply({{"name", orders.model().name},
+                                [](const std::string& name) {
+                                  return json_reply({{"name", name},
                                                      {"versions", nlohmann::json::array()},
                                                      {"platform", "darkroom"},
                                                      {"inputs", nlohmann::json::array()},
@@ -77,7 +80,7 @@ void add_inference_protocol_routes(RouteTable& table, const PictureOrders& order
              .path = "/v2/models/{model}/ready",
              .summary = "Whether the model takes requests (Open Inference Protocol)",
              .answer = of_model(orders,
-                                [&orders] {
+                                [&orders](const std::string&) {
                                   return orders.is_draining() ? orders.refusal(Status::unavailable("the server is shutting down"))
                                                               : HttpReply{.type = "text/plain; charset=utf-8"};
                                 }),
@@ -86,16 +89,26 @@ void add_inference_protocol_routes(RouteTable& table, const PictureOrders& order
 
 }  // namespace
 
-void add_model_routes(RouteTable& table, const PictureOrders& orders) {
+void add_model_routes(RouteTable& table, PictureOrders& orders) {
   table.add({.method = "GET",
              .path = "/v1/models",
              .summary = "The models' names (OpenAI)",
-             .answer = answer_at_once([&orders](const RouteCall&) { return json_reply(openai_models(orders.model())); }),
+             .answer = answer_at_once([&orders](const RouteCall&) { return json_reply(openai_models(orders.model_names())); }),
              .replies = {{.what = "A list of models."}}});
   table.add({.method = "GET",
              .path = "/v1/facts",
-             .summary = "What may be asked for: model, sizes, samplers, bounds, defaults",
-             .answer = answer_at_once([&orders](const RouteCall&) { return json_reply(facts_json(orders)); }),
+             .summary = "What may be asked for: models, and of one its sizes, samplers, bounds, defaults",
+             .answer =
+                 [&orders](RouteCall call) {
+                   const std::string name = query_model(call.question.query);
+                   orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const ModelUse& model) {
+                     asked.answer(json_reply(facts_json(orders, model->facts)));
+                   });
+                 },
+             .query_schema =
+                 [] {
+                   return nlohmann::json{{"properties", {{"model", {{"type", "string"}}}}}};
+                 },
              .replies = {{.what = "The facts."}}});
   add_inference_protocol_routes(table, orders);
 }

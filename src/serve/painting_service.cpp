@@ -45,6 +45,7 @@ struct PaintingService::Parts {
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
     add_run_routes(table, orders, options.runs);
+    add_multi_model_routes(table, orders);
     add_document_route(table, orders.needs_keys());
   }
 
@@ -54,9 +55,15 @@ struct PaintingService::Parts {
 };
 
 PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock)
-    : options_(std::move(options)), metrics_(metrics), clock_(clock), parts_(std::make_unique<Parts>(options_, batcher, metrics, clock)) {}
+    : options_(std::move(options)),
+      metrics_(metrics),
+      clock_(clock),
+      rate_(options_.rate_per_minute, clock),
+      parts_(std::make_unique<Parts>(options_, batcher, metrics, clock)) {}
 
 PaintingService::~PaintingService() = default;
+
+void PaintingService::stop_finishing() { parts_->orders.stop_finishing(); }
 
 // A web page can make its reader's browser send requests here; a browser says so in Origin.
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {
@@ -78,7 +85,7 @@ std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& qu
   return std::nullopt;
 }
 
-std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head) const {
+std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head) {
   const Route* const route = parts_->table.find(head.method, head.path).route;
   const std::string methods = route == nullptr ? parts_->table.methods_of(head.path) : std::string();
   if (auto refused = refuse_stranger(head, route != nullptr && route->is_open)) {
@@ -96,6 +103,12 @@ std::optional<HttpReply> PaintingService::refuse_head(const HttpQuestion& head) 
   if (!route->body_type.empty() && type != route->body_type && (type.empty() || type != route->other_body_type)) {
     return problem_reply(http_status::kUnsupportedType, fmt::format("the request's body must be of Content-Type: {}{}{}", route->body_type,
                                                                     route->other_body_type.empty() ? "" : " or ", route->other_body_type));
+  }
+  const auto wait = route->paints ? rate_.take(options_.keys.is_empty() ? std::string() : owner_of(head)) : std::nullopt;
+  if (wait.has_value()) {
+    HttpReply refused = problem_reply(http_status::kTooManyRequests, "this key has asked for pictures as often as it may (--rate)");
+    refused.headers.emplace_back("Retry-After", fmt::format("{}", wait->count()));
+    return refused;
   }
   return std::nullopt;
 }

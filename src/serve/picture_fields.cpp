@@ -13,6 +13,12 @@
 
 namespace darkroom {
 
+namespace {
+
+constexpr size_t kMaxModelName = 1000;
+
+}  // namespace
+
 uint64_t draw_seed() { return std::random_device()(); }
 
 PictureSpec default_picture(const ModelFacts& model) {
@@ -69,6 +75,24 @@ std::vector<std::string> read_texts(RequestFields& fields, const char* name, con
     std::for_each(value->begin(), value->end(), keep);
   }
   return texts;
+}
+
+void read_model(RequestFields& fields, const ModelFacts& model) {
+  const auto asked = fields.text("model", kMaxModelName);
+  if (asked && *asked != model.name) {
+    fields.fail(Status::not_found("this server has no such model:", shown_json(*asked)));
+  }
+}
+
+std::string named_model(std::string_view body) {
+  if (body.find("\"model\"") == std::string_view::npos) {
+    return {};
+  }
+  const auto object = read_json_object(body);
+  const auto found = object.is_ok() ? object->find("model") : nlohmann::json::const_iterator();
+  const bool is_named =
+      object.is_ok() && found != object->end() && found->is_string() && found->get_ref<const std::string&>().size() <= kMaxModelName;
+  return is_named ? found->get<std::string>() : std::string();
 }
 
 Result<nlohmann::json> read_json_object(std::string_view body) {

@@ -34,6 +34,12 @@ void read_sampler(RequestFields& fields, const char* name, const ModelFacts& mod
 /// A text, or a list of texts.
 std::vector<std::string> read_texts(RequestFields& fields, const char* name, const RequestLimits& limits);
 
+/// The field `model`. Fails with kNotFound where it names another one.
+void read_model(RequestFields& fields, const ModelFacts& model);
+
+/// What a body that holds a JSON object names in its field `model`; empty: nothing, or it is no such body, which its reader will say.
+std::string named_model(std::string_view body);
+
 /// Makes the pictures that are wanted of one request. Errors: kInvalidArgument (too many, negative prompts that fit no prompts).
 Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, ImageRequest& request);
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <utility>
 
+#include "darkroom/core/log.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/serve/access_keys.h"
 #include "picture_fields.h"
@@ -51,6 +53,14 @@ HttpReply problem_reply(int status, std::string_view sentence) {
   return {.status = status, .body = json_text(body) + "\n"};
 }
 
+HttpReply withheld_reply() {
+  HttpReply reply = problem_reply(http_status::kBadRequest, "the safety checker has blocked the picture");
+  nlohmann::json body = nlohmann::json::parse(reply.body);
+  body["error"]["code"] = kContentFilter;
+  reply.body = json_text(body) + "\n";
+  return reply;
+}
+
 std::string owner_of(const HttpQuestion& question) {
   const std::optional<std::string> key = key_in(question.header("authorization"));
   return key.has_value() ? sha256_hex(*key) : std::string();
@@ -60,8 +70,75 @@ PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher&
     : options_(options),
       batcher_(batcher),
       clock_(clock),
+      only_model_(std::make_shared<const ServedModel>(ServedModel{.facts = options.model})),
       held_bytes_(std::make_shared<std::atomic<int64_t>>(0)),
-      num_streams_(std::make_shared<std::atomic<int64_t>>(0)) {}
+      num_streams_(std::make_shared<std::atomic<int64_t>>(0)),
+      finish_(options.has_watermark, options.safety_check, clock) {}
+
+Status PictureOrders::submit(PaintOrder order, StepBatcher::Done done) {
+  if (finish_.is_needed()) {
+    done = [this, deadline = order.deadline, given_up = order.given_up, done = std::move(done)](Result<std::vector<Image>> painted) {
+      painted.is_ok() ? finish_.finish(*std::move(painted), deadline, given_up, done) : done(std::move(painted));
+    };
+  }
+  return batcher_.submit(std::move(order), std::move(done));
+}
+
+std::vector<std::string> PictureOrders::model_names() const {
+  if (options_.models == nullptr) {
+    return {options_.model.name};
+  }
+  std::vector<std::string> names;
+  for (ModelEntry& model : options_.models->models()) {
+    names.push_back(std::move(model.name));
+  }
+  return names;
+}
+
+bool PictureOrders::has_model(std::string_view name) const {
+  return options_.models == nullptr ? name == options_.model.name : options_.models->has(name);
+}
+
+HttpReply PictureOrders::refusal_of_model(const Status& status) const {
+  switch (status.code()) {
+    case StatusCode::kFailedPrecondition:
+      return problem_reply(http_status::kNoMemory, status.message());
+    case StatusCode::kAlreadyExists:
+      return problem_reply(http_status::kConflict, status.message());
+    default:
+      return refusal(status);
+  }
+}
+
+void PictureOrders::with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const ModelUse& model)> go) {
+  const auto deadline = call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
+  if (!deadline.is_ok()) {
+    call.answer(refusal(deadline.status()));
+    return;
+  }
+  if (options_.models == nullptr) {
+    !name.empty() && name != options_.model.name
+        ? call.answer(refusal(Status::not_found("this server has no such model:", shown_json(name))))
+        : go(std::move(call), only_model_);
+    return;
+  }
+  call.deadline = *deadline;
+  const std::stop_token gone = call.gone;
+  const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
+  options_.models->use(name, *deadline, gone, [this, asked, go = std::move(go)](const Result<ModelUse>& model) {
+    if (!model.is_ok()) {
+      asked->answer(refusal_of_model(model.status()));
+      return;
+    }
+    const HttpService::Answer answer = asked->answer;
+    try {
+      go(std::move(*asked), *model);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request could not be handled: {}", failure.what());
+      answer(problem_reply(http_status::kServerFault, "the request could not be handled; the server's log says why"));
+    }
+  });
+}
 
 HttpReply PictureOrders::refusal(const Status& status) const {
   HttpReply reply = problem_reply(status_of(status.code()), status.message());
@@ -101,10 +178,7 @@ bool PictureOrders::take_bytes(int64_t num_bytes) {
   return false;
 }
 
-Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes, std::string_view spared) {
-  if (num_bytes == 0) {
-    return std::shared_ptr<const void>();
-  }
+Status PictureOrders::reserve(int64_t num_bytes, std::string_view spared) {
   if (num_bytes > options_.max_reply_bytes) {
     return Status::invalid_argument("the pictures take more memory than this server has for them; ask for fewer at a time (bytes, bound):",
                                     num_bytes, options_.max_reply_bytes);
@@ -114,8 +188,25 @@ Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes,
       return Status::resource_exhausted("the server holds as many pictures as it has memory for; try again later");
     }
   }
-  return std::shared_ptr<const void>(static_cast<const void*>(this),
-                                     [all = held_bytes_, num_bytes](const void*) { all->fetch_sub(num_bytes); });
+  return Status::ok();
+}
+
+// What lets reserved bytes go with its last copy.
+std::shared_ptr<const void> PictureOrders::reserved(int64_t num_bytes) const {
+  return num_bytes == 0 ? nullptr
+                        : std::shared_ptr<const void>(static_cast<const void*>(this),
+                                                      [all = held_bytes_, num_bytes](const void*) { all->fetch_sub(num_bytes); });
+}
+
+Result<std::shared_ptr<const void>> PictureOrders::hold_bytes(int64_t num_bytes, std::string_view spared) {
+  DARKROOM_RETURN_IF_ERROR(reserve(num_bytes, spared));
+  return reserved(num_bytes);
+}
+
+Result<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>> PictureOrders::hold_two(int64_t first_bytes,
+                                                                                                    int64_t second_bytes) {
+  DARKROOM_RETURN_IF_ERROR(reserve(first_bytes + second_bytes, {}));
+  return std::pair(reserved(first_bytes), reserved(second_bytes));
 }
 
 Result<std::shared_ptr<const void>> PictureOrders::hold_stream(int64_t num_bytes) {
@@ -138,9 +229,13 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
   const int64_t num_bytes = request->bytes_held();
   request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
   if (request->writes_settings) {
-    note_settings(*request, model());
+    note_settings(*request, request->model != nullptr ? request->model->facts : model());
   }
-  PaintOrder order{.pictures = std::move(request->pictures), .deadline = *deadline, .given_up = call.gone, .progress = std::move(progress)};
+  PaintOrder order{.pictures = std::move(request->pictures),
+                   .model = std::move(request->model),
+                   .deadline = *deadline,
+                   .given_up = call.gone,
+                   .progress = std::move(progress)};
   request->pictures.clear();
   const Status fits = would_take(order);
   auto held = fits.is_ok() ? hold_bytes(num_bytes) : Result<std::shared_ptr<const void>>(fits);

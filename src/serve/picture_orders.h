@@ -13,12 +13,16 @@
 #include "darkroom/serve/image_requests.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/serve/step_batcher.h"
+#include "picture_finish.h"
 #include "route_table.h"
 
 namespace darkroom {
 
 /// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
 HttpReply problem_reply(int status, std::string_view sentence);
+
+/// The reply in place of a picture that the safety checker has blocked.
+HttpReply withheld_reply();
 
 /// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
 std::string owner_of(const HttpQuestion& question);
@@ -34,7 +38,20 @@ class PictureOrders {
   /// All outlive this.
   PictureOrders(const PaintingServiceOptions& options, StepBatcher& batcher, Clock& clock);
 
+  /// Of the first model, as it was at the start: what documents tell of the fields.
   const ModelFacts& model() const { return options_.model; }
+  /// Null: there is one model for good.
+  ModelShelf* models() const { return options_.models; }
+  /// Folder below which /models loads; empty: there is no such route.
+  const std::string& model_root() const { return options_.model_root; }
+  /// In their order.
+  std::vector<std::string> model_names() const;
+  bool has_model(std::string_view name) const;
+  /// Whether requests say which model they mean.
+  bool has_choice() const { return options_.models != nullptr; }
+  /// Goes on with a request once its model is there (empty: the first one), at once or later on another thread, or answers why not. What
+  /// `go` throws is answered, too.
+  void with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const ModelUse& model)> go);
   const RequestLimits& limits() const { return options_.limits; }
   Clock& clock() const { return clock_; }
   /// Reads requests with pictures; null: they are refused.
@@ -50,12 +67,16 @@ class PictureOrders {
   HttpReply refusal(const Status& status) const;
   /// The same for a failure of reading a request, of which kFailedPrecondition is 406: the form of reply that it asks for.
   HttpReply refusal_of_request(const Status& status) const;
+  /// The same for a failure of ModelShelf: 507 where there is no memory, 409 where the model is there.
+  HttpReply refusal_of_model(const Status& status) const;
   /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
 
   /// Takes room for so many bytes, let go with the last copy. `spared`: the id of a job that is not given up for it. Errors:
   /// kInvalidArgument (more than there ever is), kResourceExhausted.
   Result<std::shared_ptr<const void>> hold_bytes(int64_t num_bytes, std::string_view spared = {});
+  /// The same for two things at once that are let go apart.
+  Result<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>> hold_two(int64_t first_bytes, int64_t second_bytes);
   int64_t max_bytes() const { return options_.max_reply_bytes; }
   /// The same for a streamed reply, of which there is a bounded number, because each keeps a connection. Errors: as hold_bytes().
   Result<std::shared_ptr<const void>> hold_stream(int64_t num_bytes);
@@ -65,8 +86,12 @@ class PictureOrders {
 
   /// As StepBatcher::would_take: to be asked before hold_bytes(), which gives up what others may still want.
   Status would_take(const PaintOrder& order) { return batcher_.would_take(order); }
-  /// As StepBatcher::submit.
-  Status submit(PaintOrder order, StepBatcher::Done done) { return batcher_.submit(std::move(order), std::move(done)); }
+  /// As StepBatcher::submit; the pictures are checked and marked before `done` gets them.
+  Status submit(PaintOrder order, StepBatcher::Done done);
+  /// From now on painted pictures are no longer checked and marked, and their requests get 503.
+  void stop_finishing() { finish_.stop(); }
+  /// Whether clients may see pictures in the making: not where a checker has to look at them first.
+  bool shows_previews() const { return !finish_.has_check(); }
   /// The whole way of a protocol whose reply is its pictures: refuses what was read wrong, has the rest painted, and answers with what
   /// `make` makes of the pictures, by a thread that makes replies.
   /// `progress` is PaintOrder's.
@@ -74,14 +99,18 @@ class PictureOrders {
 
  private:
   bool take_bytes(int64_t num_bytes);
+  Status reserve(int64_t num_bytes, std::string_view spared);
+  std::shared_ptr<const void> reserved(int64_t num_bytes) const;
 
   const PaintingServiceOptions& options_;
   StepBatcher& batcher_;
   Clock& clock_;
+  const ModelUse only_model_;  // Where there is no shelf.
   std::function<bool(std::string_view)> give_up_ = [](std::string_view) { return false; };
   // Shared with replies, which may end after the service.
   const std::shared_ptr<std::atomic<int64_t>> held_bytes_;
   const std::shared_ptr<std::atomic<int64_t>> num_streams_;
+  PictureFinish finish_;  // Last: its threads hand pictures to the others.
 };
 
 }  // namespace darkroom

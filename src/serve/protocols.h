@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "darkroom/core/metrics.h"
@@ -15,15 +16,19 @@ namespace darkroom {
 /// /ping, /health, /v2/health/..., /metrics.
 void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRegistry& metrics);
 /// /v1/models, /v1/facts, /v2: what there is to ask.
-void add_model_routes(RouteTable& table, const PictureOrders& orders);
+void add_model_routes(RouteTable& table, PictureOrders& orders);
 /// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
 void add_image_routes(RouteTable& table, PictureOrders& orders);
+/// What /invocations answers, for a model (empty: the first).
+void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model);
 /// / and /page/FILE: the page for people.
 void add_page_routes(RouteTable& table);
 /// /v1/jobs: pictures that are asked for now, watched, and fetched later.
 void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store);
 /// /sdapi/v1: what clients of AUTOMATIC1111's stable-diffusion-webui ask.
 void add_a1111_routes(RouteTable& table, PictureOrders& orders);
+/// /models of SageMaker's containers of several models, where there is a folder to load from.
+void add_multi_model_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/images/edits and /imagine.
 void add_edit_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/runs: training runs, to be looked at.

@@ -33,6 +33,7 @@ inline constexpr int kTooManyRequests = 429;
 inline constexpr int kServerFault = 500;
 inline constexpr int kNotImplemented = 501;
 inline constexpr int kNotNow = 503;
+inline constexpr int kNoMemory = 507;
 }  // namespace http_status
 
 /// A request that a route answers, at once or later.
@@ -58,6 +59,7 @@ struct Route {
   std::string summary;                    ///< What it does, in a line.
   std::function<void(RouteCall)> answer;  ///< Called by the server's I/O thread: must be quick.
   bool is_open = false;                   ///< Needs no key: it tells that the server lives.
+  bool paints = false;                    ///< Counts against its client's rate.
   std::string body_type = {};             ///< The Content-Type that a body must have; empty: there is no body.
   std::string other_body_type = {};       ///< Another one that is taken; empty: none.
   size_t max_body_bytes = 2'000'000;

@@ -21,6 +21,11 @@ Counter& orders_counter(MetricsRegistry& metrics, const char* result) {
   return metrics.counter("darkroom_serve_orders_total", "Orders of pictures that ended, by how they ended.", {{"result", result}});
 }
 
+/// Of so many pictures of the model's own size.
+double own_pixels(const ServedModel& model, int count) {
+  return static_cast<double>(count) * model.facts.native_size * model.facts.native_size;
+}
+
 const char* result_name(const Status& status) {
   switch (status.code()) {
     case StatusCode::kOk:
@@ -91,6 +96,12 @@ double PaintOrder::cost() const {
 }
 
 StepBatcher::StepBatcher(StepEngine& engine, const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock)
+    : StepBatcher(&engine, options, metrics, clock) {}
+
+StepBatcher::StepBatcher(const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock)
+    : StepBatcher(nullptr, options, metrics, clock) {}
+
+StepBatcher::StepBatcher(StepEngine* engine, const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock)
     : engine_(engine),
       options_(options),
       clock_(clock),
@@ -107,10 +118,16 @@ StepBatcher::~StepBatcher() {
   thread_.join();
 }
 
+StepEngine& StepBatcher::engine_of(const PaintOrder& order) const {
+  StepEngine* const engine = order.model != nullptr && order.model->engine != nullptr ? order.model->engine.get() : engine_;
+  DARKROOM_CHECK(engine != nullptr, "an order without a model that is loaded");
+  return *engine;
+}
+
 Status StepBatcher::check(const PaintOrder& order) const {
   DARKROOM_CHECK(!order.pictures.empty(), "an order of no pictures");
   for (const PictureSpec& picture : order.pictures) {
-    DARKROOM_RETURN_IF_ERROR(engine_.check(picture));
+    DARKROOM_RETURN_IF_ERROR(engine_of(order).check(picture));
   }
   return Status::ok();
 }
@@ -121,7 +138,7 @@ Status StepBatcher::would_take(const PaintOrder& order) {
   const Status found = [&] {
     const std::lock_guard lock(mutex_);
     end_given_up(ended);  // They make room.
-    return find_room(order.cost(), order.deadline);
+    return find_room(order);
   }();
   tell(ended);
   return found;
@@ -139,7 +156,7 @@ Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended)
   const double cost = order.cost();
   const std::lock_guard lock(mutex_);
   end_given_up(ended);
-  DARKROOM_RETURN_IF_ERROR(find_room(cost, order.deadline));
+  DARKROOM_RETURN_IF_ERROR(find_room(order));
   auto taken = std::make_shared<Order>();
   taken->asked = std::move(order);
   taken->done = std::move(done);
@@ -155,20 +172,22 @@ Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended)
   return Status::ok();
 }
 
-Status StepBatcher::find_room(double cost, Clock::Instant deadline) const {
+Status StepBatcher::find_room(const PaintOrder& order) const {
+  const double cost = order.cost();
+  const double bound = std::max(options_.queue_cost, order.model != nullptr ? order.model->queue_cost : 0.0);
   if (is_draining_) {
     return Status::unavailable("the server is shutting down and takes no more requests");
   }
-  if (cost > options_.queue_cost) {
+  if (cost > bound) {
     return Status::invalid_argument(
         "the request is larger than this server takes: width x height x (steps + 2) x images is above its bound (got, bound):", cost,
-        options_.queue_cost);
+        bound);
   }
-  if (open_cost_ + cost > options_.queue_cost || orders_.size() >= static_cast<size_t>(options_.max_orders)) {
+  if (open_cost_ + cost > bound || orders_.size() >= static_cast<size_t>(options_.max_orders)) {
     orders_counter(metrics_, "no_room").add();
     return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
   }
-  const double seconds_left = deadline == Clock::Instant::max() ? INFINITY : shown_seconds(deadline - clock_.now());
+  const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
   if (seconds_until_done(cost) > seconds_left) {
     orders_counter(metrics_, "no_room").add();
     return Status::resource_exhausted("at its present pace the server would not have the request done by its deadline; try again later");
@@ -309,15 +328,18 @@ std::vector<StepBatcher::Place> StepBatcher::choose_batch() const {
   if (orders_.empty()) {
     return batch;
   }
-  const PictureSpec& first = orders_.begin()->second->asked.pictures.front();
+  const PaintOrder& asked = orders_.begin()->second->asked;
+  const PictureSpec& first = asked.pictures.front();
   const double pixels = static_cast<double>(first.width) * first.height;
-  const size_t most =
-      options_.max_pixels == 0.0
-          ? largest_batch_
-          : static_cast<size_t>(std::clamp(std::floor(options_.max_pixels / pixels), 1.0, static_cast<double>(largest_batch_)));
+  const double max_pixels =
+      asked.model == nullptr || asked.model->engine == nullptr ? options_.max_pixels : own_pixels(*asked.model, options_.max_batch);
+  const size_t most = max_pixels == 0.0
+                          ? largest_batch_
+                          : static_cast<size_t>(std::clamp(std::floor(max_pixels / pixels), 1.0, static_cast<double>(largest_batch_)));
+  const StepEngine& engine = engine_of(asked);
   for (const auto& [key, order] : orders_) {
     const PictureSpec& other = order->asked.pictures.front();
-    if (other.width != first.width || other.height != first.height) {
+    if (&engine_of(order->asked) != &engine || other.width != first.width || other.height != first.height) {
       continue;
     }
     for (size_t i = 0; i < order->pictures.size() && batch.size() < most; ++i) {
@@ -338,7 +360,7 @@ void StepBatcher::begin_new(std::vector<Place>& batch) {
       return !order.failure.is_ok();
     }
     try {
-      auto begun = engine_.begin(order.asked.pictures[place.index]);
+      auto begun = engine_of(order.asked).begin(order.asked.pictures[place.index]);
       order.failure = begun.status();
       picture.work = begun.is_ok() ? std::move(*begun) : nullptr;
     } catch (const std::exception& failure) {
@@ -383,7 +405,7 @@ void StepBatcher::show_previews(std::span<const Place> batch) {
       continue;
     }
     try {
-      order.asked.show(place.index, engine_.preview(*picture.work));
+      order.asked.show(place.index, engine_of(order.asked).preview(*picture.work));
     } catch (const std::exception& failure) {
       log_error("serve: a preview could not be shown: {}", failure.what());
     }
@@ -399,7 +421,7 @@ bool StepBatcher::step(std::span<const Place> batch) {
     calls_left.push_back(works.back()->num_calls_left());
   }
   try {
-    engine_.step(works);
+    engine_of(batch.front().order->asked).step(works);
     calls_.add();
     stepped_pictures_.add(static_cast<int64_t>(works.size()));
     return true;
@@ -429,7 +451,7 @@ void StepBatcher::finish(std::span<const Place> batch) {
       continue;
     }
     try {
-      picture.image = engine_.finish(*picture.work);
+      picture.image = engine_of(place.order->asked).finish(*picture.work);
       picture.work = nullptr;
       finished_pictures_.add();
     } catch (const std::exception& failure) {

@@ -36,12 +36,16 @@ Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& o
   const bool has_previews = request.pictures.front().preview_every > 0;
   const std::shared_ptr<WatchedPainting> painting(new WatchedPainting(request.pictures.size()));
   const int64_t num_bytes = request.bytes_held() + wish.text_bytes;
-  PaintOrder order{.pictures = std::move(request.pictures), .deadline = wish.deadline, .given_up = wish.given_up};
+  PaintOrder order{
+      .pictures = std::move(request.pictures), .model = std::move(request.model), .deadline = wish.deadline, .given_up = wish.given_up};
   DARKROOM_RETURN_IF_ERROR(orders.would_take(order));
-  DARKROOM_ASSIGN_OR_RETURN(painting->pictures_room_, orders.hold_bytes(num_bytes));
-  DARKROOM_ASSIGN_OR_RETURN(painting->previews_room_, orders.hold_bytes(has_previews ? num_pictures * kPreviewBytes : 0));
+  DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_two(num_bytes, has_previews ? num_pictures * kPreviewBytes : 0));
+  painting->pictures_room_ = std::move(room.first);
+  painting->previews_room_ = std::move(room.second);
   order.progress = [painting](double share) { painting->advance(share); };
-  order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
+  if (orders.shows_previews()) {
+    order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
+  }
   const Status taken = orders.submit(std::move(order), [painting, &clock = orders.clock()](Result<std::vector<Image>> result) {
     if (result.is_ok()) {
       painting->end(PaintingState::kDone, {}, *std::move(result), clock.now());

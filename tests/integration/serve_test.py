@@ -17,6 +17,8 @@ import queue
 import re
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -41,8 +43,10 @@ JOBS = "/v1/jobs"
 class Server:
     """The program serving a model on a free port of loopback, with one thread an operation: the bits of `sample`."""
 
-    def __init__(self, model: str, *flags: str):
-        command = [PROGRAM, "serve", model, "--port", "0", "--threads", "1", *flags]
+    def __init__(self, model: str | list[str], *flags: object, tls: ssl.SSLContext | None = None):
+        models = [model] if isinstance(model, str) else model
+        command = [PROGRAM, "serve", *models, "--port", "0", "--threads", "1", *flags]
+        self.tls = tls
         self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
         self.log = ""
         self.told: queue.Queue = queue.Queue()
@@ -58,7 +62,7 @@ class Server:
     def read_log(self) -> None:
         for line in self.process.stderr:
             self.log += line
-            if found := re.search(r"at http://127\.0\.0\.1:(\d+)", line):
+            if found := re.search(r"at https?://127\.0\.0\.1:(\d+)", line):
                 self.told.put(int(found[1]))
         self.told.put(0)
 
@@ -70,7 +74,10 @@ class Server:
         self.process.wait()
 
     def ask(self, method: str, path: str, body: object = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        if self.tls is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        else:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=self.tls)
         with contextlib.closing(connection):
             text = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})
@@ -99,7 +106,20 @@ def model() -> str:
     return str(folder / "tiny")
 
 
-def sampled(fields: dict) -> np.ndarray:
+@functools.cache
+def other_model() -> str:
+    """Another one, of other weights."""
+    folder = pathlib.Path(model()).parent / "other"
+    run("models", "init", "--preset", "tiny", folder, "--tokenizer", ROOT / "models" / "tiny" / "tokenizer", "--seed", "2")
+    return str(folder)
+
+
+def model_bytes(folder: str) -> int:
+    """Of its weights in float32, as files of safetensors have them but for their headers."""
+    return sum(file.stat().st_size for file in pathlib.Path(folder).rglob("*.safetensors"))
+
+
+def sampled(fields: dict, of: str | None = None) -> np.ndarray:
     """The picture of `darkroom sample` for the fields of a request."""
     with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
         words = ["--prompt", fields.get("prompt", "a red apple"), "--output", f"{folder}/x.png"]
@@ -107,7 +127,7 @@ def sampled(fields: dict) -> np.ndarray:
         words += [word for name, flag in flags.items() if name in fields for word in (flag, fields[name])]
         if "width" in fields:
             words += ["--size", f"{fields['width']}x{fields['height']}"]
-        run("sample", "--model", model(), *words)
+        run("sample", "--model", of or model(), *words)
         return pixels(pathlib.Path(folder, "x.png").read_bytes())
 
 
@@ -475,6 +495,150 @@ def a_container_serves_its_model_on_port_8080() -> None:
     require(done.returncode == 0, "the container:", done.stdout[-2000:], done.stderr[-4000:])
 
 
+def several_models_paint_what_each_does_alone_and_take_turns_in_memory() -> None:
+    fields = {"num_inference_steps": 5, "seed": 4}
+    want = {"tiny": sampled(fields), "second": sampled(fields, other_model())}
+    require(not np.array_equal(want["tiny"], want["second"]), "two models paint the same")
+    room = model_bytes(model()) * 3 // 2
+    with Server([model(), f"second={other_model()}"], "--memory", room, "--deadline", 3600) as server:
+        require([one["id"] for one in json.loads(server.ask("GET", "/v1/models")[2])["data"]] == ["tiny", "second"], "models")
+        require(np.array_equal(server.paint(fields), want["tiny"]), "the first is what requests get that name none")
+        for name in ("second", "tiny", "second"):
+            require(np.array_equal(server.paint({**fields, "model": name}), want[name]), "another picture than the model's alone", name)
+        require(server.metric("darkroom_serve_model_evictions_total") == 3, "evictions", server.metric("darkroom_serve_model_evictions_total"))
+        require(server.metric("darkroom_serve_models_bytes") <= room, "more than --memory")
+        with concurrent.futures.ThreadPoolExecutor(4) as clients:
+            painted = list(clients.map(lambda name: server.paint({**fields, "model": name}), ["tiny", "second"] * 4))
+        for name, picture in zip(["tiny", "second"] * 4, painted, strict=True):
+            require(np.abs(picture - want[name]).max() <= 1, "in company", name)
+        status, _, text = server.ask("POST", INVOCATIONS, {"prompt": "x", "model": "none"})
+        require(status == 404 and b"none" in text, "no such model", status, text)
+    done = run("serve", model(), other_model(), "--memory", 1000, "--port", "0", expect=2)
+    require("--memory" in done.stderr, "a model that never fits", done.stderr)
+    done = run("serve", model(), f"tiny={other_model()}", "--port", "0", expect=2)
+    require("name of its own" in done.stderr, "two models of one name", done.stderr)
+    run("serve", model(), f"{other_model()}-missing", "--port", "0", expect=1)
+
+
+def sagemaker_loads_and_unloads_models() -> None:
+    fields = {"inputs": "a red apple", "parameters": {"num_inference_steps": 4, "seed": 9}}
+    root = pathlib.Path(model()).parent
+    with Server([], "--multi-model", root, "--memory", model_bytes(model()) * 3 // 2) as server:
+        require(server.ask("GET", "/ping")[0] == 200, "ping without a model")
+        require(server.ask("POST", INVOCATIONS, fields)[0] == 404, "an invocation without a model")
+        status, _, text = server.ask("POST", "/models", {"model_name": "own", "url": model()})
+        require(status == 200, "load", status, text)
+        require(server.ask("POST", "/models", {"model_name": "own", "url": model()})[0] == 409, "loaded already")
+        require(server.ask("POST", "/models", {"model_name": "other", "url": other_model()})[0] == 507, "no memory")
+        require(server.ask("POST", "/models", {"model_name": "x", "url": str(ROOT / "models" / "tiny")})[0] == 400, "outside of the folder")
+        listed = json.loads(server.ask("GET", "/models")[2])["models"]
+        require(listed == [{"modelName": "own", "modelUrl": model()}], "models", listed)
+        status, _, png = server.ask("POST", "/models/own/invoke", fields)
+        require(status == 200 and np.array_equal(pixels(png), sampled({"num_inference_steps": 4, "seed": 9})), "invoke", status)
+        require(server.ask("POST", "/models/other/invoke", fields)[0] == 404, "invoke what is not there")
+        require(server.ask("DELETE", "/models/own")[0] == 200 and server.ask("DELETE", "/models/own")[0] == 404, "unload")
+        require(server.ask("POST", "/models", {"model_name": "other", "url": other_model()})[0] == 200, "room again")
+
+
+def certificate(folder: str, name: str) -> tuple[str, str]:
+    """A certificate of 127.0.0.1 that signs itself, and its key."""
+    paths = f"{folder}/{name}.pem", f"{folder}/{name}.key"
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    subprocess.run(["openssl", *words, "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    return paths
+
+
+def tls_is_verified_by_clients_and_bad_files_are_refused() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        cert, key = certificate(folder, "own")
+        _, other_key = certificate(folder, "other")
+        trusting = ssl.create_default_context(cafile=cert)
+        fields = {"num_inference_steps": 4, "seed": 9}
+        with Server(model(), "--tls-cert", cert, "--tls-key", key, tls=trusting) as server:
+            require(np.array_equal(server.paint(fields), sampled(fields)), "a picture by TLS")
+            events = events_of(server.ask("POST", INVOCATIONS, {"prompt": "a red apple", **fields}, {"Accept": "text/event-stream"})[2])
+            require(events[-1][0] == "done", "a stream by TLS", events[-1][0])
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as plain:
+                plain.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                require(b"HTTP" not in plain.recv(1000), "plain bytes are answered")
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as half:
+                half.sendall(b"\x16\x03\x01")
+                require(half.recv(1) == b"", "a handshake that does not end")  # After the 10 s that a request has.
+            try:
+                server.tls = ssl.create_default_context()
+                server.ask("GET", "/ping")
+                raise AssertionError("a client that does not know the certificate")
+            except ssl.SSLCertVerificationError:
+                server.tls = trusting
+            require(server.ask("GET", "/ping")[0] == 200, "the server goes on")
+        for flags, part in [((cert, other_key), "--tls-key"), ((key, key), "--tls-cert"), ((f"{folder}/none", key), "--tls-cert")]:
+            done = run("serve", model(), "--tls-cert", flags[0], "--tls-key", flags[1], "--port", "0", expect=2)
+            require(part in done.stderr, "files that do not fit", flags, done.stderr)
+        require("--tls-key" in run("serve", model(), "--tls-cert", cert, "--port", "0", expect=2).stderr, "one of two files")
+
+
+def each_key_has_its_own_rate() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        keys = pathlib.Path(folder, "keys")
+        keys.write_text(f"{KEY}\n{KEY}-other\n")
+        with Server(model(), "--keys", keys, "--rate", "0.01") as server:
+            def ask(key: str) -> tuple[int, dict, bytes]:
+                fields = {"inputs": "x", "parameters": {"num_inference_steps": 4}}
+                return server.ask("POST", INVOCATIONS, fields, {"Authorization": f"Bearer {key}"})
+
+            require(ask(KEY)[0] == 200, "the first")
+            status, headers, _ = ask(KEY)
+            require(status == 429 and int(headers["retry-after"]) > 60, "the second", status, headers)
+            require(ask(f"{KEY}-other")[0] == 200, "another key")
+            require(server.ask("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})[0] == 200, "what paints nothing")
+
+
+def watermarks_are_read_back() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        def is_marked(picture: Image.Image, name: str, **how: object) -> bool:
+            picture.save(f"{folder}/{name}", **how)
+            return "watermark: yes" in run("inspect", f"{folder}/{name}", "--watermark").stdout
+
+        fields = {"num_inference_steps": 4, "seed": 9, "width": 128, "height": 192}
+        with Server(model(), "--watermark") as server:
+            picture = Image.fromarray(server.paint(fields).astype(np.uint8))
+        plain = sampled(fields)
+        error = np.mean((np.asarray(picture).astype(float) - plain) ** 2)
+        require(0 < error < 255**2 / 10**4.2, "more than 42 dB", error)
+        require(is_marked(picture, "x.png") and is_marked(picture, "x.jpg", quality=75), "the mark")
+        require(is_marked(picture.resize((200, 300)), "large.png"), "the mark of a larger picture")
+        require(not is_marked(Image.fromarray(plain.astype(np.uint8)), "plain.png"), "no mark")
+        pathlib.Path(folder, "garbage.png").write_bytes(b"garbage")
+        run("inspect", f"{folder}/garbage.png", "--watermark", expect=1)
+
+
+def a_safety_hook_decides_and_without_an_answer_nothing_is_sent() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        hook = pathlib.Path(folder, "hook")
+        verdict = pathlib.Path(folder, "verdict")
+        hook.write_text(f"#!/bin/sh\nhead -c 8 >{folder}/begin\n. {verdict}\n")
+        hook.chmod(0o755)
+        fields = {"prompt": "x", "num_inference_steps": 4}
+        with Server(model(), "--safety-hook", hook) as server:
+            def ask(words: str) -> tuple[int, dict]:
+                verdict.write_text(words + "\n")
+                status, _, text = server.ask("POST", INVOCATIONS, fields, {"Accept": "application/json;png"})
+                return status, json.loads(text)
+
+            status, reply = ask("echo allow")
+            require(status == 200 and reply["finish_reasons"] == [None] and reply["generated_images"][0], "allowed", status)
+            require(pathlib.Path(folder, "begin").read_bytes() == b"\x89PNG\r\n\x1a\n", "the hook gets a PNG")
+            status, reply = ask("echo block")
+            require(status == 200 and reply["finish_reasons"] == ["content_filter"] and reply["generated_images"] == [None], "blocked", reply)
+            for words in ("echo maybe", "echo allow; exit 1", "exit 0", "kill -9 $$", "exec sleep 600"):  # The last one for its 10 s.
+                status, reply = ask(words)
+                require(status == 503 and "safety checker" in reply["error"]["message"], words, status, reply)
+            hook.unlink()
+            require(ask("echo allow")[0] == 503, "a hook that is gone")
+    for words in ("http://127.0.0.1:1/check", " "):
+        require("--safety-hook" in run("serve", model(), "--safety-hook", words, "--port", "0", expect=2).stderr, "no program", words)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--container"]:
         serve_in_a_container(sys.argv[2])
@@ -498,6 +662,12 @@ if __name__ == "__main__":
             no_reply_is_broken_by_a_stop,
             a_stop_finishes_what_was_begun,
             a_container_serves_its_model_on_port_8080,
+            several_models_paint_what_each_does_alone_and_take_turns_in_memory,
+            sagemaker_loads_and_unloads_models,
+            tls_is_verified_by_clients_and_bad_files_are_refused,
+            each_key_has_its_own_rate,
+            watermarks_are_read_back,
+            a_safety_hook_decides_and_without_an_answer_nothing_is_sent,
         ])
     finally:
         shutil.rmtree(pathlib.Path(model()).parent, ignore_errors=True)

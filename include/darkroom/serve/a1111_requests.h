@@ -23,9 +23,11 @@ Result<ImageRequest> read_img2img(std::string_view body, const ModelFacts& model
 /// GET /sdapi/v1/samplers, /schedulers, /sd-models.
 nlohmann::json a1111_samplers(const ModelFacts& model);
 nlohmann::json a1111_schedulers();
-nlohmann::json a1111_models(const ModelFacts& model);
+nlohmann::json a1111_models(const std::vector<std::string>& names);
 /// GET /sdapi/v1/options: those that mean something here, at their values.
 nlohmann::json a1111_options(const ModelFacts& model, bool has_png_settings);
+/// The model that a body names in override_settings.sd_model_checkpoint; empty: none, or what cannot be read, which its reader will say.
+std::string a1111_model(std::string_view body);
 /// POST /sdapi/v1/options: each must have the value that it has. Errors: kInvalidArgument naming the first that has another.
 Status check_a1111_options(const nlohmann::json& asked, const ModelFacts& model, bool has_png_settings, std::string_view where = "");
 

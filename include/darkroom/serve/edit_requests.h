@@ -15,6 +15,10 @@ namespace darkroom {
 Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string_view body, const ModelFacts& model,
                                       const RequestLimits& limits);
 
+/// The model that the body of an edit names, or a query; empty: none, or what cannot be read, which its reader will say.
+std::string edit_model(std::string_view content_type, std::string_view body);
+std::string query_model(std::string_view query);
+
 /// Reads the query of GET /imagine: `prompt`, `img_size` (both sides), and our `negative_prompt`, `steps`, `guidance_scale`, `seed` and
 /// `sampler`. Errors: kInvalidArgument naming the field.
 Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& model, const RequestLimits& limits);

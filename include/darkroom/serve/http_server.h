@@ -23,6 +23,7 @@ struct HttpQuestion {
   std::string query;    ///< What follows the first "?", as sent.
   HttpHeaders headers;  ///< Names in lower case.
   std::string body;
+  std::shared_ptr<const void> held = {};  ///< Room among the bodies of all connections, let go with the last copy.
 
   /// The value of the first field of this name (lower case); empty where there is none.
   std::string_view header(std::string_view name) const;
@@ -82,24 +83,34 @@ class HttpService {
   virtual void handle(HttpQuestion question, std::stop_token gone, Answer answer) = 0;
 };
 
+/// Files in PEM from which a server has TLS.
+struct TlsFiles {
+  std::string certificate = {};  ///< The server's certificate first, then those by which it was signed.
+  std::string key = {};          ///< Its private key, without a password.
+  bool is_empty() const { return certificate.empty() && key.empty(); }
+};
+
 struct HttpServerOptions {
   SocketAddress address = {};
+  TlsFiles tls = {};  ///< Without them connections are plain. SIGHUP has them read again.
   size_t max_header_bytes = 16'384;
   size_t max_body_bytes = 2'000'000;
-  std::chrono::milliseconds request_timeout{10'000};  ///< For a request to arrive whole, from the connection's begin or the reply before.
-  std::chrono::milliseconds reply_timeout{30'000};    ///< For a client to take its reply, or a piece of one that is streamed.
-  std::chrono::milliseconds idle_period{10'000};      ///< Of a streamed reply without a piece, after which its idle_bytes are sent.
-  int max_connections = 512;                          ///< One more ends the oldest that has no question open, or itself.
-  Status validate() const;                            ///< kInvalidArgument naming the first bad field.
+  int64_t max_bodies_bytes = 256'000'000;  ///< Of all bodies that are read or wait, a chunked one at its bound; beyond it: 503, unread.
+  /// For TLS's handshake, and for a request to arrive whole, from the connection's begin, the handshake or the reply before.
+  std::chrono::milliseconds request_timeout{10'000};
+  std::chrono::milliseconds reply_timeout{30'000};  ///< For a client to take its reply, or a piece of one that is streamed.
+  std::chrono::milliseconds idle_period{10'000};    ///< Of a streamed reply without a piece, after which its idle_bytes are sent.
+  int max_connections = 512;                        ///< One more ends the oldest that has no question open, or itself.
+  Status validate() const;                          ///< kInvalidArgument naming the first bad field.
 };
 
 /// HTTP/1.x over Boost.Beast: one thread for all connections and two that make replies. What could be read in two ways (Content-Length
 /// beside Transfer-Encoding, two of them, two Hosts, a coding other than chunked, bad chunks) is answered 400 and ends the connection, too
-/// large heads 431 and bodies 413. Trailers are dropped. No TLS. Thread safety: any thread.
+/// large heads 431 and bodies 413. Trailers are dropped. TLS 1.2 and later, where it has files for it. Thread safety: any thread.
 class HttpServer {
  public:
-  /// Listens and starts the threads. `service` outlives the server. Errors: kInvalidArgument (options), kFailedPrecondition (the address is
-  /// taken, none of this machine's, or not allowed), kResourceExhausted (no descriptor, no thread).
+  /// Listens and starts the threads. `service` outlives the server. Errors: kInvalidArgument (options, files of TLS), kFailedPrecondition
+  /// (the address is taken, none of this machine's, or not allowed), kResourceExhausted (no descriptor, no thread).
   static Result<std::unique_ptr<HttpServer>> start(HttpService& service, const HttpServerOptions& options);
   /// Closes every connection and ends the threads.
   ~HttpServer();

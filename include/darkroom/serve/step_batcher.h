@@ -22,8 +22,10 @@
 namespace darkroom {
 
 struct StepBatcherOptions {
-  int max_batch = 8;        ///< Pictures in one network call.
-  double max_pixels = 0.0;  ///< In one network call, except that a single picture may have any number; 0: no bound.
+  int max_batch = 8;  ///< Pictures in one network call.
+  /// In one network call, except that a single picture may have any number; 0: no bound. An order that names its model has its own bound:
+  /// the pixels of max_batch pictures of the model's own size.
+  double max_pixels = 0.0;
   /// Bound on the cost (PictureSpec::cost) of all orders that are taken and not done: 32 pictures of 512 px and 50 steps.
   double queue_cost = 436'207'616;
   int max_orders = 1024;    ///< That are taken and not done.
@@ -33,6 +35,7 @@ struct StepBatcherOptions {
 /// Pictures that are asked for together and handed over together.
 struct PaintOrder {
   std::vector<PictureSpec> pictures;  ///< Not empty, of one size.
+  ModelUse model = {};                ///< What paints them; null: the batcher's own engine.
   Clock::Instant deadline = Clock::Instant::max();
   std::stop_token given_up = {};  ///< Once a stop is requested, nobody wants the pictures any more.
 
@@ -46,9 +49,10 @@ struct PaintOrder {
   double cost() const;
 };
 
-/// Paints orders with one engine, on a thread of its own. Between any two network calls orders join and leave: each call takes the next
-/// step of up to max_batch pictures of one size, those first that FairOrder puts first. An order that is past its deadline, given up or
-/// failed costs no further call, and what fails for one picture fails for its order alone. Thread safety: any thread.
+/// Paints orders on a thread of its own, one network call at a time. Between any two calls orders join and leave: each call takes the next
+/// step of up to max_batch pictures of one model and one size, those first that FairOrder puts first, whatever their model. An order that
+/// is past its deadline, given up or failed costs no further call, and what fails for one picture fails for its order alone. Thread safety:
+/// any thread.
 class StepBatcher {
  public:
   /// Called once, with a picture per spec in their order, or: kInvalidArgument (the engine's refusal), kUnavailable (the deadline, or the
@@ -56,8 +60,10 @@ class StepBatcher {
   /// give_up_all(), without the batcher's lock: it may ask the batcher what it is like (retry_after()), must be quick and not change it.
   using Done = std::function<void(Result<std::vector<Image>>)>;
 
-  /// REQUIRES: valid options; engine, clock and metrics outlive the batcher.
+  /// `engine` paints the orders that name no model. REQUIRES: valid options; engine, clock and metrics outlive the batcher.
   StepBatcher(StepEngine& engine, const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock = system_clock());
+  /// Every order names its model. REQUIRES: as above.
+  StepBatcher(const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock = system_clock());
   /// Ends every order with kUnavailable, after the network call that runs.
   ~StepBatcher();
   StepBatcher(const StepBatcher&) = delete;
@@ -98,10 +104,12 @@ class StepBatcher {
   using Key = std::pair<double, uint64_t>;               // Tag, then arrival.
   using Orders = std::map<Key, std::shared_ptr<Order>>;  // Shared with the batch of the call that runs.
 
+  StepBatcher(StepEngine* engine, const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock);
+  StepEngine& engine_of(const PaintOrder& order) const;
   void run(const std::stop_token& stop);
   Status check(const PaintOrder& order) const;
   Status take(PaintOrder order, Done done, std::vector<Ended>& ended);
-  Status find_room(double cost, Clock::Instant deadline) const;
+  Status find_room(const PaintOrder& order) const;
   double seconds_for(double cost) const;
   double seconds_until_done(double cost) const;
   void sweep(bool is_stopping, std::vector<Ended>& ended);
@@ -116,7 +124,7 @@ class StepBatcher {
   void account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended);
   void tell(std::vector<Ended>& ended);
 
-  StepEngine& engine_;
+  StepEngine* const engine_;  // Of orders that name no model; null: there are none.
   const StepBatcherOptions options_;
   Clock& clock_;
   Counter& calls_;

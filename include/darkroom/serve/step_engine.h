@@ -83,4 +83,14 @@ class StepEngine {
   virtual Image finish(const EnginePicture& picture) = 0;
 };
 
+/// A model that is loaded, with what paints it.
+struct ServedModel {
+  ModelFacts facts;
+  std::unique_ptr<StepEngine> engine = {};  ///< Null: the batcher's own.
+  double queue_cost = 0.0;                  ///< The batcher's bound on open costs is at least this one where an order of the model asks.
+};
+
+/// A model in use: as long as a copy lives it is not unloaded.
+using ModelUse = std::shared_ptr<const ServedModel>;
+
 }  // namespace darkroom

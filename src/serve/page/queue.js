@@ -178,6 +178,11 @@ export class PaintQueue extends EventTarget {
       previews[data.index] = `data:image/png;base64,${data.image}`;
       task.update({previews});
     } else if (type === "done") {
+      const numWithheld = data.images.filter((path) => path === null).length;
+      if (numWithheld > 0) {
+        task.update({state: "failed", error: `The server's safety checker has blocked ${numWithheld} of ${data.images.length} pictures`});
+        return task.isOver;
+      }
       task.update({step: task.steps, note: "fetching the pictures"});
       const blobs = await Promise.all(data.images.map((path) => this.api.picture(path)));
       task.update({state: "done", blobs, note: "", seeds: data.seeds ?? task.seeds});

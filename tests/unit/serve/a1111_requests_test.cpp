@@ -197,7 +197,7 @@ TEST(a1111_requests, lists_what_the_model_takes) {
   ASSERT_EQ(samplers.size(), 2U);
   EXPECT_EQ(samplers[0]["name"], "DPM++ 2M Karras");
   EXPECT_EQ(samplers[1], (nlohmann::json{{"name", "DDIM"}, {"aliases", {"ddim"}}, {"options", nlohmann::json::object()}}));
-  EXPECT_EQ(a1111_models(model)[0]["title"], "tiny");
+  EXPECT_EQ(a1111_models({model.name})[0]["title"], "tiny");
   EXPECT_EQ(a1111_schedulers()[2]["label"], "Karras");
 }
 

@@ -337,5 +337,51 @@ TEST_F(streamed_reply, bodies_have_the_bound_of_their_path) {
   EXPECT_THAT(asking(chunked + "2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n")->receive_all(), StartsWith("HTTP/1.1 413"));
 }
 
+/// Keeps the questions whose path is /keep.
+struct Keeper final : HttpService {
+  void handle(HttpQuestion question, std::stop_token /*gone*/, Answer answer) override {
+    if (question.path == "/keep") {
+      const std::lock_guard lock(mutex);
+      kept.push_back(std::move(question));
+    }
+    answer(HttpReply{.body = "taken"});
+  }
+  void let_go() {
+    const std::lock_guard lock(mutex);
+    kept.clear();
+  }
+  std::mutex mutex;
+  std::vector<HttpQuestion> kept;
+};
+
+TEST(http_server, bodies_have_a_bound_in_common_and_those_beyond_it_are_not_read) {
+  Keeper service;
+  const auto server =
+      HttpServer::start(service, {.address = parse_metrics_address("0").value(), .max_body_bytes = 1000, .max_bodies_bytes = 1500}).value();
+  const auto ask = [&](const std::string& request) {
+    const ServeClient client(server->address());
+    client.send_text(request);
+    return client.receive_all();
+  };
+  const auto refused = AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After: 1"));
+  const ServeClient slow(server->address());
+  slow.send_text("POST /keep HTTP/1.1\r\nHost: x\r\nContent-Length: 800\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_THAT(slow.receive_until("\r\n\r\n"), HasSubstr("100 Continue"));  // Its room is taken.
+  EXPECT_THAT(ask("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 701\r\nExpect: 100-continue\r\n\r\n"), refused);
+  EXPECT_THAT(ask("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"), refused);  // Counts as the most that it may be.
+  EXPECT_THAT(ask(post("/x", std::string(700, 'x'))), HasSubstr("taken"));
+  EXPECT_THAT(ask(get("/x")), HasSubstr("taken"));
+  slow.send_text(std::string(800, 'x'));
+  EXPECT_THAT(slow.receive_until("taken"), EndsWith("taken"));
+  EXPECT_THAT(ask(post("/x", std::string(701, 'x'))), refused);  // Whoever keeps a question keeps its room.
+  service.let_go();
+  EXPECT_THAT(ask(post("/x", std::string(1000, 'x'))), HasSubstr("taken"));
+}
+
+TEST(http_server, names_bounds_and_files_that_do_not_go_together) {
+  Keeper service;
+  EXPECT_THAT((HttpServerOptions{.max_body_bytes = 10, .max_bodies_bytes = 9}).validate().message(), HasSubstr("10"));
+}
+
 }  // namespace
 }  // namespace darkroom

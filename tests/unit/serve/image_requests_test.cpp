@@ -167,7 +167,7 @@ TEST(image_requests, replies_hold_the_pictures) {
   ImageRequest request = invocation(R"({"prompt":"a \"cat\"","seed":9})").value();
   HttpReply reply = image_reply(request, {image}, 0);
   EXPECT_EQ(nlohmann::json::parse(reply.body),
-            nlohmann::json::parse(R"({"generated_images":[[[[7,7,7],[7,7,255]]]],"prompt":"a \"cat\"","seed":9})"));
+            nlohmann::json::parse(R"({"generated_images":[[[[7,7,7],[7,7,255]]]],"prompt":"a \"cat\"","seed":9,"finish_reasons":[null]})"));
   EXPECT_EQ(reply.headers, (HttpHeaders{{"X-Darkroom-Seed", "9"}, {"X-Amzn-SageMaker-Custom-Attributes", "seed=9"}}));
   request.form = ReplyForm::kBase64Pngs;
   EXPECT_EQ(nlohmann::json::parse(image_reply(request, {image}, 0).body)["generated_images"][0], encode_base64(encode_png(image)));

@@ -97,7 +97,8 @@ TEST_F(native_jobs, are_taken_at_once_painted_and_fetched) {
 
 TEST_F(native_jobs, say_what_was_asked_with_what_was_left_out) {
   const std::string id = submit(R"({"prompt":"x","negative_prompt":"n","width":16,"guidance_scale":2.5,"seed":3,"preview_every":4})");
-  EXPECT_EQ(job(id)["request"], Json::parse(R"({"prompt":"x","negative_prompt":"n","width":16,"height":8,"steps":50,"guidance_scale":2.5,
+  EXPECT_EQ(job(id)["request"],
+            Json::parse(R"({"model":"stub","prompt":"x","negative_prompt":"n","width":16,"height":8,"steps":50,"guidance_scale":2.5,
     "sampler":"ddim","seed":3,"images":1,"preview_every":4})"));
 }
 

@@ -103,8 +103,8 @@ TEST_F(openapi, has_the_bounds_and_names_of_fields) {
   for (const auto& [name, field] : schema["properties"].items()) {
     names.push_back(name);
   }
-  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "negative_prompt", "preview_every", "prompt", "sampler", "seed",
-                                 "steps", "width"));
+  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "model", "negative_prompt", "preview_every", "prompt", "sampler",
+                                 "seed", "steps", "width"));
   EXPECT_EQ(schema["properties"]["width"], Json::parse(R"({"type":"integer","minimum":1,"maximum":2048,"multipleOf":8})"));
   EXPECT_EQ(schema["properties"]["sampler"]["enum"], Json::array({"ddim"}));
   EXPECT_EQ(schema["required"], Json::array({"prompt"}));

@@ -29,6 +29,8 @@ class ServeClient {
   ServeClient(const ServeClient&) = delete;
   ServeClient& operator=(const ServeClient&) = delete;
 
+  int descriptor() const { return socket_; }
+
   void send_text(const std::string& text) const {
     // The server may have answered and closed already: what it said is what counts.
     [[maybe_unused]] const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);

@@ -29,6 +29,9 @@ class ServedStub : public testing::Test {
   void TearDown() override {
     engine_.release();
     server_.reset();
+    if (service_.has_value()) {
+      service_->stop_finishing();
+    }
     batcher_.reset();
   }
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {

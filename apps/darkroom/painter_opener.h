@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+
+#include "darkroom/serve/model_shelf.h"
+#include "painter_flags.h"
+#include "remote_models.h"
+
+namespace darkroom {
+
+/// Loads models as the server's shelf asks it, each the way in which `darkroom sample` would.
+class ServedPainters final : public ModelOpener {
+ public:
+  /// `queue_cost`: of every model's orders; 0: 32 pictures of its own size. Flags that belong to one kind of model go for all.
+  ServedPainters(PainterFlags flags, int threads, double queue_cost);
+
+  /// Bytes of the weights in the types in which they compute. Errors: those of fetch_source and find_model.
+  Result<int64_t> measure(const ModelEntry& model, const std::stop_token& stop) override;
+  Result<ServedModel> open(const ModelEntry& model, const std::stop_token& stop) override;
+
+ private:
+  Result<PainterSource> local_source(const ModelEntry& model, const std::stop_token& stop);
+
+  const PainterFlags flags_;
+  const int threads_;
+  const double queue_cost_;
+  // A GPU does one thing at a time; shared with the engines.
+  const std::shared_ptr<std::mutex> gpu_turn_ = std::make_shared<std::mutex>();
+  std::map<std::string, PainterSource> sources_;  // By address.
+  std::map<std::string, SourceCopies> copies_;    // Of remote ones, as long as the server runs.
+};
+
+/// What models may take where nothing else is asked for: three quarters of the memory of the GPU that they are placed on, or of what this
+/// process may use. Errors: those of find_network_place.
+Result<int64_t> usual_model_memory(const PainterFlags& flags);
+
+}  // namespace darkroom

@@ -1,0 +1,115 @@
+#include "picture_finish.h"
+
+#include <exception>
+#include <utility>
+
+#include "darkroom/core/log.h"
+#include "darkroom/image/png.h"
+#include "darkroom/image/watermark.h"
+
+namespace darkroom {
+namespace {
+
+constexpr int kNumThreads = 2;
+
+Status shutting_down() { return Status::unavailable("the server is shutting down and could not finish the request"); }
+
+}  // namespace
+
+nlohmann::json finish_reasons(const std::vector<Image>& images) {
+  nlohmann::json reasons = nlohmann::json::array();
+  for (const Image& image : images) {
+    reasons.push_back(is_withheld(image) ? nlohmann::json(kContentFilter) : nlohmann::json());
+  }
+  return reasons;
+}
+
+PictureFinish::PictureFinish(bool marks, SafetyCheck check, Clock& clock) : marks_(marks), check_(std::move(check)), clock_(clock) {
+  for (int i = 0; is_needed() && i < kNumThreads; ++i) {
+    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  }
+}
+
+PictureFinish::~PictureFinish() { stop(); }
+
+void PictureFinish::stop() {
+  std::deque<Task> left;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    left.swap(waiting_);
+  }
+  for (std::jthread& thread : threads_) {
+    thread.request_stop();
+  }
+  threads_.clear();
+  for (const Task& task : left) {
+    task.done(shutting_down());
+  }
+}
+
+void PictureFinish::finish(std::vector<Image> images, Clock::Instant deadline, std::stop_token given_up, Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_stopped_) {
+      waiting_.push_back({std::move(images), deadline, std::move(given_up), std::move(done)});
+      changed_.notify_one();
+      return;
+    }
+  }
+  done(shutting_down());
+}
+
+void PictureFinish::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); }) && !stop.stop_requested()) {
+    Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    try {
+      task.done(finished(task, stop));
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: pictures could not be handed over: {}", failure.what());
+    }
+    task = {};
+    lock.lock();
+  }
+}
+
+Result<std::vector<Image>> PictureFinish::finished(Task& task, const std::stop_token& stop) const {
+  for (Image& image : task.images) {
+    if (task.given_up.stop_requested()) {
+      return Status::cancelled("the request was given up");
+    }
+    if (task.deadline <= clock_.now()) {
+      return Status::unavailable("the request was not done by its deadline");
+    }
+    DARKROOM_ASSIGN_OR_RETURN(const bool goes, may_go(image, stop));
+    if (!goes) {
+      image = {};
+    } else if (marks_) {
+      add_watermark(image);
+    }
+  }
+  return std::move(task.images);
+}
+
+Result<bool> PictureFinish::may_go(const Image& image, const std::stop_token& stop) const {
+  if (check_ == nullptr) {
+    return true;
+  }
+  const Result<bool> answer = [&]() -> Result<bool> {
+    try {
+      return check_(encode_png(image), stop);
+    } catch (const std::exception& failure) {
+      return Status::internal(failure.what());
+    }
+  }();
+  if (!answer.is_ok()) {
+    log_error("serve: the safety checker gave no answer, so the picture is not sent: {}", answer.status().message());
+    return Status::unavailable("the safety checker gave no answer, and without one no picture is sent; try again later");
+  }
+  return answer;
+}
+
+}  // namespace darkroom

@@ -288,6 +288,10 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
   }
+  if (flags.plan.tflops > 0 && flags.observation.metrics_address.empty()) {
+    return Status::invalid_argument("--tflops is for the hours of --dry-run and the MFU of --metrics-port; give one of them, or drop it:",
+                                    flags.plan.tflops);
+  }
   end_with_starter();
   std::unique_ptr<SpotStop> spot;
   if (!flags.spot_notice.empty() && !is_launched_here()) {  // Ranks that --nproc started are told by it.

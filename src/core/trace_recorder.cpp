@@ -113,7 +113,7 @@ SpanContext TraceRecorder::make_context(const SpanContext& parent) {
   context.span = std::max<uint64_t>(mixed(seed_ + number), 1);  // 0 is no identifier.
   if (parent.span == 0) {
     context.trace_high = std::max<uint64_t>(mixed(~seed_), 1);
-    context.trace_low = mixed(seed_ ^ (number << 1));
+    context.trace_low = mixed(mixed(seed_) + number);
   }
   return context;
 }

@@ -21,7 +21,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from workbench import PROGRAM, ROOT, LoopbackWeb, Orders, Skipped, Workbench, main, require
+from workbench import PROGRAM, ROOT, LoopbackWeb, Orders, Skipped, Workbench, main, require, run
 
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana").glob("*.json"))
 PATIENCE = 300  # Seconds; a limit, no measure.
@@ -257,7 +257,15 @@ def every_panel_finds_what_it_asks_for() -> None:
             found = prometheus.await_all(queries())
             print(f"        {len(found)} queries of {len(DASHBOARDS)} dashboards")
             check_numbers(prometheus, found)
+            check_top(bench, endpoint)
             stack.close()  # Before the folder goes.
+
+
+def check_top(bench: Workbench, endpoint: str) -> None:
+    """The same processes in a terminal view, found by their folders."""
+    text = run("top", bench.path("images"), bench.path("latents"), bench.path("run"), endpoint, "--once").stdout
+    for words in ("machine: processors ", "GPU 1: ", "download at ", "http_404 1", "process at ", "\n  encode ", "train at ", ", rank 0 of 1  up ", " of 1000000  loss ", "  goodput ", "serve at ", "  requests: 200 "):
+        require(words in text, "top lacks", words, text)
 
 
 def check_numbers(prometheus: Prometheus, found: dict) -> None:

@@ -26,8 +26,10 @@ from PIL import Image
 from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, free_bytes, kill, programs
 from workbench import PROGRAM, ROOT, Skipped, main, require, run
 
+GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
 KEY = "a-key-of-more-than-16-characters"
-TARGET_COST = 3e6  # Above the open cost of every case but one; a picture of this model with 500 steps costs 2e6.
+TARGET_COST = 1e7  # Above the open cost of every case but one.
+LONG = {"num_inference_steps": 500, "width": 128, "height": 128}  # Costs 8.2e6: seconds of work.
 PROMPT = {"prompt": "a red apple", "num_inference_steps": 4, "seed": 7}
 
 
@@ -101,7 +103,7 @@ class Service:
 @functools.cache
 def started() -> Service | Skipped:
     try:
-        return Service("--max-replicas", "2", "--target-cost", str(TARGET_COST))
+        return Service("--max-replicas", "2", "--target-cost", str(TARGET_COST), "--queue-cost", "1e9", "--deadline", "86400")
     except Skipped as reason:
         return reason
 
@@ -134,32 +136,48 @@ def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
     require(status == 501 and b"--max-replicas 1" in body, "jobs among several replicas", status, body)
 
 
-def streams_come_event_by_event() -> None:
-    service = the_service()
+def open_cost(service: Service) -> float:
+    return metric(service, "darkroom_serve_open_cost")
+
+
+def metric(service: Service, name: str) -> float:
+    found = re.search(rf"^{re.escape(name)} (\S+)$", service.ask("GET", "/metrics")[2].decode(), re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+@contextlib.contextmanager
+def asked(service: Service, fields: dict, accept: str):
+    """A connection on which a picture was asked for."""
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
     with contextlib.closing(connection):
-        connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 40, "preview_every": 1}), {"Content-Type": "application/json", "Accept": "text/event-stream", "Authorization": f"Bearer {KEY}"})
+        connection.request("POST", "/invocations", json.dumps({**PROMPT, **fields}), {"Content-Type": "application/json", "Accept": accept, "Authorization": f"Bearer {KEY}"})
+        yield connection
+
+
+def require_given_up(service: Service, before: float) -> None:
+    service.wait_for(lambda: open_cost(service) == 0 and metric(service, GIVEN_UP) == before + 1, "that the order is given up")
+
+
+def streams_come_event_by_event() -> None:
+    service = the_service()
+    with asked(service, {"num_inference_steps": 10, "preview_every": 5}, "text/event-stream") as connection:
         reply = connection.getresponse()
         require(reply.status == 200 and reply.getheader("Content-Type").startswith("text/event-stream"), "the stream's head", reply.status)
-        first = reply.readline()
-        is_at_work = open_cost(service) > 0  # What came was sent while it paints.
-        rest = reply.read().decode()
-    events = [first.decode().strip(), *re.findall(r"^event: .*", rest, re.MULTILINE)]
-    require(is_at_work and events[-1] == "event: done" and "event: progress" in events, "events", is_at_work, events[:5], events[-2:])
-    require('"status":"done"' in rest.replace(" ", ""), "the last event")
-
-
-def open_cost(service: Service) -> float:
-    return float(re.search(r"^darkroom_serve_open_cost (\S+)$", service.ask("GET", "/metrics")[2].decode(), re.MULTILINE)[1])
+        events = re.findall(r"^event: (.*)", reply.read().decode(), re.MULTILINE)
+    require(events[-1] == "done" and "progress" in events and "preview" in events, "events", events)
+    before = metric(service, GIVEN_UP)
+    with asked(service, LONG, "text/event-stream") as connection:
+        require(connection.getresponse().readline().startswith(b"event: "), "the first event")
+        require(open_cost(service) > 0, "the first event came with the last one")
+    require_given_up(service, before)
 
 
 def a_client_that_goes_is_painted_for_no_more() -> None:
     service = the_service()
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
-    connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 500}), {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
-    service.wait_for(lambda: open_cost(service) > 0, "the order")
-    connection.close()
-    service.wait_for(lambda: open_cost(service) == 0 and b'result="given_up"} 1' in service.ask("GET", "/metrics")[2], "that it is given up")
+    before = metric(service, GIVEN_UP)
+    with asked(service, LONG, "image/png"):
+        service.wait_for(lambda: open_cost(service) > 0, "the order")
+    require_given_up(service, before)
 
 
 def a_killed_server_is_replaced() -> None:
@@ -173,9 +191,7 @@ def a_killed_server_is_replaced() -> None:
 def much_open_work_brings_another_server() -> None:
     service = the_service()
     require(len(service.children()) == 1, "servers before", service.children())
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE)
-    with contextlib.closing(connection):
-        connection.request("POST", "/invocations", json.dumps({**PROMPT, "num_inference_steps": 500, "num_images_per_prompt": 10}), {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"})
+    with asked(service, {"num_inference_steps": 500, "num_images_per_prompt": 10}, "application/json"):  # Twice what a replica is meant for.
         service.wait_for(lambda: len(service.children()) == 2, "another server")
 
 

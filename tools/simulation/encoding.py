@@ -99,7 +99,7 @@ class EncodingRun:
     def __init__(self, plan: EncodingPlan, seed: int) -> None:
         self.plan = plan
         items = list(range(plan.num_items))
-        self.book = ItemBook(items, batch_size(len(items), plan.num_encoders), FOR_EVER)
+        self.book = ItemBook(items, batch_size(len(items), plan.num_encoders), FOR_EVER, plan.num_encoders * CALLS_OF_AN_ACTOR)
         self.encoders = [Encoder(Line(plan)) for _ in range(plan.num_encoders)]
         self.outages = [outages(plan.losses, random.Random(seed * 1_000_003 + number)) for number in range(plan.num_encoders)]
         self.result = EncodingResult(busy={stage.name: 0.0 for stage in plan.stages})

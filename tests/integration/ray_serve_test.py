@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`darkroom-ray serve` on a Ray of its own: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
+"""`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
 
 usage: ray_serve_test.py
 """
@@ -23,7 +23,7 @@ import time
 
 from PIL import Image
 
-from ray_bench import LEAST_FREE_BYTES, PATIENCE, RAY_PYTHON, free_bytes, kill, programs
+from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs
 from workbench import PROGRAM, ROOT, Skipped, main, require, run
 
 GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
@@ -35,16 +35,11 @@ PROMPT = {"prompt": "a red apple", "num_inference_steps": 4, "seed": 7}
 
 @functools.cache
 def folder() -> pathlib.Path:
-    made = pathlib.Path(tempfile.mkdtemp(prefix="dr-serve-", dir="/tmp"))  # Ray's sockets lie below it, and their paths must be short.
+    made = pathlib.Path(tempfile.mkdtemp(prefix="darkroom-test-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     run("models", "init", "--preset", "tiny", made / "tiny", "--tokenizer", ROOT / "models" / "tiny" / "tokenizer")
     (made / "keys.txt").write_text(KEY + "\n")
     return made
-
-
-def environment() -> dict[str, str]:
-    more = {"PYTHONPATH": str(ROOT / "python"), "DARKROOM_PROGRAM": str(PROGRAM), "RAY_TMPDIR": str(folder()), "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0"}
-    return {**{name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}, **more}
 
 
 def pixels(png) -> bytes:
@@ -61,14 +56,12 @@ class Service:
     """`darkroom-ray serve` at work."""
 
     def __init__(self, *flags) -> None:
-        if not RAY_PYTHON.exists():
-            raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
-        if free_bytes() < LEAST_FREE_BYTES:
-            raise Skipped(f"Ray wants {LEAST_FREE_BYTES >> 30} GB of free memory, and there are {free_bytes() / (1 << 30):.1f}")
+        self.cluster = RayCluster(kinds=("cpu",))
+        atexit.register(self.cluster.close)
         self.port = free_port()
         self.said = tempfile.TemporaryFile("w+")
         command = [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", *flags]
-        self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=environment())
+        self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=self.cluster.environment())
         atexit.register(self.end)
         self.wait_for(lambda: "serving at" in self.words(), "the service")
 
@@ -118,7 +111,7 @@ def what_would_let_others_in_is_refused() -> None:
     if not RAY_PYTHON.exists():
         raise Skipped("there is no .venv-ray")
     for flags, words in ((["--host", "0.0.0.0"], "--keys FILE"), (["--min-replicas", "3", "--max-replicas", "2"], "--max-replicas 2 is less"), (["--steps", "3"], "--steps")):
-        done = subprocess.run([RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", *flags], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=PATIENCE)
+        done = subprocess.run([RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", *flags], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "DARKROOM_PROGRAM": str(PROGRAM)}, timeout=PATIENCE)
         require(done.returncode == 2 and words in done.stderr, "the sentence is missing", flags, done.returncode, done.stderr[-2000:])
 
 

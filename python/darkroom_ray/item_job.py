@@ -112,7 +112,8 @@ class ItemJob:
         self.progress.warn(warnings)
         open_items = read_item_numbers(plan["open_items"])
         workers = self.workers.num_workers
-        book = ItemBook(open_items, self.request.items_per_task or batch_size(len(open_items), workers), self.request.max_failures)
+        given = self.request.items_per_task
+        book = ItemBook(open_items, given or batch_size(len(open_items), workers), self.request.max_failures, 0 if given else self.workers.num_takers)
         to_do = f"{len(open_items)} of {plan['items']} items ({plan['rows']} rows) are to do"
         self.progress.say(f"{self.request.verb}: {to_do}, {book.items_per_batch} at a time, {workers} workers")
         try:

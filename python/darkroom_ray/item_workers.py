@@ -56,6 +56,8 @@ class Encoder:
 class Tasks:
     """A task a batch."""
 
+    num_takers = 0  # A batch is a start of the program: none is made small.
+
     def __init__(self, ray, request: Request, num_tasks: int) -> None:
         options = {**request.placement.options(), "max_retries": 0}
         self._plan = ray.remote(plan_items).options(**options)
@@ -112,6 +114,10 @@ class Encoders:
         self._planner = None
         for _ in range(request.num_workers):
             self._add()
+
+    @property
+    def num_takers(self) -> int:
+        return self.num_workers * CALLS_OF_AN_ACTOR
 
     def _add(self) -> None:
         actor = self._actor.remote(self._request)

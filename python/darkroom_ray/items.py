@@ -39,8 +39,11 @@ class ItemBook:
     """Hands items out in batches and takes the answers. An item that failed goes alone the next time, after a while, so that it costs no
     other."""
 
-    def __init__(self, items: list[int], items_per_batch: int, max_failures: int) -> None:
+    def __init__(self, items: list[int], items_per_batch: int, max_failures: int, num_takers: int = 0) -> None:
+        """`num_takers`: how many batches are at work at a time. Where it is named, batches shrink towards the end, so that no taker has many
+        items left while others have none; where a batch has a price of its own it is 0."""
         self.items_per_batch = max(1, items_per_batch)
+        self.num_takers = num_takers
         self.max_failures = max_failures
         self.open: collections.deque[int] = collections.deque(items)
         self.alone: collections.deque[int] = collections.deque()  # That failed before.
@@ -58,9 +61,13 @@ class ItemBook:
         if self.alone and not self.open:
             batch = [self.alone.popleft()] if may_go_alone else []
         else:
-            batch = [self.open.popleft() for _ in range(min(self.items_per_batch, len(self.open)))]
+            batch = [self.open.popleft() for _ in range(self._next_size())]
         self.at_work.update(batch)
         return batch
+
+    def _next_size(self) -> int:
+        most = min(self.items_per_batch, len(self.open))
+        return min(most, -(-len(self.open) // self.num_takers)) if self.num_takers else most
 
     def goes_alone(self, batch: list[int]) -> bool:
         return any(self.failures[item] for item in batch)

@@ -12,6 +12,7 @@ import time
 import ray
 
 BATCH_ROWS = 4
+BLOCK_BYTES = 1 << 20  # The nodes' object stores are small: with blocks of the usual 128 MB one task would wait for the other.
 TRANSFORM_SECONDS = 0.1  # Of a batch.
 ENCODE_SECONDS = 0.15
 
@@ -29,6 +30,7 @@ class Encode:
 
 def main() -> None:
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False)
+    ray.data.DataContext.get_current().target_max_block_size = BLOCK_BYTES
     rows = ray.data.read_parquet(sys.argv[1], columns=["key", "image"], override_num_blocks=len(os.listdir(sys.argv[1])))
     rows = rows.map_batches(transform, batch_size=BATCH_ROWS, num_cpus=0.5)
     rows = rows.map_batches(Encode, batch_size=BATCH_ROWS, compute=ray.data.ActorPoolStrategy(size=2), num_cpus=0.25, resources={"encoder": 1})

@@ -188,14 +188,16 @@ def kill_once(kind: str, number: int, attempt: int) -> dict:
     time.sleep(pause)  # So that the blow falls anywhere, not only behind a commit.
     begin = time.monotonic()
     is_hit = strike(kind, cluster, driver, job, output, generator)
+    ended = 0.0
     if is_hit and kind in ENDED_WITH_THE_JOB:
         driver.process.wait(PATIENCE)
+        ended = time.monotonic() - begin
         if kind == "head":
             CLUSTERS.close()
         CLUSTERS.get().run(*job.command(output))
     else:
         driver.finish()
-    return {"hit": is_hit, "verb": job.verb, "moment": moment, "seconds_after": round(time.monotonic() - begin, 1), **job.require_same(output)}
+    return {"hit": is_hit, "verb": job.verb, "moment": moment, "driver_ended_after": round(ended, 1), "seconds_after": round(time.monotonic() - begin, 1), **job.require_same(output)}
 
 
 def kill_until_hit(kind: str, number: int) -> dict:
@@ -211,6 +213,8 @@ def survives(kind: str):
         found = [trials.trial(f"{kind} {number}", lambda: kill_until_hit(kind, number)) for number in range(trials.count(*KILLS))]
         after = [one["seconds_after"] for one in found]
         trials.figures.update(kills=len(found), hits=sum(one["hit"] for one in found), rows=sum(one.get("rows", 0) for one in found), steps=sum(one.get("steps", 0) for one in found))
+        if kind in ENDED_WITH_THE_JOB:
+            trials.figures.update(driver_ended_after=max(one["driver_ended_after"] for one in found))
         trials.figures.update(lost=sum(one["lost"] for one in found), twice=sum(one["twice"] for one in found), seconds_to_the_end=[min(after), max(after)])
 
     return check

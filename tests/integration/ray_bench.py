@@ -20,9 +20,10 @@ LEAST_FREE_BYTES = 3 << 30  # For three nodes of Ray beside what else runs.
 
 
 class RayCluster:
-    """The cluster of ray_cluster.py. Ends with this process. `more`: environment of its nodes, of the command and of the programs."""
+    """The cluster of ray_cluster.py. Ends with this process. `more`: environment of its nodes, of the command and of the programs; `kinds`: of
+    its nodes, instead of one of each."""
 
-    def __init__(self, more: dict[str, str] | None = None) -> None:
+    def __init__(self, more: dict[str, str] | None = None, kinds: tuple[str, ...] = ()) -> None:
         if not RAY_PYTHON.exists():
             raise Skipped("there is no .venv-ray; tools/build/setup.sh ray installs it")
         if free_bytes() < LEAST_FREE_BYTES:
@@ -30,12 +31,13 @@ class RayCluster:
         self.folder = tempfile.mkdtemp(prefix="dr-ray-", dir="/tmp")  # Ray's sockets lie below it, and their paths must be short.
         self.more = more or {}
         with open(pathlib.Path(self.folder, "said"), "w", encoding="utf-8") as said:
-            self.process = subprocess.Popen([RAY_PYTHON, pathlib.Path(__file__).with_name("ray_cluster.py"), self.folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env={**os.environ, **self.more})
+            self.process = subprocess.Popen([RAY_PYTHON, pathlib.Path(__file__).with_name("ray_cluster.py"), self.folder, *kinds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, env={**os.environ, **self.more})
         if not select.select([self.process.stdout], [], [], START_SECONDS)[0] or not (line := self.process.stdout.readline()):
             self.process.kill()
             raise Skipped(f"Ray does not start on this machine in time: {pathlib.Path(self.folder, 'said').read_text()[-300:]}")
         about = json.loads(line)
         self.address, self.raylets, self.head = about["address"], about["raylets"], about["head"]
+        self.has_head = True
 
     def heard(self) -> dict:
         line = self.process.stdout.readline()
@@ -49,6 +51,7 @@ class RayCluster:
         """What the whole cluster asks, and the node that it lies on. Nothing of this cluster works for long after it."""
         for pid in self.head:
             os.kill(pid, signal.SIGKILL)
+        self.has_head = False
 
     def add_node(self, kind: str) -> None:
         self.process.stdin.write(f"add {kind}\n")
@@ -58,9 +61,10 @@ class RayCluster:
     def close(self) -> None:
         self.process.stdin.close()
         try:
-            self.process.wait(60)
+            self.process.wait(60 if self.has_head else 0)  # Without a head there is nobody to end it in order.
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self) -> dict[str, str]:

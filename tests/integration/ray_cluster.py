@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer. Runs in .venv-ray.
 
-    ray_cluster.py FOLDER      says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...]} on a line; then, for each line
+    ray_cluster.py FOLDER [KIND...]
+                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...]} on a line; then, for each line
                                `add NAME` of the standard input, starts one more node of that kind and says its {"raylet": PID}. It
                                ends, and the cluster with it, at the end of the input.
 """
@@ -14,7 +15,7 @@ import pathlib
 import signal
 import sys
 
-KINDS = ("cpu", "encoder", "trainer")
+KINDS = tuple(sys.argv[2:]) or ("cpu", "encoder", "trainer")
 STORE_BYTES = 80 << 20
 TRIES = 4
 PR_SET_PDEATHSIG = 1

@@ -317,6 +317,19 @@ def items_are_handed_out_once() -> None:
     require(book.totals.rows_by_error == {"timeout": 6}, "errors", book.totals.rows_by_error)
 
 
+def batches_shrink_towards_the_end() -> None:
+    book = items.ItemBook(list(range(100)), 30, 3, num_takers=4)
+    sizes = []
+    while batch := book.take(0.0):
+        sizes.append(len(batch))
+    # A quarter of what is left each time, rounded up.
+    require(sizes == [25, 19, 14, 11, 8, 6, 5, 3, 3, 2, 1, 1, 1, 1], "sizes", sizes)
+    book = items.ItemBook(list(range(100)), 30, 3)
+    require([len(book.take(0.0)) for _ in range(5)] == [30, 30, 30, 10, 0], "without takers", book.open)
+    book = items.ItemBook(list(range(100)), 7, 3, num_takers=4)
+    require(len(book.take(0.0)) == 7, "more than a batch may have")
+
+
 def items_of_others_are_asked_for_again_later() -> None:
     book = items.ItemBook([0, 1], 2, 3)
     book.take(0)
@@ -689,7 +702,8 @@ if __name__ == "__main__":
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             items_are_handed_out_once,
-            items_of_others_are_asked_for_again_later,
+            batches_shrink_towards_the_end,
+        items_of_others_are_asked_for_again_later,
             an_item_that_fails_goes_alone_and_ends_the_job_at_last,
             an_item_that_the_job_does_not_have_ends_it,
             progress_is_one_line_and_a_warning_is_said_once,

@@ -89,6 +89,7 @@ class Line:
 class Encoder:
     line: Line
     is_there: bool = True
+    back: float = 0.0  # When its machine comes back, or came.
     calls: int = 0
     at_work: dict[int, tuple[list[int], int]] = dataclasses.field(default_factory=dict)  # By call: its items, its share of the actor's calls.
 
@@ -99,7 +100,7 @@ class EncodingRun:
     def __init__(self, plan: EncodingPlan, seed: int) -> None:
         self.plan = plan
         items = list(range(plan.num_items))
-        self.book = ItemBook(items, batch_size(len(items), plan.num_encoders), FOR_EVER)
+        self.book = ItemBook(items, batch_size(len(items), plan.num_encoders), FOR_EVER, plan.num_encoders * CALLS_OF_AN_ACTOR)
         self.encoders = [Encoder(Line(plan)) for _ in range(plan.num_encoders)]
         self.outages = [outages(plan.losses, random.Random(seed * 1_000_003 + number)) for number in range(plan.num_encoders)]
         self.result = EncodingResult(busy={stage.name: 0.0 for stage in plan.stages})
@@ -187,7 +188,7 @@ class EncodingRun:
             for item in batch:
                 self.give_up(now, item)
             self.book.fail(batch, "its machine was lost", now)
-        encoder.at_work, encoder.calls, encoder.is_there = {}, 0, False
+        encoder.at_work, encoder.calls, encoder.is_there, encoder.back = {}, 0, False, back
         self.result.away += back - now
         self.at(back, self.come_back, number)
 
@@ -211,7 +212,8 @@ class EncodingRun:
         result.seconds = now
         result.rows_per_second = self.plan.num_items * self.plan.rows_per_item / now
         result.busy = {name: seconds / whole for name, seconds in result.busy.items()}
-        result.wasted, result.away = result.wasted / whole, result.away / whole
+        beyond_the_end = sum(encoder.back - now for encoder in self.encoders if not encoder.is_there)
+        result.wasted, result.away = result.wasted / whole, (result.away - beyond_the_end) / whole
         result.most_failures = max(self.book.failures.values(), default=0)
         result.tail = (now - self.out_of_work_at) / now
         return result

@@ -73,7 +73,7 @@ class ItemChild:
         """Has these items done: an answer each. Errors: ProgramFailed; what was committed before stays. REQUIRES: each number once."""
         try:
             self._child.write("".join(f"{item}\n" for item in items))
-        except OSError:
+        except (OSError, ValueError):  # Gone, or closed by another thread.
             raise self._failed() from None
         with self._changed:
             self._changed.wait_for(lambda: self._has_ended or all(self._answers[item] for item in items))

@@ -85,6 +85,7 @@ class Job:
         self._verb, self._places, self._flags = verb, tuple(places), dict(flags)
         self._starting = threading.Lock()
         self._child: ItemChild | None = None
+        self._process = 0  # That started it.
 
     @property
     def output(self) -> str:
@@ -96,15 +97,17 @@ class Job:
 
     def _started(self) -> ItemChild:
         with self._starting:
-            if self._child is None:
+            if self._child is None or self._process != os.getpid():  # A fork has the program of its parent, whose answers it never hears.
+                self._process = os.getpid()
                 self._child = ItemChild([str(PROGRAM), self._verb, *_words_of(self._flags), "--", *self._places])
             return self._child
 
     def _plan(self) -> dict[str, Any]:
+        child = self._started()
         try:
-            return self._started().plan()
+            return child.plan()
         except ProgramFailed as failure:
-            self._end()
+            self._end(child)
             raise _error_of(failure) from None
 
     @property
@@ -122,10 +125,11 @@ class Job:
         """Does these items, several at a time. What is committed stays, whatever is raised: do them again. A program that ended is started
         anew by the next call."""
         numbers = [item.number if isinstance(item, Item) else int(item) for item in items]
+        child = self._started()
         try:
-            answers = self._started().do(list(dict.fromkeys(numbers)))
+            answers = child.do(list(dict.fromkeys(numbers)))
         except ProgramFailed as failure:
-            self._end()
+            self._end(child)
             raise _error_of(failure) from None
         for answer in answers:
             if answer["outcome"] == "unknown":
@@ -133,11 +137,12 @@ class Job:
         by_number = {answer["item"]: ItemResult(**answer) for answer in answers}
         return [by_number[number] for number in numbers]
 
-    def _end(self) -> None:
+    def _end(self, child: ItemChild | None) -> None:
+        """Ends this program, which another thread may have replaced already."""
+        if child is not None and self._process == os.getpid():
+            child.end()
         with self._starting:
-            if self._child is not None:
-                self._child.end()
-            self._child = None
+            self._child = None if self._child is child else self._child
 
     def close(self) -> None:
         """Ends the program, once what was asked of it is done."""
@@ -156,7 +161,7 @@ class Job:
         if kind is None:
             self.close()
         else:
-            self._end()
+            self._end(self._child)
 
     def __reduce__(self) -> tuple:
         return Job, (self._verb, self._places, self._flags)

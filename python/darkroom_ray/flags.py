@@ -228,8 +228,8 @@ REFUSED_IN = {
     "--shard": JOBS,
     "--items": JOBS,
     "--retry-failed": ("download",),
-    "--metrics-port": ("download", "process", "train", "online"),
-    "--price-per-hour": ("download", "process", "train", "online"),
+    "--metrics-port": ("download", "process", "train", "online", "serve"),
+    "--price-per-hour": ("download", "process", "train", "online", "serve"),
     "--trace-file": ("download", "process", "train", "online"),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")

@@ -18,7 +18,8 @@ from darkroom_ray.program import find_program
 from darkroom_ray.request import Request
 from darkroom_ray.serve_scaling import LOAD
 
-LISTENING = re.compile(r"at http://127\.0\.0\.1:(\d+)")
+LISTENING = re.compile(r"serving .* at http://127\.0\.0\.1:(\d+)")
+MOST_BODY_BYTES = 17_000_000  # Somewhat more than the program takes, which then says so itself.
 OPEN_COST = re.compile(r"^darkroom_serve_open_cost (\S+)$", re.MULTILINE)
 BATCH_PICTURES = 8  # For which a replica is meant, where nobody says otherwise: what one network call takes.
 USUAL_STEPS = 50 + 2
@@ -102,7 +103,9 @@ class PaintingReplica:
         query = request.scope.get("query_string", b"").decode("latin-1")
         address = URL(self._place + urllib.parse.quote(path) + (f"?{query}" if query else ""), encoded=True)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw if name.decode("latin-1").lower() not in OF_A_CONNECTION]
-        body = await request.body()
+        body = await body_of(request)
+        if body is None:
+            return failure(413, f"the body of a request has at most {MOST_BODY_BYTES} bytes")
         try:
             reply = await self._client.request(request.method, address, headers=headers, data=body or None, allow_redirects=False)
         except aiohttp.ClientError:
@@ -127,6 +130,16 @@ class PaintingReplica:
         """Called by Ray Serve once no request is open."""
         if hasattr(self, "_child"):
             self._child.end()
+
+
+async def body_of(request: HttpRequest) -> bytes | None:
+    """None: it is too long, whatever it says of itself."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY_BYTES:
+            return None
+    return bytes(body)
 
 
 async def pieces_of(reply: aiohttp.ClientResponse):

@@ -1,6 +1,8 @@
 """`darkroom-ray serve MODEL`: an application of Ray Serve whose replicas are `darkroom serve`, as many as the open work wants."""
 
 import os
+import threading
+import time
 
 from darkroom_ray.flags import Refused, read_request
 from darkroom_ray.program import read_arguments
@@ -61,8 +63,49 @@ def application(request: Request, given: dict[str, list[str]]):
 def build(arguments: dict):
     """For a configuration of Ray Serve (`import_path: darkroom_ray.serving:build`): `args: {words: [MODEL, --max-replicas, "4", ...]}`, the words
     of the command. Host and port are then those of the configuration. Errors: Refused."""
-    request = read_request("serve", [str(word) for word in arguments["words"]], os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
-    return application(request, read_arguments(request))
+    words = [str(word) for word in arguments["words"]]
+    request = read_request("serve", words, os.getcwd(), os.environ.get("DARKROOM_PROGRAM", ""))
+    given = read_arguments(request)
+    if "--keys" not in given and not any(word.partition("=")[0] == "--host" for word in words):
+        raise Refused("the configuration says where Ray's proxies listen: name keys with --keys FILE, or say with --host 127.0.0.1 that it is loopback")
+    return application(request, given)
+
+
+def check_proxies(request: Request) -> None:
+    """A Serve that runs already keeps its own address, whoever that lets in. Errors: Refused."""
+    from ray.serve.context import _get_global_client
+
+    found = _get_global_client().http_config
+    wanted = (request.service.host, request.service.port)
+    if (found.host, found.port) != wanted:
+        raise Refused(f"Ray Serve runs on this cluster already, at {found.host}:{found.port} and not at {wanted[0]}:{wanted[1]}: name that place with --host and --port, or end it with `serve shutdown`")
+
+
+def start_application(bound, failures: list[BaseException]) -> threading.Thread:
+    """Waits for the replicas on a thread of its own, so that a stop is heard meanwhile."""
+    from ray import serve
+
+    def start() -> None:
+        try:
+            serve.run(bound, name=NAME, route_prefix="/", blocking=False)
+        except BaseException as error:  # Raised by whoever waits for it.
+            failures.append(error)
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    return thread
+
+
+def end_application() -> None:
+    """Until its replicas have sent what they paint."""
+    from ray import serve
+
+    from darkroom_ray.serve_replica import DRAIN_SECONDS
+
+    serve.delete(NAME, _blocking=False)
+    deadline = time.monotonic() + 2 * DRAIN_SECONDS + 10
+    while NAME in serve.status().applications and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def serve_until_stopped(request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
@@ -74,13 +117,17 @@ def serve_until_stopped(request: Request, given: dict[str, list[str]], stop: Sto
 
     bound = application(request, given)
     serve.start(http_options={"host": request.service.host, "port": request.service.port})
+    check_proxies(request)
+    failures: list[BaseException] = []
     try:
-        serve.run(bound, name=NAME, route_prefix="/", blocking=False)
-    except RuntimeError as error:
-        raise JobFailed(f"the service does not start: {error}") from None
-    try:
-        say(f"serving at http://{request.service.host}:{request.service.port}, {request.num_workers} to {request.service.max_replicas} replicas")
-        while True:
+        starting = start_application(bound, failures)
+        while starting.is_alive():
             stop.pause(LOOK_SECONDS)
+        if failures:
+            raise JobFailed(f"the service does not start: {failures[0]}")
+        say(f"serving at http://{request.service.host}:{request.service.port}, {request.num_workers} to {request.service.max_replicas} replicas")
+        while NAME in serve.status().applications:
+            stop.pause(LOOK_SECONDS)
+        raise JobFailed("the service is gone: somebody has deleted its application")
     finally:
-        serve.delete(NAME)
+        end_application()

@@ -38,11 +38,14 @@ def heads_of_requests(connection: socket.socket):
 
 
 class Ledger:
-    """The results of one form, in a JSON file that is whole at any moment. Another program begins it anew."""
+    """The results of one form, in a JSON file that is whole at any moment. Another program begins it anew, and so do other `judged` files."""
 
-    def __init__(self, path: pathlib.Path, is_full: bool):
+    def __init__(self, path: pathlib.Path, is_full: bool, judged: list[pathlib.Path] = ()):
         self.path = path
-        program = hashlib.sha256(PROGRAM.read_bytes()).hexdigest()
+        digest = hashlib.sha256(PROGRAM.read_bytes())
+        for one in sorted(judged):
+            digest.update(one.read_bytes())
+        program = digest.hexdigest()
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
         self.lock = threading.RLock()
         self.results = {"form": "full" if is_full else "short", "program_sha256": program, "commit": head, "checks": {}}

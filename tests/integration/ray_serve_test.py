@@ -184,8 +184,14 @@ def a_killed_server_is_replaced() -> None:
 def much_open_work_brings_another_server() -> None:
     service = the_service()
     require(len(service.children()) == 1, "servers before", service.children())
-    with asked(service, {"num_inference_steps": 500, "num_images_per_prompt": 10}, "application/json"):  # Twice what a replica is meant for.
-        service.wait_for(lambda: len(service.children()) == 2, "another server")
+    with contextlib.ExitStack() as orders:
+
+        def is_there() -> bool:
+            if len(service.children()) < 2 and open_cost(service) == 0:  # A fast machine paints an order before Ray has counted.
+                orders.enter_context(asked(service, {"num_inference_steps": 500, "num_images_per_prompt": 10}, "application/json"))  # Twice what a replica is meant for.
+            return len(service.children()) == 2
+
+        service.wait_for(is_there, "another server")
 
 
 def a_stop_sends_every_reply_and_ends_the_servers() -> None:

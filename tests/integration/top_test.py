@@ -98,8 +98,8 @@ def terminal(*arguments, **environment: str):
     """The program on a pseudo-terminal of its own: (process, descriptor of the other side)."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (24, 60))
-    process = subprocess.Popen([str(PROGRAM), "top", *map(str, arguments)], stdin=its, stdout=its, stderr=its, cwd=ROOT, env={**os.environ, "TERM": "xterm", **environment}, start_new_session=True)
     before = termios.tcgetattr(its)
+    process = subprocess.Popen([str(PROGRAM), "top", *map(str, arguments)], stdin=its, stdout=its, stderr=its, cwd=ROOT, env={**os.environ, "TERM": "xterm", **environment}, start_new_session=True)
     try:
         yield process, ours, its, before
     finally:

@@ -16,6 +16,7 @@
 #include "darkroom/core/version.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/stores/stores.h"
 #include "estimates.h"
 
 namespace darkroom {
@@ -32,7 +33,8 @@ std::string host_name() {
 /// Empty: the output lies in a store.
 std::string local_folder(const std::string& output) {
   if (output.starts_with(kFileScheme)) {
-    return output.substr(kFileScheme.size());
+    const Result<std::string> path = local_path(output);
+    return path.is_ok() ? *path : "";
   }
   return output.find("://") == std::string::npos ? output : "";
 }
@@ -169,6 +171,8 @@ Status JobObservation::leave_address(const std::string& folder, const ObservedPr
                                           {"pid", getpid()},
                                           {"verb", process.verb},
                                           {"rank", process.rank}};
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, local_files().exists(folder));
+  has_made_output_ = !is_there;
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(addresses));
   DARKROOM_RETURN_IF_ERROR(write_file_atomic(local_files(), file, address.dump() + "\n"));
   address_file_ = file;
@@ -181,7 +185,9 @@ JobObservation::~JobObservation() {
     const std::string addresses = parent_folder(address_file_);
     ::unlink(address_file_.c_str());
     ::rmdir(addresses.c_str());
-    ::rmdir(parent_folder(addresses).c_str());  // Of a job that could not begin.
+    if (has_made_output_) {
+      ::rmdir(parent_folder(addresses).c_str());  // Of a job that could not begin.
+    }
   }
   if (trace_ == nullptr) {
     return;

@@ -58,6 +58,7 @@ class JobObservation {
   std::unique_ptr<MetricsServer> server_;
   std::unique_ptr<TraceRecorder> trace_;
   std::string address_file_;  // Empty: none.
+  bool has_made_output_ = false;
 };
 
 /// The price of an hour that `text` says. Errors: kInvalidArgument, those of the catalogue.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ using nlohmann::ordered_json;
 constexpr int kSpanKindInternal = 1;
 constexpr int kStatusError = 2;
 constexpr std::string_view kChromeBegin = "[\n";
+constexpr std::string_view kLinesBegin = R"({"resourceSpans")";
 constexpr std::string_view kChromeEnd = "{}]\n";
 
 uint64_t random_seed() {
@@ -77,14 +79,40 @@ Status file_failure(const std::string& path, int error) {
              : Status::failed_precondition("cannot write the trace (file, reason):", path, reason);
 }
 
+/// Empties what was a trace, and nothing else of the user's.
+Status begin_file(int descriptor, const std::string& path) {
+  struct stat info = {};
+  if (fstat(descriptor, &info) != 0) {
+    return file_failure(path, errno);
+  }
+  if (S_ISCHR(info.st_mode)) {
+    return {};
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return Status::failed_precondition("a trace is written into a file, and this is none:", path);
+  }
+  char begin[kLinesBegin.size()] = {};
+  const ssize_t num_read = pread(descriptor, begin, sizeof begin, 0);
+  const std::string_view found(begin, static_cast<size_t>(std::max<ssize_t>(num_read, 0)));
+  if (info.st_size > 0 && !found.starts_with(kLinesBegin) && !found.starts_with(kChromeBegin)) {
+    return Status::failed_precondition("there is a file that is no trace; name another one for --trace-file, or remove it:", path);
+  }
+  return ftruncate(descriptor, 0) == 0 ? Status() : file_failure(path, errno);
+}
+
 }  // namespace
 
 bool chooses_chrome_form(std::string_view path) { return path.ends_with(".trace.json") || path.ends_with(".perfetto.json"); }
 
 Result<std::unique_ptr<TraceRecorder>> TraceRecorder::open(TraceOptions options) {
-  const int descriptor = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND, 0644);
+  // A pipe would be waited for.
+  const int descriptor = ::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0644);
   if (descriptor < 0) {
     return file_failure(options.path, errno);
+  }
+  if (Status begun = begin_file(descriptor, options.path); !begun.is_ok()) {
+    ::close(descriptor);
+    return begun;
   }
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(std::move(options), descriptor));
   if (recorder->is_chrome_) {

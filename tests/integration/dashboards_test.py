@@ -79,8 +79,8 @@ def promtool_takes_the_configuration() -> None:
 ALERTS = {
     "DarkroomProcessSilent": ({'up{job="darkroom-train", instance="a"}': "0x60"}, {'up{job="darkroom-train", instance="a"}': "1x60"}),
     "DarkroomRowsFail": (
-        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+7x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
-        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+5x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+10x60"},
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+7x60", 'darkroom_rows_total{stage="inspect", instance="a"}': "0+10x60"},
+        {'darkroom_row_errors_total{code="dns", instance="a"}': "0+5x60", 'darkroom_rows_total{stage="transform", instance="a"}': "0+10x60", 'darkroom_rows_total{stage="order", instance="a"}': "0+1x60"},
     ),
     "DarkroomTrainingStands": (
         {'darkroom_train_step{instance="a"}': "5x60", 'darkroom_train_last_step{instance="a"}': "10x60"},

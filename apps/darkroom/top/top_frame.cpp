@@ -61,9 +61,13 @@ std::string process_heading(const ProcessLook& process) {
 
 /// The stages in the order of the page.
 std::vector<std::string> stages_of(const MetricsPage& page) {
+  constexpr size_t kMostStages = 64;  // More are no job's of ours.
   std::vector<std::string> names;
   for (const MetricsPage::Sample& sample : page.samples("darkroom_rows_total")) {
-    names.push_back(sample.label("stage"));
+    const std::string stage = sample.label("stage");
+    if (names.size() < kMostStages && std::ranges::find(names, stage) == names.end()) {
+      names.push_back(stage);
+    }
   }
   return names;
 }

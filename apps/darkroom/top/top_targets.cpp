@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -16,13 +18,30 @@ namespace {
 constexpr const char* kAddressFolder = "_metrics";
 constexpr const char* kRunLines = "metrics.jsonl";
 constexpr int64_t kTailBytes = 65'536;
+constexpr uintmax_t kMostAddressBytes = 4096;
 
 bool is_port(std::string_view text) {
   return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
+/// A pipe would be waited for, and a device may have no end.
+bool is_plain_file(const std::string& path, uintmax_t most_bytes) {
+  std::error_code failed;
+  return std::filesystem::is_regular_file(path, failed) && std::filesystem::file_size(path, failed) <= most_bytes && !failed;
+}
+
+/// What a terminal would take for an order is shown as a question mark.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 /// The last whole line of a file.
 Result<std::string> last_line(const std::string& path) {
+  if (!is_plain_file(path, UINTMAX_MAX)) {
+    return Status::failed_precondition("it is no file:", path);
+  }
   DARKROOM_ASSIGN_OR_RETURN(const auto file, local_files().open_input(path));
   const int64_t size = std::min(kTailBytes, file->size_bytes());
   std::string tail(static_cast<size_t>(size), '\0');
@@ -38,9 +57,12 @@ Result<std::string> last_line(const std::string& path) {
 
 /// The address in a file that a process left.
 std::string left_address(const std::string& path) {
-  const Result<std::string> text = read_file(local_files(), path);
+  const Result<std::string> text = is_plain_file(path, kMostAddressBytes) ? read_file(local_files(), path) : Status::not_found(path);
   const nlohmann::json json = text.is_ok() ? parse_json(*text) : nlohmann::json();
-  return json.is_object() && json.contains("address") && json["address"].is_string() ? json["address"].get<std::string>() : "";
+  const bool is_there = json.is_object() && json.contains("address") && json["address"].is_string();
+  const std::string address = is_there ? json["address"].get<std::string>() : "";
+  const bool is_place = address.find('/') == std::string::npos && printable(address) == address && !metrics_url(address).empty();
+  return is_place ? address : "";
 }
 
 std::vector<std::string> left_addresses(const std::string& folder) {
@@ -53,6 +75,8 @@ std::vector<std::string> left_addresses(const std::string& folder) {
   }
   std::erase(addresses, "");
   std::ranges::sort(addresses);
+  const auto doubles = std::ranges::unique(addresses);  // Of a job that was killed and started again.
+  addresses.erase(doubles.begin(), doubles.end());
   return addresses;
 }
 
@@ -80,8 +104,8 @@ Result<std::unique_ptr<TopTargets>> TopTargets::open(std::vector<std::string> ta
 
 ProcessLook TopTargets::ask(const std::string& where, const std::string& url, const std::stop_token& stop) {
   HttpRequest request{.url = url};
-  request.limits.total = std::chrono::seconds(5);
-  request.limits.max_body_bytes = 16'000'000;
+  request.limits.total = std::chrono::seconds(2);
+  request.limits.max_body_bytes = 1'000'000;
   ProcessLook look{.where = where};
   const Result<HttpResponse> response = http_->perform(request, stop);
   if (!response.is_ok()) {
@@ -134,6 +158,10 @@ TopLook TopTargets::look(const std::stop_token& stop) {
     } else {
       look.processes.push_back(ask(target, url, stop));
     }
+  }
+  for (ProcessLook& process : look.processes) {
+    process.where = printable(std::move(process.where));
+    process.failure = printable(std::move(process.failure));
   }
   return look;
 }

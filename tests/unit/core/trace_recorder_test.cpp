@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -204,6 +205,20 @@ TEST_F(TraceRecorderTest, a_file_that_cannot_be_made_is_named) {
   ASSERT_FALSE(recorder.is_ok());
   EXPECT_EQ(recorder.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(recorder.status().message(), testing::HasSubstr("none/spans.jsonl"));
+}
+
+TEST_F(TraceRecorderTest, files_that_are_no_traces_stay_as_they_are) {
+  std::ofstream(path("recipe.toml")) << "[batch]\n";
+  const auto refused = TraceRecorder::open({.path = path("recipe.toml")});
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("recipe.toml"));
+  EXPECT_EQ(text("recipe.toml"), "[batch]\n");
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(TraceRecorder::open({.path = path("pipe")}).is_ok());
+  std::ofstream(path("old.jsonl")) << R"({"resourceSpans":[]})"
+                                   << "\n";
+  ASSERT_TRUE(TraceRecorder::open({.path = path("old.jsonl"), .clock = &clock_}).is_ok());
+  EXPECT_EQ(text("old.jsonl"), "") << "an earlier trace makes room";
 }
 
 TEST_F(TraceRecorderTest, a_full_disk_ends_the_recording_and_is_told_at_the_end) {

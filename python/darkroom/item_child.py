@@ -23,13 +23,14 @@ def read_item_numbers(text: str) -> list[int]:
 class ItemChild:
     """Models are loaded and inputs are looked at once, however many items come. Thread safety: any thread may call do()."""
 
-    def __init__(self, command: list[str], folder: str = "") -> None:
-        """`command`: the program, a verb and its words, without --items. `folder`: the working folder, where it is there."""
+    def __init__(self, command: list[str], folder: str = "", environment: dict[str, str] | None = None) -> None:
+        """`command`: the program, a verb and its words, without --items. `folder`: the working folder, where it is there. `environment`:
+        variables that it has besides."""
         self._changed = threading.Condition()
         self._answers: dict[int, collections.deque[dict]] = collections.defaultdict(collections.deque)  # One for each time it was asked for.
         self._plan: dict | None = None
         self._has_ended = False
-        self._child = Child([*command[:2], "--items", "-", *command[2:]], None, folder, is_fed=True, on_line=self._hear)
+        self._child = Child([*command[:2], "--items", "-", *command[2:]], environment, folder, is_fed=True, on_line=self._hear)
         threading.Thread(target=self._watch, daemon=True).start()
 
     @property

@@ -59,7 +59,7 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     ray = import_ray()
     try:
         check_cluster(ray, request, given)
-        if request.encoders:
+        if request.encoders or request.transformers:
             check_encoders(ray, request, given)
         stop.check()
         return work(ray, request, given, stop)
@@ -69,7 +69,7 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
 
 def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
     from darkroom_ray.item_job import ItemJob
-    from darkroom_ray.online import train_online
+    from darkroom_ray.online import start_transformers, train_online
     from darkroom_ray.training import run_as_task, train
 
     if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
@@ -82,7 +82,13 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
         return train(ray, request, given, stop)
     if request.verb == "online":
         return train_online(ray, request, given, stop)
-    return ItemJob(ray, request, stop).run()
+    if not request.transformers:
+        return ItemJob(ray, request, stop).run()
+    keeper, access = start_transformers(ray, request, given)
+    try:
+        return ItemJob(ray, request, stop, keeper, access).run()
+    finally:
+        keeper.end()
 
 
 def help_of(verb: str, words: list[str]) -> int:

@@ -120,6 +120,9 @@ CLUSTER_FLAGS = (
     ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-transformers", "N", "workers that decode, transform and tokenise, of all encoders together", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-cpus-per-transformer", "X", "CPUs reserved for each of them", ("process", "online"), amount),
+    ClusterFlag("--transformer-resources", "NAME=X,...", "custom resources of an actor of transformers; with one of these three they are apart from the encoders, on nodes of their own", ("process",), custom_resources),
+    ClusterFlag("--transformer-label", "NAME=VALUE,...", "labels that their nodes must have", ("process",), pairs),
+    ClusterFlag("--transformers-per-actor", "N", "transformers of one actor (4, or all)", ("process",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-cpus-per-encoder", "X", "CPUs that Ray reserves for an encoder (1)", ("online",), amount),
     ClusterFlag("--num-gpus-per-encoder", "X", "GPUs of the same (0)", ("online",), amount),
     ClusterFlag("--encoder-accelerator-type", "NAME", "of the encoders' nodes, as --accelerator-type", ("online",), accelerator),
@@ -300,6 +303,26 @@ def hub_address(words: list[str]) -> list[str]:
     return [output, "--metadata", f"hf://datasets/{path}?config={name}&split={split}", *words[4:]]
 
 
+APART = ("--transformer-resources", "--transformer-label", "--transformers-per-actor")
+TRANSFORMERS_OF_AN_ACTOR = 4  # Each actor lists the dataset once.
+
+
+def transformers_of(cluster: dict[str, object], program: str, folder: str) -> Request | None:
+    """Where transformers are apart from the encoders: the actors that hold them."""
+    if not any(name in cluster for name in APART):
+        return None
+    total = cluster.get("--num-transformers")
+    if total is None:
+        raise Refused(f"{next(name for name in APART if name in cluster)} counts with --num-transformers N only")
+    each = min(int(cluster.get("--transformers-per-actor", TRANSFORMERS_OF_AN_ACTOR)), int(total))
+    placement = Placement(
+        num_cpus=each * float(cluster.get("--num-cpus-per-transformer", 1.0)),
+        resources=cluster.get("--transformer-resources", {}),
+        labels=cluster.get("--transformer-label", {}),
+    )
+    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder)
+
+
 def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float, list[str]]:
     """CPUs an encoder actor takes, and its program's own workers: those of all encoders are shared out."""
     cpus = cluster.get("--num-cpus-per-task")
@@ -360,15 +383,17 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     reader.read()
     cluster, program = reader.cluster, reader.program
     cpus = float(cluster.get("--num-cpus-per-task", 1.0))
+    named_program = str(cluster.get("--program", default_program))
+    transformers = transformers_of(cluster, named_program, folder) if verb == "process" else None
     if verb == "process":
-        cpus, program = process_shape(cluster, program)
+        beside = {name: value for name, value in cluster.items() if not transformers or name not in ("--num-transformers", "--num-cpus-per-transformer")}
+        cpus, program = process_shape(beside, program)
     placement = placement_of(cluster, cpus)
     workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
     if min_workers > num_workers and verb in RUNS:
         raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
-    named_program = str(cluster.get("--program", default_program))
     return Request(
         verb=verb,
         arguments=tuple(program),
@@ -384,6 +409,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         folder=folder,
         service=service_of(cluster),
         encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,
+        transformers=transformers,
     )
 
 

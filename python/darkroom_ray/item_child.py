@@ -8,5 +8,6 @@ from darkroom_ray.request import Request
 class ItemChild(item_child.ItemChild):
     """That of a request."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__([find_program(request.program), *request.command()], request.folder)
+    def __init__(self, request: Request, more: list[str] | None = None, environment: dict[str, str] | None = None) -> None:
+        """`more`: words of the command line besides."""
+        super().__init__([find_program(request.program), *request.command(*(more or []))], request.folder, environment)

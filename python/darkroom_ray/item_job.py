@@ -53,7 +53,10 @@ def batch_size(num_items: int, num_workers: int) -> int:
 class ItemJob:
     """One run of a job."""
 
-    def __init__(self, ray, request: Request, stop: StopWatch) -> None:
+    def __init__(self, ray, request: Request, stop: StopWatch, keeper=None, access=None) -> None:
+        """`keeper`, `access`: of transformers on other nodes (online.start_transformers)."""
+        self.keeper = keeper
+        self.access = access
         self.ray = ray
         self.request = request
         self.stop = stop
@@ -67,7 +70,7 @@ class ItemJob:
 
     def make_workers(self):
         if self.request.verb == "process":
-            return Encoders(self.ray, self.request)
+            return Encoders(self.ray, self.request, self.access)
         nodes = candidates(nodes_of(self.ray), self.request.placement)
         room = sum(room_on(node, self.request.placement) for node in nodes)
         return Tasks(self.ray, self.request, self.request.num_workers or max(1, room))
@@ -75,8 +78,15 @@ class ItemJob:
     def wait(self, references: list) -> list:
         """Those that are done, after a short while at most. Errors: Stopped."""
         done, _ = self.ray.wait(references, num_returns=1, timeout=LOOK_SECONDS)
-        self.stop.check()
+        self.check()
         return done
+
+    def check(self) -> None:
+        """Errors: Stopped; JobFailed: its transformers cannot be had."""
+        self.stop.check()
+        if self.keeper is not None and self.keeper.failure:
+            code, text = self.keeper.failure
+            raise JobFailed(text, code)
 
     def get(self, start, renew=lambda: None):
         """The result of one call, which is made again, after renew(), when its worker is lost. Errors: JobFailed, Stopped."""
@@ -107,6 +117,7 @@ class ItemJob:
         """Exit code and summary. Errors: JobFailed, Stopped."""
         while not self.workers.is_ready():
             self.stop.pause(LOOK_SECONDS)
+            self.check()
             self.tell_of_room()
         plan, warnings = self.get(self.workers.plan, self.workers.renew)
         self.progress.warn(warnings)
@@ -183,6 +194,8 @@ class ItemJob:
         stage |= {"rows_per_second": totals.rows_in / seconds if seconds else 0.0, "items_to_do": book.num_items}
         stage["cluster"] = {"workers": self.workers.num_workers, "restarts": self.restarts}
         stage["cluster"] |= {"items": totals.items, "items_there": totals.items_there}
+        if self.keeper is not None:
+            stage["cluster"] |= {"transformer_actors": self.request.transformers.num_workers, "transformer_actors_lost": self.keeper.losses}
         self.progress.clear()
         self.progress.say(said.splitlines()[-1].split(" ", 1)[-1] if said else f"{self.request.verb}: done")
         return summary

@@ -1,7 +1,10 @@
 """What does items on the cluster: a task a batch, or actors whose program stays with its models loaded."""
 
+import contextlib
+import tempfile
 import threading
 
+from darkroom_ray.addresses import AddressFile
 from darkroom_ray.item_child import ItemChild
 from darkroom_ray.program import run_to_summary
 from darkroom_ray.request import Request
@@ -32,16 +35,27 @@ def close_job(request: Request) -> tuple[int, dict, str]:
 class Encoder:
     """An actor: its program starts with the first call and loads the models once."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, access=None) -> None:
+        """`access`: an online.EncoderAccess of transformers on other nodes."""
         self._request = request
+        self._access = access
         self._starting = threading.Lock()
         self._child: ItemChild | None = None
+        self._beside = contextlib.ExitStack()  # Until the actor ends.
 
     def _started(self) -> ItemChild:
         with self._starting:
             if self._child is None:
-                self._child = ItemChild(self._request)
+                self._child = ItemChild(self._request, *self._transformers())
             return self._child
+
+    def _transformers(self) -> tuple[list[str], dict[str, str]]:
+        """What the program is told of them, where there are some: on its command line and in its environment."""
+        if self._access is None:
+            return [], {}
+        folder = self._beside.enter_context(tempfile.TemporaryDirectory())
+        addresses = self._beside.enter_context(AddressFile(self._access.addresses, folder))
+        return ["--transformers", f"@{addresses.path}"], self._access.environment()
 
     def plan(self) -> tuple[dict, list[str]]:
         return self._started().plan(), []
@@ -103,9 +117,11 @@ class Tasks:
 class Encoders:
     """Actors; one that was lost is replaced by a new one, wherever there is room then. One that Ray has not placed yet gets no work."""
 
-    def __init__(self, ray, request: Request) -> None:
+    def __init__(self, ray, request: Request, access=None) -> None:
+        """`access`: as Encoder's."""
         self._ray = ray
         self._request = request
+        self._access = access
         self._actor = ray.remote(Encoder).options(**request.placement.options(), max_concurrency=CALLS_OF_AN_ACTOR + 1, max_restarts=0)
         self._close = ray.remote(close_job).options(**request.placement.options(), max_retries=0)
         self.num_workers = request.num_workers
@@ -120,7 +136,7 @@ class Encoders:
         return self.num_workers * CALLS_OF_AN_ACTOR
 
     def _add(self) -> None:
-        actor = self._actor.remote(self._request)
+        actor = self._actor.remote(self._request, self._access)
         self._calls[actor] = 0
         self._waiting[actor] = actor.__ray_ready__.remote()
 

@@ -1,14 +1,18 @@
 """Training from raw images: encoder actors on some nodes, each a program `darkroom encoder`, feed the ranks on others. An actor that is lost
-is started again somewhere; where the encoders are at a time stands in a book, which every rank copies into a file for its program."""
+is started again somewhere; where the encoders are at a time stands in a book, which every rank copies into a file for its program. Of process
+the same with `darkroom transformer`, where its transformers are on other nodes than its encoders."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import secrets
 import signal
 import threading
+import time
 
+from darkroom_ray.addresses import LOOK_SECONDS, AddressFile  # noqa: F401: ranks take it from here.
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
@@ -20,8 +24,8 @@ from darkroom_ray.stopping import StopWatch
 from darkroom_ray.training import train
 
 TOKEN = "DARKROOM_ENCODER_TOKEN"
-READY = "encoder ready at "
-LOOK_SECONDS = 0.5
+READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
+ADDRESSES_SECONDS = 30.0
 # What the trainer's command line says of the pictures, by the program's flags.
 SHARED_FLAGS = ("--raw-data", "--model", "--set")
 # Flags of the encoders by those that the preflight knows.
@@ -33,6 +37,15 @@ ENCODER_FLAGS = {
     "--label": "--encoder-label",
     "--device": "--encoder-device",
 }
+
+
+TRANSFORMER_FLAGS = {
+    "--num-cpus-per-task": "--num-cpus-per-transformer",
+    "--resources": "--transformer-resources",
+    "--label": "--transformer-label",
+}
+# What a job's command line says of the pictures.
+PICTURE_FLAGS = ("--resolution", "--resize", "--crop", "--orientation", "--seed", "--caption-column", "--keep-columns")
 
 
 class EncoderBook:
@@ -58,7 +71,24 @@ def encoder_words(request: Request, given: dict[str, list[str]], address: str) -
         for value in given.get(name, []):
             words += [name, value]
     host = f"[{address}]" if ":" in address else address
-    return [*words, "--listen", f"{host}:0", *request.encoders.arguments]
+    most = max(64, 2 * request.num_workers)  # Ranks of an attempt that has ended may still be counted.
+    return [*words, "--listen", f"{host}:0", "--max-trainers", str(most), *request.encoders.arguments]
+
+
+def transformer_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
+    """The command line of a transformer on the node with this address: what it makes of pictures is what the job says."""
+    words = ["transformer", given["RAW_URI"][0]]
+    for name in PICTURE_FLAGS:
+        for value in given.get(name, []):
+            words += [name, value] if value else [name]
+    words += ["--no-sandbox"] if "--no-sandbox" in given else []
+    host = f"[{address}]" if ":" in address else address
+    return [*words, "--listen", f"{host}:0", *request.transformers.arguments]
+
+
+def served_by(request: Request) -> Request:
+    """What the actors beside a job are called with and given."""
+    return request.transformers or request.encoders
 
 
 class EncoderActor:
@@ -67,16 +97,18 @@ class EncoderActor:
     def __init__(self, request: Request, given: dict[str, list[str]], token: str) -> None:
         import ray
 
-        words = encoder_words(request, given, ray.util.get_node_ip_address())
+        words_of = transformer_words if request.transformers else encoder_words
+        words = words_of(request, given, ray.util.get_node_ip_address())
         self._address = ""
         self._is_ready = threading.Event()
         self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line)
         threading.Thread(target=self._tell_end, daemon=True).start()
 
     def _take_line(self, line: str) -> bool:
-        if not line.startswith(READY):
+        found = READY.match(line)
+        if not found:
             return False
-        self._address = line.removeprefix(READY).strip()
+        self._address = found[1]
         self._is_ready.set()
         return True
 
@@ -101,14 +133,16 @@ class Seat:
     """One of the encoders that are asked for: the actor that holds its place now."""
 
     def __init__(self, ray, number: int, request: Request, given: dict[str, list[str]], token: str) -> None:
-        options = {**request.encoders.placement.options(), "max_concurrency": 3, "max_restarts": 0}
+        options = {**served_by(request).placement.options(), "max_concurrency": 3, "max_restarts": 0}
         self.number = number
         self.losses = 0
+        self.fill_at = 0.0  # When a new actor is tried; 0: one is there.
         self._ray = ray
         self._make = lambda: ray.remote(EncoderActor).options(**options).remote(request, given, token)
         self.fill()
 
     def fill(self) -> None:
+        self.fill_at = 0.0
         self.actor = self._make()
         self.ready = self.actor.address.remote()
         self.ended = self.actor.wait.remote()
@@ -138,25 +172,38 @@ class EncoderKeeper:
         self.request = request
         self.book = book
         self.losses = 0
+        self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
-        self._seats = [Seat(ray, number, request, given, token) for number in range(request.encoders.num_workers)]
+        self._seats = [Seat(ray, number, request, given, token) for number in range(served_by(request).num_workers)]
         self._thread: threading.Thread | None = None
 
-    def begin(self, notes) -> None:
+    def begin(self, notes=None) -> None:
+        """`notes` of ranks hear why the run ends; without them the driver looks at `failure`."""
         self._thread = threading.Thread(target=self._keep, args=(notes,), daemon=True)
         self._thread.start()
 
     def _keep(self, notes) -> None:
         while not self._is_over.wait(LOOK_SECONDS):
-            for seat in self._seats:
-                failure = self.look_at(seat)
-                if failure:
-                    self.ray.get(notes.note_failure.remote(*failure))
-                    self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
-                    return
+            self.failure = self.look_at_all()
+            if self.failure:
+                break
+        if self.failure and notes is not None:
+            self.ray.get(notes.note_failure.remote(*self.failure))
+            self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
+
+    def look_at_all(self) -> tuple[int, str] | None:
+        """What ends the run; else None."""
+        try:
+            return next(filter(None, map(self.look_at, self._seats)), None)
+        except Exception as error:  # The book is lost, say: nobody would replace what is lost from now on.
+            return 1, f"the {served_by(self.request).verb}s are kept no longer: {cause_of(error)}"
 
     def look_at(self, seat: Seat) -> tuple[int, str] | None:
         """What ends the run, as exit code and text; else None."""
+        if seat.fill_at:
+            if time.monotonic() >= seat.fill_at:
+                seat.fill()
+            return None
         try:
             address = seat.news()
             if address:
@@ -167,7 +214,7 @@ class EncoderKeeper:
             code, said = ended
             lost = f"its program ended with exit code {code}: {said[-2000:]}"
             if code in (1, 2):
-                return code, f"encoder {seat.number} failed; {lost}"
+                return code, f"{served_by(self.request).verb} {seat.number} failed; {lost}"
         except self.ray.exceptions.RayError as error:
             lost = cause_of(error)
         return self.fill_again(seat, lost)
@@ -177,10 +224,9 @@ class EncoderKeeper:
         self.losses += 1
         seat.losses += 1
         if 0 <= self.request.max_failures < seat.losses:
-            return 1, f"encoder {seat.number} was lost more often than --max-failures {self.request.max_failures} allows; the last time: {lost}"
+            return 1, f"{served_by(self.request).verb} {seat.number} was lost more often than --max-failures {self.request.max_failures} allows; the last time: {lost}"
         seat.clear()
-        if not self._is_over.wait(pause_after(seat.losses)):
-            seat.fill()
+        seat.fill_at = time.monotonic() + pause_after(seat.losses)
         return None
 
     def end(self) -> None:
@@ -193,47 +239,12 @@ class EncoderKeeper:
                 seat.clear()
 
 
-class AddressFile:
-    """A rank's copy of the book, renewed until it is left. Its program reads it again and again."""
-
-    def __init__(self, read, folder: str) -> None:
-        """`read`: gives the addresses."""
-        self.path = os.path.join(folder, "encoders.txt")
-        self._read = read
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._renew, daemon=True)
-
-    def __enter__(self) -> "AddressFile":
-        self.write([])
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def write(self, addresses: list[str]) -> None:
-        pathlib.Path(self.path + ".new").write_text("".join(f"{address}\n" for address in addresses), encoding="ascii")
-        os.replace(self.path + ".new", self.path)
-
-    def _renew(self) -> None:
-        known: list[str] = []
-        while not self._is_over.wait(LOOK_SECONDS):
-            try:
-                found = self._read()
-            except Exception:  # The driver's node is away; what was known may still be there.
-                continue
-            if found != known:
-                self.write(found)
-                known = found
-
-
 @dataclasses.dataclass(frozen=True)
 class EncoderAccess:
     """What a rank is given: how its program finds the encoders, and what it proves to them that it may."""
 
     book: object
-    token: str
+    token: str = dataclasses.field(repr=False)
 
     def environment(self) -> dict[str, str]:
         return {TOKEN: self.token}
@@ -241,20 +252,21 @@ class EncoderAccess:
     def addresses(self) -> list[str]:
         import ray
 
-        return ray.get(self.book.addresses.remote())
+        return ray.get(self.book.addresses.remote(), timeout=ADDRESSES_SECONDS)
 
 
 def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
     """As check_cluster for the encoders, and whether they have room beside the ranks. Errors: Refused."""
-    shared = {name: given[name] for name in ("RECIPE.toml", *SHARED_FLAGS) if name in given}
-    words = request.encoders.arguments
+    served = served_by(request)
+    shared = {name: given[name] for name in ("RECIPE.toml", "RAW_URI", *SHARED_FLAGS) if name in given}
+    words = served.arguments
     if "--device" in words:
         shared["--device"] = [words[words.index("--device") + 1]]
     try:
-        check_cluster(ray, request.encoders, shared)
+        check_cluster(ray, served, shared)
     except Refused as refusal:
         text = str(refusal)
-        for name, ours in ENCODER_FLAGS.items():
+        for name, ours in (TRANSFORMER_FLAGS if request.transformers else ENCODER_FLAGS).items():
             text = text.replace(name, ours)
         raise Refused(text) from None
     problems = list(check_both(nodes_of(ray), request))
@@ -268,6 +280,15 @@ def make_book(ray):
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(EncoderBook).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
+def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tuple[EncoderKeeper, EncoderAccess]:
+    """Those of a process job, kept until the keeper's end()."""
+    token = os.environ.get(TOKEN) or secrets.token_hex(32)
+    book = make_book(ray)
+    keeper = EncoderKeeper(ray, request, given, book, token)
+    keeper.begin()
+    return keeper, EncoderAccess(book, token)
 
 
 def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:

@@ -25,10 +25,11 @@ READ_PLACES = {
     "train": ("RECIPE.toml", "--data", "--model", "--validation", "--init-from"),
     "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
     "encoder": ("RECIPE.toml", "--raw-data", "--model"),
+    "transformer": ("RAW_URI",),
     "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
     "serve": ("MODEL", "--keys", "--frozen"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "encoder": (), "sample": ("--output",), "serve": ()}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:

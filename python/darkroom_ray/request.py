@@ -75,6 +75,7 @@ class Request:
     folder: str = ""  # The working folder that relative paths are meant from.
     service: Service = Service()
     encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.
+    transformers: "Request | None" = None  # Of `process`, where they are on nodes of their own: the same of its transformers.
 
     def command(self, *more: str) -> list[str]:
         """The program's command line, without the program. `more` goes first: there may be words behind `--`."""

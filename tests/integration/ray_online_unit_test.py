@@ -65,9 +65,34 @@ def what_is_done_otherwise_is_refused_with_advice() -> None:
 def an_encoder_encodes_what_the_trainer_says() -> None:
     given = {"RECIPE.toml": ["r.toml"], "--raw-data": ["images"], "--set": ["data.resolution=64", "optimizer.lr=1"], "--output": ["run"]}
     words = online.encoder_words(the_request("--encoder-batch-size", "8", "--encoder-device", "cpu"), given, "10.0.0.7")
-    want = ["encoder", "--recipe", "r.toml", "--raw-data", "images", "--set", "data.resolution=64", "--set", "optimizer.lr=1", "--listen", "10.0.0.7:0", "--batch-size", "8", "--device", "cpu"]
+    want = ["encoder", "--recipe", "r.toml", "--raw-data", "images", "--set", "data.resolution=64", "--set", "optimizer.lr=1", "--listen", "10.0.0.7:0", "--max-trainers", "64", "--batch-size", "8", "--device", "cpu"]
     require(words == want, "words", words)
     require("[fd00::7]:0" in online.encoder_words(the_request(), given, "fd00::7"), "an address of version 6")
+
+
+def apart(*more: str) -> Request:
+    words = ["images", "latents", "--model", "tiny", "--num-encoders", "2", "--num-transformers", "6", "--transformer-resources", "cpu_node=1", *more]
+    return read_request("process", words, "/")
+
+
+def transformers_may_be_apart_from_the_encoders() -> None:
+    request = apart("--num-cpus-per-transformer", "2")
+    served = online.served_by(request)
+    require(served.verb == "transformer" and served.num_workers == 2 and served.placement.num_cpus == 8 and served.placement.resources == {"cpu_node": 1.0}, "actors", served)
+    require(request.placement.num_cpus == 1 and "--num-transformers" not in request.arguments, "the encoders have none of their own", request)
+    given = {"RAW_URI": ["images"], "OUTPUT_URI": ["latents"], "--model": ["tiny"], "--resolution": ["64"], "--keep-columns": ["url"]}
+    words = online.transformer_words(request, given, "10.0.0.7")
+    require(words == ["transformer", "images", "--resolution", "64", "--keep-columns", "url", "--listen", "10.0.0.7:0", "--num-workers", "4"], "words", words)
+    nodes = [node("a", cpu_node=1.0), node("b")]
+    said = list(preflight.check_both(nodes, apart("--transformers-per-actor", "2")))
+    require(len(said) == 1 and "3 transformers" in said[0] and "--num-transformers" in said[0], "three actors on one node of two CPUs", said)
+    require(not apart().encoders and read_request("process", ["images", "latents", "--num-transformers", "6"], "/").transformers is None, "beside, where nothing else is said")
+    try:
+        read_request("process", ["images", "latents", "--transformer-label", "kind=cpu"], "/")
+    except Refused as refusal:
+        require("--num-transformers" in str(refusal), "what to do", refusal)
+    else:
+        raise AssertionError("a placement of nothing is taken")
 
 
 def node(name: str, **resources: float) -> Node:
@@ -164,11 +189,13 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
     require([keeper.look_at(seat) for seat in seats] == [None, None] and book.addresses() == ["10.0.0.0:7000", "10.0.0.1:7000"], "addresses", book.addresses())
     ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
     require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.1:7000"], "a lost one stands in the book", book.addresses())
+    require(keeper.look_at(seats[0]) is None, "a pause is no failure")
     require(ray.killed == [ray.actors[0]] and len(ray.actors) == 3 and keeper.losses == 1, "it is not replaced")
     ray.actors[2].references["address"].come("10.0.0.9:7000")
     require(keeper.look_at(seats[0]) is None and book.addresses() == ["10.0.0.9:7000", "10.0.0.1:7000"], "the new one", book.addresses())
     ray.actors[2].references["wait"].come((-9, "killed"))
     require(keeper.look_at(seats[0]) is None and keeper.losses == 2, "a killed program is replaced, too")
+    keeper.look_at(seats[0])
     keeper.end()
     require(set(ray.actors) == set(ray.killed), "an encoder outlives the run")
 
@@ -181,7 +208,7 @@ def an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run()
     ray, _, keeper = the_keeper("--max-failures", "1")
     for _ in range(2):
         ray.actors[-1].references["wait"].come((-9, "killed"))
-        failure = keeper.look_at(keeper._seats[1])
+        failure = keeper.look_at(keeper._seats[1]) or keeper.look_at(keeper._seats[1])
     require(failure and failure[0] == 1 and "--max-failures 1" in failure[1], "failures without end", failure)
 
     heard: list = []
@@ -240,6 +267,7 @@ if __name__ == "__main__":
             names_of_the_reference_script_are_understood,
             what_is_done_otherwise_is_refused_with_advice,
             an_encoder_encodes_what_the_trainer_says,
+        transformers_may_be_apart_from_the_encoders,
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
             an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,

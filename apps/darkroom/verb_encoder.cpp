@@ -21,7 +21,7 @@
 namespace darkroom {
 namespace {
 
-constexpr std::chrono::seconds kDrainPatience{20};  // SIGKILL often comes 30 s after SIGTERM.
+constexpr std::chrono::seconds kSendPatience{20};  // SIGKILL often comes 30 s after SIGTERM.
 
 struct EncoderFlags {
   EncoderServiceOptions options;
@@ -86,8 +86,8 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
-  if (!service->drain(kDrainPatience)) {
-    log_warning("encoder: slices that were not sent within {} s are given up", kDrainPatience.count());
+  if (!service->drain(kSendPatience)) {
+    log_warning("encoder: slices that were not sent within {} s are given up", kSendPatience.count());
   }
   const SliceServerCounts counts = service->counts();
   const double idle_seconds = counts.seconds * service->num_encoders() - counts.busy_seconds;

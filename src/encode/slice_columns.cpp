@@ -103,12 +103,6 @@ Result<torch::Tensor> read_tensors(const arrow::RecordBatch& batch, int column, 
   return values;
 }
 
-const char* filter_name(Filter filter) {
-  return filter == Filter::kBicubic ? "bicubic" : filter == Filter::kLanczos ? "lanczos" : "bilinear";
-}
-
-const char* crop_name(Crop crop) { return crop == Crop::kRandom ? "random" : crop == Crop::kCenterRound ? "center_round" : "center"; }
-
 }  // namespace
 
 int64_t SliceForm::row_bytes() const {

@@ -95,6 +95,11 @@ void SliceConnection::refuse(const Status& reason) {
   writer_.add(encode_frame(FrameType::kRefusal, failure_words(reason)));
 }
 
+void SliceConnection::end() {
+  shutdown(descriptor_, SHUT_WR);
+  static_cast<void>(drop_unread());
+}
+
 Status SliceConnection::take(const Frame& frame) {
   if (phase_ == Phase::kGreeting && frame.type == FrameType::kHello) {
     return take_hello(frame);

@@ -36,6 +36,8 @@ class SliceConnection {
   void send_answer(std::string frame);
   /// Says why it is not served, and ends once that is sent.
   void refuse(const Status& reason);
+  /// Says that nothing more comes, once all is sent.
+  void end();
 
  private:
   enum class Phase { kGreeting, kServing, kEnding };

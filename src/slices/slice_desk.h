@@ -25,8 +25,8 @@ struct AskedSlice {
 
 /// What an encoder told when it let a trainer in.
 struct EncoderWelcome {
-  nlohmann::json place;
-  std::string processor;
+  nlohmann::json place = {};
+  std::string processor = {};
   int64_t workers = 1;
   int64_t in_flight = 1;
   int64_t max_rows = 1;

@@ -253,6 +253,9 @@ class SliceServer::Loop {
     const std::lock_guard lock(mutex_);
     const bool is_sent = std::ranges::none_of(connections_, [](const auto& connection) { return connection->wants_to_write(); });
     if (is_draining_ && workers_->is_idle() && answers_.empty() && is_sent) {
+      for (const auto& connection : connections_) {
+        connection->end();
+      }
       connections_.clear();
       is_drained_ = true;
       drained_.notify_all();

@@ -45,11 +45,11 @@ class GradientOverlap {
   GradientSum& sum_;
   Communicator& ranks_;
   std::vector<FlatRange> ranges_;
-  std::vector<int64_t> num_parameters_;    // Of each bucket,
-  std::vector<size_t> bucket_of_;          // and the bucket of each parameter.
-  std::vector<int64_t> order_;             // That all ranks take; empty before the first step is done.
-  std::future<Status> summing_;            // Under way in the last pass of a step.
-  std::mutex mutex_;                       // Of what follows.
+  std::vector<int64_t> num_parameters_;  // Of each bucket,
+  std::vector<size_t> bucket_of_;        // and the bucket of each parameter.
+  std::vector<int64_t> order_;           // That all ranks take; empty before the first step is done.
+  std::future<Status> summing_;          // Under way in the last pass of a step.
+  std::mutex mutex_;                     // Of what follows.
   std::condition_variable changed_;
   bool is_last_pass_ = false;
   bool is_given_up_ = false;

@@ -13,10 +13,7 @@ torch::Tensor shared(const FlatRange& common, const FlatRange& part, const torch
 }  // namespace
 
 GradientSum::GradientSum(FlatParameters& parameters, const GradientSumOptions& options, Communicator& ranks)
-    : parameters_(parameters),
-      options_(options),
-      ranks_(ranks),
-      run_(groups_of_rank(options.num_groups, ranks.rank(), ranks.size())) {}
+    : parameters_(parameters), options_(options), ranks_(ranks), run_(groups_of_rank(options.num_groups, ranks.rank(), ranks.size())) {}
 
 void GradientSum::begin() {
   for (Sum& sum : sums_) {

@@ -62,8 +62,8 @@ Status TrainStepOptions::validate() const {
     return Status::invalid_argument("training step: workers must be at least 1, got:", workers);
   }
   if (gradient_wire != torch::kFloat32 && (gradient_wire != torch::kBFloat16 || fast_reduction)) {
-    return Status::invalid_argument(
-        "training step: gradient_wire must be float32, or bfloat16 without fast_reduction, got:", c10::toString(gradient_wire));
+    return Status::invalid_argument("training step: gradient_wire must be float32, or bfloat16 without fast_reduction, got:",
+                                    c10::toString(gradient_wire));
   }
   if (bucket_elements < 1) {
     return Status::invalid_argument("training step: bucket_elements must be at least 1, got:", bucket_elements);

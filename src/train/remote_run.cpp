@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{60};
 constexpr int64_t kSpareParts = 10;  // Of the size of a checkpoint: so much is free beside it where its room suffices for the next.
 constexpr std::chrono::seconds kClaimPause{10};  // Between two looks at another's claim.
-constexpr std::chrono::hours kLeftoverAge{1};  // What is older was left by a dead writer, whatever the clocks say.
+constexpr std::chrono::hours kLeftoverAge{1};    // What is older was left by a dead writer, whatever the clocks say.
 
 // What is said of a copy is said of what it was made of.
 std::string said_of(const std::string& uri, const std::string& copy, std::string message) {

@@ -16,7 +16,7 @@ namespace darkroom {
 Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
   const std::string folder = in_folder(kRunCheckpointsFolder);
   if (spooled_step_ == job.record.step) {
-    return facts_->write(job.record.step, job.seconds);
+    return {};
   }
   Status saved = save_checkpoint(files_, folder, job.record, state);
   // Of several ranks the others have done their part and do not do it again.
@@ -30,7 +30,7 @@ Status TrainingRun::write_checkpoint(const SaveJob& job, TrainingState& state) {
   }
   DARKROOM_RETURN_IF_ERROR(saved);
   spooled_step_ = remote_ != nullptr ? job.record.step : spooled_step_;
-  return facts_->write(job.record.step, job.seconds);
+  return {};
 }
 
 /// A store that is away costs a run that goes on no step: the checkpoint waits here for the next one, and is not where it belongs.
@@ -92,6 +92,7 @@ Status TrainingRun::save_now(const SaveJob& job) {
     return hand_in_training_state(*state_);
   }
   DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, *state_));
+  DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   spend(Spending::kSaving);
   DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
   const Result<bool> is_stored = store_or_prune(job);
@@ -111,9 +112,17 @@ Status TrainingRun::save_in_background(const SaveJob& job) {
     spend(Spending::kSaving);  // The ledger's disk.
   }
   background_step_ = steps_done_;
-  background_save_ = std::async(std::launch::async, [this, job]() -> Result<bool> {
-    const Status written = is_main() ? write_checkpoint(job, *snapshot_state_) : hand_in_training_state(*snapshot_state_);
-    Result<bool> saved = !written.is_ok() ? Result<bool>(written) : is_main() ? store_or_prune(job) : Result<bool>(true);
+  background_save_ = std::async(std::launch::async, [this, job] {
+    const auto save = [&]() -> Result<bool> {
+      if (!is_main()) {
+        DARKROOM_RETURN_IF_ERROR(hand_in_training_state(*snapshot_state_));
+        return true;
+      }
+      DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, *snapshot_state_));
+      DARKROOM_RETURN_IF_ERROR(facts_->write(job.record.step, job.seconds));
+      return store_or_prune(job);
+    };
+    Result<bool> saved = save();
     background_save_failed_ = !saved.is_ok();
     return saved;
   });

@@ -46,8 +46,8 @@ torch::ScalarType gradient_wire(const Recipe& recipe) {
 
 int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory) {
   constexpr int64_t kStateTensors = 3, kMoments = 2;  // Weights and both moments, and the average.
-  const bool is_taken = recipe.runtime.background_saves && recipe.checkpoint.every_steps > 0 &&
-                        recipe.checkpoint.every_steps < recipe.schedule.max_steps;
+  const bool is_taken =
+      recipe.runtime.background_saves && recipe.checkpoint.every_steps > 0 && recipe.checkpoint.every_steps < recipe.schedule.max_steps;
   return is_taken ? memory.moments * kStateTensors / kMoments + memory.average : 0;
 }
 

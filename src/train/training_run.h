@@ -158,7 +158,7 @@ class TrainingRun {
   std::unique_ptr<TrainStep> train_step_;
   std::unique_ptr<TrainingState> state_;
   StateSnapshot snapshot_;
-  std::unique_ptr<Communicator> saving_ranks_;      // Of the thread that saves.
+  std::unique_ptr<Communicator> saving_ranks_;     // Of the thread that saves.
   std::unique_ptr<TrainingState> snapshot_state_;  // The same with the snapshot's values, by these ranks.
   std::unique_ptr<Batcher> batcher_;
 
@@ -190,7 +190,8 @@ class TrainingRun {
   std::vector<std::string> folders_to_store_;  // Of a remote run: previews that were painted while it saved.
   int64_t background_step_ = -1;               // Of the save below.
   std::atomic<bool> background_save_failed_ = false;
-  // Whether the checkpoint is where it belongs; under way while it is valid. It uses this object, so it is destroyed, and waited for, first.
+  // Whether the checkpoint is where it belongs; under way while it is valid. It uses this object, so it is destroyed, and waited for,
+  // first.
   std::future<Result<bool>> background_save_;
 };
 

@@ -96,8 +96,10 @@ inline MeasuredRank measure_rank(const SimulatedRun& run) {
   std::unique_ptr<Ema> ema;
   measured.memory.moments = taken_by([&] { adamw = std::make_unique<AdamW>(*flat, AdamWOptions{}, slice); });
   measured.memory.average = taken_by([&] { ema = std::make_unique<Ema>(*flat, EmaOptions{}, slice); });
-  TrainStep step(*flat, *adamw, ema.get(),
-                 {.micro_batch = run.micro_batch, .gradient_groups = run.gradient_groups, .gradient_wire = run.wire, .schedule = {.peak = 1e-4}}, ranks);
+  TrainStep step(
+      *flat, *adamw, ema.get(),
+      {.micro_batch = run.micro_batch, .gradient_groups = run.gradient_groups, .gradient_wire = run.wire, .schedule = {.peak = 1e-4}},
+      ranks);
 
   const int64_t width = run.unet.states_width(), count = run.micro_batch;
   const DiffusionObjective objective(NoiseSchedule(NoiseScheduleConfig{}), {.seed = 1}, torch::zeros({77, width}));

@@ -31,13 +31,13 @@ struct TrainStepOptions {
   /// What the sums of groups are kept and sent in: float32, or bfloat16, half the bytes. Each group's sum and each node below the root is
   /// rounded then, whoever needs it, so that bits do not depend on the number of ranks either. Not with fast_reduction.
   torch::ScalarType gradient_wire = torch::kFloat32;
-  /// Several ranks: gradients are sent while the last backward pass of a step goes on, in pieces of about `bucket_elements`. No bit changes.
-  /// With fast_reduction, or with several workers and passes, they are sent after it.
+  /// Several ranks: gradients are sent while the last backward pass of a step goes on, in pieces of about `bucket_elements`. No bit
+  /// changes. With fast_reduction, or with several workers and passes, they are sent after it.
   bool overlaps = false;
   int64_t bucket_elements = int64_t{4} << 20;
-  int64_t workers = 1;          ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
-  double max_grad_norm = 1.0;   ///< Clip the gradient to this norm; 0: do not.
-  LrScheduleOptions schedule;   ///< Learning rate by step.
+  int64_t workers = 1;         ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
+  double max_grad_norm = 1.0;  ///< Clip the gradient to this norm; 0: do not.
+  LrScheduleOptions schedule;  ///< Learning rate by step.
   /// On a GPU: record the passes over a micro-batch (of a DeviceBatch) and the update, and replay them (DeviceGraph). Changes no bit.
   bool replays = true;
   /// On a GPU: wait for it between phases, so that the report's milliseconds are the phases' own. Costs overlap, and nothing is replayed.

@@ -102,12 +102,11 @@ struct Recipe {
     int64_t lanes = 8;                  ///< Lanes of the canonical order.
     int64_t gradient_groups = 1;        ///< Parts of a batch that are added in a fixed tree: as many ranks, or fewer, have the same bits.
     std::string reduction = "exact";    ///< Between ranks: "exact", or "fast": the library's order, other bits for other numbers of ranks.
-    std::string gradient_wire =
-        "float32";                  ///< What sums of groups are kept and sent in: "float32", or "bfloat16", half the bytes; other bits.
-    bool overlap = true;            ///< Gradients are sent while the last backward pass of a step goes on; no bit.
-    bool background_saves = true;   ///< Checkpoints between steps are written from a copy in memory while training goes on; no bit.
-    int64_t watchdog_seconds = 30;  ///< A rank without a sign of life for so long is lost.
-    int64_t log_every = 1;          ///< Steps between lines of metrics.jsonl.
+    std::string gradient_wire = "float32";  ///< Of sums of groups, kept and sent: "float32", or "bfloat16" (half the bytes, other bits).
+    bool overlap = true;                    ///< Gradients are sent while the last backward pass of a step goes on; no bit.
+    bool background_saves = true;           ///< Checkpoints between steps are written from a copy in memory while training goes on; no bit.
+    int64_t watchdog_seconds = 30;          ///< A rank without a sign of life for so long is lost.
+    int64_t log_every = 1;                  ///< Steps between lines of metrics.jsonl.
   } runtime;
 
   /// kInvalidArgument naming the first bad field and its value.

@@ -6,6 +6,7 @@
 
 #include "darkroom/files/claim.h"
 #include "remote_run_fixture.h"
+#include "train/remote_run.h"
 
 namespace darkroom {
 namespace {

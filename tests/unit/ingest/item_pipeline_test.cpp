@@ -331,7 +331,7 @@ std::map<std::string, std::multiset<std::string>> spans_by_trace(const std::stri
   for (std::string line; std::getline(file, line);) {
     const nlohmann::json request = nlohmann::json::parse(line);
     for (const nlohmann::json& span : request["resourceSpans"][0]["scopeSpans"][0]["spans"]) {
-      names[span["traceId"]].insert(span["name"].get<std::string>() + (span.contains("status") ? " failed" : ""));
+      names[span["traceId"].get<std::string>()].insert(span["name"].get<std::string>() + (span.contains("status") ? " failed" : ""));
     }
   }
   return names;

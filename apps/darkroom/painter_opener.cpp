@@ -58,14 +58,16 @@ Result<int64_t> ServedPainters::measure(const ModelEntry& model, const std::stop
 Result<ServedModel> ServedPainters::open(const ModelEntry& model, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, local_source(model, stop));
   const bool is_on_gpu = !source.place.device.is_cpu();
-  ServedModel served;
+  std::unique_ptr<Painter> painter;
   {
     const auto turn = is_on_gpu ? std::unique_lock(*gpu_turn_) : std::unique_lock<std::mutex>();
-    DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Painter> painter, open_painter(source));
-    DARKROOM_ASSIGN_OR_RETURN(auto engine, PainterEngine::create(std::move(painter), threads_, is_on_gpu ? gpu_turn_ : nullptr));
-    served.facts = engine->facts(model.name);
-    served.engine = std::move(engine);
+    DARKROOM_ASSIGN_OR_RETURN(painter, open_painter(source));
   }
+  // An engine takes turns itself, when it goes, too.
+  DARKROOM_ASSIGN_OR_RETURN(auto engine, PainterEngine::create(std::move(painter), threads_, is_on_gpu ? gpu_turn_ : nullptr));
+  ServedModel served;
+  served.facts = engine->facts(model.name);
+  served.engine = std::move(engine);
   const PictureSpec usual{.width = served.facts.native_size, .height = served.facts.native_size};
   served.queue_cost = queue_cost_ > 0 ? queue_cost_ : kPicturesInQueue * usual.cost();
   DARKROOM_RETURN_IF_ERROR(warm_up(*served.engine, served.facts, stop));

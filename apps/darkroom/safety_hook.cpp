@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <sstream>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -86,6 +88,22 @@ void close_if_open(int descriptor) {
   }
 }
 
+/// Whether a child that says nothing more ends in time; it is not reaped.
+bool ends_by_itself(pid_t pid, std::chrono::steady_clock::time_point until, const std::stop_token& stop) {
+  constexpr std::chrono::milliseconds kLook{5};
+  for (;;) {
+    siginfo_t ended{};
+    const bool is_known = waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0;
+    if (!is_known || ended.si_pid == pid) {
+      return is_known;
+    }
+    if (stop.stop_requested() || std::chrono::steady_clock::now() >= until) {
+      return false;
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
 Result<bool> read_answer(const std::string& program, std::string text, int exit_code) {
   constexpr size_t kMostShown = 80;
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
@@ -100,16 +118,16 @@ Result<bool> read_answer(const std::string& program, std::string text, int exit_
 
 Result<bool> ask_program(const std::vector<std::string>& command, const std::string& picture, std::chrono::milliseconds patience,
                          const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(Child child, start_child(command, {.has_input = true, .has_own_group = true}));
+  DARKROOM_ASSIGN_OR_RETURN(Child child, start_child(command, {.has_input = true, .has_own_group = true, .closes_others = true}));
   Talk talk(child);
-  const bool has_ended = talk.hold(picture, std::chrono::steady_clock::now() + patience, stop);
+  const auto until = std::chrono::steady_clock::now() + patience;
+  const bool has_ended = talk.hold(picture, until, stop);
   close_if_open(child.input);
   close_if_open(child.output);
-  if (!has_ended) {
-    kill(-child.pid, SIGKILL);
-  }
+  const bool is_done = has_ended && ends_by_itself(child.pid, until, stop);
+  kill(-child.pid, SIGKILL);  // Also what it has started itself. It is not reaped yet, so the group is still its own.
   const Result<int> exit_code = wait_for_child(child.pid);
-  if (!has_ended) {
+  if (!is_done) {
     return Status::unavailable("the program did not answer in time (program, milliseconds):", command.front(), patience.count());
   }
   DARKROOM_RETURN_IF_ERROR(exit_code.status());

@@ -44,7 +44,8 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }
-  if (!flags.no_sandbox && !options.dry_run) {
+  const bool decodes = options.transformers.empty() || options.num_visualized > 0;
+  if (!flags.no_sandbox && !options.dry_run && decodes) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   options.transformer_token = encoder_token();

@@ -86,7 +86,7 @@ class ItemJob:
         self.stop.check()
         if self.keeper is not None and self.keeper.failure:
             code, text = self.keeper.failure
-            raise JobFailed(text, code)
+            raise JobFailed(f"{text}\nwhat was committed is safe: put it right and run the same command again to go on", code)
 
     def get(self, start, renew=lambda: None):
         """The result of one call, which is made again, after renew(), when its worker is lost. Errors: JobFailed, Stopped."""
@@ -135,6 +135,9 @@ class ItemJob:
         except ItemFailed as failure:
             raise JobFailed(f"{failure}\nwhat was committed is safe: put it right and run the same command again to go on") from None
         self.progress.warn(self.workers.finish(self.wait))
+        if self.keeper is not None:  # All is committed: what transformers do now ends nothing.
+            self.keeper.end()
+            self.keeper.failure = None
         code, summary, said = self.get(self.workers.close)
         return code, self.summarize(summary, book, said)
 
@@ -149,6 +152,7 @@ class ItemJob:
     def take_back(self, book: ItemBook) -> None:
         if not self.at_work:
             self.stop.pause(LOOK_SECONDS)  # What is open is with somebody else, failed just now, or has no encoder yet.
+            self.check()
             return
         for reference in self.wait(list(self.at_work)):
             batch, worker = self.at_work.pop(reference)

@@ -64,7 +64,8 @@ class Encoder:
         return self._started().do(items), []
 
     def finish(self) -> list[str]:
-        return self._child.finish() if self._child else []
+        with self._beside:
+            return self._child.finish() if self._child else []
 
 
 class Tasks:

@@ -267,7 +267,7 @@ def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
     except Refused as refusal:
         text = str(refusal)
         for name, ours in (TRANSFORMER_FLAGS if request.transformers else ENCODER_FLAGS).items():
-            text = text.replace(name, ours)
+            text = re.sub(rf"(?<!ray start ){re.escape(name)}(?![\w-])", ours, text)
         raise Refused(text) from None
     problems = list(check_both(nodes_of(ray), request))
     if problems:

@@ -58,7 +58,7 @@ def listed(names) -> str:
 
 
 def worker_name(verb: str) -> str:
-    return {"download": "a task", "process": "an encoder", "train": "a rank", "online": "a rank", "encoder": "an encoder", "transformer": "a transformer", "sample": "the task", "serve": "a replica"}[verb]
+    return {"download": "a task", "process": "an encoder", "train": "a rank", "online": "a rank", "encoder": "an encoder", "transformer": "an actor of transformers", "sample": "the task", "serve": "a replica"}[verb]
 
 
 # -- what is asked, by itself -----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
     room = sum(room_on(node, placement) for node in found)
     least = request.min_workers if request.verb in RUNS else request.num_workers
     plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "serve": ("replicas", "--min-replicas")}
-    plural |= {"online": plural["train"], "encoder": plural["process"], "transformer": ("transformers", "--num-transformers")}
+    plural |= {"online": plural["train"], "encoder": plural["process"], "transformer": ("actors of transformers", "--transformers-per-actor or --num-transformers for")}
     if request.verb in plural and least > room:
         name, flag = plural[request.verb]
         yield f"the cluster has room for {room} {name} of the {least} that are asked for ({described(placement)} each): ask for {flag} {room}, or add nodes"
@@ -200,7 +200,7 @@ def check_both(nodes: list[Node], request: Request) -> Iterator[str]:
     """Of `online`: room for the encoders beside the ranks; of process for transformers on nodes of their own beside the encoders. Who has fewer
     nodes to choose from chooses first."""
     served = request.transformers or request.encoders
-    least, name, beside, flag = (1, "encoders", "transformers", "--num-transformers") if request.transformers else (request.min_workers, "ranks", "encoders", "--num-encoders")
+    least, name, beside, flag = (1, "encoders", "actors of transformers", "--num-transformers") if request.transformers else (request.min_workers, "ranks", "encoders", "--num-encoders")
     both = [(request.placement, least), (served.placement, served.num_workers)]
     left: list[Node] | None = nodes
     for placement, count in sorted(both, key=lambda one: len(candidates(nodes, one[0]))):

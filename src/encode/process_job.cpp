@@ -136,7 +136,6 @@ class ProcessParts {
                                        .max_started_items = memory.max_started_items,
                                        .queue_pieces = kQueueBatches,
                                        .trace = options_.trace};
-    remote_.fleet.stop = stop;
     const Status ended =
         run_items("process", run_, make_job(prepared), intake, nullptr, pipeline, options_.metrics, std::move(stop), summary);
     tell_of_transformers();
@@ -163,15 +162,15 @@ class ProcessParts {
                       .patience = options_.transformer_patience},
             .resolution = options_.transform.resolution,
             .slice_rows = slice_rows,
-            .slices_ahead = std::clamp<int64_t>(slices, 2, kMostSlicesAhead)};
+            .slices_ahead = std::clamp<int64_t>(slices, 2, kMostSlicesAhead),
+            .ahead_bytes = static_cast<int64_t>(memory.work_bytes) / workers_.readers};
   }
 
   Result<Reader> make_reader() {
     if (!is_remote()) {
       return Reader(std::make_unique<ProcessReader>(run_, reading_));
     }
-    DARKROOM_ASSIGN_OR_RETURN(auto reader, TransformedReader::open(run_, reading_, remote_, *encoder_.models().tokenizer, transformers_));
-    return Reader(std::move(reader));
+    return Reader(std::make_unique<TransformedReader>(run_, reading_, remote_, *encoder_.models().tokenizer, transformers_));
   }
 
   /// Who waited for whom.
@@ -200,6 +199,7 @@ class ProcessParts {
   void add_middle(Pipeline& pipeline, BoundedQueue<ProcessPiece>& read, BoundedQueue<ProcessPiece>& prepared,
                   BoundedQueue<ProcessPiece>& done) {
     using Made = Result<std::unique_ptr<ProcessStage>>;
+    remote_.fleet.stop = pipeline.stop_token();  // No reader has begun.
     if (!is_remote()) {
       pipeline.add_pool<ProcessPiece, ProcessPiece>(
           "transform", workers_.transformers,
@@ -312,6 +312,11 @@ Status check_transformers(const ProcessOptions& options) {
   }
   if (batch_size_of(options) > kMostTransformedRows) {
     return Status::invalid_argument("with --transformers --batch-size is at most 256, got:", batch_size_of(options));
+  }
+  const auto slice_bytes = static_cast<int64_t>(batch_size_of(options)) * static_cast<int64_t>(square_bytes(options.transform));
+  if (slice_bytes > kLargestSlice / 2) {
+    return Status::invalid_argument(
+        "a batch is more than --transformers send at once; ask for a smaller --batch-size (bytes, most):", slice_bytes, kLargestSlice / 2);
   }
   const std::string squares = squares_name(options.transform.resolution);
   if (std::ranges::find(options.keep_columns, squares) != options.keep_columns.end()) {

@@ -23,6 +23,7 @@ namespace {
 
 constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256};
 constexpr std::chrono::seconds kDrainPatience{20};
+constexpr int kMostJobs = 4096;  // Each of their readers has a connection.
 
 /// The columns to read of an input.
 std::vector<std::string> chosen_columns(const ImageColumns& columns, const std::vector<std::string>& kept) {
@@ -75,15 +76,18 @@ class TransformWorker {
       return Status::invalid_argument("a slice is one run of rows of one file (first row, last row, rows of the file up to):", rows.front(),
                                       rows.back(), input.first_row + input.num_rows);
     }
+    if (!is_in_order_) {  // Whatever broke the last slice off, this one begins anew.
+      rows_.reset();
+      decoder_.reset();
+      is_in_order_ = true;
+    }
     if (decoder_ == nullptr) {  // On the thread that uses it: its child belongs to that.
       DARKROOM_ASSIGN_OR_RETURN(decoder_, open_decoder(options_.decoder_program, kAnySize, stop_));
     }
     DARKROOM_RETURN_IF_ERROR(open(input));
+    is_in_order_ = false;
     Result<std::string> made = make_of_input(input, rows.front(), static_cast<int64_t>(rows.size()));
-    if (!made.is_ok()) {  // Whatever it was, the next slice begins anew.
-      rows_.reset();
-      decoder_.reset();
-    }
+    is_in_order_ = made.is_ok();
     return made;
   }
 
@@ -117,6 +121,14 @@ class TransformWorker {
     if (const int64_t num_rows = rows_->finish(end); num_rows != count) {
       return Status::corrupt_data("an input has fewer rows than when the transformer was started (file, want, got):", rows_->table().path(),
                                   count, num_rows);
+    }
+    int64_t num_failed = 0;
+    for (const auto& [code, failed] : work.tally.rows_by_error) {
+      num_failed += failed;
+    }
+    if (static_cast<int64_t>(work.prepared.size()) + num_failed != count) {
+      return Status::corrupt_data("an input gave other rows than were asked for (file, want, got):", rows_->table().path(), count,
+                                  static_cast<int64_t>(work.prepared.size()) + num_failed);
     }
     return write_transformed_slice(options_.transform.resolution, kept_fields_, work, picture_bytes);
   }
@@ -152,6 +164,7 @@ class TransformWorker {
   const TransformServiceOptions& options_;
   const std::stop_token stop_;
   std::unique_ptr<PictureDecoder> decoder_;
+  bool is_in_order_ = true;
   const JobInput* input_ = nullptr;
   ImageColumns columns_;
   arrow::FieldVector kept_fields_;
@@ -202,7 +215,8 @@ Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options
                                    .facts = transform_facts(inputs.all(), how, options.caption_column, options.keep_columns),
                                    .num_rows = inputs.num_rows(),
                                    .max_rows = kMostTransformedRows,
-                                   .num_workers = num_workers};
+                                   .num_workers = num_workers,
+                                   .max_connections = kMostJobs};
   const auto make = [&workers](int worker, std::span<const int64_t> rows) { return workers[static_cast<size_t>(worker)]->make(rows); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<SliceServer> server, SliceServer::start(serving, make));
   log_info("transformer: {} rows of {} files, {} workers", inputs.num_rows(), inputs.all().size(), num_workers);

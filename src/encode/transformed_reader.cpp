@@ -36,18 +36,19 @@ std::string TransformerTally::text() const {
       total_.encoders, total_.rows, static_cast<double>(total_.bytes) / 1e6, idle, total_.lost, total_.repeated);
 }
 
-Result<std::unique_ptr<TransformedReader>> TransformedReader::open(JobRun& run, const ProcessReading& reading,
-                                                                   const TransformedReading& how, const ClipTokenizer& tokenizer,
-                                                                   TransformerTally& tally) {
-  std::unique_ptr<TransformedReader> reader(new TransformedReader(run, reading, how, tokenizer, tally));
-  const SliceReader read = [resolution = how.resolution, num_kept = reading.kept.size()](
+/// Not before there is an item: a job that has nothing to do needs no transformer.
+Status TransformedReader::open_fleet() {
+  if (fleet_ != nullptr) {
+    return {};
+  }
+  const SliceReader read = [resolution = how_.resolution, num_kept = reading_.kept.size()](
                                std::span<const int64_t> rows, std::string bytes) -> Result<std::shared_ptr<const SliceContent>> {
     DARKROOM_ASSIGN_OR_RETURN(TransformedSlice slice,
                               TransformedSlice::read(bytes, static_cast<int64_t>(rows.size()), resolution, num_kept));
     return std::shared_ptr<const SliceContent>(std::make_shared<ArrivedSlice>(std::move(slice)));
   };
-  DARKROOM_ASSIGN_OR_RETURN(reader->fleet_, SliceFleet::open(how.fleet, read));
-  return reader;
+  DARKROOM_ASSIGN_OR_RETURN(fleet_, SliceFleet::open(how_.fleet, read));
+  return {};
 }
 
 TransformedReader::~TransformedReader() {
@@ -57,7 +58,9 @@ TransformedReader::~TransformedReader() {
 }
 
 void TransformedReader::ask_ahead(const WorkItem& work) {
-  while (next_ < work.num_rows && static_cast<int64_t>(asked_.size()) < how_.slices_ahead) {
+  constexpr int64_t kLeast = 2;
+  const int64_t most = largest_slice_ == 0 ? how_.slices_ahead : std::clamp(how_.ahead_bytes / largest_slice_, kLeast, how_.slices_ahead);
+  while (next_ < work.num_rows && static_cast<int64_t>(asked_.size()) < most) {
     const int64_t count = std::min(how_.slice_rows, work.num_rows - next_);
     std::vector<int64_t> rows(static_cast<size_t>(count));
     std::iota(rows.begin(), rows.end(), work.list_row + next_);
@@ -68,14 +71,18 @@ void TransformedReader::ask_ahead(const WorkItem& work) {
 
 Status TransformedReader::read(ItemIntake<ProcessBatch>& intake) {
   const WorkItem& work = static_cast<JobItem&>(*intake.item()).work;
+  DARKROOM_RETURN_IF_ERROR(open_fleet());
+  const std::stop_callback end(intake.stop(), [this] { fleet_->stop_waiting(); });  // Whatever ended the job, nobody wants the slices.
   next_ = 0;
   ask_ahead(work);
   while (!asked_.empty()) {
     const Asked asked = asked_.front();
     asked_.pop_front();
     DARKROOM_ASSIGN_OR_RETURN(const auto content, fleet_->take(asked.slice));
+    const TransformedSlice& slice = static_cast<const ArrivedSlice&>(*content).slice;
+    largest_slice_ = std::max(largest_slice_, slice.num_bytes());
     ask_ahead(work);
-    DARKROOM_RETURN_IF_ERROR(hand_on(static_cast<const ArrivedSlice&>(*content).slice, asked, intake));
+    DARKROOM_RETURN_IF_ERROR(hand_on(slice, asked, intake));
   }
   return Status::ok();
 }

@@ -21,6 +21,7 @@ struct TransformedReading {
   int resolution = 0;
   int64_t slice_rows = 1;    ///< A multiple of the batch size.
   int64_t slices_ahead = 1;  ///< Asked for and not handed on, of one reader.
+  int64_t ahead_bytes = 0;   ///< What these may come to, where they are larger than their pixels.
 };
 
 /// What transformers did for a run: the reports of its readers, as these end. Thread safety: any thread.
@@ -39,12 +40,13 @@ class TransformerTally {
 /// worker's.
 class TransformedReader : public ItemReader<ProcessBatch> {
  public:
-  /// Waits for the first transformer. Errors: SliceFleet::open's. All that is given by reference outlives the reader.
-  static Result<std::unique_ptr<TransformedReader>> open(JobRun& run, const ProcessReading& reading, const TransformedReading& how,
-                                                         const ClipTokenizer& tokenizer, TransformerTally& tally);
+  /// All that is given by reference outlives the reader.
+  TransformedReader(JobRun& run, const ProcessReading& reading, const TransformedReading& how, const ClipTokenizer& tokenizer,
+                    TransformerTally& tally)
+      : run_(run), reading_(reading), how_(how), tokenizer_(tokenizer), tally_(tally) {}
   ~TransformedReader() override;
 
-  /// Errors: SliceFleet::take's; kCancelled.
+  /// The first one waits for a transformer. Errors: SliceFleet's; kCancelled.
   Status read(ItemIntake<ProcessBatch>& intake) override;
 
  private:
@@ -54,10 +56,7 @@ class TransformedReader : public ItemReader<ProcessBatch> {
     int64_t count = 0;
   };
 
-  TransformedReader(JobRun& run, const ProcessReading& reading, const TransformedReading& how, const ClipTokenizer& tokenizer,
-                    TransformerTally& tally)
-      : run_(run), reading_(reading), how_(how), tokenizer_(tokenizer), tally_(tally) {}
-
+  Status open_fleet();
   void ask_ahead(const WorkItem& work);
   Status hand_on(const TransformedSlice& slice, const Asked& asked, ItemIntake<ProcessBatch>& intake);
 
@@ -69,6 +68,7 @@ class TransformedReader : public ItemReader<ProcessBatch> {
   std::unique_ptr<SliceFleet> fleet_;
   int64_t next_ = 0;  // Row of the item that is asked for next.
   std::deque<Asked> asked_;
+  int64_t largest_slice_ = 0;  // Of those that came, in bytes.
 };
 
 }  // namespace darkroom

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "darkroom/core/sha256.h"
+#include "darkroom/core/version.h"
 #include "darkroom/tables/arrow_files.h"
 #include "latents_layout.h"
 #include "squares_batch.h"
@@ -82,6 +83,7 @@ Result<int64_t> count_in(const nlohmann::json& words, const char* name) {
 nlohmann::json transform_facts(const std::vector<JobInput>& inputs, const RowTransform& transform, const std::string& caption_column,
                                const std::vector<std::string>& keep_columns) {
   nlohmann::json facts = {{"transform", describe_transform(transform.transform)},
+                          {"version", kVersion},
                           {"caption column", caption_column.empty() ? "auto" : caption_column},
                           {"kept columns", keep_columns},
                           {"image dataset", hash_of(inputs)}};
@@ -141,6 +143,7 @@ Result<TransformedSlice> TransformedSlice::read(const std::string& bytes, int64_
   DARKROOM_ASSIGN_OR_RETURN(SquareRows rows, SquareRows::open(*batch, resolution));
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json words, words_of(*batch->schema()));
   TransformedSlice slice(std::move(rows), batch);
+  slice.num_bytes_ = static_cast<int64_t>(bytes.size());
   DARKROOM_RETURN_IF_ERROR(slice.read_words(words, num_rows));
   for (int64_t row = 0; row < slice.rows_.num_rows(); ++row) {
     if (const auto error = slice.rows_.error_of(row)) {
@@ -150,7 +153,15 @@ Result<TransformedSlice> TransformedSlice::read(const std::string& bytes, int64_
   if (num_kept_columns > 0) {
     arrow::FieldVector fields(batch->schema()->fields().begin() + kOwnColumns, batch->schema()->fields().end());
     arrow::ArrayVector columns(batch->columns().begin() + kOwnColumns, batch->columns().end());
-    slice.kept_ = arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch->num_rows(), std::move(columns));
+    const std::shared_ptr<const arrow::RecordBatch> views =
+        arrow::RecordBatch::Make(arrow::schema(fields), batch->num_rows(), std::move(columns));
+    std::vector<KeptRow> all;
+    for (int64_t row = 0; row < views->num_rows(); ++row) {
+      all.push_back({.columns = views, .row = row});
+    }
+    // Copies: these wait for their row to be written, and must not keep its pixels until then.
+    DARKROOM_ASSIGN_OR_RETURN(arrow::ArrayVector own, copy_kept(fields, all));
+    slice.kept_ = arrow::RecordBatch::Make(arrow::schema(std::move(fields)), batch->num_rows(), std::move(own));
     const auto num_bytes = arrow::util::ReferencedBufferSize(*slice.kept_);
     slice.kept_bytes_of_row_ = num_bytes.ok() && batch->num_rows() > 0 ? static_cast<size_t>(*num_bytes / batch->num_rows()) : 0;
   }

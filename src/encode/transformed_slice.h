@@ -38,6 +38,8 @@ class TransformedSlice {
   /// Checks whatever came. Errors: kCorruptData; kFailedPrecondition (squares of another size).
   static Result<TransformedSlice> read(const std::string& bytes, int64_t num_rows, int resolution, size_t num_kept_columns);
 
+  /// As it was sent.
+  int64_t num_bytes() const { return num_bytes_; }
   int64_t picture_bytes() const { return picture_bytes_; }
   int64_t num_invalid_captions() const { return num_invalid_captions_; }
   /// Rows [first, first + count) of the slice, as the transform stage would leave them, but without ids; positions count from
@@ -59,6 +61,7 @@ class TransformedSlice {
   int64_t num_invalid_captions_ = 0;
   int64_t picture_bytes_ = 0;
   size_t kept_bytes_of_row_ = 0;
+  int64_t num_bytes_ = 0;
 };
 
 }  // namespace darkroom

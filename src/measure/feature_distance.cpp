@@ -315,6 +315,9 @@ FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b,
 double FrechetComparison::distance(std::span<const double> weights, std::span<const uint8_t> model_of_prompt) const {
   const size_t num_rows = features_[0].num_rows();
   const auto of_row = [&](size_t i) { return std::pair(weights[i / per_prompt_], size_t{model_of_prompt[i / per_prompt_]}); };
+  if (rank_ == 0) {
+    return 0;  // It was stopped before there was anything.
+  }
   std::vector<double> mean(width_, 0.0), cross_mean(rank_, 0.0);
   double count = 0;
   double squares = 0;

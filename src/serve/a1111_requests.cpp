@@ -357,7 +357,9 @@ std::string a1111_model(std::string_view body) {
   }
   const auto object = read_json_object(body);
   const nlohmann::json::json_pointer place("/override_settings/sd_model_checkpoint");
-  return object.is_ok() && object->contains(place) && object->at(place).is_string() ? object->at(place).get<std::string>() : std::string();
+  const bool is_text = object.is_ok() && object->contains(place) && object->at(place).is_string();
+  const std::string name = is_text ? object->at(place).get<std::string>() : std::string();
+  return name.size() <= kMaxModelName ? name : std::string();
 }
 
 nlohmann::json a1111_options(const ModelFacts& model, bool has_png_settings) { return shown_options(model, has_png_settings); }

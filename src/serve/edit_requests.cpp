@@ -163,7 +163,7 @@ std::string edit_model(std::string_view content_type, std::string_view body) {
   const auto parts = boundary.is_ok() ? read_form(body, *boundary) : Result<std::vector<FormPart>>(boundary.status());
   for (const FormPart& part : parts.is_ok() ? *parts : std::vector<FormPart>()) {
     if (part.name == "model" && !part.is_file) {
-      return std::string(part.body);
+      return part.body.size() <= kMaxModelName ? std::string(part.body) : std::string();
     }
   }
   return {};

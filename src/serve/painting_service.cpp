@@ -125,7 +125,7 @@ std::optional<HttpReply> PaintingService::refuse(const HttpQuestion& head) {
 
 size_t PaintingService::max_body_bytes(const HttpQuestion& head) const {
   const Route* const route = parts_->table.find(head.method, head.path).route;
-  return route == nullptr ? 0 : route->max_body_bytes;
+  return route == nullptr || route->is_open ? 0 : route->max_body_bytes;  // Who has no key must not fill the room of those who have.
 }
 
 void PaintingService::handle(HttpQuestion question, std::stop_token gone, Answer answer) {

@@ -13,11 +13,7 @@
 
 namespace darkroom {
 
-namespace {
-
-constexpr size_t kMaxModelName = 1000;
-
-}  // namespace
+namespace {}  // namespace
 
 uint64_t draw_seed() { return std::random_device()(); }
 

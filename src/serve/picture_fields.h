@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +11,9 @@
 #include "request_fields.h"
 
 namespace darkroom {
+
+/// Bytes of a model's name; a longer one names none.
+inline constexpr size_t kMaxModelName = 1000;
 
 /// What every protocol asks for, by whatever names.
 struct WantedPictures {

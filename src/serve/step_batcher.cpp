@@ -183,7 +183,11 @@ Status StepBatcher::find_room(const PaintOrder& order) const {
         "the request is larger than this server takes: width x height x (steps + 2) x images is above its bound (got, bound):", cost,
         bound);
   }
-  if (open_cost_ + cost > bound || orders_.size() >= static_cast<size_t>(options_.max_orders)) {
+  double most_open = bound;  // Of a small model beside a large one, the large one's.
+  for (const auto& [key, open] : orders_) {
+    most_open = std::max(most_open, open->asked.model != nullptr ? open->asked.model->queue_cost : 0.0);
+  }
+  if (open_cost_ + cost > most_open || orders_.size() >= static_cast<size_t>(options_.max_orders)) {
     orders_counter(metrics_, "no_room").add();
     return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
   }

@@ -85,7 +85,7 @@ def transformers_may_be_apart_from_the_encoders() -> None:
     require(words == ["transformer", "images", "--resolution", "64", "--keep-columns", "url", "--listen", "10.0.0.7:0", "--num-workers", "4"], "words", words)
     nodes = [node("a", cpu_node=1.0), node("b")]
     said = list(preflight.check_both(nodes, apart("--transformers-per-actor", "2")))
-    require(len(said) == 1 and "3 transformers" in said[0] and "--num-transformers" in said[0], "three actors on one node of two CPUs", said)
+    require(len(said) == 1 and "3 actors of transformers" in said[0] and "--num-transformers" in said[0], "three actors on one node of two CPUs", said)
     require(not apart().encoders and read_request("process", ["images", "latents", "--num-transformers", "6"], "/").transformers is None, "beside, where nothing else is said")
     try:
         read_request("process", ["images", "latents", "--transformer-label", "kind=cpu"], "/")

@@ -55,6 +55,13 @@ def wait_for(what, process: subprocess.Popen) -> None:
         time.sleep(0.01)
 
 
+def hold_at_a_part(bench: Workbench, job: subprocess.Popen) -> None:
+    """What is held does not end while something is killed."""
+    wait_for(lambda: list(pathlib.Path(bench.path("apart")).glob("part-*.parquet")), job)
+    job.send_signal(signal.SIGSTOP)
+    require(job.poll() is None, "the job was done before it could be held")
+
+
 def require_same_parts(bench: Workbench, name: str) -> None:
     require(digests(bench.path(name), "part-*") == digests(bench.path("alone"), "part-*"), "other parts than those of one program", name)
 
@@ -70,8 +77,9 @@ def a_transformer_that_is_killed_costs_no_row() -> None:
     def work(bench: Workbench, images: str) -> None:
         with Transformer(images) as one, Transformer(images) as other:
             job = start(*process_command(bench, images, "apart", "--transformers", f"{one.address},{other.address}", "--json-summary", bench.path("summary.json")))
-            wait_for(lambda: list(pathlib.Path(bench.path("apart")).glob("part-*.parquet")), job)
+            hold_at_a_part(bench, job)
             one.process.kill()
+            job.send_signal(signal.SIGCONT)
             _, said = job.communicate(timeout=PATIENCE)
             require(job.returncode == 0, "the job failed", said[-3000:])
             summary = json.loads(pathlib.Path(bench.path("summary.json")).read_text())["process"]
@@ -91,7 +99,8 @@ def transformers_are_replaced_in_a_file() -> None:
         job = start(*process_command(bench, images, "apart", "--transformers", f"@{addresses}"))
         with Transformer(images) as first:
             addresses.write_text(f"{first.address}\n")
-            wait_for(lambda: list(pathlib.Path(bench.path("apart")).glob("part-*.parquet")), job)
+            hold_at_a_part(bench, job)
+        job.send_signal(signal.SIGCONT)
         with Transformer(images) as second:
             addresses.write_text(f"{second.address}\n")
             _, said = job.communicate(timeout=PATIENCE)

@@ -81,6 +81,9 @@ class SpawnSettings {
     if (options.merges_errors) {
       posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
     }
+    if (options.closes_others) {
+      posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    }
     sigset_t none;
     sigemptyset(&none);
     sigset_t defaults;

@@ -19,6 +19,7 @@ struct ChildOptions {
   bool has_input = false;                     ///< A pipe leads to its stdin; else that is empty.
   bool merges_errors = false;                 ///< Its stderr goes where its stdout goes; else it is this program's.
   bool has_own_group = false;                 ///< Ctrl-C does not reach it.
+  bool closes_others = false;                 ///< It gets no descriptor beside its first three, whoever forgot to say so of one.
   bool shares_output = false;                 ///< Its stdout is this program's; no pipe comes from it.
   std::string output_path = {};               ///< A file that its stdout is added to; no pipe comes from it.
   std::vector<std::string> environment = {};  ///< NAME=VALUE: variables that it has besides this program's, or in their place.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "../../../src/encode/transformed_slice.h"
@@ -122,9 +123,40 @@ TEST_F(Transformers, a_transformer_of_other_flags_or_of_another_dataset_is_refus
 
   RunningTransformer early(stores_, service_of(job("")));
   write_images("part-000001.parquet", good_rows(3));
+  apart = job("grown");
   apart.transformers = early.address();
   EXPECT_THAT(failure(apart).message(), HasSubstr("image dataset"));
   early.end();
+}
+
+TEST_F(Transformers, a_job_that_was_begun_alone_goes_on_with_them) {
+  write_images("part-000000.parquet", mixed_rows());
+  process(job("alone"));
+  ProcessOptions apart = job("apart");
+  apart.selection.items = {1, 3};
+  process(apart);
+  RunningTransformer transformer(stores_, service_of(job("")));
+  apart.selection.items = {};
+  apart.transformers = transformer.address();
+  process(apart);
+  EXPECT_EQ(parts("apart"), parts("alone"));
+  EXPECT_EQ(transformer.end().rows, 27);
+}
+
+TEST_F(Transformers, a_failed_job_waits_for_none) {
+  write_images("part-000000.parquet", mixed_rows());
+  std::optional<RunningTransformer> transformer(std::in_place, stores_, service_of(job("")));
+  ProcessOptions apart = job("apart");
+  apart.transformers = transformer->address();
+  apart.transformer_patience = std::chrono::hours(1);
+  std::stop_source stop;
+  auto ended = std::async(std::launch::async, [&] {
+    StageSummary summary;
+    return run_process(stores_, apart, stop.get_token(), summary);
+  });
+  transformer->end();
+  stop.request_stop();
+  EXPECT_NE(ended.wait_for(std::chrono::minutes(5)), std::future_status::timeout);
 }
 
 TEST_F(Transformers, flags_that_do_not_go_together_are_refused) {

@@ -13,9 +13,9 @@ import time
 
 from workbench import PROGRAM, ROOT, Workbench, digests, main, require, run
 
-NUM_PICTURES = 60
+NUM_PICTURES = 160
 PATIENCE = 300  # Seconds; a limit, no measure.
-FLAGS = ["--resolution", "64", "--keep-columns", "url"]
+FLAGS = ["--resolution", "128", "--keep-columns", "url"]
 
 
 class Transformer:

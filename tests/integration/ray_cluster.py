@@ -24,7 +24,7 @@ ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # Ray's own processes
 os.setsid()
 # Compilers beside may fill memory or disk to where Ray would end its workers.
 os.environ |= {"RAY_TMPDIR": sys.argv[1], "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_memory_monitor_refresh_ms": "0",
-               "RAY_local_fs_capacity_threshold": "1.0", "RAY_worker_niceness": "0"}  # Beside compilers Ray's 15 would be next to nothing.
+               "RAY_local_fs_capacity_threshold": "1.0", "RAY_raylet_start_wait_time_s": "240", "RAY_worker_niceness": "0"}  # Beside compilers Ray's 15 would be next to nothing.
 
 from ray.cluster_utils import Cluster  # noqa: E402
 

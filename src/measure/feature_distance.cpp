@@ -296,10 +296,10 @@ FrechetComparison::FrechetComparison(const FeatureRows& a, const FeatureRows& b,
   // The products of both models' rows with the factor's, a column a picture: their QR decomposition keeps every singular value of rows
   // that are chosen and weighed, in as few numbers as there are pictures.
   const size_t num_rows = a.num_rows();
-  FeatureRows turned{.width = 2 * num_rows};
+  FeatureRows turned{.width = 2 * num_rows, .values = std::vector<double>(factor.num_rows() * 2 * num_rows)};
   for (size_t r = 0; r < factor.num_rows() && !stop.stop_requested(); ++r) {
-    for (size_t i = 0; i < 2 * num_rows; ++i) {
-      turned.values.push_back(dot(features_[i / num_rows].row(i % num_rows), factor.row(r)));
+    for (size_t i = 0; i < turned.width; ++i) {
+      turned.values[r * turned.width + i] = dot(features_[i / num_rows].row(i % num_rows), factor.row(r));
     }
   }
   const FeatureRows reduced = upper_factor(std::move(turned), stop);

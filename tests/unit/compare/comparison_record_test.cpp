@@ -133,7 +133,11 @@ TEST(CompareJob, names_the_first_bad_field) {
   job.weights_dir = "networks";
   job.metrics = {"kid"};
   refused(job, "--references: kid");
-  job.metrics = {"clip", "psnr", "palette"};
+  for (const char* metric : {"psnr", "palette"}) {
+    job.metrics = {"clip", metric};
+    refused(job, std::string("--references: ") + metric);
+  }
+  job.metrics = {"clip"};
   EXPECT_TRUE(job.validate().is_ok());
 }
 

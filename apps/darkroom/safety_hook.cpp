@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "child_process.h"
+#include "child_process/child_process.h"
 
 namespace darkroom {
 namespace {

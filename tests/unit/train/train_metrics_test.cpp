@@ -73,7 +73,7 @@ TEST(TrainMetricsTest, keep_the_last_good_loss_past_a_step_that_was_left_out) {
 TEST(TrainMetricsTest, tell_what_the_wall_time_went_into) {
   MetricsRegistry registry;
   FakeClock clock;
-  MemoryFiles files;
+  MemoryFileSystem files;
   ASSERT_TRUE(files.create_folders("run").is_ok());
   const auto ledger = GoodputLedger::open(files, "run/goodput.jsonl", clock, clock.now(), 0);
   ASSERT_TRUE(ledger.is_ok()) << ledger.status().message();

@@ -51,7 +51,9 @@ class RemoteRunTest : public testing::Test {
   }
 
   static TrainOptions options(const std::string& output = FakeS3Stores::uri("run"), int64_t max_steps = 12) {
-    return small_training(FakeS3Stores::uri("model"), FakeS3Stores::uri("latents"), output, max_steps);
+    TrainOptions options = small_training(FakeS3Stores::uri("model"), FakeS3Stores::uri("latents"), output, max_steps);
+    options.recipe.runtime.background_saves = false;  // What happens at a step is to happen there; background_save_test has the others.
+    return options;
   }
   Status train(TrainOptions options) {
     TrainSummary summary;

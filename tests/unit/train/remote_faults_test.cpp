@@ -407,6 +407,51 @@ TEST_F(RemoteRunTest, a_stop_request_saves_and_the_same_command_goes_on) {
   expect_undisturbed_result();
 }
 
+TEST_F(RemoteRunTest, saves_in_the_background_store_the_same) {
+  TrainOptions background = options();
+  background.recipe.runtime.background_saves = true;
+  expect_trained(background);
+  expect_undisturbed_result();
+}
+
+TEST_F(RemoteRunTest, a_store_that_is_gone_during_a_save_in_the_background_costs_no_step) {
+  constexpr int kCalls = 20;
+  std::atomic<int> num_failed = 0;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    const bool begins = num_failed == 0 && call.operation == "put" && call.key == "run/metrics-0000000008.jsonl";
+    const bool fails = begins || (num_failed > 0 && num_failed < kCalls);
+    num_failed += fails ? 1 : 0;
+    return fails ? FakeS3::Fault::kReset : FakeS3::Fault::kNone;
+  };
+  TrainOptions background = options();
+  background.recipe.runtime.background_saves = true;
+  expect_trained(background);
+  EXPECT_GE(num_failed.load(), kCalls);
+  EXPECT_EQ(losses(), undisturbed_losses());
+  EXPECT_THAT(steps(), testing::IsSupersetOf({8, 12}));
+  expect_same_checkpoint(12);
+}
+
+TEST_F(RemoteRunTest, a_stop_during_a_save_in_the_background_saves_the_newest_and_the_same_command_goes_on) {
+  std::stop_source stop;
+  s3_.fake.before = [&](const FakeS3::Call& call) {
+    if (call.key == "run/metrics-0000000004.jsonl") {
+      stop.request_stop();
+    }
+  };
+  TrainOptions background = options();
+  background.recipe.runtime.background_saves = true;
+  TrainSummary summary;
+  const Status ended = run_training(s3_.set, background, stop.get_token(), summary);
+  EXPECT_TRUE(ended.is_ok() || ended.code() == StatusCode::kCancelled) << ended.to_string();  // It may have been through by then.
+  ASSERT_FALSE(steps().empty());
+  EXPECT_EQ(steps().back(), summary.steps);
+  s3_.fake.before = [](const FakeS3::Call&) {};
+  expect_trained(background);
+  EXPECT_EQ(losses(), undisturbed_losses());
+  expect_same_checkpoint(12);
+}
+
 TEST_F(RemoteRunTest, what_a_failing_run_logged_is_stored) {
   TrainOptions exploding = options(FakeS3Stores::uri("run"), 50);
   exploding.recipe.optimizer.lr = 1e30;

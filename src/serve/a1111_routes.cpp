@@ -140,7 +140,7 @@ void add_getters(RouteTable& table, const PictureOrders& orders, const std::shar
 
 void add_txt2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs,
                  const std::shared_ptr<A1111Choice>& choice) {
-  const auto paint = [&orders, jobs](RouteCall call, const ModelUse& model) {
+  const auto paint = [&orders, jobs](RouteCall call, const HeldModel& model) {
     auto request = read_txt2img(call.question.body, model->facts, orders.limits());
     if (request.is_ok()) {
       request->model = model;

@@ -28,7 +28,7 @@ void imagine(RouteCall call, PictureOrders& orders) {
     return;
   }
   const std::string name = query_model(call.question.query);
-  orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const ModelUse& model) {
+  orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const HeldModel& model) {
     auto request = read_imagine(asked.question.query, model->facts, orders.limits());
     if (request.is_ok()) {
       request->model = model;

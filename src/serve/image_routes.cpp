@@ -172,7 +172,7 @@ void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageReq
 /// Answers with the pictures of a request once its model is there; `read` reads it.
 void answer_with_model(RouteCall call, PictureOrders& orders, const std::string& model,
                        std::function<Result<ImageRequest>(const HttpQuestion& question, const ModelFacts& facts)> read) {
-  orders.with_model(std::move(call), model, [&orders, read = std::move(read)](const RouteCall& asked, const ModelUse& used) {
+  orders.with_model(std::move(call), model, [&orders, read = std::move(read)](const RouteCall& asked, const HeldModel& used) {
     auto request = read(asked.question, used->facts);
     if (request.is_ok()) {
       request->model = used;

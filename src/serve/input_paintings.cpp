@@ -48,7 +48,7 @@ void post_to_intake(RouteCall call, PictureOrders& orders, std::function<void(Ro
 
 void read_for_model(RouteCall call, PictureOrders& orders, const std::string& name, ReadRequest read, TakeRequest take) {
   orders.with_model(std::move(call), name,
-                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const ModelUse& model) {
+                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
                       post_to_intake(std::move(asked), orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
                         auto request = decode_inputs(read(waiting.question, model->facts), desk);
                         waiting.question.body = std::string();

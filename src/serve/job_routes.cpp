@@ -47,7 +47,7 @@ class JobDesk {
  public:
   JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
 
-  HttpReply submit(const RouteCall& call, const ModelUse& model) {
+  HttpReply submit(const RouteCall& call, const HeldModel& model) {
     auto request = read_job(call.question.body, model->facts, orders_.limits());
     const auto deadline = orders_.deadline_of(call.question);
     if (!request.is_ok() || !deadline.is_ok()) {
@@ -158,7 +158,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
                  [&orders, desk](RouteCall call) {
                    const std::string name = orders.has_choice() ? named_model(call.question.body) : std::string();
                    orders.with_model(std::move(call), name,
-                                     [desk](const RouteCall& asked, const ModelUse& model) { asked.answer(desk->submit(asked, model)); });
+                                     [desk](const RouteCall& asked, const HeldModel& model) { asked.answer(desk->submit(asked, model)); });
                  },
              .paints = true,
              .body_type = "application/json",

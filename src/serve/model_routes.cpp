@@ -101,7 +101,7 @@ void add_model_routes(RouteTable& table, PictureOrders& orders) {
              .answer =
                  [&orders](RouteCall call) {
                    const std::string name = query_model(call.question.query);
-                   orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const ModelUse& model) {
+                   orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const HeldModel& model) {
                      asked.answer(json_reply(facts_json(orders, model->facts)));
                    });
                  },

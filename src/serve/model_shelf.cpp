@@ -87,7 +87,7 @@ struct ModelShelf::Shelf : std::enable_shared_from_this<ModelShelf::Shelf> {
         bytes_shown(metrics.gauge("darkroom_serve_models_bytes", "Memory of the models that are loaded, in bytes.")) {}
 
   SlotPointer find(std::string_view name) const;
-  ModelUse lend(const SlotPointer& slot);
+  HeldModel lend(const SlotPointer& slot);
   void wait_for(Waiting waiting, Told& told);
   bool is_wanted(const SlotPointer& slot) const;
   SlotPointer next_to_load() const;
@@ -126,7 +126,7 @@ SlotPointer ModelShelf::Shelf::find(std::string_view name) const {
   return found == slots.end() ? nullptr : *found;
 }
 
-ModelUse ModelShelf::Shelf::lend(const SlotPointer& slot) {
+HeldModel ModelShelf::Shelf::lend(const SlotPointer& slot) {
   ++slot->num_uses;
   slot->last_use = ++num_uses;
   return {slot->loaded.get(), [self = shared_from_this(), slot, model = slot->loaded](const ServedModel*) mutable {
@@ -173,7 +173,7 @@ void ModelShelf::Shelf::serve_waiting(Told& told) {
   const Clock::Instant now = clock.now();
   for (auto it = waiting.begin(); it != waiting.end();) {
     const auto here = it++;
-    std::optional<Result<ModelUse>> end;
+    std::optional<Result<HeldModel>> end;
     if (here->gone.stop_requested()) {
       end.emplace(Status::cancelled("the request was given up"));
     } else if (here->slot->is_lendable()) {
@@ -460,7 +460,7 @@ void ModelShelf::load(ModelEntry model, Clock::Instant deadline, Done done) {
       shelf_->wait_for({.slot = slot,
                         .deadline = deadline,
                         .gone = {},
-                        .use = [done = std::move(done)](const Result<ModelUse>& use) { done(use.status()); },
+                        .use = [done = std::move(done)](const Result<HeldModel>& use) { done(use.status()); },
                         .may_evict = false},
                        told);
       if (!shelf_->is_wanted(slot)) {  // There was no room to wait.

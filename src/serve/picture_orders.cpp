@@ -110,7 +110,7 @@ HttpReply PictureOrders::refusal_of_model(const Status& status) const {
   }
 }
 
-void PictureOrders::with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const ModelUse& model)> go) {
+void PictureOrders::with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const HeldModel& model)> go) {
   const auto deadline = call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
   if (!deadline.is_ok()) {
     call.answer(refusal(deadline.status()));
@@ -125,7 +125,7 @@ void PictureOrders::with_model(RouteCall call, const std::string& name, std::fun
   call.deadline = *deadline;
   const std::stop_token gone = call.gone;
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  options_.models->use(name, *deadline, gone, [this, asked, go = std::move(go)](const Result<ModelUse>& model) {
+  options_.models->use(name, *deadline, gone, [this, asked, go = std::move(go)](const Result<HeldModel>& model) {
     if (!model.is_ok()) {
       asked->answer(refusal_of_model(model.status()));
       return;

@@ -51,7 +51,7 @@ class PictureOrders {
   bool has_choice() const { return options_.models != nullptr; }
   /// Goes on with a request once its model is there (empty: the first one), at once or later on another thread, or answers why not. What
   /// `go` throws is answered, too.
-  void with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const ModelUse& model)> go);
+  void with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const HeldModel& model)> go);
   const RequestLimits& limits() const { return options_.limits; }
   Clock& clock() const { return clock_; }
   /// Reads requests with pictures; null: they are refused.
@@ -105,7 +105,7 @@ class PictureOrders {
   const PaintingServiceOptions& options_;
   StepBatcher& batcher_;
   Clock& clock_;
-  const ModelUse only_model_;  // Where there is no shelf.
+  const HeldModel only_model_;  // Where there is no shelf.
   std::function<bool(std::string_view)> give_up_ = [](std::string_view) { return false; };
   // Shared with replies, which may end after the service.
   const std::shared_ptr<std::atomic<int64_t>> held_bytes_;

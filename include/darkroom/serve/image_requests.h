@@ -40,7 +40,7 @@ enum class ReplyForm {
 struct ImageRequest {
   std::vector<PictureSpec> pictures;  ///< Picture j of a prompt has the request's seed + j.
   ReplyForm form = ReplyForm::kPng;
-  ModelUse model = {};                           ///< What paints it; null: the batcher's own engine.
+  HeldModel model = {};                          ///< What paints it; null: the batcher's own engine.
   std::string prompt_json = {};                  ///< The prompt as it came, to be sent back.
   uint64_t seed = 0;                             ///< Of the first picture.
   int64_t num_pixels = 0;                        ///< Of all pictures.

@@ -46,7 +46,7 @@ class ModelShelf {
   /// Called once, by a thread of the shelf or within use(), without its lock. Errors: kNotFound (no such model), kUnavailable (the
   /// deadline, or the shelf ends), kCancelled (gone), kFailedPrecondition (no memory for it), kResourceExhausted (too many wait), kInternal
   /// (it could not be loaded: the log says why).
-  using Use = std::function<void(Result<ModelUse>)>;
+  using Use = std::function<void(Result<HeldModel>)>;
   /// Errors: kAlreadyExists, or as Use.
   using Done = std::function<void(Status)>;
 

@@ -35,7 +35,7 @@ struct StepBatcherOptions {
 /// Pictures that are asked for together and handed over together.
 struct PaintOrder {
   std::vector<PictureSpec> pictures;  ///< Not empty, of one size.
-  ModelUse model = {};                ///< What paints them; null: the batcher's own engine.
+  HeldModel model = {};               ///< What paints them; null: the batcher's own engine.
   Clock::Instant deadline = Clock::Instant::max();
   std::stop_token given_up = {};  ///< Once a stop is requested, nobody wants the pictures any more.
 

@@ -91,6 +91,6 @@ struct ServedModel {
 };
 
 /// A model in use: as long as a copy lives it is not unloaded.
-using ModelUse = std::shared_ptr<const ServedModel>;
+using HeldModel = std::shared_ptr<const ServedModel>;
 
 }  // namespace darkroom

@@ -27,14 +27,14 @@ class model_shelf : public testing::Test {
   void TearDown() override { opener_.release(); }
 
   /// What becomes of asking for a model.
-  std::future<Result<ModelUse>> ask(const std::string& name, std::chrono::seconds patience = std::chrono::seconds(60),
-                                    const std::stop_token& gone = {}) {
-    const auto end = std::make_shared<std::promise<Result<ModelUse>>>();
-    shelf_->use(name, clock_.now() + patience, gone, [end](Result<ModelUse> use) { end->set_value(std::move(use)); });
+  std::future<Result<HeldModel>> ask(const std::string& name, std::chrono::seconds patience = std::chrono::seconds(60),
+                                     const std::stop_token& gone = {}) {
+    const auto end = std::make_shared<std::promise<Result<HeldModel>>>();
+    shelf_->use(name, clock_.now() + patience, gone, [end](Result<HeldModel> use) { end->set_value(std::move(use)); });
     return end->get_future();
   }
   /// Asks until another model has been promised the room of this one.
-  std::future<Result<ModelUse>> ask_until_it_waits(const std::string& name) {
+  std::future<Result<HeldModel>> ask_until_it_waits(const std::string& name) {
     const auto limit = std::chrono::steady_clock::now() + kPatience;
     auto asked = ask(name);
     while (!is_open(asked) && std::chrono::steady_clock::now() < limit) {
@@ -42,10 +42,10 @@ class model_shelf : public testing::Test {
     }
     return asked;
   }
-  static Result<ModelUse> told(std::future<Result<ModelUse>> future) {
-    return future.wait_for(kPatience) == std::future_status::ready ? future.get() : Result<ModelUse>(Status::internal("nothing was told"));
+  static Result<HeldModel> told(std::future<Result<HeldModel>> future) {
+    return future.wait_for(kPatience) == std::future_status::ready ? future.get() : Result<HeldModel>(Status::internal("nothing was told"));
   }
-  Result<ModelUse> use(const std::string& name) { return told(ask(name)); }
+  Result<HeldModel> use(const std::string& name) { return told(ask(name)); }
   Status load(const std::string& name) {
     const auto end = std::make_shared<std::promise<Status>>();
     shelf_->load({.name = name, .address = name == "broken" ? "broken" : ""}, clock_.now() + std::chrono::seconds(60),
@@ -57,7 +57,7 @@ class model_shelf : public testing::Test {
     shelf_->unload(name, clock_.now() + std::chrono::seconds(60), [end](const Status& status) { end->set_value(status); });
     return end->get_future();
   }
-  static bool is_open(const std::future<Result<ModelUse>>& future) {
+  static bool is_open(const std::future<Result<HeldModel>>& future) {
     return future.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
   }
 
@@ -92,7 +92,7 @@ TEST_F(model_shelf, lets_the_model_go_that_was_asked_for_least_recently) {
 
 TEST_F(model_shelf, keeps_what_is_in_use_and_gives_the_one_that_waits_its_turn) {
   start(1, {"a", "b"});
-  Result<ModelUse> first = use("a");
+  Result<HeldModel> first = use("a");
   ASSERT_TRUE(first.is_ok());
   auto second = ask("b");
   auto third = ask_until_it_waits("a");  // Though a is still there: else b might wait for ever.
@@ -100,7 +100,7 @@ TEST_F(model_shelf, keeps_what_is_in_use_and_gives_the_one_that_waits_its_turn) 
   EXPECT_TRUE(is_open(third));
   EXPECT_THAT(opener_.await_opened(1), ElementsAre("a"));
   first = Status::internal("given back");
-  Result<ModelUse> later = told(std::move(second));
+  Result<HeldModel> later = told(std::move(second));
   EXPECT_EQ(later.value()->facts.name, "b");
   EXPECT_TRUE(is_open(third));
   later = Status::internal("given back");
@@ -110,7 +110,7 @@ TEST_F(model_shelf, keeps_what_is_in_use_and_gives_the_one_that_waits_its_turn) 
 
 TEST_F(model_shelf, goes_on_with_a_model_whose_room_nobody_wants_any_more) {
   start(1, {"a", "b"});
-  const Result<ModelUse> first = use("a");
+  const Result<HeldModel> first = use("a");
   std::stop_source gone;
   auto second = ask("b", std::chrono::seconds(60), gone.get_token());
   auto third = ask_until_it_waits("a");
@@ -184,7 +184,7 @@ TEST_F(model_shelf, loads_beside_others_only_and_says_what_is_there) {
 
 TEST_F(model_shelf, unloads_a_model_once_nobody_uses_it) {
   start(1, {"a"});
-  Result<ModelUse> in_use = use("a");
+  Result<HeldModel> in_use = use("a");
   auto unloaded = unload("a");
   EXPECT_EQ(use("a").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(unload("a").get().code(), StatusCode::kNotFound);
@@ -196,7 +196,7 @@ TEST_F(model_shelf, unloads_a_model_once_nobody_uses_it) {
 
 TEST_F(model_shelf, says_at_the_deadline_that_a_model_to_unload_is_still_in_use) {
   start(1, {"a"});
-  Result<ModelUse> in_use = use("a");
+  Result<HeldModel> in_use = use("a");
   auto unloaded = unload("a");
   clock_.advance(std::chrono::seconds(61));
   EXPECT_EQ(unloaded.get().code(), StatusCode::kUnavailable);
@@ -207,7 +207,7 @@ TEST_F(model_shelf, says_at_the_deadline_that_a_model_to_unload_is_still_in_use)
 
 TEST_F(model_shelf, ends_what_waits_when_it_ends_and_uses_may_outlive_it) {
   start(1, {"a", "b"});
-  const Result<ModelUse> in_use = use("a");
+  const Result<HeldModel> in_use = use("a");
   auto waiting = ask("b");
   shelf_.reset();
   EXPECT_EQ(told(std::move(waiting)).status().code(), StatusCode::kUnavailable);

@@ -12,7 +12,7 @@ namespace {
 class WholeImage : public RowSink {
  public:
   explicit WholeImage(const ImageHeader& header) : image(Image::filled(header.width, header.height, 3)) {}
-  RowRange wanted_rows() const override { return {0, image.height}; }
+  PixelRows wanted_rows() const override { return {0, image.height}; }
   uint8_t* row_at(int y) override { return image.row(y); }
 
   Image image;
@@ -22,7 +22,7 @@ class WholeImage : public RowSink {
 class DiscardedRows : public RowSink {
  public:
   explicit DiscardedRows(const ImageHeader& header) : height_(header.height), row_(static_cast<size_t>(header.width) * 3) {}
-  RowRange wanted_rows() const override { return {0, height_}; }
+  PixelRows wanted_rows() const override { return {0, height_}; }
   uint8_t* row_at(int) override { return row_.data(); }
 
  private:

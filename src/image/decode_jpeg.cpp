@@ -63,7 +63,7 @@ class JpegReader {
   /// Decodes the wanted rows as RGB or CMYK, each to `row_at(y)`, which may not throw; `use_row(y)` follows when it is there. Of the
   /// others only the bits are parsed, to notice where the data end too early; `unwanted_row` takes one of them.
   template <typename RowAt, typename UseRow>
-  Outcome read_rows(J_COLOR_SPACE colours, RowRange wanted, JSAMPROW unwanted_row, const RowAt& row_at, const UseRow& use_row) {
+  Outcome read_rows(J_COLOR_SPACE colours, PixelRows wanted, JSAMPROW unwanted_row, const RowAt& row_at, const UseRow& use_row) {
     return guarded([&] {
       jpeg_.out_color_space = colours;
       jpeg_.dct_method = JDCT_ISLOW;

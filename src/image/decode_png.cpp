@@ -147,7 +147,7 @@ std::optional<RowError> hand_out_whole(PngReader& reader, const ImageHeader& hea
   if (!image.is_ok()) {
     return image.error();
   }
-  const RowRange wanted = sink.wanted_rows();
+  const PixelRows wanted = sink.wanted_rows();
   for (int y = wanted.first; y < wanted.end; ++y) {
     std::memcpy(sink.row_at(y), image->row(y), image->row_bytes());
   }
@@ -156,7 +156,7 @@ std::optional<RowError> hand_out_whole(PngReader& reader, const ImageHeader& hea
 
 // Rows that nobody wants are read, too: they may be damaged, and each predicts the next one.
 std::optional<RowError> hand_out_rows(PngReader& reader, const ImageHeader& header, RowSink& sink) {
-  const RowRange wanted = sink.wanted_rows();
+  const PixelRows wanted = sink.wanted_rows();
   std::vector<uint8_t> unwanted_row(static_cast<size_t>(header.width) * 3);
   bool is_good = reader.start(unwanted_row.size());
   for (int y = 0; is_good && y < header.height; ++y) {

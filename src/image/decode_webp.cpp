@@ -36,7 +36,7 @@ void put_rgb(const uint8_t* pixels, int num_channels, int width, uint8_t* rgb) {
 }
 
 void hand_out(const uint8_t* pixels, int num_channels, const ImageHeader& header, RowSink& sink) {
-  const RowRange wanted = sink.wanted_rows();
+  const PixelRows wanted = sink.wanted_rows();
   const size_t row_bytes = static_cast<size_t>(header.width) * static_cast<size_t>(num_channels);
   for (int y = wanted.first; y < wanted.end; ++y) {
     put_rgb(pixels + static_cast<size_t>(y) * row_bytes, num_channels, header.width, sink.row_at(y));

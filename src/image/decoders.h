@@ -11,7 +11,7 @@
 namespace darkroom {
 
 /// Rows first, first + 1, ..., end - 1 of a picture.
-struct RowRange {
+struct PixelRows {
   int first = 0;
   int end = 0;
 };
@@ -21,7 +21,7 @@ class RowSink {
  public:
   virtual ~RowSink() = default;
   /// Within the picture, and not empty.
-  virtual RowRange wanted_rows() const = 0;
+  virtual PixelRows wanted_rows() const = 0;
   /// Memory for row y: width RGB pixels. Asked once a wanted row; the rows before y are complete then. May not throw.
   virtual uint8_t* row_at(int y) = 0;
 };

@@ -21,7 +21,7 @@ class StreamedResize : public RowSink {
   StreamedResize& operator=(const StreamedResize&) = delete;
 
   /// The rows that the window depends on.
-  RowRange wanted_rows() const override { return {vertical_.first_input, vertical_.first_input + vertical_.num_inputs}; }
+  PixelRows wanted_rows() const override { return {vertical_.first_input, vertical_.first_input + vertical_.num_inputs}; }
   uint8_t* row_at(int y) override;
   /// REQUIRES: every wanted row was asked for and written.
   Image finish() &&;

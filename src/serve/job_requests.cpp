@@ -46,13 +46,13 @@ nlohmann::json resolved_fields(const WantedPictures& wanted, const ModelFacts& m
 
 }  // namespace
 
-Result<JobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
+Result<PaintingJobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
   const WantedPictures wanted = read_job_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  JobRequest request{.images = {.pictures = {}, .form = ReplyForm::kKept}, .resolved = resolved_fields(wanted, model)};
+  PaintingJobRequest request{.images = {.pictures = {}, .form = ReplyForm::kKept}, .resolved = resolved_fields(wanted, model)};
   DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request.images));
   const size_t num_text_bytes = wanted.prompts.front().size() + wanted.negatives.front().size();
   request.text_bytes = kFieldBytes + (kCopiesOfText + wanted.images_per_prompt) * static_cast<int64_t>(num_text_bytes);

@@ -12,14 +12,14 @@
 namespace darkroom {
 
 /// A request for a job.
-struct JobRequest {
+struct PaintingJobRequest {
   ImageRequest images;
   nlohmann::json resolved;  ///< Its fields with what they have where they were left out.
   int64_t text_bytes = 0;   ///< That these take, about.
 };
 
 /// Reads the body of POST /v1/jobs. Errors: kInvalidArgument naming the field.
-Result<JobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
+Result<PaintingJobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
 /// JSON Schema of that body.
 nlohmann::json job_schema(const ModelFacts& model, const RequestLimits& limits);
 

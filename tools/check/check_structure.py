@@ -17,6 +17,7 @@ FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base
 SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "prices", "python")
 PROSE_COLUMNS = 120
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
+TYPE = re.compile(r"(?<!>\n)^(?:struct|class|enum class) (\w+)[^;\n]*\{", re.MULTILINE)  # But templates.
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -94,6 +95,16 @@ def check_names(findings: list[str]) -> None:
                 findings.append(f"{path.relative_to(ROOT)}: name what it holds; '{path.stem}' says nothing")
 
 
+def check_type_names(findings: list[str]) -> None:
+    """No two headers define types of one name: in one program their functions would be taken for each other's, and no linker says so."""
+    seen: dict[str, pathlib.Path] = {}
+    headers = [path for folder in ("include", "src", "apps") for path in sorted((ROOT / folder).rglob("*.h"))]
+    for path in headers:
+        for name in TYPE.findall(path.read_text(encoding="utf-8")):
+            if seen.setdefault(name, path) != path:
+                findings.append(f"{path.relative_to(ROOT)}: there is a type {name} in {seen[name].relative_to(ROOT)} already")
+
+
 def check_prose(findings: list[str]) -> None:
     """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are."""
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
@@ -153,6 +164,7 @@ def main() -> None:
         check_modules(findings)
         check_includes(findings)
         check_names(findings)
+        check_type_names(findings)
         check_prose(findings)
         check_quoted_messages(findings)
         check_notices(findings)

@@ -17,7 +17,7 @@ FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base
 SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "prices", "python")
 PROSE_COLUMNS = 120
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
-TYPE = re.compile(r"(?<!>\n)^(?:struct|class|enum class) (\w+)[^;\n]*\{", re.MULTILINE)  # But templates.
+TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 

@@ -41,7 +41,8 @@ Result<std::string> write_stream(const arrow::RecordBatch& batch) {
   DARKROOM_RETURN_IF_ARROW_ERROR(sink.status(), kWhat);
   auto writer = arrow::ipc::MakeStreamWriter(sink->get(), batch.schema());
   DARKROOM_RETURN_IF_ARROW_ERROR(writer.status(), kWhat);
-  DARKROOM_RETURN_IF_ARROW_ERROR((*writer)->WriteRecordBatch(batch) & (*writer)->Close(), kWhat);
+  DARKROOM_RETURN_IF_ARROW_ERROR((*writer)->WriteRecordBatch(batch), kWhat);
+  DARKROOM_RETURN_IF_ARROW_ERROR((*writer)->Close(), kWhat);
   const auto bytes = (*sink)->Finish();
   DARKROOM_RETURN_IF_ARROW_ERROR(bytes.status(), kWhat);
   return (*bytes)->ToString();

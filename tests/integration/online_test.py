@@ -59,9 +59,8 @@ class OnlineBench(Workbench):
         super().__exit__(*unused)
 
     def command(self, output: str, *more: str) -> list[str]:
-        """Rows are asked for until the end: there are as many as the steps take, and room for some only."""
-        settings = ["batch.global=8", "runtime.gradient_groups=2", f"schedule.max_steps={STEPS}", "schedule.kind=constant", "checkpoint.every_steps=100",
-                    "samples.every_steps=0", "data.memory_bytes=1048576", "runtime.watchdog_seconds=60"]
+        settings = ["batch.global=8", "batch.micro=4", "runtime.gradient_groups=2", f"schedule.max_steps={STEPS}", "schedule.kind=constant", "checkpoint.every_steps=100",
+                    "samples.every_steps=0", "runtime.watchdog_seconds=60"]
         sets = [word for setting in settings for word in ("--set", setting)]
         return ["train", "recipes/tiny.toml", "--model", self.model, "--output", self.path(output), *sets, *map(str, more)]
 
@@ -71,7 +70,8 @@ class OnlineBench(Workbench):
         return child
 
     def online(self, output: str, encoders: str, *more: str) -> list[str]:
-        return self.command(output, "--raw-data", self.images, "--encoders", encoders, "--json-summary", self.path(f"{output}.json"), *more)
+        """Rows are asked for until the end: there are as many as the steps take, and room for some only."""
+        return self.command(output, "--set", "data.memory_bytes=1048576", "--raw-data", self.images, "--encoders", encoders, "--json-summary", self.path(f"{output}.json"), *more)
 
     def balance(self, output: str) -> dict:
         return json.loads(pathlib.Path(self.path(f"{output}.json")).read_text(encoding="utf-8"))["train"]["online"]

@@ -64,7 +64,7 @@ Status HttpServerOptions::validate() const {
         "the bytes of all bodies together must be at least those of the largest one, got (all, one):", max_bodies_bytes, max_body_bytes);
   }
   if (tls.certificate.empty() != tls.key.empty()) {
-    return Status::invalid_argument("TLS needs both a certificate and its key, got (certificate, key):", tls.certificate, tls.key);
+    return Status::invalid_argument("--tls-cert and --tls-key go together, got (certificate, key):", tls.certificate, tls.key);
   }
   return Status::ok();
 }

@@ -26,10 +26,11 @@ test: ## unit, golden, integration, acceptance (short), structure and sanitizer 
 acceptance: build ## the data plane against a hostile web, bad disks and stores, kills (8 minutes; docs/testing.md)
 	@.venv/bin/python tests/acceptance/acceptance.py
 
-cluster: build ## the whole chain as Ray jobs on three nodes of this machine, with kills (docs/cluster.md)
+cluster: build ## the whole chain as Ray jobs on three nodes of this machine, with kills, and its endpoint (docs/cluster.md)
 	@tools/build/setup.sh ray
 	@.venv/bin/python tests/acceptance/cluster.py
 	@.venv/bin/python tests/acceptance/ray_kills.py
+	@.venv/bin/python tests/acceptance/ray_serve.py
 
 # Before the long compile. A machine without Python has no `setup` behind it yet; the copying asks again.
 .PHONY: writable

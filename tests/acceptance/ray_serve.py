@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
 
-usage: ray_serve_test.py
+usage: ray_serve.py
 """
 
 import atexit
@@ -17,14 +17,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 from PIL import Image
 
-from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs
-from workbench import PROGRAM, ROOT, Skipped, main, require, run
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
+from workbench import PROGRAM, ROOT, Skipped, main, require, run  # noqa: E402
 
 GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
 KEY = "a-key-of-more-than-16-characters"

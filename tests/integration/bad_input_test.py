@@ -51,7 +51,7 @@ def process_arguments(bench: Workbench, images: str, out: str) -> list:
 
 def flags_are_refused_with_exit_code_2() -> None:
     refused(["download", "/tmp/nowhere", "--metadata", "x.parquet", "--no-such-flag"], 2, "no-such-flag")
-    refused(["top"], 2, "not built yet")
+    refused(["process", "a", "b", "--model", "c", "--accelerator-type", "A10G"], 2, "not built yet")
     refused(["serve"], 2, "which model")
     refused(["no-such-verb"], 2, "no-such-verb|subcommand")
     refused(["download", "/tmp/nowhere"], 2, "--metadata")

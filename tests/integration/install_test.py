@@ -84,7 +84,7 @@ def the_cluster_command_is_there(packages: pathlib.Path, folder: pathlib.Path) -
     entry_points = next(packages.glob("darkroom-*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
     require("darkroom-ray = darkroom_ray.command:main" in entry_points, "no command", entry_points)
     metadata = next(packages.glob("darkroom-*.dist-info/METADATA")).read_text(encoding="utf-8")
-    require('Requires-Dist: ray[default,train]==2.60.0 ; extra == "ray"' in metadata, "no extra", metadata[:2000])
+    require('Requires-Dist: ray[default,serve,train]==2.60.0 ; extra == "ray"' in metadata, "no extra", metadata[:2000])
 
     def called(*words: str) -> subprocess.CompletedProcess:
         code = f"import sys; sys.path.insert(0, {str(packages)!r}); from darkroom_ray.command import main; sys.exit(main({list(words)!r}))"

@@ -64,15 +64,19 @@ class EncoderBook:
         return [self._addresses[number] for number in sorted(self._addresses)]
 
 
+def place_to_listen(address: str) -> str:
+    """A free port of the node with this address."""
+    return f"[{address}]:0" if ":" in address else f"{address}:0"
+
+
 def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
     """The command line of an encoder on the node with this address: what it encodes is what the trainer says."""
     words = ["encoder", "--recipe", given["RECIPE.toml"][0]]
     for name in SHARED_FLAGS:
         for value in given.get(name, []):
             words += [name, value]
-    host = f"[{address}]" if ":" in address else address
     most = max(64, 2 * request.num_workers)  # Ranks of an attempt that has ended may still be counted.
-    return [*words, "--listen", f"{host}:0", "--max-trainers", str(most), *request.encoders.arguments]
+    return [*words, "--listen", place_to_listen(address), "--max-trainers", str(most), *request.encoders.arguments]
 
 
 def transformer_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
@@ -82,8 +86,7 @@ def transformer_words(request: Request, given: dict[str, list[str]], address: st
         for value in given.get(name, []):
             words += [name, value] if value else [name]
     words += ["--no-sandbox"] if "--no-sandbox" in given else []
-    host = f"[{address}]" if ":" in address else address
-    return [*words, "--listen", f"{host}:0", *request.transformers.arguments]
+    return [*words, "--listen", place_to_listen(address), *request.transformers.arguments]
 
 
 def served_by(request: Request) -> Request:

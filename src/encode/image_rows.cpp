@@ -7,9 +7,11 @@
 
 namespace darkroom {
 
-std::vector<std::string> names_of(const ImageColumns& columns) {
+std::vector<std::string> names_of(const ImageColumns& columns, const std::vector<std::string>& kept) {
+  std::vector<std::string> wanted = {columns.image, columns.caption, columns.key};
+  wanted.insert(wanted.end(), kept.begin(), kept.end());
   std::vector<std::string> names;
-  for (const std::string& name : {columns.image, columns.caption, columns.key}) {
+  for (const std::string& name : wanted) {
     if (!name.empty() && std::ranges::find(names, name) == names.end()) {
       names.push_back(name);
     }

@@ -14,8 +14,8 @@
 
 namespace darkroom {
 
-/// The columns that ImageRows needs, each once.
-std::vector<std::string> names_of(const ImageColumns& columns);
+/// The columns that ImageRows needs, and those that are carried along, each once.
+std::vector<std::string> names_of(const ImageColumns& columns, const std::vector<std::string>& kept = {});
 
 /// A row as it comes in.
 struct ReadImageRow {

@@ -128,7 +128,9 @@ class ProcessParts {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
     BodyMemory intake(memory.intake_bytes + memory.body_bytes);
-    remote_ = plan_remote(memory);
+    if (is_remote()) {
+      remote_ = plan_remote(memory);
+    }
     BoundedQueue<ProcessPiece> prepared(kQueueBatches);  // After a stop it keeps its pieces, which hold leases of `intake`.
     const ItemPipelineOptions pipeline{.num_readers = workers_.readers,
                                        .num_writers = workers_.writers,
@@ -155,8 +157,7 @@ class ProcessParts {
     const RowTransform how{.transform = options_.transform, .seed = options_.seed};
     return {.fleet = {.encoders = options_.transformers,
                       .token = options_.transformer_token,
-                      .facts = is_remote() ? transform_facts(run_.plan().inputs(), how, options_.caption_column, options_.keep_columns)
-                                           : nlohmann::json::object(),
+                      .facts = transform_facts(run_.plan().inputs(), how, options_.caption_column, options_.keep_columns),
                       .max_slice_bytes = kLargestSlice,
                       .timeout = options_.transformer_timeout,
                       .patience = options_.transformer_patience},

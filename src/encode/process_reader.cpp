@@ -29,13 +29,7 @@ ProcessReader::ProcessReader(JobRun& run, const ProcessReading& reading)
 
 Result<std::vector<std::string>> ProcessReader::choose_columns(const TableReader& table) {
   DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table.schema(), table.path(), reading_.caption_column));
-  std::vector<std::string> names = names_of(columns_);
-  for (const std::string& name : reading_.kept) {
-    if (std::ranges::find(names, name) == names.end()) {
-      names.push_back(name);
-    }
-  }
-  return names;
+  return names_of(columns_, reading_.kept);
 }
 
 Status ProcessReader::read(ItemIntake<ProcessBatch>& intake) {

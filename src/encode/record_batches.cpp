@@ -80,9 +80,7 @@ Result<arrow::FieldVector> keep_rows(const std::shared_ptr<arrow::RecordBatch>& 
 
 Status BatchTransformOptions::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns, LatentsDialect::kDarkroom));
-  if (std::ranges::find(keep_columns, squares_name(transform.resolution)) != keep_columns.end()) {
-    return Status::invalid_argument("--keep-columns names the column of the squares:", squares_name(transform.resolution));
-  }
+  DARKROOM_RETURN_IF_ERROR(check_beside_squares(keep_columns, transform.resolution));
   return transform.validate();
 }
 

@@ -58,6 +58,13 @@ Result<std::shared_ptr<arrow::FixedSizeListArray>> require_squares(const arrow::
 
 std::string squares_name(int resolution) { return fmt::format("pixels_{}", resolution); }
 
+Status check_beside_squares(const std::vector<std::string>& names, int resolution) {
+  if (std::ranges::find(names, squares_name(resolution)) != names.end()) {
+    return Status::invalid_argument("--keep-columns names the column of the squares:", squares_name(resolution));
+  }
+  return {};
+}
+
 std::shared_ptr<arrow::Field> squares_field(int resolution) {
   const auto type = arrow::extension::FixedShapeTensorType::Make(arrow::uint8(), {resolution, resolution, 3});
   DARKROOM_CHECK(type.ok(), "the type of squares:", type.status().ToString());

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
@@ -18,6 +19,9 @@ namespace darkroom {
 
 /// pixels_R.
 std::string squares_name(int resolution);
+
+/// Whether columns of these names can stand beside the squares. Errors: kInvalidArgument.
+Status check_beside_squares(const std::vector<std::string>& names, int resolution);
 
 /// arrow.fixed_shape_tensor of uint8 [R, R, 3].
 std::shared_ptr<arrow::Field> squares_field(int resolution);

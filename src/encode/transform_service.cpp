@@ -25,17 +25,6 @@ constexpr ReadOptions kReadOptions{.batch_bytes = 4 << 20, .max_batch_rows = 256
 constexpr std::chrono::seconds kDrainPatience{20};
 constexpr int kMostJobs = 4096;  // Each of their readers has a connection.
 
-/// The columns to read of an input.
-std::vector<std::string> chosen_columns(const ImageColumns& columns, const std::vector<std::string>& kept) {
-  std::vector<std::string> names = names_of(columns);
-  for (const std::string& name : kept) {
-    if (std::ranges::find(names, name) == names.end()) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
 /// The image dataset as jobs number its rows.
 class TransformInputs {
  public:
@@ -100,7 +89,7 @@ class TransformWorker {
     DARKROOM_ASSIGN_OR_RETURN(auto table, open_pinned_input(nullptr, input));
     DARKROOM_ASSIGN_OR_RETURN(columns_, find_image_columns(*table->schema(), table->path(), options_.caption_column));
     DARKROOM_ASSIGN_OR_RETURN(kept_fields_, kept_fields(*table->schema(), table->path(), options_.keep_columns));
-    rows_.emplace(std::move(table), std::nullopt, chosen_columns(columns_, options_.keep_columns), kReadOptions);
+    rows_.emplace(std::move(table), std::nullopt, names_of(columns_, options_.keep_columns), kReadOptions);
     input_ = &input;
     return Status::ok();
   }
@@ -189,9 +178,7 @@ Status TransformServiceOptions::validate() const {
   }
   DARKROOM_RETURN_IF_ERROR(check_listening(address, token));
   DARKROOM_RETURN_IF_ERROR(check_kept_names(keep_columns, LatentsDialect::kDarkroom));
-  if (std::ranges::find(keep_columns, squares_name(transform.resolution)) != keep_columns.end()) {
-    return Status::invalid_argument("--keep-columns names the column of the squares:", squares_name(transform.resolution));
-  }
+  DARKROOM_RETURN_IF_ERROR(check_beside_squares(keep_columns, transform.resolution));
   return transform.validate();
 }
 

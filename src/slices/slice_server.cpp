@@ -115,18 +115,14 @@ class SliceServer::Loop {
   }
 
   Result<SocketAddress> listen() {
-    sockaddr_storage place = options_.address.to_sockaddr();
-    const socklen_t place_bytes = place.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    const ListenerWords words{.task = "listen for trainers", .port_flag = "--listen", .address_flag = "--listen"};
     wake_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    listener_ = wake_event_ < 0 ? -1 : socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const int yes = 1;
-    socklen_t size = sizeof place;
-    if (listener_ < 0 || setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(listener_, reinterpret_cast<const sockaddr*>(&place), place_bytes) != 0 || ::listen(listener_, kAcceptBacklog) != 0 ||
-        getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size) != 0) {
-      return listen_failure(options_.address, errno, {.task = "listen for trainers", .port_flag = "--listen", .address_flag = "--listen"});
+    if (wake_event_ < 0) {
+      return listen_failure(options_.address, errno, words);
     }
-    return SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr&>(place)).value_or(options_.address);
+    DARKROOM_ASSIGN_OR_RETURN(const Listener listener, open_listener(options_.address, kAcceptBacklog, words));
+    listener_ = listener.descriptor;
+    return listener.address;
   }
 
   void wake() {

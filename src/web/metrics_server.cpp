@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr size_t kMaxUnreadBytes = 65'536;  // Taken from a client after its reply, so that closing does not reset what it still reads.
 constexpr milliseconds kMaxLinger{1'000};
+constexpr int kAcceptBacklog = 64;
 constexpr milliseconds kAcceptPause{100};  // When there are no descriptors left.
 
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
@@ -141,18 +142,14 @@ class MetricsServer::Loop {
 
   /// Returns where it listens.
   Result<SocketAddress> listen() {
+    const ListenerWords words{.task = "serve metrics", .port_flag = "--metrics-port", .address_flag = "--metrics-port"};
     wake_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sockaddr_storage place = options_.address.to_sockaddr();
-    listener_ = wake_event_ < 0 ? -1 : socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const int yes = 1;  // Connections of a run before, which wait for their end, do not hold the port.
-    socklen_t size = sizeof place;
-    if (listener_ < 0 || setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(listener_, reinterpret_cast<const sockaddr*>(&place), size_of(place)) != 0 || ::listen(listener_, 64) != 0 ||
-        getsockname(listener_, reinterpret_cast<sockaddr*>(&place), &size) != 0) {
-      return listen_failure(options_.address, errno,
-                            {.task = "serve metrics", .port_flag = "--metrics-port", .address_flag = "--metrics-port"});
+    if (wake_event_ < 0) {
+      return listen_failure(options_.address, errno, words);
     }
-    return SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr&>(place)).value_or(options_.address);
+    DARKROOM_ASSIGN_OR_RETURN(const Listener listener, open_listener(options_.address, kAcceptBacklog, words));
+    listener_ = listener.descriptor;
+    return listener.address;
   }
 
   void wake() {
@@ -185,10 +182,6 @@ class MetricsServer::Loop {
     size_t num_sent = 0;
     size_t num_unread = 0;  ///< Taken and dropped after the reply.
   };
-
-  static socklen_t size_of(const sockaddr_storage& place) {
-    return place.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  }
 
   /// The wake event, the listener, then the connections in their order.
   std::vector<pollfd> watch() const {

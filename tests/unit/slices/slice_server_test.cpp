@@ -42,6 +42,14 @@ class Gate {
   int num_waiting_ = 0;
 };
 
+/// A server whose workers wait at the gate.
+std::unique_ptr<SliceServer> start_gated_server(SliceServerOptions options, Gate& gate) {
+  return start_server(options, [&gate](int worker, std::span<const int64_t> rows) {
+    gate.pass();
+    return rows_as_text(worker, rows);
+  });
+}
+
 TEST(slice_server, answers_a_trainer_that_wants_what_it_has) {
   const auto server = start_server();
   RawTrainer trainer(*server);
@@ -233,10 +241,7 @@ TEST(slice_server, drains_what_is_being_made_and_drops_what_is_only_asked_for) {
   SliceServerOptions options = slice_server_options();
   options.max_in_flight = 4;
   Gate gate;
-  const auto server = start_server(options, [&](int worker, std::span<const int64_t> rows) {
-    gate.pass();
-    return rows_as_text(worker, rows);
-  });
+  const auto server = start_gated_server(options, gate);
   RawTrainer trainer(*server);
   ASSERT_EQ(trainer.greet().type, FrameType::kWelcome);
   for (uint64_t row = 1; row < 4; ++row) {
@@ -257,10 +262,7 @@ TEST(slice_server, says_that_it_works_while_a_slice_takes_long) {
   SliceServerOptions options = slice_server_options();
   options.word_interval = std::chrono::milliseconds(10);
   Gate gate;
-  const auto server = start_server(options, [&](int worker, std::span<const int64_t> rows) {
-    gate.pass();
-    return rows_as_text(worker, rows);
-  });
+  const auto server = start_gated_server(options, gate);
   RawTrainer trainer(*server);
   ASSERT_EQ(trainer.greet().type, FrameType::kWelcome);
   trainer.send_frame(FrameType::kRequest, RawTrainer::request(1, {1}));
@@ -279,10 +281,7 @@ TEST(slice_server, says_nothing_more_of_a_slice_that_takes_for_ever) {
   options.word_interval = std::chrono::milliseconds(1);
   options.work_timeout = std::chrono::milliseconds(1);
   Gate gate;
-  const auto server = start_server(options, [&](int worker, std::span<const int64_t> rows) {
-    gate.pass();
-    return rows_as_text(worker, rows);
-  });
+  const auto server = start_gated_server(options, gate);
   RawTrainer trainer(*server);
   ASSERT_EQ(trainer.greet().type, FrameType::kWelcome);
   trainer.send_frame(FrameType::kRequest, RawTrainer::request(1, {1}));

@@ -204,6 +204,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
   agreement["--stop-at"] = train.stop_at;
   agreement["--encoders"] = !train.encoders.empty();  // Their addresses may be other names of the same.
+  agreement["kind of device"] = train.device.substr(0, train.device.find(':'));
   agreement["job"] = launcher_job_of_environment();
   options.agreement = agreement.dump();
   options.stop = stop;
@@ -212,7 +213,12 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
     log_error("train: rank {} ends, because {}", rank, what);
     _exit(kExitRankLost);  // The training thread may wait for ever.
   };
-  return join_gloo(options);
+  DARKROOM_ASSIGN_OR_RETURN(auto ranks, join_gloo(options));
+  const torch::Device device(train.device);
+  if (device.is_cpu()) {
+    return ranks;
+  }
+  return join_gpus(std::move(ranks), {.gpu = device.index(), .arrival = options.arrival, .on_lost = options.on_lost});
 }
 
 /// The exit code of a rank among others.
@@ -230,10 +236,10 @@ Result<int> end_rank(const Status& status, const RankPlace& place) {
   return status.with_context(fmt::format("rank {}", place.rank));
 }
 
-/// Where the step runs. Several ranks are for the CPU, so that `auto` means it there.
-Status resolve_train_device(int64_t num_ranks, TrainOptions& options) {
+/// Where this rank's step runs.
+Status resolve_train_device(const RankPlace& place, TrainOptions& options) {
   const std::string& asked = options.recipe.runtime.device;
-  const auto device = resolve_device(num_ranks > 1 && asked == "auto" ? "cpu" : asked);
+  const auto device = resolve_rank_device(asked, place.local_rank, place.local_size);
   if (!device.is_ok()) {
     return device.status().with_context(fmt::format("--device or the recipe's field 'runtime.device' is \"{}\"", asked));
   }
@@ -242,8 +248,8 @@ Status resolve_train_device(int64_t num_ranks, TrainOptions& options) {
 }
 
 /// Where a planned step would run; a GPU need not be here.
-Result<std::string> planned_device(int64_t num_ranks, const std::string& asked) {
-  const auto device = resolve_device(num_ranks > 1 && asked == "auto" ? "cpu" : asked);
+Result<std::string> planned_device(const std::string& asked) {
+  const auto device = resolve_device(asked);
   if (device.is_ok() || device.status().code() != StatusCode::kUnavailable) {
     return device;
   }
@@ -257,7 +263,7 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   const int64_t ranks_here = std::max(flags.num_ranks, place.local_size);
   question.num_ranks = question.num_ranks > 0 ? question.num_ranks : std::max(flags.num_ranks, place.size);
   question.local_ranks = std::min(ranks_here, question.num_ranks);
-  DARKROOM_ASSIGN_OR_RETURN(question.device, planned_device(question.num_ranks, recipe.runtime.device));
+  DARKROOM_ASSIGN_OR_RETURN(question.device, planned_device(recipe.runtime.device));
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, context.stop);
   const Result<TrainingPlan> plan = plan_training(*stores, recipe, question, context.stop);
@@ -308,7 +314,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   options.is_restart = place.attempt != RankPlace().attempt;
-  DARKROOM_RETURN_IF_ERROR(resolve_train_device(place.size, options));  // Before anything of torch is used.
+  DARKROOM_RETURN_IF_ERROR(resolve_train_device(place, options));  // Before anything of torch is used.
   if (place.rank != 0) {
     set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;

@@ -39,11 +39,19 @@ void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
   operations_for(arrays.weights.device().type()).adamw_update(arrays, scalars);
 }
 
-torch::Tensor squared_norm(const torch::Tensor& flat) {
+torch::Tensor norm_partials(const torch::Tensor& flat) {
   const torch::NoGradGuard no_grad;
   check_array(flat, flat, {torch::kFloat32, torch::kBFloat16}, "the norm's");
-  return operations_for(flat.device().type()).squared_norm(flat);
+  return operations_for(flat.device().type()).norm_partials(flat);
 }
+
+torch::Tensor add_norm_partials(const torch::Tensor& partials) {
+  const torch::NoGradGuard no_grad;
+  check_array(partials, partials, {torch::kFloat64}, "the norm's partial sums");
+  return operations_for(partials.device().type()).add_norm_partials(partials);
+}
+
+torch::Tensor squared_norm(const torch::Tensor& flat) { return add_norm_partials(norm_partials(flat)); }
 
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars) {
   const torch::NoGradGuard no_grad;

@@ -62,20 +62,17 @@ double sum_of_squares(const Scalar* values, int64_t count) {
 }
 
 template <typename Scalar>
-double squared_norm_of(const torch::Tensor& flat) {
+torch::Tensor norm_partials_of(const torch::Tensor& flat) {
   const Scalar* values = flat.const_data_ptr<Scalar>();
   const int64_t size = flat.numel();
-  std::vector<double> sums(static_cast<size_t>((size + kNormChunk - 1) / kNormChunk));
-  at::parallel_for(0, static_cast<int64_t>(sums.size()), 4, [&](int64_t begin, int64_t end) {
+  torch::Tensor partials = torch::empty({(size + kNormChunk - 1) / kNormChunk}, torch::kFloat64);
+  auto* sums = partials.data_ptr<double>();
+  at::parallel_for(0, partials.numel(), 4, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      sums[static_cast<size_t>(chunk)] = sum_of_squares(values + chunk * kNormChunk, std::min(kNormChunk, size - chunk * kNormChunk));
+      sums[chunk] = sum_of_squares(values + chunk * kNormChunk, std::min(kNormChunk, size - chunk * kNormChunk));
     }
   });
-  double total = 0.0;
-  for (const double sum : sums) {
-    total += sum;
-  }
-  return total;
+  return partials;
 }
 
 }  // namespace
@@ -102,9 +99,17 @@ void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars) {
   });
 }
 
-torch::Tensor squared_norm(const torch::Tensor& flat) {
-  const double norm = flat.scalar_type() == torch::kBFloat16 ? squared_norm_of<at::BFloat16>(flat) : squared_norm_of<float>(flat);
-  return torch::full({1}, norm, torch::kFloat64);
+torch::Tensor norm_partials(const torch::Tensor& flat) {
+  return flat.scalar_type() == torch::kBFloat16 ? norm_partials_of<at::BFloat16>(flat) : norm_partials_of<float>(flat);
+}
+
+torch::Tensor add_norm_partials(const torch::Tensor& partials) {
+  const auto* sums = partials.const_data_ptr<double>();
+  double total = 0.0;
+  for (int64_t i = 0; i < partials.numel(); ++i) {
+    total += sums[i];
+  }
+  return torch::full({1}, total, torch::kFloat64);
 }
 
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars) {

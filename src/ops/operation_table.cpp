@@ -39,7 +39,8 @@ const OperationTable& reference_operations() {
                                     .geglu_backward = reference::geglu_backward,
                                     .add_noise = reference::add_noise,
                                     .counter_normal = reference::counter_normal,
-                                    .squared_norm = reference::squared_norm,
+                                    .norm_partials = reference::norm_partials,
+                                    .add_norm_partials = reference::add_norm_partials,
                                     .clip_scale = reference::clip_scale,
                                     .adamw_update = reference::adamw_update};
   return table;
@@ -56,8 +57,8 @@ const OperationTable& operations_for(torch::DeviceType device) {
 void install_operations(torch::DeviceType device, const OperationTable& table) {
   const bool is_whole = table.group_norm != nullptr && table.group_norm_backward != nullptr && table.group_norm_silu != nullptr &&
                         table.group_norm_silu_backward != nullptr && table.geglu != nullptr && table.geglu_backward != nullptr &&
-                        table.add_noise != nullptr && table.counter_normal != nullptr && table.squared_norm != nullptr &&
-                        table.clip_scale != nullptr && table.adamw_update != nullptr;
+                        table.add_noise != nullptr && table.counter_normal != nullptr && table.norm_partials != nullptr &&
+                        table.add_norm_partials != nullptr && table.clip_scale != nullptr && table.adamw_update != nullptr;
   DARKROOM_CHECK(is_whole, "an operation table with an empty entry");
   tables()[static_cast<size_t>(device)] = table;
 }

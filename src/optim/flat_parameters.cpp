@@ -79,10 +79,10 @@ void FlatParameters::take_weights() {
     const Entry& entry = entries_[i];
     const FlatRange place{entry.first, entry.count}, held = place.overlap(master_range_);
     if (held == place) {
-      view_of(values_, {entry.name, entry.shape, entry.first - master_range_.first, entry.count}).copy_(parameters_[i]);
+      shaped(values_of(place), entry).copy_(parameters_[i]);
     } else if (held.count > 0) {  // A slice begins or ends within it.
       torch::Tensor laid_out = torch::empty({entry.count}, values_.options());
-      view_of(laid_out, {entry.name, entry.shape, 0, entry.count}).copy_(parameters_[i]);
+      shaped(laid_out, entry).copy_(parameters_[i]);
       values_of(held).copy_(laid_out.narrow(0, held.first - place.first, held.count));
     }
     const torch::Tensor computed_with = view_of(compute_copy_.defined() ? compute_copy_ : values_, entry);
@@ -133,7 +133,10 @@ void FlatParameters::check_bound() const {
 }
 
 torch::Tensor FlatParameters::view_of(const torch::Tensor& flat, const Entry& entry) const {
-  const torch::Tensor own = flat.narrow(0, entry.first, entry.count);
+  return shaped(flat.narrow(0, entry.first, entry.count), entry);
+}
+
+torch::Tensor FlatParameters::shaped(const torch::Tensor& own, const Entry& entry) const {
   if (!options_.channels_last || entry.shape.size() != kConvolutionDimensions) {
     return own.view(entry.shape);
   }

@@ -79,10 +79,18 @@ FlatRange slice_of_rank(int64_t size, int64_t rank, int64_t num_ranks) {
   return {begin, end - begin};
 }
 
+RankSlices slices_of_ranks(int64_t size, int64_t num_ranks) {
+  RankSlices slices;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    slices.push_back(slice_of_rank(size, rank, num_ranks));
+  }
+  return slices;
+}
+
 Status gather_slices(Communicator& ranks, const torch::Tensor& flat) {
   std::vector<torch::Tensor> parts;
-  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-    parts.push_back(slice_of_rank(flat.numel(), rank, ranks.size()).of(flat));
+  for (const FlatRange& slice : slices_of_ranks(flat.numel(), ranks.size())) {
+    parts.push_back(slice.of(flat));
   }
   return all_gather(ranks, parts);
 }
@@ -126,25 +134,25 @@ torch::Tensor shared_part(const FlatRange& part, const FlatRange& of, const torc
 
 }  // namespace
 
-Status scatter_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& values,
+Status scatter_range(Communicator& ranks, const RankSlices& slices, const FlatRange& range, const torch::Tensor& values,
                      const torch::Tensor& own_slice) {
   const torch::NoGradGuard no_grad;
-  const FlatRange own = slice_of_rank(size, ranks.rank(), ranks.size());
+  const FlatRange own = slices[static_cast<size_t>(ranks.rank())];
   const FlatRange mine = own.overlap(range);
   if (ranks.rank() != 0) {
     return ranks.exchange({}, {{0, shared_part(mine, own, own_slice)}});
   }
   std::vector<Transfer> sends;
   for (int64_t rank = 1; rank < ranks.size(); ++rank) {
-    sends.push_back({rank, shared_part(slice_of_rank(size, rank, ranks.size()).overlap(range), range, values)});
+    sends.push_back({rank, shared_part(slices[static_cast<size_t>(rank)].overlap(range), range, values)});
   }
   shared_part(mine, own, own_slice).copy_(shared_part(mine, range, values));
   return ranks.exchange(sends, {});
 }
 
-Result<torch::Tensor> gather_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& own_slice) {
+Result<torch::Tensor> gather_range(Communicator& ranks, const RankSlices& slices, const FlatRange& range, const torch::Tensor& own_slice) {
   const torch::NoGradGuard no_grad;
-  const FlatRange own = slice_of_rank(size, ranks.rank(), ranks.size());
+  const FlatRange own = slices[static_cast<size_t>(ranks.rank())];
   const FlatRange mine = own.overlap(range);
   if (ranks.rank() != 0) {
     DARKROOM_RETURN_IF_ERROR(ranks.exchange({{0, shared_part(mine, own, own_slice)}}, {}));
@@ -156,7 +164,7 @@ Result<torch::Tensor> gather_range(Communicator& ranks, int64_t size, const Flat
   const torch::Tensor values = torch::empty({range.count}, own_slice.options());
   std::vector<Transfer> receives;
   for (int64_t rank = 1; rank < ranks.size(); ++rank) {
-    receives.push_back({rank, shared_part(slice_of_rank(size, rank, ranks.size()).overlap(range), range, values)});
+    receives.push_back({rank, shared_part(slices[static_cast<size_t>(rank)].overlap(range), range, values)});
   }
   shared_part(mine, range, values).copy_(shared_part(mine, own, own_slice));
   DARKROOM_RETURN_IF_ERROR(ranks.exchange({}, receives));

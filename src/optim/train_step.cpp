@@ -80,7 +80,6 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
   DARKROOM_CHECK(valid.is_ok(), valid.message());
   const bool is_cpu = parameters.options().device.is_cpu();
   DARKROOM_CHECK(options.workers == 1 || is_cpu, "several workers are for the CPU");
-  DARKROOM_CHECK(ranks.size() == 1 || is_cpu, "several ranks are for the CPU");
   const FlatRange slice = slice_of_rank(parameters.size(), ranks.rank(), ranks.size());
   DARKROOM_CHECK(optimizer.slice() == slice && (ema == nullptr || ema->slice() == slice),
                  "a rank updates its own slice, from:", slice.first);
@@ -88,7 +87,7 @@ TrainStep::TrainStep(FlatParameters& parameters, AdamW& optimizer, Ema* ema, con
     const GradientSumOptions sum{options.gradient_groups, options.fast_reduction, options.gradient_wire};
     gradient_sum_ = std::make_unique<GradientSum>(parameters, sum, ranks);
   }
-  if (options.overlaps && !options.fast_reduction && ranks.size() > 1) {
+  if (options.overlaps && !options.fast_reduction && ranks.size() > 1 && is_cpu) {
     overlap_ = std::make_unique<GradientOverlap>(parameters, *gradient_sum_, ranks, options.bucket_elements);
   }
   if (options.replays && !is_cpu && !options.waits_between_phases) {
@@ -187,6 +186,10 @@ void TrainStep::prepare(int64_t step, int64_t batch_size) {
     squared_norm_ = torch::empty({1}, torch::dtype(torch::kFloat64).device(device));
     squared_norm_staging_ = empty_staging({1}, torch::kFloat64, device);
   }
+  if (ranks_.size() > 1 && !stop_votes_.defined()) {
+    stop_votes_ = torch::empty({1}, torch::dtype(torch::kFloat64).device(device));
+    stop_votes_staging_ = empty_staging({1}, torch::kFloat64, device);
+  }
   optimizer_.prepare(report_.learning_rate, options_.max_grad_norm, ema_);
 }
 
@@ -202,7 +205,7 @@ void TrainStep::issue(const MicroBatchLosses& losses) {
 
 void TrainStep::issue(const DeviceBatch& batch) {
   if (recorded_ == nullptr) {
-    issue(by_position(batch, own_groups().first * (losses_.numel() / options_.gradient_groups)));
+    issue(by_position(batch, first_own_sample()));
     return;
   }
   begin_passes();
@@ -219,6 +222,8 @@ void TrainStep::begin_passes() {
 }
 
 GroupSpan TrainStep::own_groups() const { return gradient_sum_ == nullptr ? GroupSpan{0, 1} : gradient_sum_->run(); }
+
+int64_t TrainStep::first_own_sample() const { return own_groups().first * (losses_.numel() / options_.gradient_groups); }
 
 // Micro-batches of this rank's groups, in order.
 std::vector<TrainStep::PassSpan> TrainStep::passes() const {
@@ -261,10 +266,9 @@ void TrainStep::accumulate(const MicroBatchLosses& losses) {
   }
 }
 
-// One rank: it has all samples.
 void TrainStep::accumulate_recorded(const DeviceBatch& batch) {
   for (const PassSpan& pass : passes()) {
-    recorded_->run_pass(batch, pass.first, losses_.narrow(0, pass.first, pass.count));
+    recorded_->run_pass(batch, pass.first - first_own_sample(), losses_.narrow(0, pass.first, pass.count));
     end_pass(pass);
   }
   end_phase(report_.backward_ms);
@@ -323,48 +327,32 @@ void TrainStep::update_alone() {
   recorded_ != nullptr ? recorded_->run_update(update) : update();
 }
 
-// Partial sums of squares of this rank's slice: whole chunks, so that all of them in order make up ops' squared_norm of the whole.
-std::vector<double> TrainStep::norm_of_slice() const {
-  const torch::Tensor gradients = optimizer_.slice().of(parameters_.gradients());
-  std::vector<double> sums;
-  for (int64_t first = 0; first < gradients.numel(); first += kNormChunk) {
-    sums.push_back(squared_norm(gradients.narrow(0, first, std::min(kNormChunk, gradients.numel() - first))).item<double>());
-  }
-  return sums;
-}
-
-// One message a rank: its wish to stop, its losses, the norm of its slice. Everybody then computes the same from the same numbers.
+// One message a rank: its wish to stop, its losses, the partial sums of squares of its slice, which is whole chunks. Everybody then computes
+// the same from the same numbers.
 Status TrainStep::exchange_figures() {
   const torch::NoGradGuard no_grad;
-  const int64_t group_size = losses_.numel() / options_.gradient_groups;
-  const auto samples_of = [&](int64_t rank) {
-    const GroupSpan run = groups_of_rank(options_.gradient_groups, rank, ranks_.size());
-    return FlatRange{run.first * group_size, run.count * group_size};
-  };
+  const torch::Tensor own_partials = norm_partials(optimizer_.slice().of(parameters_.gradients()));
+  std::vector<FlatRange> samples;
   std::vector<torch::Tensor> parts;
   for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
+    const GroupSpan run = groups_of_rank(options_.gradient_groups, rank, ranks_.size());
+    const int64_t group_size = losses_.numel() / options_.gradient_groups;
+    samples.push_back({run.first * group_size, run.count * group_size});
     const int64_t slice_size = slice_of_rank(parameters_.size(), rank, ranks_.size()).count;
-    parts.push_back(torch::zeros({1 + samples_of(rank).count + (slice_size + kNormChunk - 1) / kNormChunk}, torch::kFloat64));
+    parts.push_back(torch::empty({1 + samples.back().count + (slice_size + kNormChunk - 1) / kNormChunk}, stop_votes_.options()));
   }
-  torch::Tensor& own = parts[static_cast<size_t>(ranks_.rank())];
-  const FlatRange samples = samples_of(ranks_.rank());
-  const std::vector<double> norm = norm_of_slice();
-  own[0] = report_.wants_stop ? 1.0 : 0.0;
-  own.narrow(0, 1, samples.count).copy_(samples.of(losses_));
-  std::copy(norm.begin(), norm.end(), own.data_ptr<double>() + 1 + samples.count);
+  const auto rank = static_cast<size_t>(ranks_.rank());
+  parts[rank].copy_(torch::cat({stop_votes_.fill_(report_.wants_stop ? 1.0 : 0.0), samples[rank].of(losses_).to(torch::kFloat64), own_partials}));
   DARKROOM_RETURN_IF_ERROR(all_gather(ranks_, parts));
-  double total = 0.0;
-  for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
-    const torch::Tensor& part = parts[static_cast<size_t>(rank)];
-    const FlatRange range = samples_of(rank);
-    report_.wants_stop = report_.wants_stop || part[0].item<double>() != 0.0;
-    range.of(losses_).copy_(part.narrow(0, 1, range.count));
-    const double* sums = part.const_data_ptr<double>();
-    for (int64_t i = 1 + range.count; i < part.numel(); ++i) {
-      total += sums[i];
-    }
+  std::vector<torch::Tensor> votes, partials;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t first_partial = 1 + samples[i].count;
+    votes.push_back(parts[i].narrow(0, 0, 1));
+    samples[i].of(losses_).copy_(parts[i].narrow(0, 1, samples[i].count));
+    partials.push_back(parts[i].narrow(0, first_partial, parts[i].numel() - first_partial));
   }
-  squared_norm_.fill_(total);
+  stop_votes_.copy_(torch::cat(votes).sum(0, /*keepdim=*/true));
+  squared_norm_.copy_(add_norm_partials(torch::cat(partials)));
   return {};
 }
 
@@ -375,7 +363,12 @@ Result<StepReport> TrainStep::finish() {
   parameters_.check_bound();
   losses_staging_.copy_(losses_, /*non_blocking=*/true);
   squared_norm_staging_.copy_(squared_norm_, /*non_blocking=*/true);
+  if (ranks_.size() > 1) {
+    stop_votes_staging_.copy_(stop_votes_, /*non_blocking=*/true);
+  }
   synchronize(losses_.device());
+  DARKROOM_RETURN_IF_ERROR(ranks_.exchange({}, {}));  // Whether what GPUs exchanged came.
+  report_.wants_stop = report_.wants_stop || (ranks_.size() > 1 && stop_votes_staging_.item<double>() > 0.0);
   const StepReport own = report_;
   DARKROOM_RETURN_IF_ERROR(settle());
   report_ = own;

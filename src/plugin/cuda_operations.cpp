@@ -27,7 +27,8 @@ const OperationTable* cuda_operations(const OperationTable& reference) {
                                        .geglu_backward = cuda::geglu_backward,
                                        .add_noise = cuda::add_noise,
                                        .counter_normal = cuda::counter_normal,
-                                       .squared_norm = cuda::squared_norm,
+                                       .norm_partials = cuda::norm_partials,
+                                       .add_norm_partials = cuda::add_norm_partials,
                                        .clip_scale = cuda::clip_scale,
                                        .adamw_update = cuda::adamw_update};
   given_reference = &reference;

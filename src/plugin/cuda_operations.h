@@ -27,7 +27,8 @@ torch::Tensor geglu_backward(const torch::Tensor& grad, const std::vector<torch:
 void add_noise(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& scales_n2, torch::Tensor& noisy,
                torch::Tensor* velocity);
 void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2);
-torch::Tensor squared_norm(const torch::Tensor& flat);
+torch::Tensor norm_partials(const torch::Tensor& flat);
+torch::Tensor add_norm_partials(const torch::Tensor& partials);
 void clip_scale(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars);
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
 

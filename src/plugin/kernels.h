@@ -76,9 +76,11 @@ cudaError_t launch_add_noise(const float* clean, const float* noise, const float
 cudaError_t launch_counter_normal(float* out, uint64_t seed, uint8_t purpose, const int64_t* coordinates, int64_t num_samples, int64_t row,
                                   cudaStream_t stream);
 
-/// Blocks of the first stage of the norm: `partials` holds as many doubles.
-int64_t squared_norm_blocks(int64_t size);
-cudaError_t launch_squared_norm(Element element, const void* values, int64_t size, double* partials, double* sum, cudaStream_t stream);
+/// Chunks of ops' kNormChunk elements: `partials` holds as many doubles. The launches are ops' norm_partials of at least one element, and
+/// add_norm_partials of `count` of them.
+int64_t norm_chunks(int64_t size);
+cudaError_t launch_norm_partials(Element element, const void* values, int64_t size, double* partials, cudaStream_t stream);
+cudaError_t launch_add_partials(const double* partials, int64_t count, double* sum, cudaStream_t stream);
 
 /// ops' clip_scale; places in `scalars` by AdamWScalar.
 cudaError_t launch_clip_scale(const double* squared_norm, const float* losses, int64_t num_losses, double* scalars, cudaStream_t stream);

@@ -7,6 +7,7 @@
 #include "cuda_operations.h"
 #include "darkroom/tensor/cuda_plugin.h"
 #include "graph_recorder.h"
+#include "nccl_ranks.h"
 
 namespace darkroom {
 namespace {
@@ -49,7 +50,9 @@ constexpr CudaPlugin kPlugin = {.version = kCudaPluginVersion,
                                 .peak_memory_bytes = peak_gpu_memory,
                                 .reset_peak_memory = reset_peak_gpu_memory,
                                 .make_graph_recorder = make_cuda_graph_recorder,
-                                .operations = cuda_operations};
+                                .operations = cuda_operations,
+                                .make_gpu_ranks_id = make_nccl_id,
+                                .join_gpu_ranks = join_nccl_ranks};
 
 }  // namespace
 }  // namespace darkroom

@@ -48,13 +48,22 @@ void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const to
                                        out.numel() / num_samples, stream_of(out)));
 }
 
-torch::Tensor squared_norm(const torch::Tensor& flat_any) {
+torch::Tensor norm_partials(const torch::Tensor& flat_any) {
   const c10::cuda::CUDAGuard guard(flat_any.device());
   const torch::Tensor flat = aligned(flat_any);
-  const auto doubles = flat.options().dtype(torch::kFloat64);
-  torch::Tensor sum = torch::empty({1}, doubles), partials = torch::empty({squared_norm_blocks(flat.numel())}, doubles);
-  C10_CUDA_CHECK(launch_squared_norm(element_of(flat), flat.const_data_ptr(), flat.numel(), partials.data_ptr<double>(),
-                                     sum.data_ptr<double>(), stream_of(flat)));
+  torch::Tensor partials = torch::empty({norm_chunks(flat.numel())}, flat.options().dtype(torch::kFloat64));
+  if (flat.numel() > 0) {
+    C10_CUDA_CHECK(
+        launch_norm_partials(element_of(flat), flat.const_data_ptr(), flat.numel(), partials.data_ptr<double>(), stream_of(flat)));
+  }
+  return partials;
+}
+
+torch::Tensor add_norm_partials(const torch::Tensor& partials) {
+  const c10::cuda::CUDAGuard guard(partials.device());
+  torch::Tensor sum = torch::empty({1}, partials.options());
+  C10_CUDA_CHECK(
+      launch_add_partials(partials.const_data_ptr<double>(), partials.numel(), sum.data_ptr<double>(), stream_of(partials)));
   return sum;
 }
 

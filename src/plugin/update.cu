@@ -83,8 +83,7 @@ __device__ double block_sum(double value) {
   return threadIdx.x == 0 ? values[0] : 0.0;
 }
 
-constexpr int64_t kNormChunk = 1 << 16;  // Elements a block: part of the norm's bits.
-
+// A block a chunk.
 template <typename Scalar>
 __global__ void sum_squares(const Scalar* values, int64_t size, double* partials) {
   constexpr int kCount = kVector<Scalar>;
@@ -144,16 +143,20 @@ cudaError_t launch_adamw_update(Element gradient_element, const AdamWPointers& a
   return cudaGetLastError();
 }
 
-int64_t squared_norm_blocks(int64_t size) { return std::max<int64_t>((size + kNormChunk - 1) / kNormChunk, 1); }
+int64_t norm_chunks(int64_t size) { return (size + kNormChunk - 1) / kNormChunk; }
 
-cudaError_t launch_squared_norm(Element element, const void* values, int64_t size, double* partials, double* sum, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(squared_norm_blocks(size));
+cudaError_t launch_norm_partials(Element element, const void* values, int64_t size, double* partials, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(norm_chunks(size));
   if (element == Element::kFloat32) {
     launch_kernel(sum_squares<float>, blocks, kThreads, stream, static_cast<const float*>(values), size, partials);
   } else {
     launch_kernel(sum_squares<__nv_bfloat16>, blocks, kThreads, stream, static_cast<const __nv_bfloat16*>(values), size, partials);
   }
-  launch_kernel(add_partials, 1, kThreads, stream, partials, blocks, sum);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_add_partials(const double* partials, int64_t count, double* sum, cudaStream_t stream) {
+  launch_kernel(add_partials, 1, kThreads, stream, partials, count, sum);
   return cudaGetLastError();
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 
 #include "darkroom/tensor/cuda_plugin.h"
@@ -92,6 +93,28 @@ Result<std::string> resolve_device(const std::string& text) {
   }
   DARKROOM_RETURN_IF_ERROR(check_capability((*list_gpus())[index]));
   return fmt::format("cuda:{}", index);
+}
+
+Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size) {
+  const bool shares = std::getenv(kShareGpuVariable) != nullptr;
+  if (local_size == 1 || text == "cpu" || (shares && text != "auto")) {
+    return resolve_device(text);
+  }
+  const auto num_gpus = list_gpus().is_ok() ? static_cast<int64_t>(list_gpus()->size()) : 0;
+  if (text == "auto") {
+    const auto own = resolve_device(fmt::format("cuda:{}", local_rank));
+    return num_gpus >= local_size && own.is_ok() ? own : resolve_device("cpu");
+  }
+  if (text != "cuda") {
+    DARKROOM_RETURN_IF_ERROR(resolve_device(text).status());
+    return Status::invalid_argument("ranks of one machine take a GPU each; say cuda, which gives every rank its own (ranks here):", text,
+                                    local_size);
+  }
+  if (num_gpus > 1 && num_gpus < local_size) {
+    return Status::unavailable("a machine has fewer GPUs than ranks (GPUs, ranks here):", num_gpus, local_size);
+  }
+  // A launcher that gives every rank its own shows it no other (CUDA_VISIBLE_DEVICES); one that does not is refused when ranks meet.
+  return resolve_device(num_gpus == 1 ? "cuda:0" : fmt::format("cuda:{}", local_rank));
 }
 
 }  // namespace darkroom

@@ -8,6 +8,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"
 #include "darkroom/nn/component_config.h"
+#include "darkroom/optim/canonical_slices.h"
 #include "darkroom/optim/gradient_groups.h"
 #include "darkroom/tensor/safetensors.h"
 #include "state_files.h"
@@ -81,19 +82,58 @@ Result<torch::Tensor> read_state(const SafetensorsFile& file, const std::string&
   return source;
 }
 
+// This rank's slice of a buffer, as rank 0 sends it: in canonical order, on the CPU.
+class IncomingSlice {
+ public:
+  IncomingSlice(TrainingState& state, torch::Tensor own)
+      : state_(state), slices_(canonical_slices(state.parameters, state.ranks->size())), own_(std::move(own)), incoming_(own_) {
+    if (!state.parameters.is_canonical()) {
+      incoming_ = torch::empty({slices_[static_cast<size_t>(state.ranks->rank())].count}, torch::kFloat32);
+    }
+  }
+
+  /// Elements `range` of the canonical order; rank 0 has their values.
+  Status take(const FlatRange& range, const torch::Tensor& values) {
+    return scatter_range(*state_.ranks, slices_, range, values, incoming_);
+  }
+  /// All have come.
+  Status finish() {
+    return incoming_.is_same(own_) ? Status::ok() : copy_from_canonical(*state_.ranks, state_.parameters, incoming_, own_);
+  }
+
+ private:
+  TrainingState& state_;
+  const RankSlices slices_;
+  torch::Tensor own_;
+  torch::Tensor incoming_;
+};
+
+// Rank 0's part.
+Status send_moments(const std::string& folder, TrainingState& state, int64_t num_files) {
+  for (const auto& [name, own] : moments_of(state)) {
+    IncomingSlice slice(state, own);
+    for (int64_t i = 0; i < num_files; ++i) {
+      const FlatRange range = moments_range(state, i, num_files);
+      DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
+      DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(*moments, name, {range.count}));
+      DARKROOM_RETURN_IF_ERROR(slice.take(range, values));
+    }
+    DARKROOM_RETURN_IF_ERROR(slice.finish());
+  }
+  return {};
+}
+
 Status restore_moments(const std::string& folder, TrainingState& state) {
-  const int64_t total = state.parameters.size();
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(folder));
+  if (state.ranks->size() > 1) {
+    return send_moments(folder, state, num_files);
+  }
   for (int64_t i = 0; i < num_files; ++i) {
     const FlatRange range = moments_range(state, i, num_files);
     DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
     for (const auto& [name, own] : moments_of(state)) {
       DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(*moments, name, {range.count}));
-      if (state.ranks->size() == 1) {
-        state.parameters.set_canonical_range(own, range, values);
-        continue;
-      }
-      DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, range, values, own));
+      state.parameters.set_canonical_range(own, range, values);
     }
   }
   return {};
@@ -108,45 +148,39 @@ Status restore_whole_average(const SafetensorsFile& averages, TrainingState& sta
   return {};
 }
 
-Status restore_average_slices(const SafetensorsFile& averages, TrainingState& state) {
+Status send_average(const SafetensorsFile& averages, TrainingState& state) {
+  IncomingSlice slice(state, state.ema.weights());
+  int64_t first = 0;
   for (const FlatParameters::Entry& entry : state.parameters.entries()) {
     DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(averages, entry.name, entry.shape));
-    DARKROOM_RETURN_IF_ERROR(
-        scatter_range(*state.ranks, state.parameters.size(), {entry.first, entry.count}, values.flatten(), state.ema.weights()));
+    DARKROOM_RETURN_IF_ERROR(slice.take({first, entry.count}, values.flatten()));
+    first += entry.count;
   }
-  return {};
+  return slice.finish();
 }
 
 // Into memory that is there after the first time.
-void copy_values(const FlatParameters& parameters, const torch::Tensor& from, torch::Tensor& to) {
-  const int64_t count = parameters.is_canonical() ? from.numel() : parameters.num_elements();
+Status copy_values(const TrainingState& state, const torch::Tensor& from, torch::Tensor& to) {
   if (!to.defined()) {
-    to = torch::empty({count}, torch::kFloat32);
+    const RankSlices slices = canonical_slices(state.parameters, state.ranks->size());
+    to = torch::empty({slices[static_cast<size_t>(state.ranks->rank())].count}, torch::kFloat32);
   }
-  if (parameters.is_canonical()) {
-    to.copy_(from);
-    return;
-  }
-  int64_t first = 0;
-  for (const FlatParameters::Entry& entry : parameters.entries()) {
-    to.narrow(0, first, entry.count).copy_(parameters.canonical_range(from, {first, entry.count}));
-    first += entry.count;
-  }
+  return copy_canonical(*state.ranks, state.parameters, from, to);
 }
 
 }  // namespace
 
-void StateSnapshot::take(const TrainingState& state) {
+Status StateSnapshot::take(const TrainingState& state) {
   const torch::NoGradGuard no_grad;
   const StateValues now = values_at_hand(state);
-  copy_values(state.parameters, now.weights, values_.weights);
+  DARKROOM_RETURN_IF_ERROR(copy_values(state, now.weights, values_.weights));
   if (state.ema.averages()) {
-    copy_values(state.parameters, now.average, values_.average);
+    DARKROOM_RETURN_IF_ERROR(copy_values(state, now.average, values_.average));
   } else {
     values_.average = values_.weights;
   }
-  copy_values(state.parameters, now.first_moment, values_.first_moment);
-  copy_values(state.parameters, now.second_moment, values_.second_moment);
+  DARKROOM_RETURN_IF_ERROR(copy_values(state, now.first_moment, values_.first_moment));
+  return copy_values(state, now.second_moment, values_.second_moment);
 }
 
 Result<int64_t> count_moments_files(const std::string& folder) {
@@ -161,20 +195,24 @@ Result<int64_t> count_moments_files(const std::string& folder) {
 Status hand_in_training_state(const TrainingState& state) { return write_state_share(state); }
 
 Status take_training_state(TrainingState& state, int64_t num_files) {
-  const int64_t total = state.parameters.size();
   const torch::Tensor nothing;
-  for (int64_t i = 0; i < num_files; ++i) {
-    for (const auto& [name, own] : moments_of(state)) {
-      DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, moments_range(state, i, num_files), nothing, own));
+  for (const auto& [name, own] : moments_of(state)) {
+    IncomingSlice slice(state, own);
+    for (int64_t i = 0; i < num_files; ++i) {
+      DARKROOM_RETURN_IF_ERROR(slice.take(moments_range(state, i, num_files), nothing));
     }
+    DARKROOM_RETURN_IF_ERROR(slice.finish());
   }
   if (!state.ema.averages()) {
     return {};
   }
+  IncomingSlice slice(state, state.ema.weights());
+  int64_t first = 0;
   for (const FlatParameters::Entry& entry : state.parameters.entries()) {
-    DARKROOM_RETURN_IF_ERROR(scatter_range(*state.ranks, total, {entry.first, entry.count}, nothing, state.ema.weights()));
+    DARKROOM_RETURN_IF_ERROR(slice.take({first, entry.count}, nothing));
+    first += entry.count;
   }
-  return {};
+  return slice.finish();
 }
 
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
@@ -199,7 +237,7 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
     return {};  // Decay 0 from here on: the average of before would take the place of the weights.
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kComponentWeightsFile)));
-  return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : restore_average_slices(*averages, state);
+  return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : send_average(*averages, state);
 }
 
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder) {

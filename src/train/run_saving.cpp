@@ -93,11 +93,17 @@ Status TrainingRun::save(AfterSaving after) {
 }
 
 Status TrainingRun::save_now(const SaveJob& job) {
+  const bool needs_snapshot = ranks().size() > 1 && !parameters_->is_canonical();
+  TrainingState written = *state_;
+  if (needs_snapshot) {
+    DARKROOM_RETURN_IF_ERROR(snapshot_.take(*state_));
+    written.snapshot = &snapshot_.values();
+  }
   if (!is_main()) {
     saved_step_ = steps_done_;
-    return hand_in_training_state(*state_);
+    return hand_in_training_state(written);
   }
-  DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, *state_));
+  DARKROOM_RETURN_IF_ERROR(write_checkpoint(job, written));
   DARKROOM_RETURN_IF_ERROR(facts_->write(steps_done_, wall_seconds()));
   spend(Spending::kSaving);
   DARKROOM_RETURN_IF_ERROR(ledger_->record_saved(steps_done_));
@@ -110,7 +116,7 @@ Status TrainingRun::save_now(const SaveJob& job) {
 // What is written is the snapshot, and the other ranks are reached by connections that only saving uses. Until it has ended, spooled_step_,
 // facts_ and remote_ are its own.
 Status TrainingRun::save_in_background(const SaveJob& job) {
-  snapshot_.take(*state_);
+  DARKROOM_RETURN_IF_ERROR(snapshot_.take(*state_));
   spend(Spending::kSaving);
   if (is_main()) {
     DARKROOM_RETURN_IF_ERROR(remote_ != nullptr ? remote_->mark_logs(steps_done_) : Status::ok());

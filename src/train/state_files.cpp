@@ -14,6 +14,7 @@
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/component_config.h"
+#include "darkroom/optim/canonical_slices.h"
 #include "darkroom/optim/gradient_groups.h"
 
 namespace darkroom {
@@ -176,7 +177,7 @@ Result<torch::Tensor> take_piece(const TrainingState& state, const StateSection&
   if (state.ranks->size() == 1) {
     return state.parameters.canonical_range(section.own, piece);
   }
-  return gather_range(*state.ranks, state.parameters.size(), piece, section.own);
+  return gather_range(*state.ranks, canonical_slices(state.parameters, state.ranks->size()), piece, section.own);
 }
 
 // Through rank 0, whose `output` it is; null elsewhere. Pieces go on coming where they cannot be written, so that all ranks end together.
@@ -224,7 +225,8 @@ Result<FileDigests> write_together(const TrainingState& state, const SavingPlan&
   for (const auto& output : outputs) {  // Headers.
     written = written.is_ok() ? output->close() : written;
   }
-  written = written.is_ok() ? write_all_own_ranges(plan, layout, state.optimizer.slice(), shared) : written;
+  const FlatRange own = canonical_slices(state.parameters, state.ranks->size())[static_cast<size_t>(state.ranks->rank())];
+  written = written.is_ok() ? write_all_own_ranges(plan, layout, own, shared) : written;
   DARKROOM_RETURN_IF_ERROR(agree(*state.ranks, written));
   return digest_by_ranks(plan, layout, *state.ranks);
 }

@@ -16,7 +16,7 @@ namespace darkroom {
 /// Values of one of the flat buffers, as they lie in a file.
 struct StateSection {
   FlatRange range;    ///< Of the canonical order.
-  torch::Tensor own;  ///< This rank's slice of the buffer.
+  torch::Tensor own;  ///< This rank's slice of the buffer; of several ranks in canonical order (optim's canonical_slices).
 };
 
 struct StateFile {

@@ -27,9 +27,6 @@ Status TrainOptions::validate() const {
         "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
         recipe.runtime.gradient_groups, ranks->size());
   }
-  if (ranks->size() > 1 && device != "cpu") {
-    return Status::invalid_argument("several ranks train on the CPU only; drop the ranks or --device:", device);
-  }
   if (!trace_path.empty() && ranks->size() > 1) {
     return Status::invalid_argument("--trace records a run of one rank, got ranks:", ranks->size());
   }

@@ -57,9 +57,6 @@ std::vector<std::string> TrainingPlan::remarks() const {
         "run is refused",
         shown_size(shuffled_samples), shown_size(most_samples)));
   }
-  if (question.num_ranks > 1 && question.device != "cpu") {
-    remarks.emplace_back("not built yet: several ranks train on the CPU only");
-  }
   if (keeps_graphs && looks) {
     remarks.emplace_back(
         "validation and previews take memory of the GPU beside the activations, which the recorded passes keep; where it is too little, "

@@ -58,8 +58,9 @@ def the_bench() -> DeviceBench:
     return bench
 
 
-def run_on_device(arguments: list[str], counts: str = "", fault: str = "", layout: str = "") -> subprocess.CompletedProcess:
-    wanted = {"LD_LIBRARY_PATH": str(FAKE_DEVICE), "DARKROOM_FAKE_DEVICE_COUNTS": counts, "DARKROOM_FAKE_DEVICE_FAULT": fault, "DARKROOM_FAKE_DEVICE_LAYOUT": layout}
+def run_on_device(arguments: list[str], counts: str = "", fault: str = "", layout: str = "", shares: bool = False) -> subprocess.CompletedProcess:
+    wanted = {"LD_LIBRARY_PATH": str(FAKE_DEVICE), "DARKROOM_FAKE_DEVICE_COUNTS": counts, "DARKROOM_FAKE_DEVICE_FAULT": fault, "DARKROOM_FAKE_DEVICE_LAYOUT": layout,
+              "DARKROOM_RANKS_SHARE_GPU": "1" if shares else ""}  # fmt: skip
     environment = {**os.environ, **{name: value for name, value in wanted.items() if value}}
     return subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, env=environment)
 
@@ -139,7 +140,7 @@ def a_step_sends_its_batch_and_waits_for_nothing() -> None:
 
 def planted_mistakes_are_seen() -> None:
     bench = the_bench()
-    for place, times in (("squared_norm", 1), ("counter_normal", 4)):  # In the update, in each of four passes.
+    for place, times in (("norm_partials", 1), ("counter_normal", 4)):  # In the update, in each of four passes.
         cost = costs_of_four_steps(f"item-{place}", "runtime.graphs=false", "batch.micro=2", fault=f"item:{place}", first=2)
         require(cost["synchronisations"] == 4 * times, "an item() in a step is not counted", place, cost)
         done = run_on_device(bench.command(f"recorded-{place}", "cuda:0", "batch.micro=2"), fault=f"item:{place}")
@@ -197,6 +198,39 @@ def weights_in_the_layout_of_a_gpu_train_as_well() -> None:
         require(abs(float(got) - float(want)) <= 0.011 * float(want), "the loss is another", got, want)
 
 
+def ranks_on_devices_have_the_bits_of_one_on_the_cpu() -> None:
+    bench = the_bench()
+    for precision in ("float32", "bfloat16"):
+        settings = (f"runtime.precision={precision}", "runtime.gradient_groups=4", "batch.micro=1", "schedule.max_steps=8", "checkpoint.every_steps=5")
+        run(*bench.command(f"cpu-groups-{precision}", "cpu", *settings))
+        for ranks, more in ((2, ()), (3, ("runtime.graphs=false", "runtime.background_saves=false"))):
+            name = f"device-{precision}-{ranks}"
+            require_done(run_on_device([*bench.command(name, "cuda:0", *settings, *more), "--nproc", str(ranks)], shares=True))
+            for step in (5, 8):
+                bench.require_same(name, f"cpu-groups-{precision}", step)
+
+
+def a_run_goes_on_with_other_ranks_on_the_other_device() -> None:
+    bench = the_bench()
+    settings = ("runtime.precision=bfloat16", "runtime.gradient_groups=4", "batch.micro=2")
+    run(*bench.command("one-rank", "cpu", *settings, "schedule.max_steps=9"))
+    require_done(run_on_device([*bench.command("many-ranks", "cuda:0", *settings, "schedule.max_steps=3"), "--nproc", "3"], shares=True))
+    run(*bench.command("many-ranks", "cpu", *settings, "schedule.max_steps=5"), "--nproc", "2")
+    require_done(run_on_device([*bench.command("many-ranks", "cuda:0", *settings, "schedule.max_steps=7"), "--nproc", "2"], shares=True))
+    require_done(run_on_device(bench.command("many-ranks", "cuda:0", *settings, "schedule.max_steps=9")))
+    bench.require_same("many-ranks", "one-rank", 9)
+
+
+def ranks_of_one_machine_want_a_gpu_each() -> None:
+    bench = the_bench()
+    groups = ("runtime.gradient_groups=2", "schedule.max_steps=1")
+    done = run_on_device([*bench.command("one-gpu", "cuda:0", *groups), "--nproc", "2"])
+    require(done.returncode != 0 and "say cuda, which gives every rank its own" in done.stderr, "two ranks took one GPU", done.returncode, done.stderr[-2000:])
+    # `auto` is the CPU where there are fewer GPUs than ranks.
+    require_done(run_on_device([*bench.command("fewer-gpus", "auto", *groups), "--nproc", "2"]))
+    require(json.loads(pathlib.Path(bench.path("fewer-gpus"), "run.json").read_text())["starts"][0]["device"] == "cpu", "another device was taken")
+
+
 def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
     bench = the_bench()
     done = subprocess.run([str(PROGRAM), *bench.command("no-gpu", "cuda")], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
@@ -220,6 +254,9 @@ if __name__ == "__main__":
             steps_that_are_left_out_leave_everything_as_it_was,
             validation_previews_and_trace_move_their_tensors,
             weights_in_the_layout_of_a_gpu_train_as_well,
+            ranks_on_devices_have_the_bits_of_one_on_the_cpu,
+            a_run_goes_on_with_other_ranks_on_the_other_device,
+            ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,
         ]
     )

@@ -112,8 +112,8 @@ template <typename Scalar>
 void check_squared_norms() {
   Draws draws(kElement<Scalar> == Element::kFloat32 ? 33 : 34);
   for (int shape = 0; shape < num_shapes() && !testing::Test::HasFailure(); ++shape) {
-    const bool is_large = draws.chance(0.03);  // Several blocks of 65,536 elements.
-    const int64_t size = is_large ? draws.between(65'530, 200'000) : draws.between(0, draws.chance(0.1) ? 9000 : 80);
+    const bool is_large = draws.chance(0.03);  // Many blocks of 16,384 elements.
+    const int64_t size = is_large ? draws.between(16'380, 200'000) : draws.between(1, draws.chance(0.1) ? 9000 : 80);
     const Array<Scalar> values(size, draws, [](Draws& d) { return d.normal() * 3.0; });
     long double want = 0.0L;
     for (int64_t i = 0; i < size; ++i) {
@@ -121,8 +121,9 @@ void check_squared_norms() {
     }
     Array<double> first(1);
     for (const uint64_t order : kOrders) {
-      Array<double> partials(squared_norm_blocks(size)), sum(1);
-      run_in_order(order, [&] { return launch_squared_norm(kElement<Scalar>, values.data(), size, partials.data(), sum.data(), nullptr); });
+      Array<double> partials(norm_chunks(size)), sum(1);
+      run_in_order(order, [&] { return launch_norm_partials(kElement<Scalar>, values.data(), size, partials.data(), nullptr); });
+      run_in_order(order, [&] { return launch_add_partials(partials.data(), norm_chunks(size), sum.data(), nullptr); });
       if (order == kOrders[0]) {
         first.data()[0] = sum[0];
       }

@@ -99,13 +99,16 @@ void check_skipped_update(Findings& findings, const torch::Device& device) {
 }
 
 void check_squared_norm(Findings& findings, const torch::Device& device) {
-  for (const int64_t size : {0, 1, 7, 8, 65'535, 65'536, 65'537, 3'000'017}) {
+  for (const int64_t size : {0, 1, 7, 8, 16'383, 16'384, 16'385, 3'000'017}) {
     for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
       const auto values = torch::randn({size}).to(type), on_gpu = values.to(device);
       const auto got = squared_norm(on_gpu);
       // Sums of squares in double: at most a rounding of 2^-53 a term.
       findings.close(c10::str(c10::toString(type), " ", size), got, squared_norm(values), static_cast<double>(size + 1) * 0x1p-52);
       findings.same_bits(c10::str(c10::toString(type), " ", size, " again"), squared_norm(on_gpu), got);
+      const int64_t cut = size / 2 / kNormChunk * kNormChunk;
+      const auto parts = torch::cat({norm_partials(on_gpu.narrow(0, 0, cut)), norm_partials(on_gpu.narrow(0, cut, size - cut))});
+      findings.same_bits(c10::str(c10::toString(type), " ", size, " in two parts"), add_norm_partials(parts), got);
     }
   }
 }

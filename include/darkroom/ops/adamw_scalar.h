@@ -20,4 +20,7 @@ struct AdamWScalar {
   static constexpr int64_t kCount = 10;
 };
 
+/// Elements that make one partial sum of a norm (adamw_update.h's norm_partials).
+inline constexpr int64_t kNormChunk = 1 << 14;
+
 }  // namespace darkroom

@@ -24,11 +24,13 @@ struct AdamWArrays {
 /// of threads. When the gradient scale is not finite nothing is written. Nothing waits for the device. Thread safety: as its tensors.
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
 
-/// Elements that make one partial sum of squared_norm: sums over whole chunks, added in their order, have the bits of the whole.
-inline constexpr int64_t kNormChunk = 1 << 14;
-
-/// Sum of squares of a flat float32 or bfloat16 buffer, float64 [1] on its device. Summed in double over fixed chunks in a fixed order: the
-/// same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ in the order. Nothing waits for the device.
+/// Sums of squares of a flat float32 or bfloat16 buffer's chunks of kNormChunk elements, the last one perhaps smaller: float64 [chunks] on its
+/// device. Summed in double in a fixed order: the same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ in
+/// the order. Parts of a buffer that are cut at chunks have the sums of the whole. Nothing waits for the device.
+torch::Tensor norm_partials(const torch::Tensor& flat);
+/// Their sum, float64 [1], in an order that depends on their number alone. Nothing waits for the device.
+torch::Tensor add_norm_partials(const torch::Tensor& partials);
+/// Sum of squares of such a buffer, float64 [1]: the sum of its partials.
 torch::Tensor squared_norm(const torch::Tensor& flat);
 
 /// scalars[AdamWScalar::kGradientScale] = max_norm / (sqrt(squared_norm) + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_, or 1 when

@@ -39,7 +39,8 @@ struct OperationTable {
   using AddNoise = void (*)(const torch::Tensor& clean, const torch::Tensor& noise, const torch::Tensor& scales_n2, torch::Tensor& noisy,
                             torch::Tensor* velocity);
   using CounterNormal = void (*)(torch::Tensor& out, uint64_t seed, uint8_t purpose, const torch::Tensor& coordinates_n2);
-  using SquaredNorm = torch::Tensor (*)(const torch::Tensor& flat);
+  using NormPartials = torch::Tensor (*)(const torch::Tensor& flat);
+  using AddNormPartials = torch::Tensor (*)(const torch::Tensor& partials);
   using ClipScale = void (*)(const torch::Tensor& squared_norm, const torch::Tensor& losses, const torch::Tensor& scalars);
   using AdamWUpdate = void (*)(const AdamWArrays& arrays, const torch::Tensor& scalars);
 
@@ -51,7 +52,8 @@ struct OperationTable {
   GegluBackward geglu_backward;                ///< geglu.h
   AddNoise add_noise;                          ///< add_noise.h; velocity may be null
   CounterNormal counter_normal;                ///< counter_normal.h
-  SquaredNorm squared_norm;                    ///< adamw_update.h
+  NormPartials norm_partials;                  ///< adamw_update.h
+  AddNormPartials add_norm_partials;           ///< adamw_update.h
   ClipScale clip_scale;                        ///< adamw_update.h
   AdamWUpdate adamw_update;                    ///< adamw_update.h
 };

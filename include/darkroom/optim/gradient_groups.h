@@ -41,6 +41,9 @@ int64_t most_sums_held(int64_t num_groups, const GroupSpan& run);
 /// The part of flat buffers of `size` elements that a rank owns: its moments, its average, its share of the update (ZeRO-1). Slices are in
 /// name order, nearly equal in whole chunks of the norm (ops' kNormChunk); of a small network some are empty.
 FlatRange slice_of_rank(int64_t size, int64_t rank, int64_t num_ranks);
+/// What each rank owns of a buffer: contiguous ranges in the order of the ranks, which make up the whole.
+using RankSlices = std::vector<FlatRange>;
+RankSlices slices_of_ranks(int64_t size, int64_t num_ranks);
 
 /// Gives every rank the slices that the others own of a flat buffer. Errors: those of Communicator::exchange.
 Status gather_slices(Communicator& ranks, const torch::Tensor& flat);
@@ -51,10 +54,10 @@ Status gather_weights(Communicator& ranks, FlatParameters& parameters);
 /// stay as they are: ranks compare what makes them so. REQUIRES: parameters of one type at all ranks. Errors: as above.
 Status share_parameters(Communicator& ranks, torch::nn::Module& module);
 /// Rank 0's values of `range` to the slices that hold a part of it. `values` (range.count) counts at rank 0 alone; `own_slice` is this
-/// rank's slice of a buffer of `size` elements. Errors: as above.
-Status scatter_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& values,
+/// rank's of `slices`. On the CPU. Errors: as above.
+Status scatter_range(Communicator& ranks, const RankSlices& slices, const FlatRange& range, const torch::Tensor& values,
                      const torch::Tensor& own_slice);
 /// The way back: rank 0 gets the values of `range`; undefined elsewhere. Errors: as above.
-Result<torch::Tensor> gather_range(Communicator& ranks, int64_t size, const FlatRange& range, const torch::Tensor& own_slice);
+Result<torch::Tensor> gather_range(Communicator& ranks, const RankSlices& slices, const FlatRange& range, const torch::Tensor& own_slice);
 
 }  // namespace darkroom

@@ -32,7 +32,7 @@ struct TrainStepOptions {
   /// rounded then, whoever needs it, so that bits do not depend on the number of ranks either. Not with fast_reduction.
   torch::ScalarType gradient_wire = torch::kFloat32;
   /// Several ranks: gradients are sent while the last backward pass of a step goes on, in pieces of about `bucket_elements`. No bit
-  /// changes. With fast_reduction, or with several workers and passes, they are sent after it.
+  /// changes. On a GPU, with fast_reduction, or with several workers and passes, they are sent after it.
   bool overlaps = false;
   int64_t bucket_elements = int64_t{4} << 20;
   int64_t workers = 1;         ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.
@@ -78,7 +78,7 @@ struct DeviceBatch {
 /// One training step: gradients of the batch's mean loss, accumulated over micro-batches (each weighted by its size, so that
 /// the split does not change the mean), clipped, then AdamW and EMA. With the same intra-op threads the same bits.
 /// With several ranks each computes its groups, owns a slice of moments, average and update (`optimizer` and `ema` must be those of its
-/// slice), and gets the others' weights; losses, norm and stop requests of all go round in one message. On the CPU only.
+/// slice), and gets the others' weights; losses, norm and stop requests of all go round in one message.
 /// On a GPU a step with a DeviceBatch is replayed: one graph for each size of a micro-batch runs its passes, once the inputs are copied to
 /// where it reads them, and adds into the gradients; one takes the norm, clips and updates. What else they need is on the device, too
 /// (AdamWScalar). A graph's first calls are no replays (DeviceGraph), nor is what lies between: zeroing, the tree of gradient groups.
@@ -135,6 +135,7 @@ class TrainStep {
   StepReport leave_ahead();
 
   GroupSpan own_groups() const;
+  int64_t first_own_sample() const;
   std::vector<PassSpan> passes() const;
   void begin_passes();
   void accumulate(const MicroBatchLosses& losses);
@@ -145,7 +146,6 @@ class TrainStep {
   Status update();
   void update_alone();
   Status exchange_figures();
-  std::vector<double> norm_of_slice() const;
   Status judge(const torch::Tensor& losses, double squared_norm);
   double sum_losses(const torch::Tensor& losses);
   void end_phase(double& phase_ms);
@@ -165,8 +165,10 @@ class TrainStep {
   StepReport report_;     // Of the step under way.
   torch::Tensor losses_;  // float32 (batch size) on the device, and the squared norm, float64 (1): kept, because a graph knows them.
   torch::Tensor squared_norm_;
+  torch::Tensor stop_votes_;      // float64 (1): how many of several ranks want to stop.
   torch::Tensor losses_staging_;  // The same on the CPU.
   torch::Tensor squared_norm_staging_;
+  torch::Tensor stop_votes_staging_;
   std::vector<AheadStep> ahead_;
   std::chrono::steady_clock::time_point phase_start_;
 };

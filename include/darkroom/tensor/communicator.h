@@ -15,7 +15,7 @@
 
 namespace darkroom {
 
-/// What goes to, or comes from, another rank: a contiguous tensor on the CPU.
+/// What goes to, or comes from, another rank: a contiguous tensor, on the CPU or on the rank's GPU.
 struct Transfer {
   int64_t peer = 0;
   torch::Tensor tensor;
@@ -29,14 +29,17 @@ class Communicator {
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
   /// Sends and receives at once and waits for all of it. What goes between two ranks arrives in the order of their lists; empty tensors
-  /// take no part. REQUIRES: the peers are other ranks, with receives of these sizes. Errors: kUnavailable (a rank is gone, or silent).
+  /// take no part. On GPUs (join_gpus) it goes in the order of the current stream, for which nobody waits: a failure may show at a later
+  /// call; one without transfers asks for it. REQUIRES: the peers are other ranks, with receives of these sizes; all tensors, here and
+  /// there, are on CPUs or all on GPUs. Errors: kUnavailable (a rank is gone, or silent).
   virtual Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) = 0;
   /// Sums a tensor over the ranks in the library's own order, which depends on their number. Errors: as exchange().
   virtual Status all_reduce(const torch::Tensor& tensor) = 0;
   /// Bytes that exchange() has sent so far, to all peers together.
   virtual int64_t bytes_sent() const = 0;
   /// The same ranks once more, by connections of their own, for another thread than this one's. All ranks call it together, with a name
-  /// that no other twin of theirs has. A twin goes before this one does. Errors: kUnavailable (no connection).
+  /// that no other twin of theirs has. Twins are for tensors on the CPU. A twin goes before this one does. Errors: kUnavailable (no
+  /// connection).
   virtual Result<std::unique_ptr<Communicator>> twin(const std::string& name) = 0;
   /// Waits until all ranks are here, then watches them no longer: a rank may end now. Errors: as exchange().
   virtual Status finish() = 0;
@@ -70,5 +73,17 @@ struct GlooOptions {
 /// Errors: kInvalidArgument (place); kFailedPrecondition (another world size or agreement, naming the field); kUnavailable (nobody came,
 /// or no connection); kCancelled (a stop at any rank, until all have come). All ranks that came get rank 0's error.
 Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options);
+
+struct GpuJoinOptions {
+  int gpu = 0;                         ///< This rank's.
+  std::chrono::seconds arrival{300};   ///< How long ranks wait for each other.
+  /// Called on a thread of its own when a rank's connection fails while this one may wait for it for ever: it ends the process. Without it
+  /// what was under way is given up, and the next call tells.
+  std::function<void(const std::string& what)> on_lost;
+};
+
+/// The same ranks with a GPU each: tensors on GPUs go by NCCL, everything else as before. REQUIRES: ranks that are not alone; resolve_device
+/// (device.h) gave the GPU's name. Errors: kUnavailable (no connection, a GPU of two ranks).
+Result<std::unique_ptr<Communicator>> join_gpus(std::unique_ptr<Communicator> ranks, const GpuJoinOptions& options);
 
 }  // namespace darkroom

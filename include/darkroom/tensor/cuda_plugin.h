@@ -1,16 +1,23 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "darkroom/core/status.h"
 #include "darkroom/tensor/device.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace darkroom {
 
 struct OperationTable;  // ops/operation_table.h: a module above this one.
+struct Transfer;        // communicator.h
 
 // The seam between the CPU program and libdarkroom_cuda.so: the plugin exports one C function that returns this table.
 // Both sides are built together by one compiler, so the table may use our own and the standard library's types. The plugin is opened
@@ -18,7 +25,7 @@ struct OperationTable;  // ops/operation_table.h: a module above this one.
 
 inline constexpr const char* kCudaPluginFile = "libdarkroom_cuda.so";
 inline constexpr const char* kCudaPluginEntryName = "darkroom_cuda_plugin";
-inline constexpr int kCudaPluginVersion = 2;
+inline constexpr int kCudaPluginVersion = 3;
 
 /// Runs functions on a stream of its own, ordered after what the caller's current stream holds and before what it gets next, and
 /// can record one. Thread safety: none.
@@ -34,6 +41,30 @@ class GraphRecorder {
   virtual void replay() = 0;
 };
 
+/// A GPU of this process among those of other ranks, joined by NCCL. What is asked goes on the caller's current stream of the GPU, in its
+/// order, and nobody waits for it; all ranks ask the same in the same order. Thread safety: one thread asks, health() and abort() are for any.
+class GpuRanks {
+ public:
+  /// Ends what is under way.
+  virtual ~GpuRanks() = default;
+  /// As Communicator's, of tensors on this GPU. Errors: kUnavailable (NCCL's reason); what was asked is void then.
+  virtual Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) = 0;
+  virtual Status all_reduce(const at::Tensor& tensor) = 0;
+  /// Whether what was asked so far goes well. Errors: kUnavailable.
+  virtual Status health() = 0;
+  /// Ends what is under way, on the GPU, too: who waits for it goes on, and has garbage. Later calls fail.
+  virtual void abort() = 0;
+};
+
+/// Which ranks meet, and for how long they wait for each other.
+struct GpuMeeting {
+  std::string id;  ///< make_gpu_ranks_id() of rank 0.
+  int gpu = 0;
+  int64_t rank = 0;
+  int64_t size = 1;
+  std::chrono::milliseconds patience{0};
+};
+
 /// GPUs are counted from 0. Functions throw c10::Error where CUDA fails.
 struct CudaPlugin {
   int version;  ///< kCudaPluginVersion of the plugin.
@@ -47,6 +78,10 @@ struct CudaPlugin {
   std::unique_ptr<GraphRecorder> (*make_graph_recorder)(int gpu);
   /// The operations on GPU tensors. `reference` serves what the plugin has no kernel for; it lives as long as the program.
   const OperationTable* (*operations)(const OperationTable& reference);
+  /// A name for a new group of ranks, any bytes.
+  Status (*make_gpu_ranks_id)(std::string& id);
+  /// Joins them. Errors: kUnavailable (nobody came in time, no connection, a GPU twice).
+  Status (*join_gpu_ranks)(const GpuMeeting& meeting, std::unique_ptr<GpuRanks>& ranks);
 };
 
 using CudaPluginEntry = const CudaPlugin* (*)();

@@ -30,4 +30,13 @@ Status check_capability(const GpuInfo& gpu);
 /// Errors: kInvalidArgument for text that is no device, kUnavailable for a GPU that is not there or that the kernels do not run on.
 Result<std::string> resolve_device(const std::string& text);
 
+/// Set, ranks of one machine may share the GPU that `--device` names. For trying ranks where there is one GPU: NCCL then takes them for
+/// ranks of machines apart, which is slow.
+inline constexpr const char* kShareGpuVariable = "DARKROOM_RANKS_SHARE_GPU";
+
+/// The same for one of `local_size` ranks of a machine: each takes the GPU of its number, or the only one that its launcher lets it see.
+/// `auto` is the CPU where there are fewer GPUs than ranks.
+/// Errors: as above; kInvalidArgument for one GPU of several ranks, unless kShareGpuVariable is set.
+Result<std::string> resolve_rank_device(const std::string& text, int64_t local_rank, int64_t local_size);
+
 }  // namespace darkroom

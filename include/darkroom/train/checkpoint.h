@@ -38,6 +38,7 @@ struct TrainingState {
   int64_t max_piece_bytes = int64_t{64} << 20;  ///< What rank 0 holds at most of what the other ranks send it for a file.
   Communicator* ranks = &lone_rank();           ///< Each holds its slices of moments and average.
   /// What is saved instead of the values at hand, which go on changing (StateSnapshot); null: these. Counts in saving alone.
+  /// REQUIRES of several ranks whose buffers have another order than files (FlatParameters::is_canonical): one is taken.
   const StateValues* snapshot = nullptr;
   /// How a rank opens a file that all of them write.
   std::function<Result<SharedOutput>(const std::string& path)> open_shared = SharedOutput::open;
@@ -47,7 +48,8 @@ struct TrainingState {
 /// are. Thread safety: none; nothing reads values() while take() runs.
 class StateSnapshot {
  public:
-  void take(const TrainingState& state);
+  /// All ranks take one together. Errors: those of the ranks.
+  Status take(const TrainingState& state);
   const StateValues& values() const { return values_; }
 
  private:

@@ -44,7 +44,7 @@ inline constexpr const char* kFakeDeviceCountsVariable = "DARKROOM_FAKE_DEVICE_C
 /// "given": convolutions take their weights in the layout in which they lie, as a GPU's do. Otherwise as O, I, H, W, so that every result
 /// has the bits of a run on the CPU, whose weights lie so.
 inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_LAYOUT";
-/// A mistake: "item", "forgotten_to" or "host_read". squared_norm makes it, of a training step's update; with ":counter_normal" behind it
+/// A mistake: "item", "forgotten_to" or "host_read". norm_partials makes it, of a training step's update; with ":counter_normal" behind it
 /// that operation does, of every pass over a micro-batch of latents. For tests of the tests.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 

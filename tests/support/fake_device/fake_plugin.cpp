@@ -7,6 +7,7 @@
 #include "fake_device.h"
 #include "fake_kernels.h"
 #include "fake_memory.h"
+#include "fake_ranks.h"
 #include "fake_runtime.h"
 #include "fake_stream.h"
 
@@ -24,7 +25,7 @@ void make_mistake(std::string_view operation, const torch::Tensor& device_tensor
   static const char* variable = std::getenv(kFakeDeviceFaultVariable);
   const std::string_view fault = variable == nullptr ? "" : variable;
   const size_t colon = fault.find(':');
-  const std::string_view name = fault.substr(0, colon), place = colon == std::string_view::npos ? "squared_norm" : fault.substr(colon + 1);
+  const std::string_view name = fault.substr(0, colon), place = colon == std::string_view::npos ? "norm_partials" : fault.substr(colon + 1);
   if (place != operation) {
     return;
   }
@@ -43,10 +44,16 @@ void counter_normal(torch::Tensor& out, uint64_t seed, uint8_t purpose, const to
                [=](Views& views) { cpu_operations->counter_normal(views[0], seed, purpose, views[1]); });
 }
 
-torch::Tensor squared_norm(const torch::Tensor& flat) {
-  make_mistake("squared_norm", flat);
-  const torch::Tensor sum = torch::empty({1}, flat.options().dtype(torch::kFloat64));
-  fake::launch("squared_norm", {flat, sum}, [](Views& views) { views[1].copy_(cpu_operations->squared_norm(views[0])); });
+torch::Tensor norm_partials(const torch::Tensor& flat) {
+  make_mistake("norm_partials", flat);
+  const torch::Tensor sums = torch::empty({(flat.numel() + kNormChunk - 1) / kNormChunk}, flat.options().dtype(torch::kFloat64));
+  fake::launch("norm_partials", {flat, sums}, [](Views& views) { views[1].copy_(cpu_operations->norm_partials(views[0])); });
+  return sums;
+}
+
+torch::Tensor add_norm_partials(const torch::Tensor& partials) {
+  const torch::Tensor sum = torch::empty({1}, partials.options());
+  fake::launch("add_norm_partials", {partials, sum}, [](Views& views) { views[1].copy_(cpu_operations->add_norm_partials(views[0])); });
   return sum;
 }
 
@@ -94,7 +101,8 @@ const OperationTable* fake_operations(const OperationTable& references) {
   table.group_norm_backward = norm_backward<false>;
   table.group_norm_silu = norm<true>;
   table.group_norm_silu_backward = norm_backward<true>;
-  table.squared_norm = squared_norm;
+  table.norm_partials = norm_partials;
+  table.add_norm_partials = add_norm_partials;
   table.clip_scale = clip_scale;
   table.adamw_update = adamw_update;
   return &table;
@@ -134,7 +142,9 @@ constexpr CudaPlugin kPlugin = {
     .peak_memory_bytes = peak_bytes,
     .reset_peak_memory = reset_peak,
     .make_graph_recorder = [](int /*gpu*/) -> std::unique_ptr<GraphRecorder> { return std::make_unique<FakeGraphRecorder>(); },
-    .operations = fake_operations};
+    .operations = fake_operations,
+    .make_gpu_ranks_id = fake::make_ranks_id,
+    .join_gpu_ranks = fake::join_ranks};
 
 void write_counts(std::FILE* file) {
   const FakeDeviceCounts& counts = fake::counts();

@@ -171,7 +171,7 @@ TEST(OperationTableTest, a_table_replaces_forward_and_backward) {
 
 TEST(OperationTableTest, an_empty_entry_is_a_bug) {
   OperationTable table = reference_operations();
-  table.squared_norm = nullptr;
+  table.norm_partials = nullptr;
   EXPECT_THROW(install_operations(torch::DeviceType::Meta, table), CheckFailure);
 }
 

@@ -85,11 +85,11 @@ TEST(gradient_groups, ranges_go_to_their_slices_and_come_back) {
       const FlatRange ranges[] = {{0, 3}, {3, kNormChunk}, {kNormChunk + 3, size - kNormChunk - 3}};
       for (const FlatRange& range : ranges) {
         const torch::Tensor values = ranks.rank() == 0 ? range.of(flat) : torch::Tensor();
-        ASSERT_TRUE(scatter_range(ranks, size, range, values, slice).is_ok());
+        ASSERT_TRUE(scatter_range(ranks, slices_of_ranks(size, ranks.size()), range, values, slice).is_ok());
       }
       EXPECT_TRUE(torch::equal(slice, own.of(flat)));
       for (const FlatRange& range : ranges) {
-        const auto back = gather_range(ranks, size, range, slice);
+        const auto back = gather_range(ranks, slices_of_ranks(size, ranks.size()), range, slice);
         ASSERT_TRUE(back.is_ok());
         EXPECT_TRUE(ranks.rank() != 0 || torch::equal(*back, range.of(flat)));
       }

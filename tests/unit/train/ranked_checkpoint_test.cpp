@@ -151,7 +151,7 @@ TEST(ranked_checkpoint, a_snapshot_is_saved_by_another_thread_while_the_values_a
             TrainingState saved = share.state;
             saved.ranks = twin->get();
             saved.snapshot = &snapshot.values();
-            snapshot.take(share.state);
+            ASSERT_TRUE(snapshot.take(share.state).is_ok());
             const CheckpointRecord record = share.record();
             auto saving = std::async(std::launch::async, [&] {
               return ranks.rank() == 0 ? save_checkpoint(*files, place, record, saved) : hand_in_training_state(saved);
@@ -175,8 +175,8 @@ TEST(ranked_checkpoint, a_snapshot_takes_the_planned_memory_once_and_none_for_an
     CountedMemory counted;
     const int64_t before = counted.held();
     StateSnapshot snapshot;
-    snapshot.take(share.state);
-    snapshot.take(share.state);
+    ASSERT_TRUE(snapshot.take(share.state).is_ok());
+    ASSERT_TRUE(snapshot.take(share.state).is_ok());
     EXPECT_EQ(counted.held() - before, (decay > 0 ? 16 : 12) * share.parameters.size());
   }
 }

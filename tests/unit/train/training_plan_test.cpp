@@ -163,13 +163,11 @@ TEST_F(TrainingPlanTest, a_model_folder_without_the_part_is_named) {
   EXPECT_THAT(plan(recipe).status().message(), HasSubstr("vae/config.json is missing"));
 }
 
-TEST_F(TrainingPlanTest, remarks_on_windows_that_do_not_fit_and_on_what_is_not_built) {
+TEST_F(TrainingPlanTest, remarks_on_windows_that_do_not_fit) {
   Recipe recipe = shipped("sd2-256");
   EXPECT_TRUE(plan(recipe)->remarks().empty());
   recipe.data.window_blocks = 64;
   EXPECT_THAT(plan(recipe)->remarks(), Contains(HasSubstr("data.memory_bytes")));
-  recipe.data.window_blocks = 8;
-  EXPECT_THAT(plan(recipe, {.num_ranks = 2, .device = "cuda:0"})->remarks(), Contains(HasSubstr("not built")));
 }
 
 TEST_F(TrainingPlanTest, the_rank_that_is_told_holds_most) {

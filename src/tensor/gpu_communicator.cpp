@@ -1,0 +1,137 @@
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "darkroom/core/check.h"
+#include "darkroom/tensor/communicator.h"
+#include "darkroom/tensor/cuda_plugin.h"
+#include "darkroom/tensor/device_runtime.h"
+
+namespace darkroom {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{100};
+
+// Looks whether what the GPUs exchange goes well: who waits for a GPU does not see that its peer is gone.
+class GpuWatch {
+ public:
+  GpuWatch(GpuRanks& gpus, std::function<void(const std::string&)> on_lost)
+      : gpus_(gpus), on_lost_(std::move(on_lost)), thread_([this](const std::stop_token& stop) { look_until(stop); }) {}
+
+ private:
+  void look_until(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      if (const Status health = gpus_.health(); !health.is_ok()) {
+        gpus_.abort();
+        if (on_lost_) {
+          on_lost_(health.message());
+        }
+        return;
+      }
+      changed_.wait_for(lock, stop, kLookEvery, [] { return false; });
+    }
+  }
+
+  GpuRanks& gpus_;
+  const std::function<void(const std::string&)> on_lost_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // The last member: it uses the others.
+};
+
+class GpuCommunicator final : public Communicator {
+ public:
+  GpuCommunicator(std::unique_ptr<Communicator> ranks, std::unique_ptr<GpuRanks> gpus, const GpuJoinOptions& options)
+      : ranks_(std::move(ranks)),
+        gpus_(std::move(gpus)),
+        device_(torch::kCUDA, static_cast<c10::DeviceIndex>(options.gpu)),
+        watch_(std::make_unique<GpuWatch>(*gpus_, options.on_lost)) {}
+
+  int64_t rank() const override { return ranks_->rank(); }
+  int64_t size() const override { return ranks_->size(); }
+
+  Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
+    DARKROOM_RETURN_IF_ERROR(failure_);
+    if (!are_on_gpu(sends, receives)) {
+      return keep(sends.empty() && receives.empty() ? gpus_->health() : ranks_->exchange(sends, receives));
+    }
+    for (const Transfer& transfer : sends) {
+      gpu_bytes_sent_ += static_cast<int64_t>(transfer.tensor.nbytes());
+    }
+    return keep(gpus_->exchange(sends, receives));
+  }
+
+  Status all_reduce(const torch::Tensor& tensor) override {
+    DARKROOM_RETURN_IF_ERROR(failure_);
+    return keep(tensor.is_cuda() ? gpus_->all_reduce(tensor) : ranks_->all_reduce(tensor));
+  }
+
+  int64_t bytes_sent() const override { return ranks_->bytes_sent() + gpu_bytes_sent_; }
+
+  Result<std::unique_ptr<Communicator>> twin(const std::string& name) override { return ranks_->twin(name); }
+
+  Status finish() override {
+    synchronize(device_);
+    DARKROOM_RETURN_IF_ERROR(exchange({}, {}));
+    watch_.reset();  // The first rank that ends closes its connections.
+    return keep(ranks_->finish());
+  }
+
+ private:
+  bool are_on_gpu(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) const {
+    size_t on_gpu = 0;
+    for (const auto* transfers : {&sends, &receives}) {
+      for (const Transfer& transfer : *transfers) {
+        DARKROOM_CHECK(transfer.peer >= 0 && transfer.peer < size() && transfer.peer != rank(),
+                       "a transfer goes to another rank:", transfer.peer);
+        DARKROOM_CHECK(transfer.tensor.is_contiguous(), "what ranks exchange is contiguous (peer):", transfer.peer);
+        on_gpu += transfer.tensor.device() == device_ ? 1 : 0;
+      }
+    }
+    DARKROOM_CHECK(on_gpu == 0 || on_gpu == sends.size() + receives.size(), "what ranks exchange at once is on CPUs or on GPUs (on GPUs):",
+                   on_gpu);
+    return on_gpu > 0;
+  }
+
+  Status keep(Status status) {
+    failure_ = std::move(status);
+    return failure_;
+  }
+
+  std::unique_ptr<Communicator> ranks_;
+  std::unique_ptr<GpuRanks> gpus_;
+  const torch::Device device_;
+  int64_t gpu_bytes_sent_ = 0;
+  Status failure_;
+  std::unique_ptr<GpuWatch> watch_;  // It uses gpus_.
+};
+
+// The one that rank 0 made.
+Result<std::string> share_id(Communicator& ranks, const CudaPlugin& plugin) {
+  std::string id;
+  const Status made = ranks.rank() == 0 ? plugin.make_gpu_ranks_id(id) : Status::ok();
+  DARKROOM_ASSIGN_OR_RETURN(const std::string told, broadcast_text(ranks, 0, id));  // An empty one ends the others, too.
+  DARKROOM_RETURN_IF_ERROR(made);
+  if (told.empty()) {
+    return Status::unavailable("rank 0 cannot open a group of GPUs, as it says itself; this rank:", ranks.rank());
+  }
+  return told;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> join_gpus(std::unique_ptr<Communicator> ranks, const GpuJoinOptions& options) {
+  const CudaPlugin* plugin = loaded_cuda_plugin();
+  DARKROOM_CHECK(plugin != nullptr && ranks->size() > 1, "GPUs are joined of several ranks with a plugin (ranks):", ranks->size());
+  DARKROOM_ASSIGN_OR_RETURN(const std::string id, share_id(*ranks, *plugin));
+  const GpuMeeting meeting{.id = id, .gpu = options.gpu, .rank = ranks->rank(), .size = ranks->size(), .patience = options.arrival};
+  std::unique_ptr<GpuRanks> gpus;
+  const Status joined = plugin->join_gpu_ranks(meeting, gpus);
+  DARKROOM_RETURN_IF_ERROR(joined.with_context("the ranks' GPUs"));
+  return std::unique_ptr<Communicator>(std::make_unique<GpuCommunicator>(std::move(ranks), std::move(gpus), options));
+}
+
+}  // namespace darkroom

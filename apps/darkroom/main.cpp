@@ -1,3 +1,4 @@
+#include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -151,6 +152,10 @@ Result<int> run_action(const VerbDefinition& verb, VerbContext& context) {
     return verb.action()(context);
   } catch (const std::bad_alloc&) {
     return Status::resource_exhausted("out of memory; what was committed is safe: lower --memory, batch size or workers and run again");
+  } catch (const c10::OutOfMemoryError& error) {
+    return Status::resource_exhausted(
+        "the GPU's memory is used up; what was committed is safe: lower the batch size or --micro-batch and run again:",
+        error.what_without_backtrace());
   } catch (const std::exception& exception) {
     const auto* error = dynamic_cast<const std::system_error*>(&exception);
     if (error != nullptr && error->code() == std::errc::resource_unavailable_try_again) {

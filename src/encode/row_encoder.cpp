@@ -1,8 +1,12 @@
 #include "darkroom/encode/row_encoder.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "darkroom/core/random.h"
@@ -222,6 +226,7 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::sto
     ids = std::copy(row.ids.begin(), row.ids.end(), ids);
   }
   int64_t first = 0;
+  std::optional<c10::Event> done;
   {
     const c10::InferenceMode inference;  // The results are ordinary tensors of before.
     std::unique_lock issuing(issuing_, std::defer_lock);
@@ -233,8 +238,14 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::sto
       encode_part(rows.subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first, is_finite_n, encoded);
       first += count;
     }
+    if (!vae_place_.device.is_cpu()) {
+      done.emplace(vae_place_.device.type());
+      done->record(c10::impl::VirtualGuardImpl(vae_place_.device.type()).getStream(vae_place_.device));
+    }
   }
-  synchronize(vae_place_.device);
+  if (done.has_value()) {
+    done->synchronize();  // Not for what other batches have asked meanwhile.
+  }
   const bool* is_finite = is_finite_n.const_data_ptr<bool>();
   encoded.is_finite.assign(is_finite, is_finite + first);
   return encoded;

@@ -46,6 +46,10 @@ bool can_be_cut(const PaintRequest& request) {
 // Runs `work` in as many threads, or those that are to be had, at least the caller's, and waits for all of them, before the first that
 // threw lets go of what they use.
 void run_workers(int64_t num_workers, const std::function<void()>& work) {
+  if (num_workers <= 1) {
+    work();  // Here: a GPU's libraries keep what they have learned for each thread.
+    return;
+  }
   std::vector<std::future<void>> running;
   try {
     for (int64_t i = 0; i < num_workers; ++i) {

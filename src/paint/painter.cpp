@@ -15,7 +15,11 @@ namespace darkroom {
 
 namespace {
 
-constexpr int64_t kDecodeBatch = 8;  // Pictures the decoder sees at a time: its activations are the largest of all.
+// Pictures that the decoder sees at a time, of latents of height x width: its activations are the largest of all.
+int64_t decode_batch(const torch::Tensor& latents_nchw) {
+  constexpr int64_t kLatentPixels = 8 * 64 * 64;  // Eight of 512 px.
+  return std::clamp<int64_t>(kLatentPixels / (latents_nchw.size(2) * latents_nchw.size(3)), 1, 8);
+}
 
 // The call at which image to image starts: the last int(steps * strength) steps are taken.
 int64_t first_call(const PaintRequest& request) {
@@ -138,7 +142,7 @@ std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   const torch::NoGradGuard no_grad;
   const NetworkPlace place = place_of(*vae_);
   std::vector<Image> images;
-  for (const torch::Tensor& part : latents_nchw.to(place.device).split(kDecodeBatch)) {
+  for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
     std::vector<Image> decoded = to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type)));
     std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
   }
@@ -169,7 +173,10 @@ Result<Denoiser> Painter::make_denoiser(const PaintRequest& request, std::span<c
   if (states.negative_ntw.defined()) {
     states.negative_ntw = states.negative_ntw.expand({static_cast<int64_t>(prompts.size()), -1, -1});
   }
-  return recorded_denoiser(guided_denoiser(for_one_run(unet_), states.negative_ntw, states.positive_ntw, guidance), place().device);
+  // Recording costs the warm-up calls, the allocator's free memory and the graph itself: of few steps more than replays give back.
+  constexpr int64_t kLeastRecordedSteps = 12;
+  return recorded_denoiser(guided_denoiser(for_one_run(unet_), states.negative_ntw, states.positive_ntw, guidance), place().device,
+                           request.sampler.num_steps >= kLeastRecordedSteps);
 }
 
 // A fresh sampler and the latents with which its first call begins.

@@ -6,14 +6,23 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <map>
+#include <mutex>
+
 namespace darkroom {
 namespace {
 
-// A stream of the pool, not the default one, which cannot be captured.
+// Not the default stream, which cannot be captured. One a GPU for all recorders: cuBLAS keeps a workspace for every stream that it has seen.
+at::cuda::CUDAStream recording_stream(c10::DeviceIndex gpu) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, at::cuda::CUDAStream> streams;
+  const std::lock_guard lock(mutex);
+  return streams.try_emplace(gpu, at::cuda::getStreamFromPool(/*isHighPriority=*/false, gpu)).first->second;
+}
+
 class CudaGraphRecorder final : public GraphRecorder {
  public:
-  explicit CudaGraphRecorder(int gpu)
-      : gpu_(static_cast<c10::DeviceIndex>(gpu)), stream_(at::cuda::getStreamFromPool(/*isHighPriority=*/false, gpu_)) {}
+  explicit CudaGraphRecorder(int gpu) : gpu_(static_cast<c10::DeviceIndex>(gpu)), stream_(recording_stream(gpu_)) {}
 
   void run(const std::function<void()>& run) override {
     const at::cuda::CUDAStream callers = at::cuda::getCurrentCUDAStream(gpu_);
@@ -32,11 +41,13 @@ class CudaGraphRecorder final : public GraphRecorder {
     stream_.synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
     const c10::cuda::CUDAStreamGuard guard(stream_);
-    graph->capture_begin();
+    const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
+    // What other threads ask of the GPU meanwhile is no part of it, and does not spoil it.
+    graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
       run();
     } catch (...) {
-      leave_capture(*graph);
+      leave_capture(*graph, pool);
       throw;
     }
     graph->capture_end();
@@ -54,11 +65,17 @@ class CudaGraphRecorder final : public GraphRecorder {
     done.block(second);
   }
 
-  // The capture is void already; ending it gives the stream back.
-  static void leave_capture(at::cuda::CUDAGraph& graph) {
+  // The capture is void already; ending it gives the stream back, and may fail before it has told the allocator.
+  void leave_capture(at::cuda::CUDAGraph& graph, const c10::MempoolId_t& pool) const {
     try {
       graph.capture_end();
     } catch (const c10::Error&) {
+      try {
+        c10::cuda::CUDACachingAllocator::endAllocateToPool(gpu_, pool);
+        c10::cuda::CUDACachingAllocator::releasePool(gpu_, pool);
+      } catch (const c10::Error&) {
+        // It knew.
+      }
     }
   }
 

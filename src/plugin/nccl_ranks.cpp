@@ -5,11 +5,11 @@
 #include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "darkroom/core/check.h"
 #include "darkroom/tensor/communicator.h"
@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How often a call looks whether NCCL has begun its work: all the time at first, for that takes microseconds.
+constexpr std::chrono::microseconds kBusy{500};
 constexpr std::chrono::milliseconds kPause{1};
 // One call's work on the host: connections to peers that were not talked to before.
 constexpr std::chrono::seconds kLongestCall{300};
@@ -101,9 +103,14 @@ class NcclRanks final : public GpuRanks {
 
   void abort() override {
     const std::lock_guard lock(mutex_);
-    if (group_ != nullptr) {
+    if (group_ == nullptr) {
+      return;
+    }
+    try {
       const c10::cuda::CUDAGuard guard(gpu_);
       ncclCommAbort(std::exchange(group_, nullptr));
+    } catch (const c10::Error&) {
+      // The GPU answers nothing any more: whatever waits for it has heard that.
     }
   }
 
@@ -113,7 +120,7 @@ class NcclRanks final : public GpuRanks {
   // Waits until NCCL has begun what a call asked for; what the GPU does with it is another matter.
   Status complete(ncclResult_t begun, std::chrono::milliseconds patience) {
     ncclResult_t state = begun;
-    const auto end = Clock::now() + patience;
+    const auto start = Clock::now(), end = start + patience;
     while (state == ncclInProgress) {
       {
         const std::lock_guard lock(mutex_);
@@ -125,10 +132,11 @@ class NcclRanks final : public GpuRanks {
         }
       }
       if (state == ncclInProgress) {
-        if (Clock::now() > end) {
+        const auto now = Clock::now();
+        if (now > end) {
           return Status::unavailable("the other GPUs do not answer (milliseconds):", patience.count());
         }
-        std::this_thread::sleep_for(kPause);
+        now < start + kBusy ? std::this_thread::yield() : std::this_thread::sleep_for(kPause);
       }
     }
     const std::lock_guard lock(mutex_);

@@ -35,12 +35,18 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }
 
-// float32 means float32, and --deterministic the libraries of a GPU, too.
+// float32 means float32, and --deterministic the libraries of a GPU, too. Else these try their ways of a convolution and take the fastest,
+// which costs the first steps: shapes stay.
 void set_up_libraries(const TrainOptions& options) {
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::Context& context = at::globalContext();
+  if (options.deterministic) {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // What makes cuBLAS deterministic, read at its first use.
+  }
   context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);  // Nothing is read before it is written.
   context.setDeterministicCuDNN(options.deterministic);
+  context.setBenchmarkCuDNN(!options.deterministic && options.device != "cpu");
   context.setAllowTF32CuDNN(false);
   context.setAllowTF32CuBLAS(false);
 }

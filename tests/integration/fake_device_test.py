@@ -223,7 +223,7 @@ def a_run_goes_on_with_other_ranks_on_the_other_device() -> None:
 
 def ranks_of_one_machine_want_a_gpu_each() -> None:
     bench = the_bench()
-    groups = ("runtime.gradient_groups=2", "schedule.max_steps=1")
+    groups = ("runtime.gradient_groups=2", "batch.micro=2", "schedule.max_steps=1")
     done = run_on_device([*bench.command("one-gpu", "cuda:0", *groups), "--nproc", "2"])
     require(done.returncode != 0 and "say cuda, which gives every rank its own" in done.stderr, "two ranks took one GPU", done.returncode, done.stderr[-2000:])
     # `auto` is the CPU where there are fewer GPUs than ranks.

@@ -17,7 +17,7 @@ struct CutNetwork : torch::nn::Module {
   }
 };
 
-constexpr FlatParametersOptions kAsOnGpu = {.channels_last = true, .alignment = 64};
+const FlatParametersOptions kAsOnGpu = {.channels_last = true, .alignment = 64};
 
 // What lies between parameters is zero.
 torch::Tensor some_values(const FlatParameters& parameters) {

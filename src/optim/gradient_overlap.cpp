@@ -1,5 +1,7 @@
 #include "gradient_overlap.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -25,6 +27,12 @@ class GradientOverlap::Hook final : public torch::autograd::PostAccumulateGradHo
 GradientOverlap::GradientOverlap(FlatParameters& parameters, GradientSum& sum, Communicator& ranks, int64_t bucket_elements)
     : parameters_(parameters), sum_(sum), ranks_(ranks) {
   cut_buckets(bucket_elements);
+  if (const torch::Device& device = parameters.options().device; !device.is_cpu()) {
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+      ready_.emplace_back(device.type());
+    }
+    stream_ = c10::impl::VirtualGuardImpl(device.type()).getNewStream(device);
+  }
   for (size_t i = 0; i < bucket_of_.size(); ++i) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_.parameters()[i], std::make_unique<Hook>(*this, bucket_of_[i]));
   }
@@ -69,7 +77,7 @@ void GradientOverlap::begin_last_pass() {
   if (!order_.empty()) {
     summing_ = std::async(std::launch::async, [this, threads = at::get_num_threads()] {
       at::set_num_threads(threads);  // OpenMP's setting is each thread's own.
-      return sum_buckets();
+      return sum_on_own_stream();
     });
   }
 }
@@ -84,6 +92,7 @@ void GradientOverlap::count_gradient(size_t bucket) {
     if (missing_[bucket] > 0) {
       return;
     }
+    mark_ready(bucket);
     completed_.push_back(static_cast<int64_t>(bucket));
   }
   changed_.notify_all();
@@ -101,11 +110,19 @@ void GradientOverlap::complete_all() {
     for (size_t bucket = missing_.size(); bucket-- > 0;) {
       if (missing_[bucket] > 0) {
         missing_[bucket] = 0;
+        mark_ready(bucket);
         completed_.push_back(static_cast<int64_t>(bucket));
       }
     }
   }
   changed_.notify_all();
+}
+
+// What has been asked of the stream of the pass, whose thread this is, comes before the bucket's sum.
+void GradientOverlap::mark_ready(size_t bucket) {
+  if (stream_.has_value()) {
+    ready_[bucket].record(c10::impl::VirtualGuardImpl(stream_->device_type()).getStream(stream_->device()));
+  }
 }
 
 bool GradientOverlap::wait_for(size_t bucket) {
@@ -114,10 +131,21 @@ bool GradientOverlap::wait_for(size_t bucket) {
   return !is_given_up_;
 }
 
+Status GradientOverlap::sum_on_own_stream() {
+  if (!stream_.has_value()) {
+    return sum_buckets();
+  }
+  const c10::StreamGuard guard(*stream_);
+  return sum_buckets();
+}
+
 Status GradientOverlap::sum_buckets() {
   for (const int64_t bucket : order_) {
     if (!wait_for(static_cast<size_t>(bucket))) {
       return Status::cancelled("the backward pass of a step has not come to its end; the piece of its gradients:", bucket);
+    }
+    if (stream_.has_value()) {
+      ready_[static_cast<size_t>(bucket)].block(*stream_);
     }
     DARKROOM_RETURN_IF_ERROR(sum_.finish(ranges_[static_cast<size_t>(bucket)]));
   }
@@ -126,11 +154,15 @@ Status GradientOverlap::sum_buckets() {
 
 Status GradientOverlap::finish() {
   complete_all();
-  if (summing_.valid()) {
-    return summing_.get();
-  }
   if (!order_.empty()) {
-    return sum_buckets();
+    const Status summed = summing_.valid() ? summing_.get() : sum_on_own_stream();
+    if (stream_.has_value()) {
+      const c10::impl::VirtualGuardImpl guard(stream_->device_type());
+      c10::Event done(stream_->device_type());
+      done.record(*stream_);
+      done.block(guard.getStream(stream_->device()));
+    }
+    return summed;
   }
   DARKROOM_RETURN_IF_ERROR(sum_.finish());
   return learn_order();

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "darkroom/core/status.h"
@@ -16,7 +20,9 @@ namespace darkroom {
 /// Sums gradients over the ranks while the last backward pass of a step goes on. The flat gradients are cut into pieces at parameters; a
 /// piece whose parameters have all had their gradient added is summed (GradientSum::finish) by a thread of its own, which alone uses the
 /// ranks meanwhile. All ranks take the pieces in one order: that in which rank 0's were complete in the first step, after which the sum is
-/// made in one piece. Which order it is, and who is ready when, changes no bit. Thread safety: none; backward() may call from any thread.
+/// made in one piece. Which order it is, and who is ready when, changes no bit. On a GPU that thread has a stream of its own, on which a piece
+/// waits for the pass to have come so far; nothing of the pass may be replayed then, because a replay tells nobody how far it is.
+/// Thread safety: none; backward() may call from any thread.
 class GradientOverlap {
  public:
   /// Watches the gradients of the parameters until it is destroyed. The others outlive it.
@@ -28,7 +34,7 @@ class GradientOverlap {
 
   /// The backward pass that follows is the step's last: each of its gradients is complete once it is added.
   void begin_last_pass();
-  /// It is done. Waits until the sum is made. Errors: those of the ranks.
+  /// It is done. Waits until the sum is made; on a GPU what is asked of the current stream from now on does. Errors: those of the ranks.
   Status finish();
 
  private:
@@ -37,8 +43,10 @@ class GradientOverlap {
   void cut_buckets(int64_t bucket_elements);
   void count_gradient(size_t bucket);
   void complete_all();
+  void mark_ready(size_t bucket);
   bool wait_for(size_t bucket);
   Status sum_buckets();
+  Status sum_on_own_stream();
   Status learn_order();
 
   FlatParameters& parameters_;
@@ -55,6 +63,9 @@ class GradientOverlap {
   bool is_given_up_ = false;
   std::vector<int64_t> missing_;    // Gradients of each bucket that are not complete.
   std::vector<int64_t> completed_;  // Buckets in the order in which they were.
+  // On a GPU: how far the pass has to be for each bucket, and the sum's own stream. None on the CPU.
+  std::vector<c10::Event> ready_;
+  std::optional<c10::Stream> stream_;
 };
 
 }  // namespace darkroom

@@ -203,8 +203,9 @@ def ranks_on_devices_have_the_bits_of_one_on_the_cpu() -> None:
     for precision in ("float32", "bfloat16"):
         settings = (f"runtime.precision={precision}", "runtime.gradient_groups=4", "batch.micro=1", "schedule.max_steps=8", "checkpoint.every_steps=5")
         run(*bench.command(f"cpu-groups-{precision}", "cpu", *settings))
-        for ranks, more in ((2, ()), (3, ("runtime.graphs=false", "runtime.background_saves=false"))):
-            name = f"device-{precision}-{ranks}"
+        # Gradients are sent while the last pass goes on, or passes are replayed.
+        for ranks, more in ((2, ()), (3, ("runtime.background_saves=false",)), (3, ("runtime.overlap=false",))):
+            name = f"device-{precision}-{ranks}-{len(more) and more[0]}"
             require_done(run_on_device([*bench.command(name, "cuda:0", *settings, *more), "--nproc", str(ranks)], shares=True))
             for step in (5, 8):
                 bench.require_same(name, f"cpu-groups-{precision}", step)

@@ -32,7 +32,7 @@ struct TrainStepOptions {
   /// rounded then, whoever needs it, so that bits do not depend on the number of ranks either. Not with fast_reduction.
   torch::ScalarType gradient_wire = torch::kFloat32;
   /// Several ranks: gradients are sent while the last backward pass of a step goes on, in pieces of about `bucket_elements`. No bit
-  /// changes. On a GPU, with fast_reduction, or with several workers and passes, they are sent after it.
+  /// changes. On a GPU nothing is replayed then. With fast_reduction, or with several workers and passes, they are sent after it.
   bool overlaps = false;
   int64_t bucket_elements = int64_t{4} << 20;
   int64_t workers = 1;         ///< Micro-batches computed side by side, a thread and the memory of a pass each; changes no bit. CPU only.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
@@ -35,12 +36,16 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }
 
-// float32 means float32, and --deterministic the libraries of a GPU, too.
+// float32 means float32, and --deterministic the libraries of a GPU, too: cuBLAS repeats its bits with a workspace of a fixed size, which
+// it and torch read from the environment at the first product, and without which torch refuses one. Who has set it keeps what was set.
 void set_up_libraries(const TrainOptions& options) {
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
   context.setDeterministicCuDNN(options.deterministic);
+  if (options.deterministic) {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  }
   context.setAllowTF32CuDNN(false);
   context.setAllowTF32CuBLAS(false);
 }

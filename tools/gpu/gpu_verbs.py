@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """One stage of gpu_verbs.sh: a table of checks on the standard output; exits 1 when one of them fails.
 
-    gpu_verbs.py doctor|process|train|sample|ranks|serve|scale|model --program TREE --device D --out FOLDER --scratch FOLDER
+    gpu_verbs.py doctor|kernels|process|train|sample|ranks|serve|scale|model --program TREE --device D --out FOLDER --scratch FOLDER
 """
 
 import argparse
 import math
 import pathlib
+import re
 import signal
 import sys
 import time
 
 import numpy as np
 
-from verb_bench import (BOUNDS_OF_NORM, TINY, Bench, Table, VerbFailed, caption, digests, last_words, losses, of_largest, of_norm, pixels,
+from verb_bench import (BOUNDS_OF_NORM, ROOT, TINY, Bench, Table, VerbFailed, caption, digests, last_words, losses, of_largest, of_norm, pixels,
                         read_latents, read_safetensors, stacked, weights, write_pictures)  # fmt: skip
 from verb_scale import make_large_model, scale, serve
 
@@ -21,6 +22,7 @@ LATENTS, MOMENTS, STATES = "image_latents_64", "image_moments_64", "caption_embe
 FLOAT32_BOUND = 1e-5  # Of the largest value: what the networks keep (docs/nn.md).
 LOSS_BOUND, WEIGHT_BOUND = 1e-5, 1e-3  # As gpu_parity's: relative, and of the way that the weights went.
 SAMPLERS = ["ddim", "euler", "dpmpp_2m", "unipc"]
+REFUSED = 2  # Exit code.
 GREY_LEVELS = 1  # In float32, as docs/serve.md has it of one picture in two ways.
 
 
@@ -31,11 +33,28 @@ def require_fields(bench: Bench, table: Table, fields: dict) -> None:
 
 def doctor(bench: Bench) -> Table:
     table = Table("doctor", "says", "")
-    done = bench.attempt("doctor", "doctor", limit=50)
+    done = bench.attempt("doctor", "doctor", limit=110)
     for part in ("program", "processor", "gpu", "memory"):
         require_fields(bench, table, {f"{part}: {name}": value for name, value in done.summary.get(part, {}).items()})
     table.check("exit code", done.code == 0, f"{done.code}; {last_words(done.said)}")
     table.check("a GPU is used", bench.is_cpu or ("none" not in done.summary.get("gpu", {"none": ""})))
+    return table
+
+
+def kernels(bench: Bench) -> Table:
+    """The plugin's kernels against their references, networks and five steps against the golden files."""
+    table = Table("plugin_test and gpu_parity", "says", "")
+    tests, parity = ([bench.tree / "bin/plugin_test"], [bench.tree / "bin/gpu_parity", "check", "--device", bench.device, "--source", ROOT])
+    (code, said), (parity_code, parity_said) = bench.together([lambda: bench.said_by("plugin_test", tests), lambda: bench.said_by("gpu_parity", parity)])
+    counts = last_words(said).rsplit(" / ", 1)[-1]
+    table.check("plugin_test", bench.is_cpu or (code == 0 and re.match(r"[1-9]\d* passed, 0 failed, 0 skipped", counts) is not None), counts)
+    for line in said.splitlines():
+        if line.startswith("fail"):
+            table.check("a kernel", False, line)
+    for row in [line for line in parity_said.splitlines() if line.startswith("|")][2:]:
+        cells = [cell.strip() for cell in row.strip("| ").split("|")]
+        table.note(": ".join(cells[:2]), " of ".join(cells[2:4]), " ".join(cells[4:]))
+    table.check("gpu_parity: every bound", parity_code == 0, f"exit code {parity_code}" + ("" if parity_code == 0 else f"; {last_words(parity_said)}"))
     return table
 
 
@@ -96,9 +115,14 @@ def compare_bits(table: Table, folders: dict[str, pathlib.Path]) -> None:
 # -- train ------------------------------------------------------------------------------------------------------------
 
 
+def batch_size(bench: Bench) -> int:
+    return 4 if bench.is_small else 16
+
+
 def train_command(bench: Bench, data: pathlib.Path, name: str, device: str, steps: int, *settings: str) -> list:
-    fields = ("model.start=weights", "optimizer.lr=1e-4", "schedule.kind=constant", "schedule.warmup_steps=2", f"schedule.max_steps={steps}", "batch.global=16",
-              "batch.micro=16", "samples.every_steps=0", "checkpoint.every_steps=0", "runtime.workers=1", *settings)  # fmt: skip
+    batch = batch_size(bench)
+    fields = ("model.start=weights", "optimizer.lr=1e-4", "schedule.kind=constant", "schedule.warmup_steps=2", f"schedule.max_steps={steps}", f"batch.global={batch}",
+              f"batch.micro={batch}", "samples.every_steps=0", "checkpoint.every_steps=0", "runtime.workers=1", *settings)  # fmt: skip
     sets = [word for field in fields for word in ("--set", field)]
     return ["train", "recipes/tiny.toml", "--data", data, "--model", TINY, "--output", bench.path(name), "--device", device, *sets]
 
@@ -132,12 +156,12 @@ def killed_run(bench: Bench, data: pathlib.Path, steps: int, every: int) -> path
 
 
 def train(bench: Bench) -> Table:
-    table = Table("train, tiny, batch 16", "figure", "")
+    table = Table(f"train, tiny, batch {batch_size(bench)}", "figure", "")
     data = training_latents(bench)
-    steps, every = (8, 2) if bench.is_cpu else (300, 50)
+    steps, every = (6, 2) if bench.is_small else (200, 40)
     short, long = 5, steps
     saves = f"checkpoint.every_steps={every}"
-    four, narrow, eager = "batch.micro=4", "runtime.precision=bfloat16", "runtime.graphs=false"
+    four, narrow, eager = f"batch.micro={batch_size(bench) // 4}", "runtime.precision=bfloat16", "runtime.graphs=false"
     runs = {"cpu": ("cpu", short), "short": (bench.device, short), "narrow-short": (bench.device, short, narrow), "long": (bench.device, long, saves),
             "again": (bench.device, long, saves), "eager": (bench.device, long, saves, eager), "waiting": (bench.device, long, saves, "runtime.background_saves=false"),
             "four": (bench.device, long, four), "four-eager": (bench.device, long, four, eager), "narrow": (bench.device, long, narrow),
@@ -259,8 +283,8 @@ def compare_pictures(table: Table, name: str, sampler: str, wanted: pathlib.Path
 def ranks(bench: Bench) -> Table:
     table = Table("train, tiny, ranks on one GPU", "figure", "")
     data = training_latents(bench)
-    steps = 6 if bench.is_cpu else 60
-    common = ("batch.micro=2", "runtime.gradient_groups=4", "runtime.watchdog_seconds=30")
+    steps = 6 if bench.is_small else 60
+    common = (f"batch.micro={batch_size(bench) // 4}", "runtime.gradient_groups=4", "runtime.watchdog_seconds=30")
     for precision, numbers in (("float32", (1, 2, 4)), ("bfloat16", (1, 2))):
         results = {}
         for number in numbers:
@@ -269,16 +293,16 @@ def ranks(bench: Bench) -> Table:
             command = train_command(bench, data, name, bench.device, steps, *common, f"runtime.precision={precision}")
             done = bench.attempt(name, *command, "--deterministic", "--nproc", number, "--max-restarts", 0, environment={"DARKROOM_RANKS_SHARE_GPU": "1"}, limit=60)
             results[number] = bench.path(name) if done.code == 0 else None
-            if done.code != 0 and number > 1 and done.code in (1, 2):
-                table.report(f"{number} ranks, {precision}", f"refused or failed, exit code {done.code}: {last_words(done.said)}")
+            if number > 1 and done.code == REFUSED:
+                table.report(f"{number} ranks, {precision}", f"refused: {last_words(done.said)}")
                 continue
-            table.check(f"{number} ranks, {precision}: {steps} steps", done.code == 0, f"{done.seconds:.1f} s; {'' if done.code == 0 else last_words(done.said)}")
+            table.check(f"{number} ranks, {precision}: {steps} steps", done.code == 0, f"{done.seconds:.1f} s" if done.code == 0 else last_words(done.said))
             if number > 1 and results[number]:
                 check_same_run(table, f"{number} ranks, {precision}: losses and weights of one rank, to the bit", results[1], results[number], steps)
     return table
 
 
-STAGES = {"doctor": doctor, "process": process, "train": train, "sample": sample, "ranks": ranks, "serve": serve, "scale": scale}
+STAGES = {"doctor": doctor, "kernels": kernels, "process": process, "train": train, "sample": sample, "ranks": ranks, "serve": serve, "scale": scale}
 
 
 def main() -> None:
@@ -287,8 +311,9 @@ def main() -> None:
     for flag in ("--program", "--out", "--scratch"):
         parser.add_argument(flag, type=pathlib.Path, required=True)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--small", action="store_true", help="few steps and small networks, as on the CPU")
     options = parser.parse_args()
-    bench = Bench(options.program, options.device, options.out.resolve(), options.scratch.resolve())
+    bench = Bench(options.program, options.device, options.out.resolve(), options.scratch.resolve(), options.small)
     try:
         if options.stage == "model":
             make_large_model(bench)

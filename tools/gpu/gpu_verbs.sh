@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the verbs of a packed program (pack_program.py) on a GPU box and checks and measures them there.
-# usage: gpu_verbs.sh STAGE... --program TREE [--device cuda:0|cpu] [--out FOLDER] [--scratch FOLDER]
+# usage: gpu_verbs.sh STAGE... --program TREE [--device cuda:0|cpu] [--out FOLDER] [--scratch FOLDER] [--small]
 #   doctor    what `doctor` sees
+#   kernels   plugin_test and gpu_parity of the tree
 #   process   the CPU's latents and text states against the GPU's, in three types; which of them have the same bits
 #   train     the CPU's steps against the GPU's; recorded or not, again, after kill -9: the same bits
 #   sample    the CPU's pictures against the GPU's, with four samplers and in three types
@@ -11,12 +12,12 @@
 #   all       the stages in this order
 # Each stage has a limit of its own (it is stopped then), prints a dated Markdown table and keeps it in the output folder (default
 # build/gpu-verbs) with what the verbs said. It needs a Python with the torch 2.11 wheel, pyarrow, NumPy and Pillow: PYTHON, default
-# python3. With --device cpu every stage runs anywhere, on small networks.
+# python3. With --device cpu every stage runs anywhere, on small networks and for few steps, as --small has it on a GPU, too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly stages_in_order="doctor process train sample ranks serve scale"
-declare -rA limits=([doctor]=60 [process]=120 [train]=180 [sample]=90 [ranks]=120 [serve]=90 [scale]=240)
+readonly stages_in_order="doctor kernels process train sample ranks serve scale"
+declare -rA limits=([doctor]=120 [kernels]=120 [process]=120 [train]=180 [sample]=90 [ranks]=120 [serve]=90 [scale]=240)
 readonly seconds_to_end=10
 
 python=${PYTHON:-python3}
@@ -24,6 +25,7 @@ program=""
 device=cuda:0
 out=build/gpu-verbs
 scratch=${TMPDIR:-/tmp}/gpu-verbs
+small=()
 stages=()
 
 die() {
@@ -43,6 +45,10 @@ while [ $# -gt 0 ]; do
       esac
       shift 2
       ;;
+    --small)
+      small=(--small)
+      shift
+      ;;
     all)
       read -ra stages <<<"$stages_in_order"
       shift
@@ -59,7 +65,7 @@ done
 program=$(cd "$program" && pwd)
 mkdir -p "$out" "$scratch"
 
-verbs() { "$python" tools/gpu/gpu_verbs.py "$1" --program "$program" --device "$device" --out "$out" --scratch "$scratch"; }
+flags=(--program "$program" --device "$device" --out "$out" --scratch "$scratch" "${small[@]}")
 
 hardware() {
   if [ "$device" != cpu ] && command -v nvidia-smi >/dev/null; then
@@ -71,7 +77,7 @@ hardware() {
 
 # The large model takes a processor most of a minute, which the other stages do not need.
 if [[ " ${stages[*]} " == *" scale "* ]]; then
-  verbs model >"$out/model.log" 2>&1 &
+  "$python" tools/gpu/gpu_verbs.py model "${flags[@]}" >"$out/model.log" 2>&1 &
 fi
 
 failed=()
@@ -80,7 +86,7 @@ for stage in "${stages[@]}"; do
   printf 'gpu_verbs: %s\n' "$stage" >&2
   if { printf '\n## %s\n%s; %s; device %s\n\n' "$stage" "$(date -u +%Y-%m-%d)" "$(hardware)" "$device" &&
     timeout --kill-after "$seconds_to_end" "${limits[$stage]}" \
-      "$python" tools/gpu/gpu_verbs.py "$stage" --program "$program" --device "$device" --out "$out" --scratch "$scratch"; } |
+      "$python" tools/gpu/gpu_verbs.py "$stage" "${flags[@]}"; } |
     tee "$out/$stage.md"; then
     printf 'gpu_verbs: %s took %d s\n' "$stage" $((SECONDS - start)) >&2
   else

@@ -81,11 +81,13 @@ class Bench:
     device: str
     out: pathlib.Path
     scratch: pathlib.Path
+    is_small: bool = False
 
     def __post_init__(self):
         self.is_cpu = self.device == "cpu"
+        self.is_small = self.is_small or self.is_cpu
         self.program = self.tree / "bin/darkroom"
-        self.jobs = 1 if self.is_cpu else 6  # Starts of the program side by side: one takes seconds to load CUDA's libraries.
+        self.jobs = 1 if self.is_small else 5  # Starts of the program side by side: one takes seconds to load CUDA's libraries.
         torch = pathlib.Path(importlib.util.find_spec("torch").submodule_search_locations[0])
         paths = [str(torch / "lib"), *sorted(map(str, torch.parent.glob("nvidia/*/lib"))), os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths)), "DARKROOM_SHARE": str(ROOT)}
@@ -119,6 +121,14 @@ class Bench:
         if done.code != 0:
             raise VerbFailed(f"{name}: exit code {done.code}: {last_words(done.said)}")
         return done
+
+    def said_by(self, name: str, command: list, limit: float = 100) -> tuple[int, str]:
+        """Of another program of the tree: exit code and words, which stay in the output folder."""
+        log = self.out / f"{name}.log"
+        with open(log, "w", encoding="utf-8") as file, contextlib.suppress(subprocess.TimeoutExpired):
+            code = subprocess.run(list(map(str, command)), stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=self.environment, timeout=limit, check=False).returncode
+            return code, log.read_text(errors="replace")
+        return -1, f"{log.read_text(errors='replace')}\nended after {limit} s"
 
     def together(self, works: list) -> list:
         """Functions without arguments, some at a time; the first failure is raised when all have ended."""

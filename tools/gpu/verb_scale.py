@@ -138,7 +138,7 @@ SMALL = Sizes("tiny", 64, 300, (160, 120), 16, (16, 8), 4, 10, 4, "float32", "v_
 
 
 def sizes_of(bench: Bench) -> Sizes:
-    return SMALL if bench.is_cpu else LARGE
+    return SMALL if bench.is_small else LARGE
 
 
 def make_large_model(bench: Bench) -> None:

@@ -62,7 +62,7 @@ def kernels(bench: Bench) -> Table:
 
 
 def latents_of(bench: Bench, name: str, pictures: pathlib.Path, *flags) -> pathlib.Path:
-    bench.run(f"process-{name}", "process", pictures, bench.new_folder(f"latents-{name}"), "--model", TINY, "--resolution", "64", *flags, limit=100)
+    bench.process(f"process-{name}", pictures, bench.new_folder(f"latents-{name}"), "--model", TINY, "--resolution", "64", *flags, limit=100)
     return bench.path(f"latents-{name}")
 
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Packs the built program for a GPU box that lacks our libraries; gpu_verbs.sh runs it there.
 
-    pack_program.py OUT.tar.xz
+    pack_program.py OUT.tar.xz [--build FOLDER]...
 
-bin/ holds darkroom, darkroom-decoder, libdarkroom_cuda.so, plugin_test and gpu_parity of build/release, stripped; lib/darkroom/ every
-library that they open but those of the C and C++ runtime, of torch and of NVIDIA, which are the box's own. The release build must have
-the plugin (cmake --preset release -DDARKROOM_CUDA=ON -DDARKROOM_CUDA_ARCHITECTURES=90-real, then the targets darkroom darkroom-decoder
-darkroom_cuda plugin_test gpu_parity). The programs find lib/darkroom by themselves and torch by LD_LIBRARY_PATH; models and recipes come
+bin/ holds darkroom, darkroom-decoder, libdarkroom_cuda.so, plugin_test and gpu_parity, stripped, each from the first of the build folders
+(build/release and build/cuda) that has it; lib/darkroom/ every library that they open but those of the C and C++ runtime, of torch and of
+NVIDIA, which are the box's own. One of the builds must have the plugin (cmake --preset release -DDARKROOM_CUDA=ON
+-DDARKROOM_CUDA_ARCHITECTURES=90-real, then the targets darkroom darkroom-decoder darkroom_cuda plugin_test gpu_parity). The programs find lib/darkroom by themselves and torch by LD_LIBRARY_PATH; models and recipes come
 from the source tree that DARKROOM_SHARE names.
 """
 
+import argparse
 import lzma
 import pathlib
 import shutil
@@ -23,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tools/build"))
 
 from shared_libraries import NEVER_COPIED, all_libraries, rpath_of, set_rpath  # noqa: E402
 
-BUILD = ROOT / "build/release"
+BUILDS = [ROOT / "build/release", ROOT / "build/cuda"]
 PROGRAMS = ["darkroom", "darkroom-decoder", "plugin_test", "gpu_parity", "libdarkroom_cuda.so"]
 OWN_LIBRARIES = "$ORIGIN/../lib/darkroom"
 OF_THE_BOX = ("torch", "nvidia", "cuda")  # A folder of this name, or of one that begins so, above a library.
@@ -53,15 +54,22 @@ def copy_stripped(source: pathlib.Path, target: pathlib.Path) -> None:
     subprocess.run(["strip", "--strip-unneeded", target], check=True)
 
 
-def lay_out(tree: pathlib.Path) -> None:
+def find_program(name: str, builds: list[pathlib.Path]) -> pathlib.Path:
+    found = next((build / name for build in builds if (build / name).exists()), None)
+    if found is None:
+        fail(f"{name} is in none of {', '.join(map(str, builds))}: configure one with -DDARKROOM_CUDA=ON and build it")
+    print(f"pack_program: {found}", flush=True)
+    return found
+
+
+def lay_out(tree: pathlib.Path, builds: list[pathlib.Path]) -> None:
     (tree / "bin").mkdir()
     (tree / "lib/darkroom").mkdir(parents=True)
     libraries: dict[str, pathlib.Path] = {}
     for name in PROGRAMS:
-        if not (BUILD / name).exists():
-            fail(f"{BUILD / name} is missing: configure build/release with -DDARKROOM_CUDA=ON and build it")
-        libraries.update(libraries_of(BUILD / name))
-        copy_stripped(BUILD / name, tree / "bin" / name)
+        program = find_program(name, builds)
+        libraries.update(libraries_of(program))
+        copy_stripped(program, tree / "bin" / name)
         if rpath_of(tree / "bin" / name) != OWN_LIBRARIES:
             set_rpath(tree / "bin" / name, OWN_LIBRARIES)
     for name, path in sorted(libraries.items()):
@@ -81,13 +89,15 @@ def pack(tree: pathlib.Path, archive: pathlib.Path) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        fail("usage: pack_program.py OUT.tar.xz")
-    archive = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("archive", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path, action="append", help="where the programs are, instead")
+    options = parser.parse_args()
+    archive = options.archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="darkroom-pack-") as folder:
         tree = pathlib.Path(folder)
-        lay_out(tree)
+        lay_out(tree, options.build or BUILDS)
         unpacked = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file())
         pack(tree, archive)
     print(f"pack_program: {archive}: {archive.stat().st_size} bytes, {unpacked} unpacked")

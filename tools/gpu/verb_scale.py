@@ -184,11 +184,13 @@ def scale(bench: Bench) -> Table:
 def scale_process(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path) -> None:
     flags = ("--resolution", sizes.resolution, "--device", bench.device, "--compute-dtype", sizes.precision)
     with Watch(memory_of_gpu) as memory:
-        done = bench.run("scale-process", "process", bench.path("large-pictures"), bench.new_folder("large-latents"), "--model", model, *flags, limit=60)
+        done = bench.process("scale-process", bench.path("large-pictures"), bench.new_folder("large-latents"), "--model", model, *flags, limit=60)
     figures = done.summary
     table.check(f"process, {sizes.resolution} px: every row", figures["rows_out"] == sizes.rows, f"{figures['rows_out']} of {sizes.rows}")
     table.report(f"process, {sizes.resolution} px: pictures/s; seconds of the job, of the program; GB of the GPU",
                  f"{figures['rows_per_second']:.0f}; {figures['seconds']:.1f}, {done.seconds:.1f}; {memory.gigabytes()}")  # fmt: skip
+    encode = next(stage for stage in figures["stages"] if stage["name"] == "encode")
+    table.report("process: pictures/s while the encoders work", f"{encode['rows'] * encode['workers'] / encode['busy_seconds']:.0f}")
     shares = [f"{stage['name']} {stage['busy_seconds'] / stage['workers']:.2f} ({stage['workers']})" for stage in figures["stages"]]
     table.report("process: busy seconds of a worker (workers)", ", ".join(shares))
 
@@ -196,7 +198,7 @@ def scale_process(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path)
 def scale_settings(bench: Bench, sizes: Sizes, micro: int) -> list:
     fields = (f"data.resolution={sizes.resolution}", "model.start=weights", f"objective.prediction={sizes.prediction}", f"batch.global={sizes.batch}", f"batch.micro={micro}", "runtime.gradient_groups=1",
               "runtime.lanes=1", f"runtime.precision={sizes.precision}", "data.memory_bytes=8000000000", "schedule.max_steps=1000", "checkpoint.every_steps=0",
-              "samples.every_steps=0", "runtime.log_every=2")  # fmt: skip
+              "samples.every_steps=0", f"runtime.log_every={sizes.first_step // 2}")  # fmt: skip
     return ["recipes/sd2-256.toml", "--model", bench.path("large-model"), "--device", bench.device, "--tflops", TFLOPS, *(word for field in fields for word in ("--set", field))]
 
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
@@ -35,13 +36,14 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
           .floor = recipe.optimizer.lr * recipe.schedule.final_fraction};
 }
 
-// float32 means float32, and --deterministic the libraries of a GPU, too. Else these try their ways of a convolution and take the fastest,
-// which costs the first steps: shapes stay.
+// float32 means float32, and --deterministic the libraries of a GPU, too: cuBLAS repeats its bits with a workspace of a fixed size, which
+// it and torch read from the environment at the first product; who has set it keeps what was set. Else cuDNN tries its ways of a convolution
+// and takes the fastest, which costs the first steps: shapes stay.
 void set_up_libraries(const TrainOptions& options) {
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::Context& context = at::globalContext();
   if (options.deterministic) {
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // What makes cuBLAS deterministic, read at its first use.
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   }
   context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);  // Nothing is read before it is written.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -262,6 +263,24 @@ TEST_F(TrainLoopTest, the_same_run_again_has_the_same_bits) {
   EXPECT_EQ(losses("one"), losses("two"));
   EXPECT_EQ(weights("one", 12), weights("two", 12));
   EXPECT_EQ(weights("one", 12, "ema"), weights("two", 12, "ema"));
+}
+
+TEST_F(TrainLoopTest, a_deterministic_run_asks_cublas_for_a_workspace_of_a_fixed_size) {
+  constexpr const char* kVariable = "CUBLAS_WORKSPACE_CONFIG";
+  unsetenv(kVariable);
+  TrainOptions options = this->options("free", 1);
+  train(options);
+  EXPECT_EQ(getenv(kVariable), nullptr);
+  options.output = folder_.path("strict");
+  options.deterministic = true;
+  train(options);
+  EXPECT_STREQ(getenv(kVariable), ":4096:8");
+  setenv(kVariable, ":16:8", 1);
+  options.output = folder_.path("as-set");
+  train(options);
+  EXPECT_STREQ(getenv(kVariable), ":16:8");
+  unsetenv(kVariable);
+  train(this->options("after", 1));  // The libraries are the process's: the tests that follow find them as they were.
 }
 
 TEST_F(TrainLoopTest, goes_on_bit_identically_after_steps_that_no_checkpoint_holds) {

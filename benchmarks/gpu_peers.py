@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Times darkroom's `gpu_bench` and diffusers' U-Net on one GPU, in turn, in processes of their own: a training step and a guided sampling step.
+"""Times darkroom's `bench` and diffusers on one GPU, in turn, in processes of their own: a training step, a guided sampling step, pictures
+into latents.
 
-usage: gpu_peers.py GPU_BENCH [--preset sd2-base|tiny] [--device cuda] [--only NAME]...     (with torch and diffusers; gpu_check.sh builds GPU_BENCH)
+usage: gpu_peers.py PROGRAM [--preset sd2-base|tiny] [--device cuda] [--only NAME]...
+PROGRAM is `darkroom` or gpu_check.sh's `gpu_bench`; the Python needs torch and diffusers.
 The peer's step is what a careful user writes: float32 weights under bfloat16 autocast, channels last, scaled dot-product attention, mean
 squared error, clip_grad_norm_, fused AdamW, EMA through torch._foreach_lerp_; once eager and once under torch.compile. Its sampling step runs
 bfloat16 weights on a pair (with and without the prompt) and does DDIM's arithmetic; compiled in the mode reduce-overhead, which records CUDA
-graphs. Both sides draw random weights and random inputs of the same shapes and must have equally many parameters; that darkroom computes what
+graphs. Its encoder has bfloat16 weights and no decoder. Both sides draw random weights and random inputs of the same shapes and must have equally many parameters; that darkroom computes what
 diffusers does is what `gpu_parity` checks.
 Times are medians between events of the device; the peer's first steps, in which it compiles, do not count. Prints a Markdown table.
 """
 
 import argparse
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -21,6 +24,8 @@ SIZES = {  # NAME: (bench of gpu_bench, resolution, batch, repeats)
     "train-512": ("train-step", 512, 32, 20),
     "sample-512": ("sample", 512, 1, 40),
     "sample-512x16": ("sample", 512, 16, 20),
+    "encode-256": ("encode", 256, 128, 20),
+    "encode-512": ("encode", 512, 32, 20),
 }
 UNETS = {
     "sd2-base": dict(sample_size=64, cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True),
@@ -30,10 +35,15 @@ UNETS = {
     ),
 }  # fmt: skip
 
+VAES = {  # The decoder, which is not asked for, is left away.
+    "sd2-base": dict(block_out_channels=[128, 256, 512, 512], layers_per_block=2, down_block_types=["DownEncoderBlock2D"] * 4, latent_channels=4, norm_num_groups=32),
+    "tiny": dict(block_out_channels=[32, 64, 64, 64], layers_per_block=1, down_block_types=["DownEncoderBlock2D"] * 4, latent_channels=4, norm_num_groups=16),
+}  # fmt: skip
+
 PEER = r"""
 import json, sys, time
 import torch
-from diffusers import UNet2DConditionModel
+from diffusers import AutoencoderKL, UNet2DConditionModel
 
 kind, side, batch, repeats, how, device, config = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6], json.loads(sys.argv[7])
 torch.manual_seed(0)
@@ -42,10 +52,10 @@ torch.backends.cudnn.benchmark = True
 on_gpu = device != "cpu"
 training = kind == "train-step"
 with torch.device(device):
-    unet = UNet2DConditionModel(**config).to(memory_format=torch.channels_last)
+    unet = (AutoencoderKL if kind == "encode" else UNet2DConditionModel)(**config).to(memory_format=torch.channels_last)
 rows = batch if training else 2 * batch
 latents = torch.randn((batch, 4, side, side), device=device)
-states = torch.randn((rows, 77, config["cross_attention_dim"]), device=device)
+states = torch.randn((rows, 77, config.get("cross_attention_dim", 1)), device=device)
 alphas = torch.cumprod(1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, device=device) ** 2, 0)
 if training:
     network = torch.compile(unet) if how == "compiled" else unet
@@ -66,6 +76,15 @@ if training:
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(average, parameters, 1e-4)
+elif kind == "encode":
+    unet = unet.to(torch.bfloat16).requires_grad_(False)
+    del unet.decoder, unet.post_quant_conv
+    encode = torch.compile(unet.encode, mode="reduce-overhead") if how == "compiled" else unet.encode
+    pictures = torch.randn((batch, 3, 8 * side, 8 * side), device=device).to(torch.bfloat16, memory_format=torch.channels_last)
+
+    @torch.no_grad()
+    def step():
+        return encode(pictures).latent_dist.mean
 else:
     unet = unet.to(torch.bfloat16).requires_grad_(False)
     network = torch.compile(unet, mode="reduce-overhead") if how == "compiled" else unet
@@ -108,7 +127,7 @@ def run(command: list) -> dict | str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("gpu_bench")
+    parser.add_argument("program")
     parser.add_argument("--preset", choices=UNETS, default="sd2-base")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--only", action="append", choices=SIZES)
@@ -119,10 +138,11 @@ def main() -> None:
         bench, resolution, batch, repeats = SIZES[name]
         if options.preset == "tiny":
             resolution, batch, repeats = 64, 4, 5
-        ours = [options.gpu_bench, bench, "--preset", options.preset, "--device", options.device, "--resolution", resolution, "--batch-size", batch]
-        ours += ["--repeats", repeats, "--dtype", "bfloat16", "--graph", "on" if options.device != "cpu" else "off", "--threads", 8]
+        is_whole = pathlib.Path(options.program).name == "darkroom"
+        ours = [options.program, *(["bench", "--json"] if is_whole else []), bench, "--preset", options.preset, "--device", options.device, "--resolution", resolution]
+        ours += ["--batch-size", batch, "--repeats", repeats, "--dtype", "bfloat16", "--threads", 8, *([] if is_whole else ["--graph", "on" if options.device != "cpu" else "off"])]
         theirs = [sys.executable, "-c", PEER, bench, resolution // 8, batch, repeats]
-        rest = [options.device, json.dumps(UNETS[options.preset])]
+        rest = [options.device, json.dumps((VAES if bench == "encode" else UNETS)[options.preset])]
         figures = run(ours)
         if isinstance(figures, str):
             print(f"| {bench} | {resolution} | {batch} | darkroom | failed: {figures} | | |", flush=True)
@@ -132,7 +152,7 @@ def main() -> None:
         print(f"| {bench} | {resolution} | {batch} | darkroom | {mine:.4g} | {figures.get('peak_device_memory_bytes', 0) / 2**30:.3g} | |", flush=True)
         for how in ("eager", "compiled"):
             peer = run([*theirs, how, *rest])
-            if not isinstance(peer, str) and peer["parameters"] != figures["parameters"]:
+            if not isinstance(peer, str) and bench != "encode" and peer["parameters"] != figures["parameters"]:
                 peer = f"another network: {peer['parameters']} parameters, ours has {figures['parameters']}"
             if isinstance(peer, str):
                 print(f"| {bench} | {resolution} | {batch} | diffusers, {how} | failed: {peer} | | |", flush=True)

@@ -22,12 +22,16 @@ Result<torch::ScalarType> parse_network_type(const std::string& name) {
   return Status::invalid_argument("networks compute in auto, float32, float16 or bfloat16, got:", name);
 }
 
-void choose_repeatable_kernels() {
+// The same bits for the same call, and no call that waits for a library's search: cuDNN's attention is compiled for every shape and thread,
+// which takes seconds where a picture takes a quarter of one.
+void choose_kernels(torch::ScalarType type) {
   at::Context& context = at::globalContext();
-  context.setAllowTF32CuDNN(false);
-  context.setAllowTF32CuBLAS(false);
+  const bool is_narrow = type != torch::kFloat32;
+  context.setAllowTF32CuDNN(is_narrow);
+  context.setAllowTF32CuBLAS(is_narrow);
   context.setBenchmarkCuDNN(false);
   context.setDeterministicCuDNN(true);
+  context.setSDPUseCuDNN(false);
 }
 
 }  // namespace
@@ -54,7 +58,7 @@ Result<NetworkPlace> find_network_place(const std::string& device, const std::st
     place.type = type_on_gpu;
   }
   if (!place.device.is_cpu()) {
-    choose_repeatable_kernels();
+    choose_kernels(place.type);
   }
   return place;
 }

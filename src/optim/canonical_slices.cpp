@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "darkroom/tensor/device_runtime.h"
+
 namespace darkroom {
 namespace {
 
@@ -105,14 +107,15 @@ Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, con
   DARKROOM_RETURN_IF_ERROR(share_parts(ranks, parameters, pieces));
   for (const Piece& piece : pieces) {
     if (piece.is_all()) {
-      piece.canonical.copy_(parameters.shaped(piece.stored, *piece.entry).contiguous().view({-1}));
+      piece.canonical.copy_(parameters.shaped(piece.stored, *piece.entry).contiguous().view({-1}), /*non_blocking=*/true);
     } else if (piece.whole.defined()) {
       const torch::Tensor plain = parameters.shaped(piece.whole, *piece.entry).contiguous().view({-1});
-      piece.canonical.copy_(plain.narrow(0, piece.held.first, piece.held.count));
+      piece.canonical.copy_(plain.narrow(0, piece.held.first, piece.held.count), /*non_blocking=*/true);
     } else {
-      piece.canonical.copy_(piece.stored);
+      piece.canonical.copy_(piece.stored, /*non_blocking=*/true);
     }
   }
+  synchronize(parameters.options().device);
   return {};
 }
 

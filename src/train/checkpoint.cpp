@@ -10,6 +10,7 @@
 #include "darkroom/nn/component_config.h"
 #include "darkroom/optim/canonical_slices.h"
 #include "darkroom/optim/gradient_groups.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "darkroom/tensor/safetensors.h"
 #include "state_files.h"
 
@@ -163,7 +164,7 @@ Status send_average(const SafetensorsFile& averages, TrainingState& state) {
 Status copy_values(const TrainingState& state, const torch::Tensor& from, torch::Tensor& to) {
   if (!to.defined()) {
     const RankSlices slices = canonical_slices(state.parameters, state.ranks->size());
-    to = torch::empty({slices[static_cast<size_t>(state.ranks->rank())].count}, torch::kFloat32);
+    to = empty_staging({slices[static_cast<size_t>(state.ranks->rank())].count}, torch::kFloat32, state.parameters.options().device);
   }
   return copy_canonical(*state.ranks, state.parameters, from, to);
 }

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """One stage of gpu_verbs.sh: a table of checks on the standard output; exits 1 when one of them fails.
 
-    gpu_verbs.py doctor|kernels|process|train|sample|ranks|serve|scale|model --program TREE --device D --out FOLDER --scratch FOLDER
+    gpu_verbs.py doctor|kernels|process|train|sample|ranks|lost|serve|scale|save|model --program TREE --device D --out FOLDER --scratch FOLDER
 """
 
 import argparse
+import contextlib
 import math
+import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -16,13 +19,15 @@ import numpy as np
 
 from verb_bench import (BOUNDS_OF_NORM, ROOT, TINY, Bench, Table, VerbFailed, caption, digests, last_words, losses, of_largest, of_norm, pixels,
                         read_latents, read_safetensors, stacked, weights, write_pictures)  # fmt: skip
-from verb_scale import make_large_model, scale, serve
+from verb_scale import make_large_model, save, scale, serve
 
 LATENTS, MOMENTS, STATES = "image_latents_64", "image_moments_64", "caption_embeddings"
 FLOAT32_BOUND = 1e-5  # Of the largest value: what the networks keep (docs/nn.md).
 LOSS_BOUND, WEIGHT_BOUND = 1e-5, 1e-3  # As gpu_parity's: relative, and of the way that the weights went.
 SAMPLERS = ["ddim", "euler", "dpmpp_2m", "unipc"]
 REFUSED = 2  # Exit code.
+SHARED = {"DARKROOM_RANKS_SHARE_GPU": "1"}
+WATCHDOG = 4  # Seconds.
 GREY_LEVELS = 1  # In float32, as docs/serve.md has it of one picture in two ways.
 
 
@@ -291,7 +296,7 @@ def ranks(bench: Bench) -> Table:
             name = f"ranks-{precision}-{number}"
             bench.new_folder(name)
             command = train_command(bench, data, name, bench.device, steps, *common, f"runtime.precision={precision}")
-            done = bench.attempt(name, *command, "--deterministic", "--nproc", number, "--max-restarts", 0, environment={"DARKROOM_RANKS_SHARE_GPU": "1"}, limit=60)
+            done = bench.attempt(name, *command, "--deterministic", "--nproc", number, "--max-restarts", 0, environment=SHARED, limit=60)
             results[number] = bench.path(name) if done.code == 0 else None
             if number > 1 and done.code == REFUSED:
                 table.report(f"{number} ranks, {precision}", f"refused: {last_words(done.said)}")
@@ -302,7 +307,63 @@ def ranks(bench: Bench) -> Table:
     return table
 
 
-STAGES = {"doctor": doctor, "kernels": kernels, "process": process, "train": train, "sample": sample, "ranks": ranks, "serve": serve, "scale": scale}
+def ranks_command(bench: Bench, data: pathlib.Path, name: str, steps: int, number: int, *settings: str) -> list:
+    bench.new_folder(name)
+    common = (f"batch.micro={batch_size(bench) // 4}", "runtime.gradient_groups=4", f"runtime.watchdog_seconds={WATCHDOG}", *settings)
+    return [*train_command(bench, data, name, bench.device, steps, *common), "--nproc", number]
+
+
+def children_of(process) -> list[int]:
+    """The ranks that a launcher has started, in order."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            if int(fields["PPid"]) == process.pid and fields["State"].split()[0] != "Z":
+                found.append(int(fields["Pid"]))
+    return sorted(found)
+
+
+def strike_a_rank(bench: Bench, data: pathlib.Path, name: str, steps: int, every: int, strike: signal.Signals) -> tuple[pathlib.Path, str]:
+    """A run of two ranks, one of which is struck after the first checkpoint; it goes on by itself."""
+    command = ranks_command(bench, data, name, steps, 2, f"checkpoint.every_steps={every}")
+    with open(bench.out / f"{name}.log", "w", encoding="utf-8") as log:
+        process = bench.start(*command, "--deterministic", environment=SHARED, log=log)
+        while process.poll() is None and not (bench.path(name) / f"checkpoints/step-{every:08d}/state.json").exists():
+            time.sleep(0.01)
+        ranks = children_of(process)
+        if process.poll() is None:
+            os.kill(ranks[-1], strike)
+        begin = time.monotonic()
+        while process.poll() is None and ranks[0] in children_of(process):
+            time.sleep(0.02)
+        seconds = time.monotonic() - begin
+        code = process.wait(120)
+    if code != 0:
+        raise VerbFailed(f"{name}: exit code {code}: {last_words((bench.out / f'{name}.log').read_text())}")
+    return bench.path(name), f"the other rank ended after {seconds:.1f} s"
+
+
+def lost(bench: Bench) -> Table:
+    """Ranks that are killed or stopped, and the library's own sum."""
+    table = Table("train, tiny, 2 ranks on one GPU", "figure", "")
+    data = training_latents(bench)
+    steps, every = (6, 2) if bench.is_small else (60, 20)
+    bench.run("lost-none", *ranks_command(bench, data, "lost-none", steps, 1, f"checkpoint.every_steps={every}"), "--deterministic", limit=60)
+    for strike in (signal.SIGKILL, signal.SIGSTOP):
+        name = f"lost-{strike.name.lower()}"
+        try:
+            folder, figure = strike_a_rank(bench, data, name, steps, every, strike)
+            check_same_run(table, f"{strike.name} of a rank, watchdog {WATCHDOG} s; {figure}: the bits of one rank", bench.path("lost-none"), folder, steps)
+        except (VerbFailed, IndexError, subprocess.TimeoutExpired) as failure:
+            table.check(f"{strike.name} of a rank", False, failure)
+    bench.run("lost-fast", *ranks_command(bench, data, "lost-fast", steps, 2, "runtime.reduction=fast"), "--deterministic", environment=SHARED, limit=60)
+    mine, others = losses(bench.path("lost-fast")), losses(bench.path("lost-none"))
+    table.bound("the library's own sum: losses of 5 steps, of one rank's", max(abs(mine[step] - others[step]) / others[step] for step in range(1, 6)), 1e-6)
+    return table
+
+
+STAGES = {"doctor": doctor, "kernels": kernels, "process": process, "train": train, "sample": sample, "ranks": ranks, "lost": lost, "serve": serve, "scale": scale, "save": save}
 
 
 def main() -> None:

@@ -7,8 +7,10 @@
 #   train     the CPU's steps against the GPU's; recorded or not, again, after kill -9: the same bits
 #   sample    the CPU's pictures against the GPU's, with four samplers and in three types
 #   ranks     2 and 4 ranks against one, all on this GPU
+#   lost      a rank that is killed, one that is stopped: the run goes on by itself, with the same bits
 #   serve     pictures of `serve` against those of `sample`; a stop while it paints
 #   scale     sd2-base at full size through process, train, sample and serve: pictures a second, memory
+#   save      sd2-base at full size: a checkpoint in the background, and a start from it (after `scale`)
 #   all       the stages in this order
 # Each stage has a limit of its own (it is stopped then), prints a dated Markdown table and keeps it in the output folder (default
 # build/gpu-verbs) with what the verbs said. It needs a Python with the torch 2.11 wheel, pyarrow, NumPy and Pillow: PYTHON, default
@@ -16,8 +18,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly stages_in_order="doctor kernels process train sample ranks serve scale"
-declare -rA limits=([doctor]=120 [kernels]=120 [process]=120 [train]=180 [sample]=90 [ranks]=120 [serve]=90 [scale]=240)
+readonly stages_in_order="doctor kernels process train sample ranks lost serve scale save"
+declare -rA limits=([doctor]=120 [kernels]=120 [process]=120 [train]=180 [sample]=90 [ranks]=120 [lost]=120 [serve]=90 [scale]=240 [save]=180)
 readonly seconds_to_end=10
 
 python=${PYTHON:-python3}

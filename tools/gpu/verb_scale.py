@@ -172,7 +172,10 @@ def scale(bench: Bench) -> Table:
         write_pictures(pictures, list(range(sizes.rows)), *sizes.picture, 256, 5000)
     model = large_model(bench)
     table.report("seconds until model and pictures are there", f"{time.monotonic() - begin:.1f}")
-    parts = [scale_process, *(functools.partial(scale_train, micro=micro) for micro in sizes.micros), scale_sample, scale_serve]
+    kinds = [sizes.precision] if bench.is_small else ["bfloat16", "float16"]
+    trainings = [functools.partial(scale_train, micro=micro) for micro in sizes.micros]
+    strict = functools.partial(scale_train, micro=sizes.micros[0], flags=("--deterministic",))
+    parts = [*(functools.partial(scale_process, kind=kind) for kind in kinds), *trainings, strict, scale_sample, scale_serve]
     for part in parts:
         try:
             part(bench, table, sizes, model)
@@ -181,13 +184,13 @@ def scale(bench: Bench) -> Table:
     return table
 
 
-def scale_process(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path) -> None:
-    flags = ("--resolution", sizes.resolution, "--device", bench.device, "--compute-dtype", sizes.precision)
+def scale_process(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path, kind: str) -> None:
+    flags = ("--resolution", sizes.resolution, "--device", bench.device, "--compute-dtype", kind)
     with Watch(memory_of_gpu) as memory:
-        done = bench.process("scale-process", bench.path("large-pictures"), bench.new_folder("large-latents"), "--model", model, *flags, limit=60)
+        done = bench.process(f"scale-process-{kind}", bench.path("large-pictures"), bench.new_folder("large-latents"), "--model", model, *flags, limit=60)
     figures = done.summary
-    table.check(f"process, {sizes.resolution} px: every row", figures["rows_out"] == sizes.rows, f"{figures['rows_out']} of {sizes.rows}")
-    table.report(f"process, {sizes.resolution} px: pictures/s; seconds of the job, of the program; GB of the GPU",
+    table.check(f"process, {sizes.resolution} px, {kind}: every row", figures["rows_out"] == sizes.rows, f"{figures['rows_out']} of {sizes.rows}")
+    table.report(f"process, {sizes.resolution} px, {kind}: pictures/s; seconds of the job, of the program; GB of the GPU",
                  f"{figures['rows_per_second']:.0f}; {figures['seconds']:.1f}, {done.seconds:.1f}; {memory.gigabytes()}")  # fmt: skip
     encode = next(stage for stage in figures["stages"] if stage["name"] == "encode")
     table.report("process: pictures/s while the encoders work", f"{encode['rows'] * encode['workers'] / encode['busy_seconds']:.0f}")
@@ -208,9 +211,9 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def scale_train(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path, micro: int) -> None:
+def scale_train(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path, micro: int, flags: tuple = ()) -> None:
     """Steps until enough are measured; then the run is killed, because its last checkpoint would take longer than all of them."""
-    name, port, what = f"scale-train-{micro}", free_port(), f"train, batch {sizes.batch} in passes of {micro}"
+    name, port, what = f"scale-train-{micro}{''.join(flags)}", free_port(), " ".join((f"train, batch {sizes.batch} in passes of {micro}", *flags))
     settings = scale_settings(bench, sizes, micro)
     plan = {"step_flop": 0, "bytes": {"peak_on_device": 0, "peak_on_host": 0}}
     if not bench.is_cpu:  # Of a machine's processors it knows no peak on a device.
@@ -219,7 +222,7 @@ def scale_train(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path, m
     begin = time.monotonic()
     with open(bench.out / f"{name}.log", "w", encoding="utf-8") as log, Watch(memory_of_gpu) as memory, \
             Watch(lambda: metric_at(port, "darkroom_train_peak_memory_bytes")) as tensors:  # fmt: skip
-        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, "--metrics-port", port, log=log)
+        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, "--metrics-port", port, *flags, log=log)
         while process.poll() is None and time.monotonic() - begin < 75 and max((line["step"] for line in read_metrics(run)), default=0) < sizes.last_step:
             time.sleep(0.05)
         time.sleep(0.5)  # The figures of memory are looked at once more.
@@ -265,3 +268,45 @@ def scale_serve(bench: Bench, table: Table, sizes: Sizes, model: pathlib.Path) -
     table.check(f"serve: {NUM_REQUESTS} requests at a time", not failed, failed[:1])
     table.report(f"serve, {sizes.sampling_steps} steps: s alone; pictures/s of {NUM_REQUESTS} at a time; s to start; GB of the GPU",
                  f"{statistics.median(alone):.3f}; {NUM_REQUESTS / seconds:.2f}; {server.seconds_to_start:.1f}; {memory.gigabytes()}")  # fmt: skip
+
+
+# -- a checkpoint at full size ------------------------------------------------------------------------------------------
+
+
+def save(bench: Bench) -> Table:
+    """Steps with a checkpoint in the background between them, and a start from it; takes what `scale` has made."""
+    sizes = sizes_of(bench)
+    table = Table(f"{sizes.preset}, {sizes.precision}: a checkpoint", "figure", "")
+    name, every = "save", 10
+    settings = (*scale_settings(bench, sizes, sizes.micros[-1]), *(word for field in ("runtime.log_every=1", f"checkpoint.every_steps={every}") for word in ("--set", field)))
+    run = bench.new_folder(name)
+    begin = time.monotonic()
+    with open(bench.out / f"{name}.log", "w", encoding="utf-8") as log:
+        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, log=log)
+        saved = run / f"checkpoints/step-{every:08d}/state.json"
+        while process.poll() is None and time.monotonic() - begin < 100 and not (saved.exists() and max(line["step"] for line in read_metrics(run)) >= every + 3):
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    table.check("saved while training went on", saved.exists(), "" if saved.exists() else last_words((bench.out / f"{name}.log").read_text()))
+    times = {line["step"]: line["seconds"] for line in read_metrics(run) if "seconds" in line}
+    durations = {step: times[step] - times[step - 1] for step in times if step - 1 in times}
+    usual = statistics.median(durations.values())
+    table.report("a step; the first after the snapshot: s", f"{usual:.3f}; {durations.get(every + 1, 0):.3f}")
+    size = sum(path.stat().st_size for path in saved.parent.rglob("*")) if saved.exists() else 0
+    table.report("GB of the checkpoint; steps done while it was written", f"{size / 1e9:.2f}; {max(times, default=0) - every}")
+    begin = time.monotonic()
+    with open(bench.out / f"{name}-resumed.log", "w", encoding="utf-8") as log:
+        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, log=log)
+        while process.poll() is None and time.monotonic() - begin < 60 and not is_resumed(run, every):
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+    table.check("goes on from it", is_resumed(run, every), f"first step after {time.monotonic() - begin:.1f} s")
+    return table
+
+
+def is_resumed(run: pathlib.Path, step: int) -> bool:
+    """Lines behind the checkpoint's step are cut off at a start, and come anew."""
+    lines = [line["step"] for line in read_metrics(run) if "loss" in line]
+    return step + 1 in lines and lines[-1] <= step + 2

@@ -16,8 +16,8 @@ namespace darkroom {
 /// The ranks' slices in canonical order: for parameters that have it, those of their buffers.
 RankSlices canonical_slices(const FlatParameters& parameters, int64_t num_ranks);
 
-/// A rank's slice of a buffer, on the parameters' device, as its slice of the canonical order, on the CPU (of its count). All ranks call
-/// together. Errors: those of Communicator::exchange.
+/// A rank's slice of a buffer, on the parameters' device, as its slice of the canonical order, on the CPU (of its count; page-locked memory,
+/// as empty_staging gives it, is filled many times as fast). Waits for the device. All ranks call together. Errors: those of Communicator::exchange.
 Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, const torch::Tensor& own_slice, const torch::Tensor& canonical);
 /// The way back.
 Status copy_from_canonical(Communicator& ranks, const FlatParameters& parameters, const torch::Tensor& canonical,

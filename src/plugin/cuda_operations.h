@@ -3,7 +3,7 @@
 #include "darkroom/ops/operation_table.h"
 
 // The plugin's operations: shapes, types, layouts and alignment are put right here, then kernels.h does the work on the current stream.
-// What has no kernel (float16 and float64) goes to the reference, which is torch's own CUDA kernels.
+// What has no kernel (float64) goes to the reference, which is torch's own CUDA kernels.
 
 namespace darkroom {
 

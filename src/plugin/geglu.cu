@@ -84,24 +84,33 @@ cudaError_t backward(const void* grad_y, const void* x, void* grad_x, int64_t nu
   });
 }
 
+template <typename Scalar>
+cudaError_t forward_for(const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
+  constexpr int kWide = kVector<Scalar>;
+  return (width % kWide == 0 ? forward<Scalar, kWide> : forward<Scalar, 1>)(x, y, num_rows, width, stream);
+}
+
+template <typename Scalar>
+cudaError_t backward_for(const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width, cudaStream_t stream) {
+  constexpr int kWide = kVector<Scalar>;
+  return (width % kWide == 0 ? backward<Scalar, kWide> : backward<Scalar, 1>)(grad_y, x, grad_x, num_rows, width, stream);
+}
+
 }  // namespace
 
 cudaError_t launch_geglu(Element element, const void* x, void* y, int64_t num_rows, int64_t width, cudaStream_t stream) {
-  using Narrow = __nv_bfloat16;
-  if (element == Element::kFloat32) {
-    return (width % kVector<float> == 0 ? forward<float, kVector<float>> : forward<float, 1>)(x, y, num_rows, width, stream);
-  }
-  return (width % kVector<Narrow> == 0 ? forward<Narrow, kVector<Narrow>> : forward<Narrow, 1>)(x, y, num_rows, width, stream);
+  const auto run = element == Element::kFloat32   ? forward_for<float>
+                   : element == Element::kFloat16 ? forward_for<__half>
+                                                  : forward_for<__nv_bfloat16>;
+  return run(x, y, num_rows, width, stream);
 }
 
 cudaError_t launch_geglu_backward(Element element, const void* grad_y, const void* x, void* grad_x, int64_t num_rows, int64_t width,
                                   cudaStream_t stream) {
-  using Narrow = __nv_bfloat16;
-  if (element == Element::kFloat32) {
-    return (width % kVector<float> == 0 ? backward<float, kVector<float>> : backward<float, 1>)(grad_y, x, grad_x, num_rows, width, stream);
-  }
-  return (width % kVector<Narrow> == 0 ? backward<Narrow, kVector<Narrow>> : backward<Narrow, 1>)(grad_y, x, grad_x, num_rows, width,
-                                                                                                  stream);
+  const auto run = element == Element::kFloat32   ? backward_for<float>
+                   : element == Element::kFloat16 ? backward_for<__half>
+                                                  : backward_for<__nv_bfloat16>;
+  return run(grad_y, x, grad_x, num_rows, width, stream);
 }
 
 }  // namespace darkroom

@@ -164,6 +164,8 @@ void launch_for(const GroupNormShape& shape, const GroupNormGradientArrays& arra
 cudaError_t launch_group_norm_backward(const GroupNormShape& shape, const GroupNormGradientArrays& arrays, cudaStream_t stream) {
   if (shape.element == Element::kFloat32) {
     launch_for<float>(shape, arrays, stream);
+  } else if (shape.element == Element::kFloat16) {
+    launch_for<__half>(shape, arrays, stream);
   } else {
     launch_for<__nv_bfloat16>(shape, arrays, stream);
   }

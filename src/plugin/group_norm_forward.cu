@@ -8,11 +8,12 @@ namespace {
 constexpr int64_t kMostChunks = 64;
 constexpr int64_t kPixelsAThread = 8;  // So many pixels a thread before the pixels are split further.
 
+constexpr int vector_of(Element element) { return element == Element::kFloat32 ? kVector<float> : kVector<__half>; }
+static_assert(kVector<__half> == kVector<__nv_bfloat16>);
+
 }  // namespace
 
-bool takes_vectors(const GroupNormShape& shape) {
-  return shape.num_channels % (shape.element == Element::kFloat32 ? kVector<float> : kVector<__nv_bfloat16>) == 0;
-}
+bool takes_vectors(const GroupNormShape& shape) { return shape.num_channels % vector_of(shape.element) == 0; }
 
 GroupNormMapping mapping_of(const GroupNormShape& shape, int vector) {
   const int64_t vectors = shape.num_channels / vector;
@@ -26,7 +27,7 @@ GroupNormMapping mapping_of(const GroupNormShape& shape, int vector) {
 }
 
 int64_t group_norm_chunks(const GroupNormShape& shape) {
-  const int64_t vector = !takes_vectors(shape) ? 1 : shape.element == Element::kFloat32 ? kVector<float> : kVector<__nv_bfloat16>;
+  const int64_t vector = takes_vectors(shape) ? vector_of(shape.element) : 1;
   const int64_t columns = std::min<int64_t>(shape.num_channels / vector, kGroupNormThreads);
   const int64_t pixels_a_block = kGroupNormThreads / columns * kPixelsAThread;
   return std::clamp<int64_t>((shape.num_pixels + pixels_a_block - 1) / pixels_a_block, 1, kMostChunks);
@@ -99,7 +100,8 @@ __global__ void finish_statistics(GroupNormShape shape, const Scalar* x, const f
   const double offset = sum_of_means / channels;
   const double variance = (squares / pixels + sum_of_squared_means) / channels - offset * offset;
   mean[index] = static_cast<float>(origin + offset);
-  rstd[index] = static_cast<float>(1.0 / sqrt(max(variance, 0.0) + static_cast<double>(shape.eps)));
+  const double at_least_zero = variance < 0.0 ? 0.0 : variance;  // NaN stays, which max() would make 0.
+  rstd[index] = static_cast<float>(1.0 / sqrt(at_least_zero + static_cast<double>(shape.eps)));
 }
 
 template <typename Scalar, int kCount, bool kSilu>
@@ -149,6 +151,11 @@ void launch(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStre
                 static_cast<Scalar*>(arrays.y));
 }
 
+template <typename Scalar>
+void launch_for(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream) {
+  (takes_vectors(shape) ? launch<Scalar, kVector<Scalar>> : launch<Scalar, 1>)(shape, arrays, stream);
+}
+
 }  // namespace
 
 void launch_add_chunks(const GroupNormShape& shape, const float* partials, float* sums, cudaStream_t stream) {
@@ -158,12 +165,12 @@ void launch_add_chunks(const GroupNormShape& shape, const float* partials, float
 }
 
 cudaError_t launch_group_norm(const GroupNormShape& shape, const GroupNormArrays& arrays, cudaStream_t stream) {
-  using Narrow = __nv_bfloat16;
-  const bool vectors = takes_vectors(shape);
   if (shape.element == Element::kFloat32) {
-    (vectors ? launch<float, kVector<float>> : launch<float, 1>)(shape, arrays, stream);
+    launch_for<float>(shape, arrays, stream);
+  } else if (shape.element == Element::kFloat16) {
+    launch_for<__half>(shape, arrays, stream);
   } else {
-    (vectors ? launch<Narrow, kVector<Narrow>> : launch<Narrow, 1>)(shape, arrays, stream);
+    launch_for<__nv_bfloat16>(shape, arrays, stream);
   }
   return cudaGetLastError();
 }

@@ -9,11 +9,18 @@
 namespace darkroom {
 
 /// Whether kernels.h has the type.
-inline bool has_kernels(torch::ScalarType type) { return type == torch::kFloat32 || type == torch::kBFloat16; }
+inline bool has_kernels(torch::ScalarType type) { return type == torch::kFloat32 || type == torch::kFloat16 || type == torch::kBFloat16; }
 
 /// REQUIRES: has_kernels.
 inline Element element_of(const torch::Tensor& tensor) {
-  return tensor.scalar_type() == torch::kFloat32 ? Element::kFloat32 : Element::kBFloat16;
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32:
+      return Element::kFloat32;
+    case torch::kFloat16:
+      return Element::kFloat16;
+    default:
+      return Element::kBFloat16;
+  }
 }
 
 /// The tensor, or a copy that starts at a multiple of 16 bytes, which the allocator's memory always does. REQUIRES: dense.

@@ -11,10 +11,10 @@
 namespace darkroom {
 
 /// Type of the elements of a kernel's large arrays; sums are float32 or double in any case.
-enum class Element { kFloat32, kBFloat16 };
+enum class Element { kFloat32, kFloat16, kBFloat16 };
 
 /// x as N samples of P pixels of C channels, channels last in memory; C channels in G groups. x, y and their gradients start at multiples
-/// of 16 bytes where C is a multiple of 8 (bfloat16) or 4 (float32).
+/// of 16 bytes where C is a multiple of 8 (float16, bfloat16) or 4 (float32).
 struct GroupNormShape {
   Element element;
   bool with_silu;
@@ -77,7 +77,7 @@ cudaError_t launch_counter_normal(float* out, uint64_t seed, uint8_t purpose, co
                                   cudaStream_t stream);
 
 /// Chunks of ops' kNormChunk elements: `partials` holds as many doubles. The launches are ops' norm_partials of at least one element, and
-/// add_norm_partials of `count` of them.
+/// add_norm_partials of `count` of them. float16 is refused: training has no gradients in it.
 int64_t norm_chunks(int64_t size);
 cudaError_t launch_norm_partials(Element element, const void* values, int64_t size, double* partials, cudaStream_t stream);
 cudaError_t launch_add_partials(const double* partials, int64_t count, double* sum, cudaStream_t stream);
@@ -85,7 +85,7 @@ cudaError_t launch_add_partials(const double* partials, int64_t count, double* s
 /// ops' clip_scale; places in `scalars` by AdamWScalar.
 cudaError_t launch_clip_scale(const double* squared_norm, const float* losses, int64_t num_losses, double* scalars, cudaStream_t stream);
 
-/// ops' adamw_update; `ema` and `compute` (bfloat16) may be null.
+/// ops' adamw_update; `ema` and `compute` (bfloat16) may be null. Gradients in float16 are refused.
 struct AdamWPointers {
   float* weights;
   const void* gradients;

@@ -137,6 +137,9 @@ __global__ void clip_scale(const double* squared_norm, const float* losses, int6
 
 cudaError_t launch_adamw_update(Element gradient_element, const AdamWPointers& arrays, const double* scalars, int64_t size,
                                 cudaStream_t stream) {
+  if (gradient_element == Element::kFloat16) {
+    return cudaErrorInvalidValue;
+  }
   const int64_t threads = size / kUpdateVector + size % kUpdateVector;
   const auto kernel = gradient_element == Element::kFloat32 ? update<float> : update<__nv_bfloat16>;
   launch_kernel(kernel, blocks_for(threads, kThreads, kMostBlocks), kThreads, stream, arrays, scalars, size);
@@ -146,6 +149,9 @@ cudaError_t launch_adamw_update(Element gradient_element, const AdamWPointers& a
 int64_t norm_chunks(int64_t size) { return (size + kNormChunk - 1) / kNormChunk; }
 
 cudaError_t launch_norm_partials(Element element, const void* values, int64_t size, double* partials, cudaStream_t stream) {
+  if (element == Element::kFloat16) {
+    return cudaErrorInvalidValue;
+  }
   const auto blocks = static_cast<unsigned>(norm_chunks(size));
   if (element == Element::kFloat32) {
     launch_kernel(sum_squares<float>, blocks, kThreads, stream, static_cast<const float*>(values), size, partials);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -15,6 +16,7 @@ struct alignas(sizeof(Scalar) * kCount) Packed {
 };
 
 __device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
 template <typename Scalar>
@@ -22,6 +24,10 @@ __device__ Scalar from_float(float value);
 template <>
 __device__ inline float from_float<float>(float value) {
   return value;
+}
+template <>
+__device__ inline __half from_float<__half>(float value) {
+  return __float2half_rn(value);
 }
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) {

@@ -4,8 +4,8 @@
 // xhat = (x - mean) rstd, z = xhat weight + bias and q = dL/dz, which is dL/dy silu'(z) under silu:
 //   bias: sum q; weight: sum q xhat; x: rstd (q weight - (S1 + xhat S2) / m), S1 = sum q weight and S2 = sum q weight xhat over a group.
 //
-// Bounds, u = 2^-24 the rounding of float32, r that of the result's type, P pixels, m elements of a group. A sum of n rounded terms is off
-// by n u times the sum of their sizes, in whatever order.
+// Bounds, u = 2^-24 the rounding of float32, r that of the result's type (rounding_of), P pixels, m elements of a group. A sum of n rounded
+// terms is off by n u times the sum of their sizes, in whatever order.
 //   xhat: 2u of itself. z: e_z = 3u |xhat w| + u |z|.
 //   silu' = s K with s = sigmoid(z), off by 6u (expf by 4u, sum and quotient by 2u), and K = 1 + z (1 - s), off by
 //   e_K = |z| (6u s + 2u (1 - s)) + u |K|. Two products: q is off by e_q = |dy| (s e_K + 8u |s K| + e_z / 2), for |silu''| <= 1/2.
@@ -118,9 +118,9 @@ void compare_parameters(const NormCase& one, const GradientSums& sums, const Bac
   Comparison of_bias("gradient of the bias, " + one.name()), of_weight("gradient of the weight, " + one.name());
   for (int64_t channel = 0; channel < one.shape.num_channels; ++channel) {
     const ErrorSum &bias = sums.samples[0][static_cast<size_t>(channel)], &weight = sums.samples[1][static_cast<size_t>(channel)];
-    of_bias.near(channel, run.grad_bias[channel], bias.value, bias.bound(one.shape.num_samples) + kRounding<Scalar> * std::abs(bias.value));
+    of_bias.near(channel, run.grad_bias[channel], bias.value, bias.bound(one.shape.num_samples) + rounding_of<Scalar>(bias.value));
     of_weight.near(channel, run.grad_weight[channel], weight.value,
-                   weight.bound(one.shape.num_samples) + kRounding<Scalar> * std::abs(weight.value));
+                   weight.bound(one.shape.num_samples) + rounding_of<Scalar>(weight.value));
   }
 }
 
@@ -139,7 +139,7 @@ void compare_grad_x(const NormCase& one, const BackwardInputs<Scalar>& in, const
                          first.bound(one.group_channels()) / terms + 2 * kUnit * std::abs(first_mean) +                               //
                          std::abs(element.xhat) * (second.bound(one.group_channels()) / terms + 5 * kUnit * std::abs(second_mean)) +  //
                          kUnit * (std::abs(own - first_mean) + std::abs(want / rstd));
-    comparison.near(i, run.grad_x[i], want, rstd * bound + (kUnit + kRounding<Scalar>)*std::abs(want));
+    comparison.near(i, run.grad_x[i], want, rstd * bound + kUnit * std::abs(want) + rounding_of<Scalar>(want));
   }
 }
 
@@ -181,13 +181,53 @@ void check_backward(bool with_vectors, bool with_silu) {
 
 TEST(group_norm_gradient_kernel, equals_the_definition_in_float32_vectors) { check_backward<float>(true, false); }
 TEST(group_norm_gradient_kernel, equals_the_definition_in_float32_single_elements) { check_backward<float>(false, false); }
+TEST(group_norm_gradient_kernel, equals_the_definition_in_float16_vectors) { check_backward<__half>(true, false); }
+TEST(group_norm_gradient_kernel, equals_the_definition_in_float16_single_elements) { check_backward<__half>(false, false); }
 TEST(group_norm_gradient_kernel, equals_the_definition_in_bfloat16_vectors) { check_backward<__nv_bfloat16>(true, false); }
 TEST(group_norm_gradient_kernel, equals_the_definition_in_bfloat16_single_elements) { check_backward<__nv_bfloat16>(false, false); }
 TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_float32_vectors) { check_backward<float>(true, true); }
 TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_float32_single_elements) { check_backward<float>(false, true); }
+TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_float16_vectors) { check_backward<__half>(true, true); }
+TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_float16_single_elements) { check_backward<__half>(false, true); }
 TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_bfloat16_vectors) { check_backward<__nv_bfloat16>(true, true); }
 TEST(group_norm_gradient_kernel, with_silu_equals_the_definition_in_bfloat16_single_elements) {
   check_backward<__nv_bfloat16>(false, true);
+}
+
+// A gradient that is not finite reaches its group's gradients of x, through S1, and those of its channel's weight and bias; no others.
+template <typename Scalar>
+void check_what_is_not_finite(bool with_vectors, bool with_silu) {
+  const NormCase one = small_norm_case<Scalar>(with_vectors, with_silu);
+  Draws draws(57);
+  BackwardInputs<Scalar> in = random_inputs<Scalar>(one, draws);
+  const auto want = run_backward(one, in, 1);
+  for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (int64_t place = 0; place < one.size(); ++place) {
+      const Scalar kept = in.grad_y.data()[place];
+      in.grad_y.data()[place] = rounded_to<Scalar>(bad);
+      const auto got = run_backward(one, in, 1);
+      in.grad_y.data()[place] = kept;
+      for (int64_t i = 0; i < one.size() && !testing::Test::HasFailure(); ++i) {
+        const bool is_beside = one.group_of(i) == one.group_of(place);
+        EXPECT_TRUE(is_beside ? !std::isfinite(got.grad_x[i]) : got.grad_x[i] == want.grad_x[i]) << bad << " at " << place << ", x " << i;
+        const int64_t channel = one.channel_of(i);
+        const double weight = got.grad_weight[channel], bias = got.grad_bias[channel];
+        EXPECT_TRUE(channel == one.channel_of(place) ? !std::isfinite(weight) && !std::isfinite(bias)
+                                                     : weight == want.grad_weight[channel] && bias == want.grad_bias[channel])
+            << bad << " at " << place << ", channel " << channel;
+      }
+    }
+  }
+}
+
+TEST(group_norm_gradient_kernel, of_infinities_and_nan_is_not_finite_in_their_group_alone) {
+  for (const bool with_vectors : {true, false}) {
+    for (const bool with_silu : {true, false}) {
+      check_what_is_not_finite<float>(with_vectors, with_silu);
+      check_what_is_not_finite<__half>(with_vectors, with_silu);
+      check_what_is_not_finite<__nv_bfloat16>(with_vectors, with_silu);
+    }
+  }
 }
 
 // The loss sum(c y) in double, for the slope below.

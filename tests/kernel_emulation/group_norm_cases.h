@@ -59,6 +59,12 @@ NormCase random_norm_case(Draws& draws, bool with_vectors, bool with_silu) {
   return {{kElement<Scalar>, with_silu, samples, pixels, channels, groups, eps}, with_vectors ? 0 : draws.between(0, kWide - 1)};
 }
 
+/// Two samples of 3 pixels of 3 groups, of 8 channels each or of 5: for numbers that are not finite.
+template <typename Scalar>
+NormCase small_norm_case(bool with_vectors, bool with_silu) {
+  return {{kElement<Scalar>, with_silu, 2, 3, with_vectors ? 24 : 15, 3, 1e-5F}, 0};
+}
+
 inline double sigmoid_of(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 
 /// Statistics in double, of [N, G].

@@ -10,7 +10,7 @@
 //   2 |sum d| u sum|d| <= 2 P u Q; both over P, averaged over the channels. The spread of the channel means m_c adds 2 |m_c - mean| P u
 //   A_c, averaged. With that sum v the root is off by 1 / sqrt(1 - v / (variance + eps)) - 1 of itself at most, and by u for its rounding.
 //   z: |weight| rstd (error of the mean + |x - mean| (error of rstd + its u + u of scale, difference and product)) + u |z|.
-//   silu: its slope is at most 1.1; expf is off by 2 ulp (4u), sum and quotient by 2u, the product by u: 7u |y|. Last r |y|.
+//   silu: its slope is at most 1.1; expf is off by 2 ulp (4u), sum and quotient by 2u, the product by u: 7u |y|. Last r |y| (rounding_of).
 
 namespace darkroom::kernel_tests {
 namespace {
@@ -99,7 +99,7 @@ void compare_forward(const NormCase& one, const Array<Scalar>& x, const Array<Sc
       want = z * sigmoid_of(z);
       bound = kSteepestSilu * bound + 7 * kUnit * std::abs(want);
     }
-    of_y.near(i, run.y[i], want, bound + kRounding<Scalar> * std::abs(want));
+    of_y.near(i, run.y[i], want, bound + rounding_of<Scalar>(want));
   }
 }
 
@@ -132,12 +132,63 @@ void check_forward(bool with_vectors, bool with_silu) {
 
 TEST(group_norm_kernel, equals_the_definition_in_float32_vectors) { check_forward<float>(true, false); }
 TEST(group_norm_kernel, equals_the_definition_in_float32_single_elements) { check_forward<float>(false, false); }
+TEST(group_norm_kernel, equals_the_definition_in_float16_vectors) { check_forward<__half>(true, false); }
+TEST(group_norm_kernel, equals_the_definition_in_float16_single_elements) { check_forward<__half>(false, false); }
 TEST(group_norm_kernel, equals_the_definition_in_bfloat16_vectors) { check_forward<__nv_bfloat16>(true, false); }
 TEST(group_norm_kernel, equals_the_definition_in_bfloat16_single_elements) { check_forward<__nv_bfloat16>(false, false); }
 TEST(group_norm_kernel, with_silu_equals_the_definition_in_float32_vectors) { check_forward<float>(true, true); }
 TEST(group_norm_kernel, with_silu_equals_the_definition_in_float32_single_elements) { check_forward<float>(false, true); }
+TEST(group_norm_kernel, with_silu_equals_the_definition_in_float16_vectors) { check_forward<__half>(true, true); }
+TEST(group_norm_kernel, with_silu_equals_the_definition_in_float16_single_elements) { check_forward<__half>(false, true); }
 TEST(group_norm_kernel, with_silu_equals_the_definition_in_bfloat16_vectors) { check_forward<__nv_bfloat16>(true, true); }
 TEST(group_norm_kernel, with_silu_equals_the_definition_in_bfloat16_single_elements) { check_forward<__nv_bfloat16>(false, true); }
+
+// A group's mean is infinite or NaN with one of its numbers, its variance NaN in any case: so are its values, and no others.
+template <typename Scalar>
+void check_what_is_not_finite(bool with_vectors, bool with_silu) {
+  const NormCase one = small_norm_case<Scalar>(with_vectors, with_silu);
+  Draws draws(47);
+  const auto normal = [](Draws& d) { return d.normal(); };
+  const Array<Scalar> finite(one.size(), draws, normal), weight(one.shape.num_channels, draws, normal),
+      bias(one.shape.num_channels, draws, normal);
+  const auto want = run_forward(one, finite, weight, bias, 1);
+  for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (int64_t place = 0; place < one.size(); ++place) {
+      Array<Scalar> x(finite);
+      x.data()[place] = rounded_to<Scalar>(bad);
+      const auto got = run_forward(one, x, weight, bias, 1);
+      for (int64_t i = 0; i < one.size() && !testing::Test::HasFailure(); ++i) {
+        const bool is_beside = one.group_of(i) == one.group_of(place);
+        EXPECT_TRUE(is_beside ? std::isnan(got.y[i]) : got.y[i] == want.y[i]) << bad << " at " << place << ", " << got.y[i] << " at " << i;
+      }
+    }
+  }
+}
+
+TEST(group_norm_kernel, makes_nan_of_the_group_of_an_infinity_or_nan) {
+  for (const bool with_vectors : {true, false}) {
+    for (const bool with_silu : {true, false}) {
+      check_what_is_not_finite<float>(with_vectors, with_silu);
+      check_what_is_not_finite<__half>(with_vectors, with_silu);
+      check_what_is_not_finite<__nv_bfloat16>(with_vectors, with_silu);
+    }
+  }
+}
+
+TEST(group_norm_kernel, rounds_what_float16_does_not_hold_to_infinity) {
+  const NormCase one = small_norm_case<__half>(true, false);
+  Array<__half> x(one.size()), weight(one.shape.num_channels), bias(one.shape.num_channels);
+  for (int64_t i = 0; i < one.size(); ++i) {  // As many 1 as -1 a group: z is 80,000, 0 or -80,000, but for eps.
+    x.data()[i] = rounded_to<__half>(i % 2 == 0 ? 1.0 : -1.0);
+    weight.data()[one.channel_of(i)] = rounded_to<__half>(40000.0);
+    bias.data()[one.channel_of(i)] = rounded_to<__half>(one.channel_of(i) < 8 ? 40000.0 : -40000.0);
+  }
+  const auto run = run_forward(one, x, weight, bias, 1);
+  for (int64_t i = 0; i < one.size(); ++i) {
+    const double sum = 40000.0 * x[i] + bias[one.channel_of(i)];
+    EXPECT_TRUE(sum == 0.0 ? std::abs(run.y[i]) < 1.0 : std::isinf(run.y[i]) && run.y[i] * sum > 0.0) << run.y[i] << " at " << i;
+  }
+}
 
 TEST(group_norm_kernel, returns_an_error_for_more_samples_than_a_grid_takes) {
   const NormCase one{{Element::kFloat32, false, 65536, 1, 1, 1, 1e-5F}, 0};

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -25,17 +27,29 @@
 namespace darkroom::kernel_tests {
 
 // Bounds are sums of first-order terms in the unit roundoff u of float32; this covers the products of two such terms, which are below
-// 2^-6 of the first-order ones as long as no relative error is above 2^-7 (that of a bfloat16 is 2^-8).
+// 2^-6 of the first-order ones as long as no relative error is above 2^-7 (that of a bfloat16 is 2^-8, of a float16 2^-11).
 constexpr double kSecondOrder = 1.0 + 0x1p-6;
 constexpr double kUnit = 0x1p-24;
 constexpr double kSmallest = 0x1p-126;  // Below it numbers lose digits, or become 0.
 
-/// Largest relative error of rounding to the type.
+/// Largest relative error of rounding to the type, where its numbers keep all their digits.
 template <typename Scalar>
-constexpr double kRounding = std::is_same_v<Scalar, float> ? 0x1p-24 : 0x1p-8;
+constexpr double kRounding = std::is_same_v<Scalar, float>    ? 0x1p-24
+                             : std::is_same_v<Scalar, __half> ? 0x1p-11
+                                                              : 0x1p-8;
+
+/// Largest error of rounding a number to the type, as far as it holds such large ones. Below 2^-14 float16 has multiples of 2^-24; the
+/// other types lose digits below kSmallest only.
+template <typename Scalar>
+double rounding_of(double value) {
+  const double relative = kRounding<Scalar> * std::abs(value);
+  return std::is_same_v<Scalar, __half> ? std::max(relative, 0x1p-25) : relative;
+}
 
 template <typename Scalar>
-constexpr Element kElement = std::is_same_v<Scalar, float> ? Element::kFloat32 : Element::kBFloat16;
+constexpr Element kElement = std::is_same_v<Scalar, float>    ? Element::kFloat32
+                             : std::is_same_v<Scalar, __half> ? Element::kFloat16
+                                                              : Element::kBFloat16;
 
 /// Random shapes a test tries; DARKROOM_SHAPES asks for more, or for fewer.
 inline int num_shapes() {
@@ -72,6 +86,7 @@ class Draws {
 };
 
 inline double as_double(float value) { return value; }
+inline double as_double(__half value) { return __half2float(value); }
 inline double as_double(__nv_bfloat16 value) { return __bfloat162float(value); }
 inline double as_double(double value) { return value; }
 
@@ -79,6 +94,8 @@ template <typename Scalar>
 Scalar rounded_to(double value) {
   if constexpr (std::is_same_v<Scalar, __nv_bfloat16>) {
     return __float2bfloat16_rn(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<Scalar, __half>) {
+    return __float2half_rn(static_cast<float>(value));
   } else {
     return static_cast<Scalar>(value);
   }
@@ -146,6 +163,11 @@ class Comparison {
   double worst_error_ = 0.0, worst_bound_ = 0.0, got_ = 0.0, want_ = 0.0;
   int64_t place_ = 0;
 };
+
+/// Whether both are NaN, or the same infinity, or finite.
+inline bool is_of_kind(double got, double want) {
+  return std::isfinite(want) ? std::isfinite(got) : std::isnan(want) ? std::isnan(got) : got == want;
+}
 
 /// Runs the launches in one order of blocks and threads.
 inline void run_in_order(uint64_t seed, const std::function<cudaError_t()>& launch) {

@@ -136,6 +136,19 @@ void check_squared_norms() {
 TEST(update_kernel, sums_squares_of_float32) { check_squared_norms<float>(); }
 TEST(update_kernel, sums_squares_of_bfloat16) { check_squared_norms<__nv_bfloat16>(); }
 
+TEST(update_kernel, refuses_gradients_in_float16) {
+  Draws draws(36);
+  const UpdateArrays<__half> before(8, draws);
+  UpdateArrays<__half> arrays(before);
+  const Scalars scalars = random_update_scalars(draws);
+  EXPECT_EQ(launch_adamw_update(Element::kFloat16, arrays.pointers(true, true), scalars.data(), 8, nullptr), cudaErrorInvalidValue);
+  arrays.expect_bits_of(before, "refused");
+  Array<double> partials(1);
+  const Array<double> unwritten(1);
+  EXPECT_EQ(launch_norm_partials(Element::kFloat16, before.gradients.data(), 8, partials.data(), nullptr), cudaErrorInvalidValue);
+  EXPECT_TRUE(partials.has_bits_of(unwritten));
+}
+
 TEST(update_kernel, scales_the_gradient_as_the_formula_says) {
   Draws draws(35);
   for (int shape = 0; shape < num_shapes() && !testing::Test::HasFailure(); ++shape) {

@@ -7,11 +7,15 @@ namespace darkroom::plugin_checks {
 namespace {
 
 // Relative to the norm: float32 sums in another order and a rounding a value; bfloat16 rounds each result once (2^-9 of it on average),
-// and ATen's reference in double rounds none.
+// float16, too (2^-12), and ATen's reference in double rounds none.
 constexpr double kFloat32Bound = 1e-5;
+constexpr double kFloat16Bound = 0x1p-11;
 constexpr double kBFloat16Bound = 0x1p-8;
+constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kFloat16, torch::kBFloat16};
 
-double bound_of(torch::ScalarType type) { return type == torch::kFloat32 ? kFloat32Bound : kBFloat16Bound; }
+double bound_of(torch::ScalarType type) {
+  return type == torch::kFloat32 ? kFloat32Bound : type == torch::kFloat16 ? kFloat16Bound : kBFloat16Bound;
+}
 
 struct NormCase {
   std::vector<int64_t> shape;
@@ -45,7 +49,7 @@ NormRun run_norm(NormFunction norm, const NormCase& one, const std::vector<torch
 
 void check_norm(Findings& findings, const torch::Device& device, NormFunction norm) {
   for (const NormCase& one : norm_cases()) {
-    for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    for (const auto type : kTypes) {
       // Rounded to the type first, so that both sides see the same numbers; a mean of 3 as features have.
       std::vector<torch::Tensor> leaves = {torch::randn(one.shape) * 2 + 3, torch::randn({one.shape[1]}), torch::randn({one.shape[1]}),
                                            torch::randn(one.shape)};
@@ -88,7 +92,7 @@ void check_norm_of_plain_layout(Findings& findings, const torch::Device& device)
 
 void check_geglu(Findings& findings, const torch::Device& device) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{2, 77, 2560}, {3, 5, 14}, {1, 2}, {7, 2 * 65}, {4, 2 * 8}, {0, 8}}) {
-    for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    for (const auto type : kTypes) {
       const auto numbers = (torch::randn(shape) * 2).to(type);
       std::vector<int64_t> half = shape;
       half.back() /= 2;

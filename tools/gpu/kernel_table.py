@@ -55,7 +55,7 @@ def run(command: list) -> str:
 
 def readable(signature: str) -> str:
     """normalise<float, 4, true> of the whole signature."""
-    name = signature.replace("(anonymous namespace)::", "").replace("darkroom::", "").replace("__nv_bfloat16", "bf16").removeprefix("void ")
+    name = signature.replace("(anonymous namespace)::", "").replace("darkroom::", "").replace("__nv_bfloat16", "bf16").replace("__half", "f16").removeprefix("void ")
     return name.partition("(")[0]
 
 

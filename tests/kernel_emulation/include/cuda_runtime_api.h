@@ -8,7 +8,7 @@
 // What src/plugin's kernels use of CUDA's header of this name, on the CPU. Emulated threads run one at a time, so the built-in variables
 // are plain ones, which emulated_grid.cpp sets. Meaning and limits: CUDA C++ Programming Guide 13.0, 10.4 and 10.6.
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
 using cudaStream_t = struct CUstream_st*;
 
 struct uint3 {

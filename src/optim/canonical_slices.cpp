@@ -46,8 +46,8 @@ std::vector<Piece> pieces_of(const FlatParameters& parameters, const FlatRange& 
     if (held.count == 0) {
       continue;
     }
-    Piece piece{&entry, held, own_slice.narrow(0, entry.first + held.first - slice.first, held.count), canonical.narrow(0, done, held.count),
-                {}};
+    Piece piece{
+        &entry, held, own_slice.narrow(0, entry.first + held.first - slice.first, held.count), canonical.narrow(0, done, held.count), {}};
     const bool lies_otherwise = !parameters.shaped(torch::empty({entry.count}, torch::kMeta), entry).is_contiguous();
     if (lies_otherwise && !piece.is_all()) {
       piece.whole = torch::empty({entry.count}, own_slice.options());
@@ -91,7 +91,8 @@ RankSlices canonical_slices(const FlatParameters& parameters, int64_t num_ranks)
   return slices;
 }
 
-Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, const torch::Tensor& own_slice, const torch::Tensor& canonical) {
+Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, const torch::Tensor& own_slice,
+                      const torch::Tensor& canonical) {
   const torch::NoGradGuard no_grad;
   if (parameters.is_canonical()) {
     canonical.copy_(own_slice);

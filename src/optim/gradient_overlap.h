@@ -20,8 +20,8 @@ namespace darkroom {
 /// Sums gradients over the ranks while the last backward pass of a step goes on. The flat gradients are cut into pieces at parameters; a
 /// piece whose parameters have all had their gradient added is summed (GradientSum::finish) by a thread of its own, which alone uses the
 /// ranks meanwhile. All ranks take the pieces in one order: that in which rank 0's were complete in the first step, after which the sum is
-/// made in one piece. Which order it is, and who is ready when, changes no bit. On a GPU that thread has a stream of its own, on which a piece
-/// waits for the pass to have come so far; nothing of the pass may be replayed then, because a replay tells nobody how far it is.
+/// made in one piece. Which order it is, and who is ready when, changes no bit. On a GPU that thread has a stream of its own, on which a
+/// piece waits for the pass to have come so far; nothing of the pass may be replayed then, because a replay tells nobody how far it is.
 /// Thread safety: none; backward() may call from any thread.
 class GradientOverlap {
  public:

@@ -327,8 +327,8 @@ void TrainStep::update_alone() {
   recorded_ != nullptr ? recorded_->run_update(update) : update();
 }
 
-// One message a rank: its wish to stop, its losses, the partial sums of squares of its slice, which is whole chunks. Everybody then computes
-// the same from the same numbers.
+// One message a rank: its wish to stop, its losses, the partial sums of squares of its slice, which is whole chunks. Everybody then
+// computes the same from the same numbers.
 Status TrainStep::exchange_figures() {
   const torch::NoGradGuard no_grad;
   const torch::Tensor own_partials = norm_partials(optimizer_.slice().of(parameters_.gradients()));
@@ -342,7 +342,8 @@ Status TrainStep::exchange_figures() {
     parts.push_back(torch::empty({1 + samples.back().count + (slice_size + kNormChunk - 1) / kNormChunk}, stop_votes_.options()));
   }
   const auto rank = static_cast<size_t>(ranks_.rank());
-  parts[rank].copy_(torch::cat({stop_votes_.fill_(report_.wants_stop ? 1.0 : 0.0), samples[rank].of(losses_).to(torch::kFloat64), own_partials}));
+  parts[rank].copy_(
+      torch::cat({stop_votes_.fill_(report_.wants_stop ? 1.0 : 0.0), samples[rank].of(losses_).to(torch::kFloat64), own_partials}));
   DARKROOM_RETURN_IF_ERROR(all_gather(ranks_, parts));
   std::vector<torch::Tensor> votes, partials;
   for (size_t i = 0; i < parts.size(); ++i) {

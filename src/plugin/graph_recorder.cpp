@@ -12,7 +12,8 @@
 namespace darkroom {
 namespace {
 
-// Not the default stream, which cannot be captured. One a GPU for all recorders: cuBLAS keeps a workspace for every stream that it has seen.
+// Not the default stream, which cannot be captured. One a GPU for all recorders: cuBLAS keeps a workspace for every stream that it has
+// seen.
 at::cuda::CUDAStream recording_stream(c10::DeviceIndex gpu) {
   static std::mutex mutex;
   static std::map<c10::DeviceIndex, at::cuda::CUDAStream> streams;

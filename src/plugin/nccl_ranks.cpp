@@ -48,8 +48,7 @@ class NcclRanks final : public GpuRanks {
     std::memcpy(&id, meeting.id.data(), sizeof id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    const ncclResult_t begun =
-        ncclCommInitRankConfig(&group_, static_cast<int>(meeting.size), id, static_cast<int>(meeting.rank), &config);
+    const ncclResult_t begun = ncclCommInitRankConfig(&group_, static_cast<int>(meeting.size), id, static_cast<int>(meeting.rank), &config);
     const Status joined = complete(begun, meeting.patience);
     if (!joined.is_ok()) {
       abort();

@@ -62,8 +62,7 @@ torch::Tensor norm_partials(const torch::Tensor& flat_any) {
 torch::Tensor add_norm_partials(const torch::Tensor& partials) {
   const c10::cuda::CUDAGuard guard(partials.device());
   torch::Tensor sum = torch::empty({1}, partials.options());
-  C10_CUDA_CHECK(
-      launch_add_partials(partials.const_data_ptr<double>(), partials.numel(), sum.data_ptr<double>(), stream_of(partials)));
+  C10_CUDA_CHECK(launch_add_partials(partials.const_data_ptr<double>(), partials.numel(), sum.data_ptr<double>(), stream_of(partials)));
   return sum;
 }
 

@@ -91,8 +91,8 @@ class GpuCommunicator final : public Communicator {
         on_gpu += transfer.tensor.device() == device_ ? 1 : 0;
       }
     }
-    DARKROOM_CHECK(on_gpu == 0 || on_gpu == sends.size() + receives.size(), "what ranks exchange at once is on CPUs or on GPUs (on GPUs):",
-                   on_gpu);
+    DARKROOM_CHECK(on_gpu == 0 || on_gpu == sends.size() + receives.size(),
+                   "what ranks exchange at once is on CPUs or on GPUs (on GPUs):", on_gpu);
     return on_gpu > 0;
   }
 

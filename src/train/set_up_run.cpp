@@ -37,8 +37,8 @@ LrScheduleOptions lr_schedule(const Recipe& recipe) {
 }
 
 // float32 means float32, and --deterministic the libraries of a GPU, too: cuBLAS repeats its bits with a workspace of a fixed size, which
-// it and torch read from the environment at the first product; who has set it keeps what was set. Else cuDNN tries its ways of a convolution
-// and takes the fastest, which costs the first steps: shapes stay.
+// it and torch read from the environment at the first product; who has set it keeps what was set. Else cuDNN tries its ways of a
+// convolution and takes the fastest, which costs the first steps: shapes stay.
 void set_up_libraries(const TrainOptions& options) {
   at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
   at::Context& context = at::globalContext();

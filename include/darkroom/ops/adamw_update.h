@@ -24,9 +24,9 @@ struct AdamWArrays {
 /// of threads. When the gradient scale is not finite nothing is written. Nothing waits for the device. Thread safety: as its tensors.
 void adamw_update(const AdamWArrays& arrays, const torch::Tensor& scalars);
 
-/// Sums of squares of a flat float32 or bfloat16 buffer's chunks of kNormChunk elements, the last one perhaps smaller: float64 [chunks] on its
-/// device. Summed in double in a fixed order: the same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ in
-/// the order. Parts of a buffer that are cut at chunks have the sums of the whole. Nothing waits for the device.
+/// Sums of squares of a flat float32 or bfloat16 buffer's chunks of kNormChunk elements, the last one perhaps smaller: float64 [chunks] on
+/// its device. Summed in double in a fixed order: the same bits in every run and, on the CPU, for any number of threads; CPU and GPU differ
+/// in the order. Parts of a buffer that are cut at chunks have the sums of the whole. Nothing waits for the device.
 torch::Tensor norm_partials(const torch::Tensor& flat);
 /// Their sum, float64 [1], in an order that depends on their number alone. Nothing waits for the device.
 torch::Tensor add_norm_partials(const torch::Tensor& partials);

@@ -95,8 +95,8 @@ class FlatParameters {
   /// a convolution weight's view is dense, but not contiguous.
   /// REQUIRES: `flat` is (size()).
   std::vector<std::pair<std::string, torch::Tensor>> named_views(const torch::Tensor& flat) const;
-  /// The values of one parameter alone, as they lie in the buffers (entry.count), in its shape; not contiguous where they lie otherwise than
-  /// the shape says.
+  /// The values of one parameter alone, as they lie in the buffers (entry.count), in its shape; not contiguous where they lie otherwise
+  /// than the shape says.
   torch::Tensor shaped(const torch::Tensor& values, const Entry& entry) const;
 
   // What is stored has the canonical order, whatever the layout here: the parameters one after the other by name, each as its shape

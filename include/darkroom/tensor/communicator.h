@@ -75,15 +75,15 @@ struct GlooOptions {
 Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options);
 
 struct GpuJoinOptions {
-  int gpu = 0;                         ///< This rank's.
-  std::chrono::seconds arrival{300};   ///< How long ranks wait for each other.
+  int gpu = 0;                        ///< This rank's.
+  std::chrono::seconds arrival{300};  ///< How long ranks wait for each other.
   /// Called on a thread of its own when a rank's connection fails while this one may wait for it for ever: it ends the process. Without it
   /// what was under way is given up, and the next call tells.
   std::function<void(const std::string& what)> on_lost;
 };
 
-/// The same ranks with a GPU each: tensors on GPUs go by NCCL, everything else as before. REQUIRES: ranks that are not alone; resolve_device
-/// (device.h) gave the GPU's name. Errors: kUnavailable (no connection, a GPU of two ranks).
+/// The same ranks with a GPU each: tensors on GPUs go by NCCL, everything else as before. REQUIRES: ranks that are not alone;
+/// resolve_device (device.h) gave the GPU's name. Errors: kUnavailable (no connection, a GPU of two ranks).
 Result<std::unique_ptr<Communicator>> join_gpus(std::unique_ptr<Communicator> ranks, const GpuJoinOptions& options);
 
 }  // namespace darkroom

@@ -42,7 +42,8 @@ class GraphRecorder {
 };
 
 /// A GPU of this process among those of other ranks, joined by NCCL. What is asked goes on the caller's current stream of the GPU, in its
-/// order, and nobody waits for it; all ranks ask the same in the same order. Thread safety: one thread asks, health() and abort() are for any.
+/// order, and nobody waits for it; all ranks ask the same in the same order. Thread safety: one thread asks, health() and abort() are for
+/// any.
 class GpuRanks {
  public:
   /// Ends what is under way.

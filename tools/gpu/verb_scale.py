@@ -282,7 +282,7 @@ def save(bench: Bench) -> Table:
     run = bench.new_folder(name)
     begin = time.monotonic()
     with open(bench.out / f"{name}.log", "w", encoding="utf-8") as log:
-        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, log=log)
+        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, "--metrics-port", free_port(), log=log)
         saved = run / f"checkpoints/step-{every:08d}/state.json"
         while process.poll() is None and time.monotonic() - begin < 100 and not (saved.exists() and max(line["step"] for line in read_metrics(run)) >= every + 3):
             time.sleep(0.05)
@@ -297,7 +297,7 @@ def save(bench: Bench) -> Table:
     table.report("GB of the checkpoint; steps done while it was written", f"{size / 1e9:.2f}; {max(times, default=0) - every}")
     begin = time.monotonic()
     with open(bench.out / f"{name}-resumed.log", "w", encoding="utf-8") as log:
-        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, log=log)
+        process = bench.start("train", *settings, "--data", bench.path("large-latents"), "--output", run, "--metrics-port", free_port(), log=log)
         while process.poll() is None and time.monotonic() - begin < 60 and not is_resumed(run, every):
             time.sleep(0.05)
         process.kill()

@@ -9,8 +9,6 @@
 namespace darkroom {
 namespace {
 
-HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
-
 nlohmann::json openai_models(const std::vector<std::string>& names) {
   nlohmann::json models = nlohmann::json::array();
   for (const std::string& name : names) {

@@ -45,6 +45,8 @@ struct PaintedRequest {
 
 }  // namespace
 
+HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
+
 HttpReply problem_reply(int status, std::string_view sentence) {
   const nlohmann::json body = {
       {"error",

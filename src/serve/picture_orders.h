@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@
 #include "route_table.h"
 
 namespace darkroom {
+
+HttpReply json_reply(const nlohmann::json& body);
 
 /// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
 HttpReply problem_reply(int status, std::string_view sentence);

@@ -7,6 +7,11 @@
 #include "model_shelf_state.h"
 
 namespace darkroom {
+namespace {
+
+Status no_more_models() { return Status::unavailable("the server is shutting down and loads no model any more"); }
+
+}  // namespace
 
 void ModelShelf::Shelf::tell(Told& told) {
   for (const auto& one : told) {
@@ -31,6 +36,10 @@ HeldModel ModelShelf::Shelf::lend(const SlotPointer& slot) {
 }
 
 void ModelShelf::Shelf::wait_for(Waiting asked, Told& told) {
+  if (is_draining) {
+    told.emplace_back([use = std::move(asked.use)] { use(no_more_models()); });
+    return;
+  }
   serve_waiting(told);  // Those that are gone make room.
   if (waiting.size() >= options.max_waiting) {
     told.emplace_back([use = std::move(asked.use)] {
@@ -91,7 +100,7 @@ void ModelShelf::Shelf::serve_retired(Told& told) {
       release(here->slot, told);
       told.emplace_back([done = std::move(here->done)] { done == nullptr ? void() : done(Status::ok()); });
       retired.erase(here);
-    } else if (here->deadline <= now && here->done != nullptr) {
+    } else if ((here->deadline <= now || is_draining) && here->done != nullptr) {
       told.emplace_back([done = std::exchange(here->done, nullptr), name = here->slot->entry.name] {
         done(Status::unavailable("the model is still in use, and goes once it is not:", name));
       });
@@ -104,7 +113,7 @@ bool ModelShelf::Shelf::has_news() const {
   return std::any_of(waiting.begin(), waiting.end(),
                      [&](const Waiting& one) { return one.slot->is_lendable() || one.deadline <= now || one.gone.stop_requested(); }) ||
          std::any_of(retired.begin(), retired.end(), [&](const Retired& one) {
-           return (one.slot->num_uses == 0 && !one.slot->is_opening) || (one.deadline <= now && one.done != nullptr);
+           return (one.slot->num_uses == 0 && !one.slot->is_opening) || ((one.deadline <= now || is_draining) && one.done != nullptr);
          });
 }
 
@@ -118,6 +127,8 @@ Clock::Instant ModelShelf::Shelf::next_deadline() const {
   }
   return next;
 }
+
+void ModelShelf::Shelf::end_all_waits(Told& told) { end_waits(nullptr, no_more_models(), told); }
 
 void ModelShelf::Shelf::run_desk(const std::stop_token& stop) {
   std::unique_lock lock(mutex);

@@ -18,7 +18,8 @@ template <typename T>
 Result<T> guarded(const ModelEntry& model, const std::function<Result<T>()>& work) {
   try {
     Result<T> done = work();
-    return done.is_ok() ? std::move(done) : Result<T>(cannot_load(model, done.status().message()));
+    const bool is_told = done.is_ok() || done.status().code() == StatusCode::kCancelled;  // At a stop, which is no failure.
+    return is_told ? std::move(done) : Result<T>(cannot_load(model, done.status().message()));
   } catch (const std::exception& failure) {  // Memory that is used up, foremost.
     return cannot_load(model, failure.what());
   }
@@ -26,15 +27,20 @@ Result<T> guarded(const ModelEntry& model, const std::function<Result<T>()>& wor
 
 }  // namespace
 
-// Its networks are destroyed without the lock.
+// Its networks are destroyed without the lock, and their memory is free only then.
 void ModelShelf::Shelf::release(const SlotPointer& slot, Told& told) {
   if (slot->loaded == nullptr) {
     return;
   }
-  used_bytes -= *slot->bytes;
-  bytes_shown.set(static_cast<double>(used_bytes));
-  told.emplace_back([model = std::exchange(slot->loaded, nullptr)]() mutable { model.reset(); });
-  changed.notify_all();
+  leaving_bytes += *slot->bytes;
+  told.emplace_back([self = shared_from_this(), bytes = *slot->bytes, model = std::exchange(slot->loaded, nullptr)]() mutable {
+    model.reset();
+    const std::lock_guard lock(self->mutex);
+    self->leaving_bytes -= bytes;
+    self->used_bytes -= bytes;
+    self->bytes_shown.set(static_cast<double>(self->used_bytes));
+    self->changed.notify_all();
+  });
 }
 
 void ModelShelf::Shelf::run_loader(const std::stop_token& stop) {
@@ -42,9 +48,9 @@ void ModelShelf::Shelf::run_loader(const std::stop_token& stop) {
   while (clock.wait_until(lock, changed, stop, Clock::Instant::max(), [&] { return next_to_load() != nullptr; }) &&
          !stop.stop_requested()) {
     const SlotPointer slot = next_to_load();
-    slot->is_opening = true;
+    slot->is_opening = is_loading = true;
     const Status loaded = load(slot, stop, lock);
-    slot->is_opening = false;
+    slot->is_opening = is_loading = false;
     for (const SlotPointer& other : slots) {
       other->is_leaving = false;
     }
@@ -125,6 +131,7 @@ Status ModelShelf::Shelf::make_room(const SlotPointer& slot, const std::stop_tok
 void ModelShelf::Shelf::mark_leaving(const SlotPointer& wanted, int64_t num_bytes, Told& told) {
   std::vector<SlotPointer> oldest_first = slots;
   std::sort(oldest_first.begin(), oldest_first.end(), [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
+  num_bytes -= leaving_bytes;
   for (const Retired& one : retired) {
     num_bytes -= one.slot->loaded == nullptr ? 0 : *one.slot->bytes;
   }

@@ -8,13 +8,19 @@
 namespace darkroom {
 namespace {
 
-Status no_such_model(std::string_view name) { return Status::not_found("this server has no such model:", name); }
+Status none_of_name(std::string_view name) {
+  return name.empty() ? Status::not_found("this server has no model yet") : Status::not_found("this server has no such model:", name);
+}
 
 }  // namespace
 
 ModelShelf::Shelf::SlotPointer ModelShelf::Shelf::find(std::string_view name) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const SlotPointer& slot) { return slot->entry.name == name; });
   return found == slots.end() ? nullptr : *found;
+}
+
+ModelShelf::Shelf::SlotPointer ModelShelf::Shelf::find_or_first(std::string_view name) const {
+  return name.empty() && !slots.empty() ? slots.front() : find(name);
 }
 
 Status ModelShelfOptions::validate() const {
@@ -40,12 +46,29 @@ ModelShelf::~ModelShelf() {
   Shelf::Told told;
   {
     const std::lock_guard lock(shelf_->mutex);
-    shelf_->end_waits(nullptr, Status::unavailable("the server is shutting down"), told);
+    shelf_->end_all_waits(told);
     for (const Shelf::SlotPointer& slot : shelf_->slots) {
       shelf_->release(slot, told);
     }
   }
   Shelf::tell(told);
+}
+
+void ModelShelf::drain() {
+  Shelf::Told told;
+  {
+    const std::lock_guard lock(shelf_->mutex);
+    shelf_->is_draining = true;
+    shelf_->end_all_waits(told);
+    shelf_->changed.notify_all();
+  }
+  loader_.request_stop();
+  Shelf::tell(told);
+}
+
+bool ModelShelf::await_idle(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(shelf_->mutex);
+  return shelf_->changed.wait_for(lock, patience, [this] { return !shelf_->is_loading; });
 }
 
 Status ModelShelf::add(ModelEntry model) {
@@ -87,9 +110,13 @@ bool ModelShelf::has(std::string_view name) const {
 
 Result<ModelFacts> ModelShelf::facts(std::string_view name) const {
   const std::lock_guard lock(shelf_->mutex);
-  const Shelf::SlotPointer slot = shelf_->find(name);
-  if (slot == nullptr || !slot->facts.has_value()) {
-    return slot == nullptr ? no_such_model(name) : Status::not_found("the model has not been loaded yet:", name);
+  const Shelf::SlotPointer slot = shelf_->find_or_first(name);
+  if (slot == nullptr) {
+    return none_of_name(name);
+  }
+  if (!slot->facts.has_value()) {
+    return Status::failed_precondition("the model has not been loaded yet, which the first request for a picture of it does:",
+                                       slot->entry.name);
   }
   return *slot->facts;
 }
@@ -98,10 +125,9 @@ void ModelShelf::use(const std::string& name, Clock::Instant deadline, std::stop
   Shelf::Told told;
   {
     const std::lock_guard lock(shelf_->mutex);
-    const bool is_first = name.empty() && !shelf_->slots.empty();
-    const Shelf::SlotPointer slot = is_first ? shelf_->slots.front() : shelf_->find(name);
+    const Shelf::SlotPointer slot = shelf_->find_or_first(name);
     if (slot == nullptr) {
-      told.emplace_back([&] { use(name.empty() ? Status::not_found("this server has no model yet") : no_such_model(name)); });
+      told.emplace_back([&] { use(none_of_name(name)); });
     } else if (slot->is_lendable()) {
       told.emplace_back([&use, model = shelf_->lend(slot)]() mutable { use(std::move(model)); });
     } else {
@@ -140,10 +166,10 @@ void ModelShelf::unload(const std::string& name, Clock::Instant deadline, Done d
     const std::lock_guard lock(shelf_->mutex);
     const Shelf::SlotPointer slot = shelf_->find(name);
     if (slot == nullptr) {
-      told.emplace_back([&] { done(no_such_model(name)); });
+      told.emplace_back([&] { done(none_of_name(name)); });
     } else {
       std::erase(shelf_->slots, slot);
-      shelf_->end_waits(slot, no_such_model(name), told);
+      shelf_->end_waits(slot, none_of_name(name), told);
       slot->is_leaving = false;
       shelf_->retired.push_back({.slot = slot, .deadline = deadline, .done = std::move(done)});
       shelf_->changed.notify_all();

@@ -61,11 +61,14 @@ struct ModelShelf::Shelf : std::enable_shared_from_this<ModelShelf::Shelf> {
   static void tell(Told& told);
 
   SlotPointer find(std::string_view name) const;
+  SlotPointer find_or_first(std::string_view name) const;
   HeldModel lend(const SlotPointer& slot);
   void wait_for(Waiting waiting, Told& told);
   bool is_wanted(const SlotPointer& slot) const;
   SlotPointer next_to_load() const;
   void end_waits(const SlotPointer& slot, const Status& failure, Told& told);
+  /// The same of all, because the server shuts down.
+  void end_all_waits(Told& told);
   void serve_waiting(Told& told);
   void serve_retired(Told& told);
   bool has_news() const;
@@ -86,12 +89,15 @@ struct ModelShelf::Shelf : std::enable_shared_from_this<ModelShelf::Shelf> {
   Gauge& bytes_shown;
 
   mutable std::mutex mutex;
-  std::condition_variable_any changed;
+  mutable std::condition_variable_any changed;
   // Guarded by mutex.
   std::vector<SlotPointer> slots;
   std::list<Waiting> waiting;  // By arrival.
   std::list<Retired> retired;
-  int64_t used_bytes = 0;  // By what is loaded or being opened.
+  int64_t used_bytes = 0;     // By what is loaded, being opened or being destroyed.
+  int64_t leaving_bytes = 0;  // Of these, by what is being destroyed.
+  bool is_loading = false;
+  bool is_draining = false;
   uint64_t num_uses = 0;
 };
 

@@ -34,6 +34,8 @@ int status_of(StatusCode code) {
   }
 }
 
+Status no_such_model(const std::string& name) { return Status::not_found("this server has no such model:", shown_json(name)); }
+
 /// What a reply needs of a request that is being painted.
 struct PaintedRequest {
   ImageRequest request;
@@ -101,6 +103,17 @@ bool PictureOrders::has_model(std::string_view name) const {
   return options_.models == nullptr ? name == options_.model.name : options_.models->has(name);
 }
 
+Result<ModelFacts> PictureOrders::model_facts(const std::string& name) const {
+  if (options_.models != nullptr) {
+    return options_.models->facts(name);
+  }
+  return name.empty() || name == options_.model.name ? Result<ModelFacts>(options_.model) : no_such_model(name);
+}
+
+HttpReply PictureOrders::refusal_of_facts(const Status& status) const {
+  return status.code() == StatusCode::kFailedPrecondition ? problem_reply(http_status::kConflict, status.message()) : refusal(status);
+}
+
 HttpReply PictureOrders::refusal_of_model(const Status& status) const {
   switch (status.code()) {
     case StatusCode::kFailedPrecondition:
@@ -120,7 +133,7 @@ void PictureOrders::with_model(RouteCall call, const std::string& name, std::fun
   }
   if (options_.models == nullptr) {
     !name.empty() && name != options_.model.name
-        ? call.answer(refusal(Status::not_found("this server has no such model:", shown_json(name))))
+        ? call.answer(refusal(no_such_model(name)))
         : go(std::move(call), only_model_);
     return;
   }

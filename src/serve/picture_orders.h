@@ -50,6 +50,8 @@ class PictureOrders {
   /// In their order.
   std::vector<std::string> model_names() const;
   bool has_model(std::string_view name) const;
+  /// What is known of a model (empty: the first one), without loading it. Errors: as ModelShelf::facts().
+  Result<ModelFacts> model_facts(const std::string& name) const;
   /// Whether requests say which model they mean.
   bool has_choice() const { return options_.models != nullptr; }
   /// Goes on with a request once its model is there (empty: the first one), at once or later on another thread, or answers why not. What
@@ -72,6 +74,8 @@ class PictureOrders {
   HttpReply refusal_of_request(const Status& status) const;
   /// The same for a failure of ModelShelf: 507 where there is no memory, 409 where the model is there.
   HttpReply refusal_of_model(const Status& status) const;
+  /// The same for a failure of model_facts(): 409 of a model that has not been loaded yet.
+  HttpReply refusal_of_facts(const Status& status) const;
   /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
 

@@ -60,7 +60,7 @@ class PaintingService final : public HttpService {
   PaintingService(const PaintingService&) = delete;
   PaintingService& operator=(const PaintingService&) = delete;
 
-  /// From now on painted pictures are no longer checked and marked.
+  /// From now on painted pictures are no longer checked and marked: whoever waits for it gets 503.
   void stop_finishing();
 
   std::optional<HttpReply> refuse(const HttpQuestion& head) override;

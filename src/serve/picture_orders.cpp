@@ -132,9 +132,7 @@ void PictureOrders::with_model(RouteCall call, const std::string& name, std::fun
     return;
   }
   if (options_.models == nullptr) {
-    !name.empty() && name != options_.model.name
-        ? call.answer(refusal(no_such_model(name)))
-        : go(std::move(call), only_model_);
+    !name.empty() && name != options_.model.name ? call.answer(refusal(no_such_model(name))) : go(std::move(call), only_model_);
     return;
   }
   call.deadline = *deadline;

@@ -45,8 +45,8 @@ struct ModelShelfOptions {
 class ModelShelf {
  public:
   /// Called once, by a thread of the shelf or within use() or drain(), without its lock. Errors: kNotFound (no such model), kUnavailable
-  /// (the deadline, or the shelf drains or ends), kCancelled (gone), kFailedPrecondition (no memory for it), kResourceExhausted (too many wait), kInternal
-  /// (it could not be loaded: the log says why).
+  /// (the deadline, or the shelf drains or ends), kCancelled (gone), kFailedPrecondition (no memory for it), kResourceExhausted (too many
+  /// wait), kInternal (it could not be loaded: the log says why).
   using Use = std::function<void(Result<HeldModel>)>;
   /// Errors: kAlreadyExists, or as Use.
   using Done = std::function<void(Status)>;

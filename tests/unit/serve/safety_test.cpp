@@ -123,7 +123,9 @@ TEST_F(safety, a_stop_answers_those_whose_pictures_are_checked) {
   }});
   const auto checked = asking(post("/invocations", R"({"inputs":"x","parameters":{)" + of_seed(1) + "}}"));
   begun.get_future().wait();
-  drain({.server = *server_, .service = *service_, .batcher = *batcher_}, {.patience = std::chrono::milliseconds(0)});
+  drain({.server = *server_, .service = *service_, .batcher = *batcher_},
+        {.patience = std::chrono::milliseconds(0), .last_words = std::chrono::minutes(1)});
+  server_.reset();  // Who has no answer by now gets none.
   EXPECT_THAT(checked->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After"), HasSubstr("shutting down")));
 }
 

@@ -45,12 +45,14 @@ struct PaintingService::Parts {
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
     add_run_routes(table, orders, options.runs);
+    add_dataset_routes(table, orders, options.datasets, dataset_desk);
     add_multi_model_routes(table, orders);
     add_document_route(table, orders.needs_keys());
   }
 
   PictureOrders orders;
   JobStore jobs;
+  DatasetDesk dataset_desk;  // Its thread uses what is above.
   RouteTable table;
 };
 
@@ -63,7 +65,10 @@ PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& ba
 
 PaintingService::~PaintingService() = default;
 
-void PaintingService::stop_finishing() { parts_->orders.stop_finishing(); }
+void PaintingService::stop_finishing() {
+  parts_->orders.stop_finishing();
+  parts_->dataset_desk.stop();
+}
 
 // A web page can make its reader's browser send requests here; a browser says so in Origin.
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {

@@ -69,6 +69,10 @@ class DatasetCounter {
   }
 
   void rows(const RouteCall& call) {
+    if (is_of_another_site(call.question)) {  // It takes the server's time.
+      call.answer(refusal_of_other_site());
+      return;
+    }
     const NamedDataset* const found = find(call);
     const auto asked = read_rows_question(call.question.query);
     if (found == nullptr || !asked.is_ok()) {

@@ -77,7 +77,7 @@ std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& qu
   const std::string own = ascii_lower(std::string(host));
   const std::string page = ascii_lower(std::string(origin));
   if (!page.empty() && page != fmt::format("http://{}", own) && page != fmt::format("https://{}", own)) {
-    return problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused");
+    return refusal_of_other_site();
   }
   if (options_.keys.is_empty() && options_.only_local_hosts && !host.empty() && !is_local_host(host)) {
     return problem_reply(http_status::kForbidden, "this server answers to localhost and to addresses only; another name needs --keys");

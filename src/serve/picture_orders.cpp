@@ -65,6 +65,13 @@ HttpReply withheld_reply() {
   return reply;
 }
 
+bool is_of_another_site(const HttpQuestion& question) {
+  const std::string_view site = question.header("sec-fetch-site");
+  return site == "cross-site" || site == "same-site";
+}
+
+HttpReply refusal_of_other_site() { return problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"); }
+
 std::string owner_of(const HttpQuestion& question) {
   const std::optional<std::string> key = key_in(question.header("authorization"));
   return key.has_value() ? sha256_hex(*key) : std::string();

@@ -27,6 +27,11 @@ HttpReply problem_reply(int status, std::string_view sentence);
 /// The reply in place of a picture that the safety checker has blocked.
 HttpReply withheld_reply();
 
+/// Whether a page of another site asks: of a GET, which needs no script, because a picture in any web page asks it of whoever looks at the
+/// page. Browsers say so.
+bool is_of_another_site(const HttpQuestion& question);
+HttpReply refusal_of_other_site();
+
 /// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
 std::string owner_of(const HttpQuestion& question);
 

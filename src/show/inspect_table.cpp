@@ -232,7 +232,6 @@ TableKind kind_of_parts(const TableParts& parts) {
 
 void describe_tables(const TableParts& parts, InspectReport& report) {
   describe_parts(parts, report);
-  describe_job(parts, report);
   describe_schema(*parts.schema, report);
 }
 

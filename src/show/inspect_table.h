@@ -24,7 +24,8 @@ inline constexpr int64_t kMaxBytesCounted = int64_t{1} << 30;
 /// What the tables are, with the shapes that their record says. REQUIRES: a schema.
 TableKind kind_of_parts(const TableParts& parts);
 
-/// What the footers say, as the first tables of the report: files and rows, rows by error, the job, the columns. REQUIRES: a schema.
+/// What the footers say, as the first tables of the report: files and rows, rows by error, the columns. Not the job, which names places.
+/// REQUIRES: a schema.
 void describe_tables(const TableParts& parts, InspectReport& report);
 
 /// Describes tables into `report`; what --verify finds goes to `damage`. Errors: as inspect().

@@ -53,7 +53,7 @@ class DatasetPages {
   static Result<std::unique_ptr<DatasetPages>> open(StoreSet& stores, const DatasetPagesOptions& options, const std::stop_token& stop);
   virtual ~DatasetPages() = default;
 
-  /// Kind, tables of facts and summary, as inspect says them from the footers alone.
+  /// Kind, tables of facts and summary, as inspect says them from the footers alone, but for where things lie.
   virtual const InspectReport& report() const = 0;
   virtual int64_t num_rows() const = 0;
   virtual const std::map<std::string, int64_t>& rows_by_error() const = 0;

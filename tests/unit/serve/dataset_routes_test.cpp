@@ -113,6 +113,11 @@ TEST_F(dataset_routes, all_need_a_key_where_there_are_keys) {
   }
 }
 
+TEST_F(dataset_routes, a_page_of_another_site_gets_no_rows) {
+  EXPECT_THAT(ask(get("/v1/datasets/my%20data/rows", "Sec-Fetch-Site: cross-site\r\n")), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(ask(get("/v1/datasets/my%20data/rows", "Sec-Fetch-Site: same-origin\r\n")), StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(dataset_routes, pictures_and_health_do_not_wait_for_a_slow_dataset_and_a_stop_answers) {
   const auto slow = asking(get("/v1/datasets/my%20data/rows?q=held"));
   dataset_.await_begun();

@@ -46,11 +46,11 @@ JOBS = "/v1/jobs"
 class Server:
     """The program serving a model on a free port of loopback, with one thread an operation: the bits of `sample`."""
 
-    def __init__(self, model: str | list[str], *flags: object, tls: ssl.SSLContext | None = None):
+    def __init__(self, model: str | list[str], *flags: object, tls: ssl.SSLContext | None = None, environment: dict[str, str] | None = None):
         models = [model] if isinstance(model, str) else model
         command = [PROGRAM, "serve", *models, "--port", "0", "--threads", "1", *flags]
         self.tls = tls
-        self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
         self.log = ""
         self.told: queue.Queue = queue.Queue()
         self.reader = threading.Thread(target=self.read_log, daemon=True)
@@ -654,36 +654,57 @@ def tls_is_verified_by_clients_and_bad_files_are_refused() -> None:
         require("--tls-key" in run("serve", model(), "--tls-cert", cert, "--port", "0", expect=2).stderr, "one of two files")
 
 
-def a_hangup_before_the_server_listens_is_outlived() -> None:
+@contextlib.contextmanager
+def silent_store():
+    """(asked, answers, environment) of a store for s3:// that is silent until `answers` is set and has nothing then."""
     asked, answers = threading.Event(), threading.Event()
 
     class Store(http.server.BaseHTTPRequestHandler):
-        """A store that has nothing, and says so when it may."""
-
         def do_GET(self) -> None:
             asked.set()
             answers.wait(PATIENCE)
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            with contextlib.suppress(OSError):  # Whoever asked may be gone.
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
 
         do_HEAD = do_GET
 
         def log_message(self, *unused) -> None:
             pass
 
-    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store) as store:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store) as store:
         threading.Thread(target=store.serve_forever, daemon=True).start()
+        environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.server_port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+        try:
+            yield asked, answers, {**os.environ, **environment}
+        finally:
+            answers.set()
+            store.shutdown()
+
+
+def a_hangup_before_the_server_listens_is_outlived() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder, silent_store() as (asked, answers, environment):
         cert, key = certificate(folder, "own")
         command = [PROGRAM, "serve", "s3://bucket/model", "--port", "0", "--tls-cert", cert, "--tls-key", key]
-        environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.server_port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
         with subprocess.Popen([str(word) for word in command], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment) as process:
             require(asked.wait(PATIENCE), "the model is not looked for")
             process.send_signal(signal.SIGHUP)
             answers.set()
             _, log = process.communicate(timeout=PATIENCE)
             require(process.returncode == 1 and "s3://bucket/model" in log, "exit code", process.returncode, log)
-        store.shutdown()
+
+
+def a_stop_answers_who_waits_for_a_model_that_never_comes() -> None:
+    with silent_store() as (asked, _, environment), concurrent.futures.ThreadPoolExecutor(1) as clients:
+        with Server([model(), "far=s3://bucket/model"], "--deadline", 3600, environment=environment) as server:
+            waiting = clients.submit(server.ask, "POST", INVOCATIONS, {"inputs": "x", "model": "far"})
+            require(asked.wait(PATIENCE), "the model is not looked for")
+            require(server.ask("GET", "/v1/facts?model=far")[0] == 409, "facts wait for it")
+            server.process.send_signal(signal.SIGTERM)
+            status, headers, body = waiting.result(PATIENCE)
+            require(status == 503 and "retry-after" in headers and b"shutting down" in body, "the reply", status, body)
+            require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
 
 
 def each_key_has_its_own_rate() -> None:
@@ -777,6 +798,7 @@ if __name__ == "__main__":
             sagemaker_loads_and_unloads_models,
             tls_is_verified_by_clients_and_bad_files_are_refused,
             a_hangup_before_the_server_listens_is_outlived,
+            a_stop_answers_who_waits_for_a_model_that_never_comes,
             each_key_has_its_own_rate,
             watermarks_are_read_back,
             a_safety_hook_decides_and_without_an_answer_nothing_is_sent,

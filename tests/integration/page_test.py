@@ -751,7 +751,7 @@ def rows_of_a_dataset_are_seen_page_by_page() -> None:
         tab.click("#dataset-back")
         tab.wait_for(shown_rows(12, 12) + " && !document.querySelector('#dataset-on').disabled")
         tab.fill("#dataset-go", "20")
-        tab.press("Tab")
+        tab.press("Enter")
         tab.wait_for(shown_rows(20, 10))
         require("timeout" in tab.text("#dataset-errors") and "4" in tab.text("#dataset-errors"), "rows by error", tab.text("#dataset-errors"))
         tab.choose("#dataset-name", "other")

@@ -34,7 +34,7 @@ export class Datasets {
     this.api = api;
     fillSelect(byId("dataset-name"), names.map((name) => [name, name]));
     byId("dataset-name-row").hidden = names.length < 2;
-    const anew = doing(() => this.#show([0]));
+    const anew = doing(() => this.#show([Math.max(0, byId("dataset-go").valueAsNumber || 0)]));
     byId("dataset-name").addEventListener("change", doing(() => this.#choose()));
     byId("dataset-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -43,9 +43,10 @@ export class Datasets {
     byId("dataset-decodes").addEventListener("change", doing(() => this.#show(this.#starts)));
     byId("dataset-back").addEventListener("click", doing(() => this.#show(this.#starts.slice(0, -1))));
     byId("dataset-on").addEventListener("click", doing(() => this.#show([...this.#starts, this.#next])));
-    byId("dataset-go").addEventListener("change", doing(() => this.#show([byId("dataset-go").valueAsNumber || 0])));
+    byId("dataset-go").addEventListener("change", anew);
     this.search = (words) => {
       byId("dataset-search").value = words;
+      byId("dataset-go").value = 0;
       return anew();
     };
   }
@@ -62,6 +63,7 @@ export class Datasets {
     this.#facts = facts;
     byId("dataset-search").value = "";  // Another dataset has other words and columns.
     byId("dataset-decodes-row").hidden = !facts.decodes;
+    byId("dataset-go").value = 0;
     byId("dataset-go").max = Math.max(0, facts.rows - 1);
     this.#describe();
     await this.#show([0]);

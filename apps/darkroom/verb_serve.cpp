@@ -204,6 +204,15 @@ void open_intake(const ServeFlags& flags, const std::stop_token& stop, std::opti
   });
 }
 
+/// Whether all that may run for nobody ends by itself within kLastCall.
+bool await_idle(const Serving& serving) {
+  const Clock::Instant until = system_clock().now() + kLastCall;
+  const auto left = [&] {
+    return std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(until - system_clock().now()));
+  };
+  return serving.batcher->await_idle(left()) && serving.shelf->await_idle(left()) && serving.service->await_idle(left());
+}
+
 std::vector<std::string> names_of(const ModelShelf& shelf) {
   std::vector<std::string> names;
   for (ModelEntry& model : shelf.models()) {
@@ -268,8 +277,8 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->server.reset();
   serving->service->stop_finishing();
-  if (!batcher.await_idle(kLastCall) || !shelf.await_idle(kLastCall)) {
-    log_warning("serve: a network call still runs, or a model is still loaded, for nobody; the process ends without it");
+  if (!await_idle(*serving)) {
+    log_warning("serve: a network call still runs, or a model or dataset is still read, for nobody; the process ends without it");
     context.ends_with_threads = true;
     static_cast<void>(serving.release());
   }

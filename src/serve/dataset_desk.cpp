@@ -19,6 +19,11 @@ void DatasetDesk::stop() {
   thread_.request_stop();
 }
 
+bool DatasetDesk::await_idle(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, patience, [this] { return !is_reading_ && waiting_.empty(); });
+}
+
 Status DatasetDesk::post(std::stop_token gone, Task task) {
   const std::lock_guard lock(mutex_);
   if (is_stopped_) {
@@ -29,7 +34,7 @@ Status DatasetDesk::post(std::stop_token gone, Task task) {
     return Status::resource_exhausted("as many requests wait for datasets to be read as the server takes on; try again later");
   }
   waiting_.push_back({std::move(gone), std::move(task)});
-  changed_.notify_one();
+  changed_.notify_all();
   return Status::ok();
 }
 
@@ -38,6 +43,7 @@ void DatasetDesk::run(const std::stop_token& stop) {
   while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {  // After a stop until nothing waits.
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
+    is_reading_ = true;
     lock.unlock();
     if (!next.gone.stop_requested()) {
       std::stop_source ends;
@@ -51,6 +57,8 @@ void DatasetDesk::run(const std::stop_token& stop) {
     }
     next = {};
     lock.lock();
+    is_reading_ = false;
+    changed_.notify_all();
   }
 }
 

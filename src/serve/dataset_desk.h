@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -27,6 +28,8 @@ class DatasetDesk {
 
   /// Asks what is read for a stop, and has what waits told so by its own token; from now on nothing is taken.
   void stop();
+  /// Waits until nothing is read. False after `patience`: destroying the desk would wait for it.
+  bool await_idle(std::chrono::milliseconds patience) const;
   /// Has a task done; it is dropped where `gone` is requested before its turn. Errors: kResourceExhausted, kUnavailable (stopped).
   Status post(std::stop_token gone, Task task);
 
@@ -37,11 +40,12 @@ class DatasetDesk {
   };
   void run(const std::stop_token& stop);
 
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
   // Guarded by mutex_.
   std::deque<Waiting> waiting_;
   bool is_stopped_ = false;
+  bool is_reading_ = false;
   std::jthread thread_;  // Last: it uses everything else.
 };
 

@@ -70,6 +70,8 @@ void PaintingService::stop_finishing() {
   parts_->dataset_desk.stop();
 }
 
+bool PaintingService::await_idle(std::chrono::milliseconds patience) const { return parts_->dataset_desk.await_idle(patience); }
+
 // A web page can make its reader's browser send requests here; a browser says so in Origin.
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {
   const std::string_view host = question.header("host");

@@ -64,6 +64,8 @@ class PaintingService final : public HttpService {
 
   /// From now on painted pictures are no longer checked and marked, and no dataset is read: whoever waits for it gets 503.
   void stop_finishing();
+  /// Waits until no dataset is read. False after `patience`: destroying the service would wait for it.
+  bool await_idle(std::chrono::milliseconds patience) const;
 
   std::optional<HttpReply> refuse(const HttpQuestion& head) override;
   size_t max_body_bytes(const HttpQuestion& head) const override;

@@ -33,6 +33,10 @@ class StubDataset final : public ServedDataset {
       changed_.wait(lock, stop, [] { return false; });
       return Status::cancelled("stopped");
     }
+    if (asked.words == "stuck") {
+      begun_.set_value();
+      released_.get_future().wait();
+    }
     if (asked.words == "unreadable") {
       return Status::corrupt_data("damaged, at a secret place:", "/home/somebody");
     }
@@ -45,12 +49,15 @@ class StubDataset final : public ServedDataset {
     return Json{{"from", asked.from}, {"count", asked.count}, {"q", asked.words}};
   }
   void await_begun() { begun_.get_future().wait(); }
+  /// Lets what is stuck go on.
+  void release() { released_.set_value(); }
 
  private:
   const Json facts_ = {{"name", "stub"}, {"rows", 3}};
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::promise<void> begun_;
+  std::promise<void> released_;
 };
 
 class dataset_routes : public ServedStub {
@@ -137,6 +144,16 @@ TEST_F(dataset_routes, a_client_that_leaves_ends_its_reading) {
   dataset_.await_begun();
   slow.reset();
   EXPECT_THAT(rows(""), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(dataset_routes, the_service_knows_whether_a_dataset_is_read_still) {
+  EXPECT_TRUE(service_->await_idle(std::chrono::milliseconds(0)));
+  const auto stuck = asking(get("/v1/datasets/my%20data/rows?q=stuck"));
+  dataset_.await_begun();
+  service_->stop_finishing();
+  EXPECT_FALSE(service_->await_idle(std::chrono::milliseconds(0)));
+  dataset_.release();
+  EXPECT_TRUE(service_->await_idle(std::chrono::minutes(1)));
 }
 
 TEST(dataset_names, are_the_last_parts_and_each_is_there_once) {

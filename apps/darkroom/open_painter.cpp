@@ -1,15 +1,13 @@
 #include "open_painter.h"
 
-#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/packing.h"
-#include "darkroom/tensor/safetensors.h"
+#include "darkroom/nn/stored_size.h"
 #include "open_picture_model.h"
 
 namespace darkroom {
@@ -45,34 +43,14 @@ std::map<std::string, std::string> fingerprints_of(const UNet2DConditionModel& u
           {"scheduler", sha256_hex(scheduler_config.dump())}};
 }
 
-// The safetensors of a component's folder; variants in float16 where there is nothing else.
-std::vector<std::string> weight_files(const std::string& folder) {
-  std::vector<std::string> files;
-  std::vector<std::string> variants;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".safetensors")) {
-      (name.find(".fp16.") == std::string::npos ? files : variants).push_back(entry.path().string());
-    }
-  }
-  return files.empty() ? variants : files;
-}
-
-Result<int64_t> count_elements(const std::vector<std::string>& paths) {
-  int64_t num_elements = 0;
-  for (const std::string& path : paths) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(path));
-    for (const std::string& name : file->names()) {
-      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
-      num_elements += c10::multiply_integers(spec.shape);
-    }
-  }
-  return num_elements;
+// Between two parts, each of which takes seconds where weights are converted.
+Status check_going(const std::stop_token& stop) {
+  return stop.stop_requested() ? Status::cancelled("stopped while the model was loaded") : Status::ok();
 }
 
 // Fingerprints only where they are asked for: they read every weight.
-Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints) {
+Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints,
+                                      const std::stop_token& stop = {}) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
   if (model.checkpoint && model.checkpoint->component != "unet") {
     return Status::failed_precondition("this checkpoint holds no U-Net; paint with one of a diffusion run (path, component):", source.model,
@@ -84,37 +62,36 @@ Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std:
   DARKROOM_ASSIGN_OR_RETURN(const TokenizerDialect dialect, choose_dialect(source, model));
   DARKROOM_ASSIGN_OR_RETURN(std::shared_ptr<const ClipTokenizer> tokenizer, load_tokenizer(model, dialect));
   DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_frozen_vae(model.parts));
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
   DARKROOM_ASSIGN_OR_RETURN(ClipTextModel text_encoder, load_frozen_text_encoder(model.parts));
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
   DARKROOM_ASSIGN_OR_RETURN(UNet2DConditionModel unet, load_unet(model.parts.unet));
   if (fingerprints != nullptr) {
     *fingerprints = fingerprints_of(unet, vae, text_encoder, *tokenizer, scheduler_config);
   }
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
   place_network(*vae, source.place.device, torch::kFloat32);
   place_network(*text_encoder, source.place);
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
   place_network(*unet, source.place);
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
   pack_network(*unet);
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source) { return open(source, nullptr); }
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop) {
+  return open(source, nullptr, stop);
+}
 
 Result<int64_t> painter_bytes(const PainterSource& source) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
   DARKROOM_RETURN_IF_ERROR(check_completeness(model));
-  const auto placed = static_cast<int64_t>(c10::elementSize(source.place.type));
-  int64_t num_bytes = 0;
-  if (model.is_single_file) {
-    DARKROOM_ASSIGN_OR_RETURN(num_bytes, count_elements({model.folder}));
-    return num_bytes * placed;
-  }
-  for (const auto& [folder, size] : {std::pair(&model.parts.unet, placed), std::pair(&model.parts.text_encoder, placed),
-                                     std::pair(&model.parts.vae, static_cast<int64_t>(sizeof(float)))}) {
-    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_elements, count_elements(weight_files(*folder)));
-    num_bytes += num_elements * size;
-  }
-  return num_bytes;
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t unet, count_stored_unet(model.parts.unet));
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t text_encoder, count_stored_text_encoder(model.parts.text_encoder));
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t vae, count_stored_vae(model.parts.vae));
+  return (unet + text_encoder) * static_cast<int64_t>(c10::elementSize(source.place.type)) + vae * static_cast<int64_t>(sizeof(float));
 }
 
 Result<PictureModel> open_picture_model(const PainterSource& source) {

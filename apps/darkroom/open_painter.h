@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "darkroom/core/result.h"
@@ -17,9 +18,9 @@ struct PainterSource : ModelSource {
   NetworkPlace place = {};
 };
 
-/// Loads what a painter needs. Errors: those of find_model; kNotFound (a part), kFailedPrecondition (parts of different models),
-/// kCorruptData (damaged files).
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source);
+/// Loads what a painter needs. A stop request ends it between two parts. Errors: those of find_model; kNotFound (a part),
+/// kFailedPrecondition (parts of different models), kCorruptData (damaged files), kCancelled.
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop = {});
 
 /// Bytes of the weights that open_painter(source) would load, in the types in which they compute, without reading them. Errors: those of
 /// find_model; kNotFound (a part), those of opening safetensors.

@@ -55,13 +55,19 @@ Result<int64_t> ServedPainters::measure(const ModelEntry& model, const std::stop
   return painter_bytes(source);
 }
 
+Result<std::string> ServedPainters::vae_folder(const ModelEntry& model, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, local_source(model, stop));
+  DARKROOM_ASSIGN_OR_RETURN(const FoundModel found, find_model(source));
+  return found.parts.vae;
+}
+
 Result<ServedModel> ServedPainters::open(const ModelEntry& model, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, local_source(model, stop));
   const bool is_on_gpu = !source.place.device.is_cpu();
   std::unique_ptr<Painter> painter;
   {
     const auto turn = is_on_gpu ? std::unique_lock(*gpu_turn_) : std::unique_lock<std::mutex>();
-    DARKROOM_ASSIGN_OR_RETURN(painter, open_painter(source));
+    DARKROOM_ASSIGN_OR_RETURN(painter, open_painter(source, stop));
   }
   // An engine takes turns itself, when it goes, too.
   DARKROOM_ASSIGN_OR_RETURN(auto engine, PainterEngine::create(std::move(painter), threads_, is_on_gpu ? gpu_turn_ : nullptr));

@@ -21,6 +21,8 @@ class ServedPainters final : public ModelOpener {
 
   /// Bytes of the weights in the types in which they compute. Errors: those of fetch_source and find_model.
   Result<int64_t> measure(const ModelEntry& model, const std::stop_token& stop) override;
+  /// The folder of the autoencoder, as load_vae() takes it. Errors: as measure().
+  Result<std::string> vae_folder(const ModelEntry& model, const std::stop_token& stop);
   Result<ServedModel> open(const ModelEntry& model, const std::stop_token& stop) override;
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -18,9 +19,11 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/sandbox.h"
+#include "darkroom/serve/drain.h"
 #include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/address_policy.h"
+#include "dataset_opener.h"
 #include "job_observation.h"
 #include "painter_flags.h"
 #include "painter_opener.h"
@@ -33,9 +36,7 @@ namespace {
 
 constexpr const char* kSageMakerModel = "/opt/ml/model";
 constexpr const char* kSageMakerModels = "/opt/ml/models";
-constexpr std::chrono::seconds kDrainPatience{25};  // SIGKILL comes 30 s after SIGTERM.
-constexpr std::chrono::seconds kLastWords{2};
-constexpr std::chrono::seconds kLastCall{1};
+constexpr std::chrono::seconds kLastCall{1};      // For what nobody waits for any more.
 constexpr double kContainerDeadlineSeconds = 55;  // The platform gives up after 60 s, without a word of why.
 constexpr size_t kMaxBodyBytes = 16'000'000;      // Of a request with a picture; what others may have is less.
 
@@ -60,6 +61,7 @@ struct ServeFlags {
   bool is_sandboxed = true;
   ObservationFlags observation;
   std::vector<std::string> runs;
+  std::vector<std::string> datasets;
 };
 
 bool is_loopback(const IpAddress& ip) { return ip.is_ipv4 ? ip.bytes[0] == 127 : ip.to_string() == "::1"; }
@@ -151,15 +153,13 @@ Result<ModelFacts> fill_shelf(const ServeFlags& flags, ServedPainters& opener, M
   return facts;
 }
 
-void drain(StepBatcher& batcher, HttpServer& server) {
-  batcher.drain();
-  server.drain();
-  if (!server.await_quiet(kDrainPatience)) {
-    log_warning("serve: requests that were not done within {} s are given up", kDrainPatience.count());
-    batcher.give_up_all();
-    server.await_quiet(kLastWords);
-  }
-  batcher.give_up_all();  // Jobs that nobody watches: who asked for them could not fetch their pictures any more.
+// A model may take minutes to load, and who renews the certificate meanwhile must not end the process: the files are read after that.
+// A handler that does nothing, because programs that are started would inherit that the signal is ignored.
+void outlive_hangups() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
 }
 
 /// What serves, in the order in which it ends: the server, then what hands orders to the batcher, then the batcher, whose orders answer
@@ -167,12 +167,27 @@ void drain(StepBatcher& batcher, HttpServer& server) {
 struct Serving {
   std::unique_ptr<JobObservation> observation = {};
   std::optional<ServedPainters> opener = {};
+  ServedDatasets datasets = {};
   std::optional<PaintingService> service = {};
   std::optional<StepBatcher> batcher = {};
   std::optional<ModelShelf> shelf = {};
   std::optional<PictureIntake> intake = {};
   std::unique_ptr<HttpServer> server = {};
 };
+
+// Pictures are decoded as those of requests are. The first model's autoencoder decodes latents.
+Status open_datasets(const ServeFlags& flags, const std::vector<ModelEntry>& models, Serving& serving, const std::stop_token& stop) {
+  if (flags.datasets.empty()) {
+    return Status::ok();
+  }
+  DatasetPagesOptions options;
+  if (!models.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(options.vae_folder, serving.opener->vae_folder(models.front(), stop));
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string program, flags.is_sandboxed ? find_decoder() : Result<std::string>(std::string()));
+  options.open_decoder = [program, limits = options.limits](const std::stop_token& ended) { return open_decoder(program, limits, ended); };
+  return serving.datasets.open(flags.datasets, options, stop);
+}
 
 // A kernel that grants no sandbox, as a container's may, costs the requests with pictures and not the server.
 void open_intake(const ServeFlags& flags, const std::stop_token& stop, std::optional<PictureIntake>& intake) {
@@ -189,6 +204,15 @@ void open_intake(const ServeFlags& flags, const std::stop_token& stop, std::opti
   });
 }
 
+/// Whether all that may run for nobody ends by itself within kLastCall.
+bool await_idle(const Serving& serving) {
+  const Clock::Instant until = system_clock().now() + kLastCall;
+  const auto left = [&] {
+    return std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(until - system_clock().now()));
+  };
+  return serving.batcher->await_idle(left()) && serving.shelf->await_idle(left()) && serving.service->await_idle(left());
+}
+
 std::vector<std::string> names_of(const ModelShelf& shelf) {
   std::vector<std::string> names;
   for (ModelEntry& model : shelf.models()) {
@@ -199,6 +223,9 @@ std::vector<std::string> names_of(const ModelShelf& shelf) {
 
 Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   ServeFlags flags = asked;
+  if (!flags.tls.is_empty()) {
+    outlive_hangups();
+  }
   bool is_container = false;
   DARKROOM_RETURN_IF_ERROR(take_container(flags, is_container));
   DARKROOM_ASSIGN_OR_RETURN(const SocketAddress address, choose_address(flags, is_container));
@@ -223,6 +250,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const ModelFacts model, fill_shelf(flags, opener, shelf, context.stop));
   const double deadline = is_container && !flags.is_deadline_given ? kContainerDeadlineSeconds : flags.deadline_seconds;
   open_intake(flags, context.stop, serving->intake);
+  DARKROOM_RETURN_IF_ERROR(open_datasets(flags, shelf.models(), *serving, context.stop));
   serving->service.emplace(PaintingServiceOptions{.model = model,
                                                   .models = &shelf,
                                                   .model_root = flags.model_root,
@@ -235,7 +263,8 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                                                   .has_watermark = flags.has_watermark,
                                                   .safety_check = std::move(safety_check),
                                                   .intake = serving->intake.has_value() ? &*serving->intake : nullptr,
-                                                  .runs = std::move(runs)},
+                                                  .runs = std::move(runs),
+                                                  .datasets = serving->datasets.named()},
                            batcher, metrics);
   DARKROOM_ASSIGN_OR_RETURN(serving->server,
                             HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxBodyBytes}));
@@ -243,13 +272,13 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
            flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
-  drain(batcher, *serving->server);
+  drain({.server = *serving->server, .service = *serving->service, .batcher = batcher, .models = &shelf});
   const int64_t num_pictures = batcher.num_pictures();
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->server.reset();
   serving->service->stop_finishing();
-  if (!batcher.await_idle(kLastCall)) {
-    log_warning("serve: a network call still runs, for nobody; the process ends without it");
+  if (!await_idle(*serving)) {
+    log_warning("serve: a network call still runs, or a model or dataset is still read, for nobody; the process ends without it");
     context.ends_with_threads = true;
     static_cast<void>(serving.release());
   }
@@ -320,6 +349,8 @@ void add_serve_verb(CommandLine& line) {
   add_metrics_flags(verb, flags->observation);
   verb.flag("--run", value::uris(flags->runs, "FOLDER"),
             "run folders of train whose curves and samples the page shows, also while they train");
+  verb.flag("--dataset", value::uris(flags->datasets, "URI"),
+            "datasets of images or latents, local or on a store, whose rows the page shows and searches");
   verb.example("darkroom serve models/tiny", "the tiny model at http://127.0.0.1:8080");
   verb.example("darkroom serve own=run/checkpoints/step-00002000 models/tiny --memory 8GB", "two models, by the names own and tiny");
   verb.example("darkroom serve run/checkpoints/step-00002000 --host 0.0.0.0 --keys keys.txt", "a checkpoint, for whoever has a key");

@@ -6,6 +6,7 @@
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/config_file.h"
 #include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/stored_size.h"
 #include "load_weights.h"
 #include "original_checkpoint.h"
 #include "weight_files.h"
@@ -83,6 +84,43 @@ Result<Model> fill_from_original(Model model, const WeightFiles& weights, const 
   return model;
 }
 
+/// Where the weights of a component lie, and which of them are its own.
+struct StoredComponent {
+  WeightFiles weights;
+  WeightNaming naming;
+};
+
+WeightNaming original_text_names(const ClipTextConfig& config, const WeightFiles& weights) {
+  return original_text_naming(config, has_prefix(weights, kOriginalOpenClipPrefix));
+}
+
+Result<int64_t> count_elements(const Result<StoredComponent>& component) {
+  DARKROOM_RETURN_IF_ERROR(component.status());
+  int64_t num_elements = 0;
+  for (const auto& [name, file] : component->weights.tensors()) {
+    if (!component->naming.is_foreign(name)) {
+      DARKROOM_ASSIGN_OR_RETURN(const TensorSpec spec, file->spec(name));
+      num_elements += c10::multiply_integers(spec.shape);
+    }
+  }
+  return num_elements;
+}
+
+/// `read_config` and `name_all` are of the component in a single file.
+template <typename ReadConfig, typename NameAll>
+Result<StoredComponent> find_stored(const std::string& folder, const std::string& stem, const WeightNaming& naming,
+                                    const ReadConfig& read_config, const NameAll& name_all) {
+  DARKROOM_ASSIGN_OR_RETURN(const auto single_file, single_file_of(folder));
+  if (!single_file) {
+    DARKROOM_ASSIGN_OR_RETURN(auto weights, WeightFiles::open(folder, stem));
+    return StoredComponent{.weights = std::move(weights), .naming = naming};
+  }
+  DARKROOM_ASSIGN_OR_RETURN(auto weights, WeightFiles::open_file(*single_file));
+  DARKROOM_ASSIGN_OR_RETURN(const auto config, read_config(weights));
+  WeightNaming names = name_all(config, weights);
+  return StoredComponent{.weights = std::move(weights), .naming = std::move(names)};
+}
+
 Result<UNet2DConditionModel> load_original_unet(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(path));
   DARKROOM_ASSIGN_OR_RETURN(const auto config, original_unet_config(weights));
@@ -98,8 +136,7 @@ Result<AutoencoderKL> load_original_vae(const std::string& path) {
 Result<ClipTextModel> load_original_text_encoder(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const auto weights, WeightFiles::open_file(path));
   DARKROOM_ASSIGN_OR_RETURN(const auto config, original_text_config(weights));
-  const bool is_open_clip = has_prefix(weights, kOriginalOpenClipPrefix);
-  return fill_from_original(ClipTextModel(config), weights, original_text_naming(config, is_open_clip), path);
+  return fill_from_original(ClipTextModel(config), weights, original_text_names(config, weights), path);
 }
 
 }  // namespace
@@ -131,6 +168,20 @@ Result<ClipTextModel> load_text_encoder(const std::string& component_folder) {
   DARKROOM_ASSIGN_OR_RETURN(const auto single_file, single_file_of(component_folder));
   return single_file ? load_original_text_encoder(*single_file)
                      : load_component<ClipTextModel, ClipTextConfig>(component_folder, kTransformersStem, text_naming());
+}
+
+Result<int64_t> count_stored_unet(const std::string& component_folder) {
+  const auto names = [](const UNetConfig& config, const WeightFiles&) { return original_unet_naming(config); };
+  return count_elements(find_stored(component_folder, kDiffusersStem, unet_naming(), original_unet_config, names));
+}
+
+Result<int64_t> count_stored_vae(const std::string& component_folder) {
+  const auto names = [](const VaeConfig& config, const WeightFiles&) { return original_vae_naming(config); };
+  return count_elements(find_stored(component_folder, kDiffusersStem, vae_naming(), original_vae_config, names));
+}
+
+Result<int64_t> count_stored_text_encoder(const std::string& component_folder) {
+  return count_elements(find_stored(component_folder, kTransformersStem, text_naming(), original_text_config, original_text_names));
 }
 
 }  // namespace darkroom

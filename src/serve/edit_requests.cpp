@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kMostQueryFields = 32;
 constexpr std::string_view kFormType = "multipart/";
 // Fields of forms and queries, which know nothing but texts, that are something else in JSON.
-constexpr std::array kNumbers = {"n",        "seed",  "steps", "guidance_scale", "strength", "output_compression", "partial_images",
-                                 "img_size", "stream"};
+constexpr std::array kNumbers = {"n",        "seed",   "steps", "guidance_scale", "strength", "output_compression", "partial_images",
+                                 "img_size", "stream", "from",  "count",          "decode"};
 
 // A field's text as the JSON that the field has elsewhere; what is none stays a text, which the field's reader refuses.
 nlohmann::json value_of_text(const std::string& name, const std::string& text) {
@@ -134,6 +134,8 @@ Result<std::string> form_decoded(std::string_view text) {
   return decoded;
 }
 
+}  // namespace
+
 Result<nlohmann::json> read_query(std::string_view query) {
   nlohmann::json object = nlohmann::json::object();
   while (!query.empty()) {
@@ -152,8 +154,6 @@ Result<nlohmann::json> read_query(std::string_view query) {
   }
   return object;
 }
-
-}  // namespace
 
 std::string edit_model(std::string_view content_type, std::string_view body) {
   if (ascii_lower(std::string(content_type.substr(0, kFormType.size()))) != kFormType) {

@@ -16,15 +16,9 @@ PictureOrders::MakeImageReply edit_replies(Clock& clock) {
   };
 }
 
-// A GET needs no script: a picture in any web page asks it of whoever looks at the page. Browsers say so.
-bool is_of_another_site(const HttpQuestion& question) {
-  const std::string_view site = question.header("sec-fetch-site");
-  return site == "cross-site" || site == "same-site";
-}
-
 void imagine(RouteCall call, PictureOrders& orders) {
   if (is_of_another_site(call.question)) {
-    call.answer(problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"));
+    call.answer(refusal_of_other_site());
     return;
   }
   const std::string name = query_model(call.question.query);

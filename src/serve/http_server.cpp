@@ -224,8 +224,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service, cons
   try {
     const auto state = std::make_shared<State>(service, options);
     if (!options.tls.is_empty()) {
+      state->hangups.add(SIGHUP);  // First: one that comes while the files are read may be of newer ones.
       DARKROOM_ASSIGN_OR_RETURN(state->tls, open_tls(options.tls));
-      state->hangups.add(SIGHUP);
       state->await_hangup();
     }
     asio::ip::tcp::endpoint place(asio::ip::make_address(options.address.ip.to_string()), options.address.port);

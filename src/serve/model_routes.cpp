@@ -9,8 +9,6 @@
 namespace darkroom {
 namespace {
 
-HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
-
 nlohmann::json openai_models(const std::vector<std::string>& names) {
   nlohmann::json models = nlohmann::json::array();
   for (const std::string& name : names) {
@@ -98,18 +96,16 @@ void add_model_routes(RouteTable& table, PictureOrders& orders) {
   table.add({.method = "GET",
              .path = "/v1/facts",
              .summary = "What may be asked for: models, and of one its sizes, samplers, bounds, defaults",
-             .answer =
-                 [&orders](RouteCall call) {
-                   const std::string name = query_model(call.question.query);
-                   orders.with_model(std::move(call), name, [&orders](const RouteCall& asked, const HeldModel& model) {
-                     asked.answer(json_reply(facts_json(orders, model->facts)));
-                   });
-                 },
+             .answer = answer_at_once([&orders](const RouteCall& call) {
+               // Nothing is loaded for it: whoever loads a model asks for pictures, by a request that is counted as such.
+               const auto facts = orders.model_facts(query_model(call.question.query));
+               return facts.is_ok() ? json_reply(facts_json(orders, *facts)) : orders.refusal_of_facts(facts.status());
+             }),
              .query_schema =
                  [] {
                    return nlohmann::json{{"properties", {{"model", {{"type", "string"}}}}}};
                  },
-             .replies = {{.what = "The facts."}}});
+             .replies = {{.what = "The facts; 409: the model has not been loaded yet."}}});
   add_inference_protocol_routes(table, orders);
 }
 

@@ -20,8 +20,6 @@ constexpr std::string_view kFileScheme = "file://";
 
 nlohmann::json shown(const ModelEntry& model) { return {{"modelName", model.name}, {"modelUrl", model.address}}; }
 
-HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
-
 /// Where a page begins. Errors: kInvalidArgument: another query than next_page_token=N.
 Result<size_t> page_begin(std::string_view query) {
   constexpr std::string_view kToken = "next_page_token=";

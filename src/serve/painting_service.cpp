@@ -45,12 +45,14 @@ struct PaintingService::Parts {
     add_a1111_routes(table, orders);
     add_edit_routes(table, orders);
     add_run_routes(table, orders, options.runs);
+    add_dataset_routes(table, orders, options.datasets, dataset_desk);
     add_multi_model_routes(table, orders);
     add_document_route(table, orders.needs_keys());
   }
 
   PictureOrders orders;
   JobStore jobs;
+  DatasetDesk dataset_desk;  // Its thread uses what is above.
   RouteTable table;
 };
 
@@ -63,7 +65,12 @@ PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& ba
 
 PaintingService::~PaintingService() = default;
 
-void PaintingService::stop_finishing() { parts_->orders.stop_finishing(); }
+void PaintingService::stop_finishing() {
+  parts_->orders.stop_finishing();
+  parts_->dataset_desk.stop();
+}
+
+bool PaintingService::await_idle(std::chrono::milliseconds patience) const { return parts_->dataset_desk.await_idle(patience); }
 
 // A web page can make its reader's browser send requests here; a browser says so in Origin.
 std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& question, bool is_open) const {
@@ -72,7 +79,7 @@ std::optional<HttpReply> PaintingService::refuse_stranger(const HttpQuestion& qu
   const std::string own = ascii_lower(std::string(host));
   const std::string page = ascii_lower(std::string(origin));
   if (!page.empty() && page != fmt::format("http://{}", own) && page != fmt::format("https://{}", own)) {
-    return problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused");
+    return refusal_of_other_site();
   }
   if (options_.keys.is_empty() && options_.only_local_hosts && !host.empty() && !is_local_host(host)) {
     return problem_reply(http_status::kForbidden, "this server answers to localhost and to addresses only; another name needs --keys");

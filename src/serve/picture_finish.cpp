@@ -98,6 +98,9 @@ Result<bool> PictureFinish::may_go(const Image& image, const std::stop_token& st
   if (check_ == nullptr) {
     return true;
   }
+  if (stop.stop_requested()) {
+    return shutting_down();
+  }
   const Result<bool> answer = [&]() -> Result<bool> {
     try {
       return check_(encode_png(image), stop);
@@ -105,6 +108,9 @@ Result<bool> PictureFinish::may_go(const Image& image, const std::stop_token& st
       return Status::internal(failure.what());
     }
   }();
+  if (!answer.is_ok() && stop.stop_requested()) {
+    return shutting_down();
+  }
   if (!answer.is_ok()) {
     log_error("serve: the safety checker gave no answer, so the picture is not sent: {}", answer.status().message());
     return Status::unavailable("the safety checker gave no answer, and without one no picture is sent; try again later");

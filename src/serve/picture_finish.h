@@ -35,7 +35,8 @@ class PictureFinish {
   PictureFinish(const PictureFinish&) = delete;
   PictureFinish& operator=(const PictureFinish&) = delete;
 
-  /// Ends the threads and what waits; from now on nothing is finished any more.
+  /// Ends the threads and what waits or is being checked, as soon as the checker heeds its stop request; from now on nothing is finished
+  /// any more. May be called twice, not by two threads at once.
   void stop();
   bool is_needed() const { return marks_ || check_ != nullptr; }
   bool has_check() const { return check_ != nullptr; }

@@ -34,6 +34,8 @@ int status_of(StatusCode code) {
   }
 }
 
+Status no_such_model(const std::string& name) { return Status::not_found("this server has no such model:", shown_json(name)); }
+
 /// What a reply needs of a request that is being painted.
 struct PaintedRequest {
   ImageRequest request;
@@ -44,6 +46,8 @@ struct PaintedRequest {
 };
 
 }  // namespace
+
+HttpReply json_reply(const nlohmann::json& body) { return {.body = json_text(body) + "\n"}; }
 
 HttpReply problem_reply(int status, std::string_view sentence) {
   const nlohmann::json body = {
@@ -60,6 +64,13 @@ HttpReply withheld_reply() {
   reply.body = json_text(body) + "\n";
   return reply;
 }
+
+bool is_of_another_site(const HttpQuestion& question) {
+  const std::string_view site = question.header("sec-fetch-site");
+  return site == "cross-site" || site == "same-site";
+}
+
+HttpReply refusal_of_other_site() { return problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"); }
 
 std::string owner_of(const HttpQuestion& question) {
   const std::optional<std::string> key = key_in(question.header("authorization"));
@@ -99,6 +110,17 @@ bool PictureOrders::has_model(std::string_view name) const {
   return options_.models == nullptr ? name == options_.model.name : options_.models->has(name);
 }
 
+Result<ModelFacts> PictureOrders::model_facts(const std::string& name) const {
+  if (options_.models != nullptr) {
+    return options_.models->facts(name);
+  }
+  return name.empty() || name == options_.model.name ? Result<ModelFacts>(options_.model) : no_such_model(name);
+}
+
+HttpReply PictureOrders::refusal_of_facts(const Status& status) const {
+  return status.code() == StatusCode::kFailedPrecondition ? problem_reply(http_status::kConflict, status.message()) : refusal(status);
+}
+
 HttpReply PictureOrders::refusal_of_model(const Status& status) const {
   switch (status.code()) {
     case StatusCode::kFailedPrecondition:
@@ -117,9 +139,7 @@ void PictureOrders::with_model(RouteCall call, const std::string& name, std::fun
     return;
   }
   if (options_.models == nullptr) {
-    !name.empty() && name != options_.model.name
-        ? call.answer(refusal(Status::not_found("this server has no such model:", shown_json(name))))
-        : go(std::move(call), only_model_);
+    !name.empty() && name != options_.model.name ? call.answer(refusal(no_such_model(name))) : go(std::move(call), only_model_);
     return;
   }
   call.deadline = *deadline;

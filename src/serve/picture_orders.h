@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,11 +19,18 @@
 
 namespace darkroom {
 
+HttpReply json_reply(const nlohmann::json& body);
+
 /// A refusal in the envelope of OpenAI's errors, with webui's `detail` beside it; the other protocols leave it free.
 HttpReply problem_reply(int status, std::string_view sentence);
 
 /// The reply in place of a picture that the safety checker has blocked.
 HttpReply withheld_reply();
+
+/// Whether a page of another site asks: of a GET, which needs no script, because a picture in any web page asks it of whoever looks at the
+/// page. Browsers say so.
+bool is_of_another_site(const HttpQuestion& question);
+HttpReply refusal_of_other_site();
 
 /// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
 std::string owner_of(const HttpQuestion& question);
@@ -47,6 +55,8 @@ class PictureOrders {
   /// In their order.
   std::vector<std::string> model_names() const;
   bool has_model(std::string_view name) const;
+  /// What is known of a model (empty: the first one), without loading it. Errors: as ModelShelf::facts().
+  Result<ModelFacts> model_facts(const std::string& name) const;
   /// Whether requests say which model they mean.
   bool has_choice() const { return options_.models != nullptr; }
   /// Goes on with a request once its model is there (empty: the first one), at once or later on another thread, or answers why not. What
@@ -69,6 +79,8 @@ class PictureOrders {
   HttpReply refusal_of_request(const Status& status) const;
   /// The same for a failure of ModelShelf: 507 where there is no memory, 409 where the model is there.
   HttpReply refusal_of_model(const Status& status) const;
+  /// The same for a failure of model_facts(): 409 of a model that has not been loaded yet.
+  HttpReply refusal_of_facts(const Status& status) const;
   /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
 

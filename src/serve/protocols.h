@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "darkroom/core/metrics.h"
+#include "darkroom/serve/served_datasets.h"
 #include "darkroom/serve/served_runs.h"
+#include "dataset_desk.h"
 #include "job_store.h"
 #include "picture_orders.h"
 #include "route_table.h"
@@ -33,5 +35,7 @@ void add_multi_model_routes(RouteTable& table, PictureOrders& orders);
 void add_edit_routes(RouteTable& table, PictureOrders& orders);
 /// /v1/runs: training runs, to be looked at.
 void add_run_routes(RouteTable& table, PictureOrders& orders, const std::vector<ServedRun>& runs);
+/// /v1/datasets: datasets, to be looked at.
+void add_dataset_routes(RouteTable& table, PictureOrders& orders, const std::vector<NamedDataset>& datasets, DatasetDesk& desk);
 
 }  // namespace darkroom

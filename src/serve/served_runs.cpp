@@ -8,18 +8,10 @@
 #include <system_error>
 
 #include "darkroom/files/paths.h"
+#include "free_name.h"
 
 namespace darkroom {
 namespace {
-
-std::string free_name(const std::string& name, const std::vector<ServedRun>& runs) {
-  std::string free = name;
-  const auto is_taken = [&] { return std::any_of(runs.begin(), runs.end(), [&](const ServedRun& run) { return run.name == free; }); };
-  for (int number = 2; is_taken(); ++number) {
-    free = fmt::format("{}-{}", name, number);
-  }
-  return free;
-}
 
 Result<std::string> find_run_folder(const std::string& folder) {
   if (folder.find("://") != std::string::npos) {
@@ -40,14 +32,24 @@ Result<std::string> find_run_folder(const std::string& folder) {
 
 }  // namespace
 
+std::string free_name(const std::string& name, const std::vector<std::string>& taken) {
+  std::string free = name;
+  for (int number = 2; std::find(taken.begin(), taken.end(), free) != taken.end(); ++number) {
+    free = fmt::format("{}-{}", name, number);
+  }
+  return free;
+}
+
 Result<std::vector<ServedRun>> name_served_runs(const std::vector<std::string>& folders) {
   std::vector<ServedRun> runs;
+  std::vector<std::string> names;
   for (const std::string& folder : folders) {
     DARKROOM_ASSIGN_OR_RETURN(const std::string path, find_run_folder(folder));
     if (std::any_of(runs.begin(), runs.end(), [&](const ServedRun& run) { return run.path == path; })) {
       return Status::invalid_argument("--run names one folder twice:", folder);
     }
-    runs.push_back({.name = free_name(file_name(path), runs), .path = path});
+    names.push_back(free_name(file_name(path), names));
+    runs.push_back({.name = names.back(), .path = path});
   }
   return runs;
 }

@@ -214,7 +214,7 @@ Status KeyStudy::name_duplicates(FileSystem& files, const TableParts& parts, con
         }
       });
     };
-    const auto num_malformed = visit_rows(files, part, INT64_MAX, {column_}, stop, visit);
+    const auto num_malformed = visit_rows(files, part, {.first = 0, .count = INT64_MAX}, {column_}, stop, visit);
     if (!num_malformed.is_ok() && num_malformed.status().code() == StatusCode::kCancelled) {
       return num_malformed.status();
     }

@@ -7,6 +7,11 @@
 
 namespace darkroom {
 
+Result<DatasetFiles> find_shown_dataset(StoreSet& stores, const std::string& address, bool is_folder) {
+  return dataset_or_tables<DatasetFiles>(
+      is_folder, [&] { return find_image_dataset(stores, address); }, [&] { return find_dataset(stores, address); });
+}
+
 DatasetView::DatasetView(DatasetFiles dataset) : dataset_(std::move(dataset)) {
   for (const InputObject& object : dataset_.objects) {
     if (object.place.path.ends_with('/')) {

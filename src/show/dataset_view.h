@@ -12,6 +12,24 @@
 
 namespace darkroom {
 
+/// What a folder holds: rows of pictures, whatever they lie in, or tables, which a few pictures beside them do not hide. A file or a
+/// pattern names its own.
+template <typename Inputs, typename FindDataset, typename FindTables>
+Result<Inputs> dataset_or_tables(bool is_folder, const FindDataset& find_pictures, const FindTables& find_tables) {
+  if (!is_folder) {
+    return find_tables();
+  }
+  Result<Inputs> found = find_pictures();
+  if (found.status().code() != StatusCode::kFailedPrecondition) {
+    return found;
+  }
+  Result<Inputs> tables = find_tables();
+  return tables.is_ok() ? tables : found;
+}
+
+/// The same of an address. Errors: those of find_dataset and find_image_dataset.
+Result<DatasetFiles> find_shown_dataset(StoreSet& stores, const std::string& address, bool is_folder);
+
 /// The files of a dataset on any store, and those beside them or moved aside there, as a file system, by their addresses: for reading.
 /// Thread safety: any thread.
 class DatasetView final : public ReadOnlyFiles {

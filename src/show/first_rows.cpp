@@ -20,26 +20,8 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kMaxCellCharacters = 48;
-constexpr int kCellPixels = 256;
 constexpr size_t kPicturesPerRow = 6;
 constexpr int64_t kMaxChannels = 16;
-
-// Calls `visit` with batches of the first `num_rows` rows of all parts together.
-Status visit_first_rows(FileSystem& files, const TableParts& parts, int64_t num_rows, const std::vector<std::string>& columns,
-                        const std::stop_token& stop, const BatchVisitor& visit) {
-  int64_t num_wanted = num_rows;
-  for (const TablePart& part : parts.parts) {
-    if (num_wanted <= 0) {
-      break;
-    }
-    const auto count = [&](const arrow::RecordBatch& batch, const BatchPlace& place) {
-      num_wanted -= batch.num_rows();
-      return visit(batch, place);
-    };
-    DARKROOM_RETURN_IF_ERROR(visit_rows(files, part, num_wanted, columns, stop, count).status());
-  }
-  return Status::ok();
-}
 
 std::string image_cell(const std::optional<std::string_view>& bytes) {
   if (!bytes) {
@@ -118,12 +100,12 @@ Image block_means(const Image& image, int step_x, int step_y) {
 
 // A picture for a cell. Far longer sides are averaged first: the weights of a resize grow with the side that it reads.
 Image shrunk(const Image& large) {
-  constexpr int kResizedSide = 16 * kCellPixels;
+  constexpr int kResizedSide = 16 * kShownPixels;
   const int step_x = std::max(1, large.width / kResizedSide), step_y = std::max(1, large.height / kResizedSide);
   const bool is_far_longer = step_x > 1 || step_y > 1;
   const Image means = is_far_longer ? block_means(large, step_x, step_y) : Image();
   const Image& image = is_far_longer ? means : large;
-  const double scale = std::min({1.0, static_cast<double>(kCellPixels) / image.width, static_cast<double>(kCellPixels) / image.height});
+  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / image.width, static_cast<double>(kShownPixels) / image.height});
   return resize(image, std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)),
                 Filter::kBilinear);
 }
@@ -131,17 +113,24 @@ Image shrunk(const Image& large) {
 using SheetRows = std::vector<std::vector<ContactSheetCell>>;
 
 // A picture and its caption; a picture that is refused leaves its place free and its caption says why.
-ContactSheetCell picture_cell(std::string_view bytes, std::string caption, const InspectOptions& options) {
-  const auto refused = [&](const std::string& why) { return ContactSheetCell{{}, fmt::format("[{}] {}", why, caption)}; };
-  if (static_cast<int64_t>(bytes.size()) > options.max_bytes) {
-    return refused(RowError{.code = RowErrorCode::kTooLarge}.name());
-  }
-  const auto image = decode_image(std::as_bytes(std::span(bytes)), {.min_size = 1, .max_pixels = options.max_pixels});
-  return image.is_ok() ? ContactSheetCell{shrunk(*image), std::move(caption)} : refused(image.error().name());
+Result<ContactSheetCell> picture_cell(std::string_view bytes, std::string caption, const ShrinkPicture& shrink) {
+  DARKROOM_ASSIGN_OR_RETURN(RowResult<Image> image, shrink(bytes));
+  return image.is_ok() ? ContactSheetCell{std::move(*image), std::move(caption)}
+                       : ContactSheetCell{{}, fmt::format("[{}] {}", image.error().name(), caption)};
 }
 
-Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
-                                const std::stop_token& stop) {
+ShrinkPicture shrink_here(const InspectOptions& options) {
+  return [&options](std::string_view bytes) -> Result<RowResult<Image>> {
+    if (static_cast<int64_t>(bytes.size()) > options.max_bytes) {
+      return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
+    }
+    auto image = decode_image(std::as_bytes(std::span(bytes)), {.min_size = 1, .max_pixels = options.max_pixels});
+    return image.is_ok() ? RowResult<Image>(shrunk(*image)) : image;
+  };
+}
+
+Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
+                                const ShrinkPicture& shrink, const std::stop_token& stop) {
   SheetRows rows;
   const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
     DARKROOM_ASSIGN_OR_RETURN(const auto images, open_image_column(place.part.path, kind.image, batch.column(0)));
@@ -150,15 +139,17 @@ Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, cons
       if (rows.empty() || rows.back().size() == kPicturesPerRow) {
         rows.emplace_back();
       }
-      rows.back().push_back(picture_cell(images.at(row).value_or(""), replace_invalid_utf8(captions.at(row).value_or("")).first, options));
+      std::string caption = replace_invalid_utf8(captions.at(row).value_or("")).first;
+      DARKROOM_ASSIGN_OR_RETURN(auto cell, picture_cell(images.at(row).value_or(""), std::move(caption), shrink));
+      rows.back().push_back(std::move(cell));
     }
     return Status::ok();
   };
-  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, options.num_rows, {kind.image, kind.caption}, stop, visit));
+  DARKROOM_RETURN_IF_ERROR(visit_dataset_rows(files, parts, span, {kind.image, kind.caption}, stop, visit));
   return rows;
 }
 
-Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
+Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
                                std::optional<AutoencoderKL> vae, const std::stop_token& stop) {
   SheetRows rows;
   const auto column = std::find_if(kind.tensors.begin(), kind.tensors.end(), [](const auto& one) { return one.is_latents; });
@@ -200,15 +191,15 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
   if (!kind.caption.empty()) {
     columns.push_back(kind.caption);
   }
-  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, columns, stop, visit));
+  DARKROOM_RETURN_IF_ERROR(visit_dataset_rows(files, parts, span, columns, stop, visit));
   return rows;
 }
 
 }  // namespace
 
-Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, int64_t num_rows,
-                                     const std::stop_token& stop) {
-  ReportTable table{.title = "first rows", .head = {}, .rows = {}};
+Result<ReportTable> rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
+                               const std::stop_token& stop) {
+  ReportTable table;
   for (const std::string& name : parts.schema->field_names()) {
     table.head.push_back(clipped_text(name, kMaxCellCharacters));
   }
@@ -220,7 +211,7 @@ Result<ReportTable> first_rows_table(FileSystem& files, const TableParts& parts,
     }
     return Status::ok();
   };
-  DARKROOM_RETURN_IF_ERROR(visit_first_rows(files, parts, num_rows, parts.schema->field_names(), stop, visit));
+  DARKROOM_RETURN_IF_ERROR(visit_dataset_rows(files, parts, span, parts.schema->field_names(), stop, visit));
   return table;
 }
 
@@ -228,14 +219,15 @@ namespace {
 
 Result<SheetRows> first_rows_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
                                    const std::stop_token& stop) {
+  const RowSpan span{.first = 0, .count = options.num_rows};
   if (!kind.image.empty()) {
-    return picture_cells(files, parts, kind, options, stop);
+    return picture_cells(files, parts, kind, span, shrink_here(options), stop);
   }
   std::optional<AutoencoderKL> vae;
   if (!options.model.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(vae, load_vae(options.model + "/vae"));
   }
-  return latent_cells(files, parts, kind, options.num_rows, std::move(vae), stop);
+  return latent_cells(files, parts, kind, span, std::move(vae), stop);
 }
 
 bool is_shown_apart(const TableKind& kind, const std::string& column) {
@@ -256,11 +248,17 @@ RowCard card_of(const TableKind& kind, const ReportTable& table, const std::vect
   return card;
 }
 
-}  // namespace
+std::vector<RowCard> plain_cards(const ReportTable& table) {
+  std::vector<RowCard> cards(table.rows.size());
+  for (size_t row = 0; row < cards.size(); ++row) {
+    for (size_t column = 0; column < table.head.size(); ++column) {
+      cards[row].facts.emplace_back(table.head[column], table.rows[row][column]);
+    }
+  }
+  return cards;
+}
 
-Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const ReportTable& table,
-                                             const InspectOptions& options, const std::stop_token& stop) {
-  DARKROOM_ASSIGN_OR_RETURN(SheetRows cells, first_rows_cells(files, parts, kind, options, stop));
+std::vector<RowCard> cards_of(const TableParts& parts, const TableKind& kind, const ReportTable& table, SheetRows cells) {
   std::vector<RowCard> cards;
   const bool are_latents = kind.image.empty();
   const auto add = [&](std::span<ContactSheetCell> pictures) {
@@ -287,13 +285,36 @@ Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts
   return cards;
 }
 
+}  // namespace
+
+Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const ReportTable& table,
+                                             const InspectOptions& options, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(SheetRows cells, first_rows_cells(files, parts, kind, options, stop));
+  return cards_of(parts, kind, table, std::move(cells));
+}
+
+Result<std::vector<RowCard>> row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
+                                       const RowCardOptions& options, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const ReportTable table, rows_table(files, parts, kind, span, stop));
+  SheetRows cells;
+  if (!kind.image.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(cells, picture_cells(files, parts, kind, span, options.shrink, stop));
+  } else if (kind.has_pictures()) {
+    const auto vae = options.vae == nullptr ? std::nullopt : std::optional(*options.vae);
+    DARKROOM_ASSIGN_OR_RETURN(cells, latent_cells(files, parts, kind, span, vae, stop));
+  } else {
+    return plain_cards(table);
+  }
+  return cards_of(parts, kind, table, std::move(cells));
+}
+
 Result<Image> first_rows_sheet(FileSystem& files, const TableParts& parts, const TableKind& kind, const InspectOptions& options,
                                const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const SheetRows rows, first_rows_cells(files, parts, kind, options, stop));
   if (rows.empty()) {
     return Status::failed_precondition("a contact sheet needs a row; the dataset has none:", options.uri);
   }
-  return render_contact_sheet(rows, {.cell_width = kCellPixels, .cell_height = kCellPixels});
+  return render_contact_sheet(rows, {.cell_width = kShownPixels, .cell_height = kShownPixels});
 }
 
 }  // namespace darkroom

@@ -116,21 +116,6 @@ Status check_kind(Kind kind, const InspectOptions& options) {
   return Status::ok();
 }
 
-/// What a folder holds: rows of pictures, whatever they lie in, or tables, which a few pictures beside them do not hide. A file or a
-/// pattern names its own.
-template <typename Inputs, typename FindDataset, typename FindTables>
-Result<Inputs> dataset_or_tables(bool is_folder, const FindDataset& find_pictures, const FindTables& find_tables) {
-  if (!is_folder) {
-    return find_tables();
-  }
-  Result<Inputs> found = find_pictures();
-  if (found.status().code() != StatusCode::kFailedPrecondition) {
-    return found;
-  }
-  Result<Inputs> tables = find_tables();
-  return tables.is_ok() ? tables : found;
-}
-
 Status describe_local(FileSystem& files, const InspectOptions& options, const std::stop_token& stop, InspectReport& report,
                       DamageLog& damage) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string given, local_path(options.uri));
@@ -231,8 +216,7 @@ struct RemotePlace {
 
 Status describe_remote_tables(StoreSet& stores, const std::string& address, bool is_folder, const InspectOptions& options,
                               const std::stop_token& stop, InspectReport& report, DamageLog& damage) {
-  const auto dataset = dataset_or_tables<DatasetFiles>(
-      is_folder, [&] { return find_image_dataset(stores, address); }, [&] { return find_dataset(stores, address); });
+  const auto dataset = find_shown_dataset(stores, address, is_folder);
   DARKROOM_RETURN_IF_ERROR(explain_unknown(dataset.status(), options.uri));
   DatasetView view(*dataset);
   return describe(view, {.kind = Kind::kTables, .path = {}, .inputs = view.inputs(), .is_folder = is_folder}, options, stop, report,

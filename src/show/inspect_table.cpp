@@ -18,9 +18,6 @@
 namespace darkroom {
 namespace {
 
-// Text files up to this size are read once to count their rows, without being asked.
-constexpr int64_t kMaxBytesCounted = int64_t{1} << 30;
-
 struct Studies {
   std::vector<std::unique_ptr<ColumnStudy>> all;
   std::vector<std::string> columns;  // That they look at.
@@ -74,7 +71,7 @@ Status study_part(FileSystem& files, const TablePart& part, int64_t num_rows, co
   };
   // --verify reads every column, so that every page's checksum is compared.
   const auto columns = damage.is_on() ? std::vector<std::string>() : studies.columns;
-  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_malformed, visit_rows(files, part, num_rows, columns, stop, visit));
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_malformed, visit_rows(files, part, {.first = 0, .count = num_rows}, columns, stop, visit));
   studies.num_malformed += num_malformed;
   return Status::ok();
 }
@@ -227,6 +224,17 @@ Status show_unless_damaged(Result<T> result, bool has_damage, T& target) {
 
 }  // namespace
 
+TableKind kind_of_parts(const TableParts& parts) {
+  TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
+  add_recorded_shape(parts.latents_record, kind);
+  return kind;
+}
+
+void describe_tables(const TableParts& parts, InspectReport& report) {
+  describe_parts(parts, report);
+  describe_schema(*parts.schema, report);
+}
+
 Status inspect_tables(FileSystem& files, const TableInputs& tables, const InspectOptions& options, const std::stop_token& stop,
                       InspectReport& report, DamageLog& damage) {
   DARKROOM_ASSIGN_OR_RETURN(TableParts parts, find_table_parts(files, tables.inputs, options.uri, kMaxBytesCounted, damage, stop));
@@ -238,8 +246,7 @@ Status inspect_tables(FileSystem& files, const TableInputs& tables, const Inspec
   if (parts.schema == nullptr) {
     return Status::ok();  // Every file is damaged: the damage says so.
   }
-  TableKind kind = table_kind(*parts.schema, parts.parts.front().path);
-  add_recorded_shape(parts.latents_record, kind);
+  const TableKind kind = kind_of_parts(parts);
   report.kind = kind.name;
   const bool wants_sheet = !options.sheet_path.empty();
   const bool wants_cards = !options.html_path.empty() && kind.has_pictures();
@@ -252,13 +259,15 @@ Status inspect_tables(FileSystem& files, const TableInputs& tables, const Inspec
   const Status studied = study_rows(files, parts, stop, studies, damage);
   describe_studies(studies, parts, options.verify, report);  // Also of the rows before a stop.
   DARKROOM_RETURN_IF_ERROR(studied);
+  const RowSpan first_rows{.first = 0, .count = options.num_rows};
   if (options.num_rows > 0) {
     ReportTable table;
-    DARKROOM_RETURN_IF_ERROR(show_unless_damaged(first_rows_table(files, parts, kind, options.num_rows, stop), damage.count() > 0, table));
+    DARKROOM_RETURN_IF_ERROR(show_unless_damaged(rows_table(files, parts, kind, first_rows, stop), damage.count() > 0, table));
     if (wants_cards) {
       auto cards = first_row_cards(files, parts, kind, table, options, stop);
       DARKROOM_RETURN_IF_ERROR(show_unless_damaged(std::move(cards), damage.count() > 0, report.cards));
     }
+    table.title = "first rows";
     report.tables.push_back(std::move(table));
   }
   if (wants_sheet) {

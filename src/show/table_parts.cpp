@@ -1,5 +1,8 @@
 #include "table_parts.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/tables/part_name.h"
@@ -171,14 +174,14 @@ Result<TableParts> find_table_parts(FileSystem& files, const std::vector<FileInf
   return parts;
 }
 
-Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, int64_t count, const std::vector<std::string>& columns,
+Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, const RowSpan& rows, const std::vector<std::string>& columns,
                            const std::stop_token& stop, const BatchVisitor& visit) {
   if (part.num_rows == 0) {  // A tar without samples lacks columns of its dataset's other ones.
     return int64_t{0};
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
-  DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(0, count, columns));
-  int64_t first_row = 0;
+  DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(rows.first, rows.count, columns));
+  int64_t first_row = rows.first;
   while (true) {
     if (stop.stop_requested()) {
       return Status::cancelled("inspect was stopped while it read (path, row):", part.path, first_row);
@@ -190,6 +193,28 @@ Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, int64_t cou
     DARKROOM_RETURN_IF_ERROR(visit(*batch, {part, first_row}));
     first_row += batch->num_rows();
   }
+}
+
+Status visit_dataset_rows(FileSystem& files, const TableParts& parts, const RowSpan& rows, const std::vector<std::string>& columns,
+                          const std::stop_token& stop, const BatchVisitor& visit) {
+  int64_t num_skipped = rows.first;
+  int64_t num_wanted = rows.count;
+  for (const TablePart& part : parts.parts) {
+    if (num_wanted <= 0) {
+      break;
+    }
+    if (num_skipped > 0 && part.num_rows <= num_skipped) {
+      num_skipped -= std::max(int64_t{0}, part.num_rows);
+      continue;
+    }
+    const auto count = [&](const arrow::RecordBatch& batch, const BatchPlace& place) {
+      num_wanted -= batch.num_rows();
+      return visit(batch, place);
+    };
+    const RowSpan span{.first = std::exchange(num_skipped, 0), .count = num_wanted};
+    DARKROOM_RETURN_IF_ERROR(visit_rows(files, part, span, columns, stop, count).status());
+  }
+  return Status::ok();
 }
 
 }  // namespace darkroom

@@ -59,9 +59,19 @@ struct BatchPlace {
 };
 using BatchVisitor = std::function<Status(const arrow::RecordBatch& batch, const BatchPlace& place)>;
 
-/// Streams the first `count` rows of a part, `columns` in that order (empty: all). Returns the number of malformed rows.
+/// Rows [first, first + count).
+struct RowSpan {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+/// Streams rows of a part, `columns` in that order (empty: all). Returns the number of malformed rows.
 /// Errors: those of the reader and of `visit`; kCancelled.
-Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, int64_t count, const std::vector<std::string>& columns,
+Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, const RowSpan& rows, const std::vector<std::string>& columns,
                            const std::stop_token& stop, const BatchVisitor& visit);
+
+/// The same of rows of all parts together, in their order. REQUIRES: every part is counted, or rows.first is 0.
+Status visit_dataset_rows(FileSystem& files, const TableParts& parts, const RowSpan& rows, const std::vector<std::string>& columns,
+                          const std::stop_token& stop, const BatchVisitor& visit);
 
 }  // namespace darkroom

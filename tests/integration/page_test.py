@@ -17,7 +17,7 @@ import urllib.request
 import numpy as np
 
 from cases import Skipped, main, require, temporary_folder
-from serve_test import KEY, Server, model, pixels
+from serve_test import KEY, Server, model, pixels, write_datasets
 from workbench import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from PIL import Image, PngImagePlugin  # noqa: E402
 
 from browser import Browser  # noqa: E402: it lies beside the tests' other support.
-from fake_painter import FakePainter, FakeRun, color_of, png_of  # noqa: E402
+from fake_painter import FakeDataset, FakePainter, FakeRun, color_of, png_of  # noqa: E402
 
 PAGE = ROOT / "src" / "serve" / "page"
 READY = "'ready' in document.documentElement.dataset"
@@ -719,6 +719,88 @@ def a_run_that_cannot_be_read_is_a_sentence() -> None:
         tab.wait_for("document.querySelector('#problem p').textContent === 'No such run is served.'")
 
 
+@contextlib.contextmanager
+def page_of_datasets(datasets: dict[str, FakeDataset], allowed: tuple[str, ...] = (), **view):
+    """(painter, tab) with the datasets' view open and its first rows shown."""
+    with FakePainter(PAGE) as painter:
+        painter.datasets = datasets
+        with opened(painter, allowed, **view) as tab:
+            open_tab(tab, "dataset")
+            tab.wait_for(shown_rows(0))
+            yield painter, tab
+
+
+def shown_rows(first: int, count: int | None = None) -> str:
+    """Whether the cards begin with this row; and how many they are."""
+    cards = "document.querySelectorAll('#dataset-rows .row-card')"
+    return f"{cards}[0]?.dataset.row === '{first}'" + (f" && {cards}.length === {count}" if count is not None else "")
+
+
+def rows_of_a_dataset_are_seen_page_by_page() -> None:
+    dataset = FakeDataset([f"picture {number}" for number in range(30)], rows_by_error={"timeout": 4, "not_an_image": 1})
+    with page_of_datasets({"my data": dataset, "other": FakeDataset(["the only one"])}) as (_, tab):
+        tab.wait_for(shown_rows(0, 12))
+        require("image dataset, 30 rows" in tab.text("#dataset-kind"), "the kind", tab.text("#dataset-kind"))
+        require("picture 0" in tab.text("#dataset-rows .row-card") and "score" in tab.text("#dataset-rows .row-card"), "caption and columns")
+        tab.wait_for("document.querySelector('#dataset-rows img').naturalWidth === 8")
+        require(tab.value("document.querySelector('#dataset-back').disabled"), "back from the first page")
+        tab.click("#dataset-on")
+        tab.wait_for(shown_rows(12, 12))
+        tab.click("#dataset-on")
+        tab.wait_for(shown_rows(24, 6) + " && document.querySelector('#dataset-on').disabled")
+        tab.click("#dataset-back")
+        tab.wait_for(shown_rows(12, 12) + " && !document.querySelector('#dataset-on').disabled")
+        tab.fill("#dataset-go", "20")
+        tab.press("Enter")
+        tab.wait_for(shown_rows(20, 10))
+        require("timeout" in tab.text("#dataset-errors") and "4" in tab.text("#dataset-errors"), "rows by error", tab.text("#dataset-errors"))
+        tab.choose("#dataset-name", "other")
+        tab.wait_for(shown_rows(0, 1) + " && document.querySelector('#dataset-errors').textContent === ''")
+
+
+def a_dataset_is_searched_to_its_end_a_part_at_a_time() -> None:
+    dataset = FakeDataset([f"{'red apple' if number % 50 == 49 else 'grey stone'} {number}" for number in range(1000)], rows_by_error={"stone": 2})
+    dataset.most_searched = 100
+    with page_of_datasets({"data": dataset}) as (_, tab):
+        tab.fill("#dataset-search", "APPLE red")
+        tab.press("Enter")
+        tab.wait_for(shown_rows(49, 12))
+        require(all(int(query["count"]) <= 12 for query in dataset.asked), "rows of a request", dataset.asked)
+        tab.click("#dataset-on")
+        tab.wait_for(shown_rows(649, 8) + " && document.querySelector('#dataset-on').disabled")
+        tab.fill("#dataset-search", "pear")
+        tab.click("#dataset-find")
+        tab.wait_for(f"{num_of('#dataset-rows .row-card')} === 0 && document.querySelector('#dataset-state').textContent === 'No such rows.'")
+        tab.click("#dataset-errors button")  # Rows that failed and were kept have the error's name in a column.
+        tab.wait_for(shown_rows(0, 12) + f" && {value_of('#dataset-search')} === 'stone'")
+
+
+def latents_are_decoded_one_row_at_a_time_where_a_model_can() -> None:
+    with page_of_datasets({"data": FakeDataset(["one", "two", "three"], channels=4)}) as (painter, tab):
+        tab.wait_for(f"{num_of('#dataset-rows .row-card img')} === 15")
+        asked = [query for query in painter.datasets["data"].asked if "decode" in query]
+        require([(query["from"], query["count"]) for query in asked] == [("0", "1"), ("1", "1"), ("2", "1")], "what was asked", asked)
+        tab.click("#dataset-decodes")
+        tab.wait_for(f"{num_of('#dataset-rows .row-card img')} === 12")
+
+
+def a_server_without_datasets_has_no_view_of_them() -> None:
+    with page_of_fake() as (_, tab):
+        require(tab.value("document.querySelector('#tab-dataset').hidden"), "a tab of nothing")
+    with page_of_datasets({"data": FakeDataset(["one"])}) as (_, tab):
+        tab.press("ArrowRight")  # Past the tab of runs, which is not there, to the first one.
+        tab.wait_for("!document.querySelector('#pictures').hidden")
+        tab.press("ArrowLeft")
+        tab.wait_for("!document.querySelector('#dataset').hidden && document.activeElement.id === 'tab-dataset'")
+
+
+def what_a_dataset_says_is_text() -> None:
+    dataset = FakeDataset([HOSTILE], rows_by_error={HOSTILE: 1})
+    with page_of_datasets({HOSTILE: dataset}) as (_, tab):
+        require(HOSTILE in tab.text("#dataset-rows") and HOSTILE in tab.text("#dataset-errors"), "as text", tab.text("#dataset-rows"))
+        require(tab.value(f"window.hacked === undefined && {num_of('body script, [onerror]')} === 0"), "text became markup")
+
+
 def what_others_write_is_text() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["model"] = f"model {HOSTILE}"
@@ -907,6 +989,22 @@ def the_program_shows_a_run_that_grows() -> None:
                 require(policy.startswith("sandbox; default-src 'none'") and b"of the run" in report.read(), "scripts of a report may run", policy)
 
 
+def the_program_shows_datasets_of_images_and_of_latents() -> None:
+    with temporary_folder() as folder:
+        images, latents = write_datasets(folder)
+        with page_of_program("--dataset", images, latents) as (_, tab):
+            tab.wait_for(READY)
+            open_tab(tab, "dataset")
+            tab.wait_for(shown_rows(0, 12) + " && document.querySelector('#dataset-rows img').naturalWidth === 256")
+            require("image dataset, 20 rows" in tab.text("#dataset-kind"), "the kind", tab.text("#dataset-kind"))
+            tab.fill("#dataset-search", "picture width>500")
+            tab.press("Enter")
+            tab.wait_for(shown_rows(11, 9))
+            tab.choose("#dataset-name", latents.name)
+            tab.wait_for(f"{shown_rows(0, 2)} && {num_of('#dataset-rows img')} === 10")  # Four channels of each, and what the model decodes.
+            tab.require_quiet()
+
+
 if __name__ == "__main__":
     try:
         main([
@@ -937,6 +1035,11 @@ if __name__ == "__main__":
             axes_have_round_values,
             runs_are_seen_on_a_phone,
             a_run_that_cannot_be_read_is_a_sentence,
+            rows_of_a_dataset_are_seen_page_by_page,
+            a_dataset_is_searched_to_its_end_a_part_at_a_time,
+            latents_are_decoded_one_row_at_a_time_where_a_model_can,
+            a_server_without_datasets_has_no_view_of_them,
+            what_a_dataset_says_is_text,
             what_others_write_is_text,
             keys_do_what_the_mouse_does,
             what_the_server_lacks_is_not_offered,
@@ -944,6 +1047,7 @@ if __name__ == "__main__":
             a_job_of_the_program_is_cancelled_while_it_is_painted,
             the_program_asks_the_page_for_its_key,
             the_program_shows_a_run_that_grows,
+            the_program_shows_datasets_of_images_and_of_latents,
         ])
     finally:
         if model.cache_info().currsize:

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import functools
 import http.client
+import http.server
 import io
 import json
 import os
@@ -26,6 +27,8 @@ import threading
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from workbench import PROGRAM, ROOT, Skipped, main, require, run
@@ -43,11 +46,11 @@ JOBS = "/v1/jobs"
 class Server:
     """The program serving a model on a free port of loopback, with one thread an operation: the bits of `sample`."""
 
-    def __init__(self, model: str | list[str], *flags: object, tls: ssl.SSLContext | None = None):
+    def __init__(self, model: str | list[str], *flags: object, tls: ssl.SSLContext | None = None, environment: dict[str, str] | None = None):
         models = [model] if isinstance(model, str) else model
         command = [PROGRAM, "serve", *models, "--port", "0", "--threads", "1", *flags]
         self.tls = tls
-        self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
         self.log = ""
         self.told: queue.Queue = queue.Queue()
         self.reader = threading.Thread(target=self.read_log, daemon=True)
@@ -339,6 +342,67 @@ def a_folder_that_is_no_run_ends_the_start() -> None:
             require(part in done.stderr and run_folder in done.stderr and "serving" not in done.stderr, "the message", done.stderr)
 
 
+def write_datasets(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """20 pictures of two parts, each with caption, width and score, of which row 3 is damaged; and latents of the tiny model, two rows."""
+    images, latents = folder / "my images", folder / "latents"
+    images.mkdir()
+    latents.mkdir()
+    for part, rows in enumerate((range(11), range(11, 20))):
+        pictures = [b"no picture" if row == 3 else gradient(400 if row < 11 else 600, 300) for row in rows]
+        columns = {"key": [f"{row:09}" for row in rows], "caption": [f"Picture {row}" for row in rows], "image": pa.array(pictures, pa.binary()),
+                   "width": [400 if row < 11 else 600 for row in rows], "score": [row / 10 for row in rows]}
+        pq.write_table(pa.table(columns), images / f"part-{part:06}.parquet")
+    values = [np.full((4, 8, 8), row / 4, np.float32).tobytes() for row in range(2)]
+    pq.write_table(pa.table({"caption": ["first", "second"], "image_latents_64": pa.array(values, pa.binary())}), latents / "part-000000.parquet")
+    return images, latents
+
+
+def datasets_are_read_row_by_row_and_searched() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        images, latents = write_datasets(pathlib.Path(folder))
+        with Server(model(), "--dataset", images, latents, f"{images}/part-000001.parquet") as server:
+            def told(path: str, want: int = 200) -> dict:
+                status, _, body = server.ask("GET", f"/v1/datasets{path}")
+                require(status == want, path, status, body[:500])
+                return json.loads(body)
+
+            require([one["name"] for one in told("")["datasets"]] == ["my images", "latents", "part-000001.parquet"], "names", told(""))
+            facts = told("/my%20images")
+            require((facts["kind"], facts["rows"], facts["decodes"]) == ("image dataset", 20, False), "facts", facts)
+            require(folder not in json.dumps(facts), "where it lies")
+            first = told("/my%20images/rows?count=5")
+            require([row["row"] for row in first["rows"]] == [0, 1, 2, 3, 4] and first["next"] == 5, "rows", first["next"])
+            require(first["rows"][1]["caption"] == "Picture 1" and ["score", "0.1"] in first["rows"][1]["facts"], "a row", first["rows"][1]["facts"])
+            shown = pixels(base64.b64decode(first["rows"][0]["pictures"][0]["png"]))
+            whole = np.asarray(Image.open(io.BytesIO(gradient(400, 300))).resize((256, 192), Image.LANCZOS)).astype(np.int32)
+            require(shown.shape == (192, 256, 3) and np.abs(shown - whole).max() <= 8, "the picture", shown.shape)
+            damaged = first["rows"][3]
+            require(damaged["pictures"][0]["png"] is None and damaged["caption"].startswith("[not_an_image]"), "a damaged picture", damaged)
+            across = told("/my%20images/rows?from=9&count=4")
+            require([row["row"] for row in across["rows"]] == [9, 10, 11, 12], "rows of two parts", across["next"])
+            end = told("/my%20images/rows?from=18")
+            require(len(end["rows"]) == 2 and end["next"] is None, "the end", end["next"])
+            require(told("/my%20images/rows?from=99")["rows"] == [], "past the end")
+            for words, want in (("picture+1", [1, *range(10, 20)]), ("WIDTH%3E500+score%3C1.3", [11, 12]), ("width%3D400+key%3D5", [5]), ("pear", []), ("no%3D1", [])):
+                found = told(f"/my%20images/rows?count=24&q={words}")
+                require([row["row"] for row in found["rows"]] == want and found["next"] is None, words, [row["row"] for row in found["rows"]], found["next"])
+            found = told("/my%20images/rows?count=2&q=picture+1")
+            require([row["row"] for row in found["rows"]] == [1, 10] and found["next"] == 11, "a search goes on", found["next"])
+            require(told("/latents")["decodes"], "a model decodes latents")
+            decoded = told("/latents/rows?from=1&count=1&decode=true")["rows"][0]
+            require([one["label"] for one in decoded["pictures"]] == ["channel 0", "channel 1", "channel 2", "channel 3", "decoded"], "latents", decoded["caption"])
+            require(pixels(base64.b64decode(decoded["pictures"][4]["png"])).shape == (64, 64, 3), "a decoded picture")
+            require(len(told("/latents/rows")["rows"][0]["pictures"]) == 4, "channels alone")
+            for path in ("/none", "/..%2F", "/my%20images/rows/../../x"):
+                told(path, 404)
+            (images / "part-000001.parquet").write_bytes(b"garbage")
+            require(folder not in json.dumps(told("/my%20images/rows?from=12", 500)), "where a damaged one lies")
+            require(len(told("/my%20images/rows?count=5")["rows"]) == 5, "a part that is whole")
+        for place, code in ((f"{folder}/missing", 1), (f"{images}/part-000001.parquet", 1), ("ftp://host/x", 2)):
+            done = run("serve", model(), "--port", "0", "--dataset", place, expect=code)
+            require("--dataset" in done.stderr and "serving" not in done.stderr, "a dataset that is none", done.stderr)
+
+
 def flags_that_would_open_the_server_to_all_are_refused() -> None:
     done = run("serve", model(), "--host", "0.0.0.0", "--port", "0", expect=2)
     require("--keys" in done.stderr, "another address without keys", done.stderr)
@@ -520,6 +584,19 @@ def several_models_paint_what_each_does_alone_and_take_turns_in_memory() -> None
     run("serve", model(), f"{other_model()}-missing", "--port", "0", expect=1)
 
 
+def files_beside_the_weights_that_are_read_take_no_memory() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        crowded = pathlib.Path(folder, "crowded")
+        shutil.copytree(model(), crowded)
+        for stem, part in (("diffusion_pytorch_model", "unet"), ("diffusion_pytorch_model", "vae"), ("model", "text_encoder")):
+            for variant in ("non_ema", "fp16"):  # As published folders have them.
+                shutil.copy(crowded / part / f"{stem}.safetensors", crowded / part / f"{stem}.{variant}.safetensors")
+        fields = {"num_inference_steps": 4, "seed": 9}
+        with Server(str(crowded), "--memory", model_bytes(model())) as server:
+            require(np.array_equal(server.paint(fields), sampled(fields)), "a picture")
+            require(server.metric("darkroom_serve_models_bytes") < model_bytes(model()), "bytes", server.metric("darkroom_serve_models_bytes"))
+
+
 def sagemaker_loads_and_unloads_models() -> None:
     fields = {"inputs": "a red apple", "parameters": {"num_inference_steps": 4, "seed": 9}}
     root = pathlib.Path(model()).parent
@@ -575,6 +652,59 @@ def tls_is_verified_by_clients_and_bad_files_are_refused() -> None:
             done = run("serve", model(), "--tls-cert", flags[0], "--tls-key", flags[1], "--port", "0", expect=2)
             require(part in done.stderr, "files that do not fit", flags, done.stderr)
         require("--tls-key" in run("serve", model(), "--tls-cert", cert, "--port", "0", expect=2).stderr, "one of two files")
+
+
+@contextlib.contextmanager
+def silent_store():
+    """(asked, answers, environment) of a store for s3:// that is silent until `answers` is set and has nothing then."""
+    asked, answers = threading.Event(), threading.Event()
+
+    class Store(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.set()
+            answers.wait(PATIENCE)
+            with contextlib.suppress(OSError):  # Whoever asked may be gone.
+                self.send_response(404)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *unused) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{store.server_port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+        try:
+            yield asked, answers, {**os.environ, **environment}
+        finally:
+            answers.set()
+            store.shutdown()
+
+
+def a_hangup_before_the_server_listens_is_outlived() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder, silent_store() as (asked, answers, environment):
+        cert, key = certificate(folder, "own")
+        command = [PROGRAM, "serve", "s3://bucket/model", "--port", "0", "--tls-cert", cert, "--tls-key", key]
+        with subprocess.Popen([str(word) for word in command], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            require(asked.wait(PATIENCE), "the model is not looked for")
+            process.send_signal(signal.SIGHUP)
+            answers.set()
+            _, log = process.communicate(timeout=PATIENCE)
+            require(process.returncode == 1 and "s3://bucket/model" in log, "exit code", process.returncode, log)
+
+
+def a_stop_answers_who_waits_for_a_model_that_never_comes() -> None:
+    with silent_store() as (asked, _, environment), concurrent.futures.ThreadPoolExecutor(1) as clients:
+        with Server([model(), "far=s3://bucket/model"], "--deadline", 3600, environment=environment) as server:
+            waiting = clients.submit(server.ask, "POST", INVOCATIONS, {"inputs": "x", "model": "far"})
+            require(asked.wait(PATIENCE), "the model is not looked for")
+            require(server.ask("GET", "/v1/facts?model=far")[0] == 409, "facts wait for it")
+            server.process.send_signal(signal.SIGTERM)
+            status, headers, body = waiting.result(PATIENCE)
+            require(status == 503 and "retry-after" in headers and b"shutting down" in body, "the reply", status, body)
+            require(server.process.wait(PATIENCE) == 143, "exit code", server.process.returncode)
 
 
 def each_key_has_its_own_rate() -> None:
@@ -655,6 +785,7 @@ if __name__ == "__main__":
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
             a_folder_that_is_no_run_ends_the_start,
+            datasets_are_read_row_by_row_and_searched,
             flags_that_would_open_the_server_to_all_are_refused,
             jobs_have_the_pictures_of_sample_with_previews_and_without,
             streams_of_pictures_end_with_those_of_sample,
@@ -663,8 +794,11 @@ if __name__ == "__main__":
             a_stop_finishes_what_was_begun,
             a_container_serves_its_model_on_port_8080,
             several_models_paint_what_each_does_alone_and_take_turns_in_memory,
+            files_beside_the_weights_that_are_read_take_no_memory,
             sagemaker_loads_and_unloads_models,
             tls_is_verified_by_clients_and_bad_files_are_refused,
+            a_hangup_before_the_server_listens_is_outlived,
+            a_stop_answers_who_waits_for_a_model_that_never_comes,
             each_key_has_its_own_rate,
             watermarks_are_read_back,
             a_safety_hook_decides_and_without_an_answer_nothing_is_sent,

@@ -6,7 +6,7 @@
         job.preview(0)
         job.finish()
 
-Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`, `runs`) may be changed at any time.
+Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`, `runs`, `datasets`) may be changed at any time.
 """
 
 import base64
@@ -115,6 +115,40 @@ class FakeRun:
         return {"step": step, "has_sheet": True, "pictures": pictures}
 
 
+class FakeDataset:
+    """A dataset whose rows have a caption and a colour; it looks through `most_searched` rows at a time."""
+
+    def __init__(self, captions: list[str], channels: int = 0, rows_by_error: dict[str, int] | None = None) -> None:
+        self.captions, self.channels, self.rows_by_error = captions, channels, rows_by_error or {}
+        self.most_searched = 20_000
+        self.asked: list[dict] = []  # Of its rows.
+
+    def facts(self, name: str) -> dict:
+        tables = [{"title": "", "head": [], "rows": [["format", "parquet"]]}, {"title": "columns", "head": ["column", "type"], "rows": [["caption", "string"]]}]
+        kind = "latents dataset" if self.channels else "image dataset"
+        return {"name": name, "kind": kind, "rows": len(self.captions), "decodes": self.channels > 0, "rows_by_error": self.rows_by_error, "tables": tables}
+
+    def row(self, number: int, is_decoded: bool) -> dict:
+        def picture(label: str) -> dict:
+            return {"label": label, "width": 8, "height": 8, "png": base64.b64encode(png_of(color_of("row", number, label), 8, 8)).decode()}
+
+        labels = [f"channel {channel}" for channel in range(self.channels)] or [""]
+        return {"row": number, "caption": self.captions[number], "pictures": [picture(label) for label in labels + ["decoded"] * is_decoded],
+                "facts": [["score", str(number / 2)]]}
+
+    def rows(self, query: dict[str, str]) -> dict:
+        self.asked.append(query)
+        first, count, words = int(query.get("from", 0)), int(query.get("count", 12)), query.get("q", "").lower().split()
+        found = []
+        for next_row in range(first, min(len(self.captions), first + (self.most_searched if words else count))):
+            if all(word in self.captions[next_row].lower() for word in words) and len(found) < count:
+                found.append(next_row)
+            if len(found) == count:
+                break
+        last = next_row + 1 if first < len(self.captions) else first
+        return {"rows": [self.row(number, query.get("decode") == "true") for number in found], "next": last if last < len(self.captions) else None}
+
+
 def color_of(run: str, step: int, file: str) -> tuple[int, int, int]:
     return tuple(hashlib.sha256(f"{run} {step} {file}".encode()).digest()[:3])
 
@@ -165,6 +199,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.tell(painter.facts)
         if self.path.startswith("/v1/runs"):
             return self.tell_of_runs()
+        if self.path.startswith("/v1/datasets"):
+            return self.tell_of_datasets()
         if self.path == "/v1/jobs" and self.command == "POST":
             return self.take_job(json.loads(body))
         found = re.fullmatch(r"/v1/jobs/(job-\d+)(/events|/images/(\d+))?", self.path)
@@ -199,6 +235,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if len(parts) == 3:
             return self.tell(run.samples(int(parts[2])))
         return self.answer(200, png_of(color_of(parts[0], int(parts[2]), parts[3]), 8, 8), "image/png")
+
+    def tell_of_datasets(self) -> None:
+        datasets = self.server.painter.datasets
+        path, _, query = self.path.partition("?")
+        parts = [urllib.parse.unquote(part) for part in path.split("/")[3:]]
+        if not parts:
+            return self.tell({"datasets": [{"name": name} for name in datasets]})
+        if parts[0] not in datasets:
+            return self.refuse(404, "no such dataset is served")
+        dataset = datasets[parts[0]]
+        return self.tell(dataset.facts(parts[0]) if len(parts) == 1 else dataset.rows(dict(urllib.parse.parse_qsl(query))))
 
     def take_job(self, request: dict) -> None:
         painter: FakePainter = self.server.painter
@@ -252,6 +299,7 @@ class FakePainter:
         self.num_busy = 0  # How many of the next requests that read a job are told to come again.
         self.jobs: dict[str, Job] = {}
         self.runs: dict[str, FakeRun] = {}
+        self.datasets: dict[str, FakeDataset] = {}
         self.arrived: queue.Queue = queue.Queue()
         self.facts = {"model": "fake", "models": ["fake"], "native_size": 64, "size_multiple": 8, "samplers": ["ddim", "euler", "euler_a"],
                       "limits": {"max_images": 4, "max_steps": 100, "max_side": 512}, "version": "0.0", "features": {}}

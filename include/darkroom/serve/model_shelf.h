@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,9 +44,9 @@ struct ModelShelfOptions {
 /// Thread safety: any thread.
 class ModelShelf {
  public:
-  /// Called once, by a thread of the shelf or within use(), without its lock. Errors: kNotFound (no such model), kUnavailable (the
-  /// deadline, or the shelf ends), kCancelled (gone), kFailedPrecondition (no memory for it), kResourceExhausted (too many wait), kInternal
-  /// (it could not be loaded: the log says why).
+  /// Called once, by a thread of the shelf or within use() or drain(), without its lock. Errors: kNotFound (no such model), kUnavailable
+  /// (the deadline, or the shelf drains or ends), kCancelled (gone), kFailedPrecondition (no memory for it), kResourceExhausted (too many
+  /// wait), kInternal (it could not be loaded: the log says why).
   using Use = std::function<void(Result<HeldModel>)>;
   /// Errors: kAlreadyExists, or as Use.
   using Done = std::function<void(Status)>;
@@ -64,7 +65,8 @@ class ModelShelf {
   /// In the order in which they came: the first is what requests get that name none.
   std::vector<ModelEntry> models() const;
   bool has(std::string_view name) const;
-  /// What is known of a model once it has been loaded, though it may have gone since. Errors: kNotFound.
+  /// What is known of a model (empty: the first one) once it has been loaded, though it may have gone since. Loads nothing. Errors:
+  /// kNotFound (no such model), kFailedPrecondition (not loaded yet).
   Result<ModelFacts> facts(std::string_view name) const;
 
   /// Hands a model over, at once where it is loaded. `name` empty: the first model. Not called once `gone` is requested: the answer is
@@ -74,6 +76,12 @@ class ModelShelf {
   void load(ModelEntry model, Clock::Instant deadline, Done done);
   /// Lets a model go, once nobody uses it; from now on nobody gets it.
   void unload(const std::string& name, Clock::Instant deadline, Done done);
+
+  /// From now on nothing is loaded: whoever waits for a model, or for one to go, gets kUnavailable at once, and so does who asks later for
+  /// one that is not there. What is being loaded gets a stop request.
+  void drain();
+  /// Waits until no model is being loaded. False after `patience`: destroying the shelf would wait for it.
+  bool await_idle(std::chrono::milliseconds patience) const;
 
  private:
   struct Shelf;

@@ -16,6 +16,7 @@
 #include "darkroom/serve/model_shelf.h"
 #include "darkroom/serve/rate_limit.h"
 #include "darkroom/serve/safety_check.h"
+#include "darkroom/serve/served_datasets.h"
 #include "darkroom/serve/served_runs.h"
 #include "darkroom/serve/step_batcher.h"
 
@@ -45,8 +46,9 @@ struct PaintingServiceOptions {
   PngSettings png_settings = PngSettings::kWebui;
   bool has_watermark = false;     ///< Pictures are marked (image/watermark.h).
   SafetyCheck safety_check = {};  ///< Asked of every picture before it goes out; null: none is. Pictures in the making are not shown then.
-  PictureIntake* intake = nullptr;   ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
-  std::vector<ServedRun> runs = {};  ///< Training runs to be looked at.
+  PictureIntake* intake = nullptr;          ///< Reads requests with pictures, and ends before the batcher; null: they are refused.
+  std::vector<ServedRun> runs = {};         ///< Training runs to be looked at.
+  std::vector<NamedDataset> datasets = {};  ///< Datasets to be looked at.
 };
 
 /// The routes of docs/serve.md over one batcher: who may ask, what is there, and how often it was asked. What a route answers is its
@@ -60,8 +62,10 @@ class PaintingService final : public HttpService {
   PaintingService(const PaintingService&) = delete;
   PaintingService& operator=(const PaintingService&) = delete;
 
-  /// From now on painted pictures are no longer checked and marked.
+  /// From now on painted pictures are no longer checked and marked, and no dataset is read: whoever waits for it gets 503.
   void stop_finishing();
+  /// Waits until no dataset is read. False after `patience`: destroying the service would wait for it.
+  bool await_idle(std::chrono::milliseconds patience) const;
 
   std::optional<HttpReply> refuse(const HttpQuestion& head) override;
   size_t max_body_bytes(const HttpQuestion& head) const override;

@@ -115,6 +115,17 @@ export class Api {
   async report(run) {
     return (await this.#ofRun([run, "report"])).blob();
   }
+  /** The names of the datasets that are shown. */
+  async datasets() {
+    return (await (await this.#ask("GET", "v1/datasets")).json()).datasets.map(({name}) => name);
+  }
+  async dataset(name) {
+    return (await this.#ask("GET", `v1/datasets/${encodeURIComponent(name)}`)).json();
+  }
+  /** `wanted`: from, count, q, decode. */
+  async datasetRows(name, wanted) {
+    return (await this.#ask("GET", `v1/datasets/${encodeURIComponent(name)}/rows?${new URLSearchParams(wanted)}`)).json();
+  }
   #ofRun(parts, query = "") {
     return this.#ask("GET", `v1/runs/${parts.map(encodeURIComponent).join("/")}${query}`);
   }

@@ -1,6 +1,7 @@
 // The page as a whole: it puts the parts together and gives keys, files and tabs to them.
 
 import {Api} from "./api.js";
+import {Datasets} from "./dataset.js";
 import {byId, discard, element} from "./elements.js";
 import {Gallery} from "./gallery.js";
 import {Grid} from "./grid.js";
@@ -17,7 +18,7 @@ import {Vote} from "./vote.js";
 const kMostCards = 40;
 const kMostFileBytes = 50_000_000;
 const kMostStartBytes = 1_000_000;  // A larger start picture is made smaller first: a request's body is bounded.
-const kTabs = ["pictures", "grid", "vote", "history", "training"];
+const kTabs = ["pictures", "grid", "vote", "history", "training", "dataset"];
 
 function say(sentence) {
   byId("problem").hidden = !sentence;
@@ -56,7 +57,7 @@ function askForKey(wasWrong) {
 }
 
 class Page {
-  constructor(api, facts, templates, runs) {
+  constructor(api, facts, templates, runs, datasets) {
     this.facts = facts;
     this.templates = templates;
     this.form = new SettingsForm(facts, templates);
@@ -71,6 +72,8 @@ class Page {
     this.vote = new Vote(shared);
     this.training = runs.length > 0 ? new Training(api, runs, facts.features?.keys === true, doing) : null;
     byId("tab-training").hidden = this.training === null;
+    this.datasets = datasets.length > 0 ? new Datasets(api, datasets, doing) : null;
+    byId("tab-dataset").hidden = this.datasets === null;
     this.#listen();
     this.#listenToStart();
     this.#offer();
@@ -280,15 +283,17 @@ function listenToTabs(page) {
       await page.gallery.show();
     } else if (name === "training") {
       await page.training.look();
+    } else if (name === "dataset") {
+      await page.datasets.look();
     }
   });
-  kTabs.forEach((name, index) => {
+  kTabs.forEach((name) => {
     byId(`tab-${name}`).addEventListener("click", () => open(name));
     byId(`tab-${name}`).addEventListener("keydown", (event) => {
       const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
       if (step !== undefined) {
         const shown = kTabs.filter((one) => !byId(`tab-${one}`).hidden);
-        const next = shown[(index + step + shown.length) % shown.length];  // Only the last may be hidden.
+        const next = shown[(shown.indexOf(name) + step + shown.length) % shown.length];
         byId(`tab-${next}`).focus();
         open(next);
       }
@@ -314,8 +319,9 @@ const api = new Api(askForKey);
 listenToDialogs(api);
 doing(async () => {
   byId("change-key").hidden = api.key === "";
-  const [facts, templates, runs] = await Promise.all([api.facts(), fetch("page/templates.json").then((reply) => reply.json()), api.runs()]);
-  listenToTabs(new Page(api, facts, templates, runs));
+  const [facts, templates, runs, datasets] = await Promise.all(
+    [api.facts(), fetch("page/templates.json").then((reply) => reply.json()), api.runs(), api.datasets()]);
+  listenToTabs(new Page(api, facts, templates, runs, datasets));
   if (!isNarrow()) {
     byId("description").focus();  // On a phone a keyboard would cover the page.
   }

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
+#include "darkroom/nn/model_folder.h"
 #include "support/source_path.h"
 #include "support/temporary_folder.h"
 
@@ -130,6 +132,26 @@ TEST_P(SingleFilePainterTest, only_version_2_has_to_be_told_what_it_predicts) {
     EXPECT_EQ(opened.status().code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(opened.status().message(), AllOf(HasSubstr("--prediction-type"), HasSubstr("model.safetensors")));
   }
+}
+
+TEST_P(SingleFilePainterTest, counts_the_weights_that_it_loads_and_no_others) {
+  const auto painter = open_painter(source_of(folder_));
+  ASSERT_TRUE(painter.is_ok());
+  const FoundModel found = find_model(source_of(folder_)).value();
+  const int64_t want = static_cast<int64_t>(sizeof(float)) *
+                       (count_parameters(*load_unet(found.parts.unet).value()) + count_parameters(*load_vae(found.parts.vae).value()) +
+                        count_parameters(*load_text_encoder(found.parts.text_encoder).value()));
+  EXPECT_EQ(painter_bytes(source_of(folder_)).value(), want);
+  EXPECT_EQ(painter_bytes(single_file()).value(), want);
+  const std::string weights = found.parts.unet + "/diffusion_pytorch_model";
+  std::filesystem::copy_file(weights + ".safetensors", weights + ".non_ema.safetensors");
+  EXPECT_EQ(painter_bytes(source_of(folder_)).value(), want);
+}
+
+TEST_P(SingleFilePainterTest, a_stop_request_ends_its_loading) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(open_painter(single_file(), stop.get_token()).status().code(), StatusCode::kCancelled);
 }
 
 TEST_P(SingleFilePainterTest, refuses_what_does_not_belong_to_it) {

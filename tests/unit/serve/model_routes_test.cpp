@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "darkroom/serve/drain.h"
 #include "served_stub.h"
 #include "stub_opener.h"
 #include "support/temporary_folder.h"
@@ -76,6 +77,20 @@ TEST_F(model_routes, every_protocol_says_which_model_paints) {
   EXPECT_THAT(ask(get("/v1/models")), AllOf(HasSubstr(R"("id":"small")"), HasSubstr(R"("id":"large")")));
 }
 
+TEST_F(model_routes, asking_for_facts_loads_no_model) {
+  for (const char* path : {"/v1/facts", "/v1/facts?model=small", "/v1/facts?model=large"}) {
+    EXPECT_THAT(ask(get(path)), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("has not been loaded yet"))) << path;
+  }
+  EXPECT_EQ(opener_.await_opened(0).size(), 0);
+  EXPECT_EQ(painted_by("large"), 16);
+  EXPECT_EQ(Json::parse(body_of(ask(get("/v1/facts?model=large"))))["native_size"], 16);
+  start_models(1);
+  EXPECT_EQ(painted_by("small"), 8);
+  EXPECT_EQ(painted_by("large"), 16);  // For which small went.
+  EXPECT_EQ(Json::parse(body_of(ask(get("/v1/facts"))))["model"], "small");
+  EXPECT_THAT(opener_.await_opened(3), testing::ElementsAre("large", "small", "large"));
+}
+
 TEST_F(model_routes, a_name_that_is_no_model_is_404_everywhere) {
   for (const std::string& request :
        {post("/invocations", R"({"inputs":"x","model":"none"})"), post("/v1/images/generations", R"({"prompt":"x","model":"none"})"),
@@ -114,6 +129,17 @@ TEST_F(model_routes, a_wait_for_a_model_ends_at_the_request_s_deadline) {
   opener_.await_opened(1);
   clock_.advance(std::chrono::seconds(6));
   EXPECT_THAT(waiting->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After")));
+}
+
+TEST_F(model_routes, a_stop_answers_those_who_wait_for_a_model) {
+  opener_.hold_until_released();
+  const auto waiting = asking(post("/invocations", R"({"inputs":"x"})"));
+  opener_.await_opened(1);
+  drain({.server = *server_, .service = *service_, .batcher = *batcher_, .models = &*shelf_}, {.patience = std::chrono::minutes(1)});
+  EXPECT_FALSE(shelf_->await_idle(std::chrono::milliseconds(0)));
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","model":"large"})")), StartsWith("HTTP/1.1 503"));
+  server_.reset();  // Who has no answer by now gets none.
+  EXPECT_THAT(waiting->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After"), HasSubstr("shutting down")));
 }
 
 TEST_F(model_routes, a_model_is_not_evicted_while_it_paints) {

@@ -205,6 +205,83 @@ TEST_F(model_shelf, says_at_the_deadline_that_a_model_to_unload_is_still_in_use)
   EXPECT_EQ(use("").status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(model_shelf, counts_memory_as_free_once_the_model_is_destroyed) {
+  start(10, {"a"});
+  ASSERT_TRUE(use("a").is_ok());
+  std::promise<std::string> said;
+  opener_.engine("a")->tell_end([&] { said.set_value(metrics_.to_prometheus()); });
+  EXPECT_TRUE(unload("a").get().is_ok());
+  EXPECT_THAT(said.get_future().get(), HasSubstr("\ndarkroom_serve_models_bytes 1\n"));
+  EXPECT_THAT(metrics_.to_prometheus(), HasSubstr("\ndarkroom_serve_models_bytes 0\n"));
+}
+
+TEST_F(model_shelf, lets_no_other_model_go_for_room_that_one_is_about_to_leave) {
+  opener_.set_bytes("c", 2);
+  start(3, {"a", "b", "c"});
+  ASSERT_TRUE(use("a").is_ok());
+  ASSERT_TRUE(use("b").is_ok());
+  std::promise<void> begun;
+  std::promise<void> may_end;
+  opener_.engine("a")->tell_end([&] {
+    begun.set_value();
+    may_end.get_future().wait();
+  });
+  auto unloaded = unload("a");
+  begun.get_future().wait();
+  auto asked = ask("c");  // 1 of 3 is free, and 1 more soon.
+  EXPECT_TRUE(opener_.await_measured(3));
+  EXPECT_TRUE(clock_.await_waiting(1));  // What loads: the other thread destroys a.
+  may_end.set_value();
+  EXPECT_TRUE(told(std::move(asked)).is_ok());
+  EXPECT_TRUE(unloaded.get().is_ok());
+  EXPECT_THAT(metrics_.to_prometheus(), HasSubstr("darkroom_serve_model_evictions_total 0"));
+}
+
+TEST_F(model_shelf, ends_what_waits_at_a_drain_and_lends_only_what_is_there) {
+  start(10, {"a", "b", "c"});
+  ASSERT_TRUE(use("a").is_ok());
+  opener_.hold();
+  auto loading = ask("b");
+  opener_.await_opened(2);
+  auto waiting = ask("c");
+  shelf_->drain();
+  for (auto* one : {&loading, &waiting}) {
+    const Status status = told(std::move(*one)).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("shutting down"));
+  }
+  EXPECT_EQ(use("b").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(load("d").code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(use("a").is_ok());
+  EXPECT_TRUE(shelf_->await_idle(kPatience));
+  EXPECT_THAT(opener_.await_opened(2), ElementsAre("a", "b"));
+}
+
+TEST_F(model_shelf, says_at_a_drain_that_a_model_is_still_in_use) {
+  start(1, {"a", "b"});
+  const Result<HeldModel> in_use = use("a");
+  auto unloaded = unload("a");
+  auto waiting = ask("b");  // For its room.
+  shelf_->drain();
+  EXPECT_EQ(unloaded.get().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(told(std::move(waiting)).status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(shelf_->await_idle(kPatience));
+  EXPECT_TRUE(unload("b").get().is_ok());
+}
+
+TEST_F(model_shelf, knows_whether_a_model_is_loaded_still) {
+  start(1, {"a"});
+  EXPECT_TRUE(shelf_->await_idle(std::chrono::milliseconds(0)));
+  opener_.hold_until_released();
+  auto loading = ask("a");
+  opener_.await_opened(1);
+  shelf_->drain();
+  EXPECT_FALSE(shelf_->await_idle(std::chrono::milliseconds(0)));
+  opener_.release();
+  EXPECT_TRUE(shelf_->await_idle(kPatience));
+  EXPECT_EQ(told(std::move(loading)).status().code(), StatusCode::kUnavailable);
+}
+
 TEST_F(model_shelf, ends_what_waits_when_it_ends_and_uses_may_outlive_it) {
   start(1, {"a", "b"});
   const Result<HeldModel> in_use = use("a");

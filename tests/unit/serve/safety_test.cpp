@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -9,6 +12,7 @@
 #include "darkroom/core/base64.h"
 #include "darkroom/image/decode.h"
 #include "darkroom/image/watermark.h"
+#include "darkroom/serve/drain.h"
 #include "served_stub.h"
 
 namespace darkroom {
@@ -105,6 +109,24 @@ TEST_F(safety, the_deadline_counts_while_others_are_checked) {
   }});
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":["x","y"],)" + of_seed(1) + "}", "Accept: application/json;png\r\n")),
               AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
+}
+
+TEST_F(safety, a_stop_answers_those_whose_pictures_are_checked) {
+  std::promise<void> begun;
+  start_with({.safety_check = [&](const std::string&, const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    std::unique_lock lock(mutex);
+    begun.set_value();
+    changed.wait(lock, stop, [] { return false; });
+    return Result<bool>(Status::unavailable("stopped"));
+  }});
+  const auto checked = asking(post("/invocations", R"({"inputs":"x","parameters":{)" + of_seed(1) + "}}"));
+  begun.get_future().wait();
+  drain({.server = *server_, .service = *service_, .batcher = *batcher_},
+        {.patience = std::chrono::milliseconds(0), .last_words = std::chrono::minutes(1)});
+  server_.reset();  // Who has no answer by now gets none.
+  EXPECT_THAT(checked->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After"), HasSubstr("shutting down")));
 }
 
 TEST_F(safety, every_reply_has_its_finish_reasons_without_a_checker_too) {

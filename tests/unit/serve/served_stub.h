@@ -43,7 +43,8 @@ class ServedStub : public testing::Test {
             .limits = {},
             .keys = std::move(keys),
             .max_reply_bytes = max_reply_bytes_,
-            .runs = runs_},
+            .runs = runs_,
+            .datasets = datasets_},
         *batcher_, metrics_, clock_);
     options.address = parse_metrics_address("0").value();
     server_ = HttpServer::start(*service_, options).value();
@@ -80,6 +81,7 @@ class ServedStub : public testing::Test {
 
   int64_t max_reply_bytes_ = 512'000'000;
   std::vector<ServedRun> runs_;
+  std::vector<NamedDataset> datasets_;
   FakeClock clock_;
   MetricsRegistry metrics_;
   StubEngine engine_{clock_};

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -24,6 +25,11 @@ class StubEngine final : public StepEngine {
 
   explicit StubEngine(FakeClock& clock, std::chrono::milliseconds time_of_call = std::chrono::milliseconds(10))
       : clock_(clock), time_of_call_(time_of_call) {}
+  ~StubEngine() override {
+    if (on_end_ != nullptr) {
+      on_end_();
+    }
+  }
 
   Status check(const PictureSpec& spec) const override {
     return spec.prompt == "refused" ? Status::invalid_argument("the stub refuses this prompt") : Status::ok();
@@ -78,6 +84,8 @@ class StubEngine final : public StepEngine {
     return spec.init_image != nullptr ? *spec.init_image : Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }
 
+  /// Called while the engine is destroyed.
+  void tell_end(std::function<void()> on_end) { on_end_ = std::move(on_end); }
   /// A call of more pictures throws. To be set while nobody paints.
   void set_most_at_once(size_t count) { most_at_once_ = count; }
 
@@ -117,6 +125,7 @@ class StubEngine final : public StepEngine {
   std::vector<Call> calls_;
   size_t calls_allowed_ = SIZE_MAX;
   size_t most_at_once_ = SIZE_MAX;
+  std::function<void()> on_end_;
 };
 
 /// Cost of a picture of few pixels and so many steps.

@@ -25,6 +25,12 @@ class StubOpener final : public ModelOpener {
     const std::lock_guard lock(mutex_);
     is_held_ = true;
   }
+  /// The same of one that does not look at stop requests.
+  void hold_until_released() {
+    const std::lock_guard lock(mutex_);
+    is_held_ = true;
+    heeds_stops_ = false;
+  }
   void release() {
     const std::lock_guard lock(mutex_);
     is_held_ = false;
@@ -36,12 +42,20 @@ class StubOpener final : public ModelOpener {
     changed_.wait_for(lock, std::chrono::minutes(1), [&] { return opened_.size() >= count; });
     return opened_;
   }
+  /// The same of models that were measured.
+  bool await_measured(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return num_measured_ >= count; });
+  }
   StubEngine* engine(const std::string& name) {
     const std::lock_guard lock(mutex_);
     return engines_[name];
   }
 
   Result<int64_t> measure(const ModelEntry& model, const std::stop_token&) override {
+    const std::lock_guard lock(mutex_);
+    ++num_measured_;
+    changed_.notify_all();
     const auto found = bytes_.find(model.name);
     return found == bytes_.end() ? 1 : found->second;
   }
@@ -49,7 +63,10 @@ class StubOpener final : public ModelOpener {
     std::unique_lock lock(mutex_);
     opened_.push_back(model.name);
     changed_.notify_all();
-    changed_.wait(lock, stop, [&] { return !is_held_; });
+    changed_.wait(lock, heeds_stops_ ? stop : std::stop_token(), [&] { return !is_held_; });
+    if (is_held_) {
+      return Status::cancelled("stopped while it was opened");
+    }
     if (model.address == "broken") {
       return Status::corrupt_data("planted in", model.address);
     }
@@ -67,7 +84,9 @@ class StubOpener final : public ModelOpener {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool is_held_ = false;
+  bool heeds_stops_ = true;
   std::vector<std::string> opened_;
+  size_t num_measured_ = 0;
   std::map<std::string, StubEngine*> engines_;
 };
 

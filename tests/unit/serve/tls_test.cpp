@@ -4,12 +4,16 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <sys/stat.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 
+#include "darkroom/files/file_system.h"
 #include "darkroom/serve/http_server.h"
 #include "darkroom/web/metrics_server.h"
 #include "serve_client.h"
@@ -219,6 +223,26 @@ TEST_F(tls, a_hangup_has_the_files_read_again_and_keeps_the_old_ones_where_they_
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(name(), "second");
   }
+}
+
+TEST_F(tls, a_hangup_while_the_files_are_read_has_them_read_again) {
+  const std::string key_bytes = read_file(local_files(), files_.key).value();
+  std::filesystem::remove(files_.key);
+  ASSERT_EQ(mkfifo(files_.key.c_str(), 0600), 0);  // The server waits for its key.
+  auto started = std::async(std::launch::async, [&] { start(); });
+  {
+    std::ofstream pipe(files_.key);  // Once it reads.
+    raise(SIGHUP);
+    std::filesystem::remove(files_.key);
+    write_pair("second");
+    pipe << key_bytes;
+  }
+  started.get();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto name = [&] { return TlsClient(server_->address()).certificate_name(); };
+  while (name() != "second" && std::chrono::steady_clock::now() < limit) {
+  }
+  EXPECT_EQ(name(), "second");
 }
 
 }  // namespace

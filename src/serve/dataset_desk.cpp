@@ -1,0 +1,65 @@
+#include "dataset_desk.h"
+
+#include <exception>
+#include <utility>
+
+#include "darkroom/core/log.h"
+
+namespace darkroom {
+
+DatasetDesk::DatasetDesk() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+DatasetDesk::~DatasetDesk() { stop(); }
+
+void DatasetDesk::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  thread_.request_stop();
+}
+
+bool DatasetDesk::await_idle(std::chrono::milliseconds patience) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, patience, [this] { return !is_reading_ && waiting_.empty(); });
+}
+
+Status DatasetDesk::post(std::stop_token gone, Task task) {
+  const std::lock_guard lock(mutex_);
+  if (is_stopped_) {
+    return Status::unavailable("the server is shutting down and reads no dataset any more");
+  }
+  std::erase_if(waiting_, [](const Waiting& one) { return one.gone.stop_requested(); });
+  if (waiting_.size() >= kMostWaiting) {
+    return Status::resource_exhausted("as many requests wait for datasets to be read as the server takes on; try again later");
+  }
+  waiting_.push_back({std::move(gone), std::move(task)});
+  changed_.notify_all();
+  return Status::ok();
+}
+
+void DatasetDesk::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {  // After a stop until nothing waits.
+    Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    is_reading_ = true;
+    lock.unlock();
+    if (!next.gone.stop_requested()) {
+      std::stop_source ends;
+      const std::stop_callback at_end(stop, [&] { ends.request_stop(); });
+      const std::stop_callback when_gone(next.gone, [&] { ends.request_stop(); });
+      try {
+        next.task(ends.get_token());
+      } catch (const std::exception& failure) {  // A request is a boundary.
+        log_error("serve: a request for a dataset could not be handled: {}", failure.what());
+      }
+    }
+    next = {};
+    lock.lock();
+    is_reading_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace darkroom

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include "darkroom/core/status.h"
+
+namespace darkroom {
+
+/// The thread that reads datasets, whose stores may be slow, so that neither the connections' thread nor those that make replies wait for
+/// them. Thread safety: any thread.
+class DatasetDesk {
+ public:
+  static constexpr size_t kMostWaiting = 32;
+  /// Gets a token that is asked for a stop when the request's client is gone or the desk ends. Answers whatever happens.
+  using Task = std::function<void(const std::stop_token& stop)>;
+
+  DatasetDesk();
+  /// stop()s.
+  ~DatasetDesk();
+  DatasetDesk(const DatasetDesk&) = delete;
+  DatasetDesk& operator=(const DatasetDesk&) = delete;
+
+  /// Asks what is read for a stop, and has what waits told so by its own token; from now on nothing is taken.
+  void stop();
+  /// Waits until nothing is read. False after `patience`: destroying the desk would wait for it.
+  bool await_idle(std::chrono::milliseconds patience) const;
+  /// Has a task done; it is dropped where `gone` is requested before its turn. Errors: kResourceExhausted, kUnavailable (stopped).
+  Status post(std::stop_token gone, Task task);
+
+ private:
+  struct Waiting {
+    std::stop_token gone;
+    Task task;
+  };
+  void run(const std::stop_token& stop);
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  // Guarded by mutex_.
+  std::deque<Waiting> waiting_;
+  bool is_stopped_ = false;
+  bool is_reading_ = false;
+  std::jthread thread_;  // Last: it uses everything else.
+};
+
+}  // namespace darkroom

@@ -160,28 +160,35 @@ Status send_average(const SafetensorsFile& averages, TrainingState& state) {
   return slice.finish();
 }
 
-// Into memory that is there after the first time.
-Status copy_values(const TrainingState& state, const torch::Tensor& from, torch::Tensor& to) {
-  if (!to.defined()) {
-    const RankSlices slices = canonical_slices(state.parameters, state.ranks->size());
-    to = empty_staging({slices[static_cast<size_t>(state.ranks->rank())].count}, torch::kFloat32, state.parameters.options().device);
-  }
-  return copy_canonical(*state.ranks, state.parameters, from, to);
-}
 
 }  // namespace
 
+void StateSnapshot::reserve(const TrainingState& state) {
+  if (values_.weights.defined()) {
+    return;
+  }
+  const RankSlices slices = canonical_slices(state.parameters, state.ranks->size());
+  const int64_t count = slices[static_cast<size_t>(state.ranks->rank())].count;
+  const auto memory = [&] { return empty_staging({count}, torch::kFloat32, state.parameters.options().device); };
+  values_.weights = memory();
+  values_.average = state.ema.averages() ? memory() : values_.weights;
+  values_.first_moment = memory();
+  values_.second_moment = memory();
+}
+
 Status StateSnapshot::take(const TrainingState& state) {
   const torch::NoGradGuard no_grad;
+  reserve(state);
   const StateValues now = values_at_hand(state);
-  DARKROOM_RETURN_IF_ERROR(copy_values(state, now.weights, values_.weights));
+  const auto copy = [&](const torch::Tensor& from, const torch::Tensor& to) {
+    return copy_canonical(*state.ranks, state.parameters, from, to);
+  };
+  DARKROOM_RETURN_IF_ERROR(copy(now.weights, values_.weights));
   if (state.ema.averages()) {
-    DARKROOM_RETURN_IF_ERROR(copy_values(state, now.average, values_.average));
-  } else {
-    values_.average = values_.weights;
+    DARKROOM_RETURN_IF_ERROR(copy(now.average, values_.average));
   }
-  DARKROOM_RETURN_IF_ERROR(copy_values(state, now.first_moment, values_.first_moment));
-  return copy_values(state, now.second_moment, values_.second_moment);
+  DARKROOM_RETURN_IF_ERROR(copy(now.first_moment, values_.first_moment));
+  return copy(now.second_moment, values_.second_moment);
 }
 
 Result<int64_t> count_moments_files(const std::string& folder) {

@@ -404,6 +404,9 @@ Status TrainingRun::open_optimizer() {
     snapshot_state_ = std::make_unique<TrainingState>(*state_);
     snapshot_state_->ranks = saving_ranks_.get();
     snapshot_state_->snapshot = &snapshot_.values();
+    if (!device().is_cpu()) {
+      snapshot_.reserve(*state_);
+    }
   }
   return {};
 }

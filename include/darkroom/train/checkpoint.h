@@ -48,6 +48,8 @@ struct TrainingState {
 /// are. Thread safety: none; nothing reads values() while take() runs.
 class StateSnapshot {
  public:
+  /// Makes the memory, which of a GPU's run is page-locked and takes seconds to get; else the first take() does.
+  void reserve(const TrainingState& state);
   /// All ranks take one together. Errors: those of the ranks.
   Status take(const TrainingState& state);
   const StateValues& values() const { return values_; }

@@ -204,6 +204,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
   agreement["--stop-at"] = train.stop_at;
   agreement["--encoders"] = !train.encoders.empty();  // Their addresses may be other names of the same.
+  agreement["--deterministic"] = train.deterministic;
   agreement["kind of device"] = train.device.substr(0, train.device.find(':'));
   agreement["job"] = launcher_job_of_environment();
   options.agreement = agreement.dump();
@@ -218,7 +219,11 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   if (device.is_cpu()) {
     return ranks;
   }
-  return join_gpus(std::move(ranks), {.gpu = device.index(), .arrival = options.arrival, .on_lost = options.on_lost});
+  return join_gpus(std::move(ranks), {.gpu = device.index(),
+                                      .arrival = options.arrival,
+                                      .longest = options.longest,
+                                      .is_loopback = is_loopback(place.host),
+                                      .on_lost = options.on_lost});
 }
 
 /// The exit code of a rank among others.

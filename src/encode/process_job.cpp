@@ -370,9 +370,6 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
     request.list = [&] { return list_image_job_inputs(stores, options.input); };
     request.roots = input_roots(stores, {options.input});
   }
-  if (!options.dry_run && (options.transformers.empty() || options.num_visualized > 0)) {
-    DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));  // Before a model is fetched and placed.
-  }
   DARKROOM_ASSIGN_OR_RETURN(const auto models, fetch_frozen_models(stores, options, stop));
   DARKROOM_ASSIGN_OR_RETURN(const auto encoder, make_encoder(models, options));
   request.identity = make_identity(options, *models);
@@ -388,6 +385,10 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
            go_together(options) ? fmt::format("{} rows at a time", batch_size_of(options)) : "each row alone");
   if (options.place == NetworkPlace{.device = torch::kCPU, .type = torch::kFloat16}) {
     log_warning("process: few processors have instructions for float16, so that it is many times slower here than float32 or bfloat16");
+  }
+  const bool decodes = (plan->num_pending() > 0 && options.transformers.empty()) || options.num_visualized > 0;
+  if (!options.dry_run && decodes) {
+    DARKROOM_RETURN_IF_ERROR(check_decoder(options.decoder_program, kAnySize, stop));
   }
   ItemOrders* const orders = options.selection.on_demand ? options.orders : nullptr;
   JobRun run(std::move(plan), {.clock = &system_clock(), .owner = owner_of_this_process(), .orders = orders});

@@ -1,8 +1,5 @@
 #include "darkroom/encode/row_encoder.h"
 
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,6 +11,7 @@
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/ops/counter_normal.h"
+#include "darkroom/tensor/device_event.h"
 #include "darkroom/tensor/device_runtime.h"
 
 // Layouts: N batch, C channels, H and W pixels, h and w latent cells, T tokens, B batch, W text width in btc.
@@ -226,7 +224,7 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::sto
     ids = std::copy(row.ids.begin(), row.ids.end(), ids);
   }
   int64_t first = 0;
-  std::optional<c10::Event> done;
+  std::optional<DeviceEvent> done;
   {
     const c10::InferenceMode inference;  // The results are ordinary tensors of before.
     std::unique_lock issuing(issuing_, std::defer_lock);
@@ -239,8 +237,8 @@ EncodedRows RowEncoder::encode(std::span<const PreparedRow> rows, const std::sto
       first += count;
     }
     if (!vae_place_.device.is_cpu()) {
-      done.emplace(vae_place_.device.type());
-      done->record(c10::impl::VirtualGuardImpl(vae_place_.device.type()).getStream(vae_place_.device));
+      done.emplace(vae_place_.device);
+      done->record();
     }
   }
   if (done.has_value()) {

@@ -24,11 +24,10 @@ Result<torch::ScalarType> parse_network_type(const std::string& name) {
 
 // The same bits for the same call, and no call that waits for a library's search: cuDNN's attention is compiled for every shape and thread,
 // which takes seconds where a picture takes a quarter of one.
-void choose_kernels(torch::ScalarType type) {
+void choose_kernels() {
   at::Context& context = at::globalContext();
-  const bool is_narrow = type != torch::kFloat32;
-  context.setAllowTF32CuDNN(is_narrow);
-  context.setAllowTF32CuBLAS(is_narrow);
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
   context.setBenchmarkCuDNN(false);
   context.setDeterministicCuDNN(true);
   context.setSDPUseCuDNN(false);
@@ -58,7 +57,7 @@ Result<NetworkPlace> find_network_place(const std::string& device, const std::st
     place.type = type_on_gpu;
   }
   if (!place.device.is_cpu()) {
-    choose_kernels(place.type);
+    choose_kernels();
   }
   return place;
 }

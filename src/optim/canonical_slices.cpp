@@ -117,7 +117,7 @@ Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, con
     }
   }
   synchronize(parameters.options().device);
-  return {};
+  return ranks.exchange({}, {});  // Whether what other ranks have of it came.
 }
 
 Status copy_from_canonical(Communicator& ranks, const FlatParameters& parameters, const torch::Tensor& canonical,

@@ -1,7 +1,6 @@
 #include "gradient_overlap.h"
 
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -29,9 +28,9 @@ GradientOverlap::GradientOverlap(FlatParameters& parameters, GradientSum& sum, C
   cut_buckets(bucket_elements);
   if (const torch::Device& device = parameters.options().device; !device.is_cpu()) {
     for (size_t i = 0; i < ranges_.size(); ++i) {
-      ready_.emplace_back(device.type());
+      ready_.emplace_back(device);
     }
-    stream_ = c10::impl::VirtualGuardImpl(device.type()).getNewStream(device);
+    stream_ = new_stream(device);
   }
   for (size_t i = 0; i < bucket_of_.size(); ++i) {
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_.parameters()[i], std::make_unique<Hook>(*this, bucket_of_[i]));
@@ -121,7 +120,7 @@ void GradientOverlap::complete_all() {
 // What has been asked of the stream of the pass, whose thread this is, comes before the bucket's sum.
 void GradientOverlap::mark_ready(size_t bucket) {
   if (stream_.has_value()) {
-    ready_[bucket].record(c10::impl::VirtualGuardImpl(stream_->device_type()).getStream(stream_->device()));
+    ready_[bucket].record();
   }
 }
 
@@ -157,10 +156,9 @@ Status GradientOverlap::finish() {
   if (!order_.empty()) {
     const Status summed = summing_.valid() ? summing_.get() : sum_on_own_stream();
     if (stream_.has_value()) {
-      const c10::impl::VirtualGuardImpl guard(stream_->device_type());
-      c10::Event done(stream_->device_type());
+      DeviceEvent done(stream_->device());
       done.record(*stream_);
-      done.block(guard.getStream(stream_->device()));
+      done.block();
     }
     return summed;
   }

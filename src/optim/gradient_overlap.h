@@ -1,8 +1,5 @@
 #pragma once
 
-#include <c10/core/Event.h>
-#include <c10/core/Stream.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <future>
@@ -13,6 +10,7 @@
 #include "darkroom/core/status.h"
 #include "darkroom/optim/flat_parameters.h"
 #include "darkroom/tensor/communicator.h"
+#include "darkroom/tensor/device_event.h"
 #include "gradient_sum.h"
 
 namespace darkroom {
@@ -64,7 +62,7 @@ class GradientOverlap {
   std::vector<int64_t> missing_;    // Gradients of each bucket that are not complete.
   std::vector<int64_t> completed_;  // Buckets in the order in which they were.
   // On a GPU: how far the pass has to be for each bucket, and the sum's own stream. None on the CPU.
-  std::vector<c10::Event> ready_;
+  std::vector<DeviceEvent> ready_;
   std::optional<c10::Stream> stream_;
 };
 

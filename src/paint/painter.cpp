@@ -138,8 +138,33 @@ Status Painter::check_start(const PaintRequest& request, const Sampler& sampler)
   return check_init_images(request, latent_factor());
 }
 
+namespace {
+
+// Lets a GPU multiply float32 in TF32 while this lives, whose 10 bits of fraction are float16's: for the VAE beside a U-Net that computes
+// in less than float32. Else float32 is float32 (find_network_place).
+class Tf32Scope {
+ public:
+  explicit Tf32Scope(const NetworkPlace& unet) : is_on_(!unet.device.is_cpu() && unet.type != torch::kFloat32) { allow(true); }
+  ~Tf32Scope() { allow(false); }
+  Tf32Scope(const Tf32Scope&) = delete;
+  Tf32Scope& operator=(const Tf32Scope&) = delete;
+
+ private:
+  void allow(bool is_allowed) const {
+    if (is_on_) {
+      at::globalContext().setAllowTF32CuDNN(is_allowed);
+      at::globalContext().setAllowTF32CuBLAS(is_allowed);
+    }
+  }
+
+  const bool is_on_;
+};
+
+}  // namespace
+
 std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   const torch::NoGradGuard no_grad;
+  const Tf32Scope products(this->place());
   const NetworkPlace place = place_of(*vae_);
   std::vector<Image> images;
   for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
@@ -150,6 +175,7 @@ std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
 }
 
 torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise) {
+  const Tf32Scope products(this->place());
   const int factor = latent_factor();
   const int width = static_cast<int>(posterior_noise.size(3)) * factor;
   const int height = static_cast<int>(posterior_noise.size(2)) * factor;

@@ -23,12 +23,16 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kBusy{500};
 constexpr std::chrono::milliseconds kPause{1};
 // One call's work on the host: connections to peers that were not talked to before.
-constexpr std::chrono::seconds kLongestCall{300};
+// The peer may be as late as in any exchange: whether it lives is not seen here.
+constexpr std::chrono::seconds kLongestCall{7200};
 
 Status nccl_failure(ncclResult_t result, ncclComm_t group) {
   std::string reason = ncclGetErrorString(result);
   if (const char* detail = ncclGetLastError(group); detail != nullptr && *detail != '\0') {
     reason += std::string("; ") + detail;
+  }
+  if (result == ncclInvalidUsage || result == ncclInvalidArgument) {  // Two ranks with one GPU, say: it would be so again.
+    return Status::failed_precondition("NCCL refuses these ranks:", reason);
   }
   return Status::unavailable("NCCL says:", reason);
 }
@@ -165,9 +169,17 @@ class NcclRanks final : public GpuRanks {
   ncclComm_t group_ = nullptr;
 };
 
+// Before NCCL's first call in a process. Who has named an interface keeps it.
+void listen_to(bool is_loopback) {
+  if (is_loopback) {
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  }
+}
+
 }  // namespace
 
-Status make_nccl_id(std::string& id) {
+Status make_nccl_id(bool is_loopback, std::string& id) {
+  listen_to(is_loopback);
   ncclUniqueId unique;
   if (const ncclResult_t result = ncclGetUniqueId(&unique); result != ncclSuccess) {
     return nccl_failure(result, nullptr);
@@ -177,6 +189,7 @@ Status make_nccl_id(std::string& id) {
 }
 
 Status join_nccl_ranks(const GpuMeeting& meeting, std::unique_ptr<GpuRanks>& ranks) {
+  listen_to(meeting.is_loopback);
   if (std::getenv(kShareGpuVariable) != nullptr) {
     // Of two ranks with one GPU of one machine NCCL says that it is a mistake.
     setenv("NCCL_HOSTID", ("rank " + std::to_string(meeting.rank)).c_str(), 0);

@@ -101,20 +101,21 @@ Result<std::string> resolve_rank_device(const std::string& text, int64_t local_r
     return resolve_device(text);
   }
   const auto num_gpus = list_gpus().is_ok() ? static_cast<int64_t>(list_gpus()->size()) : 0;
+  // A launcher that gives every rank its own GPU shows it no other.
+  const bool sees_own = num_gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   if (text == "auto") {
-    const auto own = resolve_device(fmt::format("cuda:{}", local_rank));
-    return num_gpus >= local_size && own.is_ok() ? own : resolve_device("cpu");
+    const auto own = resolve_device(sees_own ? "cuda:0" : fmt::format("cuda:{}", local_rank));
+    return (sees_own || num_gpus >= local_size) && own.is_ok() ? own : resolve_device("cpu");
   }
   if (text != "cuda") {
     DARKROOM_RETURN_IF_ERROR(resolve_device(text).status());
     return Status::invalid_argument("ranks of one machine take a GPU each; say cuda, which gives every rank its own (ranks here):", text,
                                     local_size);
   }
-  if (num_gpus > 1 && num_gpus < local_size) {
+  if (num_gpus > 0 && num_gpus < local_size && !sees_own) {
     return Status::unavailable("a machine has fewer GPUs than ranks (GPUs, ranks here):", num_gpus, local_size);
   }
-  // A launcher that gives every rank its own shows it no other (CUDA_VISIBLE_DEVICES); one that does not is refused when ranks meet.
-  return resolve_device(num_gpus == 1 ? "cuda:0" : fmt::format("cuda:{}", local_rank));
+  return resolve_device(sees_own ? "cuda:0" : fmt::format("cuda:{}", local_rank));  // A GPU of two ranks is refused when they meet.
 }
 
 }  // namespace darkroom

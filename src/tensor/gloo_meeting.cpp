@@ -246,13 +246,6 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-bool is_loopback(const std::string& host) {
-  constexpr int kLoopbackNetwork = 127;
-  in_addr address{};
-  return host == "localhost" || host == "::1" ||
-         (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24U == kLoopbackNetwork);
-}
-
 Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience, const std::stop_token& stop) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(place.port);

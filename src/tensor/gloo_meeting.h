@@ -18,9 +18,6 @@ using StorePointer = c10::intrusive_ptr<c10d::Store>;
 /// What an exception of c10d says; a backtrace follows its first line.
 std::string first_line(const std::exception& error);
 
-/// Whether a host's name stands for this machine alone.
-bool is_loopback(const std::string& host);
-
 /// Connects to the store where the ranks meet; rank 0 opens it first where `may_host`. Errors: kUnavailable (no port, or nobody there
 /// within `patience`), kCancelled.
 Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience, const std::stop_token& stop);

@@ -1,5 +1,6 @@
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -17,18 +18,43 @@ constexpr std::chrono::milliseconds kLookEvery{100};
 // Looks whether what the GPUs exchange goes well: who waits for a GPU does not see that its peer is gone.
 class GpuWatch {
  public:
-  GpuWatch(GpuRanks& gpus, std::function<void(const std::string&)> on_lost)
-      : gpus_(gpus), on_lost_(std::move(on_lost)), thread_([this](const std::stop_token& stop) { look_until(stop); }) {}
+  GpuWatch(GpuRanks& gpus, const GpuJoinOptions& options)
+      : gpus_(gpus),
+        on_lost_(options.on_lost),
+        longest_(options.longest),
+        thread_([this](const std::stop_token& stop) { look_until(stop); }) {}
+
+  /// The GPU has been asked for something that another rank has a part in.
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    asked_ = asked_.value_or(Clock::now());
+  }
+  /// All that it was asked for is done.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    asked_.reset();
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // Ends the process, or else whatever waits: a group that is given up leaves garbage, which nobody must take for a result.
+  void lose(const std::string& what) {
+    if (on_lost_) {
+      on_lost_(what);
+    } else {
+      gpus_.abort();
+    }
+  }
+
   void look_until(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (!stop.stop_requested()) {
-      if (const Status health = gpus_.health(); !health.is_ok()) {
-        gpus_.abort();
-        if (on_lost_) {
-          on_lost_(health.message());
-        }
+      const bool is_late = asked_.has_value() && Clock::now() - *asked_ > longest_;
+      const Status health = is_late ? Status::unavailable("the other GPUs give no answer (seconds):", longest_.count()) : gpus_.health();
+      if (!health.is_ok()) {
+        lock.unlock();
+        lose(health.message());
         return;
       }
       changed_.wait_for(lock, stop, kLookEvery, [] { return false; });
@@ -37,7 +63,9 @@ class GpuWatch {
 
   GpuRanks& gpus_;
   const std::function<void(const std::string&)> on_lost_;
+  const std::chrono::seconds longest_;
   std::mutex mutex_;
+  std::optional<Clock::time_point> asked_;  // Since when an answer is awaited.
   std::condition_variable_any changed_;
   std::jthread thread_;  // The last member: it uses the others.
 };
@@ -48,16 +76,21 @@ class GpuCommunicator final : public Communicator {
       : ranks_(std::move(ranks)),
         gpus_(std::move(gpus)),
         device_(torch::kCUDA, static_cast<c10::DeviceIndex>(options.gpu)),
-        watch_(std::make_unique<GpuWatch>(*gpus_, options.on_lost)) {}
+        watch_(std::make_unique<GpuWatch>(*gpus_, options)) {}
 
   int64_t rank() const override { return ranks_->rank(); }
   int64_t size() const override { return ranks_->size(); }
 
   Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
     DARKROOM_RETURN_IF_ERROR(failure_);
-    if (!are_on_gpu(sends, receives)) {
-      return keep(sends.empty() && receives.empty() ? gpus_->health() : ranks_->exchange(sends, receives));
+    if (sends.empty() && receives.empty()) {  // Whoever asks has waited for the GPU.
+      watch_->end();
+      return keep(gpus_->health());
     }
+    if (!are_on_gpu(sends, receives)) {
+      return keep(ranks_->exchange(sends, receives));
+    }
+    watch_->begin();
     for (const Transfer& transfer : sends) {
       gpu_bytes_sent_ += static_cast<int64_t>(transfer.tensor.nbytes());
     }
@@ -66,7 +99,11 @@ class GpuCommunicator final : public Communicator {
 
   Status all_reduce(const torch::Tensor& tensor) override {
     DARKROOM_RETURN_IF_ERROR(failure_);
-    return keep(tensor.is_cuda() ? gpus_->all_reduce(tensor) : ranks_->all_reduce(tensor));
+    if (!tensor.is_cuda()) {
+      return keep(ranks_->all_reduce(tensor));
+    }
+    watch_->begin();
+    return keep(gpus_->all_reduce(tensor));
   }
 
   int64_t bytes_sent() const override { return ranks_->bytes_sent() + gpu_bytes_sent_; }
@@ -110,9 +147,9 @@ class GpuCommunicator final : public Communicator {
 };
 
 // The one that rank 0 made.
-Result<std::string> share_id(Communicator& ranks, const CudaPlugin& plugin) {
+Result<std::string> share_id(Communicator& ranks, const CudaPlugin& plugin, bool is_loopback) {
   std::string id;
-  const Status made = ranks.rank() == 0 ? plugin.make_gpu_ranks_id(id) : Status::ok();
+  const Status made = ranks.rank() == 0 ? plugin.make_gpu_ranks_id(is_loopback, id) : Status::ok();
   DARKROOM_ASSIGN_OR_RETURN(const std::string told, broadcast_text(ranks, 0, id));  // An empty one ends the others, too.
   DARKROOM_RETURN_IF_ERROR(made);
   if (told.empty()) {
@@ -126,8 +163,13 @@ Result<std::string> share_id(Communicator& ranks, const CudaPlugin& plugin) {
 Result<std::unique_ptr<Communicator>> join_gpus(std::unique_ptr<Communicator> ranks, const GpuJoinOptions& options) {
   const CudaPlugin* plugin = loaded_cuda_plugin();
   DARKROOM_CHECK(plugin != nullptr && ranks->size() > 1, "GPUs are joined of several ranks with a plugin (ranks):", ranks->size());
-  DARKROOM_ASSIGN_OR_RETURN(const std::string id, share_id(*ranks, *plugin));
-  const GpuMeeting meeting{.id = id, .gpu = options.gpu, .rank = ranks->rank(), .size = ranks->size(), .patience = options.arrival};
+  DARKROOM_ASSIGN_OR_RETURN(const std::string id, share_id(*ranks, *plugin, options.is_loopback));
+  const GpuMeeting meeting{.id = id,
+                           .gpu = options.gpu,
+                           .rank = ranks->rank(),
+                           .size = ranks->size(),
+                           .patience = options.arrival,
+                           .is_loopback = options.is_loopback};
   std::unique_ptr<GpuRanks> gpus;
   const Status joined = plugin->join_gpu_ranks(meeting, gpus);
   DARKROOM_RETURN_IF_ERROR(joined.with_context("the ranks' GPUs"));

@@ -1,5 +1,7 @@
 #include "darkroom/tensor/rank_place.h"
 
+#include <arpa/inet.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -154,5 +156,12 @@ std::string launcher_job_of(const VariableLookup& variable) {
 }
 
 std::string launcher_job_of_environment() { return launcher_job_of(variable_of_process); }
+
+bool is_loopback(const std::string& host) {
+  constexpr int kLoopbackNetwork = 127;
+  in_addr address{};
+  return host == "localhost" || host == "::1" ||
+         (inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24U == kLoopbackNetwork);
+}
 
 }  // namespace darkroom

@@ -1,7 +1,5 @@
 #include "darkroom/tensor/upload.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include "darkroom/core/check.h"
 #include "darkroom/tensor/device_runtime.h"
 
@@ -17,7 +15,7 @@ void Upload::send(const torch::Tensor& source, const torch::Tensor& target) {
                  "an upload keeps shape and type (source, target):", c10::str(source.sizes()), c10::str(target.sizes()));
   slots_.resize(kSlots);
   Slot& slot = slots_[next_++ % kSlots];
-  if (slot.sent.has_value() && !slot.sent->query()) {
+  if (slot.sent.has_value() && !slot.sent->is_reached()) {
     slot.sent->synchronize();
   }
   if (!slot.staging.defined() || slot.staging.sizes() != source.sizes() || slot.staging.scalar_type() != source.scalar_type()) {
@@ -26,9 +24,9 @@ void Upload::send(const torch::Tensor& source, const torch::Tensor& target) {
   slot.staging.copy_(source);
   target.copy_(slot.staging, /*non_blocking=*/true);
   if (!slot.sent.has_value()) {
-    slot.sent.emplace(device_.type());
+    slot.sent.emplace(device_);
   }
-  slot.sent->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  slot.sent->record();
 }
 
 }  // namespace darkroom

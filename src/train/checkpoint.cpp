@@ -160,7 +160,6 @@ Status send_average(const SafetensorsFile& averages, TrainingState& state) {
   return slice.finish();
 }
 
-
 }  // namespace
 
 void StateSnapshot::reserve(const TrainingState& state) {

@@ -368,7 +368,8 @@ Status TrainingRun::check_memory(const FlatParametersOptions& flat) const {
   const RankMemory memory = rank_memory(spec);
   DARKROOM_RETURN_IF_ERROR(check_rank_memory(recipe(), memory, is_cpu ? options_.local_ranks : 1, memory_of_device(device()),
                                              is_cpu ? "this machine" : device().str()));
-  return check_snapshot_memory(recipe(), memory, is_cpu ? memory.kept() : 0, options_.local_ranks, memory_of_device(torch::kCPU));
+  return check_snapshot_memory(recipe(), snapshot_bytes(recipe(), memory, spec.flat), is_cpu ? memory.kept() : 0, options_.local_ranks,
+                               memory_of_device(torch::kCPU));
 }
 
 Status TrainingRun::open_optimizer() {

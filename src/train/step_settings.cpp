@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "darkroom/core/machine.h"
 #include "darkroom/feed/dataset_index.h"
@@ -49,9 +50,16 @@ bool saves_in_background(const Recipe& recipe) {
   return recipe.runtime.background_saves && every_steps > 0 && every_steps < recipe.schedule.max_steps;
 }
 
-int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory) {
+int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const FlatParametersOptions& flat) {
+  if (!saves_in_background(recipe) && (flat.device.is_cpu() || flat.num_ranks == 1)) {
+    return 0;
+  }
   constexpr int64_t kStateTensors = 3, kMoments = 2;  // Weights and both moments, and the average.
-  return saves_in_background(recipe) ? memory.moments * kStateTensors / kMoments + memory.average : 0;
+  if (flat.device.is_cpu()) {
+    return memory.moments * kStateTensors / kMoments + memory.average;
+  }
+  const auto locked = [](int64_t bytes) { return bytes == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); };
+  return kStateTensors * locked(memory.moments / kMoments) + locked(memory.average);
 }
 
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat) {
@@ -91,17 +99,17 @@ Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t
       recipe.runtime.gradient_groups, local_ranks);
 }
 
-Status check_snapshot_memory(const Recipe& recipe, const RankMemory& memory, int64_t beside_bytes, int64_t local_ranks,
-                             int64_t memory_bytes) {
-  const int64_t copy = snapshot_bytes(recipe, memory);
+Status check_snapshot_memory(const Recipe& recipe, int64_t copy, int64_t beside_bytes, int64_t local_ranks, int64_t memory_bytes) {
   if (copy == 0 || memory_bytes <= 0 || beside_bytes + copy <= memory_bytes / local_ranks) {
     return {};
   }
   return Status::failed_precondition(
       fmt::format(
-          "the copy from which a rank's checkpoints are written in the background takes {:.2f} GB beside {:.2f} GB, and this machine "
-          "has {:.2f} GB for {}; set runtime.background_saves = false (ranks here):",
-          in_gb(copy), in_gb(beside_bytes), in_gb(memory_bytes), local_ranks == 1 ? "it" : "all of them"),
+          "the copy from which a rank's checkpoints are written{} takes {:.2f} GB beside {:.2f} GB, and this machine has {:.2f} GB for {}; "
+          "{} (ranks here):",
+          saves_in_background(recipe) ? " in the background" : "", in_gb(copy), in_gb(beside_bytes), in_gb(memory_bytes),
+          local_ranks == 1 ? "it" : "all of them",
+          saves_in_background(recipe) ? "set runtime.background_saves = false" : "take more ranks on other machines"),
       local_ranks);
 }
 

@@ -22,8 +22,9 @@ torch::ScalarType gradient_wire(const Recipe& recipe);
 /// Whether checkpoints between steps are written while training goes on; the last one never is.
 bool saves_in_background(const Recipe& recipe);
 
-/// What a copy takes in the machine's memory from which checkpoints are written in the background; 0: none is made.
-int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory);
+/// What a copy takes in the machine's memory from which checkpoints are written in the background, and all those of several ranks on GPUs;
+/// 0: none is made. A GPU's is page-locked, in blocks whose sizes are powers of two.
+int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const FlatParametersOptions& flat);
 
 /// What the buffers of a step over `module` depend on, for the one rank of a run of one.
 RankMemorySpec rank_memory_spec(const Recipe& recipe, const torch::nn::Module& module, const FlatParametersOptions& flat);
@@ -44,10 +45,9 @@ int64_t window_rows(const Recipe& recipe, int64_t num_ranks);
 /// Errors: kFailedPrecondition.
 Status check_rank_memory(const Recipe& recipe, const RankMemory& memory, int64_t local_ranks, int64_t memory_bytes, const std::string& of);
 
-/// Whether a rank's copy for background saves fits into the machine's memory beside what else the rank keeps there. Errors:
-/// kFailedPrecondition, naming the field that turns it off.
-Status check_snapshot_memory(const Recipe& recipe, const RankMemory& memory, int64_t beside_bytes, int64_t local_ranks,
-                             int64_t memory_bytes);
+/// Whether a rank's copy (snapshot_bytes) fits into the machine's memory beside what else the rank keeps there. Errors:
+/// kFailedPrecondition, naming the field that turns it off where one does.
+Status check_snapshot_memory(const Recipe& recipe, int64_t copy, int64_t beside_bytes, int64_t local_ranks, int64_t memory_bytes);
 
 /// A dataset as the window's check sees it.
 struct DatasetSize {

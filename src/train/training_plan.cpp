@@ -269,7 +269,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   constexpr double kForwardAndBackward = 3, kOperations = 2;
   plan.step_flop = kForwardAndBackward * kOperations * static_cast<double>(pass.multiply_adds) / static_cast<double>(plan.micro_batch) *
                    static_cast<double>(recipe.batch.global);
-  plan.snapshot = snapshot_bytes(recipe, plan.memory);
+  plan.snapshot = snapshot_bytes(recipe, plan.memory, spec.flat);
   plan_feed(recipe, workload, plan);
   plan.sent_a_step = bytes_sent(recipe, spec, plan);
   plan_checkpoints(recipe, plan);

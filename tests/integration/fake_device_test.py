@@ -232,6 +232,25 @@ def ranks_of_one_machine_want_a_gpu_each() -> None:
     require(json.loads(pathlib.Path(bench.path("fewer-gpus"), "run.json").read_text())["starts"][0]["device"] == "cpu", "another device was taken")
 
 
+def sums_on_a_stream_of_their_own_wait_for_the_pass() -> None:
+    bench = the_bench()
+    waits = []
+    for steps in (3, 5):  # The first sends in one piece.
+        counts = bench.path(f"waits-{steps}.json")
+        settings = ("runtime.gradient_groups=2", "batch.micro=2", f"schedule.max_steps={steps}")
+        require_done(run_on_device([*bench.command(f"waits-{steps}", "cuda:0", *settings), "--nproc", "2"], counts=counts, shares=True))
+        waits.append(json.loads(pathlib.Path(counts).read_text())["stream_waits"])  # Of the rank that ended last.
+    # The tiny network is one piece of gradients: its sum waits for the pass, and what follows for the sum.
+    require(waits[1] - waits[0] == 2 * 2, "streams wait for each other otherwise", waits)
+
+
+def a_lost_connection_between_devices_ends_the_ranks() -> None:
+    bench = the_bench()
+    settings = ("runtime.gradient_groups=2", "batch.micro=2", "schedule.max_steps=400")
+    done = run_on_device([*bench.command("lost-connection", "cuda:0", *settings), "--nproc", "2", "--max-restarts", "0"], fault="lost_rank:9", shares=True)
+    require(done.returncode == 75 and "is lost, as was asked for" in done.stderr, "a lost connection was not seen", done.returncode, done.stderr[-2000:])
+
+
 def a_device_that_is_not_there_is_an_error_that_says_why() -> None:
     bench = the_bench()
     done = subprocess.run([str(PROGRAM), *bench.command("no-gpu", "cuda")], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
@@ -257,6 +276,8 @@ if __name__ == "__main__":
             weights_in_the_layout_of_a_gpu_train_as_well,
             ranks_on_devices_have_the_bits_of_one_on_the_cpu,
             a_run_goes_on_with_other_ranks_on_the_other_device,
+            sums_on_a_stream_of_their_own_wait_for_the_pass,
+            a_lost_connection_between_devices_ends_the_ranks,
             ranks_of_one_machine_want_a_gpu_each,
             a_device_that_is_not_there_is_an_error_that_says_why,
         ]

@@ -24,9 +24,8 @@ std::string_view float_type_name(torch::ScalarType type);
 
 /// The place that a command line names: `device` as resolve_device takes it; `type` one of float_type_name()'s names, or "auto" for
 /// float32 on the CPU and `type_on_gpu` on a GPU. For a GPU it also chooses, for the whole process, kernels that give the same bits for the
-/// same call (cuDNN's deterministic ones, chosen without timing; attention without cuDNN's, which are compiled at their first use). float32
-/// is float32; where networks compute in a narrower type, what stays in float32 may multiply in TF32, whose 10 bits of fraction are
-/// float16's.
+/// same call (cuDNN's deterministic ones, chosen without timing; attention without cuDNN's, which are compiled at their first use) and
+/// compute float32 as float32 (no TF32).
 /// Errors: those of resolve_device, which say why there is no GPU; kInvalidArgument for another type.
 Result<NetworkPlace> find_network_place(const std::string& device, const std::string& type, torch::ScalarType type_on_gpu);
 

@@ -75,10 +75,12 @@ struct GlooOptions {
 Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options);
 
 struct GpuJoinOptions {
-  int gpu = 0;                        ///< This rank's.
-  std::chrono::seconds arrival{300};  ///< How long ranks wait for each other.
-  /// Called on a thread of its own when a rank's connection fails while this one may wait for it for ever: it ends the process. Without it
-  /// what was under way is given up, and the next call tells.
+  int gpu = 0;                         ///< This rank's.
+  std::chrono::seconds arrival{300};   ///< How long ranks wait for each other.
+  std::chrono::seconds longest{7200};  ///< Of what one step exchanges: as GlooOptions has it.
+  bool is_loopback = false;            ///< All ranks are on this machine, and nobody else is to connect.
+  /// Called on a thread of its own when a connection fails, or `longest` is over, while this rank may wait for another for ever: it ends
+  /// the process. Without it what was under way is given up, and the next call tells.
   std::function<void(const std::string& what)> on_lost;
 };
 

@@ -64,6 +64,7 @@ struct GpuMeeting {
   int64_t rank = 0;
   int64_t size = 1;
   std::chrono::milliseconds patience{0};
+  bool is_loopback = false;  ///< Listen to this machine alone.
 };
 
 /// GPUs are counted from 0. Functions throw c10::Error where CUDA fails.
@@ -79,9 +80,9 @@ struct CudaPlugin {
   std::unique_ptr<GraphRecorder> (*make_graph_recorder)(int gpu);
   /// The operations on GPU tensors. `reference` serves what the plugin has no kernel for; it lives as long as the program.
   const OperationTable* (*operations)(const OperationTable& reference);
-  /// A name for a new group of ranks, any bytes.
-  Status (*make_gpu_ranks_id)(std::string& id);
-  /// Joins them. Errors: kUnavailable (nobody came in time, no connection, a GPU twice).
+  /// A name for a new group of ranks, any bytes; `is_loopback` as in GpuMeeting.
+  Status (*make_gpu_ranks_id)(bool is_loopback, std::string& id);
+  /// Joins them. Errors: kUnavailable (nobody came in time, no connection); kFailedPrecondition (a GPU of two ranks).
   Status (*join_gpu_ranks)(const GpuMeeting& meeting, std::unique_ptr<GpuRanks>& ranks);
 };
 

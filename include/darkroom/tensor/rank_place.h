@@ -21,6 +21,9 @@ struct RankPlace {
   std::string attempt = "0";  ///< Which start of the group this is: late words of an earlier one are not mixed up with it.
 };
 
+/// Whether a host's name stands for this machine alone.
+bool is_loopback(const std::string& host);
+
 /// An environment variable's value; empty optional: it is not set.
 using VariableLookup = std::function<std::optional<std::string>(const std::string& name)>;
 

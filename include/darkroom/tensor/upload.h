@@ -1,10 +1,11 @@
 #pragma once
 
-#include <c10/core/Event.h>
 #include <torch/torch.h>
 
 #include <optional>
 #include <vector>
+
+#include "darkroom/tensor/device_event.h"
 
 namespace darkroom {
 
@@ -23,7 +24,7 @@ class Upload {
  private:
   struct Slot {
     torch::Tensor staging;
-    std::optional<c10::Event> sent;
+    std::optional<DeviceEvent> sent;
   };
 
   torch::Device device_;

@@ -18,6 +18,7 @@ struct FakeDeviceCounts {
   int64_t device_to_device = 0;
   int64_t synchronisations = 0;  ///< The host waited for all of the device: a pageable copy, item(), a shape that depends on values, ...
   int64_t event_waits = 0;       ///< The host waited for what was asked up to a recorded event.
+  int64_t stream_waits = 0;      ///< One stream was to wait for another's event.
   int64_t kernels = 0;
   int64_t recordings = 0;  ///< Graphs.
   int64_t replays = 0;
@@ -45,7 +46,8 @@ inline constexpr const char* kFakeDeviceCountsVariable = "DARKROOM_FAKE_DEVICE_C
 /// has the bits of a run on the CPU, whose weights lie so.
 inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_LAYOUT";
 /// A mistake: "item", "forgotten_to" or "host_read". norm_partials makes it, of a training step's update; with ":counter_normal" behind it
-/// that operation does, of every pass over a micro-batch of latents. For tests of the tests.
+/// that operation does, of every pass over a micro-batch of latents. For tests of the tests. "lost_rank:N": after N exchanges the
+/// connections between ranks' devices are lost.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 
 }  // namespace darkroom

@@ -154,6 +154,7 @@ void write_counts(std::FILE* file) {
                                                      {"device_to_device", counts.device_to_device},
                                                      {"synchronisations", counts.synchronisations},
                                                      {"event_waits", counts.event_waits},
+                                                     {"stream_waits", counts.stream_waits},
                                                      {"kernels", counts.kernels},
                                                      {"recordings", counts.recordings},
                                                      {"replays", counts.replays},

@@ -5,8 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
 #include "cpu_views.h"
 #include "darkroom/tensor/communicator.h"
+#include "fake_device.h"
 #include "fake_memory.h"
 
 namespace darkroom::fake {
@@ -17,6 +22,7 @@ class FakeRanks final : public GpuRanks {
   explicit FakeRanks(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)) {}
 
   Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
+    ++num_exchanges_;
     CpuViews views;
     const auto on_cpu = [&](const std::vector<Transfer>& transfers) {
       const std::lock_guard lock(device_lock());
@@ -34,17 +40,27 @@ class FakeRanks final : public GpuRanks {
     return ranks_->all_reduce(views.view(tensor, "all_reduce"));
   }
 
-  Status health() override { return Status::ok(); }
+  Status health() override {
+    return is_lost() ? Status::unavailable("the fake device's connection to another rank is lost, as was asked for") : Status::ok();
+  }
   void abort() override {}
 
  private:
+  // As it was asked for: after so many exchanges.
+  bool is_lost() const {
+    static const char* variable = std::getenv(kFakeDeviceFaultVariable);
+    const std::string_view fault = variable == nullptr ? "" : variable, name = "lost_rank:";
+    return fault.starts_with(name) && num_exchanges_ >= std::atoi(fault.substr(name.size()).data());
+  }
+
   std::unique_ptr<Communicator> ranks_;
+  std::atomic<int> num_exchanges_ = 0;
 };
 
 }  // namespace
 
-// A port of the loopback that nobody used a moment ago.
-Status make_ranks_id(std::string& id) {
+// A port of the loopback that nobody used a moment ago, and a name: another group may come to that port.
+Status make_ranks_id(bool /*is_loopback*/, std::string& id) {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -53,13 +69,14 @@ Status make_ranks_id(std::string& id) {
   const bool found = bind(probe, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
                      getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length) == 0;
   close(probe);
-  id = std::to_string(ntohs(address.sin_port));
+  id = std::to_string(ntohs(address.sin_port)) + " " + std::to_string(getpid());
   return found ? Status::ok() : Status::unavailable("the fake device finds no port");
 }
 
 Status join_ranks(const GpuMeeting& meeting, std::unique_ptr<GpuRanks>& ranks) {
   GlooOptions options;
   options.place = {.rank = meeting.rank, .size = meeting.size, .port = std::stoll(meeting.id)};
+  options.agreement = R"({"group": ")" + meeting.id + R"("})";
   DARKROOM_ASSIGN_OR_RETURN(auto joined, join_gloo(options));
   ranks = std::make_unique<FakeRanks>(std::move(joined));
   return Status::ok();

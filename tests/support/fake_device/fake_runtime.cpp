@@ -31,7 +31,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     *static_cast<int64_t*>(*event) = present_position();
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<int64_t*>(event); }
-  void block(void*, const c10::Stream&) const override {}
+  void block(void*, const c10::Stream&) const override {
+    const std::lock_guard lock(device_lock());
+    ++counts().stream_waits;
+  }
   bool queryEvent(void* event) const override { return event == nullptr || has_reached(*static_cast<int64_t*>(event)); }
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) {

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
+#include "darkroom/slices/slice_names.h"
+#include "darkroom/web/resolver.h"
 
 namespace darkroom {
 
@@ -27,7 +29,7 @@ struct EncoderAddress {
 
 /// Reads "HOST:PORT,HOST:PORT", or, behind a "@", the file that holds one a line (empty lines and such that begin with # are passed over).
 /// Each address counts once. Errors: kInvalidArgument naming the text, and for a file its line; those of reading the file.
-Result<std::vector<EncoderAddress>> read_encoder_addresses(const std::string& text);
+Result<std::vector<EncoderAddress>> read_encoder_addresses(const std::string& text, const SliceNames& names = {});
 
 /// Rows of a slice at most, whatever encoders take.
 inline constexpr int64_t kMostSliceRows = 1024;
@@ -49,6 +51,8 @@ struct SliceFleetOptions {
   std::chrono::milliseconds timeout{120'000};       ///< Without a byte from an encoder that owes something.
   std::chrono::milliseconds patience{600'000};      ///< Without any encoder.
   std::chrono::milliseconds look{1'000};            ///< Between two attempts to reach an encoder, or two looks at the file.
+  ResolverOptions resolver = {.uses_search_domains = true};  ///< For names of encoders' machines; they are asked for anew at each attempt.
+  SliceNames names = {};                                     ///< For messages.
   std::stop_token stop = {};                        ///< Ends waiting where there is no encoder; else the next slice is not far.
   Status validate() const;                          ///< kInvalidArgument naming the first bad field.
 };

@@ -132,19 +132,20 @@ class EncoderActor:
         self._child.end(signal.SIGTERM)
 
 
-def on_node(node_id: str):
+def on_node(node_id: str, may_go_elsewhere: bool):
+    """`may_go_elsewhere`: where another job has taken that node's room."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    return NodeAffinitySchedulingStrategy(node_id, soft=False)
+    return NodeAffinitySchedulingStrategy(node_id, soft=may_go_elsewhere, _spill_on_unavailable=may_go_elsewhere)
 
 
 def options_on(place: Node | None, placement: Placement) -> dict:
-    """On that node, which has the labels that are asked for; anywhere without one."""
+    """On that node, which has the labels that are asked for, so that these need not be; without one where Ray likes."""
     options = placement.options()
     if place is None:
         return options
     wanted = {name: value for name, value in options.items() if name not in ("label_selector", "fallback_strategy")}
-    return {**wanted, "scheduling_strategy": on_node(place.node_id)}
+    return {**wanted, "scheduling_strategy": on_node(place.node_id, may_go_elsewhere=len(wanted) == len(options))}
 
 
 class Seat:

@@ -205,7 +205,7 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
 
 
 def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
-    online.on_node = lambda node_id: f"on {node_id}"
+    online.on_node = lambda node_id, may_go_elsewhere: f"on {node_id}{' or elsewhere' if may_go_elsewhere else ''}"
     online.pause_after = lambda failures: 0
     ray = FakeRay()
     request = the_request("--num-encoders", "1", "--encoder-label", "zone=a")
@@ -215,6 +215,7 @@ def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
     for _ in range(2):
         require(keeper.look_at(keeper._seats[0]) is None, "it is replaced")
     require("scheduling_strategy" not in ray.options and ray.options["label_selector"] == {"zone": "a"}, "anywhere", ray.options)
+    require(online.options_on(node("b"), Placement())["scheduling_strategy"] == "on  or elsewhere", "another job may have its room")
 
 
 class WaitingFit:

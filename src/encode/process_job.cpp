@@ -265,7 +265,8 @@ std::vector<std::string> file_names_of(const std::vector<JobInput>& inputs) {
   return names;
 }
 
-/// What transformers that do not fit refuse is told before anything is written. `now`: the names of the dataset's files as they lie there; empty: not known.
+/// What transformers that do not fit refuse is told before anything is written. `now`: the names of the dataset's files as they lie there;
+/// empty: not known.
 Status meet_transformers(const JobRun& run, const ProcessOptions& options, const std::vector<std::string>& now, std::stop_token stop) {
   if (options.transformers.empty() || !run.has_work()) {
     return {};
@@ -280,11 +281,11 @@ Status meet_transformers(const JobRun& run, const ProcessOptions& options, const
   if (met.code() != StatusCode::kFailedPrecondition || now.empty() || then == now) {
     return met;
   }
-  return met.with_context(
-      fmt::format("the job goes on with the {} files that it began with, and the image dataset has other ones now ({}; it was extended, or "
-                  "parts were made anew), which transformers that were started since serve; go on without --transformers, or with ones that "
-                  "were started before",
-                  then.size(), now.size()));
+  return met.with_context(fmt::format(
+      "the job goes on with the {} files that it began with, and the image dataset has other ones now ({}; it was extended, or "
+      "parts were made anew), which transformers that were started since serve; go on without --transformers, or with ones that "
+      "were started before",
+      then.size(), now.size()));
 }
 
 /// The part of a run that writes.

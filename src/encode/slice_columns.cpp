@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "arrived_batch.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/tensor_column.h"
-#include "arrived_batch.h"
 
 namespace darkroom {
 namespace {

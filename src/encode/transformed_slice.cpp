@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "arrived_batch.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/core/version.h"
 #include "darkroom/tables/arrow_files.h"
-#include "arrived_batch.h"
 #include "latents_layout.h"
 #include "squares_batch.h"
 

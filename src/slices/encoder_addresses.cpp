@@ -39,7 +39,9 @@ Status add_address(std::string_view text, const SliceNames& names, std::vector<E
   if (std::ranges::find(addresses, address) == addresses.end()) {
     addresses.push_back(std::move(address));
   }
-  return addresses.size() <= kMostEncoders ? Status() : Status::invalid_argument(fmt::format("more {}s than may be, most:", names.peer), kMostEncoders);
+  return addresses.size() <= kMostEncoders
+             ? Status()
+             : Status::invalid_argument(fmt::format("more {}s than may be, most:", names.peer), kMostEncoders);
 }
 
 Status add_file(const std::string& path, const SliceNames& names, std::vector<EncoderAddress>& addresses) {

@@ -160,12 +160,12 @@ Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
       }
     }
     if (welcome.max_rows < std::min({kMostSliceRows, first_->max_rows, std::max(kLeastSliceRows, first_->rows_together)})) {
-      return Status::failed_precondition(
-          fmt::format("{} takes smaller slices than the first one did (rows, first):", names_.a_peer()), welcome.max_rows, first_->max_rows);
+      return Status::failed_precondition(fmt::format("{} takes smaller slices than the first one did (rows, first):", names_.a_peer()),
+                                         welcome.max_rows, first_->max_rows);
     }
     if (welcome.processor != first_->processor && !std::exchange(told_of_processors_, true)) {
-      log_warning("{}s run on different processors ({}, {}): which of them makes a slice may change its last bits", names_.peer, first_->processor,
-                  welcome.processor);
+      log_warning("{}s run on different processors ({}, {}): which of them makes a slice may change its last bits", names_.peer,
+                  first_->processor, welcome.processor);
     }
   } else {
     first_ = welcome;
@@ -200,8 +200,9 @@ void SliceDesk::leave(const void* connection, const std::vector<AskedSlice>& owe
   for (auto slice = owed.rbegin(); slice != owed.rend(); ++slice) {
     Wanted& wanted = wanted_[slice->number];
     if (++wanted.losses >= kMostLosses) {
-      wanted.failure = Status::unavailable(fmt::format("a slice was lost with every {0} that was asked for it ({0}s, first row, the last one):", names_.peer),
-                                           wanted.losses, wanted.rows.front(), why.message());
+      wanted.failure = Status::unavailable(
+          fmt::format("a slice was lost with every {0} that was asked for it ({0}s, first row, the last one):", names_.peer), wanted.losses,
+          wanted.rows.front(), why.message());
     } else {
       put_back_locked(*slice);
     }

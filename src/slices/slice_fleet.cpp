@@ -19,7 +19,8 @@ namespace darkroom {
 Status SliceFleetOptions::validate() const {
   for (const auto& [name, time] : {std::pair("timeout", timeout), std::pair("patience", patience), std::pair("look", look)}) {
     if (time < std::chrono::milliseconds(1)) {
-      return Status::invalid_argument(fmt::format("a time of {} must be at least 1 ms (time, value in ms):", names.addresses_flag), name, time.count());
+      return Status::invalid_argument(fmt::format("a time of {} must be at least 1 ms (time, value in ms):", names.addresses_flag), name,
+                                      time.count());
     }
   }
   return resolver.validate();
@@ -47,7 +48,8 @@ class SliceFleet::Crew {
     try {
       return link_to_all();
     } catch (const std::system_error& failure) {
-      return Status::resource_exhausted(fmt::format("cannot start a thread that asks {} (reason):", options_.names.a_peer()), failure.what());
+      return Status::resource_exhausted(fmt::format("cannot start a thread that asks {} (reason):", options_.names.a_peer()),
+                                        failure.what());
     }
   }
 

@@ -110,7 +110,8 @@ class SliceLink::Talk {
     std::condition_variable_any answered;
     std::optional<DnsAnswer> answer;
     MetricsRegistry metrics;
-    DARKROOM_ASSIGN_OR_RETURN(const auto resolver, start_resolver(options_.resolver, system_clock(), metrics));  // Ends before what it uses.
+    DARKROOM_ASSIGN_OR_RETURN(const auto resolver,
+                              start_resolver(options_.resolver, system_clock(), metrics));  // Ends before what it uses.
     resolver->resolve(link_.address_.host, [&](const DnsAnswer& come) {
       const std::lock_guard lock(mutex);
       answer = come;
@@ -200,8 +201,7 @@ class SliceLink::Talk {
         return reader_.take();
       }
       if (took == FrameReader::Took::kEnded) {
-        return Status::unavailable(
-            fmt::format("{} closed the connection before it let this {} in", names().a_peer(), names().asker));
+        return Status::unavailable(fmt::format("{} closed the connection before it let this {} in", names().a_peer(), names().asker));
       }
       DARKROOM_RETURN_IF_ERROR(wait_for(POLLIN, deadline, /*heeds_desk=*/false).status());
     }

@@ -61,9 +61,9 @@ struct ResolverOptions {
 };
 
 /// A resolver over c-ares with one thread and a cache; one query a name however many ask. A and AAAA records of DNS and the hosts file;
-/// search domains where they are asked for, no mDNS, nothing else that the system's resolver can be set up to ask. A change of /etc/resolv.conf is not noticed.
-/// `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers kStopped to all who wait.
-/// Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
+/// search domains where they are asked for, no mDNS, nothing else that the system's resolver can be set up to ask. A change of
+/// /etc/resolv.conf is not noticed. `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers
+/// kStopped to all who wait. Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
 Result<std::unique_ptr<Resolver>> start_resolver(const ResolverOptions& options, Clock& clock, MetricsRegistry& metrics);
 
 }  // namespace darkroom

@@ -197,7 +197,6 @@ std::string starts_html(const RunFolder& run) {
 
 // Starts that encoders on other machines fed: which side waited.
 std::string online_html(const RunFolder& run) {
-  constexpr double kMostCounted = 9e15;
   ReportTable table{
       .title = "Encoders on other machines",
       .head = {"from step", "trainer waited", "of", "encoders", "idle", "of", "trainer rows/s", "rows/s of an encoder", "would match"},
@@ -209,7 +208,7 @@ std::string online_html(const RunFolder& run) {
       const Json value = of.is_object() ? of.value(name, Json()) : Json();
       return value.is_number() && value.get<double>() >= 0 ? text(value.get<double>()) : "-";
     };
-    const auto whole = [](double value) { return grouped_digits(static_cast<int64_t>(std::min(value, kMostCounted))); };
+    const auto whole = [](double value) { return grouped_digits(static_cast<int64_t>(std::min(value, 9e15))); };
     const auto rate = [](double value) { return value > 0 ? number_text(value, 3) : "-"; };  // 0: too little was encoded to say.
     if (online.is_object()) {
       table.rows.push_back({number(start, "step", whole), number(online, "trainer_wait_seconds", duration_text),

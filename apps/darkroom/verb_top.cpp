@@ -62,8 +62,11 @@ void add_top_verb(CommandLine& line) {
   verb.example("darkroom top 9101 9102 --once", "two processes, once");
   verb.run([flags](VerbContext& context) -> Result<int> {
     DARKROOM_ASSIGN_OR_RETURN(const auto targets, TopTargets::open(flags->targets));
-    return flags->is_once || !TopScreen::is_there() ? show_once(*targets, context.stop)
-                                                    : show_frames(*targets, flags->interval_seconds, context.stop);
+    if (flags->is_once || !TopScreen::is_there()) {
+      return show_once(*targets, context.stop);
+    }
+    context.is_rank();  // The first signal ends it at once; a second one must not leave the terminal without its settings.
+    return show_frames(*targets, flags->interval_seconds, context.stop);
   });
 }
 

@@ -16,10 +16,10 @@ from darkroom_ray.addresses import LOOK_SECONDS, AddressFile  # noqa: F401: rank
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
-from darkroom_ray.preflight import check_both
+from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import check_cluster, nodes_of
 from darkroom_ray.program import Child, find_program
-from darkroom_ray.request import Request
+from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.training import train
 
@@ -132,21 +132,39 @@ class EncoderActor:
         self._child.end(signal.SIGTERM)
 
 
-class Seat:
-    """One of the encoders that are asked for: the actor that holds its place now."""
+def on_node(node_id: str, may_go_elsewhere: bool):
+    """`may_go_elsewhere`: where another job has taken that node's room."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def __init__(self, ray, number: int, request: Request, given: dict[str, list[str]], token: str) -> None:
-        options = {**served_by(request).placement.options(), "max_concurrency": 3, "max_restarts": 0}
+    return NodeAffinitySchedulingStrategy(node_id, soft=may_go_elsewhere, _spill_on_unavailable=may_go_elsewhere)
+
+
+def options_on(place: Node | None, placement: Placement) -> dict:
+    """On that node, which has the labels that are asked for, so that these need not be; without one where Ray likes."""
+    options = placement.options()
+    if place is None:
+        return options
+    wanted = {name: value for name, value in options.items() if name not in ("label_selector", "fallback_strategy")}
+    return {**wanted, "scheduling_strategy": on_node(place.node_id, may_go_elsewhere=len(wanted) == len(options))}
+
+
+class Seat:
+    """One of the encoders that are asked for: the actor that holds its place now. Its first one is on the node that the preflight counted it on, so
+    that room is left for the ranks, which come later; the others go where there is room."""
+
+    def __init__(self, ray, number: int, request: Request, given: dict[str, list[str]], token: str, place: Node | None = None) -> None:
         self.number = number
         self.losses = 0
         self.fill_at = 0.0  # When a new actor is tried; 0: one is there.
         self._ray = ray
-        self._make = lambda: ray.remote(EncoderActor).options(**options).remote(request, given, token)
+        self._make = lambda options: ray.remote(EncoderActor).options(**options, max_concurrency=3, max_restarts=0).remote(request, given, token)
+        self._placement = served_by(request).placement
+        self._place = place
         self.fill()
 
     def fill(self) -> None:
         self.fill_at = 0.0
-        self.actor = self._make()
+        self.actor = self._make(options_on(self._place if not self.losses else None, self._placement))
         self.ready = self.actor.address.remote()
         self.ended = self.actor.wait.remote()
         self.is_noted = False
@@ -170,14 +188,15 @@ class EncoderKeeper:
     """Keeps the seats filled, on a thread of its own, and the book true. An encoder whose program refuses its command line, or that is lost
     too often, ends the run: the notes of the ranks hear why."""
 
-    def __init__(self, ray, request: Request, given: dict[str, list[str]], book, token: str) -> None:
+    def __init__(self, ray, request: Request, given: dict[str, list[str]], book, token: str, places: list[Node] | None = None) -> None:
         self.ray = ray
         self.request = request
         self.book = book
         self.losses = 0
         self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
-        self._seats = [Seat(ray, number, request, given, token) for number in range(served_by(request).num_workers)]
+        numbers = range(served_by(request).num_workers)
+        self._seats = [Seat(ray, number, request, given, token, places[number] if places else None) for number in numbers]
         self._thread: threading.Thread | None = None
 
     def begin(self, notes=None) -> None:
@@ -289,7 +308,7 @@ def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tu
     """Those of a process job, kept until the keeper's end()."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
     book = make_book(ray)
-    keeper = EncoderKeeper(ray, request, given, book, token)
+    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     keeper.begin()
     return keeper, EncoderAccess(book, token)
 
@@ -298,7 +317,7 @@ def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopW
     """Exit code and summary. Errors: JobFailed, Stopped."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
     book = make_book(ray)
-    keeper = EncoderKeeper(ray, request, given, book, token)
+    keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     try:
         code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)
         summary["train"]["cluster"] |= {"encoders": request.encoders.num_workers, "encoders_lost": keeper.losses}

@@ -40,6 +40,7 @@ class Node:
     problem: str = ""  # Why the program does not start there.
     has_folder: bool = True  # The driver's working folder is there.
     paths: tuple[SeenPath, ...] = ()
+    node_id: str = ""  # Ray's.
 
     def amount(self, resource: str) -> float:
         return self.resources.get(resource, 0.0)
@@ -183,29 +184,41 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
         yield f"the cluster has room for {room} {name} of the {least} that are asked for ({described(placement)} each): ask for {flag} {room}, or add nodes"
 
 
-def room_left(nodes: list[Node], placement: Placement, count: int) -> list[Node] | None:
-    """The nodes with so many workers on them, first fit; None where there is no room."""
-    left = list(nodes)
+def take_places(left: list[Node], placement: Placement, count: int) -> list[Node] | None:
+    """A node for each of so many workers, first fit, whose resources it takes of `left`; None where there is no room."""
     asked = {"CPU": placement.num_cpus, "GPU": placement.num_gpus, "memory": placement.memory_bytes, **placement.resources}
+    taken = []
     for _ in range(count):
-        place = next((i for i, node in enumerate(left) if fits(node, placement)), None)
+        found = (i for selector in placement.label_selectors() for i, node in enumerate(left) if room_on(node, placement) >= 1 and has_labels(node, selector))
+        place = next(found, None)
         if place is None:
             return None
+        taken.append(left[place])
         resources = {name: amount - asked.get(name, 0) for name, amount in left[place].resources.items()}
         left[place] = dataclasses.replace(left[place], resources=resources)
-    return left
+    return taken
+
+
+def places_beside(nodes: list[Node], request: Request) -> list[Node] | None:
+    """Of `online`: a node for each encoder that leaves room for the ranks; of process for each actor of transformers beside the encoders. Who has
+    fewer nodes to choose from chooses first. None: there is no room for both at once."""
+    served = request.transformers or request.encoders
+    left = list(nodes)
+    both = [(request.placement, 1 if request.transformers else request.min_workers), (served.placement, served.num_workers)]
+    places: list[Node] | None = None
+    for placement, count in sorted(both, key=lambda one: len(candidates(nodes, one[0]))):
+        taken = take_places(left, placement, count)
+        if taken is None:
+            return None
+        places = taken if placement is served.placement else places
+    return places
 
 
 def check_both(nodes: list[Node], request: Request) -> Iterator[str]:
-    """Of `online`: room for the encoders beside the ranks; of process for transformers on nodes of their own beside the encoders. Who has fewer
-    nodes to choose from chooses first."""
+    """Room for both at once, as places_beside()."""
     served = request.transformers or request.encoders
     least, name, beside, flag = (1, "encoders", "actors of transformers", "--num-transformers") if request.transformers else (request.min_workers, "ranks", "encoders", "--num-encoders")
-    both = [(request.placement, least), (served.placement, served.num_workers)]
-    left: list[Node] | None = nodes
-    for placement, count in sorted(both, key=lambda one: len(candidates(nodes, one[0]))):
-        left = room_left(left, placement, count) if left is not None else None
-    if left is None:
+    if places_beside(nodes, request) is None:
         yield (f"the cluster has room for {least} {name} ({described(request.placement)} each) or for {served.num_workers} {beside} "
                f"({described(served.placement)} each), but not for both at once: ask for fewer {flag}, or add nodes")
 

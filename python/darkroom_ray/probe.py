@@ -127,7 +127,7 @@ def nodes_of(ray) -> list[Node]:
     def described(node: dict) -> Node:
         name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
         labels = dict(node.get("Labels") or {})
-        return Node(name=name, address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=labels)
+        return Node(name=name, address=node["NodeManagerAddress"], resources=dict(node["Resources"]), labels=labels, node_id=node["NodeID"])
 
     return [described(node) for node in ray.nodes() if node["Alive"]]
 

@@ -46,6 +46,10 @@ class RunNotes:
     def failure(self) -> tuple[int, str] | None:
         return self._failure
 
+    def is_hopeless(self) -> bool:
+        """What failed beside the ranks (an encoder) has failed before one had a place: none will begin."""
+        return self._failure is not None and self._attempts == 0
+
     def ask_to_stop(self, number: int) -> None:
         self._stop = number
 

@@ -82,9 +82,10 @@ class Fit:
 
 
 def wait_for_end(ray, fit: Fit, notes, stop: StopWatch) -> None:
-    """Tells the ranks of the driver's stop, so that they end with a checkpoint. Errors: Stopped when there is none that could."""
+    """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
+    long, is not waited for. Errors: Stopped when there is none that could."""
     asked_at = 0.0
-    while not fit.wait(LOOK_SECONDS):
+    while not fit.wait(LOOK_SECONDS) and not ray.get(notes.is_hopeless.remote()):
         if not stop.is_asked:
             continue
         if not asked_at:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <random>
 #include <system_error>
 
@@ -24,6 +25,7 @@ constexpr int kStatusError = 2;
 constexpr std::string_view kChromeBegin = "[\n";
 constexpr std::string_view kLinesBegin = R"({"resourceSpans")";
 constexpr std::string_view kChromeEnd = "{}]\n";
+constexpr std::string_view kChromeEndings[] = {".trace.json", ".perfetto.json"};
 
 uint64_t random_seed() {
   std::random_device device;
@@ -79,14 +81,40 @@ Status file_failure(const std::string& path, int error) {
              : Status::failed_precondition("cannot write the trace (file, reason):", path, reason);
 }
 
-/// Empties what was a trace, and nothing else of the user's.
-Status begin_file(int descriptor, const std::string& path) {
+/// "spans-attempt2.jsonl" of "spans.jsonl": the ending, which chooses the form, stays.
+std::string path_of_attempt(const std::string& path, int number) {
+  size_t ending = path.rfind('.');
+  for (const std::string_view known : kChromeEndings) {
+    ending = path.ends_with(known) ? path.size() - known.size() : ending;
+  }
+  const size_t slash = path.rfind('/');
+  if (ending == std::string::npos || (slash != std::string::npos && ending < slash)) {
+    ending = path.size();
+  }
+  return fmt::format("{}-attempt{}{}", path.substr(0, ending), number, path.substr(ending));
+}
+
+/// A trace that is there is of an attempt before this one, which may have been lost: it moves aside, the oldest one to number 1.
+Status move_aside(const std::string& path) {
+  constexpr int kMostAttempts = 9'999;
+  for (int number = 1; number <= kMostAttempts; ++number) {
+    const std::string aside = path_of_attempt(path, number);
+    struct stat info = {};
+    if (lstat(aside.c_str(), &info) != 0) {
+      return rename(path.c_str(), aside.c_str()) == 0 ? Status() : file_failure(aside, errno);
+    }
+  }
+  return Status::failed_precondition("there are too many traces of earlier attempts; remove some (file, most):", path, kMostAttempts);
+}
+
+/// Whether a trace of an earlier attempt is there. Errors: also of what is none, which is left alone.
+Result<bool> holds_trace(int descriptor, const std::string& path) {
   struct stat info = {};
   if (fstat(descriptor, &info) != 0) {
     return file_failure(path, errno);
   }
   if (S_ISCHR(info.st_mode)) {
-    return {};
+    return false;
   }
   if (!S_ISREG(info.st_mode)) {
     return Status::failed_precondition("a trace is written into a file, and this is none:", path);
@@ -97,23 +125,36 @@ Status begin_file(int descriptor, const std::string& path) {
   if (info.st_size > 0 && !found.starts_with(kLinesBegin) && !found.starts_with(kChromeBegin)) {
     return Status::failed_precondition("there is a file that is no trace; name another one for --trace-file, or remove it:", path);
   }
-  return ftruncate(descriptor, 0) == 0 ? Status() : file_failure(path, errno);
+  return info.st_size > 0;
+}
+
+/// A pipe would be waited for. Errors: the system's.
+Result<int> open_file(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0644);
+  return descriptor >= 0 ? Result<int>(descriptor) : file_failure(path, errno);
+}
+
+/// An empty file, or a device. Errors: also of a file that is no trace.
+Result<int> begin_file(const std::string& path) {
+  DARKROOM_ASSIGN_OR_RETURN(const int descriptor, open_file(path));
+  const Result<bool> is_taken = holds_trace(descriptor, path);
+  if (is_taken.is_ok() && !*is_taken) {
+    return descriptor;
+  }
+  ::close(descriptor);
+  DARKROOM_RETURN_IF_ERROR(is_taken.status());
+  DARKROOM_RETURN_IF_ERROR(move_aside(path));
+  return open_file(path);
 }
 
 }  // namespace
 
-bool chooses_chrome_form(std::string_view path) { return path.ends_with(".trace.json") || path.ends_with(".perfetto.json"); }
+bool chooses_chrome_form(std::string_view path) {
+  return std::ranges::any_of(kChromeEndings, [&](std::string_view ending) { return path.ends_with(ending); });
+}
 
 Result<std::unique_ptr<TraceRecorder>> TraceRecorder::open(TraceOptions options) {
-  // A pipe would be waited for.
-  const int descriptor = ::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NONBLOCK, 0644);
-  if (descriptor < 0) {
-    return file_failure(options.path, errno);
-  }
-  if (Status begun = begin_file(descriptor, options.path); !begun.is_ok()) {
-    ::close(descriptor);
-    return begun;
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const int descriptor, begin_file(options.path));
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(std::move(options), descriptor));
   if (recorder->is_chrome_) {
     const std::lock_guard hold(recorder->mutex_);

@@ -106,6 +106,18 @@ RowBytes row_bytes_of(const RowEncoder& encoder) {
   return {.prepared = square_bytes(options.transform), .encoded = num_values * torch::elementSize(options.dtype)};
 }
 
+/// The transformers of a job, by what they must have alike.
+SliceFleetOptions fleet_of(const JobRun& run, const ProcessOptions& options) {
+  const RowTransform how{.transform = options.transform, .seed = options.seed};
+  return {.encoders = options.transformers,
+          .token = options.transformer_token,
+          .facts = transform_facts(run.plan().inputs(), how, options.caption_column, options.keep_columns),
+          .max_slice_bytes = kLargestSlice,
+          .timeout = options.transformer_timeout,
+          .patience = options.transformer_patience,
+          .names = transformer_names()};
+}
+
 /// What the workers of one run share: read -> transform -> encode -> write.
 class ProcessParts {
  public:
@@ -154,13 +166,7 @@ class ProcessParts {
     const int64_t batches = std::max<int64_t>(1, std::min(kMostTransformedRows, kSliceBytes / row_bytes) / reading_.batch_size);
     const int64_t slice_rows = batches * reading_.batch_size;
     const int64_t slices = static_cast<int64_t>(memory.work_bytes) / (slice_rows * row_bytes * workers_.readers);
-    const RowTransform how{.transform = options_.transform, .seed = options_.seed};
-    return {.fleet = {.encoders = options_.transformers,
-                      .token = options_.transformer_token,
-                      .facts = transform_facts(run_.plan().inputs(), how, options_.caption_column, options_.keep_columns),
-                      .max_slice_bytes = kLargestSlice,
-                      .timeout = options_.transformer_timeout,
-                      .patience = options_.transformer_patience},
+    return {.fleet = fleet_of(run_, options_),
             .resolution = options_.transform.resolution,
             .slice_rows = slice_rows,
             .slices_ahead = std::clamp<int64_t>(slices, 2, kMostSlicesAhead),
@@ -251,6 +257,37 @@ Status check_mds_items(const JobPlan& plan, const RowEncoder& encoder) {
       most_rows, row_bytes, kMostMdsBytes / row_bytes);
 }
 
+std::vector<std::string> file_names_of(const std::vector<JobInput>& inputs) {
+  std::vector<std::string> names;
+  for (const JobInput& input : inputs) {
+    names.push_back(input.name);
+  }
+  return names;
+}
+
+/// What transformers that do not fit refuse is told before anything is written. `now`: the names of the dataset's files as they lie there;
+/// empty: not known.
+Status meet_transformers(const JobRun& run, const ProcessOptions& options, const std::vector<std::string>& now, std::stop_token stop) {
+  if (options.transformers.empty() || !run.has_work()) {
+    return {};
+  }
+  SliceFleetOptions fleet = fleet_of(run, options);
+  fleet.stop = std::move(stop);
+  const SliceReader nothing = [](std::span<const int64_t>, std::string) -> Result<std::shared_ptr<const SliceContent>> {
+    return Status::corrupt_data("a transformer sent a slice that nobody asked for");
+  };
+  const Status met = SliceFleet::open(fleet, nothing).status();
+  const std::vector<std::string> then = file_names_of(run.plan().inputs());
+  if (met.code() != StatusCode::kFailedPrecondition || now.empty() || then == now) {
+    return met;
+  }
+  return met.with_context(fmt::format(
+      "the job goes on with the {} files that it began with, and the image dataset has other ones now ({}; it was extended, or "
+      "parts were made anew), which transformers that were started since serve; go on without --transformers, or with ones that "
+      "were started before",
+      then.size(), now.size()));
+}
+
 /// The part of a run that writes.
 Status work(JobRun& run, const ProcessOptions& options, const RowEncoder& encoder, const KeptColumns& kept, std::stop_token stop,
             StageSummary& summary) {
@@ -306,7 +343,7 @@ int default_batch_size(int resolution, const torch::Device& device) {
 namespace {
 
 Status check_transformers(const ProcessOptions& options) {
-  DARKROOM_RETURN_IF_ERROR(read_encoder_addresses(options.transformers).status());
+  DARKROOM_RETURN_IF_ERROR(read_encoder_addresses(options.transformers, transformer_names()).status());
   if (options.num_transformers > 0) {
     return Status::invalid_argument("--num-transformers are workers of this process, and --transformers does without; leave one out:",
                                     options.num_transformers);
@@ -364,8 +401,10 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
   }
   JobRequest request{.selection = options.selection};
   DARKROOM_ASSIGN_OR_RETURN(request.output, stores.resolve(options.output, Access::kWrite));
+  std::vector<std::string> listed;
   if (options.selection.items.empty()) {  // What cannot be listed is told before the model is fetched.
     DARKROOM_ASSIGN_OR_RETURN(request.listed, list_image_job_inputs(stores, options.input));
+    listed = file_names_of(request.listed);
   } else {
     request.list = [&] { return list_image_job_inputs(stores, options.input); };
     request.roots = input_roots(stores, {options.input});
@@ -397,6 +436,7 @@ Status run_process(StoreSet& stores, const ProcessOptions& options, std::stop_to
     return look_ahead(run.plan(), *encoder, options, summary);
   }
   const std::string output = run.output().uri();
+  DARKROOM_RETURN_IF_ERROR(with_resume_advice(meet_transformers(run, options, listed, stop), output));
   DARKROOM_RETURN_IF_ERROR(with_resume_advice(work(run, options, *encoder, kept, stop, summary), output));
   if (options.num_visualized > 0 && !options.selection.on_demand) {  // Of the whole job.
     DARKROOM_ASSIGN_OR_RETURN(const Location picture, stores.resolve(options.visualize_path, Access::kWrite));

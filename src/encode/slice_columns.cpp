@@ -3,13 +3,13 @@
 #include <arrow/buffer.h>
 #include <arrow/builder.h>
 #include <arrow/io/memory.h>
-#include <arrow/ipc/reader.h>
 #include <arrow/ipc/writer.h>
 #include <arrow/record_batch.h>
 
 #include <cstring>
 #include <utility>
 
+#include "arrived_batch.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/tensor_column.h"
 
@@ -50,20 +50,10 @@ Result<std::string> write_stream(const arrow::RecordBatch& batch) {
 
 /// The one batch of the stream.
 Result<std::shared_ptr<arrow::RecordBatch>> read_stream(std::string bytes) {
-  constexpr std::string_view kWhat = "reading a slice";
-  const auto buffer = arrow::Buffer::FromString(std::move(bytes));
-  auto options = arrow::ipc::IpcReadOptions::Defaults();
-  options.memory_pool = table_pool();
-  options.use_threads = false;
-  const auto reader = arrow::ipc::RecordBatchStreamReader::Open(std::make_shared<arrow::io::BufferReader>(buffer), options);
-  DARKROOM_RETURN_IF_ARROW_ERROR(reader.status(), kWhat);
-  std::shared_ptr<arrow::RecordBatch> batch;
-  DARKROOM_RETURN_IF_ARROW_ERROR((*reader)->ReadNext(&batch), kWhat);
-  if (batch == nullptr || batch->num_columns() != kSliceColumns) {
-    return Status::corrupt_data("a slice does not have its columns (columns, want):", batch == nullptr ? 0 : batch->num_columns(),
-                                kSliceColumns);
+  DARKROOM_ASSIGN_OR_RETURN(auto batch, read_arrived_batch(std::move(bytes), "reading a slice"));
+  if (batch->num_columns() != kSliceColumns) {
+    return Status::corrupt_data("a slice does not have its columns (columns, want):", batch->num_columns(), kSliceColumns);
   }
-  DARKROOM_RETURN_IF_ARROW_ERROR(batch->ValidateFull(), kWhat);
   return batch;
 }
 

@@ -203,7 +203,8 @@ Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options
                                    .num_rows = inputs.num_rows(),
                                    .max_rows = kMostTransformedRows,
                                    .num_workers = num_workers,
-                                   .max_connections = kMostJobs};
+                                   .max_connections = kMostJobs,
+                                   .names = transformer_names()};
   const auto make = [&workers](int worker, std::span<const int64_t> rows) { return workers[static_cast<size_t>(worker)]->make(rows); };
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<SliceServer> server, SliceServer::start(serving, make));
   log_info("transformer: {} rows of {} files, {} workers", inputs.num_rows(), inputs.all().size(), num_workers);

@@ -3,7 +3,6 @@
 #include <arrow/buffer.h>
 #include <arrow/io/memory.h>
 #include <arrow/ipc/options.h>
-#include <arrow/ipc/reader.h>
 #include <arrow/ipc/writer.h>
 #include <arrow/util/byte_size.h>
 #include <arrow/util/key_value_metadata.h>
@@ -11,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arrived_batch.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/core/version.h"
 #include "darkroom/tables/arrow_files.h"
@@ -44,20 +44,6 @@ Result<T> taken(arrow::Result<T> result) {
     return from_arrow(result.status(), kSlice);
   }
   return std::move(result).ValueUnsafe();
-}
-
-Result<std::shared_ptr<arrow::RecordBatch>> read_batch(const std::string& bytes) {
-  const auto input = std::make_shared<arrow::io::BufferReader>(arrow::Buffer::FromString(bytes));
-  arrow::ipc::IpcReadOptions options = arrow::ipc::IpcReadOptions::Defaults();
-  options.memory_pool = table_pool();
-  options.use_threads = false;
-  DARKROOM_ASSIGN_OR_RETURN(const auto reader, taken(arrow::ipc::RecordBatchStreamReader::Open(input, options)));
-  DARKROOM_ASSIGN_OR_RETURN(auto batch, taken(reader->Next()));
-  if (batch == nullptr) {
-    return Status::corrupt_data("a slice of transformed rows holds no batch, bytes:", bytes.size());
-  }
-  DARKROOM_RETURN_IF_ARROW_ERROR(batch->ValidateFull(), kSlice);
-  return batch;
 }
 
 Result<nlohmann::json> words_of(const arrow::Schema& schema) {
@@ -136,7 +122,7 @@ Status TransformedSlice::read_words(const nlohmann::json& words, int64_t num_row
 }
 
 Result<TransformedSlice> TransformedSlice::read(const std::string& bytes, int64_t num_rows, int resolution, size_t num_kept_columns) {
-  DARKROOM_ASSIGN_OR_RETURN(auto batch, read_batch(bytes));
+  DARKROOM_ASSIGN_OR_RETURN(auto batch, read_arrived_batch(bytes, kSlice));
   if (batch->num_columns() != kOwnColumns + static_cast<int>(num_kept_columns)) {
     return broken("columns", batch->num_columns());
   }

@@ -195,6 +195,32 @@ std::string starts_html(const RunFolder& run) {
   return table_html(table);
 }
 
+// Starts that encoders on other machines fed: which side waited.
+std::string online_html(const RunFolder& run) {
+  ReportTable table{
+      .title = "Encoders on other machines",
+      .head = {"from step", "trainer waited", "of", "encoders", "idle", "of", "trainer rows/s", "rows/s of an encoder", "would match"},
+      .rows = {}};
+  const Json starts = run.facts.is_object() ? run.facts.value("starts", Json()) : Json();
+  for (const Json& start : starts.is_array() ? starts : Json::array()) {
+    const Json online = start.is_object() ? start.value("online", Json()) : Json();
+    const auto number = [](const Json& of, const char* name, auto text) -> std::string {
+      const Json value = of.is_object() ? of.value(name, Json()) : Json();
+      return value.is_number() && value.get<double>() >= 0 ? text(value.get<double>()) : "-";
+    };
+    const auto whole = [](double value) { return grouped_digits(static_cast<int64_t>(std::min(value, 9e15))); };
+    const auto rate = [](double value) { return value > 0 ? number_text(value, 3) : "-"; };  // 0: too little was encoded to say.
+    if (online.is_object()) {
+      table.rows.push_back({number(start, "step", whole), number(online, "trainer_wait_seconds", duration_text),
+                            number(online, "trainer_seconds", duration_text), number(online, "encoders", whole),
+                            number(online, "encoder_idle_seconds", duration_text), number(online, "encoder_seconds", duration_text),
+                            number(online, "trainer_rows_per_second", rate), number(online, "rows_per_second_of_an_encoder", rate),
+                            number(online, "encoders_to_match", rate)});
+    }
+  }
+  return table.rows.empty() ? std::string() : table_html(table);
+}
+
 std::string recipe_html(const RunFolder& run) {
   return run.recipe_toml.empty() ? std::string()
                                  : "<h2>Recipe</h2><details><summary>every field, as recipe.toml</summary><pre>" +
@@ -214,7 +240,7 @@ Result<std::string> render(FileSystem& files, const RunFolder& run, const RunFol
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::string samples, run_samples_html(files, run));
   DARKROOM_ASSIGN_OR_RETURN(const std::string dataset, dataset_html(files, run));
-  body += samples + phases_html(run) + spendings_html(run) + dataset + starts_html(run) + recipe_html(run);
+  body += samples + phases_html(run) + spendings_html(run) + dataset + starts_html(run) + online_html(run) + recipe_html(run);
   std::string title = run.name;
   if (other != nullptr) {
     const auto [name, other_name] = run_names(run, *other);

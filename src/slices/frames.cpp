@@ -52,7 +52,7 @@ Status FrameReader::begin_body() {
   const uint64_t length = number_at(header, kLengthOffset);
   const bool is_known = type >= static_cast<uint32_t>(FrameType::kChallenge) && type <= static_cast<uint32_t>(FrameType::kWorking);
   if (!header.starts_with(kFrameMark) || !is_known) {
-    return Status::corrupt_data("what came over the connection is no frame of an encoder or a trainer");
+    return Status::corrupt_data("what came over the connection is no frame of slices");
   }
   if (length > static_cast<uint64_t>(max_body_bytes_)) {
     return Status::corrupt_data("a frame is longer than may be (bytes, most):", length, max_body_bytes_);

@@ -44,12 +44,13 @@ std::string proof_of(std::string_view token, std::string_view side, std::string_
   return hex;
 }
 
-Status compare_facts(const nlohmann::json& encoder, const nlohmann::json& trainer) {
+Status compare_facts(const nlohmann::json& encoder, const nlohmann::json& trainer, const SliceNames& names) {
   for (const auto& [name, value] : encoder.items()) {
     const nlohmann::json wanted = trainer.is_object() ? trainer.value(name, nlohmann::json()) : nlohmann::json();
     if (wanted != value) {
       return Status::failed_precondition(
-          "encoder and trainer do not fit together; start the encoder with the trainer's values (what, at the encoder, at the trainer):",
+          fmt::format("{0} and {1} do not fit together; start the {0} with the {1}'s values (what, at the {0}, at the {1}):", names.peer,
+                      names.asker),
           name, dump_json(value), dump_json(wanted).substr(0, kMostMessageBytes));
     }
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
+#include "darkroom/slices/slice_names.h"
 #include "frames.h"
 
 namespace darkroom {
@@ -20,7 +21,7 @@ std::string draw_nonce();
 std::string proof_of(std::string_view token, std::string_view side, std::string_view nonce);
 
 /// Errors: kFailedPrecondition naming the first fact that the trainer wants otherwise than the encoder has it, and both values.
-Status compare_facts(const nlohmann::json& encoder, const nlohmann::json& trainer);
+Status compare_facts(const nlohmann::json& encoder, const nlohmann::json& trainer, const SliceNames& names = {});
 
 /// A body that is a JSON object. Errors: kCorruptData.
 Result<nlohmann::json> parse_words(const Frame& frame);

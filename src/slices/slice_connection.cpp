@@ -1,5 +1,6 @@
 #include "slice_connection.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -125,22 +126,24 @@ Status SliceConnection::take(const Frame& frame) {
   if (phase_ == Phase::kServing && frame.type == FrameType::kRequest) {
     return take_request(frame);
   }
-  return Status::corrupt_data("a trainer sent what is not its turn to send (type of the frame):", static_cast<int>(frame.type));
+  return Status::corrupt_data(fmt::format("{} sent what is not its turn to send (type of the frame):", options_.names.an_asker()),
+                              static_cast<int>(frame.type));
 }
 
 // The token comes first: strangers learn nothing of the dataset.
 Status SliceConnection::check_hello(const nlohmann::json& hello) const {
   for (const char* name : {"nonce", "proof"}) {
     if (!hello.contains(name) || !hello[name].is_string()) {
-      return Status::corrupt_data("a trainer's hello lacks a text:", name);
+      return Status::corrupt_data(fmt::format("the hello of {} lacks a text:", options_.names.an_asker()), name);
     }
   }
   if (!equal_in_constant_time(hello["proof"].get_ref<const std::string&>(), proof_of(options_.token, "trainer", nonce_))) {
     return Status::failed_precondition(
-        "encoder and trainer do not have the same token; set the same DARKROOM_ENCODER_TOKEN for both (an encoder on loopback without one "
-        "takes trainers without one)");
+        fmt::format("{} and {} do not have the same token; set the same DARKROOM_ENCODER_TOKEN for both ({} on loopback without one takes "
+                    "{}s without one)",
+                    options_.names.peer, options_.names.asker, options_.names.a_peer(), options_.names.asker));
   }
-  return compare_facts(options_.facts, hello.value("facts", nlohmann::json()));
+  return compare_facts(options_.facts, hello.value("facts", nlohmann::json()), options_.names);
 }
 
 Status SliceConnection::take_hello(const Frame& frame) {

@@ -38,20 +38,20 @@ nlohmann::json FleetReport::to_json() const {
 }
 
 SliceDesk::SliceDesk(const SliceFleetOptions& options)
-    : encoders_(options.encoders), patience_(options.patience), stop_(options.stop), on_stop_(options.stop, [this] {
+    : encoders_(options.encoders), names_(options.names), patience_(options.patience), stop_(options.stop), on_stop_(options.stop, [this] {
         const std::lock_guard lock(mutex_);
         changed_.notify_all();
       }) {}
 
 Status SliceDesk::check_patience_locked(std::optional<Clock::time_point>& deadline) const {
   if (is_ended_) {
-    return Status::cancelled("encoders are waited for no longer");
+    return Status::cancelled(fmt::format("{}s are waited for no longer", names_.peer));
   }
   if (num_joined_ > 0) {
     return {};
   }
   if (stop_.stop_requested()) {
-    return Status::cancelled("stopped on request while no encoder was there:", encoders_);
+    return Status::cancelled(fmt::format("stopped on request while no {} was there:", names_.peer), encoders_);
   }
   deadline = alone_since_ + patience_;
   if (Clock::now() < *deadline) {
@@ -59,8 +59,8 @@ Status SliceDesk::check_patience_locked(std::optional<Clock::time_point>& deadli
   }
   const Status& why = refusal_.is_ok() ? last_failure_ : refusal_;
   return Status::unavailable(
-      fmt::format("no encoder was there for {:.0f} s; start some at the addresses of --encoders, or name others (the last failure: {}):",
-                  seconds_of(patience_), why.is_ok() ? "none could be reached" : why.message()),
+      fmt::format("no {} was there for {:.0f} s; start some at the addresses of {}, or name others (the last failure: {}):", names_.peer,
+                  seconds_of(patience_), names_.addresses_flag, why.is_ok() ? "none could be reached" : why.message()),
       encoders_);
 }
 
@@ -155,17 +155,17 @@ Status SliceDesk::join(const std::string& name, const EncoderWelcome& welcome) {
       const nlohmann::json theirs = welcome.place.is_object() ? welcome.place.value(what, nlohmann::json()) : nlohmann::json();
       if (theirs != value) {
         return Status::failed_precondition(
-            fmt::format("an encoder gives other bits than {}; start all of them alike (what, there, here):", first_name_), what,
+            fmt::format("{} gives other bits than {}; start all of them alike (what, there, here):", names_.a_peer(), first_name_), what,
             value.dump(), theirs.dump());
       }
     }
     if (welcome.max_rows < std::min({kMostSliceRows, first_->max_rows, std::max(kLeastSliceRows, first_->rows_together)})) {
-      return Status::failed_precondition("an encoder takes smaller slices than the first one did (rows, first):", welcome.max_rows,
-                                         first_->max_rows);
+      return Status::failed_precondition(fmt::format("{} takes smaller slices than the first one did (rows, first):", names_.a_peer()),
+                                         welcome.max_rows, first_->max_rows);
     }
     if (welcome.processor != first_->processor && !std::exchange(told_of_processors_, true)) {
-      log_warning("encoders run on different processors ({}, {}): which of them makes a slice may change its last bits", first_->processor,
-                  welcome.processor);
+      log_warning("{}s run on different processors ({}, {}): which of them makes a slice may change its last bits", names_.peer,
+                  first_->processor, welcome.processor);
     }
   } else {
     first_ = welcome;
@@ -200,8 +200,9 @@ void SliceDesk::leave(const void* connection, const std::vector<AskedSlice>& owe
   for (auto slice = owed.rbegin(); slice != owed.rend(); ++slice) {
     Wanted& wanted = wanted_[slice->number];
     if (++wanted.losses >= kMostLosses) {
-      wanted.failure = Status::unavailable("a slice was lost with every encoder that was asked for it (encoders, first row, the last one):",
-                                           wanted.losses, wanted.rows.front(), why.message());
+      wanted.failure = Status::unavailable(
+          fmt::format("a slice was lost with every {0} that was asked for it ({0}s, first row, the last one):", names_.peer), wanted.losses,
+          wanted.rows.front(), why.message());
     } else {
       put_back_locked(*slice);
     }
@@ -209,7 +210,7 @@ void SliceDesk::leave(const void* connection, const std::vector<AskedSlice>& owe
   if (num_joined_ == 0) {
     alone_since_ = Clock::now();
     if (!why.is_ok()) {
-      log_warning("no encoder is left; waiting for one for {:.0f} s", seconds_of(patience_));
+      log_warning("no {} is left; waiting for one for {:.0f} s", names_.peer, seconds_of(patience_));
     }
   }
   wake_links_locked();  // What failed with all that are left is theirs again.

@@ -92,6 +92,7 @@ class SliceDesk {
   void wait_locked(std::unique_lock<std::mutex>& lock, std::optional<Clock::time_point> deadline);
 
   const std::string encoders_;
+  const SliceNames names_;
   const std::chrono::milliseconds patience_;
   const std::stop_token stop_;
   mutable std::mutex mutex_;

@@ -1,5 +1,7 @@
 #include "darkroom/slices/slice_fleet.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <list>
@@ -17,10 +19,11 @@ namespace darkroom {
 Status SliceFleetOptions::validate() const {
   for (const auto& [name, time] : {std::pair("timeout", timeout), std::pair("patience", patience), std::pair("look", look)}) {
     if (time < std::chrono::milliseconds(1)) {
-      return Status::invalid_argument("a time of --encoders must be at least 1 ms (time, value in ms):", name, time.count());
+      return Status::invalid_argument(fmt::format("a time of {} must be at least 1 ms (time, value in ms):", names.addresses_flag), name,
+                                      time.count());
     }
   }
-  return {};
+  return resolver.validate();
 }
 
 /// The links to all encoders that are named, and who looks after them.
@@ -45,12 +48,13 @@ class SliceFleet::Crew {
     try {
       return link_to_all();
     } catch (const std::system_error& failure) {
-      return Status::resource_exhausted("cannot start a thread that asks an encoder (reason):", failure.what());
+      return Status::resource_exhausted(fmt::format("cannot start a thread that asks {} (reason):", options_.names.a_peer()),
+                                        failure.what());
     }
   }
 
   Status link_to_all() {
-    DARKROOM_ASSIGN_OR_RETURN(const std::vector<EncoderAddress> addresses, read_encoder_addresses(options_.encoders));
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<EncoderAddress> addresses, read_encoder_addresses(options_.encoders, options_.names));
     const std::lock_guard lock(mutex_);
     links_.remove_if(
         [&](const auto& link) { return !link->is_joined() && std::ranges::find(addresses, link->address()) == addresses.end(); });
@@ -70,7 +74,7 @@ class SliceFleet::Crew {
     while (!stop.stop_requested()) {
       const Status renewed = renew_links();
       if (!renewed.is_ok() && renewed.message() != told) {
-        log_warning("the addresses of the encoders cannot be read again: {}", renewed.message());
+        log_warning("the addresses of the {}s cannot be read again: {}", options_.names.peer, renewed.message());
       }
       told = renewed.message();
       std::unique_lock lock(mutex);

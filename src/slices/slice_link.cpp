@@ -1,7 +1,6 @@
 #include "slice_link.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -22,6 +22,8 @@
 
 #include "darkroom/core/hmac_sha256.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/metrics.h"
+#include "darkroom/web/http_exchange.h"
 #include "handshake.h"
 
 namespace darkroom {
@@ -32,23 +34,23 @@ using std::chrono::milliseconds;
 constexpr double kSecondsOfMicrosecond = 1e-6;
 
 /// A field of an encoder's welcome that is a whole number of at least 1.
-Result<int64_t> positive_field(const nlohmann::json& words, const char* name) {
+Result<int64_t> positive_field(const nlohmann::json& words, const char* name, const SliceNames& names) {
   constexpr int64_t kMost = int64_t{1} << 20;
   if (!words.contains(name) || !words[name].is_number_integer() || words[name].get<int64_t>() < 1 || words[name].get<int64_t>() > kMost) {
-    return Status::corrupt_data("an encoder's welcome lacks a number:", name);
+    return Status::corrupt_data(fmt::format("the welcome of {} lacks a number:", names.a_peer()), name);
   }
   return words[name].get<int64_t>();
 }
 
-Result<EncoderWelcome> parse_welcome(const nlohmann::json& words) {
+Result<EncoderWelcome> parse_welcome(const nlohmann::json& words, const SliceNames& names) {
   EncoderWelcome welcome;
   welcome.place = words.value("place", nlohmann::json());
   const nlohmann::json processor = words.value("processor", nlohmann::json());
   welcome.processor = processor.is_string() ? processor.get<std::string>() : "";
-  DARKROOM_ASSIGN_OR_RETURN(welcome.workers, positive_field(words, "workers"));
-  DARKROOM_ASSIGN_OR_RETURN(welcome.in_flight, positive_field(words, "in_flight"));
-  DARKROOM_ASSIGN_OR_RETURN(welcome.max_rows, positive_field(words, "max_rows"));
-  DARKROOM_ASSIGN_OR_RETURN(welcome.rows_together, positive_field(words, "rows_together"));
+  DARKROOM_ASSIGN_OR_RETURN(welcome.workers, positive_field(words, "workers", names));
+  DARKROOM_ASSIGN_OR_RETURN(welcome.in_flight, positive_field(words, "in_flight", names));
+  DARKROOM_ASSIGN_OR_RETURN(welcome.max_rows, positive_field(words, "max_rows", names));
+  DARKROOM_ASSIGN_OR_RETURN(welcome.rows_together, positive_field(words, "rows_together", names));
   return welcome;
 }
 
@@ -57,7 +59,7 @@ Status no_exception(const std::function<Status()>& work) {
   try {
     return work();
   } catch (const std::exception& failure) {
-    return Status::internal("talking to an encoder failed:", failure.what());
+    return Status::internal("asking for slices failed:", failure.what());
   }
 }
 
@@ -91,20 +93,50 @@ class SliceLink::Talk {
   const std::vector<AskedSlice>& owed() const { return owed_; }
 
  private:
-  Status connect_to_any() {
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_STREAM;
-    wanted.ai_flags = AI_NUMERICSERV;
-    addrinfo* found = nullptr;
-    const int failed = getaddrinfo(link_.address_.host.c_str(), link_.address_.port.c_str(), &wanted, &found);
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(failed == 0 ? found : nullptr, [](addrinfo* list) {
-      if (list != nullptr) {
-        freeaddrinfo(list);
-      }
+  const SliceNames& names() const { return options_.names; }
+
+  Status said_nothing() const {
+    const std::string flag = names().timeout_flag.empty() ? "" : fmt::format(" ({})", names().timeout_flag);
+    return Status::unavailable(fmt::format("{} said nothing for so many seconds{}:", names().a_peer(), flag),
+                               std::chrono::duration<double>(options_.timeout).count());
+  }
+
+  /// Asked for anew at each attempt: a cluster gives a name to another machine. A stop ends it. Errors: kUnavailable, kCancelled.
+  Result<std::vector<IpAddress>> find_addresses() {
+    if (const auto ip = IpAddress::parse(link_.address_.host)) {
+      return std::vector<IpAddress>{*ip};
+    }
+    std::mutex mutex;
+    std::condition_variable_any answered;
+    std::optional<DnsAnswer> answer;
+    MetricsRegistry metrics;
+    DARKROOM_ASSIGN_OR_RETURN(const auto resolver,
+                              start_resolver(options_.resolver, system_clock(), metrics));  // Ends before what it uses.
+    resolver->resolve(link_.address_.host, [&](const DnsAnswer& come) {
+      const std::lock_guard lock(mutex);
+      answer = come;
+      answered.notify_all();
     });
-    Status last = Status::unavailable("the name of an encoder's machine is not known:", failed == 0 ? "no address" : gai_strerror(failed));
-    for (const addrinfo* place = owned.get(); place != nullptr; place = place->ai_next) {
-      last = connect_to(*place);
+    std::unique_lock lock(mutex);
+    const bool has_come = answered.wait_for(lock, stop_, options_.timeout, [&] { return answer.has_value(); });
+    if (stop_.stop_requested()) {
+      return Status::cancelled("stopped");
+    }
+    if (!has_come || answer->kind != DnsAnswer::Kind::kOk) {
+      return Status::unavailable(fmt::format("the name of the machine of {} is not known:", names().a_peer()),
+                                 dns_answer_name(has_come ? answer->kind : DnsAnswer::Kind::kTimeout));
+    }
+    return answer->addresses;
+  }
+
+  Status connect_to_any() {
+    DARKROOM_ASSIGN_OR_RETURN(const std::vector<IpAddress> addresses, find_addresses());
+    uint16_t port = 0;
+    const std::string& digits = link_.address_.port;
+    std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    Status last;
+    for (const IpAddress& ip : addresses) {
+      last = connect_to({.ip = ip, .port = port});
       if (last.is_ok() || stop_.stop_requested()) {
         break;
       }
@@ -112,24 +144,27 @@ class SliceLink::Talk {
     return last;
   }
 
-  Status connect_to(const addrinfo& place) {
+  Status connect_to(const SocketAddress& address) {
     if (socket_ >= 0) {
       ::close(socket_);
     }
-    socket_ = socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const sockaddr_storage place = address.to_sockaddr();
+    socket_ = socket(place.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;
     int error = socket_ < 0 ? errno : 0;
     if (socket_ >= 0) {
       setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       setsockopt(socket_, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-      error = connect(socket_, place.ai_addr, place.ai_addrlen) == 0 ? 0 : errno;
+      const socklen_t size = place.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      error = connect(socket_, reinterpret_cast<const sockaddr*>(&place), size) == 0 ? 0 : errno;
     }
     if (error == EINPROGRESS) {
       DARKROOM_RETURN_IF_ERROR(wait_for(POLLOUT, Clock::now() + options_.timeout, /*heeds_desk=*/false).status());
       socklen_t size = sizeof error;
       getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
     }
-    return error == 0 ? Status() : Status::unavailable("an encoder cannot be reached:", std::generic_category().message(error));
+    return error == 0 ? Status()
+                      : Status::unavailable(fmt::format("{} cannot be reached:", names().a_peer()), std::generic_category().message(error));
   }
 
   /// Waits for the socket: what of `events` there is; nothing where the desk has something new. Errors: kUnavailable (time is up),
@@ -142,12 +177,11 @@ class SliceLink::Talk {
       const bool is_endless = deadline == Clock::time_point::max();
       const int64_t left = is_endless ? -1 : std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
       if (!is_endless && left <= 0) {
-        return Status::unavailable("an encoder said nothing for so many seconds (--encoder-timeout):",
-                                   std::chrono::duration<double>(options_.timeout).count());
+        return said_nothing();
       }
       pollfd watched[2] = {{socket_, static_cast<short>(events), 0}, {link_.wake_, POLLIN, 0}};
       if (poll(watched, 2, static_cast<int>(left)) < 0 && errno != EINTR) {
-        return Status::unavailable("waiting for an encoder failed:", std::generic_category().message(errno));
+        return Status::unavailable(fmt::format("waiting for {} failed:", names().a_peer()), std::generic_category().message(errno));
       }
       eventfd_t count = 0;
       const bool is_woken = (watched[1].revents & POLLIN) != 0 && eventfd_read(link_.wake_, &count) == 0;
@@ -167,7 +201,7 @@ class SliceLink::Talk {
         return reader_.take();
       }
       if (took == FrameReader::Took::kEnded) {
-        return Status::unavailable("an encoder closed the connection before it let this trainer in");
+        return Status::unavailable(fmt::format("{} closed the connection before it let this {} in", names().a_peer(), names().asker));
       }
       DARKROOM_RETURN_IF_ERROR(wait_for(POLLIN, deadline, /*heeds_desk=*/false).status());
     }
@@ -180,10 +214,11 @@ class SliceLink::Talk {
     const nlohmann::json protocol = challenge.value("protocol", nlohmann::json());
     if (frame.type == FrameType::kChallenge && protocol != kSliceProtocol) {
       return Status::failed_precondition(
-          "encoder and trainer are other versions; install the same one on both (protocol there, here):", protocol.dump(), kSliceProtocol);
+          fmt::format("{} and {} are other versions; install the same one on both (protocol there, here):", names().peer, names().asker),
+          protocol.dump(), kSliceProtocol);
     }
     if (frame.type != FrameType::kChallenge || !challenge.contains("nonce") || !challenge["nonce"].is_string()) {
-      return Status::corrupt_data("what listens there is no encoder");
+      return Status::corrupt_data(fmt::format("what listens there is no {}", names().peer));
     }
     const std::string nonce = draw_nonce();
     const nlohmann::json hello = {{"nonce", nonce},
@@ -202,12 +237,13 @@ class SliceLink::Talk {
     DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json words, parse_words(frame));
     const nlohmann::json proof = words.value("proof", nlohmann::json());
     if (frame.type != FrameType::kWelcome || !proof.is_string()) {
-      return Status::corrupt_data("an encoder sent what is not its turn to send (type of the frame):", static_cast<int>(frame.type));
+      return Status::corrupt_data(fmt::format("{} sent what is not its turn to send (type of the frame):", names().a_peer()),
+                                  static_cast<int>(frame.type));
     }
     if (!equal_in_constant_time(proof.get_ref<const std::string&>(), proof_of(options_.token, "encoder", nonce))) {
       return Status::failed_precondition("what listens there does not know DARKROOM_ENCODER_TOKEN");
     }
-    DARKROOM_ASSIGN_OR_RETURN(welcome_, parse_welcome(words));
+    DARKROOM_ASSIGN_OR_RETURN(welcome_, parse_welcome(words, names()));
     reader_.set_max_body_bytes(options_.max_slice_bytes + static_cast<int64_t>(kAnswerNumbers * kNumberBytes));
     return {};
   }
@@ -256,7 +292,7 @@ class SliceLink::Talk {
       DARKROOM_ASSIGN_OR_RETURN(const auto took, reader_.read(socket_));
       last_word_ = reader_.num_bytes() > before ? Clock::now() : last_word_;
       if (took == FrameReader::Took::kEnded) {
-        return Status::unavailable("an encoder closed the connection");
+        return Status::unavailable(fmt::format("{} closed the connection", names().a_peer()));
       }
       if (took == FrameReader::Took::kFrame) {
         DARKROOM_RETURN_IF_ERROR(take_answer(reader_.take()));
@@ -277,7 +313,8 @@ class SliceLink::Talk {
       return {};
     }
     if (!is_answer || found == owed_.end()) {
-      return Status::corrupt_data("an encoder sent what nobody asked for (type of the frame):", static_cast<int>(frame.type));
+      return Status::corrupt_data(fmt::format("{} sent what nobody asked for (type of the frame):", names().a_peer()),
+                                  static_cast<int>(frame.type));
     }
     count(frame.body);
     const AskedSlice slice = *found;
@@ -286,7 +323,7 @@ class SliceLink::Talk {
     if (frame.type == FrameType::kFailure) {
       owed_.erase(found);
       const Status failure = parse_failure(frame.body);
-      log_warning("encoder {} cannot make a slice: {}", link_.address_.to_string(), failure.message());
+      log_warning("{} {} cannot make a slice: {}", names().peer, link_.address_.to_string(), failure.message());
       desk_.fail(&link_, slice, failure);
       return {};
     }
@@ -346,7 +383,7 @@ SliceLink::~SliceLink() {
 
 // An encoder that is not there yet is no news; one that turns this trainer away is, once.
 void SliceLink::note_unreachable(const Status& failure) {
-  const Status named = failure.with_context(fmt::format("encoder {}", address_.to_string()));
+  const Status named = failure.with_context(fmt::format("{} {}", options_.names.peer, address_.to_string()));
   if (failure.code() == StatusCode::kUnavailable) {
     desk_.note_failure(named);
     return;
@@ -370,7 +407,7 @@ void SliceLink::run(const std::stop_token& stop) {
       const Status ended = no_exception([&] { return talk.exchange(); });
       is_joined_ = false;
       if (!ended.is_ok()) {
-        log_warning("encoder {} is lost, and its slices are asked of others: {}", address_.to_string(), ended.message());
+        log_warning("{} {} is lost, and its slices are asked of others: {}", options_.names.peer, address_.to_string(), ended.message());
       }
       desk_.leave(&talk, talk.owed(), ended);
     } else if (!stop.stop_requested()) {

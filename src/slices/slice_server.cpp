@@ -1,5 +1,6 @@
 #include "darkroom/slices/slice_server.h"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -77,14 +78,14 @@ Status SliceServerOptions::validate() const {
        {std::pair("num_rows", num_rows), std::pair("rows_together", rows_together), std::pair("max_rows", max_rows),
         std::pair("num_workers", int64_t{num_workers}), std::pair("max_connections", int64_t{max_connections})}) {
     if (value < 1) {
-      return Status::invalid_argument("a field of the encoder service must be at least 1 (field, value):", name, value);
+      return Status::invalid_argument("a field of the service of slices must be at least 1 (field, value):", name, value);
     }
   }
   if (max_in_flight < 0) {
-    return Status::invalid_argument("max_in_flight of the encoder service must be at least 0:", max_in_flight);
+    return Status::invalid_argument("max_in_flight of the service of slices must be at least 0:", max_in_flight);
   }
   if (handshake_timeout < milliseconds(1) || send_timeout < milliseconds(1)) {
-    return Status::invalid_argument("time-outs of the encoder service must be at least 1 ms, got (handshake, send, in ms):",
+    return Status::invalid_argument("time-outs of the service of slices must be at least 1 ms, got (handshake, send, in ms):",
                                     handshake_timeout.count(), send_timeout.count());
   }
   return {};
@@ -115,7 +116,8 @@ class SliceServer::Loop {
   }
 
   Result<SocketAddress> listen() {
-    const ListenerWords words{.task = "listen for trainers", .port_flag = "--listen", .address_flag = "--listen"};
+    const std::string task = fmt::format("listen for {}s", options_.names.asker);
+    const ListenerWords words{.task = task, .port_flag = "--listen", .address_flag = "--listen"};
     wake_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_event_ < 0) {
       return listen_failure(options_.address, errno, words);
@@ -134,7 +136,7 @@ class SliceServer::Loop {
     while (!stop.stop_requested()) {
       std::vector<pollfd> watched = watch();
       if (poll(watched.data(), watched.size(), milliseconds_to_next()) < 0 && errno != EINTR) {
-        log_error("trainers are served no longer: waiting for them failed: {}", std::generic_category().message(errno));
+        log_error("{}s are served no longer: waiting for them failed: {}", options_.names.asker, std::generic_category().message(errno));
         break;
       }
       uint64_t count = 0;
@@ -233,7 +235,7 @@ class SliceServer::Loop {
       connection.say_working();
       return serve(connection, events);
     } catch (const std::exception& failure) {
-      log_warning("a connection of a trainer is given up: {}", failure.what());
+      log_warning("a connection of whoever asks for slices is given up: {}", failure.what());
       return false;
     }
   }
@@ -266,7 +268,8 @@ class SliceServer::Loop {
     connections_.push_back(std::make_unique<SliceConnection>(++num_accepted_, descriptor, options_, *workers_));
     if (is_full) {
       connections_.back()->refuse(
-          Status::unavailable("the encoder serves as many trainers as it may, connections:", options_.max_connections));
+          Status::unavailable(fmt::format("the {} serves as many {}s as it may, connections:", options_.names.peer, options_.names.asker),
+                              options_.max_connections));
     }
     if (!connections_.back()->write()) {
       connections_.pop_back();
@@ -308,7 +311,7 @@ Result<std::unique_ptr<SliceServer>> SliceServer::start(const SliceServerOptions
     loop->start_workers(std::move(make));
     return std::unique_ptr<SliceServer>(new SliceServer(address, std::move(loop)));
   } catch (const std::system_error& failure) {
-    return Status::resource_exhausted("cannot start the threads of the encoder service (reason):", failure.what());
+    return Status::resource_exhausted("cannot start the threads of the service of slices (reason):", failure.what());
   }
 }
 

@@ -88,6 +88,15 @@ Result<int64_t> recorded_checkpoint_step(FileSystem& files, const std::string& p
 Status RunFactsFile::write(int64_t steps_done, double seconds) {
   content_["step"] = steps_done;
   content_["seconds"] = seconds;
+  return store();
+}
+
+Status RunFactsFile::write_online(const nlohmann::json& balance) {
+  content_["starts"].back()["online"] = balance;
+  return store();
+}
+
+Status RunFactsFile::store() const {
   return write_file_atomic(files_, path_, content_.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

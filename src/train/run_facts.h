@@ -36,8 +36,12 @@ class RunFactsFile {
   double seconds_before() const { return seconds_before_; }
   /// Records that `steps_done` steps took `seconds` of wall time in all, in one atomic step.
   Status write(int64_t steps_done, double seconds);
+  /// Records which side of this start waited for the other (OnlineBalance).
+  Status write_online(const nlohmann::json& balance);
 
  private:
+  Status store() const;
+
   RunFactsFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
 
   FileSystem& files_;

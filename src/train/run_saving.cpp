@@ -153,6 +153,18 @@ bool TrainingRun::background_save_has_ended() const {
   return background_save_.valid() && background_save_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
+/// Of a run alone: its folder went while the checkpoint was written. The next save fills it anew, as it does for one that went before.
+Result<bool> TrainingRun::may_save_again(const Status& failure) {
+  if (failure.is_ok() || remote_ != nullptr || ranks().size() > 1) {
+    return false;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files_.exists(in_folder(kRunFactsFile)));
+  if (!is_there) {
+    log_warning("the checkpoint of step {} was lost with the run folder and is written again: {}", background_step_, failure.message());
+  }
+  return !is_there;
+}
+
 // All ranks come here at the same step and hear of a failure at any of them, so that none waits for another.
 Status TrainingRun::finish_background_save() {
   if (!background_save_.valid()) {
@@ -161,6 +173,11 @@ Status TrainingRun::finish_background_save() {
   const Result<bool> own = background_save_.get();
   spend(Spending::kSaving);
   store_waiting_folders();
+  const Result<bool> is_to_repeat = may_save_again(own.status());
+  if (is_to_repeat.is_ok() && *is_to_repeat) {
+    background_save_failed_ = false;
+    return {};
+  }
   const Result<std::vector<int64_t>> codes = gather_numbers(ranks(), static_cast<int64_t>(own.status().code()));
   DARKROOM_RETURN_IF_ERROR(own.status());  // Of both failures the one that says more.
   DARKROOM_RETURN_IF_ERROR(codes.status());

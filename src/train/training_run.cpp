@@ -329,6 +329,11 @@ Status TrainingRun::weigh_sides() {
         balance_of(remote_source_->report(), step_ms_here_ / kSecond, wait_seconds, steps_here_ * recipe().batch.global);
     balance_ = balance.to_json();
     log_info("online: {}", balance.to_text());
+    Status noted = facts_->write_online(balance_);
+    noted = noted.is_ok() && remote_ != nullptr ? remote_->store_file(kRunFactsFile) : noted;
+    if (!noted.is_ok()) {  // All work is saved.
+      log_warning("which side waited is not in the run folder: {}", noted.message());
+    }
   }
   return {};
 }
@@ -344,6 +349,9 @@ Status TrainingRun::run_steps(const std::stop_token& stop) {
   while (steps_done_ < last_step()) {
     if (ranks().size() == 1 && background_save_has_ended()) {
       DARKROOM_RETURN_IF_ERROR(finish_background_save());
+      if (remote_ == nullptr && saved_step_ < background_step_) {  // Its folder was lost meanwhile.
+        DARKROOM_RETURN_IF_ERROR(save(AfterSaving::kGoesOn));
+      }
     }
     // Several ranks stop at the same step: the one in which a rank said so.
     if (ranks().size() > 1 ? stop_is_agreed_ : stop.stop_requested()) {

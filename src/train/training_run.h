@@ -106,6 +106,7 @@ class TrainingRun {
   Status save_in_background(const SaveJob& job);
   bool background_save_has_ended() const;
   Status finish_background_save();
+  Result<bool> may_save_again(const Status& failure);
   void end_background_save();
   void store_waiting_folders();
   Status write_checkpoint(const SaveJob& job, TrainingState& state);

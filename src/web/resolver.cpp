@@ -220,7 +220,7 @@ Status AresResolver::open_channel() {
   ares_options options{};
   char dns_alone[] = "b";  // It would open the hosts file at every look-up.
   options.lookups = dns_alone;
-  options.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES;
+  options.flags = ARES_FLAG_NOALIASES | (options_.uses_search_domains ? 0 : ARES_FLAG_NOSEARCH);
   options.timeout = static_cast<int>(options_.try_time.count());
   options.tries = options_.num_tries;
   options.sock_state_cb = &on_socket;

@@ -128,6 +128,10 @@ def one_or_three_encoders_give_the_losses_of_offline_training() -> None:
     require(balance["encoders"] == 3 and balance["encoders_lost"] == 0 and balance["rows"] >= 128, "balance", balance)
     require(balance["encoders_to_match"] >= 1 and balance["rows_per_second_of_an_encoder"] > 0, "how many would match", balance)
     require(0 <= balance["trainer_wait_seconds"] <= balance["trainer_seconds"], "who waited", balance)
+    run_folder = pathlib.Path(bench.path("three"))
+    require(json.loads((run_folder / "run.json").read_text())["starts"][-1]["online"] == balance, "the balance in run.json", balance)
+    require("Encoders on other machines" in (run_folder / "report.html").read_text(), "the balance in the report")
+    require("online" not in json.loads(pathlib.Path(bench.path("here"), "run.json").read_text())["starts"][-1], "a run without encoders")
     for encoder in encoders:
         code, said = encoder.end()
         require(code == 0 and "busy" in said, "an encoder that is stopped ends well", code, said)

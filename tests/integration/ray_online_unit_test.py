@@ -6,6 +6,7 @@ usage: ray_online_unit_test.py
 """
 
 import contextlib
+import dataclasses
 import pathlib
 import sys
 import threading
@@ -16,7 +17,7 @@ from cases import main, require, temporary_folder
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from darkroom_ray import online, preflight, rank  # noqa: E402
+from darkroom_ray import online, preflight, rank, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
@@ -106,6 +107,9 @@ def ranks_and_encoders_must_have_room_at_once() -> None:
     require(len(said) == 1 and "1 ranks" in said[0] and "4 encoders" in said[0] and "--num-encoders" in said[0], "five have none", said)
     picky = the_request("--num-encoders", "3", "--resources", "trainer=1", "--num-cpus-per-task", "1")
     require(not list(preflight.check_both(nodes, picky)), "who has one node to choose from chooses first")
+    for what, request, want in (("encoders leave the node of a picky rank", picky, ["b", "b", "a"]), ("ranks of whole nodes are not crowded out", the_request("--num-encoders", "2", "--num-cpus-per-task", "2"), ["b", "b"]),
+                                ("picky encoders", the_request("--num-encoders", "2", "--encoder-resources", "encoder=0.5"), ["b", "b"])):
+        require(sorted(place.name for place in preflight.places_beside(nodes, request)) == sorted(want), what, preflight.places_beside(nodes, request))
     for what, request, words in (("an absent type", the_request("--encoder-accelerator-type", "H100"), "no node has the accelerator type H100"),
                                  ("too many encoders", the_request("--num-encoders", "9"), "room for 4 encoders of the 9"),
                                  ("an absent resource", the_request("--encoder-resources", "gpu-box=1"), "the cluster has: encoder, trainer")):
@@ -200,6 +204,40 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
     require(set(ray.actors) == set(ray.killed), "an encoder outlives the run")
 
 
+def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
+    online.on_node = lambda node_id, may_go_elsewhere: f"on {node_id}{' or elsewhere' if may_go_elsewhere else ''}"
+    online.pause_after = lambda failures: 0
+    ray = FakeRay()
+    request = the_request("--num-encoders", "1", "--encoder-label", "zone=a")
+    keeper = online.EncoderKeeper(ray, request, {}, Direct(online.EncoderBook()), "token", [dataclasses.replace(node("a"), node_id="17")])
+    require(ray.options["scheduling_strategy"] == "on 17" and "label_selector" not in ray.options and ray.options["num_cpus"] == 1.0, "its node", ray.options)
+    ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+    for _ in range(2):
+        require(keeper.look_at(keeper._seats[0]) is None, "it is replaced")
+    require("scheduling_strategy" not in ray.options and ray.options["label_selector"] == {"zone": "a"}, "anywhere", ray.options)
+    require(online.options_on(node("b"), Placement())["scheduling_strategy"] == "on  or elsewhere", "another job may have its room")
+
+
+class WaitingFit:
+    """Ranks that wait for a place, for ever."""
+
+    def wait(self, seconds: float) -> bool:
+        return False
+
+
+def a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place() -> None:
+    ray, _, keeper = the_keeper()
+    notes = rank.RunNotes()
+    ray.actors[0].references["wait"].come((2, "another model"))
+    keeper.begin(Direct(notes))
+    training.wait_for_end(ray, WaitingFit(), Direct(notes), types.SimpleNamespace(is_asked=False))
+    require(notes.failure()[0] == 2 and "another model" in notes.failure()[1], "why", notes.failure())
+    at_work = rank.RunNotes()
+    at_work.begin(1)
+    at_work.note_failure(2, "another model")
+    require(not at_work.is_hopeless(), "ranks at work end with a checkpoint")
+
+
 def an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run() -> None:
     ray, _, keeper = the_keeper()
     ray.actors[1].references["wait"].come((2, "no such model"))
@@ -270,6 +308,8 @@ if __name__ == "__main__":
         transformers_may_be_apart_from_the_encoders,
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
+            an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,
+            a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place,
             an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,
             a_rank_reads_the_addresses_from_a_file_that_is_renewed,
             a_rank_is_told_of_encoders_only_where_there_are_some,

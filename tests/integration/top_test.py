@@ -153,6 +153,27 @@ def a_signal_ends_the_view_too() -> None:
         require(termios.tcgetattr(its) == before, "the terminal's settings")
 
 
+def catches(process: subprocess.Popen, number: int) -> bool:
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def a_second_signal_leaves_the_terminal_as_it_was() -> None:
+    with metrics_server() as port, terminal(port, "--interval", "0.1") as (process, ours, its, before):
+        read_until(ours, "q: quit")
+        termios.tcflow(its, termios.TCOOFF)  # It cannot say its last words yet.
+        process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        while not catches(process, signal.SIGTERM):  # The first one was read.
+            require(process.poll() is None and time.monotonic() - begin < PATIENCE, "the first signal ended it", process.returncode)
+        process.send_signal(signal.SIGTERM)
+        termios.tcflow(its, termios.TCOON)
+        read_until(ours, "\x1b[?1049l")
+        require(process.wait(PATIENCE) == 143, "exit code", process.returncode)
+        require(termios.tcgetattr(its) == before, "the terminal's settings")
+
+
 def a_job_leaves_its_address_and_takes_it_back() -> None:
     """Without a model: a download whose table cannot be found fails after it began to serve, and leaves nothing."""
     with temporary_folder() as folder:
@@ -172,4 +193,4 @@ def a_price_is_dollars_or_of_the_catalogue() -> None:
 
 if __name__ == "__main__":
     main([one_frame_is_plain_text, a_folder_leads_to_the_process_that_works_in_it, a_run_without_an_address_tells_its_last_line, what_cannot_be_looked_at_is_named, q_ends_the_view_and_the_terminal_is_as_before,
-          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue])
+          colours_are_left_out_where_nobody_wants_them, a_signal_ends_the_view_too, a_second_signal_leaves_the_terminal_as_it_was, a_job_leaves_its_address_and_takes_it_back, a_price_is_dollars_or_of_the_catalogue])

@@ -1,8 +1,10 @@
 #include "top_targets.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -55,25 +57,59 @@ Result<std::string> last_line(const std::string& path) {
   return tail.substr(tail.rfind('\n') + 1);
 }
 
-/// The address in a file that a process left.
-std::string left_address(const std::string& path) {
-  const Result<std::string> text = is_plain_file(path, kMostAddressBytes) ? read_file(local_files(), path) : Status::not_found(path);
-  const nlohmann::json json = text.is_ok() ? parse_json(*text) : nlohmann::json();
-  const bool is_there = json.is_object() && json.contains("address") && json["address"].is_string();
-  const std::string address = is_there ? json["address"].get<std::string>() : "";
-  const bool is_place = address.find('/') == std::string::npos && printable(address) == address && !metrics_url(address).empty();
-  return is_place ? address : "";
+/// Where a process says that its numbers are.
+struct LeftAddress {
+  std::string place = "";    ///< HOST:PORT; empty: the file tells of none.
+  std::string failure = "";  ///< Why it cannot be asked from here.
+
+  auto operator<=>(const LeftAddress&) const = default;
+};
+
+std::string text_in(const nlohmann::json& json, const char* name) {
+  return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "";
 }
 
-std::vector<std::string> left_addresses(const std::string& folder) {
-  std::vector<std::string> addresses;
+std::string this_host() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+/// Of another host's process the addresses that only that host knows by themselves stand for what they are there.
+LeftAddress seen_from_here(const std::string& address, const std::string& host) {
+  const size_t colon = address.rfind(':');
+  const std::string ip = address.substr(0, colon);
+  if (host.empty() || host == this_host()) {
+    return {.place = address};
+  }
+  if (ip.starts_with("127.") || ip == "[::1]" || ip == "localhost") {
+    return {.place = host + address.substr(colon),
+            .failure = fmt::format("its numbers are told on {} alone; start it with --metrics-port 0.0.0.0:PORT, or run top there", host)};
+  }
+  return {.place = ip == "0.0.0.0" || ip == "[::]" ? host + address.substr(colon) : address};
+}
+
+/// The address in a file that a process left.
+LeftAddress left_address(const std::string& path) {
+  const Result<std::string> text = is_plain_file(path, kMostAddressBytes) ? read_file(local_files(), path) : Status::not_found(path);
+  const nlohmann::json json = text.is_ok() ? parse_json(*text) : nlohmann::json();
+  const std::string address = text_in(json, "address");
+  if (metrics_url(address).empty() || address.find(':') == std::string::npos) {
+    return {};
+  }
+  LeftAddress left = seen_from_here(address, text_in(json, "host"));
+  const bool is_place = left.place.find_first_of("/@?# ") == std::string::npos && printable(left.place) == left.place;
+  return is_place && !metrics_url(left.place).empty() ? left : LeftAddress();
+}
+
+std::vector<LeftAddress> left_addresses(const std::string& folder) {
+  std::vector<LeftAddress> addresses;
   const auto files = local_files().list(join_path(folder, kAddressFolder));
   for (const FileInfo& file : files.is_ok() ? *files : std::vector<FileInfo>()) {
     if (file.path.ends_with(".json")) {
       addresses.push_back(left_address(file.path));
     }
   }
-  std::erase(addresses, "");
+  std::erase(addresses, LeftAddress());
   std::ranges::sort(addresses);
   const auto doubles = std::ranges::unique(addresses);  // Of a job that was killed and started again.
   addresses.erase(doubles.begin(), doubles.end());
@@ -128,8 +164,9 @@ ProcessLook TopTargets::ask(const std::string& where, const std::string& url, co
 void TopTargets::look_into(const std::string& folder, const std::stop_token& stop, std::vector<ProcessLook>& looks) {
   bool is_answered = false;
   std::vector<ProcessLook> silent;
-  for (const std::string& address : left_addresses(folder)) {
-    ProcessLook look = ask(address, metrics_url(address), stop);
+  for (const LeftAddress& left : left_addresses(folder)) {
+    ProcessLook look =
+        left.failure.empty() ? ask(left.place, metrics_url(left.place), stop) : ProcessLook{.where = left.place, .failure = left.failure};
     is_answered = is_answered || look.failure.empty();
     (look.failure.empty() ? looks : silent).push_back(std::move(look));
   }

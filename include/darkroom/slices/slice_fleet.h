@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
+#include "darkroom/slices/slice_names.h"
+#include "darkroom/web/resolver.h"
 
 namespace darkroom {
 
@@ -27,7 +29,7 @@ struct EncoderAddress {
 
 /// Reads "HOST:PORT,HOST:PORT", or, behind a "@", the file that holds one a line (empty lines and such that begin with # are passed over).
 /// Each address counts once. Errors: kInvalidArgument naming the text, and for a file its line; those of reading the file.
-Result<std::vector<EncoderAddress>> read_encoder_addresses(const std::string& text);
+Result<std::vector<EncoderAddress>> read_encoder_addresses(const std::string& text, const SliceNames& names = {});
 
 /// Rows of a slice at most, whatever encoders take.
 inline constexpr int64_t kMostSliceRows = 1024;
@@ -42,15 +44,17 @@ class SliceContent {
 using SliceReader = std::function<Result<std::shared_ptr<const SliceContent>>(std::span<const int64_t> rows, std::string bytes)>;
 
 struct SliceFleetOptions {
-  std::string encoders;                             ///< As for read_encoder_addresses.
-  std::string token;                                ///< Which encoders must know; empty: they may have none.
-  nlohmann::json facts = nlohmann::json::object();  ///< What an encoder must have exactly so, by its name for people.
-  int64_t max_slice_bytes = int64_t{64} << 20;      ///< Of what is sent for a slice.
-  std::chrono::milliseconds timeout{120'000};       ///< Without a byte from an encoder that owes something.
-  std::chrono::milliseconds patience{600'000};      ///< Without any encoder.
-  std::chrono::milliseconds look{1'000};            ///< Between two attempts to reach an encoder, or two looks at the file.
-  std::stop_token stop = {};                        ///< Ends waiting where there is no encoder; else the next slice is not far.
-  Status validate() const;                          ///< kInvalidArgument naming the first bad field.
+  std::string encoders;                                      ///< As for read_encoder_addresses.
+  std::string token;                                         ///< Which encoders must know; empty: they may have none.
+  nlohmann::json facts = nlohmann::json::object();           ///< What an encoder must have exactly so, by its name for people.
+  int64_t max_slice_bytes = int64_t{64} << 20;               ///< Of what is sent for a slice.
+  std::chrono::milliseconds timeout{120'000};                ///< Without a byte from an encoder that owes something.
+  std::chrono::milliseconds patience{600'000};               ///< Without any encoder.
+  std::chrono::milliseconds look{1'000};                     ///< Between two attempts to reach an encoder, or two looks at the file.
+  ResolverOptions resolver = {.uses_search_domains = true};  ///< For names of encoders' machines; they are asked for anew at each attempt.
+  SliceNames names = {};                                     ///< For messages.
+  std::stop_token stop = {};                                 ///< Ends waiting where there is no encoder; else the next slice is not far.
+  Status validate() const;                                   ///< kInvalidArgument naming the first bad field.
 };
 
 /// What came of it, and who waited for whom. Encoders count by their own clocks, from when they let this trainer in to their last answer.

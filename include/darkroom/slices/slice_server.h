@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/result.h"
+#include "darkroom/slices/slice_names.h"
 #include "darkroom/web/http_exchange.h"
 
 namespace darkroom {
@@ -44,6 +45,7 @@ struct SliceServerOptions {
   std::chrono::milliseconds send_timeout{60'000};       ///< Without a byte that the trainer took.
   std::chrono::milliseconds word_interval{5'000};       ///< Between two words to a trainer that its slices are worked on.
   std::chrono::milliseconds work_timeout{600'000};      ///< Without a slice begun or made: then no such word is said any more.
+  SliceNames names = {};                                ///< For messages.
   Status validate() const;                              ///< kInvalidArgument naming the first bad field.
 };
 

@@ -51,6 +51,7 @@ struct ResolverOptions {
   std::chrono::milliseconds try_time{2'000};  ///< Of the first try of each server; the next ones take longer.
   int num_tries = 3;
   int max_queries = 1'024;                 ///< Names asked for at once, those of resolve_at_once() besides; the others wait.
+  bool uses_search_domains = false;        ///< Those of /etc/resolv.conf and LOCALDOMAIN, for names with fewer dots than its ndots.
   size_t max_names = 200'000;              ///< Kept; the one that was asked for longest ago goes.
   std::chrono::seconds shortest_life{60};  ///< Of an answer in the cache, whatever its TTL says,
   std::chrono::seconds longest_life{3'600};
@@ -59,10 +60,10 @@ struct ResolverOptions {
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
-/// A resolver over c-ares with one thread and a cache; one query a name however many ask. A and AAAA records of DNS and the hosts file; no
-/// search domains, no mDNS, nothing else that the system's resolver can be set up to ask. A change of /etc/resolv.conf is not noticed.
-/// `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers kStopped to all who wait.
-/// Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
+/// A resolver over c-ares with one thread and a cache; one query a name however many ask. A and AAAA records of DNS and the hosts file;
+/// search domains where they are asked for, no mDNS, nothing else that the system's resolver can be set up to ask. A change of
+/// /etc/resolv.conf is not noticed. `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers
+/// kStopped to all who wait. Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
 Result<std::unique_ptr<Resolver>> start_resolver(const ResolverOptions& options, Clock& clock, MetricsRegistry& metrics);
 
 }  // namespace darkroom

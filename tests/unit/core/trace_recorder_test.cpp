@@ -221,6 +221,26 @@ TEST_F(TraceRecorderTest, files_that_are_no_traces_stay_as_they_are) {
   EXPECT_EQ(text("old.jsonl"), "") << "an earlier trace makes room";
 }
 
+TEST_F(TraceRecorderTest, a_new_attempt_keeps_what_lost_ones_wrote) {
+  for (const std::string& name : {std::string("spans.jsonl"), std::string("spans.perfetto.json")}) {
+    for (const char* attempt : {"first", "second", "third"}) {
+      const auto recorder = open(name, {.batch_spans = 1});
+      TraceSpan(recorder.get(), attempt).end();
+    }
+  }
+  EXPECT_EQ(spans("spans-attempt1.jsonl")[0]["name"], "first");
+  EXPECT_EQ(spans("spans-attempt2.jsonl")[0]["name"], "second");
+  EXPECT_EQ(spans("spans.jsonl")[0]["name"], "third");
+  EXPECT_EQ(json::parse(text("spans-attempt1.perfetto.json"))[1]["name"], "first");
+  EXPECT_EQ(json::parse(text("spans.perfetto.json"))[1]["name"], "third");
+}
+
+TEST_F(TraceRecorderTest, a_file_without_a_byte_is_no_attempt) {
+  open("spans").reset();
+  open("spans").reset();
+  EXPECT_FALSE(std::filesystem::exists(path("spans-attempt1")));
+}
+
 TEST_F(TraceRecorderTest, a_full_disk_ends_the_recording_and_is_told_at_the_end) {
   if (!std::filesystem::exists("/dev/full")) {
     GTEST_SKIP() << "this machine has no /dev/full";

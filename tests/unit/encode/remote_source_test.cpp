@@ -6,6 +6,7 @@
 #include "darkroom/encode/encoder_service.h"
 #include "darkroom/encode/online_source.h"
 #include "encode/slice_columns.h"
+#include "packed_stream.h"
 #include "process_fixture.h"
 
 namespace darkroom {
@@ -227,6 +228,7 @@ TEST_F(SliceColumns, of_other_rows_types_or_shapes_are_refused) {
   const std::string bytes = stream(form_, rows_);
   const std::vector<int64_t> fewer = {7, 0, 7}, others = {7, 0, 8, 12};
   EXPECT_EQ(read_slice(form_, fewer, bytes).status().code(), StatusCode::kCorruptData);
+  EXPECT_THAT(read_slice(form_, rows_, packed_stream(bytes)).status().message(), HasSubstr("packed"));
   EXPECT_THAT(read_slice(form_, others, bytes).status().message(), AllOf(HasSubstr("7"), HasSubstr("8")));
   SliceForm other = form_;
   other.dtype = torch::kFloat32;

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <future>
 #include <optional>
 #include <thread>
@@ -8,13 +10,17 @@
 #include "../../../src/encode/transformed_slice.h"
 #include "darkroom/encode/transform_service.h"
 #include "darkroom/slices/slice_fleet.h"
+#include "packed_stream.h"
 #include "process_fixture.h"
 
 namespace darkroom {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 
 /// A transformer on a thread of this process, until it goes.
@@ -86,6 +92,17 @@ class Transformers : public ProcessJob {
     job.transformer_patience = std::chrono::milliseconds(20'000);
     return job;
   }
+  /// Names of all that lies in a job's output.
+  std::vector<std::string> file_names(const std::string& output) const {
+    std::vector<std::string> names;
+    if (std::filesystem::exists(folder_.path(output))) {
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path(output))) {
+        names.push_back(entry.path().string());
+      }
+    }
+    std::ranges::sort(names);
+    return names;
+  }
   std::vector<std::string> parts(const std::string& output) const {
     std::vector<std::string> bytes;
     for (int item = 0; item < 5; ++item) {
@@ -141,6 +158,39 @@ TEST_F(Transformers, a_job_that_was_begun_alone_goes_on_with_them) {
   process(apart);
   EXPECT_EQ(parts("apart"), parts("alone"));
   EXPECT_EQ(transformer.end().rows, 27);
+}
+
+TEST_F(Transformers, those_that_list_files_which_came_later_end_a_job_before_it_writes_and_say_why) {
+  write_images("part-000000.parquet", mixed_rows());
+  process(job("alone"));
+  RunningTransformer early(stores_, service_of(job("")));
+  ProcessOptions apart = job("apart");
+  apart.selection.items = {1};
+  process(apart);
+  write_images("part-000001.parquet", good_rows(3));
+  RunningTransformer late(stores_, service_of(job("")));
+  apart.selection.items = {};
+  apart.transformers = late.address();
+  const auto before = file_names("apart");
+  EXPECT_THAT(failure(apart).message(), AllOf(HasSubstr("image dataset"), HasSubstr("the 1 files that it began with"),
+                                              HasSubstr("--transformers"), HasSubstr("transformer and job do not fit")));
+  EXPECT_EQ(file_names("apart"), before);
+  EXPECT_EQ(late.end().rows, 0);
+  apart.transformers = early.address();
+  process(apart);
+  EXPECT_EQ(parts("apart"), parts("alone"));
+  EXPECT_EQ(early.end().rows, 37);
+}
+
+TEST_F(Transformers, one_that_does_not_fit_ends_a_job_before_anything_is_written) {
+  write_images("part-000000.parquet", good_rows(12));
+  TransformServiceOptions other = service_of(job(""));
+  other.transform.resolution *= 2;
+  RunningTransformer transformer(stores_, other);
+  ProcessOptions apart = job("apart");
+  apart.transformers = transformer.address();
+  EXPECT_THAT(failure(apart).message(), AllOf(HasSubstr("transform"), Not(HasSubstr("began with"))));
+  EXPECT_THAT(file_names("apart"), IsEmpty());
 }
 
 TEST_F(Transformers, a_failed_job_waits_for_none) {
@@ -218,6 +268,15 @@ TEST(TransformedSlices, come_back_as_they_were_sent) {
   EXPECT_THAT(last.positions, ElementsAre(102));
   EXPECT_EQ(last.prepared[0].key, "k2");
   EXPECT_TRUE(last.tally.failed_rows.empty());
+}
+
+TEST(TransformedSlices, packed_ones_are_refused_before_they_are_unpacked) {
+  for (const int resolution : {4, 1024}) {
+    const std::string packed = packed_stream(slice_bytes(resolution));
+    const Status refused = TransformedSlice::read(packed, 3, resolution, 0).status();
+    EXPECT_EQ(refused.code(), StatusCode::kCorruptData);
+    EXPECT_THAT(refused.message(), HasSubstr("packed"));
+  }
 }
 
 TEST(TransformedSlices, what_is_none_is_refused) {

@@ -344,8 +344,24 @@ TEST_F(RunReport, a_field_of_another_type_is_not_known) {
   put("metrics.jsonl", kMetrics);
   put("run.json", R"({"parameters":"many","seconds":null,"starts":7,"recipe":{"batch":3,"data":{"path":9}}})");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
-  put("run.json", R"({"starts":[7,{"step":"x","processor":3}],"recipe":[]})");
+  put("run.json",
+      R"({"starts":[7,{"step":"x","processor":3,"online":5},{"online":{"encoders":1e300,"trainer_seconds":"x"}}],"recipe":[]})");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+}
+
+TEST_F(RunReport, tells_which_side_of_a_start_with_encoders_elsewhere_waited) {
+  put("metrics.jsonl", kMetrics);
+  put("run.json", R"({"starts":[{"step":0},{"step":4,"online":{"encoders":3,"trainer_seconds":60,"trainer_wait_seconds":12.5,
+    "encoder_seconds":180,"encoder_idle_seconds":7,"trainer_rows_per_second":40,"rows_per_second_of_an_encoder":9.5,
+    "encoders_to_match":5}}],"recipe":{}})");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("Encoders on other machines"));
+  for (const char* cell : {">12.5 s<", ">7.0 s<", ">9.5<", ">40<", ">5<"}) {
+    EXPECT_THAT(page(), HasSubstr(cell));
+  }
+  put("run.json", R"({"starts":[{"step":0}],"recipe":{}})");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), Not(HasSubstr("Encoders on other machines")));
 }
 
 TEST_F(RunReport, needs_metrics) { EXPECT_EQ(write_run_report(files_, "runs/first").code(), StatusCode::kNotFound); }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "darkroom/files/file_system.h"
 #include "slice_talk.h"
 #include "slices/slice_desk.h"
+#include "support/stub_dns.h"
 #include "support/temporary_folder.h"
 
 namespace darkroom {
@@ -323,12 +325,82 @@ TEST(slice_fleet, counts_what_encoders_did_and_how_long_they_were_idle) {
   EXPECT_EQ(FleetReport().rows_per_second(), 0);
 }
 
+/// Times so long that whoever waits for them hangs for the test.
+ResolverOptions patient_resolver(const StubDns& dns) {
+  return {.servers = {dns.server()}, .hosts_file = "", .try_time = std::chrono::minutes(5), .num_tries = 1, .uses_search_domains = true};
+}
+
+TEST(slice_fleet, a_stop_ends_asking_for_the_name_of_a_machine) {
+  std::stop_source stop;
+  const StubDns dns([&](const StubDns::Question&) {
+    stop.request_stop();
+    return StubDns::Answer{.is_silent = true};
+  });
+  SliceFleetOptions options = fleet_options("node-3.cluster.test:7000");
+  options.timeout = std::chrono::minutes(5);
+  options.resolver = patient_resolver(dns);
+  options.stop = stop.get_token();
+  EXPECT_EQ(SliceFleet::open(options, read_text).status().code(), StatusCode::kCancelled);
+  EXPECT_GE(dns.num_questions("node-3.cluster.test"), 1);
+}
+
+TEST(slice_fleet, names_are_those_of_name_servers_with_the_search_domains_of_the_machine) {
+  const auto server = start_server();
+  const StubDns dns([](const StubDns::Question& question) {
+    if (question.name == "node-3.cluster.test" && question.type == StubDns::kA) {
+      return StubDns::Answer{.records = {StubDns::a(question.name, "127.0.0.1")}};
+    }
+    return StubDns::Answer{.rcode = question.name == "node-3.cluster.test" ? 0 : 3};
+  });
+  ASSERT_EQ(setenv("LOCALDOMAIN", "cluster.test", 1), 0);
+  SliceFleetOptions options = fleet_options("node-3:" + std::to_string(server->address().port));
+  options.resolver = patient_resolver(dns);
+  const auto fleet = open_fleet(options);
+  EXPECT_EQ(text_of(fleet->take(fleet->ask({7}))), "7;");
+  options.encoders = "nobody:7000";
+  options.patience = milliseconds(3'000);
+  EXPECT_THAT(SliceFleet::open(options, read_text).status().message(), AllOf(HasSubstr("name"), HasSubstr("no_name")));
+  unsetenv("LOCALDOMAIN");
+}
+
+TEST(slice_fleet, messages_name_the_sides_and_flags_of_whom_they_are_about) {
+  SliceServerOptions other = slice_server_options();
+  other.facts["resolution"] = 256;
+  other.names = transformer_names();
+  const auto server = start_server(other);
+  SliceFleetOptions options = fleet_options(address_of(*server));
+  options.names = transformer_names();
+  std::vector<std::string> said = {SliceFleet::open(options, read_text).status().message()};
+  EXPECT_THAT(said[0], AllOf(HasSubstr("transformer and job do not fit"), HasSubstr("at the job")));
+
+  const Impostor silent;
+  options.encoders = silent.address();
+  options.timeout = milliseconds(5);
+  options.patience = milliseconds(3'000);
+  said.push_back(SliceFleet::open(options, read_text).status().message());
+  EXPECT_THAT(said[1], AllOf(HasSubstr("--transformers"), HasSubstr("a transformer said nothing")));
+  const Impostor foreign("HTTP/1.1 400 Bad Request\r\n\r\n"), newer(challenge_frame(kSliceProtocol + 1));
+  options.timeout = options.patience = kFarAway;
+  for (const std::string& encoders : {foreign.address(), newer.address(), std::string("nowhere")}) {
+    options.encoders = encoders;
+    said.push_back(SliceFleet::open(options, read_text).status().message());
+  }
+  options.look = milliseconds(0);
+  said.push_back(SliceFleet::open(options, read_text).status().message());
+  for (const std::string& message : said) {
+    EXPECT_THAT(message, testing::Not(testing::AnyOf(HasSubstr("encoder"), HasSubstr("trainer"), HasSubstr("--encoder"))));
+  }
+}
+
 TEST(slice_fleet, refuses_addresses_and_times_that_make_no_sense) {
   EXPECT_EQ(SliceFleet::open(fleet_options("nowhere"), read_text).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(SliceFleet::open(fleet_options("@/no/such/file"), read_text).status().code(), StatusCode::kNotFound);
   SliceFleetOptions options = fleet_options("a:1");
   options.look = milliseconds(0);
   EXPECT_THAT(SliceFleet::open(options, read_text).status().message(), HasSubstr("look"));
+  options = fleet_options("a:1");
+  options.resolver.num_tries = 0;
+  EXPECT_THAT(SliceFleet::open(options, read_text).status().message(), HasSubstr("num_tries"));
 }
 
 }  // namespace

@@ -82,6 +82,28 @@ TEST_F(TopTargetsTest, the_address_of_a_process_that_was_killed_is_passed_over_w
   EXPECT_EQ(looks[0].page.sum("darkroom_rows_total"), 5);
 }
 
+TEST_F(TopTargetsTest, a_process_of_another_host_is_asked_there) {
+  const std::string address = serve(5);
+  const std::string port = address.substr(address.rfind(':'));
+  leave("a.json", R"({"address": "0.0.0.0)" + port + R"(", "host": "localhost"})");
+  leave("b.json", R"({"address": "[::])" + port + R"(", "host": "localhost"})");  // The same, listed once.
+  auto looks = look();
+  ASSERT_EQ(looks.size(), 1U);
+  EXPECT_EQ(looks[0].where, "localhost" + port);
+  EXPECT_EQ(looks[0].page.sum("darkroom_rows_total"), 5);
+  leave("b.json", R"({"address": "127.0.0.1)" + port + R"(", "host": "node-9"})");  // Here somebody else listens at that port.
+  looks = look();
+  ASSERT_EQ(looks.size(), 2U);
+  EXPECT_EQ(looks[0].failure, "");
+  std::filesystem::remove(folder_.path("_metrics/a.json"));
+  looks = look();
+  ASSERT_EQ(looks.size(), 1U);
+  EXPECT_EQ(looks[0].where, "node-9" + port);
+  EXPECT_THAT(looks[0].failure, HasSubstr("told on node-9 alone"));
+  leave("b.json", R"({"address": "0.0.0.0)" + port + R"(", "host": "user@node/9"})");
+  EXPECT_THAT(look().at(0).failure, HasSubstr("no process left its address"));
+}
+
 TEST_F(TopTargetsTest, a_run_that_nobody_serves_tells_its_last_whole_line) {
   std::ofstream(folder_.path("metrics.jsonl")) << "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3";
   const auto looks = look();

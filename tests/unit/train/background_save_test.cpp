@@ -180,6 +180,26 @@ TEST_F(BackgroundSaveTest, a_failure_ends_the_run_as_that_of_a_save_does_and_lea
   }
 }
 
+TEST_F(BackgroundSaveTest, a_run_whose_folder_goes_while_a_checkpoint_is_written_saves_into_a_new_one) {
+  constexpr const char* kWeights = "unet/diffusion_pytorch_model.safetensors";
+  for (const int64_t last : {12, 7}) {  // At 7 the run is over before the save is.
+    const std::string name = "until-" + std::to_string(last);
+    WatchedFiles files([&](WatchedFiles& watched) {
+      EXPECT_TRUE(watched.wait_for_steps(last == 7 ? 7 : 5));
+      std::filesystem::remove_all(folder_.path(name));
+      return Status::ok();
+    });
+    TrainOptions until = options(name);
+    until.stop_at = last;
+    const Status trained = train(files, until);
+    EXPECT_TRUE(trained.is_ok()) << trained.to_string();
+    EXPECT_THAT(valid_steps(name), testing::Contains(last));
+    ASSERT_TRUE(train(local_files(), options(name)).is_ok()) << "it goes on";
+    ASSERT_TRUE(train(local_files(), options("undisturbed")).is_ok());
+    EXPECT_EQ(contents(name, 12).at(kWeights), contents("undisturbed", 12).at(kWeights));
+  }
+}
+
 // The run is over before the save is: its failure is the run's.
 TEST_F(BackgroundSaveTest, a_failure_is_not_lost_when_the_run_ends_meanwhile) {
   WatchedFiles files([&](WatchedFiles& watched) {

@@ -91,8 +91,8 @@ def check_ranks(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
     if request.verb in RUNS and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
         yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {groups[-1]}), "
                f"or ask for --num-training-workers {groups[-1]}")
-    if request.verb in RUNS and request.num_workers > 1 and (request.placement.num_gpus or request.placement.accelerator_type):
-        yield "several ranks train on the CPU only: leave GPUs and accelerator type out, or ask for --num-training-workers 1"
+    if request.verb in RUNS and request.num_workers > 1 and request.placement.num_gpus not in (0, 1):
+        yield f"ranks take a GPU each, not {number(request.placement.num_gpus)}: ask for --num-gpus-per-task 1"
     if request.verb in RUNS and len(request.placement.markets) > 1:
         yield f"--market {','.join(request.placement.markets)}: Ray Train waits for nodes of one market; ask for --market {' or --market '.join(request.placement.markets)}"
 

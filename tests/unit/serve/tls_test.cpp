@@ -41,7 +41,7 @@ using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 int open_once_read(const std::string& path, const std::future<void>& started) {
   int pipe = -1;
   do {
-    pipe = open(path.c_str(), O_WRONLY | O_NONBLOCK);
+    pipe = ::open(path.c_str(), O_WRONLY | O_NONBLOCK);
   } while (pipe < 0 && started.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout);
   return pipe;
 }
@@ -246,8 +246,8 @@ TEST_F(tls, a_hangup_while_the_files_are_read_has_them_read_again) {
   raise(SIGHUP);
   std::filesystem::remove(files_.key);
   write_pair("second");
-  EXPECT_EQ(write(pipe, key_bytes.data(), key_bytes.size()), static_cast<ssize_t>(key_bytes.size()));
-  close(pipe);
+  EXPECT_EQ(::write(pipe, key_bytes.data(), key_bytes.size()), static_cast<ssize_t>(key_bytes.size()));
+  ::close(pipe);
   started.get();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   const auto name = [&] { return TlsClient(server_->address()).certificate_name(); };

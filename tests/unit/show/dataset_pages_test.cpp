@@ -194,7 +194,7 @@ TEST_F(DatasetPagesTest, who_leaves_ends_the_decoding_of_its_own_call_only) {
   const auto pages = opened_with({.open_decoder = [&](const std::stop_token& stop) -> Result<std::unique_ptr<PictureDecoder>> {
     num_opened += 1;
     decoding = stop;
-    return std::make_unique<WatchedDecoder>(before);
+    return std::unique_ptr<PictureDecoder>(std::make_unique<WatchedDecoder>(before));
   }});
   std::stop_source first;
   ASSERT_TRUE(pages->rows({.count = 1}, first.get_token()).is_ok());

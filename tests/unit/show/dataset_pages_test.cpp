@@ -99,7 +99,8 @@ class DatasetPagesTest : public testing::Test {
   void write_latents(const std::string& folder, const std::string& column, const std::shared_ptr<arrow::DataType>& type,
                      const std::shared_ptr<arrow::Array>& latents) {
     const auto rows = arrow::RecordBatch::Make(arrow::schema({arrow::field(column, type)}), latents->length(), {latents});
-    ASSERT_TRUE(put_shard(local_files(), folder_.path(folder), "part-000000.parquet", *rows, {}).is_ok());
+    const std::string record = R"({"job":"abc","rows_in":1,"rows_out":1,"rows_by_error":{}})";
+    ASSERT_TRUE(put_shard(local_files(), folder_.path(folder), "part-000000.parquet", *rows, {{kShardKey, record}}).is_ok());
   }
   std::unique_ptr<DatasetPages> opened() { return open(folder_.path("images")).value(); }
   static ShownRows rows(DatasetPages& pages, const ShownRowsAsked& asked) {

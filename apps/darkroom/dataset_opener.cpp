@@ -75,7 +75,8 @@ class PagedDataset final : public ServedDataset {
 }  // namespace
 
 Status ServedDatasets::open(const std::vector<std::string>& uris, const DatasetPagesOptions& usual, const std::stop_token& stop) {
-  stores_ = open_stores(metrics_, stop);
+  const std::stop_callback at_stop(stop, [this] { end(); });  // A stop gives later reads its patience.
+  stores_ = open_stores(metrics_, ends_.get_token());
   names_ = dataset_names(uris);
   for (size_t i = 0; i < uris.size(); ++i) {
     DatasetPagesOptions options = usual;

@@ -18,11 +18,14 @@ class ServedDatasets {
   ServedDatasets() = default;
   /// Reads the footers of each. `usual` has everything but the address. Errors: those of DatasetPages::open, naming the dataset.
   Status open(const std::vector<std::string>& uris, const DatasetPagesOptions& usual, const std::stop_token& stop);
+  /// Breaks off what the stores read: nobody waits for it any more. Thread safety: any thread.
+  void end() { ends_.request_stop(); }
   /// In the order of the addresses.
   std::vector<NamedDataset> named() const;
 
  private:
   MetricsRegistry metrics_;
+  std::stop_source ends_;  // Of the stores.
   std::unique_ptr<StoreSet> stores_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<ServedDataset>> datasets_;

@@ -175,7 +175,8 @@ struct Serving {
   std::unique_ptr<HttpServer> server = {};
 };
 
-// Pictures are decoded as those of requests are. The first model's autoencoder decodes latents.
+// Pictures are decoded as those of requests are, and without a decoder there are none: latents need none. The first model's autoencoder
+// decodes latents.
 Status open_datasets(const ServeFlags& flags, const std::vector<ModelEntry>& models, Serving& serving, const std::stop_token& stop) {
   if (flags.datasets.empty()) {
     return Status::ok();
@@ -184,8 +185,10 @@ Status open_datasets(const ServeFlags& flags, const std::vector<ModelEntry>& mod
   if (!models.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(options.vae_folder, serving.opener->vae_folder(models.front(), stop));
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string program, flags.is_sandboxed ? find_decoder() : Result<std::string>(std::string()));
-  options.open_decoder = [program, limits = options.limits](const std::stop_token& ended) { return open_decoder(program, limits, ended); };
+  options.open_decoder = [program = flags.is_sandboxed ? find_decoder() : Result<std::string>(std::string()),
+                          limits = options.limits](const std::stop_token& ended) -> Result<std::unique_ptr<PictureDecoder>> {
+    return program.is_ok() ? open_decoder(*program, limits, ended) : program.status();
+  };
   return serving.datasets.open(flags.datasets, options, stop);
 }
 
@@ -277,6 +280,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->server.reset();
   serving->service->stop_finishing();
+  serving->datasets.end();
   if (!await_idle(*serving)) {
     log_warning("serve: a network call still runs, or a model or dataset is still read, for nobody; the process ends without it");
     context.ends_with_threads = true;

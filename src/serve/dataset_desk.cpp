@@ -6,17 +6,36 @@
 #include "darkroom/core/log.h"
 
 namespace darkroom {
+namespace {
+
+void handle(const DatasetDesk::Task& task, const std::stop_token& stop) {
+  try {
+    task(stop);
+  } catch (const std::exception& failure) {  // A request is a boundary.
+    log_error("serve: a request for a dataset could not be handled: {}", failure.what());
+  }
+}
+
+}  // namespace
 
 DatasetDesk::DatasetDesk() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 DatasetDesk::~DatasetDesk() { stop(); }
 
+// The thread may hang in a store's read: those who wait behind it are answered here.
 void DatasetDesk::stop() {
+  std::deque<Waiting> left;
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
+    left.swap(waiting_);
   }
   thread_.request_stop();
+  std::stop_source ended;
+  ended.request_stop();
+  for (const Waiting& one : left) {
+    handle(one.task, ended.get_token());
+  }
 }
 
 bool DatasetDesk::await_idle(std::chrono::milliseconds patience) const {
@@ -40,7 +59,7 @@ Status DatasetDesk::post(std::stop_token gone, Task task) {
 
 void DatasetDesk::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {  // After a stop until nothing waits.
+  while (changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     is_reading_ = true;
@@ -49,11 +68,7 @@ void DatasetDesk::run(const std::stop_token& stop) {
       std::stop_source ends;
       const std::stop_callback at_end(stop, [&] { ends.request_stop(); });
       const std::stop_callback when_gone(next.gone, [&] { ends.request_stop(); });
-      try {
-        next.task(ends.get_token());
-      } catch (const std::exception& failure) {  // A request is a boundary.
-        log_error("serve: a request for a dataset could not be handled: {}", failure.what());
-      }
+      handle(next.task, ends.get_token());
     }
     next = {};
     lock.lock();

@@ -17,7 +17,8 @@ namespace darkroom {
 class DatasetDesk {
  public:
   static constexpr size_t kMostWaiting = 32;
-  /// Gets a token that is asked for a stop when the request's client is gone or the desk ends. Answers whatever happens.
+  /// Gets a token that is asked for a stop when the request's client is gone or the desk ends. Answers whatever happens, and at once where
+  /// a stop is asked for already.
   using Task = std::function<void(const std::stop_token& stop)>;
 
   DatasetDesk();
@@ -26,7 +27,7 @@ class DatasetDesk {
   DatasetDesk(const DatasetDesk&) = delete;
   DatasetDesk& operator=(const DatasetDesk&) = delete;
 
-  /// Asks what is read for a stop, and has what waits told so by its own token; from now on nothing is taken.
+  /// Asks what is read for a stop, and has what waits answer on this thread, whatever is read; from now on nothing is taken.
   void stop();
   /// Waits until nothing is read. False after `patience`: destroying the desk would wait for it.
   bool await_idle(std::chrono::milliseconds patience) const;

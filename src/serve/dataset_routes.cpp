@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -49,6 +51,15 @@ Result<DatasetRowsQuestion> read_rows_question(std::string_view query) {
   return asked;
 }
 
+// A path's last part, also of "." and "..", which no address of a request can have.
+std::string last_name(const std::string& address) {
+  std::error_code failure;
+  const bool is_path = address.find("://") == std::string::npos;
+  const std::string whole = is_path ? std::filesystem::absolute(address, failure).lexically_normal().string() : address;
+  std::string name = file_name(without_trailing_slashes(whole));
+  return name.empty() || name == "." || name == ".." ? "dataset" : name;
+}
+
 /// The datasets' routes.
 class DatasetCounter {
  public:
@@ -79,8 +90,9 @@ class DatasetCounter {
       call.answer(found == nullptr ? none() : orders_.refusal(asked.status()));
       return;
     }
-    const Status taken = desk_.post(
-        call.gone, [this, found, asked = *asked, answer = call.answer](const std::stop_token& stop) { answer(read(*found, asked, stop)); });
+    const Status taken = desk_.post(call.gone, [this, found, asked = *asked, answer = call.answer](const std::stop_token& stop) {
+      answer_by(stop, *found, asked, answer);
+    });
     if (!taken.is_ok()) {
       call.answer(orders_.refusal(taken));
     }
@@ -96,21 +108,49 @@ class DatasetCounter {
     return problem_reply(http_status::kNotFound, "no such dataset is served; serve --dataset URI names those that are");
   }
 
-  // Where a dataset lies, and what of it cannot be read, is for the log.
-  HttpReply read(const NamedDataset& named, const DatasetRowsQuestion& asked, const std::stop_token& stop) const {
-    Result<Json> rows = Status::cancelled("the server is shutting down, or the request was given up");
-    try {
-      rows = stop.stop_requested() ? std::move(rows) : named.dataset->rows(asked, stop);
-    } catch (const std::exception& failure) {  // Memory that is used up, foremost.
-      rows = Status::internal(failure.what());
+  HttpReply given_up() const { return orders_.refusal(Status::cancelled("the server is shutting down, or the request was given up")); }
+
+  // A store may be silent and a decoder slow: a stop answers for them.
+  void answer_by(const std::stop_token& stop, const NamedDataset& named, const DatasetRowsQuestion& asked,
+                 const HttpService::Answer& answer) const {
+    std::atomic<bool> is_told = false;
+    const auto tell = [&](HttpReply reply) {
+      if (!is_told.exchange(true)) {
+        answer(std::move(reply));
+      }
+    };
+    const std::stop_callback at_stop(stop, [&] { tell(given_up()); });
+    if (!is_told) {
+      tell(read_or_refuse(named, asked, stop));
     }
+  }
+
+  HttpReply read_or_refuse(const NamedDataset& named, const DatasetRowsQuestion& asked, const std::stop_token& stop) const {
+    std::string reason;
+    try {
+      return read(named, asked, stop);
+    } catch (const std::exception& failure) {  // Memory that is used up, foremost.
+      reason = failure.what();
+    } catch (...) {
+      reason = "an unknown exception";
+    }
+    return unreadable(named, reason);
+  }
+
+  // Where a dataset lies, and what of it cannot be read, is for the log.
+  static HttpReply unreadable(const NamedDataset& named, std::string_view reason) {
+    log_error("serve: the dataset {} could not be read: {}", named.name, reason);
+    return problem_reply(http_status::kServerFault, "the dataset could not be read; the server's log says why");
+  }
+
+  HttpReply read(const NamedDataset& named, const DatasetRowsQuestion& asked, const std::stop_token& stop) const {
+    const Result<Json> rows = named.dataset->rows(asked, stop);
     const StatusCode code = rows.status().code();
-    if (code == StatusCode::kInvalidArgument || code == StatusCode::kFailedPrecondition || code == StatusCode::kCancelled) {
-      return orders_.refusal(rows.status());
+    if (code == StatusCode::kInvalidArgument || code == StatusCode::kCancelled) {
+      return code == StatusCode::kCancelled ? given_up() : orders_.refusal(rows.status());
     }
     if (!rows.is_ok()) {
-      log_error("serve: the dataset {} could not be read: {}", named.name, rows.status().message());
-      return problem_reply(http_status::kServerFault, "the dataset could not be read; the server's log says why");
+      return unreadable(named, rows.status().message());
     }
     HttpReply reply = dataset_reply(*rows);
     auto room = orders_.hold_bytes(static_cast<int64_t>(reply.body.size()));
@@ -132,7 +172,7 @@ std::vector<std::string> dataset_names(const std::vector<std::string>& uris) {
   std::vector<std::string> names;
   for (const std::string& uri : uris) {
     const std::string bare = uri.substr(0, uri.find('?'));
-    names.push_back(free_name(file_name(without_trailing_slashes(bare)), names));
+    names.push_back(free_name(last_name(bare), names));
   }
   return names;
 }

@@ -111,12 +111,14 @@ Status ModelShelf::Shelf::make_room(const SlotPointer& slot, const std::stop_tok
     if (stop.stop_requested() || !is_wanted(slot)) {
       return Status::cancelled("nobody waits for the model any more:", slot->entry.name);
     }
-    if (!may_evict) {
+    if (!may_evict && used_bytes - leaving_bytes > most) {
       return Status::failed_precondition("there is no memory for the model beside those that are loaded (name, bytes, bytes free):",
-                                         slot->entry.name, *slot->bytes, options.memory_bytes - used_bytes);
+                                         slot->entry.name, *slot->bytes, options.memory_bytes - used_bytes + leaving_bytes);
     }
     Told told;
-    mark_leaving(slot, used_bytes - most, told);
+    if (may_evict) {
+      mark_leaving(slot, used_bytes - most, told);
+    }
     lock.unlock();
     tell(told);
     lock.lock();

@@ -52,8 +52,8 @@ struct PaintingService::Parts {
 
   PictureOrders orders;
   JobStore jobs;
-  DatasetDesk dataset_desk;  // Its thread uses what is above.
   RouteTable table;
+  DatasetDesk dataset_desk;  // Last: its thread uses what is above.
 };
 
 PaintingService::PaintingService(PaintingServiceOptions options, StepBatcher& batcher, MetricsRegistry& metrics, Clock& clock)

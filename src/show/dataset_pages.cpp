@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/core/log.h"
 #include "darkroom/nn/model_folder.h"
 #include "dataset_view.h"
 #include "first_rows.h"
@@ -65,13 +66,24 @@ class ListedDatasetPages final : public DatasetPages {
     if (asked.first < 0 || asked.count < 1 || asked.count > kMostShown) {
       return Status::invalid_argument("rows are asked for from 0 on, 1 to 24 at a time, got (from, count):", asked.first, asked.count);
     }
-    DARKROOM_ASSIGN_OR_RETURN(ShownRows found, find(asked, stop));
-    DARKROOM_RETURN_IF_ERROR(show(asked.decodes, stop, found));
-    return found;
+    Result<ShownRows> shown = find_and_show(asked, stop);
+    if (decoding_.stop_requested()) {  // The decoder is of no use any more.
+      decoder_.reset();
+      decoding_ = {};
+    }
+    return shown;
   }
 
  private:
-  Result<ShownRows> find(const ShownRowsAsked& asked, const std::stop_token& stop) {
+  Result<ShownRows> find_and_show(const ShownRowsAsked& asked, const std::stop_token& stop) {
+    const std::stop_callback at_stop(stop, [this] { decoding_.request_stop(); });
+    const Clock::Instant until = system_clock().now() + options_.search_patience;
+    DARKROOM_ASSIGN_OR_RETURN(ShownRows found, find(asked, until, stop));
+    DARKROOM_RETURN_IF_ERROR(show(asked.decodes, until, stop, found));
+    return found;
+  }
+
+  Result<ShownRows> find(const ShownRowsAsked& asked, Clock::Instant until, const std::stop_token& stop) {
     const RowSearch search(asked.words, *parts_.schema, kind_);
     const int64_t num_rows = parts_.num_rows();
     ShownRows found{.next = std::min(num_rows, asked.first)};
@@ -79,7 +91,6 @@ class ListedDatasetPages final : public DatasetPages {
     for (; search.is_empty() && found.next < end; ++found.next) {
       found.numbers.push_back(found.next);
     }
-    const Clock::Instant until = system_clock().now() + options_.search_patience;
     bool is_late = false;
     while (found.next < end && !is_late && static_cast<int64_t>(found.numbers.size()) < asked.count) {
       DARKROOM_RETURN_IF_ERROR(
@@ -110,9 +121,9 @@ class ListedDatasetPages final : public DatasetPages {
     return Status::ok();
   }
 
-  // Neighbours are read together.
-  Status show(bool decodes, const std::stop_token& stop, ShownRows& found) {
-    RowCardOptions options{.shrink = [this, &stop](std::string_view bytes) { return shrink(bytes, stop); }};
+  // Neighbours are read together. Each further run of them may be in another file: after `until` the next call shows it.
+  Status show(bool decodes, Clock::Instant until, const std::stop_token& stop, ShownRows& found) {
+    RowCardOptions options{.shrink = [this](std::string_view bytes) { return shrink(bytes); }};
     if (decodes && can_decode()) {
       DARKROOM_RETURN_IF_ERROR(load_vae_once());
       options.vae = &*vae_;
@@ -129,6 +140,10 @@ class ListedDatasetPages final : public DatasetPages {
       }
       std::move(cards.begin(), cards.end(), std::back_inserter(found.cards));
       begin = end;
+      if (begin < found.numbers.size() && system_clock().now() >= until) {
+        found.next = found.numbers[begin];
+        found.numbers.resize(begin);
+      }
     }
     return Status::ok();
   }
@@ -140,7 +155,19 @@ class ListedDatasetPages final : public DatasetPages {
     return Status::ok();
   }
 
-  Result<RowResult<Image>> shrink(std::string_view bytes, const std::stop_token& stop) {
+  // A decoder that is lost, as where the kernel grants no sandbox, costs the pictures and not the page.
+  Result<RowResult<Image>> without_decoder(const Status& lost) {
+    decoder_.reset();
+    if (lost.code() == StatusCode::kCancelled) {
+      return lost;
+    }
+    if (!std::exchange(is_loss_told_, true)) {
+      log_warning("pictures of the dataset are not shown, because nothing decodes them: {}", lost.message());
+    }
+    return RowResult<Image>(RowError{.code = RowErrorCode::kDecodeFailed});
+  }
+
+  Result<RowResult<Image>> shrink(std::string_view bytes) {
     if (static_cast<int64_t>(bytes.size()) > options_.max_bytes) {
       return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
     }
@@ -150,15 +177,19 @@ class ListedDatasetPages final : public DatasetPages {
       return RowResult<Image>(header.error());
     }
     if (decoder_ == nullptr) {
-      DARKROOM_ASSIGN_OR_RETURN(decoder_, options_.open_decoder(stop));
+      auto opened = options_.open_decoder(decoding_.get_token());
+      if (!opened.is_ok()) {
+        return without_decoder(opened.status());
+      }
+      decoder_ = *std::move(opened);
     }
     const DecodedSize size = shown_size(*header);
     Image image = Image::filled(size.width, size.height, 3);
     auto decoded = decoder_->resize_to(encoded, size, options_.limits, image.pixels);
     if (!decoded.is_ok()) {
-      decoder_.reset();
-      return decoded.status();
+      return without_decoder(decoded.status());
     }
+    is_loss_told_ = false;
     return decoded->is_ok() ? RowResult<Image>(std::move(image)) : RowResult<Image>(decoded->error());
   }
 
@@ -168,7 +199,9 @@ class ListedDatasetPages final : public DatasetPages {
   TableParts parts_;
   TableKind kind_;
   InspectReport report_;
+  std::stop_source decoding_;  // Of the decoder, which outlives the call that it was opened in.
   std::unique_ptr<PictureDecoder> decoder_;
+  bool is_loss_told_ = false;
   std::optional<AutoencoderKL> vae_;
 };
 

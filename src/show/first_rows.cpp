@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "cell_text.h"
@@ -22,6 +23,7 @@ namespace {
 constexpr int64_t kMaxCellCharacters = 48;
 constexpr size_t kPicturesPerRow = 6;
 constexpr int64_t kMaxChannels = 16;
+constexpr int64_t kMostDecodedPlaces = 256 * 256;  // Of latents: 2048 pixels a side.
 
 std::string image_cell(const std::optional<std::string_view>& bytes) {
   if (!bytes) {
@@ -149,9 +151,38 @@ Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, cons
   return rows;
 }
 
+/// The picture of stored latents [C, h, w].
+using DecodeLatents = std::function<Result<Image>(const torch::Tensor& stored_chw)>;
+
+/// A row's channels as heat maps and, where they are decoded, its picture. `values`: room that rows share.
+Result<std::vector<ContactSheetCell>> channel_cells(const TensorColumn& latents, int64_t row, const DecodeLatents& decode,
+                                                    std::vector<float>& values) {
+  std::vector<ContactSheetCell> cells;
+  if (latents.is_null(row)) {
+    cells.push_back({{}, "null"});
+    return cells;
+  }
+  values.resize(static_cast<size_t>(latents.num_elements()));  // Which a null row's shape may say of none that is there.
+  latents.read_floats(row, values);
+  const auto& shape = latents.shape();
+  const auto plane = static_cast<size_t>(shape[1] * shape[2]);
+  for (int64_t c = 0; c < std::min(shape[0], kMaxChannels); ++c) {
+    Image map = draw_heat_map(std::span(values).subspan(static_cast<size_t>(c) * plane, plane), static_cast<int>(shape[1]),
+                              static_cast<int>(shape[2]));
+    const bool is_large = std::max(map.width, map.height) > kShownPixels;
+    cells.push_back({is_large ? shrunk(map) : std::move(map), fmt::format("channel {}", c)});
+  }
+  if (decode) {
+    DARKROOM_ASSIGN_OR_RETURN(const Image image, decode(torch::from_blob(values.data(), shape, torch::kFloat32)));
+    cells.push_back({shrunk(image), "decoded"});
+  }
+  return cells;
+}
+
 Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
-                               std::optional<AutoencoderKL> vae, const std::stop_token& stop) {
+                               const DecodeLatents& decode, const std::stop_token& stop) {
   SheetRows rows;
+  std::vector<float> values;
   const auto column = std::find_if(kind.tensors.begin(), kind.tensors.end(), [](const auto& one) { return one.is_latents; });
   const auto visit = [&](const arrow::RecordBatch& batch, const BatchPlace& place) -> Status {
     DARKROOM_ASSIGN_OR_RETURN(const TensorColumn latents, open_tensor_column(batch, column->name, column->shapes));
@@ -164,26 +195,11 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
       return Status::failed_precondition("a sheet needs latents of channels x height x width (column, shape):", column->name,
                                          shape_text(shape));
     }
-    std::vector<float> values(static_cast<size_t>(latents.num_elements()));
     for (int64_t row = 0; row < batch.num_rows(); ++row) {
-      auto& cells = rows.emplace_back();
-      if (latents.is_null(row)) {
-        cells.push_back({{}, "null"});
-        continue;
-      }
-      latents.read_floats(row, values);
-      const auto plane = static_cast<size_t>(shape[1] * shape[2]);
-      for (int64_t c = 0; c < std::min(shape[0], kMaxChannels); ++c) {
-        cells.push_back({draw_heat_map(std::span(values).subspan(static_cast<size_t>(c) * plane, plane), static_cast<int>(shape[1]),
-                                       static_cast<int>(shape[2])),
-                         fmt::format("channel {}", c)});
-      }
-      if (vae) {
-        const auto stored_chw = torch::from_blob(values.data(), shape, torch::kFloat32);
-        DARKROOM_ASSIGN_OR_RETURN(const Image image, decode_stored_latents(*vae, stored_chw));
-        cells.push_back({shrunk(image), "decoded"});
-      }
-      cells.front().caption = captions ? replace_invalid_utf8(captions->at(row).value_or("")).first : cells.front().caption;
+      DARKROOM_ASSIGN_OR_RETURN(auto cells, channel_cells(latents, row, decode, values));
+      const bool is_labelled = !captions || latents.is_null(row);
+      cells.front().caption = is_labelled ? cells.front().caption : replace_invalid_utf8(captions->at(row).value_or("")).first;
+      rows.push_back(std::move(cells));
     }
     return Status::ok();
   };
@@ -223,11 +239,12 @@ Result<SheetRows> first_rows_cells(FileSystem& files, const TableParts& parts, c
   if (!kind.image.empty()) {
     return picture_cells(files, parts, kind, span, shrink_here(options), stop);
   }
-  std::optional<AutoencoderKL> vae;
+  DecodeLatents decode;
   if (!options.model.empty()) {
-    DARKROOM_ASSIGN_OR_RETURN(vae, load_vae(options.model + "/vae"));
+    DARKROOM_ASSIGN_OR_RETURN(AutoencoderKL vae, load_vae(options.model + "/vae"));
+    decode = [vae = std::move(vae)](const torch::Tensor& stored_chw) mutable { return decode_stored_latents(vae, stored_chw); };
   }
-  return latent_cells(files, parts, kind, span, std::move(vae), stop);
+  return latent_cells(files, parts, kind, span, decode, stop);
 }
 
 bool is_shown_apart(const TableKind& kind, const std::string& column) {
@@ -285,6 +302,22 @@ std::vector<RowCard> cards_of(const TableParts& parts, const TableKind& kind, co
   return cards;
 }
 
+// Whoever asks for a row has to hear why it is not decoded.
+DecodeLatents decode_within(const AutoencoderKL* vae) {
+  if (vae == nullptr) {
+    return {};
+  }
+  return [vae = *vae](const torch::Tensor& stored_chw) mutable -> Result<Image> {
+    if (stored_chw.size(1) * stored_chw.size(2) > kMostDecodedPlaces) {
+      return Status::invalid_argument("latents of more places are not decoded here (most, shape):", kMostDecodedPlaces,
+                                      shape_text(stored_chw.sizes().vec()));
+    }
+    Result<Image> decoded = decode_stored_latents(vae, stored_chw);
+    const bool is_others = !decoded.is_ok() && decoded.status().code() == StatusCode::kFailedPrecondition;
+    return is_others ? Result<Image>(Status::invalid_argument(decoded.status().message())) : std::move(decoded);
+  };
+}
+
 }  // namespace
 
 Result<std::vector<RowCard>> first_row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const ReportTable& table,
@@ -300,8 +333,7 @@ Result<std::vector<RowCard>> row_cards(FileSystem& files, const TableParts& part
   if (!kind.image.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(cells, picture_cells(files, parts, kind, span, options.shrink, stop));
   } else if (kind.has_pictures()) {
-    const auto vae = options.vae == nullptr ? std::nullopt : std::optional(*options.vae);
-    DARKROOM_ASSIGN_OR_RETURN(cells, latent_cells(files, parts, kind, span, vae, stop));
+    DARKROOM_ASSIGN_OR_RETURN(cells, latent_cells(files, parts, kind, span, decode_within(options.vae), stop));
   } else {
     return plain_cards(table);
   }

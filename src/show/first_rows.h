@@ -42,7 +42,8 @@ struct RowCardOptions {
   const AutoencoderKL* vae = nullptr;  ///< Decodes latents; null: they are shown as heat maps only.
 };
 
-/// The same of any rows, and of tables without pictures. Errors: as above, shrink's.
+/// The same of any rows, and of tables without pictures. Errors: those of the reader, shrink's, kCancelled; kInvalidArgument (the vae does
+/// not fit the latents, or they are of more than 256 x 256 places).
 Result<std::vector<RowCard>> row_cards(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
                                        const RowCardOptions& options, const std::stop_token& stop);
 

@@ -180,7 +180,8 @@ Result<int64_t> visit_rows(FileSystem& files, const TablePart& part, const RowSp
     return int64_t{0};
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto reader, open_table(files, part.path));
-  DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(rows.first, rows.count, columns));
+  const ReadOptions options{.max_batch_rows = std::clamp<int64_t>(rows.count, 64, 4096)};  // Few rows that are asked for inflate few.
+  DARKROOM_ASSIGN_OR_RETURN(const auto range, reader->read_rows(rows.first, rows.count, columns, options));
   int64_t first_row = rows.first;
   while (true) {
     if (stop.stop_requested()) {

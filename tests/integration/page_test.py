@@ -12,6 +12,7 @@ import json
 import pathlib
 import shutil
 import sys
+import threading
 import urllib.request
 
 import numpy as np
@@ -784,6 +785,43 @@ def latents_are_decoded_one_row_at_a_time_where_a_model_can() -> None:
         tab.wait_for(f"{num_of('#dataset-rows .row-card img')} === 12")
 
 
+class HeldDataset(FakeDataset):
+    """The rows of the search "held" come once they are released."""
+
+    released = threading.Event()
+
+    def rows(self, query: dict[str, str]) -> dict:
+        if query.get("q") == "held":
+            self.released.wait()
+            return {"rows": [], "next": None}
+        return super().rows(query)
+
+
+def an_answer_that_nobody_waits_for_any_more_changes_nothing() -> None:
+    dataset = HeldDataset([f"picture {number}" for number in range(30)])
+    with page_of_datasets({"data": dataset}) as (_, tab):
+        tab.fill("#dataset-search", "held")
+        tab.click("#dataset-find")
+        tab.fill("#dataset-search", "picture")
+        tab.click("#dataset-find")
+        tab.wait_for(shown_rows(0, 12) + " && document.querySelector('#dataset-state').textContent === 'Rows 0 to 11'")
+        dataset.released.set()
+        tab.wait_for("performance.getEntriesByType('resource').some((entry) => entry.name.includes('q=held'))")
+        tab.click("#dataset-on")
+        tab.wait_for(shown_rows(12, 12))
+
+
+def a_dataset_that_cannot_be_read_is_a_sentence() -> None:
+    with page_of_datasets({"data": FakeDataset([f"picture {number}" for number in range(30)])}, allowed=("404", "Failed to load")) as (painter, tab):
+        tab.fill("#dataset-go", "13.7")
+        tab.press("Enter")
+        tab.wait_for(shown_rows(13, 12))
+        painter.datasets = {}
+        tab.click("#dataset-on")
+        tab.wait_for("document.querySelector('#problem p').textContent === 'No such dataset is served.'"
+                     " && document.querySelector('#dataset-state').textContent === ''")
+
+
 def a_server_without_datasets_has_no_view_of_them() -> None:
     with page_of_fake() as (_, tab):
         require(tab.value("document.querySelector('#tab-dataset').hidden"), "a tab of nothing")
@@ -1038,6 +1076,8 @@ if __name__ == "__main__":
             rows_of_a_dataset_are_seen_page_by_page,
             a_dataset_is_searched_to_its_end_a_part_at_a_time,
             latents_are_decoded_one_row_at_a_time_where_a_model_can,
+            an_answer_that_nobody_waits_for_any_more_changes_nothing,
+            a_dataset_that_cannot_be_read_is_a_sentence,
             a_server_without_datasets_has_no_view_of_them,
             what_a_dataset_says_is_text,
             what_others_write_is_text,

@@ -26,8 +26,8 @@ class ServedDataset {
   virtual ~ServedDataset() = default;
   /// What it is, as a JSON object of docs/serve.md. Fixed from the start. Thread safety: any thread.
   virtual const nlohmann::json& facts() const = 0;
-  /// Rows as a JSON object of docs/serve.md, in bounded memory and time. Asked by one thread. Errors: kInvalidArgument (the question),
-  /// kFailedPrecondition (latents of another model), kCancelled; others, whose messages clients do not get.
+  /// Rows as a JSON object of docs/serve.md, in bounded memory and time. Asked by one thread. Errors: kInvalidArgument (the question, or
+  /// latents that the model does not decode), whose message clients get; kCancelled; others, for the log.
   virtual Result<nlohmann::json> rows(const DatasetRowsQuestion& asked, const std::stop_token& stop) = 0;
 };
 

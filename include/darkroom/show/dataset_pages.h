@@ -22,7 +22,8 @@ struct DatasetPagesOptions {
   ImageLimits limits = {.min_size = 1, .max_pixels = 40'000'000};
   int64_t max_bytes = 50'000'000;                    ///< An encoded picture of more bytes is not decoded.
   std::chrono::milliseconds search_patience{3'000};  ///< After which a search goes no further than the few thousand rows at hand.
-  /// Of the pictures; asked when the first one comes, and again at the next where that failed.
+  /// Of the pictures; asked when the first one comes, and again at the next where that failed or a stop ended it. `stop` is asked for where
+  /// a call of rows() is to stop while it decodes. A failure costs the picture alone.
   std::function<Result<std::unique_ptr<PictureDecoder>>(const std::stop_token& stop)> open_decoder = {};
 };
 
@@ -59,7 +60,7 @@ class DatasetPages {
   virtual const std::map<std::string, int64_t>& rows_by_error() const = 0;
   virtual bool can_decode() const = 0;
 
-  /// Errors: kInvalidArgument (the numbers), kFailedPrecondition (latents of another model), kCancelled, those of reading.
+  /// Errors: kInvalidArgument (the numbers; latents of another model, or too large to be decoded), kCancelled, those of reading.
   virtual Result<ShownRows> rows(const ShownRowsAsked& asked, const std::stop_token& stop) = 0;
 };
 

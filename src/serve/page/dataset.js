@@ -34,7 +34,7 @@ export class Datasets {
     this.api = api;
     fillSelect(byId("dataset-name"), names.map((name) => [name, name]));
     byId("dataset-name-row").hidden = names.length < 2;
-    const anew = doing(() => this.#show([Math.max(0, byId("dataset-go").valueAsNumber || 0)]));
+    const anew = doing(() => this.#show([Math.max(0, Math.floor(byId("dataset-go").valueAsNumber || 0))]));
     byId("dataset-name").addEventListener("change", doing(() => this.#choose()));
     byId("dataset-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -83,13 +83,14 @@ export class Datasets {
     const {name} = this.#facts;
     const words = byId("dataset-search").value;
     const found = [];
-    for (let next = from; next !== null && found.length < kRows && turn === this.#turn;) {
+    for (let next = from; next !== null && found.length < kRows;) {
       const reply = await this.api.datasetRows(name, {from: next, count: kRows - found.length, q: words});
+      if (turn !== this.#turn) {
+        return found;
+      }
       found.push(...reply.rows);
       next = this.#next = reply.next;
-      if (turn === this.#turn) {
-        byId("dataset-state").textContent = next === null ? "" : `Looked through ${next.toLocaleString("en")} rows`;
-      }
+      byId("dataset-state").textContent = next === null ? "" : `Looked through ${next.toLocaleString("en")} rows`;
     }
     return found;
   }
@@ -97,7 +98,12 @@ export class Datasets {
   async #show(starts) {
     const turn = ++this.#turn;  // Whoever asks for something else does not wait.
     byId("dataset-state").textContent = "Looking";
-    const found = await this.#find(starts.at(-1), turn);
+    const found = await this.#find(starts.at(-1), turn).catch((failure) => {
+      if (turn === this.#turn) {
+        byId("dataset-state").textContent = "";
+      }
+      throw failure;
+    });
     if (turn !== this.#turn) {
       return;
     }

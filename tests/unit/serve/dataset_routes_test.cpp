@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -43,8 +44,17 @@ class StubDataset final : public ServedDataset {
     if (asked.words == "throws") {
       throw std::runtime_error("a secret");
     }
+    if (asked.words == "not now") {
+      return Status::failed_precondition("no sandbox, at a secret place:", "/home/somebody");
+    }
+    if (asked.words == "stopped") {
+      return Status::cancelled("stopped at a secret place:", "/home/somebody");
+    }
+    if (asked.words == "throws oddly") {
+      throw 7;
+    }
     if (asked.decodes) {
-      return Status::failed_precondition("latents of another model");
+      return Status::invalid_argument("latents of another model");
     }
     return Json{{"from", asked.from}, {"count", asked.count}, {"q", asked.words}};
   }
@@ -105,11 +115,15 @@ TEST_F(dataset_routes, what_is_not_served_is_404) {
 }
 
 TEST_F(dataset_routes, what_cannot_be_read_is_500_without_its_place) {
-  for (const char* query : {"?q=unreadable", "?q=throws"}) {
+  for (const char* query : {"?q=unreadable", "?q=throws", "?q=not+now", "?q=throws+oddly"}) {
     EXPECT_THAT(rows(query), AllOf(StartsWith("HTTP/1.1 500"), HasSubstr("log says why"), Not(HasSubstr("secret")), Not(HasSubstr("home"))))
         << query;
   }
   EXPECT_THAT(rows(""), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(dataset_routes, what_was_given_up_is_503_without_its_place) {
+  EXPECT_THAT(rows("?q=stopped"), AllOf(StartsWith("HTTP/1.1 503"), Not(HasSubstr("secret")), Not(HasSubstr("home"))));
 }
 
 TEST_F(dataset_routes, all_need_a_key_where_there_are_keys) {
@@ -139,6 +153,19 @@ TEST_F(dataset_routes, pictures_and_health_do_not_wait_for_a_slow_dataset_and_a_
   EXPECT_THAT(behind->receive_all(), StartsWith("HTTP/1.1 503"));
 }
 
+TEST_F(dataset_routes, a_stop_answers_though_a_store_is_silent) {
+  const auto stuck = asking(get("/v1/datasets/my%20data/rows?q=stuck"));
+  dataset_.await_begun();
+  const auto behind = asking(get("/v1/datasets/my%20data/rows"));
+  EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 200"));
+  drain({.server = *server_, .service = *service_, .batcher = *batcher_},
+        {.patience = std::chrono::milliseconds(0), .last_words = std::chrono::minutes(1)});
+  server_.reset();  // Who has no answer by now gets none.
+  EXPECT_THAT(stuck->receive_all(), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(behind->receive_all(), StartsWith("HTTP/1.1 503"));
+  dataset_.release();
+}
+
 TEST_F(dataset_routes, a_client_that_leaves_ends_its_reading) {
   auto slow = asking(get("/v1/datasets/my%20data/rows?q=held"));
   dataset_.await_begun();
@@ -159,6 +186,11 @@ TEST_F(dataset_routes, the_service_knows_whether_a_dataset_is_read_still) {
 TEST(dataset_names, are_the_last_parts_and_each_is_there_once) {
   EXPECT_THAT(dataset_names({"data/train/", "s3://bucket/a/train", "https://x/y.parquet?token=secret"}),
               ElementsAre("train", "train-2", "y.parquet"));
+}
+
+TEST(dataset_names, are_parts_of_addresses_that_no_browser_takes_away) {
+  const std::string here = std::filesystem::current_path().filename();
+  EXPECT_THAT(dataset_names({".", "a/..", "a/b/../", "s3://bucket/..", "/"}), ElementsAre(here, here + "-2", "a", "dataset", "dataset-2"));
 }
 
 }  // namespace

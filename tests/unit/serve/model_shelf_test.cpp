@@ -237,6 +237,29 @@ TEST_F(model_shelf, lets_no_other_model_go_for_room_that_one_is_about_to_leave) 
   EXPECT_THAT(metrics_.to_prometheus(), HasSubstr("darkroom_serve_model_evictions_total 0"));
 }
 
+TEST_F(model_shelf, loads_beside_others_once_one_that_is_about_to_leave_is_gone) {
+  opener_.set_bytes("c", 2);
+  start(3, {"a", "b"});
+  ASSERT_TRUE(use("a").is_ok());
+  ASSERT_TRUE(use("b").is_ok());
+  std::promise<void> begun;
+  std::promise<void> may_end;
+  opener_.engine("a")->tell_end([&] {
+    begun.set_value();
+    may_end.get_future().wait();
+  });
+  auto unloaded = unload("a");
+  begun.get_future().wait();
+  auto loaded = std::async(std::launch::async, [this] { return load("c"); });  // 1 of 3 is free, and 1 more soon.
+  EXPECT_TRUE(opener_.await_measured(3));
+  EXPECT_TRUE(clock_.await_waiting(1));
+  may_end.set_value();
+  EXPECT_TRUE(loaded.get().is_ok());
+  EXPECT_TRUE(unloaded.get().is_ok());
+  EXPECT_TRUE(use("b").is_ok());
+  EXPECT_THAT(opener_.await_opened(3), ElementsAre("a", "b", "c"));
+}
+
 TEST_F(model_shelf, ends_what_waits_at_a_drain_and_lends_only_what_is_there) {
   start(10, {"a", "b", "c"});
   ASSERT_TRUE(use("a").is_ok());

@@ -32,6 +32,7 @@ class ServedStub : public testing::Test {
     if (service_.has_value()) {
       service_->stop_finishing();
     }
+    service_.reset();  // What it answers with asks the batcher.
     batcher_.reset();
   }
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -5,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -34,6 +36,15 @@ struct Greeting final : HttpService {
 };
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+/// Opens a pipe for writing once `started` reads it; -1 where that ends before.
+int open_once_read(const std::string& path, const std::future<void>& started) {
+  int pipe = -1;
+  do {
+    pipe = ::open(path.c_str(), O_WRONLY | O_NONBLOCK);
+  } while (pipe < 0 && started.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout);
+  return pipe;
+}
 
 Key make_key() { return {EVP_EC_gen("P-256"), &EVP_PKEY_free}; }
 
@@ -230,13 +241,13 @@ TEST_F(tls, a_hangup_while_the_files_are_read_has_them_read_again) {
   std::filesystem::remove(files_.key);
   ASSERT_EQ(mkfifo(files_.key.c_str(), 0600), 0);  // The server waits for its key.
   auto started = std::async(std::launch::async, [&] { start(); });
-  {
-    std::ofstream pipe(files_.key);  // Once it reads.
-    raise(SIGHUP);
-    std::filesystem::remove(files_.key);
-    write_pair("second");
-    pipe << key_bytes;
-  }
+  const int pipe = open_once_read(files_.key, started);
+  ASSERT_GE(pipe, 0) << "the server did not come to its key";
+  raise(SIGHUP);
+  std::filesystem::remove(files_.key);
+  write_pair("second");
+  EXPECT_EQ(::write(pipe, key_bytes.data(), key_bytes.size()), static_cast<ssize_t>(key_bytes.size()));
+  ::close(pipe);
   started.get();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   const auto name = [&] { return TlsClient(server_->address()).certificate_name(); };

@@ -8,6 +8,10 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/png.h"
 #include "darkroom/ingest/job_identity.h"
+#include "darkroom/nn/init.h"
+#include "darkroom/nn/model_folder.h"
+#include "darkroom/nn/presets.h"
+#include "darkroom/tables/tensor_column.h"
 #include "support/fake_s3_stores.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
@@ -19,6 +23,28 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
+
+/// Decodes in this process, after `before` has been called.
+class WatchedDecoder final : public PictureDecoder {
+ public:
+  explicit WatchedDecoder(std::function<Status()> before) : before_(std::move(before)) {}
+  Result<RowResult<ImageHeader>> check(std::span<const std::byte> bytes, const ImageLimits& limits) override {
+    return decoder_->check(bytes, limits);
+  }
+  Result<RowResult<DecodedSize>> transform(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
+                                           const CropDraw& draw, std::span<uint8_t> out_hwc) override {
+    return decoder_->transform(bytes, options, limits, draw, out_hwc);
+  }
+  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
+                                           std::span<uint8_t> out_hwc) override {
+    DARKROOM_RETURN_IF_ERROR(before_());
+    return decoder_->resize_to(bytes, size, limits, out_hwc);
+  }
+
+ private:
+  std::function<Status()> before_;
+  std::unique_ptr<PictureDecoder> decoder_ = decoder_in_process();
+};
 
 /// Ten pictures in parts of four, four and two rows; row 5 is no picture and the caption of row 7 is null.
 class DatasetPagesTest : public testing::Test {
@@ -50,6 +76,31 @@ class DatasetPagesTest : public testing::Test {
   }
   Result<std::unique_ptr<DatasetPages>> open(const std::string& uri) {
     return DatasetPages::open(s3_.set, {.uri = uri, .open_decoder = [](const std::stop_token&) { return decoder_in_process(); }}, {});
+  }
+  std::unique_ptr<DatasetPages> opened_with(DatasetPagesOptions options) {
+    options.uri = folder_.path("images");
+    return DatasetPages::open(s3_.set, options, {}).value();
+  }
+  /// A row of latents of zeros, four channels of so many places a side, and a vae of so many channels that decodes them.
+  std::unique_ptr<DatasetPages> opened_latents(int64_t side, int64_t vae_channels) {
+    const std::vector<std::byte> zeros(static_cast<size_t>(4 * side * side * 2));
+    const auto column = make_tensor_column(TensorElement::kFloat16, {4, side, side}, zeros).value();
+    const std::string name = "latents of " + std::to_string(vae_channels);
+    write_latents(name, "image_latents_" + std::to_string(8 * side), tensor_type(TensorElement::kFloat16, {4, side, side}), column);
+    VaeConfig config = find_preset("tiny")->vae;
+    config.latent_channels = vae_channels;
+    AutoencoderKL vae(config);
+    initialize_parameters(vae, 1);
+    const std::string vae_folder = folder_.path("vae of " + std::to_string(vae_channels));
+    EXPECT_TRUE(save_vae(local_files(), vae, vae_folder).is_ok());
+    const DatasetPagesOptions options{.uri = folder_.path(name), .vae_folder = vae_folder};
+    return DatasetPages::open(s3_.set, options, {}).value();
+  }
+  void write_latents(const std::string& folder, const std::string& column, const std::shared_ptr<arrow::DataType>& type,
+                     const std::shared_ptr<arrow::Array>& latents) {
+    const auto rows = arrow::RecordBatch::Make(arrow::schema({arrow::field(column, type)}), latents->length(), {latents});
+    const std::string record = R"({"job":"abc","rows_in":1,"rows_out":1,"rows_by_error":{}})";
+    ASSERT_TRUE(put_shard(local_files(), folder_.path(folder), "part-000000.parquet", *rows, {{kShardKey, record}}).is_ok());
   }
   std::unique_ptr<DatasetPages> opened() { return open(folder_.path("images")).value(); }
   static ShownRows rows(DatasetPages& pages, const ShownRowsAsked& asked) {
@@ -118,6 +169,84 @@ TEST_F(DatasetPagesTest, a_search_goes_on_where_it_was_full) {
   EXPECT_THAT(first.numbers, ElementsAre(0, 2));
   EXPECT_EQ(first.next, 3);
   EXPECT_THAT(rows(*pages, {.first = first.next, .count = 24, .words = "red"}).numbers, ElementsAre(4, 6, 8));
+}
+
+TEST_F(DatasetPagesTest, a_search_whose_time_is_over_shows_what_it_has_and_says_where_to_go_on) {
+  const auto pages = opened_with({.search_patience = std::chrono::milliseconds(0), .open_decoder = [](const std::stop_token&) {
+                                    return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process());
+                                  }});
+  const ShownRows first = rows(*pages, {.count = 24, .words = "red"});
+  EXPECT_THAT(first.numbers, ElementsAre(0));
+  EXPECT_EQ(first.cards.size(), 1);
+  EXPECT_EQ(first.next, 2);
+  EXPECT_THAT(rows(*pages, {.first = first.next, .count = 24, .words = "red"}).numbers, ElementsAre(2));
+  EXPECT_EQ(rows(*pages, {.first = 8, .words = "red"}).next, 10);
+}
+
+TEST_F(DatasetPagesTest, who_leaves_ends_the_decoding_of_its_own_call_only) {
+  int num_opened = 0;
+  std::stop_token decoding;
+  std::stop_source second;
+  bool leaves = false;
+  const auto before = [&] {
+    leaves&& second.request_stop();
+    return decoding.stop_requested() ? Status::cancelled("stopped while a picture was decoded") : Status::ok();
+  };
+  const auto pages = opened_with({.open_decoder = [&](const std::stop_token& stop) -> Result<std::unique_ptr<PictureDecoder>> {
+    num_opened += 1;
+    decoding = stop;
+    return std::unique_ptr<PictureDecoder>(std::make_unique<WatchedDecoder>(before));
+  }});
+  std::stop_source first;
+  ASSERT_TRUE(pages->rows({.count = 1}, first.get_token()).is_ok());
+  first.request_stop();
+  EXPECT_TRUE(pages->rows({.count = 1}, {}).is_ok());
+  EXPECT_EQ(num_opened, 1);
+  leaves = true;
+  EXPECT_EQ(pages->rows({.count = 1}, second.get_token()).status().code(), StatusCode::kCancelled);
+  leaves = false;
+  EXPECT_TRUE(pages->rows({.count = 1}, {}).is_ok());
+  EXPECT_EQ(num_opened, 2);
+}
+
+TEST_F(DatasetPagesTest, a_decoder_that_is_lost_costs_the_pictures_alone) {
+  bool is_there = false;
+  const auto open_decoder = [&](const std::stop_token&) -> Result<std::unique_ptr<PictureDecoder>> {
+    return is_there ? Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()) : Status::failed_precondition("no sandbox");
+  };
+  const auto pages = opened_with({.open_decoder = open_decoder});
+  const ShownRows without = rows(*pages, {.first = 4, .count = 2});
+  ASSERT_EQ(without.cards.size(), 2);
+  EXPECT_TRUE(without.cards[0].pictures[0].image.pixels.empty());
+  EXPECT_EQ(without.cards[0].caption, "[decode_failed] a Red apple");
+  is_there = true;
+  EXPECT_FALSE(rows(*pages, {.first = 4, .count = 1}).cards.at(0).pictures[0].image.pixels.empty());
+}
+
+TEST_F(DatasetPagesTest, a_row_without_latents_takes_no_room_for_any) {
+  arrow::BinaryBuilder latents;
+  ASSERT_TRUE(latents.AppendNull().ok());
+  write_latents("latents", "image_moments_999999", arrow::binary(), *latents.Finish());  // Of which one would be 500 GB.
+  const auto pages = open(folder_.path("latents"));
+  ASSERT_TRUE(pages.is_ok()) << pages.status().to_string();
+  EXPECT_EQ(rows(**pages, {}).cards.at(0).pictures.at(0).label, "null");
+}
+
+TEST_F(DatasetPagesTest, large_latents_are_shown_small_and_not_decoded) {
+  const auto pages = opened_latents(257, 4);
+  const ShownRows shown = rows(*pages, {.count = 1});
+  EXPECT_EQ(shown.cards.at(0).pictures.at(0).image.width, 256);
+  const Status decoded = pages->rows({.count = 1, .decodes = true}, {}).status();
+  EXPECT_EQ(decoded.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(decoded.message(), HasSubstr("[4, 257, 257]"));
+}
+
+TEST_F(DatasetPagesTest, latents_are_decoded_by_the_model_that_they_are_of) {
+  const auto fitting = rows(*opened_latents(4, 4), {.count = 1, .decodes = true});
+  EXPECT_EQ(fitting.cards.at(0).pictures.back().label, "decoded");
+  const Status others = opened_latents(4, 3)->rows({.count = 1, .decodes = true}, {}).status();
+  EXPECT_EQ(others.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(others.message(), HasSubstr("does not fit"));
 }
 
 TEST_F(DatasetPagesTest, reads_a_store_and_names_what_is_none) {

@@ -26,6 +26,7 @@ from darkroom_ray.training import train
 TOKEN = "DARKROOM_ENCODER_TOKEN"
 READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
 ADDRESSES_SECONDS = 30.0
+NODE_LABEL = "ray.io/node-id"  # Ray gives it to every node.
 # What the trainer's command line says of the pictures, by the program's flags.
 SHARED_FLAGS = ("--raw-data", "--model", "--set")
 # Flags of the encoders by those that the preflight knows.
@@ -132,20 +133,22 @@ class EncoderActor:
         self._child.end(signal.SIGTERM)
 
 
-def on_node(node_id: str, may_go_elsewhere: bool):
-    """`may_go_elsewhere`: where another job has taken that node's room."""
+def near_node(node_id: str):
+    """On that node, or elsewhere where another job has taken its room."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    return NodeAffinitySchedulingStrategy(node_id, soft=may_go_elsewhere, _spill_on_unavailable=may_go_elsewhere)
+    return NodeAffinitySchedulingStrategy(node_id, soft=True, _spill_on_unavailable=True)
 
 
 def options_on(place: Node | None, placement: Placement) -> dict:
-    """On that node, which has the labels that are asked for, so that these need not be; without one where Ray likes."""
+    """On that node where it has room, else on one with the labels that are asked for; without a place where Ray likes."""
     options = placement.options()
     if place is None:
         return options
-    wanted = {name: value for name, value in options.items() if name not in ("label_selector", "fallback_strategy")}
-    return {**wanted, "scheduling_strategy": on_node(place.node_id, may_go_elsewhere=len(wanted) == len(options))}
+    if "label_selector" not in options:
+        return {**options, "scheduling_strategy": near_node(place.node_id)}
+    others = [{"label_selector": selector} for selector in placement.label_selectors()]
+    return {**options, "label_selector": {NODE_LABEL: place.node_id}, "fallback_strategy": others}
 
 
 class Seat:

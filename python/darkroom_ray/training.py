@@ -81,17 +81,24 @@ class Fit:
         return self._failure
 
 
+def told(ray, reference):
+    """What the notes say; False while they are being made anew: the next look asks again."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError:
+        return False
+
+
 def wait_for_end(ray, fit: Fit, notes, stop: StopWatch) -> None:
     """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
     long, is not waited for. Errors: Stopped when there is none that could."""
     asked_at = 0.0
-    while not fit.wait(LOOK_SECONDS) and not ray.get(notes.is_hopeless.remote()):
+    while not fit.wait(LOOK_SECONDS) and not told(ray, notes.is_hopeless.remote()):
         if not stop.is_asked:
             continue
-        if not asked_at:
-            asked_at = time.monotonic()
-            ray.get(notes.ask_to_stop.remote(stop.number))
-        alone = min(time.monotonic() - asked_at, ray.get(notes.seconds_without_rank.remote()))
+        asked_at = asked_at or time.monotonic()
+        told(ray, notes.ask_to_stop.remote(stop.number))  # Again and again: notes that were lost begin anew.
+        alone = min(time.monotonic() - asked_at, told(ray, notes.seconds_without_rank.remote()))
         if alone > ALONE_SECONDS:
             raise Stopped(stop.number)
 

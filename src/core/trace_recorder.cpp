@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <random>
 #include <system_error>
 
@@ -94,14 +95,43 @@ std::string path_of_attempt(const std::string& path, int number) {
   return fmt::format("{}-attempt{}{}", path.substr(0, ending), number, path.substr(ending));
 }
 
-/// A trace that is there is of an attempt before this one, which may have been lost: it moves aside, the oldest one to number 1.
+/// Of the system's own folders, whose names stand for devices and for what is open: /dev/stdout.
+bool is_of_system(std::string_view path) {
+  return (path.starts_with("/dev/") && !path.starts_with("/dev/shm/")) || path.starts_with("/proc/");
+}
+
+/// The file itself of a link. "": it must not move. Errors: the system's.
+Result<std::string> movable_path(const std::string& path) {
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  if (error == std::errc::no_such_file_or_directory) {  // Another process has moved it.
+    return path;
+  }
+  if (error) {
+    return file_failure(path, error.value());
+  }
+  return is_of_system(path) || is_of_system(real) ? std::string() : real;
+}
+
+/// A file system that knows no flags takes a second name and drops the first. Which name is there already is never replaced.
+bool move_to_free_name(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
+    return true;
+  }
+  return errno == EINVAL && link(from.c_str(), to.c_str()) == 0 && unlink(from.c_str()) == 0;
+}
+
+/// A trace that is there is of an attempt before this one, which may have been lost: it moves aside, the oldest one to number 1. Another
+/// process may do so at the same time.
 Status move_aside(const std::string& path) {
   constexpr int kMostAttempts = 9'999;
   for (int number = 1; number <= kMostAttempts; ++number) {
     const std::string aside = path_of_attempt(path, number);
-    struct stat info = {};
-    if (lstat(aside.c_str(), &info) != 0) {
-      return rename(path.c_str(), aside.c_str()) == 0 ? Status() : file_failure(aside, errno);
+    if (move_to_free_name(path, aside)) {
+      return {};
+    }
+    if (errno != EEXIST) {
+      return errno == ENOENT ? Status() : file_failure(aside, errno);
     }
   }
   return Status::failed_precondition("there are too many traces of earlier attempts; remove some (file, most):", path, kMostAttempts);
@@ -134,16 +164,20 @@ Result<int> open_file(const std::string& path) {
   return descriptor >= 0 ? Result<int>(descriptor) : file_failure(path, errno);
 }
 
-/// An empty file, or a device. Errors: also of a file that is no trace.
+/// An empty file, or a device, or what is open already (/dev/stdout), behind what it holds. Errors: also of a file that is no trace.
 Result<int> begin_file(const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const int descriptor, open_file(path));
   const Result<bool> is_taken = holds_trace(descriptor, path);
   if (is_taken.is_ok() && !*is_taken) {
     return descriptor;
   }
+  const Result<std::string> real = is_taken.is_ok() ? movable_path(path) : is_taken.status();
+  if (real.is_ok() && real->empty()) {
+    return descriptor;
+  }
   ::close(descriptor);
-  DARKROOM_RETURN_IF_ERROR(is_taken.status());
-  DARKROOM_RETURN_IF_ERROR(move_aside(path));
+  DARKROOM_RETURN_IF_ERROR(real.status());
+  DARKROOM_RETURN_IF_ERROR(move_aside(*real));
   return open_file(path);
 }
 

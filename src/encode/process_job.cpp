@@ -278,7 +278,8 @@ Status meet_transformers(const JobRun& run, const ProcessOptions& options, const
   };
   const Status met = SliceFleet::open(fleet, nothing).status();
   const std::vector<std::string> then = file_names_of(run.plan().inputs());
-  if (met.code() != StatusCode::kFailedPrecondition || now.empty() || then == now) {
+  const bool is_of_dataset = met.code() == StatusCode::kFailedPrecondition && met.message().find("image dataset") != std::string::npos;
+  if (!is_of_dataset || now.empty() || then == now) {
     return met;
   }
   return met.with_context(fmt::format(

@@ -206,9 +206,9 @@ std::string online_html(const RunFolder& run) {
     const Json online = start.is_object() ? start.value("online", Json()) : Json();
     const auto number = [](const Json& of, const char* name, auto text) -> std::string {
       const Json value = of.is_object() ? of.value(name, Json()) : Json();
-      return value.is_number() && value.get<double>() >= 0 ? text(value.get<double>()) : "-";
+      return value.is_number() && value.get<double>() >= 0 ? text(std::min(value.get<double>(), 9e15)) : "-";
     };
-    const auto whole = [](double value) { return grouped_digits(static_cast<int64_t>(std::min(value, 9e15))); };
+    const auto whole = [](double value) { return grouped_digits(static_cast<int64_t>(value)); };
     const auto rate = [](double value) { return value > 0 ? number_text(value, 3) : "-"; };  // 0: too little was encoded to say.
     if (online.is_object()) {
       table.rows.push_back({number(start, "step", whole), number(online, "trainer_wait_seconds", duration_text),

@@ -110,9 +110,12 @@ class SliceLink::Talk {
     std::condition_variable_any answered;
     std::optional<DnsAnswer> answer;
     MetricsRegistry metrics;
-    DARKROOM_ASSIGN_OR_RETURN(const auto resolver,
-                              start_resolver(options_.resolver, system_clock(), metrics));  // Ends before what it uses.
-    resolver->resolve(link_.address_.host, [&](const DnsAnswer& come) {
+    const auto resolver = start_resolver(options_.resolver, system_clock(), metrics);  // Ends before what it uses.
+    if (resolver.status().code() == StatusCode::kResourceExhausted) {                  // No thread now; no refusal of the machine's.
+      return Status::unavailable(resolver.status().message());
+    }
+    DARKROOM_RETURN_IF_ERROR(resolver.status());
+    (*resolver)->resolve(link_.address_.host, [&](const DnsAnswer& come) {
       const std::lock_guard lock(mutex);
       answer = come;
       answered.notify_all();

@@ -155,7 +155,7 @@ bool TrainingRun::background_save_has_ended() const {
 
 /// Of a run alone: its folder went while the checkpoint was written. The next save fills it anew, as it does for one that went before.
 Result<bool> TrainingRun::may_save_again(const Status& failure) {
-  if (failure.is_ok() || remote_ != nullptr || ranks().size() > 1) {
+  if (failure.is_ok() || remote_ != nullptr || ranks().size() > 1 || saving_ranks_ == nullptr) {  // Closed by an exception.
     return false;
   }
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, files_.exists(in_folder(kRunFactsFile)));

@@ -130,7 +130,7 @@ class AresResolver final : public Resolver {
     AresResolver* self;
     std::string host;
     std::chrono::steady_clock::time_point began;
-    int num_open = 2;  // Of each family one: of both together c-ares only tells how the last one ended.
+    int num_open;  // Of each family one: of both together c-ares only tells how the last one ended. With search domains one of both.
     std::optional<DnsAnswer> other = std::nullopt;
     std::chrono::seconds ttl = std::chrono::seconds::max();
   };
@@ -139,7 +139,7 @@ class AresResolver final : public Resolver {
   static void on_answer(void* query, int status, int num_timeouts, ares_addrinfo* info) noexcept;
   Status open_channel();
   void ask(const std::string& host, DnsDone done, std::deque<std::string>& queue);
-  std::optional<DnsAnswer> known(const std::string& host);
+  std::optional<DnsAnswer> known(const std::string& name);
   void wake();
   void run();
   bool send_queries();
@@ -242,7 +242,8 @@ void AresResolver::wake() {
 }
 
 // What needs no name server. REQUIRES: mutex_ is held.
-std::optional<DnsAnswer> AresResolver::known(const std::string& host) {
+std::optional<DnsAnswer> AresResolver::known(const std::string& name) {
+  const std::string host = canonical_host(name);
   if (const auto ip = IpAddress::parse(host)) {
     return DnsAnswer{DnsAnswer::Kind::kOk, {*ip}, true};
   }
@@ -252,11 +253,11 @@ std::optional<DnsAnswer> AresResolver::known(const std::string& host) {
   if (host.empty() || host.size() > 253 || host.find('\0') != std::string::npos) {
     return DnsAnswer{DnsAnswer::Kind::kNoName, {}, true};
   }
-  return cache_.find(host, clock_.now());
+  return cache_.find(name, clock_.now());
 }
 
 void AresResolver::ask(const std::string& host, DnsDone done, std::deque<std::string>& queue) {
-  const std::string name = canonical_host(host);
+  const std::string name = options_.uses_search_domains ? ascii_lower(host) : canonical_host(host);  // A final dot: none of them.
   std::optional<DnsAnswer> answer;
   {
     const std::lock_guard lock(mutex_);
@@ -310,9 +311,11 @@ bool AresResolver::send_queries() {
     ares_addrinfo_hints hints{};
     hints.ai_flags = ARES_AI_NOSORT;  // Sorting opens a socket to every address.
     ++num_queries_;
-    auto* query = new Query{this, std::move(name), std::chrono::steady_clock::now()};
+    // Questions of their own would go through search domains apart, and end at machines of two of them.
+    const std::vector<int> families = options_.uses_search_domains ? std::vector<int>{AF_UNSPEC} : std::vector<int>{AF_INET, AF_INET6};
+    auto* query = new Query{this, std::move(name), std::chrono::steady_clock::now(), static_cast<int>(families.size())};
     const std::string host = query->host;  // The last answer ends the query, and may come at once.
-    for (const int family : {AF_INET, AF_INET6}) {
+    for (const int family : families) {
       hints.ai_family = family;
       ares_getaddrinfo(channel_, host.c_str(), nullptr, &hints, &on_answer, query);
     }
@@ -377,7 +380,7 @@ void AresResolver::on_answer(void* argument, int status, int, ares_addrinfo* inf
   }
   const std::unique_ptr<Query> ended(query);
   --ended->self->num_queries_;
-  answer = of_both(*std::move(ended->other), std::move(answer));
+  answer = ended->other ? of_both(*std::move(ended->other), std::move(answer)) : std::move(answer);
   answer.asked_at = ended->began;
   ended->self->settle(*ended, std::move(answer), ended->ttl);
 }

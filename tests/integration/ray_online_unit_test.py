@@ -205,16 +205,19 @@ def a_lost_encoder_is_crossed_out_and_replaced() -> None:
 
 
 def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
-    online.on_node = lambda node_id, may_go_elsewhere: f"on {node_id}{' or elsewhere' if may_go_elsewhere else ''}"
+    online.near_node = lambda node_id: f"on {node_id} or elsewhere"
     online.pause_after = lambda failures: 0
     ray = FakeRay()
     request = the_request("--num-encoders", "1", "--encoder-label", "zone=a")
     keeper = online.EncoderKeeper(ray, request, {}, Direct(online.EncoderBook()), "token", [dataclasses.replace(node("a"), node_id="17")])
-    require(ray.options["scheduling_strategy"] == "on 17" and "label_selector" not in ray.options and ray.options["num_cpus"] == 1.0, "its node", ray.options)
+    require(ray.options["label_selector"] == {"ray.io/node-id": "17"} and ray.options["num_cpus"] == 1.0, "its node", ray.options)
+    require(ray.options["fallback_strategy"] == [{"label_selector": {"zone": "a"}}], "elsewhere where another job has its room", ray.options)
     ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
     for _ in range(2):
         require(keeper.look_at(keeper._seats[0]) is None, "it is replaced")
-    require("scheduling_strategy" not in ray.options and ray.options["label_selector"] == {"zone": "a"}, "anywhere", ray.options)
+    require("fallback_strategy" not in ray.options and ray.options["label_selector"] == {"zone": "a"}, "anywhere", ray.options)
+    of_market = online.options_on(node("b"), Placement(markets=("spot", "on-demand")))
+    require([len(one["label_selector"]) for one in of_market["fallback_strategy"]] == [1, 1], "markets in their order", of_market)
     require(online.options_on(node("b"), Placement())["scheduling_strategy"] == "on  or elsewhere", "another job may have its room")
 
 

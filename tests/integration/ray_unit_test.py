@@ -594,7 +594,7 @@ def a_killed_task_is_run_again() -> None:
 
 
 def a_stop_without_a_rank_ends() -> None:
-    ray = types.SimpleNamespace(get=lambda value: value)
+    ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
     notes = rank.RunNotes()
     stop = types.SimpleNamespace(is_asked=True, number=15)
     over = threading.Event()
@@ -612,6 +612,21 @@ def a_stop_without_a_rank_ends() -> None:
         training.LOOK_SECONDS, training.ALONE_SECONDS = limits
     require(fit.wait(PATIENCE), "the end of fit()")
     training.wait_for_end(ray, fit, FakeNotes(notes), stop)
+
+
+def notes_that_are_made_anew_are_asked_again() -> None:
+    losses = iter([True, True, True, False, True, False])
+
+    def get(value):
+        if next(losses, False):
+            raise ConnectionError("the notes are lost")
+        return value
+
+    ray = types.SimpleNamespace(get=get, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    waits = iter([False, False, False, True])
+    notes = rank.RunNotes()
+    training.wait_for_end(ray, types.SimpleNamespace(wait=lambda seconds: next(waits)), FakeNotes(notes), types.SimpleNamespace(is_asked=True, number=15))
+    require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
 
 
 def a_failure_of_fit_is_kept() -> None:
@@ -716,6 +731,7 @@ if __name__ == "__main__":
             what_keeps_rank_0_from_reporting_is_told_at_the_end,
             a_killed_task_is_run_again,
             a_stop_without_a_rank_ends,
+            notes_that_are_made_anew_are_asked_again,
             a_failure_of_fit_is_kept,
             a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,

@@ -1,15 +1,20 @@
 #include "darkroom/core/trace_recorder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -233,6 +238,56 @@ TEST_F(TraceRecorderTest, a_new_attempt_keeps_what_lost_ones_wrote) {
   EXPECT_EQ(spans("spans.jsonl")[0]["name"], "third");
   EXPECT_EQ(json::parse(text("spans-attempt1.perfetto.json"))[1]["name"], "first");
   EXPECT_EQ(json::parse(text("spans.perfetto.json"))[1]["name"], "third");
+}
+
+TEST_F(TraceRecorderTest, of_a_link_what_it_leads_to_moves_aside) {
+  std::filesystem::create_directory(path("disk"));
+  std::filesystem::create_symlink("disk/real.jsonl", path("spans.jsonl"));
+  for (const char* attempt : {"first", "second"}) {
+    const auto recorder = open("spans.jsonl", {.batch_spans = 1});
+    TraceSpan(recorder.get(), attempt).end();
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(path("spans.jsonl")));
+  EXPECT_EQ(spans("disk/real-attempt1.jsonl")[0]["name"], "first");
+  EXPECT_EQ(spans("disk/real.jsonl")[0]["name"], "second");
+}
+
+TEST_F(TraceRecorderTest, what_is_open_already_is_written_on_and_not_moved) {
+  const std::string name = path("out.jsonl");
+  std::ofstream(name) << R"({"resourceSpans":[]})"
+                      << "\n";
+  const int descriptor = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  const auto recorder = TraceRecorder::open({.path = "/proc/self/fd/" + std::to_string(descriptor), .batch_spans = 1, .clock = &clock_});
+  ASSERT_TRUE(recorder.is_ok()) << recorder.status().message();
+  TraceSpan(recorder->get(), "read").end();
+  EXPECT_FALSE(std::filesystem::exists(path("out-attempt1.jsonl")));
+  EXPECT_THAT(text("out.jsonl"), testing::AllOf(testing::StartsWith(R"({"resourceSpans":[]})"), testing::HasSubstr("\"read\"")));
+  ::close(descriptor);
+}
+
+TEST_F(TraceRecorderTest, attempts_that_begin_at_once_lose_no_trace) {
+  std::ofstream(path("spans.jsonl")) << R"({"resourceSpans":[]})"
+                                     << "\n";
+  std::vector<std::jthread> attempts;
+  std::atomic<int> num_failed = 0;
+  for (int i = 0; i < 8; ++i) {
+    attempts.emplace_back([&] {
+      const auto recorder = TraceRecorder::open({.path = path("spans.jsonl"), .batch_spans = 1, .clock = &clock_});
+      num_failed += recorder.is_ok() ? 0 : 1;
+      if (recorder.is_ok()) {
+        TraceSpan(recorder->get(), "read").end();
+      }
+    });
+  }
+  attempts.clear();
+  EXPECT_EQ(num_failed, 0);
+  int num_lines = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path("."))) {
+    const std::string lines = text(entry.path().filename().string());
+    num_lines += static_cast<int>(std::count(lines.begin(), lines.end(), '\n'));
+  }
+  EXPECT_EQ(num_lines, 9) << "the lost one's, and one of each";
 }
 
 TEST_F(TraceRecorderTest, a_file_without_a_byte_is_no_attempt) {

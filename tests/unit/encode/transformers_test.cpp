@@ -164,6 +164,9 @@ TEST_F(Transformers, those_that_list_files_which_came_later_end_a_job_before_it_
   write_images("part-000000.parquet", mixed_rows());
   process(job("alone"));
   RunningTransformer early(stores_, service_of(job("")));
+  TransformServiceOptions other = service_of(job(""));
+  other.transform.resolution *= 2;
+  RunningTransformer unlike(stores_, other);
   ProcessOptions apart = job("apart");
   apart.selection.items = {1};
   process(apart);
@@ -176,6 +179,8 @@ TEST_F(Transformers, those_that_list_files_which_came_later_end_a_job_before_it_
                                               HasSubstr("--transformers"), HasSubstr("transformer and job do not fit")));
   EXPECT_EQ(file_names("apart"), before);
   EXPECT_EQ(late.end().rows, 0);
+  apart.transformers = unlike.address();
+  EXPECT_THAT(failure(apart).message(), AllOf(HasSubstr("transform"), Not(HasSubstr("began with"))));  // That is not why.
   apart.transformers = early.address();
   process(apart);
   EXPECT_EQ(parts("apart"), parts("alone"));

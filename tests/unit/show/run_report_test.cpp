@@ -345,7 +345,7 @@ TEST_F(RunReport, a_field_of_another_type_is_not_known) {
   put("run.json", R"({"parameters":"many","seconds":null,"starts":7,"recipe":{"batch":3,"data":{"path":9}}})");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
   put("run.json",
-      R"({"starts":[7,{"step":"x","processor":3,"online":5},{"online":{"encoders":1e300,"trainer_seconds":"x"}}],"recipe":[]})");
+      R"({"starts":[7,{"step":"x","processor":3,"online":5},{"online":{"encoders":1e300,"trainer_seconds":1e300}}],"recipe":[]})");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
 }
 

@@ -341,7 +341,7 @@ TEST(slice_fleet, a_stop_ends_asking_for_the_name_of_a_machine) {
   options.resolver = patient_resolver(dns);
   options.stop = stop.get_token();
   EXPECT_EQ(SliceFleet::open(options, read_text).status().code(), StatusCode::kCancelled);
-  EXPECT_GE(dns.num_questions("node-3.cluster.test"), 1);
+  EXPECT_GE(dns.num_questions(), 1);  // With a search domain, where the machine has some.
 }
 
 TEST(slice_fleet, names_are_those_of_name_servers_with_the_search_domains_of_the_machine) {

@@ -85,11 +85,11 @@ TEST_F(TopTargetsTest, the_address_of_a_process_that_was_killed_is_passed_over_w
 TEST_F(TopTargetsTest, a_process_of_another_host_is_asked_there) {
   const std::string address = serve(5);
   const std::string port = address.substr(address.rfind(':'));
-  leave("a.json", R"({"address": "0.0.0.0)" + port + R"(", "host": "localhost"})");
-  leave("b.json", R"({"address": "[::])" + port + R"(", "host": "localhost"})");  // The same, listed once.
+  leave("a.json", R"({"address": "0.0.0.0)" + port + R"(", "host": "127.0.0.1"})");
+  leave("b.json", R"({"address": "[::])" + port + R"(", "host": "127.0.0.1"})");  // The same, listed once.
   auto looks = look();
   ASSERT_EQ(looks.size(), 1U);
-  EXPECT_EQ(looks[0].where, "localhost" + port);
+  EXPECT_EQ(looks[0].where, "127.0.0.1" + port);
   EXPECT_EQ(looks[0].page.sum("darkroom_rows_total"), 5);
   leave("b.json", R"({"address": "127.0.0.1)" + port + R"(", "host": "node-9"})");  // Here somebody else listens at that port.
   looks = look();

@@ -312,6 +312,22 @@ TEST(resolver, reads_the_hosts_file) {
   EXPECT_EQ(all, "ok 127.0.0.1 ::1; ok 127.0.0.1; ok 192.0.2.7; ");
 }
 
+TEST(resolver, takes_all_addresses_of_a_name_from_one_search_domain_and_a_final_dot_at_its_word) {
+  ASSERT_EQ(setenv("LOCALDOMAIN", "one.test two.test", 1), 0);
+  ResolverWeb web(
+      [](const Question& q) {
+        if (q.name == "node-3.one.test") {
+          return only(q, StubDns::aaaa(q.name, "2001:db8::1"));
+        }
+        return q.name == "node-3.two.test" ? only(q, StubDns::a(q.name, "192.0.2.1")) : StubAnswer{.rcode = 3};
+      },
+      {.uses_search_domains = true});
+  EXPECT_EQ(web.asked("Node-3"), "ok 2001:db8::1");
+  EXPECT_EQ(web.asked("node-3."), "no_name");
+  EXPECT_EQ(web.asked("127.0.0.1"), "ok 127.0.0.1");
+  unsetenv("LOCALDOMAIN");
+}
+
 TEST(resolver, refuses_options_that_make_no_sense) {
   MetricsRegistry metrics;
   const auto code = [&](const ResolverOptions& options) { return start_resolver(options, system_clock(), metrics).status().code(); };

@@ -178,7 +178,7 @@ TEST_F(EncodingOnDevice, a_batch_costs_three_copies_each_way_and_one_wait) {
   const FakeDeviceCounts after = *fake_device_counts();
   EXPECT_EQ(after.host_to_device - before.host_to_device, 6);  // Pixels, keys, ids.
   EXPECT_EQ(after.device_to_host - before.device_to_host, 6);  // Latents, states, which rows are finite.
-  EXPECT_EQ(after.event_waits - before.event_waits, 1);  // For this batch, not for all that the device has to do.
+  EXPECT_EQ(after.event_waits - before.event_waits, 1);        // For this batch, not for all that the device has to do.
   EXPECT_EQ(after.synchronisations - before.synchronisations, 0);
 }
 

@@ -48,8 +48,7 @@ std::vector<Piece> pieces_of(const FlatParameters& parameters, const FlatRange& 
     }
     Piece piece{
         &entry, held, own_slice.narrow(0, entry.first + held.first - slice.first, held.count), canonical.narrow(0, done, held.count), {}};
-    const bool lies_otherwise = !parameters.shaped(torch::empty({entry.count}, torch::kMeta), entry).is_contiguous();
-    if (lies_otherwise && !piece.is_all()) {
+    if (!piece.is_all() && !parameters.shaped(torch::empty({entry.count}, torch::kMeta), entry).is_contiguous()) {
       piece.whole = torch::empty({entry.count}, own_slice.options());
     }
     done += held.count;
@@ -58,19 +57,21 @@ std::vector<Piece> pieces_of(const FlatParameters& parameters, const FlatRange& 
   return pieces;
 }
 
-// Fills `whole` of the pieces that have one from all ranks' parts.
-Status share_parts(Communicator& ranks, const FlatParameters& parameters, const std::vector<Piece>& pieces) {
+// Fills `whole` of the pieces that have one from `part` of all ranks' pieces.
+Status share_parts(Communicator& ranks, const FlatParameters& parameters, const std::vector<Piece>& pieces, torch::Tensor Piece::*part) {
   const RankSlices slices = slices_of_ranks(parameters.size(), ranks.size());
   std::vector<Transfer> sends, receives;
   for (const Piece& piece : pieces) {
     if (!piece.whole.defined()) {
       continue;
     }
+    const torch::Tensor own = piece.whole.narrow(0, piece.held.first, piece.held.count);
+    own.copy_(piece.*part);
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-      const FlatRange part = within(*piece.entry, slices[static_cast<size_t>(rank)]);
-      if (rank != ranks.rank() && part.count > 0) {
-        sends.push_back({rank, piece.whole.narrow(0, piece.held.first, piece.held.count)});
-        receives.push_back({rank, piece.whole.narrow(0, part.first, part.count)});
+      const FlatRange theirs = within(*piece.entry, slices[static_cast<size_t>(rank)]);
+      if (rank != ranks.rank() && theirs.count > 0) {
+        sends.push_back({rank, own});
+        receives.push_back({rank, piece.whole.narrow(0, theirs.first, theirs.count)});
       }
     }
   }
@@ -100,12 +101,7 @@ Status copy_canonical(Communicator& ranks, const FlatParameters& parameters, con
   }
   const FlatRange slice = slice_of_rank(parameters.size(), ranks.rank(), ranks.size());
   const std::vector<Piece> pieces = pieces_of(parameters, slice, own_slice, canonical);
-  for (const Piece& piece : pieces) {
-    if (piece.whole.defined()) {
-      piece.whole.narrow(0, piece.held.first, piece.held.count).copy_(piece.stored);
-    }
-  }
-  DARKROOM_RETURN_IF_ERROR(share_parts(ranks, parameters, pieces));
+  DARKROOM_RETURN_IF_ERROR(share_parts(ranks, parameters, pieces, &Piece::stored));
   for (const Piece& piece : pieces) {
     if (piece.is_all()) {
       piece.canonical.copy_(parameters.shaped(piece.stored, *piece.entry).contiguous().view({-1}), /*non_blocking=*/true);
@@ -129,12 +125,7 @@ Status copy_from_canonical(Communicator& ranks, const FlatParameters& parameters
   }
   const FlatRange slice = slice_of_rank(parameters.size(), ranks.rank(), ranks.size());
   const std::vector<Piece> pieces = pieces_of(parameters, slice, own_slice, canonical);
-  for (const Piece& piece : pieces) {
-    if (piece.whole.defined()) {
-      piece.whole.narrow(0, piece.held.first, piece.held.count).copy_(piece.canonical);
-    }
-  }
-  DARKROOM_RETURN_IF_ERROR(share_parts(ranks, parameters, pieces));
+  DARKROOM_RETURN_IF_ERROR(share_parts(ranks, parameters, pieces, &Piece::canonical));
   for (const Piece& piece : pieces) {
     if (piece.is_all()) {
       parameters.shaped(piece.stored, *piece.entry).copy_(piece.canonical.view(piece.entry->shape));

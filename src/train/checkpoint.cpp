@@ -109,16 +109,28 @@ class IncomingSlice {
   torch::Tensor incoming_;
 };
 
-// Rank 0's part.
-Status send_moments(const std::string& folder, TrainingState& state, int64_t num_files) {
-  for (const auto& [name, own] : moments_of(state)) {
-    IncomingSlice slice(state, own);
-    for (int64_t i = 0; i < num_files; ++i) {
-      const FlatRange range = moments_range(state, i, num_files);
-      DARKROOM_ASSIGN_OR_RETURN(const auto moments, SafetensorsFile::open(join_path(folder, moments_file(i, num_files))));
-      DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(*moments, name, {range.count}));
-      DARKROOM_RETURN_IF_ERROR(slice.take(range, values));
+// All ranks' part, with the same messages; the files are rank 0's, and `folder` is null elsewhere.
+Status spread_moments(TrainingState& state, int64_t num_files, const std::string* folder) {
+  const std::vector<NamedTensor> moments = moments_of(state);
+  std::vector<IncomingSlice> slices;
+  for (const NamedTensor& moment : moments) {
+    slices.emplace_back(state, moment.tensor);
+  }
+  for (int64_t i = 0; i < num_files; ++i) {
+    const FlatRange range = moments_range(state, i, num_files);
+    std::shared_ptr<SafetensorsFile> file;
+    if (folder != nullptr) {
+      DARKROOM_ASSIGN_OR_RETURN(file, SafetensorsFile::open(join_path(*folder, moments_file(i, num_files))));
     }
+    for (size_t moment = 0; moment < moments.size(); ++moment) {
+      torch::Tensor values;
+      if (file != nullptr) {
+        DARKROOM_ASSIGN_OR_RETURN(values, read_state(*file, moments[moment].name, {range.count}));
+      }
+      DARKROOM_RETURN_IF_ERROR(slices[moment].take(range, values));
+    }
+  }
+  for (IncomingSlice& slice : slices) {
     DARKROOM_RETURN_IF_ERROR(slice.finish());
   }
   return {};
@@ -127,7 +139,7 @@ Status send_moments(const std::string& folder, TrainingState& state, int64_t num
 Status restore_moments(const std::string& folder, TrainingState& state) {
   DARKROOM_ASSIGN_OR_RETURN(const int64_t num_files, count_moments_files(folder));
   if (state.ranks->size() > 1) {
-    return send_moments(folder, state, num_files);
+    return spread_moments(state, num_files, &folder);
   }
   for (int64_t i = 0; i < num_files; ++i) {
     const FlatRange range = moments_range(state, i, num_files);
@@ -149,12 +161,17 @@ Status restore_whole_average(const SafetensorsFile& averages, TrainingState& sta
   return {};
 }
 
-Status send_average(const SafetensorsFile& averages, TrainingState& state) {
+// The same of the average; null elsewhere than at rank 0.
+Status spread_average(TrainingState& state, const SafetensorsFile* averages) {
   IncomingSlice slice(state, state.ema.weights());
   int64_t first = 0;
   for (const FlatParameters::Entry& entry : state.parameters.entries()) {
-    DARKROOM_ASSIGN_OR_RETURN(const auto values, read_state(averages, entry.name, entry.shape));
-    DARKROOM_RETURN_IF_ERROR(slice.take({first, entry.count}, values.flatten()));
+    torch::Tensor values;
+    if (averages != nullptr) {
+      DARKROOM_ASSIGN_OR_RETURN(values, read_state(*averages, entry.name, entry.shape));
+      values = values.flatten();
+    }
+    DARKROOM_RETURN_IF_ERROR(slice.take({first, entry.count}, values));
     first += entry.count;
   }
   return slice.finish();
@@ -202,24 +219,8 @@ Result<int64_t> count_moments_files(const std::string& folder) {
 Status hand_in_training_state(const TrainingState& state) { return write_state_share(state); }
 
 Status take_training_state(TrainingState& state, int64_t num_files) {
-  const torch::Tensor nothing;
-  for (const auto& [name, own] : moments_of(state)) {
-    IncomingSlice slice(state, own);
-    for (int64_t i = 0; i < num_files; ++i) {
-      DARKROOM_RETURN_IF_ERROR(slice.take(moments_range(state, i, num_files), nothing));
-    }
-    DARKROOM_RETURN_IF_ERROR(slice.finish());
-  }
-  if (!state.ema.averages()) {
-    return {};
-  }
-  IncomingSlice slice(state, state.ema.weights());
-  int64_t first = 0;
-  for (const FlatParameters::Entry& entry : state.parameters.entries()) {
-    DARKROOM_RETURN_IF_ERROR(slice.take({first, entry.count}, nothing));
-    first += entry.count;
-  }
-  return slice.finish();
+  DARKROOM_RETURN_IF_ERROR(spread_moments(state, num_files, nullptr));
+  return state.ema.averages() ? spread_average(state, nullptr) : Status::ok();
 }
 
 Status save_checkpoint(FileSystem& files, const std::string& checkpoints_folder, const CheckpointRecord& record, TrainingState& state) {
@@ -244,7 +245,7 @@ Status restore_training_state(const std::string& folder, const CheckpointRecord&
     return {};  // Decay 0 from here on: the average of before would take the place of the weights.
   }
   DARKROOM_ASSIGN_OR_RETURN(const auto averages, SafetensorsFile::open(join_path(join_path(folder, kEmaFolder), kComponentWeightsFile)));
-  return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : send_average(*averages, state);
+  return state.ranks->size() == 1 ? restore_whole_average(*averages, state) : spread_average(state, averages.get());
 }
 
 Result<std::optional<FoundCheckpoint>> find_newest_checkpoint(FileSystem& files, const std::string& checkpoints_folder) {

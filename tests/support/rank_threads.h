@@ -1,11 +1,7 @@
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <functional>
@@ -14,21 +10,9 @@
 #include <vector>
 
 #include "darkroom/tensor/communicator.h"
+#include "support/free_loopback_port.h"
 
 namespace darkroom {
-
-/// A port of the loopback that nobody used a moment ago.
-inline int64_t free_loopback_port() {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(probe, reinterpret_cast<const sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(probe);
-  return ntohs(address.sin_port);
-}
 
 inline GlooOptions loopback_rank(int64_t rank, int64_t num_ranks, int64_t port) {
   GlooOptions options;
@@ -46,6 +30,7 @@ inline void run_rank_threads(int64_t num_ranks, const std::function<void(Communi
   // Torch's log of collectives (FlightRecorder) is one for all groups of a process, and groups of several threads race in it.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const int64_t port = free_loopback_port();
+  ASSERT_GT(port, 0);
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([=, &body] {

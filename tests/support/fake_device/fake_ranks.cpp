@@ -1,8 +1,5 @@
 #include "fake_ranks.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +10,7 @@
 #include "darkroom/tensor/communicator.h"
 #include "fake_device.h"
 #include "fake_memory.h"
+#include "support/free_loopback_port.h"
 
 namespace darkroom::fake {
 namespace {
@@ -59,18 +57,11 @@ class FakeRanks final : public GpuRanks {
 
 }  // namespace
 
-// A port of the loopback that nobody used a moment ago, and a name: another group may come to that port.
+// A port of the loopback, and a name: another group may come to that port.
 Status make_ranks_id(bool /*is_loopback*/, std::string& id) {
-  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool found = bind(probe, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
-                     getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  close(probe);
-  id = std::to_string(ntohs(address.sin_port)) + " " + std::to_string(getpid());
-  return found ? Status::ok() : Status::unavailable("the fake device finds no port");
+  const int64_t port = free_loopback_port();
+  id = std::to_string(port) + " " + std::to_string(getpid());
+  return port > 0 ? Status::ok() : Status::unavailable("the fake device finds no port");
 }
 
 Status join_ranks(const GpuMeeting& meeting, std::unique_ptr<GpuRanks>& ranks) {

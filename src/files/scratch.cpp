@@ -14,7 +14,7 @@ namespace darkroom {
 
 namespace {
 
-constexpr const char* kScratchName = "_tmp.scratch.XXXXXX";
+constexpr const char* kScratchTemplate = "_tmp.scratch.XXXXXX";
 
 /// A file without a name; where the file system cannot make one, a file that loses its name at once. -1: errno says why.
 int open_nameless(const std::string& folder) {
@@ -23,7 +23,7 @@ int open_nameless(const std::string& folder) {
   if (number >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOSYS)) {
     return number;
   }
-  std::string path = join_path(folder, kScratchName);
+  std::string path = join_path(folder, kScratchTemplate);
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0 && ::unlink(path.c_str()) != 0) {
     const int error = errno;

@@ -183,6 +183,44 @@ def kubernetes_takes_every_manifest() -> None:
             raise AssertionError(f"{path.name}: a planted field was taken")
 
 
+def endpoint_documents(name: str) -> dict[str, dict]:
+    """{kind: document} of a manifest of the endpoint."""
+    documents = list(yaml.safe_load_all((ROOT / "deploy/kubernetes" / name).read_text(encoding="utf-8")))
+    return {document["kind"]: document for document in documents}
+
+
+def require_affinity_with_replicas(documents: dict[str, dict], name: str) -> None:
+    """A job lives in one process (docs/serve.md), so where there are several a client must come back to its own."""
+    replicas = documents["Deployment"]["spec"]["replicas"]
+    require(replicas < 2 or documents["Service"]["spec"].get("sessionAffinity") == "ClientIP", f"{name}: {replicas} replicas, and no affinity of clients")
+
+
+def a_client_comes_back_to_the_pod_that_has_its_job() -> None:
+    for name in ("serve.yaml", "serve_gpu.yaml"):
+        documents = endpoint_documents(name)
+        require_affinity_with_replicas(documents, name)
+        del documents["Service"]["spec"]["sessionAffinity"]
+        try:
+            require_affinity_with_replicas(documents, name)
+        except AssertionError:
+            continue
+        raise AssertionError(f"{name}: a service without affinity was taken")
+
+
+def the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu() -> None:
+    ours, gpu = endpoint_documents("serve.yaml"), endpoint_documents("serve_gpu.yaml")
+    pod = gpu["Deployment"]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    require(container["resources"]["limits"].pop("nvidia.com/gpu") == 1, "GPUs of a pod", container["resources"])
+    require(container["args"][-2:] == ["--device", "cuda"], "a pod may compute on the CPU", container["args"])
+    container["args"] = container["args"][:-2]
+    container["image"] = container["image"].removesuffix("-cuda")
+    require([one["key"] for one in pod.pop("tolerations")] == ["nvidia.com/gpu"], "tolerations", pod)
+    require(gpu["HorizontalPodAutoscaler"]["spec"].pop("metrics")[0]["type"] == "Pods", "what scales")
+    del ours["HorizontalPodAutoscaler"]["spec"]["metrics"]
+    require(gpu == ours, "differs from serve.yaml", gpu, ours)
+
+
 def ray_documents() -> dict[str, dict]:
     return {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "deploy/ray").glob("*.yaml"))}
 
@@ -280,12 +318,18 @@ def systemd_takes_the_unit() -> None:
             require((own == []) == is_fine, "systemd-analyze says", own)
 
 
+def the_unit_allows_the_gpus_that_its_policy_closes_off() -> None:
+    unit = (ROOT / "deploy/systemd/darkroom-serve.service").read_text(encoding="utf-8").splitlines()
+    require("DevicePolicy=closed" not in unit or "DeviceAllow=char-nvidia* rw" in unit, "the unit shuts the GPUs out")
+
+
 def main() -> int:
     failed = 0
     for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
-                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, ray_takes_its_files_and_sees_the_published_pools,
-                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit):
+                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
+                  the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
+                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
         try:
             check()
             print(f"ok      {check.__name__}")

@@ -96,11 +96,11 @@ class Account:
         self.stubs[request.service].add_client_error(request.operation, "ValidationException", "Could not find requested job", 400,
                                                      expected_params=request.parameters)
 
-    def run(self, only: list[str] | None = None) -> None:
+    def run(self, only: list[str] | None = None, config: dict = CONFIG) -> None:
         with contextlib.ExitStack() as stack, contextlib.redirect_stdout(io.StringIO()):
             for stub in self.stubs.values():
                 stack.enter_context(stub)
-            challenge.execute(CONFIG, self.platform, only)
+            challenge.execute(config, self.platform, only)
             for stub in self.stubs.values():
                 stub.assert_no_pending_responses()
 
@@ -149,6 +149,46 @@ def an_empty_account_gets_everything_once_and_in_order() -> None:
             account.expect(step.describe, answers(step, done_status(step)))
     account.run()
     require(account.waits == 5, "waits", account.waits)  # Download, process, file system, training, endpoint.
+
+
+def in_parts(jobs: int) -> dict:
+    config = copy.deepcopy(CONFIG)
+    config["download"]["jobs"] = jobs
+    return config
+
+
+def jobs_of_parts_share_the_items_out_and_the_platform_takes_them() -> None:
+    whole = challenge.download_steps(CONFIG)[0].create.parameters["AppSpecification"]["ContainerArguments"]
+    require("--shard" not in whole, "one job takes all", whole)
+    steps = challenge.download_steps(in_parts(12))
+    require([step.name for step in steps][::11] == ["download-00-of-12", "download-11-of-12"], "names", steps)
+    for part, step in enumerate(steps):
+        parameters = step.create.parameters
+        require(parameters["AppSpecification"]["ContainerArguments"] == [*whole, "--shard", f"{part}/12"], "arguments", parameters)
+        require(step.describe.parameters == {"ProcessingJobName": parameters["ProcessingJobName"]}, "another job is asked for", step)
+    require(len({step.create.parameters["ProcessingJobName"] for step in steps}) == 12, "names are equal", steps)
+    require(challenge.check_requests(challenge.example_steps(in_parts(12))) == [], "refused")
+    chosen = challenge.chosen_steps(challenge.example_steps(in_parts(12)), ["download"])
+    require(len(chosen) == 12 and challenge.chosen_steps(chosen, ["download-03-of-12"]) == [chosen[3]], "--only", chosen)
+
+
+def jobs_of_parts_are_all_started_before_one_is_waited_for() -> None:
+    config = in_parts(2)
+    account, (first, second) = Account(), challenge.download_steps(config)
+    account.expect(first.describe, answers(first, "InProgress"))  # It was there.
+    account.expect_unknown(second.describe)
+    account.expect(second.create, CREATED[second.create.operation])
+    account.expect(second.describe, answers(second, "InProgress"))
+    account.expect(first.describe, answers(first, "Completed"))
+    account.expect(second.describe, answers(second, "Failed"))
+    try:
+        account.run(["download"], config)
+    except challenge.StepFailed as error:
+        require("download-1-of-2" in str(error) and "no room" in str(error), "message", error)
+    else:
+        raise AssertionError("a failed part was taken for done")
+    account.stubs["sagemaker"].assert_no_pending_responses()
+    require(account.waits == 2, "waits", account.waits)
 
 
 def a_second_run_waits_for_what_the_first_one_started() -> None:
@@ -327,6 +367,7 @@ def main() -> int:
     failed = 0
     for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
+                  jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,
                   a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
                   the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
                   kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):

@@ -31,8 +31,10 @@ MeasureOutcome distance_outcome(const char* name, double a, double b, size_t num
 
 template <typename Comparison>
 void resample(MeasureOutcome& outcome, const Comparison& comparison, const ResamplingOptions& options) {
-  outcome.interval = bootstrap_interval(
+  const BootstrapOutcome found = bootstrap(
       outcome.num_prompts, [&](std::span<const uint32_t> counts) { return comparison.resampled(counts); }, options);
+  outcome.interval = found.interval;
+  outcome.standard_error = found.standard_error;
   outcome.p = randomisation_p(
       outcome.num_prompts, [&](std::span<const uint8_t> swapped) { return comparison.swapped(swapped); }, options);
 }

@@ -162,8 +162,9 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
     if (num_pictures <= kMostResampledPictures) {
       resample(outcome, FrechetComparison(a, b, seen.references, record.num_seeds(), stop_), options);
     } else {
-      notes.push_back(fmt::format("{} has no interval and decides nothing: it is resampled for at most {} pictures of a model.", frechet,
-                                  kMostResampledPictures));
+      notes.push_back(fmt::format("{} has no interval and decides nothing: it is resampled for at most {} pictures of a model. {}", frechet,
+                                  kMostResampledPictures,
+                                  is_clip ? "The CLIP score has no such bound." : "The kernel distance (kid) is resampled for more."));
     }
     measures.push_back(std::move(outcome));
   }

@@ -1,5 +1,6 @@
 # darkroom: every target installs what it needs and says one line a step. JOBS=N: N compilers at a time.
 PREFIX ?= /usr/local
+CUDA ?=
 
 .PHONY: help setup build python notebooks demo serve-demo test acceptance cluster mutants fuzz parity bench lint format install wheel clean
 .DEFAULT_GOAL := help
@@ -37,8 +38,17 @@ cluster: build ## the whole chain as Ray jobs on three nodes of this machine, wi
 writable:
 	@! command -v python3 >/dev/null || tools/build/installed_tree.py writable "$(PREFIX)"
 
-install: writable build ## the program and all that it opens into PREFIX (/usr/local); docs/installing.md
-	@tools/build/installed_tree.py install "$(PREFIX)"
+# CUDA=1: the plugin for NVIDIA's GPUs, too.
+.PHONY: plugin
+plugin:
+ifneq ($(CUDA),)
+	@tools/build/setup.sh cuda
+	@tools/build/build.sh cuda libdarkroom_cuda.so
+endif
+WITH_PLUGIN = $(if $(CUDA),--plugin build/cuda/libdarkroom_cuda.so)
+
+install: writable plugin build ## the program and all that it opens into PREFIX (/usr/local); CUDA=1: also for GPUs; docs/installing.md
+	@tools/build/installed_tree.py install "$(PREFIX)" $(WITH_PLUGIN)
 
 python: build ## `import darkroom` over the C++ code, in build/release/python; docs/python.md
 	@tools/build/build.sh release python
@@ -47,8 +57,8 @@ notebooks: python ## run notebooks/*.ipynb; with their pictures they are in buil
 	@tools/build/setup.sh notebooks
 	@.venv-notebooks/bin/python tools/notebooks/run_notebooks.py build/notebooks
 
-wheel: python ## dist/darkroom-VERSION-*.whl for pip; docs/installing.md
-	@tools/build/installed_tree.py wheel dist
+wheel: plugin python ## dist/darkroom-VERSION-*.whl for pip; CUDA=1: also for GPUs; docs/installing.md
+	@tools/build/installed_tree.py wheel dist $(WITH_PLUGIN)
 
 mutants: setup ## plant small faults and count how many the tests notice (an hour; goes on where it was cut)
 	@tools/check/mutants.py

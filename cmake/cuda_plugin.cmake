@@ -7,9 +7,11 @@ darkroom_import_torch(c10_cuda)
 darkroom_import_torch(torch_cuda)
 
 # The wheel's own NCCL where there is one, because torch brings that one into the process.
-set(nccl_of_wheel "${DARKROOM_TORCH_ROOT}/../nvidia/nccl")
-find_path(DARKROOM_NCCL_INCLUDE nccl.h HINTS "${nccl_of_wheel}/include" ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
-find_library(DARKROOM_NCCL NAMES libnccl.so.2 nccl HINTS "${nccl_of_wheel}/lib" "${CUDAToolkit_LIBRARY_DIR}" REQUIRED)
+file(GLOB nccl_of_wheel "${DARKROOM_TORCH_ROOT}/../nvidia/nccl" "${CMAKE_SOURCE_DIR}/.venv-cuda/lib/python3.*/site-packages/nvidia/nccl")
+list(TRANSFORM nccl_of_wheel APPEND "/include" OUTPUT_VARIABLE nccl_includes)
+list(TRANSFORM nccl_of_wheel APPEND "/lib" OUTPUT_VARIABLE nccl_libraries)
+find_path(DARKROOM_NCCL_INCLUDE nccl.h HINTS ${nccl_includes} ${CUDAToolkit_INCLUDE_DIRS} REQUIRED)
+find_library(DARKROOM_NCCL NAMES libnccl.so.2 nccl HINTS ${nccl_libraries} "${CUDAToolkit_LIBRARY_DIR}" REQUIRED)
 
 file(GLOB plugin_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/plugin/*.cpp" "${CMAKE_SOURCE_DIR}/src/plugin/*.cu")
 add_library(darkroom_cuda MODULE ${plugin_sources})

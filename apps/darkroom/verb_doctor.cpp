@@ -9,6 +9,7 @@
 
 #include "darkroom/core/version.h"
 #include "darkroom/tensor/device.h"
+#include "darkroom/tensor/gpu_advice.h"
 #include "doctor/examination.h"
 #include "self_description.h"
 #include "verb.h"
@@ -34,7 +35,8 @@ std::vector<Finding> examine_program() {
 std::vector<Finding> examine_gpus() {
   const auto& gpus = list_gpus();
   if (!gpus.is_ok()) {
-    return {{"gpu", "none", gpus.status().message()}};
+    const std::string& reason = gpus.status().message();
+    return {examine_missing_gpu(reason, has_nvidia_driver() ? gpu_advice(reason) : "")};
   }
   std::vector<Finding> findings;
   for (size_t i = 0; i < gpus->size(); ++i) {

@@ -3,7 +3,7 @@
 
     challenge.py CONFIG.toml                    prints every request, sends none
     challenge.py CONFIG.toml --execute          sends them in order and waits; run again after any interruption, it goes on
-    challenge.py CONFIG.toml --execute --only STEP...   some steps only
+    challenge.py CONFIG.toml --execute --only STEP...   some steps, or stages, only
 
 CONFIG.toml: deploy/sagemaker/challenge.toml is one to copy. Names of jobs come from the config, so what is there is found and waited for,
 never started twice; a failed job is named with the platform's reason and ends the script (remove or rename it to try again). Every job is
@@ -36,8 +36,8 @@ FIELDS = {
     "account": {"region": str, "role_arn": str, "image_uri": str, "subnets": list, "security_groups": list},
     "job": {"name": str, "bucket": str, "prefix": str},
     "metadata": {"location": str, "where": str},
-    "download": {"instance_type": str, "instances": int, "volume_gb": int, "max_hours": int},
-    "process": {"instance_type": str, "instances": int, "volume_gb": int, "max_hours": int, "resolution": int, "model": str},
+    "download": {"instance_type": str, "instances": int, "jobs": int, "volume_gb": int, "max_hours": int},
+    "process": {"instance_type": str, "instances": int, "jobs": int, "volume_gb": int, "max_hours": int, "resolution": int, "model": str},
     "training": {"instance_type": str, "instances": int, "volume_gb": int, "max_hours": int, "max_wait_hours": int, "spot": bool, "recipe": str,
                  "fsx_gb": int},
     "endpoint": {"instance_type": str, "instances": int},
@@ -70,6 +70,10 @@ class Step:
     done: frozenset[str]
     failed: frozenset[str]
     reason: str = "FailureReason"
+    stage: str = ""  # Steps of one stage run side by side; empty: the step's own name.
+
+    def __post_init__(self) -> None:
+        self.stage = self.stage or self.name
 
 
 def read_config(path: pathlib.Path) -> dict:
@@ -105,9 +109,9 @@ def network(config: dict) -> dict:
     return {"SecurityGroupIds": config["account"]["security_groups"], "Subnets": config["account"]["subnets"]}
 
 
-def processing_step(config: dict, name: str, machines: dict, arguments: list[str]) -> Step:
+def processing_step(config: dict, stage: str, name: str, arguments: list[str]) -> Step:
     """One processing job. With several instances each runs the same command: claims share the items out, the first writer of one wins."""
-    full_name = f"{config['job']['name']}-{name}"
+    machines, full_name = config[stage], f"{config['job']['name']}-{name}"
     create = {
         "ProcessingJobName": full_name,
         "RoleArn": config["account"]["role_arn"],
@@ -119,20 +123,29 @@ def processing_step(config: dict, name: str, machines: dict, arguments: list[str
     }
     return Step(name, Request("sagemaker", "create_processing_job", create),
                 Request("sagemaker", "describe_processing_job", {"ProcessingJobName": full_name}), ("ProcessingJobStatus",),
-                frozenset({"Completed"}), frozenset({"Failed", "Stopped"}))
+                frozenset({"Completed"}), frozenset({"Failed", "Stopped"}), stage=stage)
 
 
-def download_step(config: dict) -> Step:
+def processing_steps(config: dict, stage: str, arguments: list[str]) -> list[Step]:
+    """As many jobs as are asked for, each with its part of the metadata: items I, I + N, ... of N, on one output. Whole without `--shard`."""
+    jobs = config[stage]["jobs"]
+    if jobs == 1:
+        return [processing_step(config, stage, stage, arguments)]
+    digits = len(str(jobs))
+    return [processing_step(config, stage, f"{stage}-{part:0{digits}}-of-{jobs}", [*arguments, "--shard", f"{part}/{jobs}"]) for part in range(jobs)]
+
+
+def download_steps(config: dict) -> list[Step]:
     arguments = ["download", place(config, "images"), "--metadata", config["metadata"]["location"]]
     if config["metadata"]["where"]:
         arguments += ["--where", config["metadata"]["where"]]
-    return processing_step(config, "download", config["download"], arguments)
+    return processing_steps(config, "download", arguments)
 
 
-def process_step(config: dict) -> Step:
+def process_steps(config: dict) -> list[Step]:
     chosen = config["process"]
-    return processing_step(config, "process", chosen, ["process", place(config, "images"), place(config, "latents"), "--model", chosen["model"],
-                                                       "--resolution", str(chosen["resolution"])])
+    return processing_steps(config, "process", ["process", place(config, "images"), place(config, "latents"), "--model", chosen["model"],
+                                                "--resolution", str(chosen["resolution"])])
 
 
 def file_system_step(config: dict) -> Step:
@@ -210,7 +223,7 @@ def endpoint_steps(config: dict, archive: str) -> list[Step]:
 
 def all_steps(config: dict, file_system: dict | None, archive: str) -> list[Step]:
     """`file_system` and `archive` are told by the platform when they are there: what training mounts, and the trained model."""
-    steps = [download_step(config), process_step(config)]
+    steps = [*download_steps(config), *process_steps(config)]
     steps += [file_system_step(config)] if config["training"]["fsx_gb"] else []
     return [*steps, training_step(config, file_system), *endpoint_steps(config, archive)]
 
@@ -285,13 +298,26 @@ class Platform:
                 return None
             raise
 
-    def finish(self, step: Step) -> dict:
-        """Makes what is missing and waits until it is done. Errors: StepFailed."""
+    def begin(self, step: Step) -> dict | None:
+        """Makes it where it is missing; what the platform says of it."""
         answer = self.look(step)
         if answer is None:
             print(f"{step.name}: {step.create.operation}", flush=True)
             self.ask(step.create)
             answer = self.look(step)
+        return answer
+
+    def finish(self, step: Step) -> dict:
+        """Makes what is missing and waits until it is done. Errors: StepFailed."""
+        return self.wait_for(step, self.begin(step))
+
+    def finish_together(self, steps: list[Step]) -> None:
+        """Makes all that are missing before it waits for any. Errors: StepFailed of the first that failed; the others go on."""
+        for step, answer in [(step, self.begin(step)) for step in steps]:
+            self.wait_for(step, answer)
+
+    def wait_for(self, step: Step, answer: dict | None) -> dict:
+        """Until it is done, from the latest answer on."""
         while True:
             status = status_of(step, answer)
             if status in step.done:
@@ -335,22 +361,23 @@ def example_steps(config: dict) -> list[Step]:
 
 
 def chosen_steps(steps: list[Step], only: list[str] | None) -> list[Step]:
-    names = [step.name for step in steps]
+    names = list(dict.fromkeys(name for step in steps for name in (step.stage, step.name)))
     for name in only or []:
         if name not in names:
             raise ConfigError(f"no step is called {name}; there are: {' '.join(names)}")
-    return [step for step in steps if only is None or step.name in only]
+    return [step for step in steps if only is None or step.name in only or step.stage in only]
 
 
 def execute(config: dict, platform: Platform, only: list[str] | None) -> None:
-    """Every step in order, each with what the ones before it have told."""
+    """Every stage in order, each with what the ones before it have told."""
     file_system, archive = None, ""
-    for name in [step.name for step in chosen_steps(example_steps(config), only)]:
-        if name == "train" and config["training"]["fsx_gb"]:
+    for stage in dict.fromkeys(step.stage for step in chosen_steps(example_steps(config), only)):
+        if stage == "train" and config["training"]["fsx_gb"]:
             file_system = platform.finish(file_system_step(config))["FileSystems"][0]
-        if name == "model":
+        if stage == "model":
             archive = platform.finish(training_step(config, file_system))["ModelArtifacts"]["S3ModelArtifacts"]
-        platform.finish(next(step for step in all_steps(config, file_system, archive) if step.name == name))
+        steps = chosen_steps(all_steps(config, file_system, archive), only)
+        platform.finish_together([step for step in steps if step.stage == stage])
 
 
 def main() -> int:

@@ -58,6 +58,7 @@ Json measure_json(const MeasureOutcome& measure) {
           {"difference", measure.difference},
           {"low", end(&Interval::low)},
           {"high", end(&Interval::high)},
+          {"standard_error", optional_number(measure.standard_error)},
           {"p", optional_number(measure.p)},
           {"p_adjusted", optional_number(measure.p_adjusted)},
           {"num_prompts", measure.num_prompts},
@@ -156,7 +157,7 @@ class Comparison {
     }
     const ComparisonVerdict verdict = decide(measures, job_.error_rate);
     Json report = {{"format", "darkroom comparison report"},
-                   {"version", 1},
+                   {"version", 2},
                    {"id", record_.id()},
                    {"darkroom", kVersion},
                    {"settings", shown_settings(record_)},

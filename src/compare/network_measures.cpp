@@ -31,8 +31,10 @@ MeasureOutcome distance_outcome(const char* name, double a, double b, size_t num
 
 template <typename Comparison>
 void resample(MeasureOutcome& outcome, const Comparison& comparison, const ResamplingOptions& options) {
-  outcome.interval = bootstrap_interval(
+  const BootstrapOutcome found = bootstrap(
       outcome.num_prompts, [&](std::span<const uint32_t> counts) { return comparison.resampled(counts); }, options);
+  outcome.interval = found.interval;
+  outcome.standard_error = found.standard_error;
   outcome.p = randomisation_p(
       outcome.num_prompts, [&](std::span<const uint8_t> swapped) { return comparison.swapped(swapped); }, options);
 }
@@ -160,8 +162,9 @@ Result<std::vector<MeasureOutcome>> NetworkMeasures::distances(FileSystem& files
     if (num_pictures <= kMostResampledPictures) {
       resample(outcome, FrechetComparison(a, b, seen.references, record.num_seeds(), stop_), options);
     } else {
-      notes.push_back(fmt::format("{} has no interval and decides nothing: it is resampled for at most {} pictures of a model.", frechet,
-                                  kMostResampledPictures));
+      notes.push_back(fmt::format("{} has no interval and decides nothing: it is resampled for at most {} pictures of a model. {}", frechet,
+                                  kMostResampledPictures,
+                                  is_clip ? "The CLIP score has no such bound." : "The kernel distance (kid) is resampled for more."));
     }
     measures.push_back(std::move(outcome));
   }

@@ -20,6 +20,17 @@ double sorted_quantile(std::span<const double> sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+// Standard deviation of values that are all there is.
+double deviation_of(std::span<const double> values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  return std::sqrt(squares / n);
+}
+
 void check_resampling(size_t num_prompts, const ResamplingOptions& options) {
   DARKROOM_CHECK(num_prompts >= 1 && options.num_resamples >= 1, "nothing to resample (prompts, resamples):", num_prompts,
                  options.num_resamples);
@@ -28,8 +39,13 @@ void check_resampling(size_t num_prompts, const ResamplingOptions& options) {
 }  // namespace
 
 Interval bootstrap_interval(size_t num_prompts, const ResampledDifference& difference, const ResamplingOptions& options) {
+  return bootstrap(num_prompts, difference, options).interval;
+}
+
+BootstrapOutcome bootstrap(size_t num_prompts, const ResampledDifference& difference, const ResamplingOptions& options) {
   check_resampling(num_prompts, options);
-  constexpr Interval kEverything{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr BootstrapOutcome kEverything{.interval = {-kInfinity, kInfinity}, .standard_error = kInfinity};
   if (num_prompts == 1) {
     return kEverything;
   }
@@ -48,8 +64,10 @@ Interval bootstrap_interval(size_t num_prompts, const ResampledDifference& diffe
   }
   std::ranges::sort(differences);
   const auto n = static_cast<double>(num_prompts);
-  const double tail = normal_share_below(std::sqrt(n / (n - 1)) * student_t_quantile(options.error_rate / 2, n - 1));
-  return {sorted_quantile(differences, tail), sorted_quantile(differences, 1 - tail)};
+  const double widened = std::sqrt(n / (n - 1));
+  const double tail = normal_share_below(widened * student_t_quantile(options.error_rate / 2, n - 1));
+  return {.interval = {sorted_quantile(differences, tail), sorted_quantile(differences, 1 - tail)},
+          .standard_error = widened * deviation_of(differences)};
 }
 
 double randomisation_p(size_t num_prompts, const SwappedDifference& difference, const ResamplingOptions& options) {

@@ -1,6 +1,7 @@
 #include "darkroom/measure/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "darkroom/core/check.h"
@@ -10,6 +11,19 @@ namespace {
 
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Of the mean of values that are a sample.
+std::optional<double> standard_error_of(const std::vector<double>& values, double mean) {
+  if (values.size() < 2) {
+    return std::nullopt;
+  }
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  const auto n = static_cast<double>(values.size());
+  return std::sqrt(squares / (n - 1) / n);
 }
 
 Preference preference_of(const MeasureOutcome& measure, double error_rate) {
@@ -37,6 +51,7 @@ MeasureOutcome compare_scores(MeasureOutcome outcome, const std::vector<double>&
   outcome.b = mean_of(b);
   outcome.difference = mean_of(differences);
   outcome.num_prompts = a.size();
+  outcome.standard_error = standard_error_of(differences, outcome.difference);
   outcome.interval = bootstrap_interval(a.size(), resampled_mean(differences), options);
   outcome.p = randomisation_p(a.size(), swapped_mean(differences), options);
   return outcome;

@@ -49,14 +49,31 @@ void add_asked(const BusinessCase& given, Plan& plan) {
   }
 }
 
-void add_choice(const BusinessCase& given, Plan& plan) {
-  Sheet& sheet = plan.sheet;
-  const ModelComparison& comparison = *given.comparison;
+bool is_paired(const ModelComparison& comparison) { return !comparison.report.empty(); }
+
+void add_scores(const BusinessCase& given, const ModelComparison& comparison, Sheet& sheet) {
   const std::string source = fmt::format("{}: comparison by {}", given.name, comparison.metric);
   sheet.give("custom_score", comparison.custom, "1", source, "score of the custom model");
   sheet.give("custom_error", comparison.custom_error, "1", source, "its standard error");
   sheet.give("open_score", comparison.open, "1", source, "score of the open model");
   sheet.give("open_error", comparison.open_error, "1", source, "its standard error");
+}
+
+void add_paired_scores(const ModelComparison& comparison, Sheet& sheet) {
+  const std::string source = fmt::format("{}: {} over {} prompts", comparison.report, comparison.metric, comparison.num_prompts);
+  sheet.give("custom_score", comparison.custom, "1", source, "score of the custom model");
+  sheet.give("score_difference", comparison.custom - comparison.open, "1", source, "by how much it is above that of the open model");
+  sheet.give("difference_error", comparison.difference_error, "1", source, "standard error of this paired difference");
+  sheet.derive("open_score", "1", "custom_score - score_difference", "score of the open model");
+}
+
+void add_choice(const BusinessCase& given, Plan& plan) {
+  Sheet& sheet = plan.sheet;
+  if (is_paired(*given.comparison)) {
+    add_paired_scores(*given.comparison, sheet);
+  } else {
+    add_scores(given, *given.comparison, sheet);
+  }
   sheet.derive("open_gain", "$/years", "gain * min(1, open_score / custom_score)", "gain with the open model, in proportion to the scores");
   sheet.derive("custom_advantage", "$/years", "gain - open_gain", "gain that only the custom model brings");
   sheet.derive("custom_net_dollars", "$", "custom_advantage * years - project_dollars",
@@ -65,15 +82,24 @@ void add_choice(const BusinessCase& given, Plan& plan) {
                "score of the open model from which on the custom one does not pay");
 }
 
-// The outcome for draws of both scores.
+// A draw of the open score over the custom one. Of scores that belong together only their difference is drawn, by Student's t: what moves
+// both of them moves neither model ahead.
+double drawn_ratio(const ModelComparison& comparison, const PlanRandom& random) {
+  if (is_paired(comparison)) {
+    const double t = random.student_t(0, static_cast<double>(comparison.num_prompts - 1));
+    return std::max(comparison.open - t * comparison.difference_error, 0.0) / comparison.custom;
+  }
+  const double custom = std::max(comparison.custom + random.normal(0) * comparison.custom_error, 1e-12);
+  return std::max(comparison.open + random.normal(1) * comparison.open_error, 0.0) / custom;
+}
+
+// The outcome for draws of what was measured.
 void draw_scores(const Plan& plan, BusinessAnswer& answer) {
   const Sheet& sheet = plan.sheet;
   const double stake = sheet.value("gain") * sheet.value("years"), project = sheet.value("project_dollars");
   for (int64_t draw = 0; draw < kScoreDraws; ++draw) {
     const PlanRandom random(plan.request.seed, "scores", static_cast<uint32_t>(draw));
-    const double custom = std::max(sheet.value("custom_score") + random.normal(0) * sheet.value("custom_error"), 1e-12);
-    const double open = std::max(sheet.value("open_score") + random.normal(1) * sheet.value("open_error"), 0.0);
-    answer.outcomes.push_back(stake * (1 - std::min(1.0, open / custom)) - project);
+    answer.outcomes.push_back(stake * (1 - std::min(1.0, drawn_ratio(*answer.given.comparison, random))) - project);
   }
   std::sort(answer.outcomes.begin(), answer.outcomes.end());
   const auto first_good = std::upper_bound(answer.outcomes.begin(), answer.outcomes.end(), 0.0);
@@ -82,7 +108,8 @@ void draw_scores(const Plan& plan, BusinessAnswer& answer) {
 
 void add_draws(Plan& plan, BusinessAnswer& answer) {
   draw_scores(plan, answer);
-  const std::string source = fmt::format("{} draws of both scores, seed {}", kScoreDraws, plan.request.seed);
+  const std::string source = fmt::format("{} draws of {}, seed {}", kScoreDraws,
+                                         is_paired(*answer.given.comparison) ? "the paired difference" : "both scores", plan.request.seed);
   for (const int percent : {5, 50, 95}) {
     plan.sheet.give(fmt::format("custom_net_p{}", percent), quantile(answer.outcomes, percent / 100.0), "$", source,
                     fmt::format("custom against open, {} % of the draws leave no more", percent));
@@ -94,9 +121,10 @@ void add_sensitivity(Plan& plan, BusinessAnswer& answer) {
   const Sheet& sheet = plan.sheet;
   const double share = answer.given.sensitivity_percent / 100;
   const std::string price = "train_price_" + answer.given.purchase;
-  for (const std::string& name : {std::string("revenue_then"), std::string("margin"), std::string("years"), std::string("open_score"),
-                                  std::string("custom_score"), std::string("other_dollars"), std::string("running_dollars"), price,
-                                  std::string("train_rate_256"), std::string("train_rate_512"), std::string("measured_train_rate")}) {
+  for (const std::string& name :
+       {std::string("revenue_then"), std::string("margin"), std::string("years"), std::string("open_score"),
+        std::string("score_difference"), std::string("custom_score"), std::string("other_dollars"), std::string("running_dollars"), price,
+        std::string("train_rate_256"), std::string("train_rate_512"), std::string("measured_train_rate")}) {
     if (!sheet.has(name) || !sheet.figure(name).formula.empty() || sheet.value(name) == 0) {
       continue;
     }
@@ -170,6 +198,18 @@ BusinessReply reply_on_use(const BusinessCase& given, const Plan& plan) {
   return reply;
 }
 
+std::string scores_text(const ModelComparison& comparison) {
+  if (is_paired(comparison)) {
+    return fmt::format(
+        "by {} over {} prompts the custom model has {} and the open one {}, a paired difference of {} +- {} (standard error)",
+        comparison.metric, comparison.num_prompts, plan_number_text(comparison.custom), plan_number_text(comparison.open),
+        plan_number_text(comparison.custom - comparison.open), plan_number_text(comparison.difference_error));
+  }
+  return fmt::format("by {} the custom model has {} +- {}, the open one {} +- {} (standard errors)", comparison.metric,
+                     plan_number_text(comparison.custom), plan_number_text(comparison.custom_error), plan_number_text(comparison.open),
+                     plan_number_text(comparison.open_error));
+}
+
 BusinessReply reply_on_choice(const BusinessAnswer& answer, const Plan& plan) {
   BusinessReply reply{.question = "Is a custom model worth it against the open one?", .answer = {}};
   const Sheet& sheet = plan.sheet;
@@ -178,15 +218,13 @@ BusinessReply reply_on_choice(const BusinessAnswer& answer, const Plan& plan) {
                                money(sheet.value("net_dollars")), plan_number_text(answer.given.years));
     return reply;
   }
-  const ModelComparison& comparison = *answer.given.comparison;
   const char* verdict = answer.share_worth_it >= 0.95 ? "Yes" : answer.share_worth_it <= 0.05 ? "No" : "The measurement does not decide it";
   reply.answer = fmt::format(
-      "{}: by {} the custom model has {} +- {}, the open one {} +- {} (standard errors). With the gain in proportion to the scores it "
-      "leaves {} "
-      "(90 % of the draws: {} to {}) and pays in {} % of them. It pays while the open model scores below {}.",
-      verdict, comparison.metric, plan_number_text(comparison.custom), plan_number_text(comparison.custom_error),
-      plan_number_text(comparison.open), plan_number_text(comparison.open_error), money(sheet.value("custom_net_dollars")),
-      money(sheet.value("custom_net_p5")), money(sheet.value("custom_net_p95")), plan_number_text(100 * answer.share_worth_it),
+      "{}: {}. With the gain in proportion to the scores it leaves {} (90 % of the draws: {} to {}) and pays in {} % of them. It pays "
+      "while "
+      "the open model scores below {}.",
+      verdict, scores_text(*answer.given.comparison), money(sheet.value("custom_net_dollars")), money(sheet.value("custom_net_p5")),
+      money(sheet.value("custom_net_p95")), plan_number_text(100 * answer.share_worth_it),
       plan_number_text(sheet.value("break_even_score")));
   return reply;
 }

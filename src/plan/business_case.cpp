@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 
+#include "comparison_report.h"
 #include "darkroom/plan/catalogue.h"
 #include "darkroom/toml/parse_toml.h"
 #include "darkroom/toml/toml_fields.h"
@@ -25,6 +26,12 @@ ModelUse take_use(TomlFields& fields) {
 
 ModelComparison take_comparison(TomlFields& fields) {
   ModelComparison comparison;
+  if (fields.has("report")) {
+    comparison.report = fields.text("report");
+    comparison.metric = fields.text("measure");
+    comparison.custom_model = fields.choice("custom_model", {"A", "B"});
+    return comparison;
+  }
   comparison.metric = fields.text("metric");
   comparison.custom = fields.number("custom", kAboveZero);
   comparison.custom_error = fields.number("custom_error");
@@ -91,7 +98,11 @@ Result<BusinessCase> load_business_case(FileSystem& files, const std::string& pa
   if (!text.is_ok()) {
     return Status::invalid_argument("cannot read the business case:", text.status().message());
   }
-  return parse_business_case(*text, path);
+  DARKROOM_ASSIGN_OR_RETURN(BusinessCase given, parse_business_case(*text, path));
+  if (given.comparison && !given.comparison->report.empty()) {
+    DARKROOM_RETURN_IF_ERROR(read_comparison_report(files, *given.comparison).with_context(path + ": [comparison] report"));
+  }
+  return given;
 }
 
 }  // namespace darkroom

@@ -26,6 +26,11 @@ class PlanRandom {
   double normal(uint32_t index) const {
     return std::sqrt(-2 * std::log(uniform(2 * index))) * std::cos(2 * std::numbers::pi * uniform(2 * index + 1));
   }
+  /// Student's t (Bailey, "Polar Generation of Random Variates with the t-Distribution", 1994, in the form of Box-Muller).
+  double student_t(uint32_t index, double degrees) const {
+    const double radius_squared = degrees * std::expm1(-2 / degrees * std::log(uniform(2 * index)));
+    return std::sqrt(radius_squared) * std::cos(2 * std::numbers::pi * uniform(2 * index + 1));
+  }
 
  private:
   std::array<uint32_t, 2> seed_;

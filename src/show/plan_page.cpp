@@ -185,8 +185,9 @@ std::string business_html(const Plan& plan) {
   html += sensitivity_html(plan, answer);
   if (!answer.outcomes.empty()) {
     html += "<div class=\"plots\">";
-    html += render_line_chart({share_curve("custom against open", answer.outcomes, 0)},
-                              {.title = "Draws of both scores that leave no more", .unit = "%", .x_label = "dollars", .from_zero = true});
+    html +=
+        render_line_chart({share_curve("custom against open", answer.outcomes, 0)},
+                          {.title = "Draws of the comparison that leave no more", .unit = "%", .x_label = "dollars", .from_zero = true});
     html += "</div>";
   }
   return html;

@@ -182,18 +182,14 @@ std::string speeds_html(const TuneReport& report) {
   if (report.speeds.empty()) {
     return {};
   }
-  ReportTable table{.title = "Speed by batch",
-                    .head = {"samples a step", "optimizer steps/s", "it/s times ranks", "img/s", "memory", "measured"},
-                    .rows = {}};
+  ReportTable table{.title = "Speed by batch", .head = {"samples a step", "optimizer steps/s", "img/s", "memory", "measured"}, .rows = {}};
   for (const BatchSpeed& speed : report.speeds) {
-    table.rows.push_back({grouped_digits(speed.batch), number_text(speed.steps_per_second, 3), number_text(speed.world_steps_per_second, 3),
-                          number_text(speed.images_per_second, 3), speed.peak_bytes > 0 ? bytes_text(speed.peak_bytes) : "-",
-                          speed.measured});
+    table.rows.push_back({grouped_digits(speed.batch), number_text(speed.steps_per_second, 3), number_text(speed.images_per_second, 3),
+                          speed.peak_bytes > 0 ? bytes_text(speed.peak_bytes) : "-", speed.measured});
   }
   return table_html(table) +
-         "<p class=\"dim\">Optimizer steps are what the recipe counts. Some trainers' progress bars count one for each rank and step: that "
-         "is the "
-         "third column.</p>";
+         "<p class=\"dim\">Optimizer steps are what the recipe counts. A trial is one rank: progress bars that count one for each rank and "
+         "step show the same.</p>";
 }
 
 std::string tune_cost_html(const TuneReport& report) {

@@ -152,6 +152,18 @@ Status publish_fetched(FileSystem& files, const std::string& folder, const std::
   return outcome == PublishOutcome::kPublished ? Status::ok() : taken(output);
 }
 
+/// Those of a model folder, or of a single network.
+Result<std::vector<HubFile>> wanted_files(Store& hub_store, const std::string& source, const std::vector<HubFile>& tree,
+                                          const std::string& what) {
+  if (!has_file(tree, "model_index.json") && has_file(tree, "config.json")) {
+    return choose_network_files(tree, what);
+  }
+  DARKROOM_RETURN_IF_ERROR(choose_model_files(tree, {}, what).status());  // Whether there is an index.
+  DARKROOM_ASSIGN_OR_RETURN(const std::string index, hub_store.read_small(join_path(source, "model_index.json"), 1 << 20));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<std::string> parts, read_model_parts(index, what));
+  return choose_model_files(tree, parts, what);
+}
+
 Status check_free(FileSystem& files, const std::string& output) {
   DARKROOM_ASSIGN_OR_RETURN(const bool is_taken, files.exists(output));
   return is_taken ? taken(output) : Status::ok();
@@ -171,10 +183,7 @@ Result<FetchedModel> fetch_model(HubClient& hub, Store& hub_store, const HubUri&
   DARKROOM_ASSIGN_OR_RETURN(fetched.commit, hub.commit_of(model.repo, model.revision.empty() ? "main" : model.revision, stop));
   const std::string source = fmt::format("{}@{}", model.repo.prefix(), fetched.commit);
   DARKROOM_ASSIGN_OR_RETURN(const std::vector<HubFile> tree, hub.list(model.repo, fetched.commit, "", /*is_recursive=*/true, stop));
-  DARKROOM_RETURN_IF_ERROR(choose_model_files(tree, {}, model.to_string()).status());  // Whether there is an index.
-  DARKROOM_ASSIGN_OR_RETURN(const std::string index, hub_store.read_small(join_path(source, "model_index.json"), 1 << 20));
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<std::string> parts, read_model_parts(index, model.to_string()));
-  DARKROOM_ASSIGN_OR_RETURN(const std::vector<HubFile> wanted, choose_model_files(tree, parts, model.to_string()));
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<HubFile> wanted, wanted_files(hub_store, source, tree, model.to_string()));
 
   const std::string folder = join_path(parent_folder(target), fmt::format("_tmp.{}.fetch", file_name(target)));
   DARKROOM_RETURN_IF_ERROR(files.create_folders(folder));

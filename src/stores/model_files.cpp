@@ -114,10 +114,27 @@ Result<std::vector<HubFile>> choose_model_files(const std::vector<HubFile>& tree
   std::ranges::copy_if(tree, std::back_inserter(chosen),
                        [](const HubFile& file) { return !file.is_folder && file.path == "model_index.json"; });
   if (chosen.empty()) {
-    return Status::failed_precondition("this is no model folder in the diffusers layout, it has no model_index.json (repository):", what);
+    return Status::failed_precondition(
+        "this repository has neither model_index.json, as a model folder in the diffusers layout, nor config.json, "
+        "as a single network (repository):",
+        what);
   }
   for (const std::string& part : parts) {
     DARKROOM_RETURN_IF_ERROR(add_part(tree, part, what, chosen));
+  }
+  std::ranges::sort(chosen, {}, &HubFile::path);
+  return chosen;
+}
+
+bool has_file(const std::vector<HubFile>& tree, std::string_view path) {
+  return std::ranges::any_of(tree, [&](const HubFile& file) { return !file.is_folder && file.path == path; });
+}
+
+Result<std::vector<HubFile>> choose_network_files(const std::vector<HubFile>& tree, const std::string& what) {
+  std::vector<HubFile> chosen;
+  DARKROOM_RETURN_IF_ERROR(add_part(tree, ".", what, chosen));
+  if (std::ranges::none_of(chosen, [](const HubFile& file) { return file.path.ends_with(kWeights); })) {
+    return Status::failed_precondition("there are no safetensors weights beside config.json (repository):", what);
   }
   std::ranges::sort(chosen, {}, &HubFile::path);
   return chosen;

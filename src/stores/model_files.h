@@ -18,4 +18,10 @@ Result<std::vector<std::string>> read_model_parts(std::string_view model_index, 
 Result<std::vector<HubFile>> choose_model_files(const std::vector<HubFile>& tree, const std::vector<std::string>& parts,
                                                 const std::string& what);
 
+/// Of the files of a repository that holds a single network (config.json and weights at its top, as CLIP's), those that are fetched, in
+/// byte order. Errors: kFailedPrecondition: no safetensors weights there, or of other kinds alone. Pure.
+Result<std::vector<HubFile>> choose_network_files(const std::vector<HubFile>& tree, const std::string& what);
+
+bool has_file(const std::vector<HubFile>& tree, std::string_view path);
+
 }  // namespace darkroom

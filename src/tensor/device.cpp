@@ -6,15 +6,19 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 
+#include "darkroom/core/log.h"
 #include "darkroom/tensor/cuda_plugin.h"
+#include "darkroom/tensor/gpu_advice.h"
 
 namespace darkroom {
 namespace {
 
 std::atomic<const CudaPlugin*> usable_plugin = nullptr;
 
-// Beside the program if it is there, else wherever the loader looks.
+// Beside the program if it is there, else wherever the loader looks: in the folders of the program's own RPATH, too, where `make install`
+// and the wheel have it.
 std::string plugin_path() {
   std::error_code error;
   const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).replace_filename(kCudaPluginFile);
@@ -41,6 +45,17 @@ Result<std::vector<GpuInfo>> load_plugin() {
   }
   usable_plugin = plugin;
   return gpus;
+}
+
+// Whoever pays for a GPU should not find out by the clock that it idles.
+void warn_of_idle_gpu() {
+  static std::once_flag warned;
+  std::call_once(warned, [] {
+    if (!list_gpus().is_ok() && has_nvidia_driver()) {
+      const std::string& reason = list_gpus().status().message();
+      log_warning("the CPU computes: {} ({})", gpu_advice(reason), reason);
+    }
+  });
 }
 
 }  // namespace
@@ -71,6 +86,7 @@ Result<std::string> resolve_device(const std::string& text) {
         return fmt::format("cuda:{}", gpu);
       }
     }
+    warn_of_idle_gpu();
     return std::string("cpu");
   }
   size_t index = 0;

@@ -66,14 +66,13 @@ TrialReport report_trial(const TuneRecord& record, const ReportInputs& inputs, i
   return report;
 }
 
-std::vector<BatchSpeed> report_speeds(const TuneRecord& record, const ReportInputs& inputs, const std::vector<TrialReport>& trials) {
+std::vector<BatchSpeed> report_speeds(const TuneRecord& record, const std::vector<TrialReport>& trials) {
   std::vector<BatchSpeed> speeds;
   const auto add = [&](int64_t batch, const std::string& measured, double images_per_second, int64_t peak_bytes) {
     const double steps = images_per_second / static_cast<double>(batch);
     speeds.push_back({.batch = batch,
                       .measured = measured,
                       .steps_per_second = steps,
-                      .world_steps_per_second = steps * static_cast<double>(inputs.num_ranks),
                       .images_per_second = images_per_second,
                       .peak_bytes = peak_bytes});
   };
@@ -196,7 +195,7 @@ TuneReport make_tune_report(const TuneRecord& record, const ReportInputs& inputs
     report.trials[static_cast<size_t>(*report.best)].state = "best";
   }
   report.is_complete = ready_stages(plan.rungs, static_cast<int64_t>(plan.trials.size()), record.results()).empty();
-  report.speeds = report_speeds(record, inputs, report.trials);
+  report.speeds = report_speeds(record, report.trials);
   report.axes = study_axes(inputs.axes, studied_trials(record, inputs));
   report.costs = report_costs(record, inputs);
   report.price = inputs.price;

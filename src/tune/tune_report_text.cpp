@@ -83,7 +83,7 @@ Json cost_json(const CostPoint& point, const TunePrice& price) {
 }  // namespace
 
 Json TuneReport::to_json() const {
-  Json json = {{"format_version", 1}, {"search", head.value("search", Json::object())}, {"unit", unit}, {"length", length}};
+  Json json = {{"format_version", 2}, {"search", head.value("search", Json::object())}, {"unit", unit}, {"length", length}};
   json["rungs"] = Json::array();
   for (const Rung& rung : rungs) {
     json["rungs"].push_back({{"share", rung.share}, {"trials", rung.num_trials}});
@@ -105,7 +105,6 @@ Json TuneReport::to_json() const {
     json["speeds"].push_back({{"batch", speed.batch},
                               {"measured", speed.measured},
                               {"steps_per_second", speed.steps_per_second},
-                              {"world_steps_per_second", speed.world_steps_per_second},
                               {"images_per_second", speed.images_per_second},
                               {"peak_bytes", speed.peak_bytes}});
   }

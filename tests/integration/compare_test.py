@@ -3,10 +3,12 @@
 
 import base64
 import json
+import math
 import pathlib
 import re
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import time
@@ -89,12 +91,32 @@ def prefers_the_shipped_model_to_a_damaged_copy() -> None:
     for name, measure in found.items():
         require(measure["low"] <= measure["difference"] <= measure["high"], "interval", name, measure)
         require(0 < measure["p"] <= measure["p_adjusted"] <= 1, "p", name, measure)
+    differences = [prompt["psnr"][0] - prompt["psnr"][1] for prompt in report["prompts"] if "psnr" in prompt]
+    want = statistics.stdev(differences) / math.sqrt(len(differences))
+    require(math.isclose(found["psnr"]["standard_error"], want, rel_tol=1e-9), "standard error", found["psnr"], want)
+    the_plan_takes_the_report(bench, output, found["psnr"])
     require(report["num_identical"] == 0 and report["num_references"] == 39, "counts", report["num_identical"], report["num_references"])
     require(any("1 could not be decoded" in note for note in report["notes"]), "notes", report["notes"])
     summary = json.loads(bench.path("summary.json").read_text())["compare"]
     require(summary["rows_in"] == summary["rows_asked"] == 2 * NUM_PROMPTS and summary["verdict"] == report["verdict"], "summary", summary)
     other_way = bench.compare(bench.damaged, MODEL, bench.path("turned"), "--references", bench.images)
     require(other_way["verdict"]["preferred"] == "B", "the other way round", other_way["verdict"])
+
+
+def the_plan_takes_the_report(bench, output, measure: dict) -> None:
+    case = bench.path("case.toml")
+    case.write_text(f"""[revenue]
+now_per_year = 0
+then_per_year = 1e9
+[comparison]
+report = "{output}/report.json"
+measure = "psnr"
+custom_model = "A"
+""")
+    run("plan", "--business", case, "--json-summary", bench.path("plan.json"))
+    figures = json.loads(bench.path("plan.json").read_text())["plan"]
+    got = [figures[name] for name in ("custom_score", "open_score", "difference_error")]
+    require(all(map(math.isclose, got, (measure["a"], measure["b"], measure["standard_error"]))), "scores of the plan", got, measure)
 
 
 def the_folder_is_whole_and_needs_no_network() -> None:

@@ -12,11 +12,12 @@ from cases import main, require, temporary_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LISTING = ROOT / "tools/build/shared_libraries.py"
+PLUGIN = ROOT / "build/release/tests/fake_device/libdarkroom_cuda.so"  # Stands in for the CUDA plugin, which no GPU is here to load for.
 LIBRARIES_OF_PIP = ("torch", "pyarrow", "nvidia", "numpy", "numpy.libs")
 
 
-def lay_out(what: str, folder: pathlib.Path) -> None:
-    done = subprocess.run([ROOT / "tools/build/installed_tree.py", what, folder], capture_output=True, text=True, check=False)
+def lay_out(what: str, folder: pathlib.Path, *more) -> None:
+    done = subprocess.run([ROOT / "tools/build/installed_tree.py", what, folder, *more], capture_output=True, text=True, check=False)
     require(done.returncode == 0, f"installed_tree.py {what}", done.stdout, done.stderr)
 
 
@@ -37,14 +38,32 @@ def the_program_works(program: pathlib.Path, folder: pathlib.Path) -> None:
     require("Pillow" in figures["peers"] or "PIL" in figures["missing"], "bench asked no peer:", figures["peers"], figures["missing"])
 
 
+def opens_the_plugin_beside_its_libraries(program: pathlib.Path, plugin: pathlib.Path, within: list, folder: pathlib.Path) -> None:
+    """Without a word about where it lies, and not without it."""
+    run(LISTING, plugin, *(word for each in within for word in ("--within", each)), cwd=folder)
+    require("cuda:0" in seen_gpus(program, folder), "the plugin is not opened:", seen_gpus(program, folder))
+    plugin.rename(folder / "aside.so")
+    require("libdarkroom_cuda.so: cannot open" in seen_gpus(program, folder), "a plugin of elsewhere is opened:", seen_gpus(program, folder))
+    (folder / "aside.so").rename(plugin)
+
+
+def seen_gpus(program: pathlib.Path, folder: pathlib.Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    subprocess.run([program, "doctor", "--json-summary", folder / "doctor.json"], cwd=folder, env=environment, capture_output=True, check=False)
+    return json.dumps(json.loads((folder / "doctor.json").read_text())["doctor"]["gpu"])
+
+
 def a_moved_tree_opens_nothing_of_the_checkout() -> None:
     with temporary_folder() as folder:
-        lay_out("install", folder / "first")
+        lay_out("install", folder / "first", "--plugin", PLUGIN)
         (folder / "first").rename(folder / "moved")
         program = folder / "moved/bin/darkroom"
         for each in (program, program.with_name("darkroom-decoder")):
             run(LISTING, each, "--within", folder / "moved", cwd=folder)
-        require(str(ROOT) not in run("readelf", "-d", program, cwd=folder), "the program names the checkout")
+        plugin = folder / "moved/lib/darkroom" / PLUGIN.name
+        opens_the_plugin_beside_its_libraries(program, plugin, [folder / "moved"], folder)
+        for each in (program, plugin):
+            require(str(ROOT) not in run("readelf", "-d", each, cwd=folder), "it names the checkout:", each)
         outside = [path for path in (folder / "moved").rglob("*") if path.is_symlink() and ROOT in path.resolve().parents]
         require(not outside, "links into the checkout:", *outside)
         the_program_works(program, folder)
@@ -56,11 +75,18 @@ def an_installed_corpus_tool_needs_no_checkout() -> None:
         python, tool = folder / "tree/lib/darkroom/python/bin/python", folder / "tree/share/darkroom/tools/corpus/make_corpus.py"
         run(python, tool, folder / "corpus", "--limit", "3", "--trouble-rate", "0", cwd=folder)
         require(len(list((folder / "corpus/pictures").iterdir())) == 3, "pictures")
+        require(not list((folder / "tree").rglob(PLUGIN.name)), "a plugin that nobody asked for")
+
+
+def a_plugin_that_is_not_there_is_refused() -> None:
+    with temporary_folder() as folder:
+        done = subprocess.run([ROOT / "tools/build/installed_tree.py", "install", folder / "tree", "--plugin", folder / "none.so"], capture_output=True, text=True, check=False)
+        require(done.returncode == 1 and "tools/build/build.sh cuda libdarkroom_cuda.so" in done.stderr and not (folder / "tree").exists(), "refusal", done)
 
 
 def a_wheel_finds_the_libraries_of_its_environment() -> None:
     with temporary_folder() as folder:
-        lay_out("wheel", folder / "dist")
+        lay_out("wheel", folder / "dist", "--plugin", PLUGIN)
         packages = folder / "environment/site-packages"
         with zipfile.ZipFile(next((folder / "dist").glob("*.whl"))) as wheel:
             wheel.extractall(packages)
@@ -73,6 +99,7 @@ def a_wheel_finds_the_libraries_of_its_environment() -> None:
         require(decoder.stat().st_size > 0, "the wheel has no decoder")
         decoder.chmod(0o755)
         run(LISTING, program, "--within", packages, *(word for name in LIBRARIES_OF_PIP for word in ("--within", theirs / name)), cwd=folder)
+        opens_the_plugin_beside_its_libraries(program, packages / "darkroom/lib/darkroom" / PLUGIN.name, [packages, *(theirs / name for name in LIBRARIES_OF_PIP)], folder)
         run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(packages)!r}); sys.argv[1:] = ['--version']; import darkroom.__main__",
             cwd=folder)
         the_program_works(program, folder)
@@ -148,6 +175,7 @@ if __name__ == "__main__":
     main([
         a_moved_tree_opens_nothing_of_the_checkout,
         an_installed_corpus_tool_needs_no_checkout,
+        a_plugin_that_is_not_there_is_refused,
         a_wheel_finds_the_libraries_of_its_environment,
         the_wheel_imports_where_its_name_says,
         a_prefix_that_may_not_be_written_is_refused_before_the_build,

@@ -74,6 +74,22 @@ esac""")
         self.assertEqual(done.returncode, 1)
         self.assertIn("aarch64", done.stderr)
 
+    def test_the_plugin_without_its_compiler_is_refused_before_anything_is_installed(self) -> None:
+        for said, found in (("Cuda compilation tools, release 12.4, V12.4.131", "release 12.4"), ("", "none")):
+            self.machine.command("nvcc", f"echo '{said}'")
+            done = self.machine.run("tools/build/setup.sh", "cuda")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(f"needs the toolkit of CUDA 13, with nvcc on the PATH; found: {found}", done.stderr)
+
+    def test_the_plugins_libraries_get_an_environment_of_their_own(self) -> None:
+        self.machine.command("nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+        self.stand_in_python("exit 0")
+        done = self.machine.run("tools/build/setup.sh", "cuda")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for folder, lock in ((".venv", "build.txt"), (".venv-cuda", "cuda.txt")):
+            digest = hashlib.sha256((ROOT / "requirements" / lock).read_bytes()).hexdigest()
+            self.assertEqual((self.machine.checkout / folder / ".lock-stamp").read_text(), digest)
+
     def test_another_distribution_is_told_what_is_missing(self) -> None:
         (self.machine.root / "os-release").write_text("ID=ubuntu\nVERSION_ID=24.04\n")
         self.machine.command("pkg-config", '[ "$2" != tomlplusplus ] && [ "$2" != libhwy ]')

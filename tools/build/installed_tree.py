@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Lays out what an installed darkroom consists of; `make install` and `make wheel` call it.
 
-    installed_tree.py install PREFIX       bin/, lib/darkroom/, share/: can be moved, needs no checkout and no -dev package
-    installed_tree.py writable PREFIX      ends with 1 and one sentence where `install` could not write
-    installed_tree.py wheel FOLDER         dist/darkroom-VERSION-TAGS-PLATFORM.whl and its pinned requirements
+    installed_tree.py install PREFIX [--plugin FILE]    bin/, lib/darkroom/, share/: can be moved, needs no checkout and no -dev package
+    installed_tree.py writable PREFIX                   ends with 1 and one sentence where `install` could not write
+    installed_tree.py wheel FOLDER [--plugin FILE]      dist/darkroom-VERSION-TAGS-PLATFORM.whl and its pinned requirements
 
 `install` and `wheel` copy build/release/darkroom and darkroom-decoder, their files (models, recipes, prices, the corpus tool, what `bench`
 measures) and every shared library that the program opens at its start, except those of NEVER_COPIED, which belong to the machine. The
-wheel leaves torch, pyarrow and the rest of Python to pip, and holds the extension module of build/release/python, which is for one
+wheel leaves torch, pyarrow and the rest of Python to pip. With --plugin (libdarkroom_cuda.so) either has the CUDA plugin beside these
+libraries, where the program's search path finds it; the tree then also has what the plugin opens, from torch's wheel and .venv-cuda. The
+wheel holds the extension module of build/release/python, which is for one
 version of Python; command and launcher are for all.
 """
 
@@ -27,13 +29,21 @@ import sys
 import tempfile
 import zipfile
 
-from shared_libraries import needed_by, set_rpath
+from shared_libraries import NEVER_COPIED, all_libraries, needed_by, set_rpath
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build/release/darkroom"
 DECODER = PROGRAM.with_name("darkroom-decoder")  # Started by the program from beside it.
 PYTHON = ROOT / "build/release/python/darkroom"  # The package as the target `python` stages it.
 VENV = ROOT / ".venv"
+VENV_CUDA = ROOT / ".venv-cuda"  # NVIDIA's libraries: requirements/cuda.txt.
+PLUGIN_NAME = "libdarkroom_cuda.so"
+# Of torch's wheel: what the plugin links, and what torch's CUDA part opens when it is first asked for.
+TORCH_CUDA = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_nvshmem.so", "libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so"]
+# Of NVIDIA's wheels: profiling, other languages' entries, networks of many machines by ways that torch does not take.
+LEFT_OUT_OF_CUDA = ("libcheckpoint", "libcufftw", "libcufile_rdma", "libcusolverMg", "libnvblas", "libnvperf", "libnvrtc.alt", "libnvrtc-builtins.alt",
+                    "libnvtx3interop", "libpcsampling", "nvshmem_")
+OF_THE_DRIVER = {"libcuda.so.1", "libnvidia-ml.so.1"}
 FONTS = [ROOT / "tools/corpus/NotoColorEmoji.ttf", pathlib.Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf")]
 NAMES = pathlib.Path("/usr/share/unicode/emoji/emoji-test.txt")
 PYTHON_PACKAGES = ["fontTools", "PIL", "pillow.libs", "pyarrow"]
@@ -123,6 +133,35 @@ def copy_libraries(folder: pathlib.Path, licences: pathlib.Path, with_wheels: bo
             copy_licence(package, licences)
 
 
+def cuda_libraries() -> list[pathlib.Path]:
+    """What a tree needs of torch's and NVIDIA's libraries for GPUs; the driver's own are the machine's."""
+    folders = sorted(VENV_CUDA.glob("lib/python3.*/site-packages/nvidia/*/lib"))
+    if not folders:
+        fail(f"{VENV_CUDA} holds no libraries of NVIDIA: run `tools/build/setup.sh cuda`")
+    theirs = [path for folder in folders for path in sorted(folder.glob("*.so*")) if not path.name.startswith(LEFT_OUT_OF_CUDA)]
+    return [*(site_packages() / "torch/lib" / name for name in TORCH_CUDA), *theirs]
+
+
+def copy_plugin(plugin: pathlib.Path, folder: pathlib.Path, licences: pathlib.Path, rpath: str, with_wheels: bool) -> None:
+    """The CUDA plugin beside the program's libraries, where the program's own search path finds it."""
+    target = folder / PLUGIN_NAME
+    copy(plugin, target)
+    subprocess.run(["strip", "--strip-unneeded", target], check=True)
+    set_rpath(target, rpath)
+    if not with_wheels:
+        return
+    if "libtorch_cuda.so" in all_libraries(plugin):
+        for path in cuda_libraries():
+            copy(path, folder / path.name)
+        for licence in sorted(VENV_CUDA.glob("lib/python3.*/site-packages/nvidia_*.dist-info/**/[Ll]icen[sc]e*")):
+            if licence.is_file():
+                package = next(part for part in licence.parts if part.endswith(".dist-info")).split("-")[0]
+                copy(licence, licences / package / licence.name)
+    missing = sorted(name for name, path in all_libraries(target).items() if path is None and name not in {*OF_THE_DRIVER, *NEVER_COPIED})
+    if missing:
+        fail(f"the CUDA plugin {plugin} needs {', '.join(missing)}, which neither torch's wheel nor {VENV_CUDA} has")
+
+
 def python_packages(prefix: pathlib.Path) -> pathlib.Path:
     """Below lib/darkroom: where the packages of the corpus tool lie."""
     return prefix / "python" / site_packages().relative_to(VENV)
@@ -180,17 +219,20 @@ def require_writable(prefix: pathlib.Path) -> None:
                  "name a folder of your own: make install PREFIX=DIR")
 
 
-def install(prefix: pathlib.Path) -> None:
+def install(prefix: pathlib.Path, plugin: pathlib.Path | None) -> None:
     libraries, share = prefix / "lib/darkroom", prefix / "share/darkroom"
     for folder in (libraries, share):  # They are ours alone: nothing of an older version stays.
         shutil.rmtree(folder, ignore_errors=True)
     copy_shared_files(share)
     copy_python(libraries, share / "licences")
     copy_libraries(libraries, share / "licences", with_wheels=True)
+    if plugin:
+        copy_plugin(plugin, libraries, share / "licences", "$ORIGIN", with_wheels=True)
     copy_programs(prefix / "bin", "$ORIGIN/../lib/darkroom")
     write_generated_files(prefix / "share", prefix / "bin/darkroom")
     size = megabytes(libraries) + megabytes(share) + (prefix / "bin/darkroom").stat().st_size // 1_000_000
-    print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens")
+    gpus = ", GPUs' part included" if plugin else "; without the CUDA plugin, so on the CPU alone (make install CUDA=1)"
+    print(f"install: {prefix}/bin/darkroom is ready, {size} MB with all that it opens{gpus}")
 
 
 # -- the wheel --------------------------------------------------------------------------------------------------------
@@ -262,7 +304,7 @@ def tags(extension: pathlib.Path) -> tuple[str, str]:
     return f"cp{version}.py3", f"cp{version}.none"
 
 
-def lay_out_wheel(package: pathlib.Path, extension: pathlib.Path) -> None:
+def lay_out_wheel(package: pathlib.Path, extension: pathlib.Path, plugin: pathlib.Path | None) -> None:
     """The folders site-packages/darkroom and, beside it, darkroom_ray."""
     for folder in (package, package.with_name("darkroom_ray")):
         for pattern in ("*.py", "*.pyi", "py.typed"):
@@ -272,15 +314,19 @@ def lay_out_wheel(package: pathlib.Path, extension: pathlib.Path) -> None:
     set_rpath(package / extension.name, "$ORIGIN/lib/darkroom:$ORIGIN/../torch/lib:$ORIGIN/../pyarrow")
     copy_shared_files(package / "share/darkroom")
     copy_libraries(package / "lib/darkroom", package / "share/darkroom/licences", with_wheels=False, extension=extension)
+    if plugin:
+        packages = "$ORIGIN/../../.."
+        rpath = f"$ORIGIN:{packages}/torch/lib:{packages}/nvidia/cu13/lib:{packages}/nvidia/nccl/lib"
+        copy_plugin(plugin, package / "lib/darkroom", package / "share/darkroom/licences", rpath, with_wheels=False)
     copy_programs(package / "bin", "$ORIGIN/../lib/darkroom:$ORIGIN/../../torch/lib:$ORIGIN/../../pyarrow")
     write_generated_files(package / "share", PROGRAM)
 
 
-def wheel(folder: pathlib.Path) -> None:
+def wheel(folder: pathlib.Path, plugin: pathlib.Path | None) -> None:
     staging = ROOT / "build/wheel"
     shutil.rmtree(staging, ignore_errors=True)
     extension = extension_module()
-    lay_out_wheel(staging / "darkroom", extension)
+    lay_out_wheel(staging / "darkroom", extension, plugin)
     folder.mkdir(parents=True, exist_ok=True)
     pythons, abis = tags(extension)
     platform = platform_tag()
@@ -307,6 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=["install", "wheel", "writable"])
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--plugin", type=pathlib.Path, help="the CUDA plugin, of `tools/build/build.sh cuda libdarkroom_cuda.so`")
     options = parser.parse_args()
     folder = pathlib.Path.cwd() / options.folder
     if options.what == "writable":
@@ -315,11 +362,13 @@ def main() -> None:
     for program in (PROGRAM, DECODER):
         if not program.exists():
             fail(f"{program} is missing: run `make build`")
+    if options.plugin and not options.plugin.exists():
+        fail(f"there is no CUDA plugin {options.plugin}: run `tools/build/build.sh cuda {PLUGIN_NAME}`")
     if options.what == "install":
         require_writable(folder)
-        install(folder)
+        install(folder, options.plugin)
     else:
-        wheel(folder)
+        wheel(folder, options.plugin)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a target needs, and only that: Debian packages by name, a Python environment from a hash-pinned lock.
-# usage: setup.sh build|test|parity|notebooks|ray      Idempotent: a second run does nothing.
+# usage: setup.sh build|test|parity|notebooks|ray|cuda      Idempotent: a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . tools/build/progress.sh
@@ -124,6 +124,7 @@ sizes_of() {
     requirements/clients.txt) printf '80 340\n' ;;
     requirements/notebooks.txt) printf '25 150\n' ;;
     requirements/ray.txt) printf '190 700\n' ;;
+    requirements/cuda.txt) printf '1900 2800\n' ;;
     *) printf '3100 7500\n' ;;
   esac
 }
@@ -171,7 +172,20 @@ install_environment() {
   rm -rf "$folder.before"
 }
 
+# The compiler of the CUDA plugin; no package of Debian 12 or 13 has it.
+check_cuda() {
+  local found
+  found=$(nvcc --version 2>/dev/null | grep -o 'release [0-9.]*' || echo none)
+  case $found in
+    'release 13.'*) ;;
+    *) fail "the CUDA plugin needs the toolkit of CUDA 13, with nvcc on the PATH; found: $found (docs/installing.md)" ;;
+  esac
+}
+
 mkdir -p "$logs"
+if [ "$kind" = cuda ]; then
+  check_cuda
+fi
 check_machine
 if [ -n "$is_known_debian" ]; then
   install_apt_packages
@@ -196,4 +210,7 @@ if [ "$kind" = ray ]; then
 fi
 if [ "$kind" = test ]; then
   (install_environment .venv-ray requirements/ray.txt) || say "Ray could not be installed; the tests of darkroom-ray will be skipped"
+fi
+if [ "$kind" = cuda ]; then
+  install_environment .venv-cuda requirements/cuda.txt
 fi

@@ -96,11 +96,11 @@ class Account:
         self.stubs[request.service].add_client_error(request.operation, "ValidationException", "Could not find requested job", 400,
                                                      expected_params=request.parameters)
 
-    def run(self, only: list[str] | None = None) -> None:
+    def run(self, only: list[str] | None = None, config: dict = CONFIG) -> None:
         with contextlib.ExitStack() as stack, contextlib.redirect_stdout(io.StringIO()):
             for stub in self.stubs.values():
                 stack.enter_context(stub)
-            challenge.execute(CONFIG, self.platform, only)
+            challenge.execute(config, self.platform, only)
             for stub in self.stubs.values():
                 stub.assert_no_pending_responses()
 
@@ -151,6 +151,46 @@ def an_empty_account_gets_everything_once_and_in_order() -> None:
     require(account.waits == 5, "waits", account.waits)  # Download, process, file system, training, endpoint.
 
 
+def in_parts(jobs: int) -> dict:
+    config = copy.deepcopy(CONFIG)
+    config["download"]["jobs"] = jobs
+    return config
+
+
+def jobs_of_parts_share_the_items_out_and_the_platform_takes_them() -> None:
+    whole = challenge.download_steps(CONFIG)[0].create.parameters["AppSpecification"]["ContainerArguments"]
+    require("--shard" not in whole, "one job takes all", whole)
+    steps = challenge.download_steps(in_parts(12))
+    require([step.name for step in steps][::11] == ["download-00-of-12", "download-11-of-12"], "names", steps)
+    for part, step in enumerate(steps):
+        parameters = step.create.parameters
+        require(parameters["AppSpecification"]["ContainerArguments"] == [*whole, "--shard", f"{part}/12"], "arguments", parameters)
+        require(step.describe.parameters == {"ProcessingJobName": parameters["ProcessingJobName"]}, "another job is asked for", step)
+    require(len({step.create.parameters["ProcessingJobName"] for step in steps}) == 12, "names are equal", steps)
+    require(challenge.check_requests(challenge.example_steps(in_parts(12))) == [], "refused")
+    chosen = challenge.chosen_steps(challenge.example_steps(in_parts(12)), ["download"])
+    require(len(chosen) == 12 and challenge.chosen_steps(chosen, ["download-03-of-12"]) == [chosen[3]], "--only", chosen)
+
+
+def jobs_of_parts_are_all_started_before_one_is_waited_for() -> None:
+    config = in_parts(2)
+    account, (first, second) = Account(), challenge.download_steps(config)
+    account.expect(first.describe, answers(first, "InProgress"))  # It was there.
+    account.expect_unknown(second.describe)
+    account.expect(second.create, CREATED[second.create.operation])
+    account.expect(second.describe, answers(second, "InProgress"))
+    account.expect(first.describe, answers(first, "Completed"))
+    account.expect(second.describe, answers(second, "Failed"))
+    try:
+        account.run(["download"], config)
+    except challenge.StepFailed as error:
+        require("download-1-of-2" in str(error) and "no room" in str(error), "message", error)
+    else:
+        raise AssertionError("a failed part was taken for done")
+    account.stubs["sagemaker"].assert_no_pending_responses()
+    require(account.waits == 2, "waits", account.waits)
+
+
 def a_second_run_waits_for_what_the_first_one_started() -> None:
     account, steps = Account(), {step.name: step for step in challenge.all_steps(CONFIG, FILE_SYSTEM, ARCHIVE)}
     account.expect(steps["process"].describe, answers(steps["process"], "InProgress"))
@@ -181,6 +221,44 @@ def kubernetes_takes_every_manifest() -> None:
             except kubernetes_validate.ValidationError:
                 continue
             raise AssertionError(f"{path.name}: a planted field was taken")
+
+
+def endpoint_documents(name: str) -> dict[str, dict]:
+    """{kind: document} of a manifest of the endpoint."""
+    documents = list(yaml.safe_load_all((ROOT / "deploy/kubernetes" / name).read_text(encoding="utf-8")))
+    return {document["kind"]: document for document in documents}
+
+
+def require_affinity_with_replicas(documents: dict[str, dict], name: str) -> None:
+    """A job lives in one process (docs/serve.md), so where there are several a client must come back to its own."""
+    replicas = documents["Deployment"]["spec"]["replicas"]
+    require(replicas < 2 or documents["Service"]["spec"].get("sessionAffinity") == "ClientIP", f"{name}: {replicas} replicas, and no affinity of clients")
+
+
+def a_client_comes_back_to_the_pod_that_has_its_job() -> None:
+    for name in ("serve.yaml", "serve_gpu.yaml"):
+        documents = endpoint_documents(name)
+        require_affinity_with_replicas(documents, name)
+        del documents["Service"]["spec"]["sessionAffinity"]
+        try:
+            require_affinity_with_replicas(documents, name)
+        except AssertionError:
+            continue
+        raise AssertionError(f"{name}: a service without affinity was taken")
+
+
+def the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu() -> None:
+    ours, gpu = endpoint_documents("serve.yaml"), endpoint_documents("serve_gpu.yaml")
+    pod = gpu["Deployment"]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    require(container["resources"]["limits"].pop("nvidia.com/gpu") == 1, "GPUs of a pod", container["resources"])
+    require(container["args"][-2:] == ["--device", "cuda"], "a pod may compute on the CPU", container["args"])
+    container["args"] = container["args"][:-2]
+    container["image"] = container["image"].removesuffix("-cuda")
+    require([one["key"] for one in pod.pop("tolerations")] == ["nvidia.com/gpu"], "tolerations", pod)
+    require(gpu["HorizontalPodAutoscaler"]["spec"].pop("metrics")[0]["type"] == "Pods", "what scales")
+    del ours["HorizontalPodAutoscaler"]["spec"]["metrics"]
+    require(gpu == ours, "differs from serve.yaml", gpu, ours)
 
 
 def ray_documents() -> dict[str, dict]:
@@ -280,12 +358,19 @@ def systemd_takes_the_unit() -> None:
             require((own == []) == is_fine, "systemd-analyze says", own)
 
 
+def the_unit_allows_the_gpus_that_its_policy_closes_off() -> None:
+    unit = (ROOT / "deploy/systemd/darkroom-serve.service").read_text(encoding="utf-8").splitlines()
+    require("DevicePolicy=closed" not in unit or "DeviceAllow=char-nvidia* rw" in unit, "the unit shuts the GPUs out")
+
+
 def main() -> int:
     failed = 0
     for check in (the_platform_takes_every_request, what_the_platform_would_refuse_is_named, a_config_is_refused_by_section_key_and_value,
                   an_empty_account_gets_everything_once_and_in_order, a_second_run_waits_for_what_the_first_one_started,
-                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, ray_takes_its_files_and_sees_the_published_pools,
-                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit):
+                  jobs_of_parts_share_the_items_out_and_the_platform_takes_them, jobs_of_parts_are_all_started_before_one_is_waited_for,
+                  a_failed_job_ends_the_script_with_the_platforms_reason, kubernetes_takes_every_manifest, a_client_comes_back_to_the_pod_that_has_its_job,
+                  the_endpoint_on_gpus_is_that_on_processors_but_for_its_gpu, ray_takes_its_files_and_sees_the_published_pools,
+                  kubernetes_takes_the_pods_of_ray, ec2_takes_every_machine_of_the_cluster_launcher, systemd_takes_the_unit, the_unit_allows_the_gpus_that_its_policy_closes_off):
         try:
             check()
             print(f"ok      {check.__name__}")

@@ -104,6 +104,10 @@ std::vector<Finding> examine_libraries(const std::string& maps) {
   return findings;
 }
 
+Finding examine_missing_gpu(const std::string& reason, const std::string& advice) {
+  return {"gpu", "none", reason, advice.empty() ? Verdict::kGood : Verdict::kRemark, advice};
+}
+
 std::vector<Finding> examine_memory(const std::string& meminfo, const std::string& control_group) {
   constexpr double kLeast = 2e9;
   const double total = kibibytes_of(meminfo, "MemTotal");

@@ -25,6 +25,8 @@ struct Finding {
 std::vector<Finding> examine_processor(const std::string& cpuinfo);
 /// Shared libraries of this process with the versions in their file names, from the text of /proc/self/maps.
 std::vector<Finding> examine_libraries(const std::string& maps);
+/// That no GPU is used, for a reason: a remark where there is something to do about it, because the machine has one.
+Finding examine_missing_gpu(const std::string& reason, const std::string& advice);
 /// Memory of the machine and what this process may use, from the text of /proc/meminfo; `control_group` is memory.max, or empty.
 std::vector<Finding> examine_memory(const std::string& meminfo, const std::string& control_group);
 /// Room where `folders` lie.

@@ -32,6 +32,14 @@ using SwappedDifference = std::function<double(std::span<const uint8_t> swapped)
 /// epoch r, "compare/bootstrap"), the same one for every measure. REQUIRES: num_prompts >= 1, num_resamples >= 1.
 Interval bootstrap_interval(size_t num_prompts, const ResampledDifference& difference, const ResamplingOptions& options);
 
+/// The same interval, and the standard error of the difference: the standard deviation of the resampled differences, widened by
+/// sqrt(n / (n - 1)), too. Of one prompt, and once a stop is requested, it is infinite.
+struct BootstrapOutcome {
+  Interval interval;
+  double standard_error = 0;
+};
+BootstrapOutcome bootstrap(size_t num_prompts, const ResampledDifference& difference, const ResamplingOptions& options);
+
 /// p-value of the two-sided randomisation test: where A and B paint alike, exchanging them within a prompt changes nothing, so the observed
 /// difference is one of the many that exchanges at random make. (1 + number of those that are at least as far from 0) / (1 + number of
 /// resamples), which holds its error rate for any number of prompts and any distribution. Draws with (seed, kSelect, epoch r,

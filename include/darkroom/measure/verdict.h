@@ -23,6 +23,7 @@ struct MeasureOutcome {
   double b = 0;
   double difference = 0;                      ///< a - b.
   std::optional<Interval> interval = {};      ///< Of the difference; empty: it was not resampled, so that it decides nothing.
+  std::optional<double> standard_error = {};  ///< Of the difference, which is paired; empty: one prompt, or not resampled.
   std::optional<double> p = {};               ///< Of the randomisation test.
   std::optional<double> p_adjusted = {};      ///< After Holm's correction over the measures that decide.
   size_t num_prompts = 0;                     ///< That it is measured on.

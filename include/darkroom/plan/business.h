@@ -21,13 +21,19 @@ struct ModelUse {
   std::string machine;             ///< Of the catalogue.
 };
 
-/// What a comparison of the custom model with an open one measured: a score where more is better, and its standard error.
+/// What a comparison of the custom model with an open one measured: a score where more is better. Either both scores with their standard
+/// errors, of measurements that have nothing in common, or those of a report of `darkroom compare`, whose models painted the same prompts
+/// from the same noise, with the standard error of their difference.
 struct ModelComparison {
-  std::string metric;
+  std::string metric;  ///< Of a report: the name of its measure.
   double custom = 0;
   double custom_error = 0;
   double open = 0;
   double open_error = 0;
+  std::string report = {};        ///< Path of a report.json; empty: both scores are given.
+  std::string custom_model = {};  ///< Which model of the report is the custom one: "A" or "B".
+  double difference_error = 0;    ///< Of a report: standard error of custom - open.
+  int64_t num_prompts = 0;        ///< Of a report: prompts that the measure is of.
 };
 
 /// A stakeholder's case (docs/plan.md).
@@ -47,8 +53,10 @@ struct BusinessCase {
   std::optional<ModelComparison> comparison = {};
 };
 
-/// Reads a case. Errors: kInvalidArgument naming file, line, key and value.
+/// Reads a case. Errors: kInvalidArgument naming file, line, key and value. The numbers of a report are still missing.
 Result<BusinessCase> parse_business_case(std::string_view text, const std::string& name);
+/// Reads a case and the report that its comparison names. Errors: as above; where the report is missing, damaged, or lacks the measure,
+/// those of the report with the case's name before them.
 Result<BusinessCase> load_business_case(FileSystem& files, const std::string& path);
 
 /// What the outcome becomes when one input is lower or higher.
@@ -72,7 +80,7 @@ struct BusinessAnswer {
   std::string outcome_figure;  ///< What the sensitivity is of.
   std::vector<BusinessReply> replies = {};
   std::vector<SensitivityRow> sensitivity = {};  ///< Widest first.
-  /// Of the comparison: the outcome for draws of both scores, ascending; empty without one.
+  /// Of the comparison: the outcome for draws of what was measured, ascending; empty without one.
   std::vector<double> outcomes = {};
   double share_worth_it = 0;  ///< Of the draws.
 };

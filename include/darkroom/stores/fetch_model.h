@@ -27,15 +27,17 @@ struct FetchedModel {
 };
 
 /// Copies a model folder of the hub in the diffusers layout to `output`, a new folder of `files`: model_index.json and, of each part that
-/// it names, the JSON and text files and the safetensors weights, without variants (`.fp16`) where there are weights without.
+/// it names, the JSON and text files and the safetensors weights, without variants (`.fp16`) where there are weights without. Of a
+/// repository without model_index.json but with config.json at its top, a single network such as CLIP's, the same files of its top.
 ///
 /// The files lie in a folder _tmp.NAME.fetch beside `output` until all are there and each has the hash that the hub's tree names: SHA-256
 /// of a large file, git's SHA-1 of another one. Then the folder takes its name in one step. After a failure, a stop or a death it stays,
 /// and another call goes on where this one ended, byte by byte, also with another revision (files whose bytes are others are read anew).
 ///
 /// `hub_store` is a make_hub_store of `hub`. Errors: kInvalidArgument (`model` names no whole model repository); kAlreadyExists (`output`);
-/// kFailedPrecondition (no diffusers model folder; a part has pickle weights only: nothing is read then; another process fetches into the
-/// same place); kCorruptData (bytes of another hash, also when read anew); kCancelled; those of HubClient, HubStore and the file system.
+/// kFailedPrecondition (neither a diffusers model folder nor a network; a part has pickle weights only: nothing is read then; another
+/// process fetches into the same place); kCorruptData (bytes of another hash, also when read anew); kCancelled; those of HubClient,
+/// HubStore and the file system.
 Result<FetchedModel> fetch_model(HubClient& hub, Store& hub_store, const HubUri& model, FileSystem& files, const std::string& output,
                                  const ModelFetchOptions& options, std::stop_token stop);
 

@@ -45,7 +45,6 @@ struct BatchSpeed {
   int64_t batch = 0;
   std::string measured = {};  ///< "alone, before the trials", "in 5 trials".
   double steps_per_second = 0;
-  double world_steps_per_second = 0;  ///< Times the ranks: what the published trainer's progress bar counts.
   double images_per_second = 0;
   int64_t peak_bytes = 0;
 };
@@ -109,7 +108,6 @@ struct ReportInputs {
   TunePrice price = {};
   double budget_seconds = 0;
   int64_t num_workers = 1;  ///< Trials share a machine's hour evenly.
-  int64_t num_ranks = 1;    ///< Of a trial.
 };
 
 /// REQUIRES: the record has a plan, and as many curves as trials. Pure.

@@ -164,6 +164,23 @@ ComparisonVerdict compare_by_four(int experiment, double effect, size_t num_prom
   return decide(measures, 0.05);
 }
 
+TEST(StandardError, of_a_mean_is_that_of_the_paired_differences) {
+  // Differences 1, 2, 3, 6: their mean is 3, their variance 14/3.
+  const MeasureOutcome outcome = compare_scores({.name = "one"}, {11, 102, 1003, 10006}, {10, 100, 1000, 10000}, {});
+  EXPECT_DOUBLE_EQ(outcome.difference, 3);
+  EXPECT_DOUBLE_EQ(*outcome.standard_error, std::sqrt(14.0 / 3 / 4));
+  EXPECT_FALSE(compare_scores({.name = "one"}, {2}, {1}, {}).standard_error.has_value());
+}
+
+TEST(StandardError, of_the_bootstrap_of_a_mean_is_that_of_the_mean) {
+  const std::vector<double> values = drawn(kLaws[0], 40, 0);
+  const double want = *compare_scores({.name = "one"}, values, std::vector<double>(40, 0.0), {}).standard_error;
+  const BootstrapOutcome found = bootstrap(40, resampled_mean(values), {.num_resamples = 2000, .seed = 3});
+  EXPECT_NEAR(found.standard_error, want, 4 * want / std::sqrt(2.0 * 2000));  // Four errors of a deviation over 2,000 draws.
+  EXPECT_EQ(found.interval.low, bootstrap_interval(40, resampled_mean(values), {.num_resamples = 2000, .seed = 3}).low);
+  EXPECT_EQ(bootstrap(1, resampled_mean({5}), {}).standard_error, INFINITY);
+}
+
 TEST(Verdict, prefers_neither_of_equal_models_with_the_stated_error_rate) {
   int num_wrong = 0;
   for (int i = 0; i < kExperiments; ++i) {

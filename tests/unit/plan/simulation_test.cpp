@@ -39,6 +39,20 @@ TEST(PlanRandom, draws_what_its_names_say) {
   EXPECT_NE(random.uniform(0), PlanRandom(5, "key", 4).uniform(0));
 }
 
+TEST(PlanRandom, draws_students_t) {
+  constexpr uint32_t kDraws = 20'000;
+  const PlanRandom random(5, "key", 3);
+  // Shares below 1 with one and two degrees of freedom, and, as good as normal, with a billion.
+  const std::pair<double, double> cases[] = {{1, 0.75}, {2, 0.5 + 1 / (2 * std::sqrt(3.0))}, {1e9, 0.841345}};
+  for (const auto& [degrees, share] : cases) {
+    int64_t num_below = 0;
+    for (uint32_t i = 0; i < kDraws; ++i) {
+      num_below += random.student_t(i, degrees) < 1 ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(num_below) / kDraws, share, 4 * std::sqrt(share * (1 - share) / kDraws)) << degrees;
+  }
+}
+
 TEST(Simulation, without_losses_takes_the_work_and_its_checkpoints) {
   const LossSimulation simulation{.work_hours = 10, .hours_between = 1e12, .save_interval = 3, .save_hours = 0.5};
   for (const SimulatedRun& run : simulate_losses(simulation, 10, 1, "a")) {

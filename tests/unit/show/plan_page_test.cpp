@@ -48,7 +48,7 @@ TEST(PlanPage, escapes_what_the_case_says) {
   EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
   EXPECT_THAT(page, HasSubstr("What the outcome depends on"));
-  EXPECT_THAT(page, HasSubstr("Draws of both scores that leave no more"));
+  EXPECT_THAT(page, HasSubstr("Draws of the comparison that leave no more"));
 }
 
 TEST(PlanPage, of_a_fleet_of_trainers_alone_has_no_empty_tables) {

@@ -36,7 +36,7 @@ TuneReport small_report() {
   report.base_loss = 0.5;
   report.best_loss_there = 0.4;
   report.axes = {{.key = "optimizer.lr", .points = {{0.05, 0.5}, {0.1, 0.4}}, .bins = {{"0.05", 1, 0.5, 0.5}, {"0.1", 1, 0.4, 0.4}}}};
-  report.speeds = {{.batch = 8, .measured = "alone", .steps_per_second = 2, .world_steps_per_second = 4, .images_per_second = 16}};
+  report.speeds = {{.batch = 8, .measured = "alone", .steps_per_second = 2, .images_per_second = 16}};
   report.costs = {{.trial = 1, .rung = 0, .machine_hours = 0.5, .loss = 0.4, .is_on_front = true}};
   report.notes = {"a note"};
   return report;

@@ -82,6 +82,29 @@ TEST(model_files, refuse_what_is_no_model_or_pickle_alone) {
   EXPECT_THAT(refused({"model_index.json"}, {"vae"}).message(), HasSubstr("vae"));
 }
 
+Result<std::vector<HubFile>> network_files(const std::vector<std::string>& paths) {
+  std::vector<HubFile> tree;
+  for (const std::string& path : paths) {
+    tree.push_back({.path = path});
+  }
+  return choose_network_files(tree, "hf://org/clip");
+}
+
+TEST(model_files, of_a_single_network_are_those_at_its_top) {
+  const auto found = network_files({"README.md", "config.json", "flax_model.msgpack", "merges.txt", "model.fp16.safetensors",
+                                    "model.safetensors", "onnx/config.json", "onnx/model.safetensors", "pytorch_model.bin", "vocab.json"});
+  std::vector<std::string> names;
+  for (const HubFile& file : *found) {
+    names.push_back(file.path);
+  }
+  EXPECT_THAT(names, ElementsAre("config.json", "merges.txt", "model.safetensors", "vocab.json"));
+}
+
+TEST(model_files, of_a_network_without_safetensors_are_refused) {
+  EXPECT_THAT(network_files({"config.json", "pytorch_model.bin"}).status().message(), HasSubstr("pytorch_model.bin"));
+  EXPECT_THAT(network_files({"config.json", "merges.txt"}).status().message(), HasSubstr("no safetensors weights beside config.json"));
+}
+
 TEST(model_files, parts_are_what_the_index_names) {
   const auto parts = read_model_parts(R"({"_class_name":"X","unet":["diffusers","U"],"safety_checker":[null,null],"requires":false,
                                           "tokenizer":["transformers","T"],"a/b":["x","y"],"_diffusers_version":["1","2"]})",
@@ -142,6 +165,15 @@ TEST_F(fetch_model_test, copies_the_folder_and_nothing_else) {
   EXPECT_EQ(fetched.num_resumed_bytes, 0);
   files.crash(0);
   EXPECT_EQ(contents(files), whole());  // It is durable.
+}
+
+TEST_F(fetch_model_test, copies_a_repository_of_one_network) {
+  hub_.add("models/org/clip", "main",
+           {{"config.json", {"{}"}}, {"merges.txt", {"a b\n"}}, {"model.safetensors", {large_, true}}, {"pytorch_model.bin", {"pickle"}}});
+  MemoryFileSystem files;
+  EXPECT_EQ(fetch(files, "hf://org/clip").value().num_files, 3);
+  EXPECT_EQ(contents(files),
+            (std::map<std::string, std::string>{{"sd/config.json", "{}"}, {"sd/merges.txt", "a b\n"}, {"sd/model.safetensors", large_}}));
 }
 
 TEST_F(fetch_model_test, goes_on_wherever_it_was_cut) {

@@ -44,7 +44,6 @@ struct SmallSearch {
     inputs.price = {.label = "given", .dollars_per_hour = 10, .watts = 500};
     inputs.budget_seconds = 600;
     inputs.num_workers = 2;
-    inputs.num_ranks = 4;
   }
   TuneReport report() const { return make_tune_report(record, inputs); }
 };
@@ -86,11 +85,10 @@ TEST(tune_report, the_front_holds_what_nothing_beats_for_as_much) {
   EXPECT_THAT(front, ElementsAre(std::pair(2, 0), std::pair(2, 1)));
 }
 
-TEST(tune_report, speeds_are_told_in_both_readings) {
+TEST(tune_report, speeds_are_told_in_steps_and_in_pictures) {
   const TuneReport report = SmallSearch().report();
   ASSERT_EQ(report.speeds.size(), 2U);
   EXPECT_DOUBLE_EQ(report.speeds[0].steps_per_second, 5);
-  EXPECT_DOUBLE_EQ(report.speeds[0].world_steps_per_second, 20);
   EXPECT_DOUBLE_EQ(report.speeds[0].images_per_second, 40);
   EXPECT_DOUBLE_EQ(report.speeds[1].images_per_second, 30);
   EXPECT_THAT(report.speeds[1].measured, HasSubstr("1 trial,"));

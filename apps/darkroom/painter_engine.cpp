@@ -64,6 +64,15 @@ Status PainterEngine::check(const PictureSpec& spec) const {
   return checked.is_ok() ? checked : Status::invalid_argument(checked.message());
 }
 
+UnreadTexts PainterEngine::unread(const PictureSpec& spec) const {
+  const PromptReading reading = request_of(spec).reading;
+  const auto lost = [&](const std::string& text) {
+    const auto found = painter_->lost_text(text, reading);
+    return found.is_ok() ? *found : std::string();
+  };
+  return {.prompt = lost(spec.prompt), .negative = spec.guidance > 1.0 ? lost(spec.negative) : std::string()};
+}
+
 Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
   const auto turn = take_turn();
   at::set_num_threads(threads_);

@@ -25,6 +25,7 @@ class PainterEngine final : public StepEngine {
   ~PainterEngine() override;
 
   Status check(const PictureSpec& spec) const override;
+  UnreadTexts unread(const PictureSpec& spec) const override;
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override;
   void step(std::span<EnginePicture* const> pictures) override;
   Image preview(const EnginePicture& picture) override;

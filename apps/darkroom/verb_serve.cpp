@@ -52,6 +52,7 @@ struct ServeFlags {
   TlsFiles tls;
   double rate = 0;
   StepBatcherOptions batching = {.max_batch = 8, .queue_cost = 0};
+  RequestLimits limits;
   double deadline_seconds = 60;
   bool is_deadline_given = false;
   int threads = 0;  // 0: every processor.
@@ -257,7 +258,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   serving->service.emplace(PaintingServiceOptions{.model = model,
                                                   .models = &shelf,
                                                   .model_root = flags.model_root,
-                                                  .limits = {},
+                                                  .limits = flags.limits,
                                                   .keys = std::move(keys),
                                                   .deadline = std::chrono::milliseconds(std::llround(1000 * deadline)),
                                                   .only_local_hosts = !is_container,
@@ -339,6 +340,10 @@ void add_serve_verb(CommandLine& line) {
   verb.flag("--queue-cost", value::number(flags->batching.queue_cost).least(0).also("auto", 0).shown("C"),
             "bound on width x height x (steps + 2) of all open pictures, above which requests get 429; auto: 32 of the size of the model "
             "that is asked");
+  verb.flag("--max-side", value::count(flags->limits.max_side).least(8).most(16'384), "pixels of a side that a request may ask for");
+  verb.flag("--max-steps", value::count(flags->limits.max_steps).least(1).most(1000),
+            "steps that a request may ask for; one that names none gets 50, or as many as it may have");
+  verb.flag("--max-images", value::count(flags->limits.max_images).least(1).most(100), "pictures that a request may ask for");
   verb.flag("--deadline", noted(value::seconds(flags->deadline_seconds).least(1).most(86'400), flags->is_deadline_given),
             "after which a request gets 503; a container's default is 55");
   verb.flag("--png-settings",

@@ -18,7 +18,6 @@
 namespace darkroom {
 namespace {
 
-constexpr int kDefaultSteps = 50;
 constexpr double kDefaultGuidance = 7.0;
 constexpr double kDefaultDenoising = 0.75;
 constexpr size_t kLongestName = 100;
@@ -159,12 +158,12 @@ void read_override(RequestFields& fields, const ModelFacts& model) {
 WantedPictures read_common_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = {read_prompt(fields, "prompt", limits)},
                         .negatives = {read_prompt(fields, "negative_prompt", limits)},
-                        .settings = default_picture(model)};
+                        .settings = default_picture(model, limits)};
   PictureSpec& settings = wanted.settings;
   settings.has_weight_syntax = true;
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
-  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(kDefaultSteps));
+  settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
   settings.guidance = fields.number("cfg_scale", 0, limits.max_guidance).value_or(kDefaultGuidance);
   read_webui_sampler(fields, model, settings.sampler);
   const auto eta = fields.number("eta", 0, 1);

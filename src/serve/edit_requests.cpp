@@ -188,7 +188,9 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
   fields.only("mask", {});
   fields.only("input_fidelity", {"low"});
   if (asked.is_streamed) {
-    fields.fail(Status::invalid_argument("stream is not built for edits; leave it out, or give false, got:", asked.is_streamed));
+    request.form = ReplyForm::kOpenAiEvents;
+    request.num_partial_images = asked.num_partial_images;
+    settings.preview_every = preview_distance(static_cast<int>(settings.num_steps * settings.strength), asked.num_partial_images);
   }
   fields.refuse_others();
   if (request.inputs.size() != 1) {
@@ -208,7 +210,7 @@ Result<ImageRequest> read_imagine(std::string_view query, const ModelFacts& mode
   RequestFields fields(object, "");
   WantedPictures wanted{.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")},
                         .negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")},
-                        .settings = default_picture(model)};
+                        .settings = default_picture(model, limits)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "img_size", model, limits, settings.width);
   settings.height = settings.width;

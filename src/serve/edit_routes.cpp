@@ -1,4 +1,3 @@
-#include <chrono>
 #include <utility>
 
 #include "darkroom/serve/edit_requests.h"
@@ -9,12 +8,6 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMaxEditBytes = 16'000'000;
-
-PictureOrders::MakeImageReply edit_replies(Clock& clock) {
-  return [&clock](const ImageRequest& request, const std::vector<Image>& images) {
-    return image_reply(request, images, std::chrono::system_clock::to_time_t(clock.wall()));
-  };
-}
 
 void imagine(RouteCall call, PictureOrders& orders) {
   if (is_of_another_site(call.question)) {
@@ -27,7 +20,7 @@ void imagine(RouteCall call, PictureOrders& orders) {
     if (request.is_ok()) {
       request->model = model;
     }
-    orders.paint(asked, std::move(request), edit_replies(orders.clock()));
+    answer_images(asked, orders, std::move(request));
   });
 }
 
@@ -36,9 +29,8 @@ void edit(RouteCall call, PictureOrders& orders) {
   const auto read = [&orders](const HttpQuestion& question, const ModelFacts& model) {
     return read_openai_edit(question.header("content-type"), question.body, model, orders.limits());
   };
-  read_with_pictures(std::move(call), orders, name, read, [&orders](const RouteCall& asked, Result<ImageRequest> request) {
-    orders.paint(asked, std::move(request), edit_replies(orders.clock()));
-  });
+  read_with_pictures(std::move(call), orders, name, read,
+                     [&orders](const RouteCall& asked, Result<ImageRequest> request) { answer_images(asked, orders, std::move(request)); });
 }
 
 }  // namespace
@@ -52,7 +44,9 @@ void add_edit_routes(RouteTable& table, PictureOrders& orders) {
              .body_type = "multipart/form-data",
              .other_body_type = "application/json",
              .max_body_bytes = kMaxEditBytes,
-             .replies = {{.what = "The pictures as base64."}}});
+             .replies = {{.what = "The pictures as base64."},
+                         {.type = "text/event-stream",
+                          .what = "Of stream: image_edit.partial_image, and last image_edit.completed of each picture."}}});
   table.add({.method = "GET",
              .path = "/imagine",
              .summary = "A picture for a prompt in the query (Anyscale)",

@@ -7,6 +7,8 @@
 
 #include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
+#include "darkroom/core/utf8.h"
+#include "darkroom/image/jpeg.h"
 #include "darkroom/image/png.h"
 #include "darkroom/serve/png_settings.h"
 #include "openai_fields.h"
@@ -22,7 +24,7 @@ constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 WantedPictures read_prompt_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
   WantedPictures wanted{.prompts = read_texts(fields, "prompt", limits),
                         .negatives = read_texts(fields, "negative_prompt", limits),
-                        .settings = default_picture(model)};
+                        .settings = default_picture(model, limits)};
   PictureSpec& settings = wanted.settings;
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
@@ -52,12 +54,14 @@ void read_parameters(RequestFields& fields, const ModelFacts& model, const Reque
     read_side(sides, "height", model, limits, settings.height);
   });
   read_sampler(fields, "scheduler", model, settings.sampler);
+  const char* const images = fields.spelling("num_images_per_prompt", "numImagesPerPrompt");
+  wanted.images_per_prompt = fields.integer(images, 1, limits.max_images).value_or(1);
   settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
   settings.seed = fields.seed("seed").value_or(settings.seed);
 }
 
 WantedPictures read_inputs_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  WantedPictures wanted{.settings = default_picture(model)};
+  WantedPictures wanted{.settings = default_picture(model, limits)};
   if (const auto prompt = fields.text("inputs", limits.max_text_bytes)) {
     wanted.prompts = {*prompt};
   }
@@ -99,7 +103,10 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
     if (type == "application/json;png") {
       return ReplyForm::kBase64Pngs;
     }
-    if ((type == "image/png" || type == "image/*" || (is_any && !is_prompt_form)) && num_pictures == 1) {
+    if (type == "application/json;jpeg") {
+      return ReplyForm::kBase64Jpegs;
+    }
+    if ((type == "image/png" || type == "image/*") && num_pictures == 1) {
       return ReplyForm::kPng;
     }
     if (type == "application/json" || type == "application/*" || is_any) {
@@ -107,8 +114,8 @@ Result<ReplyForm> choose_form(std::string_view accept, bool is_prompt_form, size
     }
   }
   return Status::failed_precondition(
-      "pictures come as application/json;png, application/json, text/event-stream or, a single one, image/png (pictures asked for, "
-      "Accept):",
+      "pictures come as application/json;png, application/json;jpeg, application/json, text/event-stream or, a single one, image/png "
+      "(pictures asked for, Accept):",
       num_pictures, shown_json(std::string(accept)));
 }
 
@@ -163,55 +170,81 @@ std::string encode_picture(const ImageRequest& request, const Image& image, size
   return request.writes_settings ? encode_png(image, {{kSettingsKeyword, request.settings_texts[index]}}) : encode_png(image);
 }
 
-void add_images(const ImageRequest& request, const std::vector<Image>& images, std::string& text) {
+void add_image(const ImageRequest& request, const Image& image, size_t index, std::string& text) {
   const bool is_openais = request.form == ReplyForm::kOpenAi;
+  if (is_withheld(image)) {
+    text += is_openais ? R"({"b64_json":null})" : "null";
+  } else if (request.form == ReplyForm::kNestedArrays) {
+    add_nested_rows(image, text);
+  } else {
+    text += is_openais ? R"({"b64_json":")" : "\"";
+    text += encode_base64(request.form == ReplyForm::kBase64Jpegs ? encode_jpeg(image) : encode_picture(request, image, index));
+    text += is_openais ? R"("})" : "\"";
+  }
+}
+
+void add_images(const ImageRequest& request, const std::vector<Image>& images, std::string& text) {
+  text += "[";
   for (size_t i = 0; i < images.size(); ++i) {
     if (request.form == ReplyForm::kA1111 && is_withheld(images[i])) {
       continue;  // Clients decode whatever stands there.
     }
     text += text.ends_with('[') ? "" : ",";
-    if (is_withheld(images[i])) {
-      text += is_openais ? R"({"b64_json":null})" : "null";
-    } else if (request.form == ReplyForm::kNestedArrays) {
-      add_nested_rows(images[i], text);
-    } else {
-      text += is_openais ? R"({"b64_json":")" : "\"";
-      text += encode_base64(encode_picture(request, images[i], i));
-      text += is_openais ? R"("})" : "\"";
-    }
+    add_image(request, images[i], i, text);
   }
+  text += "]";
 }
 
 std::string webui_reply(const ImageRequest& request, const std::vector<Image>& images) {
-  std::string text = R"({"images":[)";
-  if (request.sends_images) {
-    add_images(request, images, text);
-  }
+  std::string text = R"({"images":)";
+  add_images(request, request.sends_images ? images : std::vector<Image>(), text);
   nlohmann::json info = nlohmann::json::parse(request.info_json);
   info["finish_reasons"] = finish_reasons(images);
-  return text + fmt::format(R"(],"parameters":{},"info":{}}})", request.parameters_json, json_text(json_text(info)));
+  if (!request.warnings.empty()) {
+    info["warnings"] = request.warnings;
+  }
+  return text + fmt::format(R"(,"parameters":{},"info":{}}})", request.parameters_json, json_text(json_text(info)));
 }
 
-// Previews stand at equal distances, the picture itself last.
 void read_stream(RequestFields& fields, OpenAiFields& asked) {
   constexpr int kMostPartialImages = 3;
   asked.is_streamed = fields.boolean("stream").value_or(false);
   asked.num_partial_images = static_cast<int>(fields.integer("partial_images", 0, kMostPartialImages).value_or(0));
-  if (asked.num_partial_images == 0) {
-    return;
-  }
-  if (!asked.is_streamed) {
+  if (asked.num_partial_images > 0 && !asked.is_streamed) {
     fields.fail(Status::invalid_argument("partial_images come in streams; give stream: true, or leave out partial_images, got:",
                                          asked.num_partial_images));
   }
   PictureSpec& settings = asked.wanted.settings;
-  settings.preview_every = (settings.num_steps + asked.num_partial_images) / (asked.num_partial_images + 1);
+  settings.preview_every = preview_distance(settings.num_steps, asked.num_partial_images);
+}
+
+// The form of the reply is what Accept names, which may not fit what is asked for.
+Result<ImageRequest> invocation_of(const WantedPictures& wanted, const nlohmann::json& prompt, std::string_view accept, bool is_prompt_form,
+                                   const RequestLimits& limits) {
+  ImageRequest request;
+  request.prompt_json = json_text(prompt);
+  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
+  DARKROOM_ASSIGN_OR_RETURN(request.form, choose_form(accept, is_prompt_form, request.pictures.size()));
+  if (request.form != ReplyForm::kEvents && wanted.settings.preview_every > 0) {
+    return Status::failed_precondition("previews come in streams; ask for Accept: text/event-stream, or leave out preview_every, got:",
+                                       wanted.settings.preview_every);
+  }
+  if (request.form == ReplyForm::kNestedArrays && kNestedBytes * request.num_pixels > limits.max_nested_bytes) {
+    return Status::failed_precondition(
+        "as nested arrays the pictures are larger than replies may be; ask for Accept: application/json;png (bytes, bound):",
+        kNestedBytes * request.num_pixels, limits.max_nested_bytes);
+  }
+  return request;
 }
 
 }  // namespace
 
+int preview_distance(int num_steps, int num_partial_images) {
+  return num_partial_images == 0 ? 0 : (num_steps + num_partial_images) / (num_partial_images + 1);
+}
+
 OpenAiFields read_openai_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  OpenAiFields asked{.wanted = {.settings = default_picture(model)}};
+  OpenAiFields asked{.wanted = {.settings = default_picture(model, limits)}};
   PictureSpec& settings = asked.wanted.settings;
   fields.need("prompt");
   asked.wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
@@ -239,19 +272,21 @@ Result<ImageRequest> read_invocation(std::string_view body, std::string_view acc
   if (wanted.prompts.empty()) {
     return Status::invalid_argument("the request says not what to paint: it needs the field prompt or inputs");
   }
-  ImageRequest request;
-  request.prompt_json = json_text(object[is_prompt_form ? "prompt" : "inputs"]);
-  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request));
-  DARKROOM_ASSIGN_OR_RETURN(request.form, choose_form(accept, is_prompt_form, request.pictures.size()));
-  if (request.form != ReplyForm::kEvents && wanted.settings.preview_every > 0) {
-    return Status::failed_precondition("previews come in streams; ask for Accept: text/event-stream, or leave out preview_every, got:",
-                                       wanted.settings.preview_every);
+  return invocation_of(wanted, object[is_prompt_form ? "prompt" : "inputs"], accept, is_prompt_form, limits);
+}
+
+Result<ImageRequest> read_text_invocation(std::string_view body, std::string_view accept, const ModelFacts& model,
+                                          const RequestLimits& limits) {
+  const std::string prompt(body);
+  if (prompt.empty() || prompt.size() > limits.max_text_bytes || replace_invalid_utf8(prompt).second) {
+    return Status::invalid_argument(
+        fmt::format("a body of application/x-text is the prompt, UTF-8 of 1 to {} bytes, got bytes:", limits.max_text_bytes),
+        prompt.size());
   }
-  if (request.form == ReplyForm::kNestedArrays && kNestedBytes * request.num_pixels > limits.max_nested_bytes) {
-    return Status::failed_precondition(
-        "as nested arrays the pictures are larger than replies may be; ask for Accept: application/json;png (bytes, bound):",
-        kNestedBytes * request.num_pixels, limits.max_nested_bytes);
-  }
+  WantedPictures wanted{.prompts = {prompt}, .settings = default_picture(model, limits)};
+  wanted.settings.seed = draw_seed();
+  DARKROOM_ASSIGN_OR_RETURN(ImageRequest request, invocation_of(wanted, prompt, accept, /*is_prompt_form=*/true, limits));
+  request.is_single = true;
   return request;
 }
 
@@ -267,8 +302,16 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
   return request;
 }
 
+// Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies.
+int64_t ImageRequest::text_bytes_kept() const {
+  constexpr int64_t kCopies = 4;
+  constexpr int64_t kFieldBytes = 4096;
+  const size_t of_one = pictures.empty() ? 0 : pictures.front().prompt.size() + pictures.front().negative.size();
+  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one);
+}
+
 int64_t ImageRequest::bytes_held() const {
-  constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed.
+  constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed, JPEG less.
   constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
   const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
   const int64_t of_input = has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
@@ -278,8 +321,9 @@ int64_t ImageRequest::bytes_held() const {
     case ReplyForm::kNestedArrays:
       return num_pixels * (kImageBytes + kNestedBytes);
     case ReplyForm::kKept:
-      return num_pixels * kImageBytes;
+      return num_pixels * kImageBytes + of_input + text_bytes_kept();
     case ReplyForm::kBase64Pngs:
+    case ReplyForm::kBase64Jpegs:
     case ReplyForm::kOpenAi:
     case ReplyForm::kA1111:
     case ReplyForm::kEvents:
@@ -290,10 +334,15 @@ int64_t ImageRequest::bytes_held() const {
   return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + of_input + of_texts;
 }
 
-HttpHeaders seed_headers(const ImageRequest& request) {
+HttpHeaders reply_headers(const ImageRequest& request) {
+  constexpr size_t kMostWarningBytes = 1000;  // What clients take of a header has its bounds.
   const std::string seed = fmt::format("{}", request.seed);
   // SageMaker hands on only the second of the two.
-  return {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
+  HttpHeaders headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
+  if (!request.warnings.empty()) {
+    headers.emplace_back("X-Darkroom-Warning", json_text(request.warnings.front()).substr(0, kMostWarningBytes));
+  }
+  return headers;
 }
 
 nlohmann::json invocation_schema(const ModelFacts& model, const RequestLimits& limits) {
@@ -309,7 +358,7 @@ nlohmann::json openai_generation_schema(const ModelFacts& model, const RequestLi
 }
 
 HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& images, int64_t created) {
-  HttpReply reply{.headers = seed_headers(request)};
+  HttpReply reply{.headers = reply_headers(request)};
   if (request.form == ReplyForm::kPng && is_withheld(images.front())) {
     return withheld_reply();
   }
@@ -322,11 +371,16 @@ HttpReply image_reply(const ImageRequest& request, const std::vector<Image>& ima
     reply.body = webui_reply(request, images);
     return reply;
   }
-  const bool is_openais = request.form == ReplyForm::kOpenAi;
-  reply.body = is_openais ? fmt::format(R"({{"created":{},"data":[)", created) : std::string(R"({"generated_images":[)");
-  add_images(request, images, reply.body);
-  reply.body += is_openais ? std::string("]") : fmt::format(R"(],"prompt":{})", request.prompt_json);
-  reply.body += fmt::format(R"(,"seed":{},"finish_reasons":{}}})", request.seed, json_text(finish_reasons(images)));
+  if (request.is_single) {
+    reply.body = R"({"generated_image":)";
+    add_image(request, images.front(), 0, reply.body);
+  } else {
+    reply.body = request.form == ReplyForm::kOpenAi ? fmt::format(R"({{"created":{},"data":)", created) : R"({"generated_images":)";
+    add_images(request, images, reply.body);
+  }
+  reply.body += request.form == ReplyForm::kOpenAi ? std::string() : fmt::format(R"(,"prompt":{})", request.prompt_json);
+  reply.body += fmt::format(R"(,"seed":{},"finish_reasons":{})", request.seed, json_text(finish_reasons(images)));
+  reply.body += request.warnings.empty() ? std::string("}") : fmt::format(R"(,"warnings":{}}})", json_text(request.warnings));
   return reply;
 }
 

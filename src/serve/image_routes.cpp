@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/base64.h"
 #include "darkroom/image/png.h"
 #include "job_requests.h"
@@ -29,21 +30,30 @@ nlohmann::json base64_pngs(const std::vector<Image>& images) {
 struct StreamedRequest {
   std::string prompt_json;
   std::vector<uint64_t> seeds;
+  std::vector<std::string> warnings;
   int num_steps;
   int width;
   int height;
   int num_partial_images;
+  std::string operation;  // As OpenAI's events begin.
   Clock* clock;
 
   StreamedRequest(const ImageRequest& request, Clock& used_clock)
       : prompt_json(request.prompt_json),
+        warnings(request.warnings),
         num_steps(request.pictures.front().num_steps),
         width(request.pictures.front().width),
         height(request.pictures.front().height),
         num_partial_images(request.num_partial_images),
+        operation(request.pictures.front().init_image == nullptr ? "image_generation" : "image_edit"),
         clock(&used_clock) {
     for (const PictureSpec& picture : request.pictures) {
       seeds.push_back(picture.seed);
+    }
+  }
+  void add_warnings(nlohmann::json& data) const {
+    if (!warnings.empty()) {
+      data["warnings"] = warnings;
     }
   }
 };
@@ -59,6 +69,7 @@ PaintingEvents::Write invocation_events(StreamedRequest asked) {
       end["generated_images"] = view.images == nullptr ? nlohmann::json::array() : base64_pngs(*view.images);
       end["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
       end["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
+      asked.add_warnings(end);
       return end;
     });
   };
@@ -82,7 +93,7 @@ class OpenAiEvents {
   }
 
  private:
-  nlohmann::json event(const char* type, const std::string& base64_png, size_t picture) const {
+  nlohmann::json event(const std::string& type, const std::string& base64_png, size_t picture) const {
     return {{"type", type},
             {"b64_json", base64_png},
             {"created_at", seconds_since_1970(*asked_.clock)},
@@ -95,17 +106,17 @@ class OpenAiEvents {
   }
 
   std::string partial_image(const WatchedPainting::News& news) {
-    constexpr const char* kType = "image_generation.partial_image";
+    const std::string type = asked_.operation + ".partial_image";
     if (num_partial_[news.picture] == asked_.num_partial_images) {
       return {};
     }
-    nlohmann::json data = event(kType, news.preview->base64_png(), news.picture);
+    nlohmann::json data = event(type, news.preview->base64_png(), news.picture);
     data["partial_image_index"] = num_partial_[news.picture]++;
-    return event_text(kType, json_text(data));
+    return event_text(type, json_text(data));
   }
 
   std::string completed(const std::vector<Image>& images) const {
-    constexpr const char* kType = "image_generation.completed";
+    const std::string type = asked_.operation + ".completed";
     std::string text;
     for (size_t i = 0; i < images.size(); ++i) {
       if (is_withheld(images[i])) {
@@ -114,12 +125,13 @@ class OpenAiEvents {
         text += event_text("error", json_text({{"type", "error"}, {"image_index", i}, {"error", error}}));
         continue;
       }
-      nlohmann::json data = event(kType, encode_base64(encode_png(images[i])), i);
+      nlohmann::json data = event(type, encode_base64(encode_png(images[i])), i);
       data["usage"] = {{"input_tokens", 0},
                        {"output_tokens", 0},
                        {"total_tokens", 0},
                        {"input_tokens_details", {{"text_tokens", 0}, {"image_tokens", 0}}}};  // Nobody pays by them here.
-      text += event_text(kType, json_text(data));
+      asked_.add_warnings(data);
+      text += event_text(type, json_text(data));
     }
     return text;
   }
@@ -145,10 +157,11 @@ PaintingEvents::Write events_of(const ImageRequest& request, Clock& clock) {
 }
 
 Result<StreamedReply> streamed(const RouteCall& call, PictureOrders& orders, ImageRequest request) {
-  DARKROOM_ASSIGN_OR_RETURN(const Clock::Instant deadline, orders.deadline_of(call.question));
+  DARKROOM_ASSIGN_OR_RETURN(const Clock::Instant deadline, orders.deadline_of(call));
   DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_stream(request.pictures.front().preview_every > 0 ? kPreviewEventBytes : 0));
+  orders.note_warnings(request);
   PaintingEvents::Write write = events_of(request, orders.clock());
-  HttpHeaders headers = seed_headers(request);
+  HttpHeaders headers = reply_headers(request);
   DARKROOM_ASSIGN_OR_RETURN(auto painting,
                             WatchedPainting::begin(orders, std::move(request), {.deadline = deadline, .given_up = call.gone}));
   StreamedReply reply = event_stream(std::move(painting), std::move(write), std::move(room));
@@ -156,7 +169,8 @@ Result<StreamedReply> streamed(const RouteCall& call, PictureOrders& orders, Ima
   return reply;
 }
 
-/// Answers with the pictures of a request: whole, or as events of how they come about.
+}  // namespace
+
 void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageRequest> request) {
   const bool is_stream = request.is_ok() && (request->form == ReplyForm::kEvents || request->form == ReplyForm::kOpenAiEvents);
   if (!is_stream) {
@@ -167,6 +181,18 @@ void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageReq
   }
   auto reply = streamed(call, orders, *std::move(request));
   call.answer(reply.is_ok() ? AnyReply(*std::move(reply)) : AnyReply(orders.refusal(reply.status())));
+}
+
+namespace {
+
+bool is_plain_text(const HttpQuestion& question) {
+  return ascii_lower(std::string(question.header("content-type"))).starts_with(kPlainPrompt);
+}
+
+// Who asks the root as Hugging Face's containers are asked, and does not say for what, is sent the picture, as there.
+std::string_view accepted_by(const HttpQuestion& question) {
+  const std::string_view accept = question.header("accept");
+  return question.path == "/" && (accept.empty() || accept == "*/*") ? "image/png, */*" : accept;
 }
 
 /// Answers with the pictures of a request once its model is there; `read` reads it.
@@ -185,7 +211,9 @@ void answer_with_model(RouteCall call, PictureOrders& orders, const std::string&
 
 void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model) {
   answer_with_model(std::move(call), orders, model, [&orders](const HttpQuestion& question, const ModelFacts& facts) {
-    return read_invocation(question.body, question.header("accept"), facts, orders.limits());
+    const std::string_view accept = accepted_by(question);
+    return is_plain_text(question) ? read_text_invocation(question.body, accept, facts, orders.limits())
+                                   : read_invocation(question.body, accept, facts, orders.limits());
   });
 }
 
@@ -200,11 +228,13 @@ void add_image_routes(RouteTable& table, PictureOrders& orders) {
                .summary = "Pictures for JumpStart's or Hugging Face's fields",
                .answer =
                    [&orders](RouteCall call) {
-                     const std::string model = orders.has_choice() ? named_model(call.question.body) : std::string();
+                     const bool may_name = orders.has_choice() && !is_plain_text(call.question);
+                     const std::string model = may_name ? named_model(call.question.body) : std::string();
                      answer_invocation(std::move(call), orders, model);
                    },
                .paints = true,
                .body_type = "application/json",
+               .other_body_type = kPlainPrompt,
                .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
                .replies = invocation_replies});
   }

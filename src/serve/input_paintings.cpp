@@ -67,7 +67,7 @@ void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& 
     call.answer(problem_reply(http_status::kNotImplemented, "this server has no decoder for pictures of requests; its log says why"));
     return;
   }
-  const auto deadline = orders.deadline_of(call.question);  // Reading counts, and so does waiting for it.
+  const auto deadline = orders.deadline_of(call);  // Reading counts, and so does waiting for it.
   if (!deadline.is_ok()) {
     call.answer(orders.refusal(deadline.status()));
     return;

@@ -1,22 +1,54 @@
 #include "job_requests.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
+#include "darkroom/serve/image_inputs.h"
 #include "picture_fields.h"
 
 namespace darkroom {
 namespace {
 
-constexpr int64_t kCopiesOfText = 4;  // In the order, in the fields that come back, and in replies.
-constexpr int64_t kFieldBytes = 4096;
+constexpr size_t kMostPictureText = 16'000'000;  // A body is no longer.
 
-WantedPictures read_job_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
-  WantedPictures wanted{.settings = default_picture(model)};
+/// The fields of a job.
+struct JobForm {
+  WantedPictures wanted;
+  std::optional<std::string> init_image;
+};
+
+bool reads_weights(RequestFields& fields) {
+  const std::string syntax = fields.text("prompt_syntax", 100).value_or("plain");
+  fields.describe("prompt_syntax", {{"enum", {"plain", "weighted"}}});
+  if (syntax != "plain" && syntax != "weighted") {
+    fields.fail(Status::invalid_argument("prompt_syntax must be plain or weighted, got:", shown_json(syntax)));
+  }
+  return syntax == "weighted";
+}
+
+void read_start(RequestFields& fields, JobForm& form) {
+  PictureSpec& settings = form.wanted.settings;
+  form.init_image = fields.text("init_image", kMostPictureText);
+  const auto strength = fields.number("strength", 0, 1);
+  if (strength && !form.init_image) {
+    fields.fail(Status::invalid_argument("strength goes with init_image; leave it out, or give a picture to start from, got:", *strength));
+  }
+  settings.strength = strength.value_or(settings.strength);
+  if (form.init_image && static_cast<int>(settings.num_steps * settings.strength) < 1) {
+    fields.fail(
+        Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
+  }
+}
+
+JobForm read_job_form(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits) {
+  JobForm form{.wanted = {.settings = default_picture(model, limits)}, .init_image = {}};
+  WantedPictures& wanted = form.wanted;
   PictureSpec& settings = wanted.settings;
   fields.need("prompt");
   wanted.prompts = {fields.text("prompt", limits.max_text_bytes).value_or("")};
   wanted.negatives = {fields.text("negative_prompt", limits.max_text_bytes).value_or("")};
+  settings.has_weight_syntax = reads_weights(fields);
   read_side(fields, "width", model, limits, settings.width);
   read_side(fields, "height", model, limits, settings.height);
   settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
@@ -25,37 +57,48 @@ WantedPictures read_job_form(RequestFields& fields, const ModelFacts& model, con
   settings.seed = fields.seed("seed").value_or(draw_seed());
   wanted.images_per_prompt = fields.integer("images", 1, limits.max_images).value_or(1);
   settings.preview_every = static_cast<int>(fields.integer("preview_every", 0, limits.max_steps).value_or(0));
+  read_start(fields, form);
   read_model(fields, model);
-  return wanted;
+  return form;
 }
 
-nlohmann::json resolved_fields(const WantedPictures& wanted, const ModelFacts& model) {
+// With what the fields have that were left out. The picture to start from is not repeated: its strength says that there was one.
+nlohmann::json resolved_fields(const JobForm& form, const ModelFacts& model) {
+  const WantedPictures& wanted = form.wanted;
   const PictureSpec& settings = wanted.settings;
-  return {{"model", model.name},
-          {"prompt", wanted.prompts.front()},
-          {"negative_prompt", wanted.negatives.front()},
-          {"width", settings.width},
-          {"height", settings.height},
-          {"steps", settings.num_steps},
-          {"guidance_scale", settings.guidance},
-          {"sampler", settings.sampler.empty() ? model.default_sampler : settings.sampler},
-          {"seed", settings.seed},
-          {"images", wanted.images_per_prompt},
-          {"preview_every", settings.preview_every}};
+  nlohmann::json fields = {{"model", model.name},
+                           {"prompt", wanted.prompts.front()},
+                           {"negative_prompt", wanted.negatives.front()},
+                           {"prompt_syntax", settings.has_weight_syntax ? "weighted" : "plain"},
+                           {"width", settings.width},
+                           {"height", settings.height},
+                           {"steps", settings.num_steps},
+                           {"guidance_scale", settings.guidance},
+                           {"sampler", settings.sampler.empty() ? model.default_sampler : settings.sampler},
+                           {"seed", settings.seed},
+                           {"images", wanted.images_per_prompt},
+                           {"preview_every", settings.preview_every}};
+  if (form.init_image) {
+    fields["strength"] = settings.strength;
+  }
+  return fields;
 }
 
 }  // namespace
 
-Result<PaintingJobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
+Result<ImageRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  const WantedPictures wanted = read_job_form(fields, model, limits);
+  JobForm form = read_job_form(fields, model, limits);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  PaintingJobRequest request{.images = {.pictures = {}, .form = ReplyForm::kKept}, .resolved = resolved_fields(wanted, model)};
-  DARKROOM_RETURN_IF_ERROR(fill_request(wanted, limits, request.images));
-  const size_t num_text_bytes = wanted.prompts.front().size() + wanted.negatives.front().size();
-  request.text_bytes = kFieldBytes + (kCopiesOfText + wanted.images_per_prompt) * static_cast<int64_t>(num_text_bytes);
+  ImageRequest request{.pictures = {}, .form = ReplyForm::kKept};
+  request.parameters_json = json_text(resolved_fields(form, model));
+  DARKROOM_RETURN_IF_ERROR(fill_request(form.wanted, limits, request));
+  if (form.init_image) {
+    DARKROOM_ASSIGN_OR_RETURN(InputPicture picture, read_picture_text("init_image", *std::move(form.init_image)));
+    request.inputs = {std::move(picture)};
+  }
   return request;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,15 +10,8 @@
 
 namespace darkroom {
 
-/// A request for a job.
-struct PaintingJobRequest {
-  ImageRequest images;
-  nlohmann::json resolved;  ///< Its fields with what they have where they were left out.
-  int64_t text_bytes = 0;   ///< That these take, about.
-};
-
-/// Reads the body of POST /v1/jobs. Errors: kInvalidArgument naming the field.
-Result<PaintingJobRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
+/// Reads the body of POST /v1/jobs; a picture to start from is still to be decoded. Errors: kInvalidArgument naming the field.
+Result<ImageRequest> read_job(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
 /// JSON Schema of that body.
 nlohmann::json job_schema(const ModelFacts& model, const RequestLimits& limits);
 

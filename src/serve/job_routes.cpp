@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/image/png.h"
+#include "input_paintings.h"
 #include "job_requests.h"
 #include "job_store.h"
 #include "picture_fields.h"
@@ -15,6 +16,8 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMostListed = 100;
+constexpr size_t kMostReadAtOnce = 2'000'000;  // Bytes of a body; a longer one has a picture in it, and takes its time.
+constexpr size_t kMaxJobBodyBytes = 16'000'000;
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
@@ -30,6 +33,9 @@ nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
   json["id"] = job.id;
   json["created"] = job.created;
   json["seeds"] = job.seeds;
+  if (!job.warnings.empty()) {
+    json["warnings"] = job.warnings;
+  }
   json["images"] = image_urls(job, view);
   json["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
   json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
@@ -47,9 +53,28 @@ class JobDesk {
  public:
   JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
 
-  HttpReply submit(const RouteCall& call, const HeldModel& model) {
-    auto request = read_job(call.question.body, model->facts, orders_.limits());
-    const auto deadline = orders_.deadline_of(call.question);
+  /// Reads a request and takes it; one with a picture is the intake's to read.
+  void take(RouteCall call) {
+    if (call.question.body.size() > kMostReadAtOnce) {
+      take_with_picture(std::move(call));
+      return;
+    }
+    const std::string name = orders_.has_choice() ? named_model(call.question.body) : std::string();
+    orders_.with_model(std::move(call), name, [this](RouteCall asked, const HeldModel& model) {
+      auto request = read_job(asked.question.body, model->facts, orders_.limits());
+      if (request.is_ok() && !request->inputs.empty()) {
+        take_with_picture(std::move(asked));
+        return;
+      }
+      if (request.is_ok()) {
+        request->model = model;
+      }
+      asked.answer(submit(asked, std::move(request)));
+    });
+  }
+
+  HttpReply submit(const RouteCall& call, Result<ImageRequest> request) {
+    const auto deadline = orders_.deadline_of(call);
     if (!request.is_ok() || !deadline.is_ok()) {
       return orders_.refusal_of_request(request.is_ok() ? deadline.status() : request.status());
     }
@@ -57,22 +82,24 @@ class JobDesk {
     job->id = draw_job_id();
     job->owner = owner_of(call.question);
     job->created = std::chrono::system_clock::to_time_t(orders_.clock().wall());
-    for (const PictureSpec& picture : request->images.pictures) {
+    for (const PictureSpec& picture : request->pictures) {
       job->seeds.push_back(picture.seed);
     }
-    job->num_steps = request->images.pictures.front().num_steps;
-    job->num_bytes = request->images.bytes_held() + request->text_bytes;
-    job->request = std::move(request->resolved);
-    request->images.model = model;
-    auto painting =
-        WatchedPainting::begin(orders_, std::move(request->images),
-                               {.deadline = *deadline, .given_up = job->given_up.get_token(), .text_bytes = request->text_bytes});
+    job->num_steps = request->pictures.front().num_steps_taken();
+    orders_.note_warnings(*request);
+    job->warnings = request->warnings;
+    job->num_bytes = request->bytes_held();
+    job->request = nlohmann::json::parse(request->parameters_json);
+    auto painting = WatchedPainting::begin(orders_, *std::move(request), {.deadline = *deadline, .given_up = job->given_up.get_token()});
     if (!painting.is_ok()) {
       return orders_.refusal(painting.status());
     }
     job->painting = *std::move(painting);
     store_.add(job);
-    const nlohmann::json reply = {{"id", job->id}, {"status", "queued"}, {"seeds", job->seeds}, {"images", nlohmann::json::array()}};
+    nlohmann::json reply = {{"id", job->id}, {"status", "queued"}, {"seeds", job->seeds}, {"images", nlohmann::json::array()}};
+    if (!job->warnings.empty()) {
+      reply["warnings"] = job->warnings;
+    }
     return {.status = http_status::kAccepted, .body = json_text(reply) + "\n", .headers = {{"Location", "/v1/jobs/" + job->id}}};
   }
 
@@ -142,6 +169,15 @@ class JobDesk {
   }
 
  private:
+  void take_with_picture(RouteCall call) {
+    const auto name = [](const HttpQuestion& question) { return named_model(question.body); };
+    const auto read = [this](const HttpQuestion& question, const ModelFacts& model) {
+      return read_job(question.body, model, orders_.limits());
+    };
+    read_with_pictures(std::move(call), orders_, name, read,
+                       [this](const RouteCall& asked, Result<ImageRequest> request) { asked.answer(submit(asked, std::move(request))); });
+  }
+
   PictureOrders& orders_;
   JobStore& store_;
 };
@@ -154,14 +190,10 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
   table.add({.method = "POST",
              .path = "/v1/jobs",
              .summary = "Has pictures painted, to be fetched later",
-             .answer =
-                 [&orders, desk](RouteCall call) {
-                   const std::string name = orders.has_choice() ? named_model(call.question.body) : std::string();
-                   orders.with_model(std::move(call), name,
-                                     [desk](const RouteCall& asked, const HeldModel& model) { asked.answer(desk->submit(asked, model)); });
-                 },
+             .answer = [desk](RouteCall call) { desk->take(std::move(call)); },
              .paints = true,
              .body_type = "application/json",
+             .max_body_bytes = kMaxJobBodyBytes,
              .body_schema = [&orders] { return job_schema(orders.model(), orders.limits()); },
              .replies = {{.status = http_status::kAccepted, .what = "The job, as it is queued; Location has its path."}}});
   table.add({.method = "GET",

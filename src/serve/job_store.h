@@ -25,6 +25,7 @@ struct Job {
   int64_t created = 0;                        ///< Seconds since 1970.
   nlohmann::json request;                     ///< Its fields, as resolved.
   std::vector<uint64_t> seeds;                ///< Of each picture.
+  std::vector<std::string> warnings = {};     ///< ImageRequest's.
   int num_steps = 0;                          ///< Of each picture.
   int64_t num_bytes = 0;                      ///< Held for its pictures and fields.
   std::shared_ptr<WatchedPainting> painting;  ///< Shared with the order and with readers.

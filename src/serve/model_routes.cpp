@@ -19,7 +19,7 @@ nlohmann::json openai_models(const std::vector<std::string>& names) {
 
 nlohmann::json facts_json(const PictureOrders& orders, const ModelFacts& model) {
   const RequestLimits& limits = orders.limits();
-  const PictureSpec usual = default_picture(model);
+  const PictureSpec usual = default_picture(model, limits);
   return {{"model", model.name},
           {"models", orders.model_names()},
           {"native_size", model.native_size},
@@ -42,7 +42,13 @@ nlohmann::json facts_json(const PictureOrders& orders, const ModelFacts& model) 
             {"text_bytes", limits.max_text_bytes},
             {"preview_side", StepEngine::kMaxPreviewSide},
             {"deadline_seconds", std::chrono::duration<double>(orders.deadline()).count()}}},
-          {"features", {{"jobs", true}, {"previews", orders.shows_previews()}, {"streaming", true}, {"keys", orders.needs_keys()}}}};
+          {"features",
+           {{"jobs", true},
+            {"previews", orders.shows_previews()},
+            {"streaming", true},
+            {"keys", orders.needs_keys()},
+            {"weighted_prompts", true},
+            {"image_to_image", orders.intake() != nullptr}}}};
 }
 
 /// A route of one model by its name, of the Open Inference Protocol.

@@ -167,6 +167,7 @@ void add_multi_model_routes(RouteTable& table, PictureOrders& orders) {
                  },
              .paints = true,
              .body_type = "application/json",
+             .other_body_type = kPlainPrompt,
              .body_schema = [&orders] { return invocation_schema(orders.model(), orders.limits()); },
              .replies = {{.what = "As of /invocations."}}});
 }

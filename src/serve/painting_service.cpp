@@ -138,8 +138,11 @@ size_t PaintingService::max_body_bytes(const HttpQuestion& head) const {
 void PaintingService::handle(HttpQuestion question, std::stop_token gone, Answer answer) {
   RouteTable::Match match = parts_->table.find(question.method, question.path);  // There is one: refuse() has let the request pass.
   Answer reply = counted(match.route->path, std::move(answer));
-  match.route->answer(
-      {.question = std::move(question), .parameters = std::move(match.parameters), .gone = std::move(gone), .answer = std::move(reply)});
+  match.route->answer({.question = std::move(question),
+                       .parameters = std::move(match.parameters),
+                       .gone = std::move(gone),
+                       .answer = std::move(reply),
+                       .begun = clock_.now()});
 }
 
 void PaintingService::count(const std::string& route, Clock::Instant begun, int status) {

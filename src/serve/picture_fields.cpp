@@ -17,10 +17,12 @@ namespace {}  // namespace
 
 uint64_t draw_seed() { return std::random_device()(); }
 
-PictureSpec default_picture(const ModelFacts& model) {
+PictureSpec default_picture(const ModelFacts& model, const RequestLimits& limits) {
+  const int largest = std::max(limits.max_side / model.size_multiple, 1) * model.size_multiple;
   PictureSpec settings;
-  settings.width = model.native_size;
-  settings.height = model.native_size;
+  settings.num_steps = std::min(settings.num_steps, limits.max_steps);
+  settings.width = std::min(model.native_size, largest);
+  settings.height = settings.width;
   return settings;
 }
 

@@ -26,8 +26,8 @@ struct WantedPictures {
 /// The object that a body holds. Errors: kInvalidArgument.
 Result<nlohmann::json> read_json_object(std::string_view body);
 
-/// What a request gets that names nothing.
-PictureSpec default_picture(const ModelFacts& model);
+/// What a request gets that names nothing, within the limits.
+PictureSpec default_picture(const ModelFacts& model, const RequestLimits& limits);
 /// Short enough for every client to keep it exactly.
 uint64_t draw_seed();
 
@@ -50,8 +50,8 @@ Status fill_request(const WantedPictures& wanted, const RequestLimits& limits, I
 /// Notes the pictures' settings, for their PNGs. REQUIRES: the request is filled.
 void note_settings(ImageRequest& request, const ModelFacts& model);
 
-/// The headers by which every reply names the seed of its first picture.
-HttpHeaders seed_headers(const ImageRequest& request);
+/// The headers of every reply with pictures: the seed of the first one, and the first warning.
+HttpHeaders reply_headers(const ImageRequest& request);
 
 // JSON Schemas of what read_invocation and read_openai_generation take.
 

@@ -41,6 +41,7 @@ struct PaintedRequest {
   ImageRequest request;
   HttpService::Answer answer;
   PictureOrders::MakeImageReply make;
+  PaintingTimes times;
   std::vector<Image> images = {};
   std::shared_ptr<const void> held = {};
 };
@@ -71,6 +72,12 @@ bool is_of_another_site(const HttpQuestion& question) {
 }
 
 HttpReply refusal_of_other_site() { return problem_reply(http_status::kForbidden, "requests of web pages of other origins are refused"); }
+
+std::string painting_line(size_t num_pictures, const PaintingTimes& times, Clock::Instant ended) {
+  const auto ms = [](Clock::Instant::duration time) { return std::chrono::duration_cast<std::chrono::milliseconds>(time).count(); };
+  return fmt::format("serve: {} {}: pre {} ms, predict {} ms, post {} ms", num_pictures, num_pictures == 1 ? "picture" : "pictures",
+                     ms(times.ordered - times.begun), ms(times.painted - times.ordered), ms(ended - times.painted));
+}
 
 std::string owner_of(const HttpQuestion& question) {
   const std::optional<std::string> key = key_in(question.header("authorization"));
@@ -133,7 +140,7 @@ HttpReply PictureOrders::refusal_of_model(const Status& status) const {
 }
 
 void PictureOrders::with_model(RouteCall call, const std::string& name, std::function<void(RouteCall call, const HeldModel& model)> go) {
-  const auto deadline = call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
+  const auto deadline = deadline_of(call);
   if (!deadline.is_ok()) {
     call.answer(refusal(deadline.status()));
     return;
@@ -239,13 +246,34 @@ Result<std::shared_ptr<const void>> PictureOrders::hold_stream(int64_t num_bytes
                                      [bytes = std::move(bytes), all = num_streams_](const void*) { all->fetch_sub(1); });
 }
 
+void PictureOrders::note_warnings(ImageRequest& request) const {
+  const auto note = [&](const char* what, const std::string& unread) {
+    std::string sentence = fmt::format(
+        "the {} is longer than the model reads (shorten it, or ask by /v1/jobs with prompt_syntax weighted, which reads all); left out: {}",
+        what, unread);
+    if (!unread.empty() && std::ranges::find(request.warnings, sentence) == request.warnings.end()) {
+      request.warnings.push_back(std::move(sentence));
+    }
+  };
+  const PictureSpec* before = nullptr;
+  for (const PictureSpec& picture : request.pictures) {
+    if (before == nullptr || picture.prompt != before->prompt || picture.negative != before->negative) {
+      const UnreadTexts unread = batcher_.unread(request.model, picture);
+      note("prompt", unread.prompt);
+      note("negative prompt", unread.negative);
+    }
+    before = &picture;
+  }
+}
+
 void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make,
                           std::function<void(double share)> progress) {
-  const auto deadline = call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
+  const auto deadline = deadline_of(call);
   if (!deadline.is_ok() || !request.is_ok()) {
     call.answer(refusal_of_request(deadline.is_ok() ? request.status() : deadline.status()));
     return;
   }
+  note_warnings(*request);
   const int64_t num_bytes = request->bytes_held();
   request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
   if (request->writes_settings) {
@@ -264,8 +292,11 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
     return;
   }
   // Shared by copies of the functions below.
-  const auto painted =
-      std::make_shared<PaintedRequest>(PaintedRequest{*std::move(request), call.answer, std::move(make), {}, *std::move(held)});
+  const auto painted = std::make_shared<PaintedRequest>(PaintedRequest{.request = *std::move(request),
+                                                                       .answer = call.answer,
+                                                                       .make = std::move(make),
+                                                                       .times = {.begun = call.begun, .ordered = clock_.now()},
+                                                                       .held = *std::move(held)});
   const Status taken = submit(std::move(order), [this, painted](Result<std::vector<Image>> result) {
     if (!result.is_ok()) {
       painted->held.reset();  // Whoever is told may ask again.
@@ -273,8 +304,10 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
       return;
     }
     painted->images = *std::move(result);
-    painted->answer(ReplyMaker([painted] {
+    painted->times.painted = clock_.now();
+    painted->answer(ReplyMaker([this, painted] {
       HttpReply reply = painted->make(painted->request, painted->images);
+      log_info("{}", painting_line(painted->images.size(), painted->times, clock_.now()));
       reply.held = std::move(painted->held);  // Whoever has the reply may ask again: nothing else may hold the room by then.
       return reply;
     }));

@@ -35,6 +35,17 @@ HttpReply refusal_of_other_site();
 /// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
 std::string owner_of(const HttpQuestion& question);
 
+/// When a request was there, its order taken, and its pictures painted.
+struct PaintingTimes {
+  Clock::Instant begun = {};
+  Clock::Instant ordered = {};
+  Clock::Instant painted = {};
+};
+
+/// A line of the log: how long a request took to be read, with the wait for its model, to be painted, with the queue, and to be made a
+/// reply.
+std::string painting_line(size_t num_pictures, const PaintingTimes& times, Clock::Instant ended);
+
 /// What every protocol has in common that asks for pictures: it takes their orders within the service's bounds, and says no in one way.
 /// Thread safety: any thread.
 class PictureOrders {
@@ -83,6 +94,10 @@ class PictureOrders {
   HttpReply refusal_of_facts(const Status& status) const;
   /// When a request must be done. Errors: kInvalidArgument (its header X-Darkroom-Deadline).
   Result<Clock::Instant> deadline_of(const HttpQuestion& question) const;
+  /// The same of a request whose deadline may have been worked out already.
+  Result<Clock::Instant> deadline_of(const RouteCall& call) const {
+    return call.deadline.has_value() ? Result<Clock::Instant>(*call.deadline) : deadline_of(call.question);
+  }
 
   /// Takes room for so many bytes, let go with the last copy. `spared`: the id of a job that is not given up for it. Errors:
   /// kInvalidArgument (more than there ever is), kResourceExhausted.
@@ -96,6 +111,8 @@ class PictureOrders {
   /// given, or returns false. REQUIRES: no request has come yet.
   void give_up_for_room(std::function<bool(std::string_view spared)> give_up) { give_up_ = std::move(give_up); }
 
+  /// Notes in a request, for its reply, text that its model does not read. REQUIRES: its pictures are there.
+  void note_warnings(ImageRequest& request) const;
   /// As StepBatcher::would_take: to be asked before hold_bytes(), which gives up what others may still want.
   Status would_take(const PaintOrder& order) { return batcher_.would_take(order); }
   /// As StepBatcher::submit; the pictures are checked and marked before `done` gets them.

@@ -21,8 +21,12 @@ void add_health_routes(RouteTable& table, const PictureOrders& orders, MetricsRe
 void add_model_routes(RouteTable& table, PictureOrders& orders);
 /// /invocations, / and /v1/images/generations: pictures for the request that asks for them.
 void add_image_routes(RouteTable& table, PictureOrders& orders);
+/// The other type of a body of /invocations: JumpStart's, of nothing but a prompt.
+inline constexpr const char* kPlainPrompt = "application/x-text";
 /// What /invocations answers, for a model (empty: the first).
 void answer_invocation(RouteCall call, PictureOrders& orders, const std::string& model);
+/// Answers with the pictures of a request: whole, or as events of how they come about.
+void answer_images(const RouteCall& call, PictureOrders& orders, Result<ImageRequest> request);
 /// / and /page/FILE: the page for people.
 void add_page_routes(RouteTable& table);
 /// /v1/jobs: pictures that are asked for now, watched, and fetched later.

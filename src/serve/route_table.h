@@ -43,6 +43,7 @@ struct RouteCall {
   std::stop_token gone = {};                    ///< As HttpService::handle's.
   HttpService::Answer answer = {};              ///< To be called once, by any thread.
   std::optional<Clock::Instant> deadline = {};  ///< Where it was worked out before the request was read.
+  Clock::Instant begun = {};                    ///< When it was there, with its body.
 };
 
 /// A kind of reply, for the OpenAPI document. Failures need none: they look alike everywhere.

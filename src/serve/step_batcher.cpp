@@ -1,5 +1,7 @@
 #include "darkroom/serve/step_batcher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -118,8 +120,8 @@ StepBatcher::~StepBatcher() {
   thread_.join();
 }
 
-StepEngine& StepBatcher::engine_of(const PaintOrder& order) const {
-  StepEngine* const engine = order.model != nullptr && order.model->engine != nullptr ? order.model->engine.get() : engine_;
+StepEngine& StepBatcher::engine_of(const HeldModel& model) const {
+  StepEngine* const engine = model != nullptr && model->engine != nullptr ? model->engine.get() : engine_;
   DARKROOM_CHECK(engine != nullptr, "an order without a model that is loaded");
   return *engine;
 }
@@ -172,7 +174,7 @@ Status StepBatcher::take(PaintOrder order, Done done, std::vector<Ended>& ended)
   return Status::ok();
 }
 
-Status StepBatcher::find_room(const PaintOrder& order) const {
+Status StepBatcher::find_room(const PaintOrder& order) {
   const double cost = order.cost();
   const double bound = std::max(options_.queue_cost, order.model != nullptr ? order.model->queue_cost : 0.0);
   if (is_draining_) {
@@ -192,12 +194,23 @@ Status StepBatcher::find_room(const PaintOrder& order) const {
     return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
   }
   const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
-  if (seconds_until_done(cost) > seconds_left) {
-    orders_counter(metrics_, "no_room").add();
+  const bool measures_anew = orders_.empty() && is_pace_old();
+  return seconds_until_done(cost) > seconds_left && !measures_anew ? refuse_late(seconds_until_done(cost), seconds_left) : Status::ok();
+}
+
+Status StepBatcher::refuse_late(double seconds_needed, double seconds_left) {
+  orders_counter(metrics_, "no_room").add();
+  if (!orders_.empty()) {
     return Status::resource_exhausted("at its present pace the server would not have the request done by its deadline; try again later");
   }
-  return Status::ok();
+  pace_refuses_until_ = last_measured_ + kPaceKept;
+  return Status::resource_exhausted(fmt::format(
+      "at its last pace the server needs {:.0f} s or more for this request alone, and its deadline is in {:.0f} s; ask for fewer "
+      "steps, fewer or smaller pictures, give it more time, or try again later",
+      std::ceil(seconds_needed), seconds_left));
 }
+
+bool StepBatcher::is_pace_old() const { return clock_.now() - last_measured_ >= kPaceKept; }
 
 // At the present pace; 0 while that is not known.
 double StepBatcher::seconds_for(double cost) const { return recent_cost_ > 0.0 ? cost * recent_seconds_ / recent_cost_ : 0.0; }
@@ -239,6 +252,10 @@ bool StepBatcher::await_idle(std::chrono::milliseconds patience) const {
 
 std::chrono::seconds StepBatcher::retry_after() const {
   const std::lock_guard lock(mutex_);
+  const Clock::Instant now = clock_.now();
+  if (orders_.empty() && now < pace_refuses_until_) {
+    return std::chrono::ceil<std::chrono::seconds>(pace_refuses_until_ - now);
+  }
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds_for(open_cost_), 60.0))), 1, 60));
 }
 
@@ -268,10 +285,9 @@ void StepBatcher::run(const std::stop_token& stop) {
       const bool has_stepped = !batch.empty() && step(batch);
       show_previews(batch);
       finish(batch);
-      const Clock::Instant::duration time = clock_.now() - begun;
       {
         const std::lock_guard lock(mutex_);
-        account(batch, time, has_stepped, ended);
+        account(batch, begun, has_stepped, ended);
       }
       report(batch);
       {
@@ -465,7 +481,7 @@ void StepBatcher::finish(std::span<const Place> batch) {
   }
 }
 
-void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended) {
+void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant begun, bool has_stepped, std::vector<Ended>& ended) {
   double cost = 0.0;
   for (const Place& place : batch) {
     Order::Picture& picture = place.order->pictures[place.index];
@@ -476,8 +492,7 @@ void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant::durat
   }
   if (has_stepped) {
     fair_.work_done(cost);
-    recent_cost_ = kPaceMemory * recent_cost_ + cost;
-    recent_seconds_ = kPaceMemory * recent_seconds_ + shown_seconds(time);
+    measure(cost, begun);
   }
   for (auto it = orders_.begin(); it != orders_.end();) {
     const auto here = it++;
@@ -491,6 +506,15 @@ void StepBatcher::account(const std::vector<Place>& batch, Clock::Instant::durat
     }
   }
   open_cost_shown_.set(open_cost_);
+}
+
+// What was measured long before a call says nothing of the machine as it is now.
+void StepBatcher::measure(double cost, Clock::Instant begun) {
+  const Clock::Instant now = clock_.now();
+  const double memory = begun - last_measured_ < kPaceKept ? kPaceMemory : 0.0;
+  recent_cost_ = memory * recent_cost_ + cost;
+  recent_seconds_ = memory * recent_seconds_ + shown_seconds(now - begun);
+  last_measured_ = now;
 }
 
 void StepBatcher::tell(std::vector<Ended>& ended) {

@@ -35,7 +35,7 @@ Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& o
   const auto num_pictures = static_cast<int64_t>(request.pictures.size());
   const bool has_previews = request.pictures.front().preview_every > 0;
   const std::shared_ptr<WatchedPainting> painting(new WatchedPainting(request.pictures.size()));
-  const int64_t num_bytes = request.bytes_held() + wish.text_bytes;
+  const int64_t num_bytes = request.bytes_held();
   PaintOrder order{
       .pictures = std::move(request.pictures), .model = std::move(request.model), .deadline = wish.deadline, .given_up = wish.given_up};
   DARKROOM_RETURN_IF_ERROR(orders.would_take(order));

@@ -61,7 +61,6 @@ class WatchedPainting {
   struct Wish {
     Clock::Instant deadline = Clock::Instant::max();
     std::stop_token given_up = {};
-    int64_t text_bytes = 0;  ///< Held beside the pictures.
   };
 
   /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews while it is

@@ -18,7 +18,7 @@ import urllib.request
 import numpy as np
 
 from cases import Skipped, main, require, temporary_folder
-from serve_test import KEY, Server, model, pixels, write_datasets
+from serve_test import IMG2IMG, KEY, Server, base64_of, gradient, model, pixels, write_datasets
 from workbench import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -182,6 +182,10 @@ def a_sweep_asks_for_no_more_pictures_at_a_time_than_the_server_takes() -> None:
 
 def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> None:
     with page_of_fake(allowed=("429", "400", "500", "ERR_", "Failed to load")) as (painter, tab):
+        painter.refusals = [(429, "it would take too long; ask for less", {"Retry_After": "0"})] * 60
+        tab.click("#paint")
+        tab.wait_for("document.querySelector('#problem p').textContent === 'Refused 60 times, the last time because: It would take too long; ask for less.'")
+        require(painter.refusals == [] and painter.jobs == {}, "refusals that nobody met", len(painter.refusals))
         painter.refusals = [(429, "the queue is full", {"Retry_After": "0"})] * 3
         painter.num_busy = 2
         paint_one(painter, tab)
@@ -194,6 +198,10 @@ def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> N
         tab.click("#paint")
         painter.next_job().fail("painting failed; the log says why")
         tab.wait_for("!document.querySelector('#problem').hidden && document.querySelector('.task .state').textContent.startsWith('failed: painting failed')")
+        painter.warnings = ["the prompt is longer than the model reads; left out: <b>tail</b>"]
+        tab.click("#paint")
+        painter.next_job()
+        tab.wait_for("document.querySelector('.task .warnings').textContent === 'Note: the prompt is longer than the model reads; left out: <b>tail</b>'")
         painter.is_gone = True
         tab.click("#paint")
         tab.wait_for("document.querySelector('#problem p').textContent === 'The server does not answer. Does it still run?'")
@@ -427,16 +435,19 @@ def the_order_of_a_pair_is_hidden_until_the_vote() -> None:
             job.finish()
         require(asked == [(prompt, seed, guidance) for prompt in ("a cat", "a dog") for seed in (40, 41) for guidance in (3, 9)], "the pairs", asked)
         shown = []
+        num_kept = """import("/page/history.js").then(async ({History}) => (await new History().list()).length)"""
         for number, key in enumerate(("1", "2", "0", "1")):
             tab.wait_for(f"{num_of('#vote-pair img.whole')} === 2")
             markup = tab.value("document.querySelector('#vote-pair').outerHTML")
             require("guidance" not in markup.lower() and ">A<" not in markup and ">B<" not in markup and "job-" not in markup, "what tells the order", markup)
             require(tab.text(".which") == "left", "names before the vote", tab.text(".which"))
+            require(tab.value(num_kept) == 2 * number, "the history tells the order before the vote", tab.value(num_kept))
             tab.value("document.activeElement.blur()")
             tab.press(key)
             tab.wait_for(f"{num_of('#vote-next')} === 1")
             names = tab.value("[...document.querySelectorAll('.which')].map((one) => one.textContent)")
             require(sorted(names) == ["A", "B"], "names after the vote", names)
+            require(tab.value(num_kept) == 2 * number + 2, "what the history has after the vote", tab.value(num_kept))
             shown.append((names, key))
             tab.press(key)  # A second vote on a pair is none.
             tab.press("n")
@@ -475,6 +486,7 @@ def a_browser_that_keeps_nothing_paints_and_votes_all_the_same() -> None:
 def two_models_are_compared_by_their_names() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["models"] = ["fake", "other"]
+        painter.facts_of["other"] = {**painter.facts, "model": "other"}
         with opened(painter) as tab:
             require(paint_one(painter, tab)["model"] == "fake", "the model of a request")
             open_tab(tab, "vote")
@@ -490,6 +502,37 @@ def two_models_are_compared_by_their_names() -> None:
             tab.click("#vote-next")
             tab.wait_for("document.querySelector('#vote-state').textContent === 'All 1 pairs are seen.'")
             require(tab.text("#vote-tally") == "No votes yet.", "a pair without a picture has no vote", tab.text("#vote-tally"))
+
+
+def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
+    with FakePainter(PAGE) as painter:
+        painter.facts["models"] = ["fake", "other"]
+        other = {**painter.facts, "model": "other", "native_size": 128, "size_multiple": 16, "samplers": ["euler", "lcm"], "defaults": {"sampler": "lcm"}}
+        samplers = "[...document.querySelector('#sampler').options].map((one) => one.value)"
+        with opened(painter, ("409", "Failed to load")) as tab:
+            tab.choose("#sampler", "ddim")
+            tab.fill("#height", "72")
+            tab.choose("#model-choice", "other")  # Nothing is known of it yet.
+            tab.wait_for("document.querySelector('#model-note').textContent.startsWith('Not loaded yet') && document.querySelector('#model').textContent === 'other'")
+            require(tab.value(samplers) == ["", "ddim", "euler", "euler_a"] and tab.value(value_of("#width")) == "64", "what the first has")
+            painter.facts_of["other"] = other
+            require(paint_one(painter, tab)["model"] == "other", "the model of a request")
+            tab.wait_for(f"{samplers}.join() === ',euler,lcm' && document.querySelector('#model-note').textContent === ''")
+            require(tab.value("document.querySelector('#sampler').options[0].textContent") == "the model's own (lcm)", "its own sampler")
+            require(tab.value(value_of("#sampler")) == "" and tab.value(value_of("#width")) == "64", "a size of one's own stays", tab.value(value_of("#width")))
+            require(tab.value("document.querySelector('#width').step") == "16" and tab.text("#model").startswith("other - 128 px"), "its sizes", tab.text("#model"))
+            tab.choose("#model-choice", "fake")
+            tab.wait_for("document.querySelector('#model').textContent.startsWith('fake - 64 px')")
+            tab.choose("#model-choice", "other")
+            tab.wait_for(f"{value_of('#width')} === '128' && {value_of('#height')} === '72'")
+            tab.choose("#sampler", "lcm")
+            open_tab(tab, "grid")
+            tab.choose("#x-field", "sampler")
+            tab.click("#x-all")
+            require(tab.value(value_of("#x-values")) == "euler, lcm", "samplers of a grid", tab.value(value_of("#x-values")))
+            tab.reload()
+            tab.wait_for(READY)
+            tab.wait_for(f"{value_of('#sampler')} === 'lcm' && document.querySelector('#model').textContent.startsWith('other')")
 
 
 def a_key_is_asked_for_and_kept_in_the_tab_alone() -> None:
@@ -901,7 +944,7 @@ def keys_do_what_the_mouse_does() -> None:
         tab.value("document.querySelector('#style').focus()")
         tab.press("Ctrl+Enter")
         job = painter.next_job()
-        require(job.request["prompt"] == "a (red apple:0.9) on wood", "Ctrl+Enter paints anywhere", job.request)
+        require((job.request["prompt"], job.request["prompt_syntax"]) == ("a (red apple:0.9) on wood", "weighted"), "Ctrl+Enter paints anywhere", job.request)
         tab.press("Escape")
         tab.wait_for(f"{num_of('.task[data-state=cancelled]')} === 1")
         tab.value("document.querySelector('#tab-pictures').focus()")
@@ -917,6 +960,7 @@ def what_the_server_lacks_is_not_offered() -> None:
     with page_of_fake() as (painter, tab), temporary_folder() as folder:
         hidden = tab.value("['#start-picture', '#weights-hint', '#model-row', '#change-key'].map((one) => document.querySelector(one).checkVisibility())")
         require(hidden == [False] * 4, "controls of what is not there", hidden)
+        require(not tab.value("document.querySelector('#syntax-row').checkVisibility()"), "a choice of syntax of a server without it")
         tab.fill("#description", "red apple")
         tab.press("Ctrl+ArrowUp")
         require(tab.value(value_of("#description")) == "red apple", "weights of a server without them")
@@ -941,7 +985,7 @@ def what_the_server_lacks_is_not_offered() -> None:
 
 
 def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
-    with page_of_program() as (server, tab):
+    with page_of_program() as (server, tab), temporary_folder() as folder:
         tab.wait_for(READY)
         require(tab.text("#model").startswith("tiny - 64 px"), "the model", tab.text("#model"))
         tab.fill("#description", "a red apple")
@@ -960,6 +1004,30 @@ def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
             tab.click("#viewer-close")
             want = server.paint({"negative_prompt": "grey", "sampler": "euler", "num_inference_steps": 6, "seed": seed})
             require(name == f"darkroom-{seed}.png" and np.abs(pixels(path.read_bytes()) - want).max() <= 1, "another picture than the server's", seed)
+        picture = gradient(100, 60)
+        (folder / "start.png").write_bytes(picture)
+        tab.fill("#description", "a red apple")
+        tab.value("document.querySelector('#description').setSelectionRange(3, 3)")
+        for _ in range(4):
+            tab.press("Ctrl+ArrowUp")
+        tab.drop(folder / "start.png", "#start-picture")
+        tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+        tab.fill("#strength", "0.5")
+        tab.fill("#images", "1")
+        for syntax, is_alike in (("weighted", True), ("plain", False)):
+            tab.choose("#prompt_syntax", syntax)
+            tab.click("#paint")
+            tab.wait_for(f"document.querySelector('.task').dataset.state === 'done' && {num_of('.task:first-child img.whole')} === 1")
+            tab.click(".task .picture")
+            tab.click("#viewer-save")
+            _, path = tab.next_file()
+            tab.click("#viewer-close")
+            body = {"prompt": "a (red:1.4) apple", "negative_prompt": "grey", "sampler_name": "Euler", "steps": 6, "seed": 11, "cfg_scale": 7.5,
+                    "init_images": [base64_of(picture)], "denoising_strength": 0.5}
+            want = pixels(base64.b64decode(json.loads(server.ask("POST", IMG2IMG, body)[2])["images"][0]))
+            require(np.array_equal(pixels(path.read_bytes()), want) == is_alike, "a picture from a picture with weights, as A1111's", syntax)
+            path.unlink()
+        tab.click("#start-remove")
         open_tab(tab, "grid")
         tab.choose("#x-field", "sampler")
         tab.click("#x-all")
@@ -1060,6 +1128,7 @@ if __name__ == "__main__":
             the_order_of_a_pair_is_hidden_until_the_vote,
             a_browser_that_keeps_nothing_paints_and_votes_all_the_same,
             two_models_are_compared_by_their_names,
+            a_model_that_is_chosen_has_its_own_samplers_and_sizes,
             a_key_is_asked_for_and_kept_in_the_tab_alone,
             a_phone_shows_one_column,
             a_server_without_runs_has_no_view_of_them,

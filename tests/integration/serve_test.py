@@ -92,6 +92,14 @@ class Server:
         require(status == 200 and headers["content-type"] == "image/png", "painting", fields, status, body[:500])
         return pixels(body)
 
+    def paint_job(self, fields: dict) -> np.ndarray:
+        """The picture of a job, once it is done."""
+        status, headers, body = self.ask("POST", JOBS, {"prompt": "a red apple", **fields})
+        require(status == 202, "a job", {**fields, "init_image": "..."}, status, body[:500])
+        name, end = events_of(self.ask("GET", f"{headers['location']}/events")[2])[-1]
+        require(name == "done", "the job's end", name, end)
+        return pixels(self.ask("GET", end["images"][0])[2])
+
     def metric(self, name: str) -> float:
         text = self.ask("GET", "/metrics")[2].decode()
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line) or line.startswith(f"{name},"))
@@ -212,14 +220,33 @@ def protocols_reply_as_their_clients_expect() -> None:
         texts = json_of(INVOCATIONS, {"prompt": "a red apple", **few}, {"Accept": "application/json;png"})
         require(np.array_equal(pixels(base64.b64decode(texts["generated_images"][0])), picture), "base64 of PNG")
         hugging_face = {"inputs": "a red apple", "parameters": few}
-        for path in (INVOCATIONS, "/"):
-            status, headers, body = server.ask("POST", path, hugging_face)
-            require(status == 200 and headers["content-type"] == "image/png" and np.array_equal(pixels(body), picture), "inputs at", path, status)
+        status, headers, body = server.ask("POST", "/", hugging_face)
+        require(status == 200 and headers["content-type"] == "image/png" and np.array_equal(pixels(body), picture), "inputs at /", status)
+        inputs = json_of(INVOCATIONS, hugging_face)
+        require(np.array_equal(pixels(base64.b64decode(inputs["generated_images"][0])), picture) and inputs["prompt"] == "a red apple", "inputs at", INVOCATIONS)
+        jpegs = json_of(INVOCATIONS, {"prompt": "a red apple", **few}, {"Accept": "application/json;jpeg"})
+        jpeg = Image.open(io.BytesIO(base64.b64decode(jpegs["generated_images"][0])))
+        require(jpeg.format == "JPEG" and np.abs(np.asarray(jpeg).astype(np.int32) - picture).mean() < 4, "base64 of JPEG")
+        text = json_of(INVOCATIONS, b"a red apple", {"Content-Type": "application/x-text"})
+        require(np.asarray(text["generated_image"]).shape == picture.shape and text["prompt"] == "a red apple", "a prompt alone")
         reply = json_of(GENERATIONS, {"prompt": "a red apple", "n": 2, "size": "64x64", "steps": 4, "seed": 9, "model": "tiny"})
         require(abs(reply["created"] - time.time()) < PATIENCE and len(reply["data"]) == 2, "OpenAI's reply", reply["created"])
         require(np.abs(pixels(base64.b64decode(reply["data"][0]["b64_json"])) - picture).max() <= 1, "OpenAI's picture")
         models = json.loads(server.ask("GET", "/v1/models")[2])
         require([one["id"] for one in models["data"]] == ["tiny"], "models", models)
+        require("serve: 1 picture: pre " in server.log, "the log tells how long a picture took")
+        # What is too long is cut, and said to be: the same words as sample's.
+        long = " ".join(["apple"] * 80 + ["tail"])
+        done = run("sample", "--model", model(), "--prompt", long, "--steps", "4", "--output", pathlib.Path(model()).parent / "long.png")
+        lost = re.search(r"lost: '([^']*)'", done.stderr)[1]
+        require(lost.endswith("tail"), "what sample says is lost", lost)
+        for path, body in ((INVOCATIONS, {"prompt": long, "num_inference_steps": 4}), (GENERATIONS, {"prompt": long, "steps": 4})):
+            status, headers, text = server.ask("POST", path, body)
+            require(json.loads(text)["warnings"][0].endswith(f"left out: {lost}") and lost in headers["x-darkroom-warning"], "a warning", path, status, headers)
+        job = json.loads(server.ask("POST", JOBS, {"prompt": long, "steps": 4})[2])
+        require(job["warnings"][0].endswith(f"left out: {lost}"), "a job's warning", job)
+        job = json.loads(server.ask("POST", JOBS, {"prompt": long, "steps": 4, "prompt_syntax": "weighted"})[2])
+        require("warnings" not in job, "a prompt that is read in chunks", job)
 
 
 def pictures_to_start_from_give_the_bits_of_sample() -> None:
@@ -240,9 +267,10 @@ def pictures_to_start_from_give_the_bits_of_sample() -> None:
             status, _, text = server.ask("POST", EDITS, *form_of(form, picture))
             require(status == 200, "an edit", sampler, status, text[:500])
             require(np.array_equal(pixels(base64.b64decode(json.loads(text)["data"][0]["b64_json"])), want), "another edit than sample's", sampler)
+            require(np.array_equal(server.paint_job({**form, "init_image": base64_of(picture)}), want), "another job's picture than sample's", sampler)
 
 
-def a1111_reads_weights_and_pngs_keep_their_settings() -> None:
+def weights_are_read_and_pngs_keep_their_settings() -> None:
     prompt = "a (red:1.4) apple, [green]"
     with Server(model()) as server, tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
         path = f"{folder}/x.png"
@@ -255,6 +283,9 @@ def a1111_reads_weights_and_pngs_keep_their_settings() -> None:
         png = base64.b64decode(json.loads(text)["images"][0])
         require(np.array_equal(pixels(png), pixels(sampled_png)), "another picture than that of weighted prompts")
         require(not np.array_equal(pixels(png), server.paint({"prompt": prompt, "negative_prompt": "dark", "num_inference_steps": 4, "seed": 9, "sampler": "euler_a"})), "weights change nothing")
+        job = {"prompt": prompt, "negative_prompt": "dark", "steps": 4, "seed": 9, "sampler": "euler_a"}
+        require(np.array_equal(server.paint_job({**job, "prompt_syntax": "weighted"}), pixels(png)), "another picture of a job than A1111's")
+        require(not np.array_equal(server.paint_job(job), pixels(png)), "a job reads weights unasked")
         told = []
         for picture in (png, sampled_png):
             status, _, text = server.ask("POST", "/sdapi/v1/png-info", {"image": base64_of(picture)})
@@ -263,7 +294,7 @@ def a1111_reads_weights_and_pngs_keep_their_settings() -> None:
         for name, value in {"Prompt": prompt, "Negative prompt": "dark", "Steps": "4", "Sampler": "Euler a", "CFG scale": "7.5", "Seed": "9", "Size-1": "64"}.items():
             require([one.get(name) for one in told] == [value, value], "settings of serve and of sample", name, told)
         require(Image.open(io.BytesIO(png)).info["parameters"].startswith(prompt), "the chunk's name")
-        status, _, plain = server.ask("POST", INVOCATIONS, {"inputs": "a secret", "parameters": {"num_inference_steps": 4}})
+        status, _, plain = server.ask("POST", INVOCATIONS, {"inputs": "a secret", "parameters": {"num_inference_steps": 4}}, {"Accept": "image/png"})
         require(status == 200 and not Image.open(io.BytesIO(plain)).info, "a prompt leaks through a native route's PNG")
     with Server(model(), "--png-settings", "off") as server:
         status, _, text = server.ask("POST", TXT2IMG, {"steps": 4})
@@ -401,6 +432,33 @@ def datasets_are_read_row_by_row_and_searched() -> None:
         for place, code in ((f"{folder}/missing", 1), (f"{images}/part-000001.parquet", 1), ("ftp://host/x", 2)):
             done = run("serve", model(), "--port", "0", "--dataset", place, expect=code)
             require("--dataset" in done.stderr and "serving" not in done.stderr, "a dataset that is none", done.stderr)
+
+
+def the_demo_is_one_server_of_what_is_there() -> None:
+    with tempfile.TemporaryDirectory(prefix="darkroom-test-") as folder:
+        program = pathlib.Path(folder, "program")
+        program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        program.chmod(0o755)
+        demo = pathlib.Path(folder, "a demo")
+
+        def served(*port: str, expect: int = 0) -> list[str]:
+            environment = {**os.environ, "PROGRAM": str(program), "DEMO": str(demo)}
+            done = subprocess.run([ROOT / "tools" / "build" / "serve_demo.sh", *port], env=environment, capture_output=True, text=True)
+            require(done.returncode == expect, "exit code", port, done.returncode, done.stderr)
+            return done.stdout.splitlines()[1:]
+
+        require(served("81") == ["serve", "tiny=models/tiny", "--port", "81"], "without a demo", served("81"))
+        for part in ("images/part-000000.parquet", "latents/part-000000.parquet", "run/run.json", "run/checkpoints/step-00000010/x", "run/checkpoints/step-00000002/x"):
+            (demo / part).parent.mkdir(parents=True, exist_ok=True)
+            (demo / part).touch()
+        want = ["serve", "tiny=models/tiny", f"trained={demo}/run/checkpoints/step-00000010", "--run", f"{demo}/run", "--dataset", f"{demo}/images", f"{demo}/latents", "--port", "8080"]
+        require(served("8080") == want, "with a demo", served("8080"))
+        shutil.rmtree(demo / "run" / "checkpoints")  # One that was stopped early.
+        require("trained" not in "".join(served("8080")) and "--run" in served("8080"), "without a checkpoint", served("8080"))
+        for port in ("0", "65536", "x"):
+            served(port, expect=2)
+        program.unlink()
+        served("81", expect=1)
 
 
 def flags_that_would_open_the_server_to_all_are_refused() -> None:
@@ -546,7 +604,7 @@ def serve_in_a_container(folder: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=PATIENCE)
     connection.request("POST", INVOCATIONS, body, {"Content-Type": "application/json", "Host": "model.aws.local:8080"})
     reply = connection.getresponse()
-    require(reply.status == 200 and pixels(reply.read()).shape == (64, 64, 3), "an invocation", reply.status)
+    require(reply.status == 200 and pixels(base64.b64decode(json.loads(reply.read())["generated_images"][0])).shape == (64, 64, 3), "an invocation", reply.status)
     process.send_signal(signal.SIGTERM)
     require(process.wait(PATIENCE) == 143, "exit code", process.returncode)
 
@@ -610,7 +668,7 @@ def sagemaker_loads_and_unloads_models() -> None:
         require(server.ask("POST", "/models", {"model_name": "x", "url": str(ROOT / "models" / "tiny")})[0] == 400, "outside of the folder")
         listed = json.loads(server.ask("GET", "/models")[2])["models"]
         require(listed == [{"modelName": "own", "modelUrl": model()}], "models", listed)
-        status, _, png = server.ask("POST", "/models/own/invoke", fields)
+        status, _, png = server.ask("POST", "/models/own/invoke", fields, {"Accept": "image/png"})
         require(status == 200 and np.array_equal(pixels(png), sampled({"num_inference_steps": 4, "seed": 9})), "invoke", status)
         require(server.ask("POST", "/models/other/invoke", fields)[0] == 404, "invoke what is not there")
         require(server.ask("DELETE", "/models/own")[0] == 200 and server.ask("DELETE", "/models/own")[0] == 404, "unload")
@@ -780,12 +838,13 @@ if __name__ == "__main__":
             pictures_painted_together_are_those_of_sample,
             protocols_reply_as_their_clients_expect,
             pictures_to_start_from_give_the_bits_of_sample,
-            a1111_reads_weights_and_pngs_keep_their_settings,
+            weights_are_read_and_pngs_keep_their_settings,
             hostile_pictures_cost_only_their_requests,
             bad_requests_are_told_the_field_and_cost_only_themselves,
             keys_open_all_but_liveness,
             a_folder_that_is_no_run_ends_the_start,
             datasets_are_read_row_by_row_and_searched,
+            the_demo_is_one_server_of_what_is_there,
             flags_that_would_open_the_server_to_all_are_refused,
             jobs_have_the_pictures_of_sample_with_previews_and_without,
             streams_of_pictures_end_with_those_of_sample,

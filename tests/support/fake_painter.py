@@ -6,7 +6,7 @@
         job.preview(0)
         job.finish()
 
-Fields of FakePainter (`facts`, `key`, `refusals`, `num_busy`, `is_gone`, `runs`, `datasets`) may be changed at any time.
+Fields of FakePainter (`facts`, `facts_of`, `key`, `refusals`, `warnings`, `num_busy`, `is_gone`, `runs`, `datasets`) may be changed at any time.
 """
 
 import base64
@@ -197,6 +197,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(401, "a key is needed: Authorization: Bearer KEY")
         if self.path == "/v1/facts":
             return self.tell(painter.facts)
+        if self.path.startswith("/v1/facts?model="):
+            facts = painter.facts_of.get(urllib.parse.unquote(self.path.partition("=")[2]))
+            return self.tell(facts) if facts is not None else self.refuse(409, "the model has not been loaded yet")
         if self.path.startswith("/v1/runs"):
             return self.tell_of_runs()
         if self.path.startswith("/v1/datasets"):
@@ -255,7 +258,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         job = Job(len(painter.jobs), request)
         painter.jobs[job.id] = job
         painter.arrived.put(job)
-        return self.tell({"id": job.id, "status": "queued", "seeds": job.seeds, "images": []}, 202)
+        return self.tell({"id": job.id, "status": "queued", "seeds": job.seeds, "images": [], **({"warnings": painter.warnings} if painter.warnings else {})}, 202)
 
     def stream(self, job: Job) -> None:
         self.send_response(200)
@@ -303,6 +306,8 @@ class FakePainter:
         self.arrived: queue.Queue = queue.Queue()
         self.facts = {"model": "fake", "models": ["fake"], "native_size": 64, "size_multiple": 8, "samplers": ["ddim", "euler", "euler_a"],
                       "limits": {"max_images": 4, "max_steps": 100, "max_side": 512}, "version": "0.0", "features": {}}
+        self.warnings: list[str] = []  # Of the next jobs, as they are taken.
+        self.facts_of: dict[str, dict] = {}  # Of models beside the first; one that is not there has not been loaded yet.
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.painter = self
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}/"

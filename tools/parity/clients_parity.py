@@ -17,10 +17,12 @@ import http.server
 import io
 import json
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,20 +69,34 @@ def served(program: str, model: str) -> Iterator[int]:
             process.wait(PATIENCE)
 
 
+def event_frame(headers: dict[str, str], payload: bytes) -> bytes:
+    """A message of application/vnd.amazon.eventstream: lengths, their CRC, headers of texts, payload, the whole's CRC."""
+    names = b"".join(bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode() for name, value in headers.items())
+    prelude = struct.pack(">II", 16 + len(names) + len(payload), len(names))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + names + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
 @contextlib.contextmanager
 def front_end(port: int) -> Iterator[int]:
-    """What SageMaker puts before a container: paths of endpoints become the container's, most headers stay outside."""
+    """What SageMaker puts before a container: paths of endpoints become the container's, most headers stay outside, and a reply that is asked
+    for as a stream comes piece by piece, framed as AWS' event streams are."""
 
     class Platform(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept = {name: self.headers[name] for name in ("Content-Type", "Accept") if name in self.headers}
+            names = {"Content-Type": "Content-Type", "Accept": "Accept", "X-Amzn-SageMaker-Accept": "Accept"}  # The last is that of streams.
+            kept = {inner: self.headers[outer] for outer, inner in names.items() if outer in self.headers}
             container = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             path = re.sub(r"^/endpoints/[^/]+", "", self.path)
-            container.request("POST", path, body, {**kept, "Authorization": f"Bearer {KEY}", "X-Amzn-SageMaker-Custom-Attributes": "a=1"})
+            is_stream = path == "/invocations-response-stream"
+            container.request("POST", "/invocations" if is_stream else path, body, {**kept, "Authorization": f"Bearer {KEY}", "X-Amzn-SageMaker-Custom-Attributes": "a=1"})
             reply = container.getresponse()
+            if is_stream and reply.status < 400:
+                self.send_pieces(reply)
+                return
             text = reply.read()
             if reply.status >= 400:  # As the API says a container's error.
                 text = json.dumps({"Message": "the model said", "OriginalStatusCode": reply.status, "OriginalMessage": text.decode()}).encode()
@@ -91,6 +107,17 @@ def front_end(port: int) -> Iterator[int]:
                 self.send_header("x-amzn-errortype", "ModelError")
             self.end_headers()
             self.wfile.write(text)
+
+        def send_pieces(self, reply: http.client.HTTPResponse) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/vnd.amazon.eventstream")
+            self.send_header("X-Amzn-SageMaker-Content-Type", reply.getheader("Content-Type"))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            while piece := reply.read1(1 << 16):
+                self.wfile.write(event_frame({":message-type": "event", ":event-type": "PayloadPart", ":content-type": "application/octet-stream"}, piece))
+                self.wfile.flush()
 
         def log_message(self, *unused: object) -> None:
             pass
@@ -119,7 +146,30 @@ def ask_boto3(port: int) -> np.ndarray:
             raise AssertionError("a bad request was served")
         except botocore.exceptions.ClientError as error:
             assert error.response["OriginalStatusCode"] == 400 and "num_inference_steps" in error.response["OriginalMessage"], error.response
+        plain = json.loads(runtime.invoke_endpoint(EndpointName="tiny", ContentType="application/json", Body=json.dumps({"inputs": PROMPT, "parameters": {"num_inference_steps": STEPS, "seed": SEED}}))["Body"].read())
+        assert np.array_equal(pixels(base64.b64decode(plain["generated_images"][0])), picture), "inputs without Accept"
+        text = json.loads(runtime.invoke_endpoint(EndpointName="tiny", ContentType="application/x-text", Accept="application/json;jpeg", Body=PROMPT.encode())["Body"].read())
+        assert Image.open(io.BytesIO(base64.b64decode(text["generated_image"]))).format == "JPEG", "a prompt alone"
+        check_stream(runtime, fields, picture)
     return picture
+
+
+def check_stream(runtime: object, fields: dict, picture: np.ndarray) -> None:
+    """Asks for the events of a picture and reads them with botocore's own parser of event streams."""
+    import botocore.exceptions
+
+    asked = {"EndpointName": "tiny", "ContentType": "application/json", "Accept": "text/event-stream"}
+    reply = runtime.invoke_endpoint_with_response_stream(**asked, Body=json.dumps({**fields, "preview_every": 2}))
+    assert reply["ContentType"] == "text/event-stream", reply["ContentType"]
+    pieces = [event["PayloadPart"]["Bytes"] for event in reply["Body"]]
+    events = re.findall(r"^event: (.*)\ndata: (.*)\n\n", b"".join(pieces).decode(), re.MULTILINE)
+    assert len(pieces) > 1 and events[-1][0] == "done", ([len(piece) for piece in pieces], [name for name, _ in events])
+    assert np.array_equal(pixels(base64.b64decode(json.loads(events[-1][1])["generated_images"][0])), picture), "the streamed picture is another one"
+    try:
+        runtime.invoke_endpoint_with_response_stream(**asked, Body=json.dumps({**fields, "num_inference_steps": 0}))
+        raise AssertionError("a bad request was streamed")
+    except botocore.exceptions.ClientError as error:
+        assert error.response["OriginalStatusCode"] == 400, error.response
 
 
 def ask_openai(port: int) -> np.ndarray:

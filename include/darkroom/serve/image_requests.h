@@ -28,6 +28,7 @@ struct RequestLimits {
 enum class ReplyForm {
   kPng,           ///< The picture itself.
   kBase64Pngs,    ///< {"generated_images": [base64 PNG], "prompt", "seed"}.
+  kBase64Jpegs,   ///< The same with JPEGs.
   kNestedArrays,  ///< {"generated_images": [rows of pixels of [R, G, B]], "prompt", "seed"}: JumpStart's.
   kOpenAi,        ///< {"created", "data": [{"b64_json"}], "seed"}.
   kA1111,         ///< {"images": [base64 PNG], "parameters", "info"}.
@@ -40,6 +41,7 @@ enum class ReplyForm {
 struct ImageRequest {
   std::vector<PictureSpec> pictures;  ///< Picture j of a prompt has the request's seed + j.
   ReplyForm form = ReplyForm::kPng;
+  bool is_single = false;                        ///< JumpStart's text: {"generated_image": picture} instead of a list of one.
   HeldModel model = {};                          ///< What paints it; null: the batcher's own engine.
   std::string prompt_json = {};                  ///< The prompt as it came, to be sent back.
   uint64_t seed = 0;                             ///< Of the first picture.
@@ -47,19 +49,27 @@ struct ImageRequest {
   std::vector<InputPicture> inputs = {};         ///< What all pictures start from: none, or one that is to be decoded.
   std::vector<std::string> settings_texts = {};  ///< Of each picture, for its PNG (png_settings.h).
   bool writes_settings = false;                  ///< Whether the PNGs get them.
+  std::vector<std::string> warnings = {};        ///< Sentences that go back with the pictures: what of it is not as it was asked for.
   bool sends_images = true;                      ///< kA1111: false: the reply has none.
-  std::string parameters_json = {};              ///< kA1111: what comes back as `parameters`.
+  std::string parameters_json = {};              ///< kA1111: what comes back as `parameters`; kKept: as the job's `request`.
   std::string info_json = {};                    ///< kA1111: what comes back, as a text, as `info`.
   int num_partial_images = 0;                    ///< Of each picture, at most: kOpenAiEvents.
 
   /// The most that the pictures and the reply with them take in memory.
   int64_t bytes_held() const;
+
+ private:
+  int64_t text_bytes_kept() const;
 };
 
 /// Reads the body of POST /invocations: JumpStart's {"prompt", ...} or Hugging Face's {"inputs", "parameters"}; `accept` is the header.
 /// A seed that is not given is drawn. Errors: kInvalidArgument naming the field; kFailedPrecondition for a form of reply that is not built
 /// or cannot hold the pictures.
 Result<ImageRequest> read_invocation(std::string_view body, std::string_view accept, const ModelFacts& model, const RequestLimits& limits);
+
+/// Reads the body of POST /invocations that is JumpStart's application/x-text: the prompt. Errors: as above.
+Result<ImageRequest> read_text_invocation(std::string_view body, std::string_view accept, const ModelFacts& model,
+                                          const RequestLimits& limits);
 
 /// Reads the body of POST /v1/images/generations: OpenAI's fields, and seed, steps, guidance_scale, negative_prompt and sampler.
 /// Errors: kInvalidArgument naming the field; kNotFound (another model's name).

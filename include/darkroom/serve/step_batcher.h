@@ -69,6 +69,9 @@ class StepBatcher {
   StepBatcher(const StepBatcher&) = delete;
   StepBatcher& operator=(const StepBatcher&) = delete;
 
+  /// How long a pace is believed of a machine that does nothing: then one order is let in, whatever the pace was, and measures it anew.
+  static constexpr std::chrono::seconds kPaceKept{30};
+
   /// Takes an order, or refuses it at once without calling `done`. Errors: kInvalidArgument (the engine's refusal, or it alone costs more
   /// than the whole bound), kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable
   /// (draining).
@@ -84,10 +87,14 @@ class StepBatcher {
   /// Waits until no order is left and no network call runs. False after `patience`.
   bool await_idle(std::chrono::milliseconds patience) const;
 
+  /// StepEngine::unread() of the model (null: the batcher's own engine).
+  UnreadTexts unread(const HeldModel& model, const PictureSpec& picture) const { return engine_of(model).unread(picture); }
+
   /// Painted to their end.
   int64_t num_pictures() const { return finished_pictures_.value(); }
 
-  /// When it makes sense to ask again: the time for what is taken, at the present pace, from 1 to 60 s.
+  /// When it makes sense to ask again: the time for what is taken, at the present pace, from 1 to 60 s; where nothing is, and an order was
+  /// refused for the pace alone, when that is no longer believed.
   std::chrono::seconds retry_after() const;
 
  private:
@@ -105,11 +112,14 @@ class StepBatcher {
   using Orders = std::map<Key, std::shared_ptr<Order>>;  // Shared with the batch of the call that runs.
 
   StepBatcher(StepEngine* engine, const StepBatcherOptions& options, MetricsRegistry& metrics, Clock& clock);
-  StepEngine& engine_of(const PaintOrder& order) const;
+  StepEngine& engine_of(const HeldModel& model) const;
+  StepEngine& engine_of(const PaintOrder& order) const { return engine_of(order.model); }
   void run(const std::stop_token& stop);
   Status check(const PaintOrder& order) const;
   Status take(PaintOrder order, Done done, std::vector<Ended>& ended);
-  Status find_room(const PaintOrder& order) const;
+  Status find_room(const PaintOrder& order);
+  Status refuse_late(double seconds_needed, double seconds_left);
+  bool is_pace_old() const;
   double seconds_for(double cost) const;
   double seconds_until_done(double cost) const;
   void sweep(bool is_stopping, std::vector<Ended>& ended);
@@ -121,7 +131,8 @@ class StepBatcher {
   void report(std::span<const Place> batch);
   void show_previews(std::span<const Place> batch);
   void finish(std::span<const Place> batch);
-  void account(const std::vector<Place>& batch, Clock::Instant::duration time, bool has_stepped, std::vector<Ended>& ended);
+  void account(const std::vector<Place>& batch, Clock::Instant begun, bool has_stepped, std::vector<Ended>& ended);
+  void measure(double cost, Clock::Instant begun);
   void tell(std::vector<Ended>& ended);
 
   StepEngine* const engine_;  // Of orders that name no model; null: there are none.
@@ -142,6 +153,8 @@ class StepBatcher {
   double open_cost_ = 0.0;    // Of the calls that orders_ still need.
   double recent_cost_ = 0.0;  // That calls did, in sums that forget, and how long they took: their ratio is the pace.
   double recent_seconds_ = 0.0;
+  Clock::Instant last_measured_ = {};  // The end of the last call that went into them.
+  Clock::Instant pace_refuses_until_ = {};
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
   bool is_calling_ = false;

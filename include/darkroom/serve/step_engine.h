@@ -55,6 +55,12 @@ struct ModelFacts {
   std::string default_sampler = {};   ///< What paints where a request names none.
 };
 
+/// What of a picture's texts a model does not read, because they are longer than it reads; empty: nothing.
+struct UnreadTexts {
+  std::string prompt = {};
+  std::string negative = {};
+};
+
 /// A picture that an engine has begun.
 class EnginePicture {
  public:
@@ -63,8 +69,8 @@ class EnginePicture {
   virtual size_t num_calls_left() const = 0;
 };
 
-/// What paints, one network call at a time. Thread safety: any thread may check(); of the rest and of the pictures' ends none, one
-/// StepBatcher's thread asks.
+/// What paints, one network call at a time. Thread safety: any thread may check() and ask for unread(); of the rest and of the pictures'
+/// ends none, one StepBatcher's thread asks.
 class StepEngine {
  public:
   static constexpr int kMaxPreviewSide = 256;  ///< Of a preview, in pixels.
@@ -72,6 +78,8 @@ class StepEngine {
   virtual ~StepEngine() = default;
   /// Whether begin() would take the picture. Quick. Errors: kInvalidArgument, of a request that does not fit the model.
   virtual Status check(const PictureSpec& spec) const = 0;
+  /// Of a picture that check() takes. Quick.
+  virtual UnreadTexts unread(const PictureSpec& spec) const = 0;
   /// Errors: as check().
   virtual Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) = 0;
   /// One network call that takes the next step of each. What it throws (memory that is used up, foremost) it throws before any picture

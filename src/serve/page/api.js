@@ -85,6 +85,17 @@ export class Api {
   async facts() {
     return (await this.#ask("GET", "v1/facts")).json();
   }
+  /** Of one model; null: it has not been loaded yet, and nothing is known of it. */
+  async factsOf(model) {
+    try {
+      return await (await this.#ask("GET", `v1/facts?model=${encodeURIComponent(model)}`)).json();
+    } catch (failure) {
+      if (failure.status !== 409) {
+        throw failure;
+      }
+      return null;
+    }
+  }
   async submit(request) {
     return (await this.#ask("POST", "v1/jobs", request)).json();
   }

@@ -13,7 +13,6 @@ export class Grid {
   /** `page`: {form: SettingsForm, queue, templates, open(task, index), say(sentence)}. */
   constructor(page) {
     this.page = page;
-    this.fields = axisFields(page.form.facts, page.templates);
     for (const axis of kAxes) {
       fillSelect(byId(`${axis}-field`), Object.entries(this.fields).map(([name, {label}]) => [name, label]));
       byId(`${axis}-field`).addEventListener("change", () => this.#chosen(axis));
@@ -27,6 +26,10 @@ export class Grid {
     });
     byId("grid-json").addEventListener("click", () => this.#saveJson());
     byId("grid-image").addEventListener("click", () => this.#saveImage());
+  }
+
+  get fields() {
+    return axisFields(this.page.form.modelFacts, this.page.templates);
   }
 
   #set(axes) {

@@ -60,7 +60,8 @@ class Page {
   constructor(api, facts, templates, runs, datasets) {
     this.facts = facts;
     this.templates = templates;
-    this.form = new SettingsForm(facts, templates);
+    this.form = new SettingsForm(facts, templates, {factsOf: (model) => api.factsOf(model), said: doing,
+                                                    modelShown: (shown) => this.#describe(shown)});
     this.queue = new PaintQueue(api);
     const restore = (picture) => this.restore(picture);
     const start = facts.features?.image_to_image ? doing((picture) => this.startFrom(picture.blob)) : null;
@@ -77,14 +78,13 @@ class Page {
     this.#listen();
     this.#listenToStart();
     this.#offer();
-    this.#describe();
+    this.#describe(facts);
+    byId("guidance").replaceChildren(...templates.guidance.map((sentence) => element("li", {}, sentence)));
     this.queue.resume().forEach((task) => this.show(task));
   }
 
-  #describe() {
-    const {model, version, native_size: size} = this.facts;
-    byId("model").textContent = `${model} - ${size} px${version ? ` - ${version}` : ""}`;
-    byId("guidance").replaceChildren(...this.templates.guidance.map((sentence) => element("li", {}, sentence)));
+  #describe({model, version, native_size: size}) {
+    byId("model").textContent = [model, size && `${size} px`, version].filter(Boolean).join(" - ");
   }
 
   #offer() {
@@ -136,7 +136,7 @@ class Page {
       this.paint();
     } else if (event.key === "Escape") {
       this.queue.cancelAll();
-    } else if (isPrompt && event.ctrlKey && ["ArrowUp", "ArrowDown"].includes(event.key) && this.facts.features?.weighted_prompts) {
+    } else if (isPrompt && event.ctrlKey && ["ArrowUp", "ArrowDown"].includes(event.key) && this.form.readsWeights) {
       event.preventDefault();
       this.#weigh(event.target, event.key === "ArrowUp" ? 0.1 : -0.1);
     }
@@ -200,6 +200,7 @@ class Page {
           throw new Error(task.error || "The picture could not be painted");
         }
         await this.gallery.add(picturesOf(task, this.facts));
+        await this.form.learnModel();  // It has been loaded by now.
       }));
     }
   }
@@ -209,7 +210,9 @@ class Page {
   }
 
   restore(picture) {
-    this.form.write({...settingsOf(picture), init_image: picture.settings.init_image ?? null});
+    // Pictures from before there was a choice were painted plainly.
+    const {init_image = null, prompt_syntax = "plain"} = picture.settings;
+    this.form.write({...settingsOf(picture), init_image, prompt_syntax});
     byId("description").focus();
   }
 

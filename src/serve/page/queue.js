@@ -4,6 +4,7 @@ import {ServerError, waited} from "./api.js";
 import {keep} from "./elements.js";
 
 const kMostOpen = 4;  // Jobs of this page that the server has at a time.
+const kMostAsks = 60;  // Of one job, of a server that has no room for it.
 const kMostDrops = 3;  // Streams of events in a row that end without one.
 const kSecondsToReopen = 1;  // A stream of events.
 const kOpenName = "darkroom.open";
@@ -14,6 +15,7 @@ export class Task extends EventTarget {
   id = null;
   step = 0;
   note = "";
+  warnings = [];  // Sentences of the server's about what becomes of the request.
   error = "";
   previews = [];  // Data URLs, by the picture's number.
   blobs = [];
@@ -127,10 +129,10 @@ export class PaintQueue extends EventTarget {
   }
 
   async #submit(task) {
-    while (!task.isCancelAsked) {
+    for (let asks = 1; !task.isCancelAsked; ++asks) {
       try {
         const job = await this.api.submit(task.request);
-        task.update({id: job.id, state: "queued", note: "", seeds: job.seeds ?? task.seeds});
+        task.update({id: job.id, state: "queued", note: "", seeds: job.seeds ?? task.seeds, warnings: job.warnings ?? []});
         this.#changed();
         if (task.isCancelAsked) {
           await this.cancel(task);
@@ -140,7 +142,10 @@ export class PaintQueue extends EventTarget {
         if (failure.status !== 429 || failure.retrySeconds === undefined) {
           throw failure;
         }
-        task.update({note: `The server is full; asking again in ${failure.retrySeconds} s`});
+        if (asks === kMostAsks) {
+          throw new ServerError(`Refused ${kMostAsks} times, the last time because: ${failure.message}`);
+        }
+        task.update({note: `${failure.message}; asking again in ${failure.retrySeconds} s`});
         await waited(failure.retrySeconds);
       }
     }
@@ -185,7 +190,7 @@ export class PaintQueue extends EventTarget {
       }
       task.update({step: task.steps, note: "fetching the pictures"});
       const blobs = await Promise.all(data.images.map((path) => this.api.picture(path)));
-      task.update({state: "done", blobs, note: "", seeds: data.seeds ?? task.seeds});
+      task.update({state: "done", blobs, note: "", seeds: data.seeds ?? task.seeds, warnings: data.warnings ?? []});
     } else if (type === "failed" || type === "cancelled") {
       task.update({state: type, error: sentence(data.error)});
     } else if (data?.step !== undefined) {

@@ -5,7 +5,8 @@ import {composedPrompt} from "./prompt.js";
 
 const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
 const kNumbers = ["width", "height", "steps", "guidance_scale", "seed", "images", "strength"];
-const kTexts = ["description", "negative_prompt", "kind", "style", "sampler", "model"];
+const kTexts = ["description", "negative_prompt", "prompt_syntax", "kind", "style", "sampler", "model"];
+const kSides = ["width", "height"];
 const kSeedBound = 2 ** 32;
 const kPreviews = 8;  // In a picture's life.
 
@@ -16,14 +17,23 @@ export function limitOf(facts, name) {
 
 export class SettingsForm {
   #initImage;
+  #known;  // Facts by model.
 
-  constructor(facts, templates) {
+  /**
+   * `facts`: of the server and its first model. `actions`: {factsOf(model) -> facts or null, said(action) -> the action whose failures are
+   * said, modelShown(facts)}.
+   */
+  constructor(facts, templates, actions) {
     this.facts = facts;
+    this.modelFacts = facts;  // Of the model that is chosen, as far as it is known.
     this.templates = templates;
+    this.actions = actions;
     this.form = byId("settings");
+    this.#known = new Map([[facts.model, facts]]);
     this.#fill();
     this.write({...this.#defaults(), ...this.#saved()});
     this.form.addEventListener("input", () => this.changed());
+    byId("model-choice").addEventListener("change", actions.said(() => this.#followModel()));
   }
 
   #field(name) {
@@ -34,7 +44,7 @@ export class SettingsForm {
     const {native_size: size, defaults} = this.facts;
     const first = this.templates.examples[0];
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
-    return {description: first.description, negative_prompt: "", kind, style, sampler: "", width: size, height: size,
+    return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", width: size, height: size,
             steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
             keeps_seed: false};
   }
@@ -52,19 +62,61 @@ export class SettingsForm {
     const named = (list) => list.map(({name}) => [name, name]);
     fillSelect(byId("kind"), named(templates.kinds));
     fillSelect(byId("style"), named(templates.styles));
-    const own = facts.defaults?.sampler ? ` (${facts.defaults.sampler})` : "";
-    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...facts.samplers.map((name) => [name, name])]);
     fillSelect(byId("model-choice"), (facts.models ?? []).map((name) => [name, name]));
     byId("model-row").hidden = (facts.models ?? []).length < 2;
     byId("start-picture").hidden = !facts.features?.image_to_image;
-    byId("weights-hint").hidden = !facts.features?.weighted_prompts;
+    byId("syntax-row").hidden = !facts.features?.weighted_prompts;
     this.#bound("images", 1, limitOf(facts, "images"));
     this.#bound("steps", 1, limitOf(facts, "steps"));
     this.#bound("guidance_scale", 0, limitOf(facts, "guidance_scale"));
-    for (const side of ["width", "height"]) {
-      this.#bound(side, facts.size_multiple, limitOf(facts, "side"));
-      this.#field(side).step = facts.size_multiple;
+    this.#fillModel();
+  }
+
+  #fillModel() {
+    const {facts, modelFacts: {defaults, samplers, size_multiple: multiple}} = this;
+    const own = defaults?.sampler ? ` (${defaults.sampler})` : "";
+    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...samplers.map((name) => [name, name])]);
+    for (const side of kSides) {
+      this.#bound(side, multiple, limitOf(facts, "side"));
+      this.#field(side).step = multiple;
     }
+  }
+
+  /** Shows samplers and sizes of the model that is chosen, where they are known by now. */
+  async learnModel() {
+    if (!this.canChooseModel) {
+      return;
+    }
+    const name = this.#field("model").value || this.facts.model;
+    if (!this.#known.has(name)) {
+      const facts = await this.actions.factsOf(name);
+      if (facts !== null) {
+        this.#known.set(name, facts);
+      }
+    }
+    if (name !== (this.#field("model").value || this.facts.model)) {
+      return;  // Another one has been chosen meanwhile.
+    }
+    const known = this.#known.get(name);
+    byId("model-note").textContent = known ? "" : "Not loaded yet: its own samplers and sizes are known once it has painted.";
+    this.actions.modelShown(known ?? {model: name});
+    if (known !== this.modelFacts) {
+      this.modelFacts = known ?? this.facts;
+      this.#fillModel();
+      this.changed();
+    }
+  }
+
+  /** A size that was the last model's own becomes that of the model which is chosen now. */
+  async #followModel() {
+    const {native_size: before} = this.modelFacts;
+    await this.learnModel();
+    for (const side of kSides) {
+      if (Number(this.#field(side).value) === before) {
+        this.#field(side).value = this.modelFacts.native_size;
+      }
+    }
+    this.changed();
   }
 
   #bound(name, least, most) {
@@ -80,6 +132,13 @@ export class SettingsForm {
 
   /** Takes what is given; the rest stays. Sizes of another model are taken as they are: the form says what is wrong with them. */
   write(settings) {
+    this.#apply(settings);
+    if (this.canChooseModel) {  // A sampler may be the chosen model's alone.
+      this.actions.said(() => this.learnModel().then(() => this.#apply({sampler: settings.sampler})))();
+    }
+  }
+
+  #apply(settings) {
     for (const name of [...kNumbers, ...kTexts]) {
       const field = this.#field(name);
       const isChoice = field.tagName === "SELECT";
@@ -139,6 +198,12 @@ export class SettingsForm {
     const whole = composedPrompt(settings, this.templates);
     byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
     byId("strength-row").hidden = !this.#initImage;
+    byId("weights-hint").hidden = !this.readsWeights;
+  }
+
+  /** Whether brackets in the prompts are weights. */
+  get readsWeights() {
+    return Boolean(this.facts.features?.weighted_prompts) && this.#field("prompt_syntax").value === "weighted";
   }
 
   isValid() {
@@ -150,6 +215,7 @@ export class SettingsForm {
     return {
       prompt: composedPrompt(settings, this.templates),
       negative_prompt: settings.negative_prompt,
+      ...(this.facts.features?.weighted_prompts && {prompt_syntax: settings.prompt_syntax}),
       width: settings.width,
       height: settings.height,
       steps: settings.steps,

@@ -49,6 +49,7 @@ export function settingsText({request, seed, model, version}) {
     ["Size", `${request.width}x${request.height}`],
     ["Model", model],
     ["Denoising strength", request.init_image === undefined ? undefined : request.strength],
+    ["Prompt syntax", request.prompt_syntax === "plain" ? "plain" : undefined],
     ["Version", version && `darkroom ${version}`],
   ];
   const texts = [request.prompt, ...(request.negative_prompt ? [`${kNegative} ${request.negative_prompt}`] : [])];
@@ -101,6 +102,7 @@ export function settingsFrom(text) {
   const settings = {
     ...promptsOf(lines.slice(0, -1), fields),
     steps: numberOf(fields, "Steps"),
+    prompt_syntax: fields.get("Prompt syntax") === "plain" ? "plain" : "weighted",
     sampler: samplerFrom(fields.get("Sampler") ?? "") ?? "",
     guidance_scale: numberOf(fields, "CFG scale"),
     seed: numberOf(fields, "Seed"),

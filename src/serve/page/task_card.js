@@ -53,12 +53,14 @@ export function taskCard(task, actions) {
   const state = element("span", {class: "state"});
   const progress = element("progress", {max: 1, value: 0, "aria-label": "Progress"});
   const cancel = element("button", {type: "button", class: "cancel", onclick: () => actions.cancel(task)}, "Cancel");
+  const warnings = element("div", {class: "warnings"});
   const places = task.seeds.map((seed, index) => element("figure", {}, new PicturePlace(task, index, () => actions.open(task, index)).node,
                                                          element("figcaption", {}, `seed ${seed}`)));
   const card = element("article", {class: "task"},
     element("header", {}, element("p", {class: "prompt"}, task.request.prompt || "(no prompt)"), state, progress, cancel),
-    element("div", {class: "gallery"}, ...places));
+    warnings, element("div", {class: "gallery"}, ...places));
   const update = () => {
+    warnings.replaceChildren(...task.warnings.map((sentence) => element("p", {class: "note"}, `Note: ${sentence}`)));
     card.dataset.state = task.state;
     state.textContent = stateText(task);
     progress.value = task.progress;

@@ -9,6 +9,7 @@ export function factsOf({request, seed, model}) {
   return [
     ["Prompt", request.prompt],
     ["Negative prompt", request.negative_prompt],
+    ["Prompt syntax", request.prompt_syntax],
     ["Seed", seed],
     ["Steps", request.steps],
     ["Guidance", request.guidance_scale],

@@ -60,7 +60,7 @@ export class Vote {
   }
 
   start() {
-    const {form, queue, say, added} = this.page;
+    const {form, queue, say} = this.page;
     const lines = byId("vote-prompts").value.split("\n").map((line) => line.trim()).filter((line) => line !== "");
     const prompts = lines.length > 0 ? lines : [null];
     const [first, count] = [Number(byId("vote-seed").value), Number(byId("vote-count").value)];
@@ -69,15 +69,23 @@ export class Vote {
       return;
     }
     this.#pairs.flatMap(({a, b}) => [a, b]).forEach((task) => queue.cancel(task));
+    this.#pairs.forEach((pair) => this.#release(pair));  // Nobody will vote on the rest.
     this.#pairs = prompts.flatMap((prompt) => Array.from({length: count}, (_, index) => {
       const asked = (side) => ({...this.#sides[side], seed: first + index, ...(prompt !== null && {description: prompt})});
       const [a, b] = kSides.map((side) => queue.add(form.requestOf(asked(side)), asked(side)));
       return {prompt, seed: first + index, a, b, left: kSides[randomBelow(2)]};
     }));
-    added(this.#pairs.flatMap(({a, b}) => [a, b]));
     this.#shown = 0;
     this.#pairs.forEach(({a, b}) => [a, b].forEach((task) => task.over.then(() => this.#show())));
     this.#show();
+  }
+
+  /** Gives a pair's pictures to the history, where they stand with their settings: not before the vote. */
+  #release(pair) {
+    if (pair.isReleased !== true) {
+      pair.isReleased = true;
+      this.page.added(kSides.map((side) => pair[side]));
+    }
   }
 
   get #pair() {
@@ -94,6 +102,7 @@ export class Vote {
       return;
     }
     if (pair.a.state !== "done" || pair.b.state !== "done") {
+      this.#release(pair);
       byId("vote-pair").replaceChildren(element("p", {}, pair.a.error || pair.b.error || "One of the two was cancelled"),
                                         this.#nextButton("Next pair "));
       return;
@@ -149,6 +158,7 @@ export class Vote {
       this.page.say("The browser has no room to keep the votes: save them before you leave the page");
     }
     this.#reveal(pair, right);
+    this.#release(pair);
     this.#showTally();
   }
 
@@ -191,7 +201,7 @@ export class Vote {
   }
 
   #export() {
-    const {model} = this.page.form.facts;
+    const {model} = this.page.form.facts;  // The server's first.
     saveJson("darkroom-votes.json", {format: "darkroom-votes", version: 1, model, tally: tallyOf(this.#votes), votes: this.#votes});
   }
 

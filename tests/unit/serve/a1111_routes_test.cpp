@@ -14,7 +14,7 @@
 #include "serve_client.h"
 #include "stub_engine.h"
 
-// A1111's routes, OpenAI's edits and /imagine over a stub that paints at once.
+// A1111's routes, OpenAI's edits, jobs that start from a picture and /imagine over a stub that paints at once.
 namespace darkroom {
 namespace {
 
@@ -257,7 +257,7 @@ TEST_F(webui_routes, settings_go_into_the_pngs_that_are_meant) {
        {std::tuple(PngSettings::kWebui, false, true), std::tuple(PngSettings::kOn, true, true),
         std::tuple(PngSettings::kOff, false, false)}) {
     start(with_settings(settings));
-    EXPECT_EQ(body_of(ask(post("/invocations", native))).find("secret") != std::string::npos, of_native);
+    EXPECT_EQ(body_of(ask(post("/invocations", native, kWantsPng))).find("secret") != std::string::npos, of_native);
     EXPECT_EQ(picture_of(json_of(ask(post("/sdapi/v1/txt2img", webui)))).find("secret") != std::string::npos, of_webui);
     EXPECT_EQ(json_of(ask(get("/sdapi/v1/options")))["enable_pnginfo"], settings != PngSettings::kOff);
   }
@@ -289,6 +289,25 @@ TEST_F(webui_routes, edits_start_from_the_picture_of_a_form_or_of_json) {
   EXPECT_EQ(edited(edit_form(input_png(9, 32))), input_png(9));  // Resized to the model's size.
 }
 
+TEST_F(webui_routes, edits_stream_as_generations_do) {
+  const std::string fields = R"({"prompt":"x","steps":8,"strength":0.5,"stream":true,"partial_images":1,"image":")";
+  engine_.hold_at(2);  // After the call that is shown.
+  const ServeClient client(server_->address());
+  client.send_text(post("/v1/images/edits", fields + encode_base64(input_png()) + "\"}"));
+  std::string reply = client.receive_until(R"("type":"image_edit.partial_image"})");
+  engine_.release();
+  reply += client.receive_all();
+  const std::string events = dechunked(reply);
+  EXPECT_THAT(events, AllOf(HasSubstr("event: image_edit.partial_image"), HasSubstr(R"("partial_image_index":0)"),
+                            HasSubstr("event: image_edit.completed"), HasSubstr(encode_base64(input_png())), Not(HasSubstr("generation"))));
+  EXPECT_EQ(events.find("partial_image\n"), events.rfind("partial_image\n"));  // Of the four steps that are taken one.
+  EXPECT_EQ(engine_.calls().size(), 4U);
+  EXPECT_THAT(ask(edit_form(input_png(), "--b\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n")),
+              AllOf(HasSubstr("Content-Type: text/event-stream"), HasSubstr("image_edit.completed")));
+  EXPECT_THAT(ask(edit_form(input_png(), "--b\r\nContent-Disposition: form-data; name=\"partial_images\"\r\n\r\n1\r\n")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("partial_images come in streams")));
+}
+
 TEST_F(webui_routes, edits_name_what_is_wrong) {
   EXPECT_THAT(ask(edit_form("no picture")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("image is no JPEG")));
   EXPECT_THAT(ask(edit_form(input_png(), "--b\r\nContent-Disposition: form-data; name=\"mask\"; filename=x\r\n\r\n\r\n")),
@@ -301,6 +320,29 @@ TEST_F(webui_routes, edits_name_what_is_wrong) {
   EXPECT_THAT(ask("POST /v1/images/edits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: multipart/form-data\r\n"
                   "Content-Length: 0\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("boundary")));
+}
+
+TEST_F(webui_routes, jobs_start_from_a_picture) {
+  const std::string text = encode_base64(input_png());
+  const std::string long_text = encode_base64(input_png() + std::string(1'600'000, '\0'));  // A body above what is read at once.
+  for (const std::string& picture : {text, "data:image/png;base64," + text, long_text}) {
+    const std::string taken =
+        ask(post("/v1/jobs", R"({"prompt":"x","steps":4,"strength":0.5,"init_image":")" + picture + R"(","preview_every":1})"));
+    ASSERT_THAT(taken, StartsWith("HTTP/1.1 202"));
+    const std::string path = "/v1/jobs/" + nlohmann::json::parse(body_of(taken))["id"].get<std::string>();
+    EXPECT_THAT(ask(get(path + "/events")), AllOf(HasSubstr("event: done"), HasSubstr(R"("step":2,"steps":2})")));
+    EXPECT_EQ(body_of(ask(get(path + "/images/0"))), input_png());  // What the stub starts from is what it shows.
+    const nlohmann::json asked = json_of(ask(get(path)))["request"];
+    EXPECT_EQ(asked["strength"], 0.5);
+    EXPECT_FALSE(asked.contains("init_image"));  // It may be long.
+  }
+  EXPECT_EQ(engine_.calls().size(), 6U);  // Half of the steps of each.
+  EXPECT_TRUE(json_of(ask(get("/v1/facts")))["features"]["image_to_image"].get<bool>());
+  for (const std::string& picture : {encode_base64("no picture"), std::string("%%%%"), std::string()}) {
+    EXPECT_THAT(ask(post("/v1/jobs", R"({"prompt":"x","init_image":")" + picture + "\"}")),
+                AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("\"message\":\"init_image")))
+        << picture;
+  }
 }
 
 TEST_F(webui_routes, imagine_paints_what_its_query_says) {

@@ -91,7 +91,7 @@ TEST(edit_requests, names_what_is_wrong_in_a_form) {
       {{{"prompt", "x"}, {"@image", "x"}, {"@other", "y"}}, "other"},
       {{{"prompt", "x"}, {"@image", "x"}, {"n", "two"}}, "n must be"},
       {{{"prompt", "x"}, {"@image", "x"}, {"n", "[1]"}}, "n must be"},
-      {{{"prompt", "x"}, {"@image", "x"}, {"stream", "true"}}, "stream"},
+      {{{"prompt", "x"}, {"@image", "x"}, {"stream", "1"}}, "stream must be"},
       {{{"prompt", "x"}, {"@image", "x"}, {"strength", "0"}}, "strength"},
       {{{"prompt", "x"}, {"@image", "x"}, {"strength", "1.5"}}, "strength"},
       {{{"prompt", "x"}, {"@image", "x"}, {"stepz", "4"}}, "stepz"},

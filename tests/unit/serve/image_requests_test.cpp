@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/base64.h"
+#include "darkroom/image/jpeg.h"
 #include "darkroom/image/png.h"
 
 namespace darkroom {
@@ -53,7 +54,12 @@ TEST(image_requests, reads_hugging_faces_fields_in_both_spellings) {
     EXPECT_EQ(picture.width, 72);
     EXPECT_EQ(picture.height, 80);
     EXPECT_EQ(picture.seed, 5U);
-    EXPECT_EQ(request.form, ReplyForm::kPng);
+    EXPECT_EQ(request.form, ReplyForm::kBase64Pngs);
+  }
+  for (const char* name : {"num_images_per_prompt", "numImagesPerPrompt"}) {
+    const std::string body = R"({"inputs":"x","parameters":{"seed":7,")" + std::string(name) + R"(":2}})";
+    ASSERT_EQ(invocation(body)->pictures.size(), 2U) << name;
+    EXPECT_EQ(invocation(body)->pictures[1].seed, 8U) << name;
   }
 }
 
@@ -65,6 +71,17 @@ TEST(image_requests, what_is_left_out_is_the_models_or_diffusers) {
   EXPECT_EQ(picture.guidance, 7.5);
   EXPECT_EQ(picture.sampler, "");
   EXPECT_LE(picture.seed, UINT32_MAX);
+}
+
+TEST(image_requests, what_is_left_out_is_within_the_limits) {
+  const RequestLimits limits{.max_images = 1, .max_steps = 20, .max_side = 50};
+  const PictureSpec picture = read_invocation(R"({"prompt":"x"})", "", small_model(), limits)->pictures.front();
+  EXPECT_EQ(picture.num_steps, 20);
+  EXPECT_EQ(picture.width, 48);  // A multiple of 8, where the model's own size is 64.
+  EXPECT_EQ(picture.height, 48);
+  EXPECT_THAT(read_invocation(R"({"prompt":"x","width":56})", "", small_model(), limits).status().message(), HasSubstr("width"));
+  EXPECT_THAT(read_invocation(R"({"prompt":"x","num_inference_steps":21})", "", small_model(), limits).status().message(),
+              HasSubstr("num_inference_steps"));
 }
 
 TEST(image_requests, reads_openais_fields_and_ours) {
@@ -111,6 +128,7 @@ TEST(image_requests, a_wrong_field_of_an_invocation_is_named) {
       {R"({"prompt":["a","b","c"],"negative_prompt":["d","e"]})", "negative prompts"},
       {R"({"prompt":"a","image":"aGk="})", "no such field: image"},
       {R"({"inputs":"a","parameters":5})", "parameters"},
+      {R"({"inputs":"a","parameters":{"num_images_per_prompt":11}})", "parameters.num_images_per_prompt"},
       {R"({"inputs":"a","parameters":{"steps":5}})", "parameters.steps"},
       {R"({"inputs":"a","parameters":{"target_size":{"depth":5}}})", "parameters.target_size.depth"},
   };
@@ -150,13 +168,17 @@ TEST(image_requests, accept_chooses_how_pictures_go_back) {
   EXPECT_EQ(form(kPrompt, "application/json"), ReplyForm::kNestedArrays);
   EXPECT_EQ(form(kPrompt, "application/json;png"), ReplyForm::kBase64Pngs);
   EXPECT_EQ(form(kPrompt, "image/png"), ReplyForm::kPng);
-  EXPECT_EQ(form(kInputs, "*/*"), ReplyForm::kPng);
+  EXPECT_EQ(form(kPrompt, "application/json;jpeg"), ReplyForm::kBase64Jpegs);
+  EXPECT_EQ(form(kInputs, "Application/JSON; JPEG"), ReplyForm::kBase64Jpegs);
+  EXPECT_EQ(form(kInputs, ""), ReplyForm::kBase64Pngs);  // As SageMaker's clients ask that say nothing of it.
+  EXPECT_EQ(form(kInputs, "*/*"), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(form(kInputs, "image/png, */*"), ReplyForm::kPng);
   EXPECT_EQ(form(kInputs, "application/json"), ReplyForm::kBase64Pngs);
   EXPECT_EQ(form(kInputs, "IMAGE/PNG"), ReplyForm::kPng);
   EXPECT_EQ(form(kPrompt, "text/html, application/json;png;q=0.9, */*"), ReplyForm::kBase64Pngs);
   EXPECT_EQ(form(R"({"prompt":["a","b"]})", "image/png, application/json; png"), ReplyForm::kBase64Pngs);
-  EXPECT_EQ(form(R"({"prompt":null,"inputs":"a"})", ""), ReplyForm::kPng);
-  EXPECT_EQ(invocation(kPrompt, "application/json;jpeg").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(form(R"({"prompt":null,"inputs":"a"})", ""), ReplyForm::kBase64Pngs);
+  EXPECT_EQ(invocation(kPrompt, "application/json;webp").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(invocation(kPrompt, "text/html").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(invocation(R"({"prompt":["a","b"]})", "image/png").status().code(), StatusCode::kFailedPrecondition);
 }
@@ -171,6 +193,12 @@ TEST(image_requests, replies_hold_the_pictures) {
   EXPECT_EQ(reply.headers, (HttpHeaders{{"X-Darkroom-Seed", "9"}, {"X-Amzn-SageMaker-Custom-Attributes", "seed=9"}}));
   request.form = ReplyForm::kBase64Pngs;
   EXPECT_EQ(nlohmann::json::parse(image_reply(request, {image}, 0).body)["generated_images"][0], encode_base64(encode_png(image)));
+  request.form = ReplyForm::kBase64Jpegs;
+  EXPECT_EQ(nlohmann::json::parse(image_reply(request, {image}, 0).body)["generated_images"][0], encode_base64(encode_jpeg(image)));
+  request.is_single = true;
+  EXPECT_EQ(nlohmann::json::parse(image_reply(request, {Image()}, 0).body),
+            nlohmann::json::parse(R"({"generated_image":null,"prompt":"a \"cat\"","seed":9,"finish_reasons":["content_filter"]})"));
+  request.is_single = false;
   request.form = ReplyForm::kPng;
   reply = image_reply(request, {image}, 0);
   EXPECT_EQ(reply.type, "image/png");

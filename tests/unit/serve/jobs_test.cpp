@@ -98,8 +98,8 @@ TEST_F(native_jobs, are_taken_at_once_painted_and_fetched) {
 TEST_F(native_jobs, say_what_was_asked_with_what_was_left_out) {
   const std::string id = submit(R"({"prompt":"x","negative_prompt":"n","width":16,"guidance_scale":2.5,"seed":3,"preview_every":4})");
   EXPECT_EQ(job(id)["request"],
-            Json::parse(R"({"model":"stub","prompt":"x","negative_prompt":"n","width":16,"height":8,"steps":50,"guidance_scale":2.5,
-    "sampler":"ddim","seed":3,"images":1,"preview_every":4})"));
+            Json::parse(R"({"model":"stub","prompt":"x","negative_prompt":"n","prompt_syntax":"plain","width":16,"height":8,"steps":50,
+    "guidance_scale":2.5,"sampler":"ddim","seed":3,"images":1,"preview_every":4})"));
 }
 
 TEST_F(native_jobs, name_the_field_that_is_wrong) {
@@ -113,6 +113,12 @@ TEST_F(native_jobs, name_the_field_that_is_wrong) {
       {R"({"prompt":"x","preview_every":-1})", "preview_every"},
       {R"({"prompt":"x","sampler":"heun"})", "sampler"},
       {R"({"prompt":"x","seed":1.5})", "seed"},
+      {R"({"prompt":"x","prompt_syntax":"heavy"})", "prompt_syntax must be plain or weighted"},
+      {R"({"prompt":"x","strength":0.5})", "strength goes with init_image"},
+      {R"({"prompt":"x","init_image":3})", "init_image"},
+      {R"({"prompt":"x","init_image":"http://127.0.0.1/a.png"})", "init_image"},
+      {R"({"prompt":"x","init_image":"AAAA","strength":1.5})", "strength"},
+      {R"({"prompt":"x","init_image":"AAAA","steps":4,"strength":0.2})", "at least one of the steps"},
       {"[]", "JSON object"},
   };
   for (const auto& [body, part] : cases) {
@@ -121,6 +127,31 @@ TEST_F(native_jobs, name_the_field_that_is_wrong) {
   EXPECT_THAT(ask(post("/v1/jobs", R"({"prompt":"refused"})")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("the stub refuses")));
   EXPECT_THAT(ask(post("/v1/jobs", "{}", "X-Darkroom-Deadline: soon\r\n")), StartsWith("HTTP/1.1 400"));
   EXPECT_EQ(Json::parse(body_of(ask(get("/v1/jobs")))), Json::parse(R"({"jobs":[]})"));
+}
+
+TEST_F(native_jobs, with_a_picture_need_a_decoder) {
+  EXPECT_THAT(ask(post("/v1/jobs", R"({"prompt":"x","init_image":"AAAA"})")), AllOf(StartsWith("HTTP/1.1 501"), HasSubstr("decoder")));
+  EXPECT_THAT(ask(post("/v1/jobs", R"({"prompt":"x","init_image":null})")), StartsWith("HTTP/1.1 202"));
+}
+
+TEST_F(native_jobs, read_weights_where_they_are_asked_to) {
+  const std::string id = submit(R"json({"prompt":"(x:1.3)","prompt_syntax":"weighted","steps":1})json");
+  EXPECT_EQ(watch(id).back().name, "done");
+  EXPECT_EQ(job(id)["request"]["prompt_syntax"], "weighted");
+  submit(R"json({"prompt":"(x:1.3)","steps":1})json");
+  EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
+  EXPECT_THAT(engine_.weighted(), ElementsAre(true, false));
+}
+
+TEST_F(native_jobs, say_what_of_their_texts_is_not_read) {
+  const std::string reply = ask(post("/v1/jobs", R"({"prompt":"x|and \u00e9","negative_prompt":"n|o","steps":1,"images":2})"));
+  const Json warnings = Json::parse(body_of(reply))["warnings"];
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_THAT(warnings[0].get<std::string>(), AllOf(StartsWith("the prompt is longer"), testing::EndsWith("left out: and \u00e9")));
+  EXPECT_THAT(warnings[1].get<std::string>(), AllOf(StartsWith("the negative prompt is longer"), testing::EndsWith("left out: o")));
+  const std::string id = Json::parse(body_of(reply))["id"];
+  EXPECT_EQ(watch(id).back().data["warnings"], warnings);
+  EXPECT_FALSE(job(submit(R"({"prompt":"x"})")).contains("warnings"));
 }
 
 TEST_F(native_jobs, are_refused_as_other_requests_are) {
@@ -269,7 +300,7 @@ TEST_F(native_jobs, that_have_ended_make_room_for_others_the_oldest_first) {
   const std::string second = submit(R"({"prompt":"x","steps":1,"width":96,"height":96})");
   watch(second);
   EXPECT_TRUE(batcher_->await_idle(std::chrono::minutes(1)));
-  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":1,"width":64,"height":16}})")),
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":1,"width":64,"height":16}})", kWantsPng)),
               StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(ask(get("/v1/jobs/" + first)), StartsWith("HTTP/1.1 410"));
   EXPECT_THAT(ask(get("/v1/jobs/" + second)), StartsWith("HTTP/1.1 200"));

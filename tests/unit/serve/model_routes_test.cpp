@@ -50,7 +50,7 @@ class model_routes : public ServedStub {
   }
   int painted_by(const std::string& model) const {
     const std::string named = model.empty() ? "" : R"("model":")" + model + R"(",)";
-    return width_of(ask(post("/invocations", "{" + named + R"("inputs":"x","parameters":{"num_inference_steps":2}})")));
+    return width_of(ask(post("/invocations", "{" + named + R"("inputs":"x","parameters":{"num_inference_steps":2}})", kWantsPng)));
   }
 
   double open_cost() {
@@ -115,7 +115,7 @@ TEST_F(model_routes, options_of_a1111_choose_the_model_of_what_follows) {
 TEST_F(model_routes, requests_wait_while_their_model_is_loaded_and_others_are_painted) {
   EXPECT_EQ(painted_by(""), 8);
   opener_.hold();
-  const auto waiting = asking(post("/invocations", R"({"model":"large","inputs":"x","parameters":{"num_inference_steps":2}})"));
+  const auto waiting = asking(post("/invocations", R"({"model":"large","inputs":"x","parameters":{"num_inference_steps":2}})", kWantsPng));
   opener_.await_opened(2);
   EXPECT_EQ(painted_by("small"), 8);
   EXPECT_FALSE(waiting->has_reply());
@@ -148,9 +148,9 @@ TEST_F(model_routes, a_model_is_not_evicted_while_it_paints) {
   StubEngine* const small = opener_.engine("small");
   const size_t num_calls = small->calls().size();
   small->hold_at(num_calls);
-  const auto first = asking(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})"));
+  const auto first = asking(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})", kWantsPng));
   ASSERT_TRUE(small->await_calls(num_calls + 1));
-  const auto second = asking(post("/invocations", R"({"model":"large","inputs":"x","parameters":{"num_inference_steps":2}})"));
+  const auto second = asking(post("/invocations", R"({"model":"large","inputs":"x","parameters":{"num_inference_steps":2}})", kWantsPng));
   EXPECT_EQ(Json::parse(body_of(ask(get("/v1/models"))))["data"].size(), 2);
   EXPECT_THAT(opener_.await_opened(1), testing::ElementsAre("small"));
   small->release();
@@ -173,9 +173,9 @@ TEST_F(model_routes, models_take_turns_by_cost_whichever_came_first) {
   const std::string steps = R"("parameters":{"num_inference_steps":)";
   const size_t num_small = small->calls().size();
   small->hold_at(num_small);
-  const auto slow = asking(post("/invocations", R"({"inputs":"slow",)" + steps + "90}}"));
+  const auto slow = asking(post("/invocations", R"({"inputs":"slow",)" + steps + "90}}", kWantsPng));
   ASSERT_TRUE(small->await_calls(num_small + 1));
-  const auto quick = asking(post("/invocations", R"({"model":"large","inputs":"quick",)" + steps + "3}}"));
+  const auto quick = asking(post("/invocations", R"({"model":"large","inputs":"quick",)" + steps + "3}}", kWantsPng));
   ASSERT_TRUE(await([&] { return open_cost() >= cost_of_steps(90) + cost_of_steps(3); }));
   const size_t num_large = large->calls().size();
   large->hold_at(num_large + 2);
@@ -214,7 +214,7 @@ TEST_F(multi_model_routes, load_list_show_invoke_and_unload) {
   EXPECT_EQ(Json::parse(body_of(ask(get("/models/own"))))["modelUrl"], folder("one"));
   EXPECT_THAT(ask(get("/models/none")), StartsWith("HTTP/1.1 404"));
   const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":2}})";
-  EXPECT_THAT(ask(post("/models/own/invoke", body)), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+  EXPECT_THAT(ask(post("/models/own/invoke", body, kWantsPng)), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
   EXPECT_THAT(ask(post("/models/none/invoke", body)), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(ask("DELETE /models/own HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(ask("DELETE /models/own HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), StartsWith("HTTP/1.1 404"));

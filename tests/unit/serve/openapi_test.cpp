@@ -105,8 +105,8 @@ TEST_F(openapi, has_the_bounds_and_names_of_fields) {
   for (const auto& [name, field] : schema["properties"].items()) {
     names.push_back(name);
   }
-  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "model", "negative_prompt", "preview_every", "prompt", "sampler",
-                                 "seed", "steps", "width"));
+  EXPECT_THAT(names, ElementsAre("guidance_scale", "height", "images", "init_image", "model", "negative_prompt", "preview_every", "prompt",
+                                 "prompt_syntax", "sampler", "seed", "steps", "strength", "width"));
   EXPECT_EQ(schema["properties"]["width"], Json::parse(R"({"type":"integer","minimum":1,"maximum":2048,"multipleOf":8})"));
   EXPECT_EQ(schema["properties"]["sampler"]["enum"], Json::array({"ddim"}));
   EXPECT_EQ(schema["required"], Json::array({"prompt"}));
@@ -167,6 +167,8 @@ TEST_F(facts, tell_what_may_be_asked_for) {
   EXPECT_EQ(told["limits"]["steps"], 500);
   EXPECT_EQ(told["defaults"]["steps"], 50);
   EXPECT_EQ(told["features"]["jobs"], true);
+  EXPECT_EQ(told["features"]["weighted_prompts"], true);
+  EXPECT_EQ(told["features"]["image_to_image"], false);  // There is no decoder.
 }
 
 TEST_F(facts, of_the_open_inference_protocol_name_the_model) {

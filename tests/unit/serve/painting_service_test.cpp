@@ -1,8 +1,10 @@
 #include "darkroom/serve/painting_service.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "serve/picture_orders.h"
 #include "served_stub.h"
 
 namespace darkroom {
@@ -14,16 +16,60 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
+using testing::UnorderedElementsAre;
+
+std::string ascii_upper(std::string text) {
+  for (char& c : text) {
+    c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return text;
+}
 
 class painting_service : public ServedStub {};
 
 TEST_F(painting_service, paints_by_each_protocol) {
-  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"seed":3,"num_inference_steps":2}})")),
-              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("image/png"), HasSubstr("X-Darkroom-Seed: 3"), HasSubstr("\x89PNG")));
+  const std::string inputs = R"({"inputs":"x","parameters":{"seed":3,"num_inference_steps":2}})";
+  for (const std::string& request : {post("/invocations", inputs, kWantsPng), post("/", inputs), post("/", inputs, "Accept: */*\r\n")}) {
+    EXPECT_THAT(ask(request),
+                AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("image/png"), HasSubstr("X-Darkroom-Seed: 3"), HasSubstr("\x89PNG")))
+        << request;
+  }
+  for (const char* accept : {"", "Accept: */*\r\n"}) {
+    EXPECT_THAT(ask(post("/invocations", inputs, accept)),
+                AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"({"generated_images":["iVBOR)"), HasSubstr(R"("prompt":"x","seed":3,)")));
+  }
   EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","seed":3,"num_inference_steps":2})")),
               AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"({"generated_images":[[[[3,3,3],)")));
   EXPECT_THAT(ask(post("/v1/images/generations", R"({"prompt":"x","n":2,"steps":2})")),
               AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"("data":[{"b64_json":"iVBOR)")));
+}
+
+TEST_F(painting_service, takes_a_prompt_alone_as_jumpstart_does) {
+  const auto text_of = [](const std::string& path, const std::string& body, const std::string& headers = "") {
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: Application/X-Text\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
+  };
+  EXPECT_THAT(ask(text_of("/invocations", R"({"model":"x"})")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"({"generated_image":[[[)"), HasSubstr(R"("prompt":"{\"model\":\"x\"}")")));
+  EXPECT_THAT(ask(text_of("/invocations", "x", "Accept: application/json;jpeg\r\n")),
+              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr(R"({"generated_image":"/9j/)")));
+  EXPECT_THAT(ask(text_of("/invocations", "x", kWantsPng)), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));
+  for (const std::string& body : {std::string(), std::string("\xFF"), std::string(10'001, 'x')}) {
+    EXPECT_THAT(ask(text_of("/invocations", body)), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("application/x-text"))) << body.size();
+  }
+  EXPECT_THAT(ask(text_of("/v1/images/generations", "x")), StartsWith("HTTP/1.1 415"));
+}
+
+TEST_F(painting_service, says_how_long_a_picture_took) {
+  const auto at = [](int64_t ms) { return Clock::Instant(milliseconds(ms)); };
+  EXPECT_EQ(painting_line(1, {.begun = at(5), .ordered = at(8), .painted = at(108)}, at(110)),
+            "serve: 1 picture: pre 3 ms, predict 100 ms, post 2 ms");
+  EXPECT_THAT(painting_line(2, {}, at(0)), StartsWith("serve: 2 pictures: "));
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"secret","num_inference_steps":7})")), StartsWith("HTTP/1.1 200"));
+  server_.reset();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("serve: 1 picture: pre 0 ms, predict 70 ms, post 0 ms"), Not(HasSubstr("secret"))));
 }
 
 TEST_F(painting_service, answers_health_models_and_metrics) {
@@ -114,6 +160,52 @@ TEST_F(painting_service, only_liveness_goes_without_a_key) {
   EXPECT_TRUE(engine_.calls().size() == 1);
 }
 
+// Of all that the server says it answers: a route that is added later is asked here, too.
+TEST_F(painting_service, each_route_wants_a_key_with_each_method) {
+  start(AccessKeys::parse(std::string(kKey), "keys").value());
+  const std::string document = body_of(ask(get("/openapi.json", "Authorization: Bearer " + std::string(kKey) + "\r\n")));
+  const nlohmann::json paths = nlohmann::json::parse(document)["paths"];
+  EXPECT_GE(paths.size(), 40U);
+  std::vector<std::string> open;
+  for (const auto& [path, operations] : paths.items()) {
+    for (const auto& [method, operation] : operations.items()) {
+      std::string asked = path;
+      for (size_t brace = asked.find('{'); brace != std::string::npos; brace = asked.find('{')) {
+        asked.replace(brace, asked.find('}') - brace + 1, "stub");
+      }
+      const std::string line = ascii_upper(method) + " " + asked + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+      const std::string reply = ask(line + "Authorization: Bearer " + std::string(kKey) + "x\r\nContent-Length: 0\r\n\r\n");
+      if (operation.contains("security")) {
+        open.push_back(ascii_upper(method) + " " + path);
+        EXPECT_THAT(reply, Not(StartsWith("HTTP/1.1 401"))) << line;
+      } else {
+        EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("WWW-Authenticate: Bearer"))) << line;
+      }
+    }
+  }
+  EXPECT_THAT(open, UnorderedElementsAre("GET /", "HEAD /", "GET /page/{file}", "HEAD /page/{file}", "GET /health", "GET /ping",
+                                         "GET /v2/health/live"));
+}
+
+TEST_F(painting_service, every_protocol_says_what_of_a_prompt_is_not_read) {
+  const std::string left_out = "left out: behind";
+  for (const std::string& request :
+       {post("/invocations", R"({"prompt":"x|behind","num_inference_steps":1})"), post("/invocations", R"({"inputs":"x|behind"})"),
+        post("/invocations", R"({"prompt":"x|behind"})", "Accept: text/event-stream\r\n"),
+        post("/v1/images/generations", R"({"prompt":"x|behind","steps":1})"),
+        post("/v1/images/generations", R"({"prompt":"x|behind","steps":1,"stream":true})"), get("/imagine?prompt=x%7Cbehind")}) {
+    const std::string reply = ask(request);
+    EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("X-Darkroom-Warning: \"the prompt is longer"))) << request;
+    const bool is_picture = reply.find("image/png") != std::string::npos;
+    EXPECT_TRUE(is_picture || reply.find("\"warnings\":[\"the prompt is longer") != std::string::npos) << reply;
+    EXPECT_THAT(reply, HasSubstr(left_out)) << request;
+  }
+  EXPECT_THAT(ask(post("/invocations", R"({"prompt":"x","num_inference_steps":1})")),
+              AllOf(StartsWith("HTTP/1.1 200"), Not(HasSubstr("arning"))));
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x|)" + std::string(9000, 'y') + "\"}", kWantsPng)),
+              Not(HasSubstr(std::string(1000, 'y'))));
+}
+
 TEST_F(painting_service, web_pages_of_others_are_refused) {
   EXPECT_THAT(ask(get("/v1/models", "Origin: http://evil.example\r\n")), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(ask(get("/v1/models", "Origin: http://localhost\r\n")), StartsWith("HTTP/1.1 200"));
@@ -125,7 +217,7 @@ TEST_F(painting_service, a_full_queue_and_a_drain_say_when_to_ask_again) {
   start({}, cost_of_steps(10));
   engine_.hold_at(engine_.calls().size());
   const ServeClient first(server_->address());
-  first.send_text(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})"));
+  first.send_text(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})", kWantsPng));
   ASSERT_TRUE(engine_.await_calls(1));
   EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{"num_inference_steps":9}})")),
               AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After: ")));
@@ -230,7 +322,7 @@ TEST_F(painting_service, requests_that_come_while_another_waits_are_answered_in_
   EXPECT_THAT(ask(get("/ping")), StartsWith("HTTP/1.1 200"));  // By now the first part has been read.
   client.send_text("els HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   engine_.release();
-  EXPECT_THAT(client.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG"), HasSubstr(R"("id":"stub")")));
+  EXPECT_THAT(client.receive_all(), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("generated_images"), HasSubstr(R"("id":"stub")")));
 }
 
 TEST_F(painting_service, giving_up_answers_everybody_while_a_call_still_runs) {
@@ -298,6 +390,15 @@ TEST_F(painting_service, what_could_be_read_in_two_ways_is_400_and_the_end) {
       "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
       "chunked\r\n\r\nfffffffffffffffff\r\n",
       "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n gzip,\r\n chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+      "GET /health HTTP/1.1\nHost: a\n\n",
+      "GET /health HTTP/1.1\r\nHost: a\nX-Next: b\r\n\r\n",
+      "POST /invocations HTTP/1.1\r\nHost: a\r\nX: b\nContent-Length: 5\r\n\r\nhello",
+      "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n",
       "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
       "GET /health HTTP/1.1\r\n\r\n",
       "GET /health HTTP/1.1\r\nHost : a\r\n\r\n",
@@ -307,6 +408,21 @@ TEST_F(painting_service, what_could_be_read_in_two_ways_is_400_and_the_end) {
   };
   for (const std::string& vector : vectors) {
     EXPECT_THAT(ask(vector + next), AllOf(StartsWith("HTTP/1.1 400"), Not(HasSubstr("404")))) << vector;
+  }
+}
+
+// As RFC 9112 has it of servers that take folded fields at all: what follows is neither lost nor a field of its own.
+TEST_F(painting_service, a_folded_field_is_read_as_one_line) {
+  const std::string body = R"({"inputs":"x","parameters":{"num_inference_steps":1}})";
+  const std::string length = std::to_string(body.size());
+  const std::string head = "POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+  for (const std::string& request :
+       {head + "Transfer-Encoding:\r\n chunked\r\n\r\n" + fmt::format("{:x}\r\n", body.size()) + body + "\r\n0\r\n\r\n",
+        head + "Content-Length:\r\n\t" + length + "\r\n\r\n" + body,
+        head + "X-Folded: b\r\n Content-Length: 5\r\nContent-Length: " + length + "\r\n\r\n" + body}) {
+    EXPECT_THAT(ask(request + get("/v1/models")),
+                AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("generated_images"), HasSubstr(R"("id":"stub")"), Not(HasSubstr("HTTP/1.1 4"))))
+        << request;
   }
 }
 

@@ -70,7 +70,7 @@ TEST_F(safety, pictures_that_are_blocked_are_not_sent_and_say_so) {
 }
 
 TEST_F(safety, a_blocked_picture_by_itself_is_400_with_the_reason) {
-  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{)" + of_seed(7) + "}}")),
+  EXPECT_THAT(ask(post("/invocations", R"({"inputs":"x","parameters":{)" + of_seed(7) + "}}", kWantsPng)),
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr(R"("code":"content_filter")"), Not(HasSubstr("PNG"))));
   EXPECT_THAT(ask(get("/imagine?prompt=x&steps=2&seed=7")), StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(ask(get("/imagine?prompt=x&steps=2&seed=8")), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\x89PNG")));

@@ -74,6 +74,9 @@ class ServeClient {
   int socket_ = -1;
 };
 
+/// A header.
+inline constexpr const char* kWantsPng = "Accept: image/png\r\n";
+
 inline std::string get(const std::string& path, const std::string& headers = "") {
   return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n";
 }

@@ -1,5 +1,6 @@
 #include "darkroom/serve/step_batcher.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -326,6 +327,55 @@ TEST_F(step_batcher, what_cannot_be_done_in_time_is_refused_though_nothing_else_
   auto hopeless = submit(order_of({stub_picture("hopeless", 500)}, seconds(1)));  // 5 s.
   EXPECT_EQ(code(hopeless), StatusCode::kResourceExhausted);
   EXPECT_EQ(engine_.calls().size(), 50U);
+}
+
+// Nothing runs, so nothing would ever measure the pace anew: an order is let in for that.
+TEST_F(step_batcher, a_slow_spell_locks_nobody_out_for_good) {
+  start();
+  const auto ask = [this] { return submit(order_of({stub_picture("usual", 50)}, seconds(10))); };
+  engine_.set_time_of_call(seconds(1));
+  auto slow = submit(order_of({stub_picture("slow", 4)}));
+  EXPECT_TRUE(slow.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  engine_.set_time_of_call(milliseconds(10));
+  auto locked_out = ask();
+  const Status refused = locked_out.get().status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("ask for fewer steps, fewer or smaller pictures"));
+  EXPECT_EQ(batcher_->retry_after(), StepBatcher::kPaceKept);
+  clock_.advance(StepBatcher::kPaceKept - milliseconds(1));
+  EXPECT_EQ(batcher_->retry_after(), seconds(1));
+  auto early = ask();
+  EXPECT_EQ(code(early), StatusCode::kResourceExhausted);
+  clock_.advance(milliseconds(1));
+  auto probe = ask();
+  EXPECT_TRUE(probe.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  auto next = ask();
+  EXPECT_TRUE(next.get().is_ok());
+}
+
+TEST_F(step_batcher, a_machine_that_stays_slow_is_tried_once_in_a_while) {
+  start();
+  const auto ask = [this] { return submit(order_of({stub_picture("usual", 50)}, seconds(10))); };
+  engine_.set_time_of_call(seconds(1));
+  auto slow = submit(order_of({stub_picture("slow", 4)}));
+  EXPECT_TRUE(slow.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  for (int i = 0; i < 2; ++i) {
+    clock_.advance(StepBatcher::kPaceKept);
+    const size_t num_calls = engine_.calls().size();
+    engine_.hold_at(num_calls);
+    auto probe = ask();
+    EXPECT_TRUE(engine_.await_calls(num_calls + 1));
+    auto beside = ask();
+    EXPECT_EQ(code(beside), StatusCode::kResourceExhausted);  // One at a time.
+    engine_.release();
+    EXPECT_EQ(code(probe), StatusCode::kUnavailable);  // Its deadline.
+    EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+    auto next = ask();
+    EXPECT_EQ(code(next), StatusCode::kResourceExhausted);
+  }
 }
 
 TEST_F(step_batcher, a_picture_that_fails_fails_its_own_order_alone) {

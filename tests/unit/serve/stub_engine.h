@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -35,6 +36,14 @@ class StubEngine final : public StepEngine {
     return spec.prompt == "refused" ? Status::invalid_argument("the stub refuses this prompt") : Status::ok();
   }
 
+  /// What follows a bar.
+  UnreadTexts unread(const PictureSpec& spec) const override {
+    const auto behind = [](const std::string& text) {
+      return text.substr(std::min(text.size(), text.find('|')) + (text.find('|') != text.npos));
+    };
+    return {.prompt = behind(spec.prompt), .negative = behind(spec.negative)};
+  }
+
   Result<std::unique_ptr<EnginePicture>> begin(const PictureSpec& spec) override {
     if (spec.prompt == "refused late") {
       return Status::failed_precondition("the stub refuses this prompt late");
@@ -42,6 +51,8 @@ class StubEngine final : public StepEngine {
     if (spec.prompt == "begin throws") {
       throw std::runtime_error("planted");
     }
+    const std::lock_guard lock(mutex_);
+    weighted_.push_back(spec.has_weight_syntax);
     return std::unique_ptr<EnginePicture>(std::make_unique<Picture>(spec));
   }
 
@@ -84,6 +95,8 @@ class StubEngine final : public StepEngine {
     return spec.init_image != nullptr ? *spec.init_image : Image::filled(spec.width, spec.height, 3, static_cast<uint8_t>(spec.seed));
   }
 
+  /// To be set while nobody paints, as is the next.
+  void set_time_of_call(std::chrono::milliseconds time) { time_of_call_ = time; }
   /// Called while the engine is destroyed.
   void tell_end(std::function<void()> on_end) { on_end_ = std::move(on_end); }
   /// A call of more pictures throws. To be set while nobody paints.
@@ -109,6 +122,11 @@ class StubEngine final : public StepEngine {
     const std::lock_guard lock(mutex_);
     return calls_;
   }
+  /// Of each picture that has begun, whether brackets in its texts are weights.
+  std::vector<bool> weighted() {
+    const std::lock_guard lock(mutex_);
+    return weighted_;
+  }
 
  private:
   struct Picture final : EnginePicture {
@@ -119,10 +137,11 @@ class StubEngine final : public StepEngine {
   };
 
   FakeClock& clock_;
-  const std::chrono::milliseconds time_of_call_;
+  std::chrono::milliseconds time_of_call_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
+  std::vector<bool> weighted_;
   size_t calls_allowed_ = SIZE_MAX;
   size_t most_at_once_ = SIZE_MAX;
   std::function<void()> on_end_;

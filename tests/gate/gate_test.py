@@ -181,13 +181,33 @@ def a_program_that_links_torch_runs_on_every_processor() -> None:
     require(every_processor.links_torch(pathlib.Path(sys.executable).resolve()) is False, "Python links torch")
 
 
+def structure_findings() -> list[str]:
+    """What check_structure.py finds in the house."""
+    done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
+    *findings, last = done.stdout.splitlines()
+    require(done.returncode == (1 if findings else 0) and f" {len(findings)} findings" in last, "the structure's status and sum:", done)
+    return findings
+
+
 def a_table_without_a_notice() -> None:
     with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `src/core/my_foreign_table.inc` | |\n"):
-        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
-        require(done.returncode == 1 and "src/core/foreign_table.inc: " in done.stdout, "a table whose origin is not named:", done.stdout)
+        found = structure_findings()
+        require(len(found) == 1 and found[0].startswith("src/core/foreign_table.inc: "), "a table whose origin is not named:", found)
     with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `core/foreign_table.inc` | |\n"):
-        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
-        require(done.returncode == 0, "a table whose origin is named:", done.stdout)
+        require(structure_findings() == [], "a table whose origin is named:", structure_findings())
+
+
+def a_page_that_a_wrapper_has_run_together() -> None:
+    good = f"# Page\n\n```cpp\n{'code ' * 40}\n# {'a comment ' * 10}\n```\n\n### \"{'a message ' * 10}\"\n{'prose ' * 20}\n| a | b |\n|---|---|\n  ```\n  more\n  ```\n"
+    with Changed("docs/page.md", lambda _: good):
+        require(structure_findings() == [], "a page as it should be:", structure_findings())
+    for text, number, word in ((good + "```\ncode\n", 15, "does not end"), (good + "```\ncode ```\n\nprose\n", 16, "behind a fence"),
+                               (good + "prose ```\ncode\n```\n", 15, "behind a fence"), (good + "``` prose\ncode\n```\n", 15, "behind a fence"),
+                               (good + "```\ncode\n```cpp\n", 17, "behind a fence"), (good + f"## Heading {'prose ' * 12}\n", 15, "a heading of"),
+                               (good + f"{'prose ' * 21}\n", 15, "columns, wrap it"), (good + "| a | b | |---|---| | 1 | 2 |\n", 15, "a table that")):
+        with Changed("docs/page.md", lambda _, text=text: text):
+            found = structure_findings()
+            require(len(found) == 1 and found[0].startswith(f"docs/page.md:{number}: ") and word in found[0], "what was planted, what is found:", text[len(good):], found)
 
 
 def a_missing_program() -> None:
@@ -279,6 +299,7 @@ if __name__ == "__main__":
         a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes,
         a_program_that_links_torch_runs_on_every_processor,
         a_table_without_a_notice,
+        a_page_that_a_wrapper_has_run_together,
         a_silent_skip,
         a_skip_with_a_reason_is_counted_and_said,
         settings_of_the_callers_shell_leave_out_nothing,

@@ -16,6 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
 SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "prices", "python")
 PROSE_COLUMNS = 120
+HEADING_COLUMNS = 80  # But of a quoted message: docs/troubleshooting.md.
+FENCE = re.compile(r"\s*```([\w+-]*)")  # Of a block of code, and its language.
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
 TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -105,17 +107,34 @@ def check_type_names(findings: list[str]) -> None:
                 findings.append(f"{path.relative_to(ROOT)}: there is a type {name} in {seen[name].relative_to(ROOT)} already")
 
 
+def wrong_prose(line: str) -> str:
+    """What is wrong with a line outside of code; nothing where it is as it should be."""
+    if "| |---" in line:
+        return "a table that was wrapped as prose; give every row its line"
+    if len(line) > HEADING_COLUMNS and re.match(r'#+ (?!")', line):
+        return f"a heading of {len(line)} columns; what is more than {HEADING_COLUMNS} belongs below it"
+    if len(line) > PROSE_COLUMNS and not line.startswith(("|", "!", "#", "    ")):
+        return f"a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}"
+    return ""
+
+
 def check_prose(findings: list[str]) -> None:
-    """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are."""
+    """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are. What a
+    wrapper may have run together is found: tables, headings and the paragraphs below them, code and its fences.
+    """
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
-        in_code = False
+        code_begins = 0  # The line of the fence of the code that we are in.
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if line.lstrip().startswith("```"):
-                in_code = not in_code
-            elif not in_code and "| |---" in line:
-                findings.append(f"{path.relative_to(ROOT)}:{number}: a table that was wrapped as prose; give every row its line")
-            elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "#", "    ")):
-                findings.append(f"{path.relative_to(ROOT)}:{number}: a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}")
+            wrong = "" if code_begins else wrong_prose(line)
+            if "```" in line:
+                fence = FENCE.fullmatch(line)
+                if fence is None or (code_begins and fence[1]):
+                    wrong = "text before or behind a fence; ``` has a line of its own, with the language at most where code begins"
+                code_begins = 0 if code_begins else number
+            if wrong:
+                findings.append(f"{path.relative_to(ROOT)}:{number}: {wrong}")
+        if code_begins:
+            findings.append(f"{path.relative_to(ROOT)}:{code_begins}: code begins that does not end on its page")
 
 
 def check_quoted_messages(findings: list[str]) -> None:

@@ -83,11 +83,12 @@ Result<int> run_doctor(const DoctorFlags& flags, VerbContext& context) {
 void add_doctor_verb(CommandLine& line) {
   const auto flags = std::make_shared<DoctorFlags>();  // Shared by the definitions and the action.
   VerbDefinition& verb = line.add_verb("doctor", "what this machine has and lacks; exits 1 when something must be put right");
-  verb.positional("URI", value::uris(flags->stores, "URI"), "stores to reach: local paths, http:// and https:// addresses");
+  verb.positional("URI", value::uris(flags->stores, "URI"), "stores to reach: local paths, s3://, hf://, http:// and https:// addresses");
   verb.flag("--allow-private", value::texts(flags->allow_private, "CIDR[:PORT]"),
             "networks that are allowed although they are not public; none by default");
   verb.example("darkroom doctor", "before the first run");
   verb.example("darkroom doctor images https://example.org/", "can the output be written, and the web be reached?");
+  verb.example("darkroom doctor s3://bucket/images hf://org/model", "are there credentials, and what do they let us see?");
   verb.run([flags](VerbContext& context) { return run_doctor(*flags, context); });
 }
 

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/stores/fetch_model.h"
+#include "darkroom/stream/progress.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -15,14 +19,58 @@ struct FetchFlags {
   std::string output;
 };
 
-Result<int> run_fetch(const FetchFlags& flags, VerbContext& context) {
+/// How much of the model is there, on a terminal, while it lives; elsewhere the lines of the files are enough.
+class FetchProgressLine {
+ public:
+  FetchProgressLine() = default;
+  ~FetchProgressLine() { show_progress(""); }
+  FetchProgressLine(const FetchProgressLine&) = delete;
+  FetchProgressLine& operator=(const FetchProgressLine&) = delete;
+
+  void show(const FetchedModel& so_far) {
+    const double num_bytes = static_cast<double>(so_far.num_bytes);
+    const double num_wanted = static_cast<double>(so_far.num_wanted_bytes);
+    const double share = num_bytes / std::max(1.0, num_wanted);
+    const double seconds = std::max(1e-3, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+    const double bytes_per_second = (num_bytes - static_cast<double>(so_far.num_resumed_bytes)) / seconds;
+    const int width = bar_width(terminal_columns());
+    std::string text =
+        fmt::format("models fetch {}{:.1f}/{:.1f} MB ({:.1f}%), {}/{} files, {:.1f} MB/s", width > 0 ? draw_bar(share, width) + " " : "",
+                    num_bytes * 1e-6, num_wanted * 1e-6, 100.0 * share, so_far.num_files, so_far.num_wanted_files, bytes_per_second * 1e-6);
+    if (bytes_per_second > 0) {
+      text += ", ETA " + clock_text((num_wanted - num_bytes) / bytes_per_second);
+    }
+    show_progress(text);
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+nlohmann::json summary_of(const FetchedModel& fetched) {
+  return {{"commit", fetched.commit},
+          {"files", fetched.num_files},
+          {"bytes", fetched.num_bytes},
+          {"resumed_bytes", fetched.num_resumed_bytes},
+          {"files_wanted", fetched.num_wanted_files},
+          {"bytes_wanted", fetched.num_wanted_bytes}};
+}
+
+Result<FetchedModel> fetch_shown(const FetchFlags& flags, VerbContext& context) {
   MetricsRegistry metrics;
+  FetchProgressLine line;
   const auto say = [](const std::string& path, int64_t size_bytes) {
     log_info("fetching {} ({:.1f} MB)", path, static_cast<double>(size_bytes) / 1e6);
   };
-  DARKROOM_ASSIGN_OR_RETURN(const FetchedModel fetched, fetch_model(flags.source, flags.output, {.on_file = say}, metrics, context.stop));
-  context.summary = {
-      {"commit", fetched.commit}, {"files", fetched.num_files}, {"bytes", fetched.num_bytes}, {"resumed_bytes", fetched.num_resumed_bytes}};
+  const auto note = [&](const FetchedModel& so_far) {
+    context.summary = summary_of(so_far);
+    line.show(so_far);
+  };
+  return fetch_model(flags.source, flags.output, {.on_file = say, .on_progress = note}, metrics, context.stop);
+}
+
+Result<int> run_fetch(const FetchFlags& flags, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const FetchedModel fetched, fetch_shown(flags, context));
   log_info("wrote {} from {}, commit {}: {} files, every hash as the hub names it", flags.output, flags.source, fetched.commit,
            fetched.num_files);
   return 0;

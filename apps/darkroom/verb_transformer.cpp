@@ -31,9 +31,10 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
   const auto stores = open_stores(metrics, context.stop);
   SliceServerCounts counts;
   const auto ready = [](const SocketAddress& address) { return print_text(fmt::format("transformer ready at {}\n", address.to_string())); };
-  DARKROOM_RETURN_IF_ERROR(serve_transforms(*stores, options, ready, context.stop, counts));
+  const Status served = serve_transforms(*stores, options, ready, context.stop, counts);
   context.summary["transformer"] = {
       {"rows", counts.rows}, {"slices", counts.slices}, {"seconds", counts.seconds}, {"busy_seconds", counts.busy_seconds}};
+  DARKROOM_RETURN_IF_ERROR(served);
   return 0;
 }
 

@@ -55,19 +55,42 @@ class ModelFetch {
         stop_(std::move(stop)),
         buffer_(static_cast<size_t>(options.chunk_bytes)) {}
 
+  /// Fetches the files one after the other. `so_far` names the commit.
+  Status fetch_all(const std::vector<HubFile>& wanted, FetchedModel& so_far) {
+    for (const HubFile& file : wanted) {
+      ++so_far.num_wanted_files;
+      so_far.num_wanted_bytes += file.size_bytes;
+    }
+    tell(so_far, 0, 0);
+    for (const HubFile& file : wanted) {
+      if (options_.on_file) {
+        options_.on_file(file.path, file.size_bytes);
+      }
+      DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, fetch(file, so_far));
+      so_far.num_resumed_bytes += num_stored;
+      so_far.num_bytes += file.size_bytes;
+      ++so_far.num_files;
+      tell(so_far, 0, 0);
+    }
+    return Status::ok();
+  }
+
+ private:
   /// How many bytes of it were there.
-  Result<int64_t> fetch(const HubFile& file) {
+  Result<int64_t> fetch(const HubFile& file, const FetchedModel& before) {
     const std::string path = join_path(folder_, file.path);
     DARKROOM_RETURN_IF_ERROR(files_.create_folders(parent_folder(path)));
     for (bool is_anew = false;; is_anew = true) {
       HubHash hash(file);
       DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, read_stored(path, file.size_bytes, hash));
-      DARKROOM_RETURN_IF_ERROR(append_rest(path, file, num_stored, hash));
+      tell(before, num_stored, num_stored);
+      DARKROOM_RETURN_IF_ERROR(append_rest(path, file, num_stored, hash, before));
       const auto wrong = hash.finish();
       if (!wrong) {
         return num_stored;
       }
       DARKROOM_RETURN_IF_ERROR(files_.remove_file(path));
+      tell(before, 0, 0);
       if (is_anew || num_stored == 0) {
         return Status::corrupt_data("the bytes of a file are not those that the hub names (file, hash named, hash of the bytes):",
                                     join_path(source_, file.path), hash.want(), *wrong);
@@ -75,7 +98,14 @@ class ModelFetch {
     }
   }
 
- private:
+  void tell(FetchedModel so_far, int64_t num_more_bytes, int64_t num_more_resumed_bytes) const {
+    so_far.num_bytes += num_more_bytes;
+    so_far.num_resumed_bytes += num_more_resumed_bytes;
+    if (options_.on_progress) {
+      options_.on_progress(so_far);
+    }
+  }
+
   /// Hashes what an earlier call stored; a file that is too long goes.
   Result<int64_t> read_stored(const std::string& path, int64_t size_bytes, HubHash& hash) {
     const Result<std::unique_ptr<InputFile>> file = files_.open_input(path);
@@ -98,7 +128,8 @@ class ModelFetch {
     }
   }
 
-  Status append_rest(const std::string& path, const HubFile& file, int64_t begin, HubHash& hash) {
+  Status append_rest(const std::string& path, const HubFile& file, const int64_t num_stored, HubHash& hash, const FetchedModel& before) {
+    int64_t begin = num_stored;
     DARKROOM_ASSIGN_OR_RETURN(const auto from, hub_store_.open_input(join_path(source_, file.path), file.size_bytes));
     DARKROOM_ASSIGN_OR_RETURN(const auto to, files_.open_append(path));
     while (begin < file.size_bytes) {
@@ -109,6 +140,7 @@ class ModelFetch {
       DARKROOM_RETURN_IF_ERROR(to->write(wanted));
       hash.update(wanted);
       begin += static_cast<int64_t>(num_bytes);
+      tell(before, begin, num_stored);
     }
     DARKROOM_RETURN_IF_ERROR(to->sync());
     return to->close();
@@ -191,15 +223,7 @@ Result<FetchedModel> fetch_model(HubClient& hub, Store& hub_store, const HubUri&
                             lock_folder(files, folder, "another process is fetching into the same place (folder):"));
   DARKROOM_RETURN_IF_ERROR(check_free(files, target));  // Who held the lock before may have published meanwhile.
   ModelFetch fetch(hub_store, source, files, folder, options, stop);
-  for (const HubFile& file : wanted) {
-    if (options.on_file) {
-      options.on_file(file.path, file.size_bytes);
-    }
-    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_stored, fetch.fetch(file));
-    fetched.num_resumed_bytes += num_stored;
-    fetched.num_bytes += file.size_bytes;
-    ++fetched.num_files;
-  }
+  DARKROOM_RETURN_IF_ERROR(fetch.fetch_all(wanted, fetched));
   DARKROOM_RETURN_IF_ERROR(publish_fetched(files, folder, wanted, target));
   return fetched;
 }

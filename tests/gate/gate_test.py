@@ -11,6 +11,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tomllib
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tools" / "check")]
@@ -24,7 +26,7 @@ HOUSE = ROOT / "build" / "gate-test"  # Always the same place, so that the compi
 REAL_PARTS = ("tools/check", "cmake", "tests/CMakeLists.txt", "CMakePresets.json", "tools/build", ".clang-format", "tests/integration/cases.py")
 STEPS = ("structure", "format", "release", "integration", "asan-ubsan", "tsan")
 PRESETS = ("release", "asan-ubsan", "tsan")
-NUM_TESTS = 10 * len(PRESETS) + 4  # Of the two test programs in each preset, and of the script.
+NUM_TESTS = 10 * len(PRESETS) + 5  # Of the two test programs in each preset, and of the script.
 NUM_CHECKS = 2 + 2 + len(PRESETS)  # Structure, format; every test built, every header alone; builds.
 
 
@@ -181,13 +183,64 @@ def a_program_that_links_torch_runs_on_every_processor() -> None:
     require(every_processor.links_torch(pathlib.Path(sys.executable).resolve()) is False, "Python links torch")
 
 
+def structure_findings() -> list[str]:
+    """What check_structure.py finds in the house."""
+    done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
+    *findings, last = done.stdout.splitlines()
+    require(done.returncode == (1 if findings else 0) and f" {len(findings)} findings" in last, "the structure's status and sum:", done)
+    return findings
+
+
 def a_table_without_a_notice() -> None:
     with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `src/core/my_foreign_table.inc` | |\n"):
-        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
-        require(done.returncode == 1 and "src/core/foreign_table.inc: " in done.stdout, "a table whose origin is not named:", done.stdout)
+        found = structure_findings()
+        require(len(found) == 1 and found[0].startswith("src/core/foreign_table.inc: "), "a table whose origin is not named:", found)
     with Changed("src/core/foreign_table.inc", lambda _: "1,\n"), Changed("THIRD_PARTY_NOTICES.md", lambda _: "| `core/foreign_table.inc` | |\n"):
-        done = subprocess.run([sys.executable, HOUSE / "tools" / "check" / "check_structure.py"], capture_output=True, text=True, check=False)
-        require(done.returncode == 0, "a table whose origin is named:", done.stdout)
+        require(structure_findings() == [], "a table whose origin is named:", structure_findings())
+
+
+def a_library_without_a_notice() -> None:
+    with Changed("deps.toml", lambda text: text + 'openssl = ["core"]\n'):
+        for notices, is_wrong in (("| libcurl-openssl | |\n", True), ("| OpenSSLish | |\n", True), ("| OpenSSL 3 | Apache-2.0 |\n", False)):
+            with Changed("THIRD_PARTY_NOTICES.md", lambda _, notices=notices: notices):
+                found = structure_findings()
+                require(len(found) == is_wrong and all("OpenSSL" in finding for finding in found), "a library, what is found:", notices, found)
+    with Changed("src/core/foreign_table.cpp", lambda _: "// Made by tools/tables/make_foreign_table.py.\n"):
+        found = structure_findings()
+        require(len(found) == 1 and found[0].startswith("src/core/foreign_table.cpp: "), "a table in a source whose origin is not named:", found)
+
+
+def a_page_that_a_wrapper_has_run_together() -> None:
+    good = f"# Page\n\n```cpp\n{'code ' * 40}\n# {'a comment ' * 10}\n```\n\n### \"{'a message ' * 10}\"\n{'prose ' * 20}\n| a | b |\n|---|---|\n  ```\n  more\n  ```\n"
+    with Changed("docs/page.md", lambda _: good):
+        require(structure_findings() == [], "a page as it should be:", structure_findings())
+    for text, number, word in ((good + "```\ncode\n", 15, "does not end"), (good + "```\ncode ```\n\nprose\n", 16, "behind a fence"),
+                               (good + "prose ```\ncode\n```\n", 15, "behind a fence"), (good + "``` prose\ncode\n```\n", 15, "behind a fence"),
+                               (good + "```\ncode\n```cpp\n", 17, "behind a fence"), (good + f"## Heading {'prose ' * 12}\n", 15, "a heading of"),
+                               (good + f"{'prose ' * 21}\n", 15, "columns, wrap it"), (good + "| a | b | |---|---| | 1 | 2 |\n", 15, "a table that")):
+        with Changed("docs/page.md", lambda _, text=text: text):
+            found = structure_findings()
+            require(len(found) == 1 and found[0].startswith(f"docs/page.md:{number}: ") and word in found[0], "what was planted, what is found:", text[len(good):], found)
+
+
+def a_reason_for_a_fault_whose_line_is_gone() -> None:
+    entry = '[[survivor]]\npath = "src/core/planted.cpp"\nline = "{}"\nold = "{}"\nreason = "why not"\n'
+    line = next(line for line in (HOUSE / "src/core/planted.cpp").read_text().splitlines() if line.startswith("  return ")).strip().replace('"', '\\"')
+    for text, is_wrong in ((entry.format(line, "return"), False), (entry.format(line, "absent"), True), (entry.format("gone();", "gone"), True),
+                           (entry.format(line, "return").replace("planted", "gone"), True)):
+        with Changed("tests/gate/mutant_survivors.toml", lambda _, text=text: text):
+            found = structure_findings()
+            require(len(found) == is_wrong and all("no line of src/core/" in finding for finding in found), "an entry, what is found:", text, found)
+
+
+def every_module_is_mutated_by_some_seed_or_excused() -> None:
+    modules = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"].keys()
+    require({*mutants.MODULES, *mutants.NOT_MUTATED} == set(modules) and not mutants.MODULES.keys() & mutants.NOT_MUTATED.keys(),
+            "modules that are neither mutated nor excused, or both:", {*mutants.MODULES, *mutants.NOT_MUTATED} ^ set(modules))
+    by_seed = [mutants.modules_of(seed) for seed in range(1, len(modules))]
+    require({module for chosen in by_seed for module in chosen} == set(mutants.MODULES), "modules that no seed takes")
+    require({"core", "diffusion", "optim"} <= set(by_seed[0]) and "nn" not in by_seed[0] and {"nn", "paint"} <= set(by_seed[1]), "what seeds 1 and 2 take:", by_seed[:2])
+    require(all(mutants.quotas_of(["nn"], seed, 220)["nn"] >= 8 for seed in (1, 2)), "a module that is named gets its share, whatever the seed")
 
 
 def a_missing_program() -> None:
@@ -224,13 +277,38 @@ def a_skip_with_a_reason_is_counted_and_said() -> None:
 
 
 def settings_of_the_callers_shell_leave_out_nothing() -> None:
-    status, total, last = run_gate("leak", GTEST_FILTER="-*", ASAN_OPTIONS="detect_leaks=0", LSAN_OPTIONS="exitcode=0")
+    status, total, last = run_gate("leak", GTEST_FILTER="-*", TESTBRIDGE_TEST_ONLY="none", ASAN_OPTIONS="detect_leaks=0", LSAN_OPTIONS="exitcode=0")
     require(status == 1 and [failure["kind"] for failure in total["failures"]] == ["leak"], "a leak, with a shell that hides it:", status, last)
+
+
+def settings_of_the_callers_shell_reach_no_test_program() -> None:
+    shell = {"GTEST_FILTER": "-*", "GTEST_TOTAL_SHARDS": "9", "GTEST_SHARD_INDEX": "1", "TESTBRIDGE_TEST_ONLY": "none", "DARKROOM_VECTOR_UNIT": "none",
+             "DARKROOM_SEEDS": "1", "DARKROOM_MUTATIONS": "1", "DARKROOM_SHAPES": "1", "DARKROOM_FAULTS": "none", "DARKROOM_SHARE": "/nowhere"}
+    with unittest.mock.patch.dict(os.environ, {**shell, "ATEN_CPU_CAPABILITY": "default", "DARKROOM_PEERS": "peers"}):
+        for made in (gate.clean_environment(), every_processor.environment_of("report", "folder", {})):
+            require(not made.keys() & shell.keys() and made["DARKROOM_PEERS"] == "peers", "what reaches a test program:", made.keys() & shell.keys())
+        level = every_processor.environment_of("report", "folder", {"DARKROOM_VECTOR_UNIT": "AVX2"})
+        require(level["DARKROOM_VECTOR_UNIT"] == "AVX2" and "ATEN_CPU_CAPABILITY" not in level, "of levels the one that is tried:", level)
+        outcome = every_processor.run_program(HOUSE / "build" / "release", "core_test", {})
+        require(outcome.num_tests == 9 and not outcome.failures, "tests and failures of a program, with a shell that leaves all out:", outcome)
 
 
 def a_script_that_fails_or_dies() -> None:
     require_red("test", {"integration/script"}, "script failure")
     require_red("no report", {"integration/script"}, "script death")
+
+
+def a_script_whose_report_is_torn() -> None:
+    run = gate.Gate(HOUSE)
+    report = run.logs / "torn.json"
+    for text in ('{"passed": ["a"', "", "[]", "null", '{"passed": []}', '{"passed": [], "failed": ["a"], "skipped": []}', '{"passed": 1, "failed": [], "skipped": []}'):
+        report.write_text(text)
+        require(gate.read_script_report(report) is None, "a report that is none:", text)
+    report.write_text('{"passed": ["a"], "failed": [["b", "why"]], "skipped": []}')
+    require(gate.read_script_report(report) == {"passed": ["a"], "failed": [("b", "why")], "skipped": []}, "a whole report")
+    with unittest.mock.patch.dict(os.environ, {"DARKROOM_PLANTED": "script torn report"}):
+        run.test_script(pathlib.Path(sys.executable), HOUSE / "tests" / "integration" / "script_test.py")
+    require([failure.kind for failure in run.total.failures] == ["no report"], "a script that dies while it writes its report:", run.total)
 
 
 def a_broken_module_order() -> None:
@@ -279,10 +357,16 @@ if __name__ == "__main__":
         a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes,
         a_program_that_links_torch_runs_on_every_processor,
         a_table_without_a_notice,
+        a_library_without_a_notice,
+        a_page_that_a_wrapper_has_run_together,
+        a_reason_for_a_fault_whose_line_is_gone,
+        every_module_is_mutated_by_some_seed_or_excused,
         a_silent_skip,
         a_skip_with_a_reason_is_counted_and_said,
         settings_of_the_callers_shell_leave_out_nothing,
+        settings_of_the_callers_shell_reach_no_test_program,
         a_script_that_fails_or_dies,
+        a_script_whose_report_is_torn,
         a_missing_script,
         a_broken_module_order,
         a_test_that_no_target_builds,

@@ -21,7 +21,7 @@ import tempfile
 import tomllib
 
 from cases import Skipped
-from workbench import PROGRAM, ROOT, main, require
+from workbench import PROGRAM, ROOT, main, require, said_on_a_terminal, temporary_folder
 
 CONTRACT = tomllib.loads((pathlib.Path(__file__).parent / "cli_contract.toml").read_text())
 SEED = 10
@@ -413,6 +413,19 @@ def fish_takes_its_completion() -> None:
     check_syntax("fish", "--no-execute")
 
 
+def colours_are_for_terminals_without_no_color() -> None:
+    with temporary_folder() as folder:
+        command = [PROGRAM, "transform", "--resolution", "8", "--output", folder / "x", folder / "absent.png"]
+        plain = {name: value for name, value in os.environ.items() if name not in ("TERM", "NO_COLOR")}
+        for extra, is_coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": ""}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+                                   ({"TERM": "dumb"}, False), ({}, False)):
+            status, said = said_on_a_terminal([*command, "--quiet"], {**plain, **extra}, 80)
+            marks = ("\x1b[1;33mwarning:\x1b[0m ", "\x1b[1;31merror:\x1b[0m ") if is_coloured else (" warning: ", "error: ")
+            require(status == 1 and all(mark in said for mark in marks) and ("\x1b[" in said) == is_coloured, "a log line and the error on a terminal with", extra, status, repr(said))
+        done = subprocess.run(command, capture_output=True, text=True, env={**plain, "TERM": "xterm"}, check=False)
+        require("\x1b" not in done.stderr and "warning: " in done.stderr and "error: " in done.stderr, "elsewhere", done.stderr)
+
+
 def completion_and_manual_are_made_of_the_definitions() -> None:
     texts = {shell: completion_of(shell) for shell in ("bash", "zsh", "fish")}
     texts["man"] = subprocess.run([PROGRAM, "man"], capture_output=True, text=True, check=True).stdout.replace("\\-", "-")
@@ -441,6 +454,7 @@ if __name__ == "__main__":
         help_shows_every_flag_with_type_default_and_unit,
         examples_of_the_help_are_good_command_lines,
         programs_end_as_the_parser_said,
+        colours_are_for_terminals_without_no_color,
         completion_and_manual_are_made_of_the_definitions,
         bash_takes_its_completion,
         zsh_takes_its_completion,

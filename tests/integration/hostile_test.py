@@ -5,6 +5,8 @@ a million bytes of arguments, terminals of any size, the locale C. Nothing abort
 
 import collections
 import fcntl
+import functools
+import json
 import os
 import pathlib
 import pty
@@ -194,10 +196,16 @@ def sealed_places(generator: random.Random, place: Place) -> Case:
     return Case(line, {0} if is_root else {1}, {"env": {**os.environ, "HOME": str(place.sealed)}})
 
 
+@functools.cache
+def verbs() -> list[list[str]]:
+    """The words of every verb that the program defines, and some that are none."""
+    defined = json.loads(subprocess.run([PROGRAM, "help", "--json"], capture_output=True, check=True).stdout)["verbs"]
+    return [*(verb.split() for verb in sorted(defined)), ["models"], ["completion"], [""], ["-"]]
+
+
 def garbage(generator: random.Random, place: Place) -> Case:
-    verbs = ["download", "process", "train", "sample", "inspect", "models", "tokenize", "transform", "demo", "bench", "doctor", "completion", "", "-"]
     words = [b"-", b"=", b"--=", b"--limit", b"--limit=", b"--output", b"--json-summary=", b"--config", b"--prompt", b"--visualize", b"-h=", b"\xff=\xff", b"--\xff", b"[", b"[]", b"[a", b"{}", b"''", b"\x01\x02", b"--seed=-1", b"--no-graph=x", b"-rf", b"--metadata"]
-    arguments = [generator.choice(verbs), *generator.choices(words, k=generator.randint(1, 8)), b"--zzz", b"--zzz=1"]  # Of two unknown flags no list can take both.
+    arguments = [*generator.choice(verbs()), *generator.choices(words, k=generator.randint(1, 8)), b"--zzz", b"--zzz=1"]  # Of two unknown flags no list can take both.
     return Case(arguments, {2}, {})
 
 

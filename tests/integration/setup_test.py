@@ -16,6 +16,15 @@ from cases import main, require
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEBIAN_12 = "ID=debian\nVERSION_ID=12\n"
+# What a machine that is no Debian is asked for, a package of requirements/apt.txt each; and what it is not asked for (setup.sh says why).
+ASKED_FOR = {
+    "g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "make": "make", "git": "git", "pkg-config": "pkg-config", "python3": "python3",
+    "python3-venv": "python3-venv", "python3-dev": "python3-dev", "libfmt-dev": "fmt.pc", "nlohmann-json3-dev": "nlohmann_json.pc",
+    "libcurl4-openssl-dev": "libcurl.pc", "libssl-dev": "openssl.pc", "libc-ares-dev": "libcares.pc", "libxxhash-dev": "libxxhash.pc",
+    "libjpeg62-turbo-dev": "libjpeg.pc", "libpng-dev": "libpng.pc", "libwebp-dev": "libwebp.pc", "libhwy-dev": "libhwy.pc", "libcli11-dev": "CLI11.pc",
+    "libboost-dev": "boost/beast.hpp", "libtomlplusplus-dev": "tomlplusplus.pc", "libgtest-dev": "gtest.pc", "libgmock-dev": "gmock.pc",
+    "fonts-noto-color-emoji": "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf", "unicode-data": "/usr/share/unicode/emoji/emoji-test.txt"}
+NOT_ASKED_FOR = {"ccache", "ca-certificates"}
 
 
 class Machine:
@@ -111,6 +120,20 @@ esac""")
         for missing in (" make ", " git ", " python3-venv ", " /usr/share/unicode/emoji/emoji-test.txt ", " /usr/share/fonts/truetype/noto/NotoColorEmoji.ttf "):
             self.assertIn(missing, done.stderr + " ")
         self.assertNotIn("g++", done.stderr)
+
+    def test_another_distribution_is_asked_for_every_package_that_debian_would_install(self) -> None:
+        listed = set((ROOT / "requirements/apt.txt").read_text().split())
+        self.assertEqual({*ASKED_FOR, *NOT_ASKED_FOR}, listed, "each package of requirements/apt.txt is asked for by setup.sh or excused here")
+        (self.machine.root / "os-release").write_text("ID=arch\n")
+        tools = {name for name in ASKED_FOR.values() if "." not in name and "/" not in name}
+        for tool in pathlib.Path("/usr/bin").iterdir():
+            if not tool.name.startswith(tuple(tools)) and not (self.machine.bin / tool.name).exists():
+                (self.machine.bin / tool.name).symlink_to(tool)
+        nothing = {"PATH": str(self.machine.bin), "SYSTEM_ROOT": str(self.machine.root / "empty")}
+        asked = set(self.machine.run("tools/build/setup.sh", "build", **nothing).stderr.split())
+        self.machine.command("python3", 'case "$*" in *version_info*) exit 0 ;; *) exit 1 ;; esac')  # Without ensurepip and headers.
+        asked |= set(self.machine.run("tools/build/setup.sh", "build", **nothing).stderr.split())
+        self.assertEqual([package for package, name in ASKED_FOR.items() if name not in asked], [], "packages that are not asked for")
 
     def test_another_distribution_with_everything_goes_on(self) -> None:
         (self.machine.root / "os-release").write_text("ID=arch\n")

@@ -113,7 +113,8 @@ def transformers_are_replaced_in_a_file() -> None:
 def strangers_get_nothing() -> None:
     def work(bench: Workbench, images: str) -> None:
         secret = {**os.environ, "DARKROOM_ENCODER_TOKEN": "a canary"}
-        with Transformer(images, environment=secret) as transformer:
+        summary = pathlib.Path(bench.path("transformer.json"))
+        with Transformer(images, "--json-summary", summary, environment=secret) as transformer:
             command = process_command(bench, images, "apart", "--transformers", transformer.address)
             refused = subprocess.run([str(PROGRAM), *command], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
             require(refused.returncode == 1 and "token" in refused.stderr, "a job without the token", refused.returncode, refused.stderr[-2000:])
@@ -121,6 +122,11 @@ def strangers_get_nothing() -> None:
             require(let_in.returncode == 0, "a job with the token", let_in.stderr[-2000:])
             require("canary" not in refused.stderr + let_in.stderr, "the token was said")
             require_same_parts(bench, "apart")
+            transformer.end()
+            require(json.loads(summary.read_text())["transformer"]["rows"] == NUM_PICTURES, "rows of a stopped one", summary.read_text())
+        done = subprocess.run([str(PROGRAM), "transformer", bench.path("absent"), *FLAGS, "--json-summary", summary], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
+        counted = json.loads(summary.read_text())
+        require(done.returncode == 1 and counted["transformer"]["rows"] == 0 and counted["error"], "the summary of one that fails", done.returncode, counted)
         done = subprocess.run([str(PROGRAM), "transformer", images, *FLAGS, "--listen", "0.0.0.0:0"], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
         require(done.returncode == 2 and "DARKROOM_ENCODER_TOKEN" in done.stderr, "beyond loopback without a token", done.returncode, done.stderr[-2000:])
 

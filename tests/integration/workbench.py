@@ -1,6 +1,7 @@
 """What the integration tests share: the program, a small corpus, a loopback web, runs that are killed, digests of folders."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import http.server
@@ -8,24 +9,41 @@ import io
 import json
 import os
 import pathlib
+import pty
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import termios
 import threading
 import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cases import Skipped, main, require  # noqa: F401: the scripts take their whole vocabulary from here.
+from cases import Skipped, main, require, temporary_folder  # noqa: F401: the scripts take their whole vocabulary from here.
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "darkroom"
 ORDERS_PATIENCE = 300  # Seconds; a limit, no measure.
+
+
+def said_on_a_terminal(command: list, environment: dict[str, str], columns: int) -> tuple[int, str]:
+    """The exit code, and what stderr shows where it is a terminal."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    job = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=end)
+    os.close(end)
+    shown = b""
+    with contextlib.suppress(OSError):  # The program has ended.
+        while part := os.read(terminal, 65_536):
+            shown += part
+    os.close(terminal)
+    return job.wait(timeout=120), shown.decode()
 
 
 class Workbench:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that the tree keeps its structure: modules and their order, who shows which third-party header, file names, wrapped prose,
-messages that a page quotes, the origin of tables.
+messages that a page quotes, the origin of tables, the lines of faults that the tests may miss.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it checks, instead, that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -16,7 +16,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
 SOURCE_FOLDERS = ("include", "src", "apps", "tests", "tools", "cmake", "docs", "recipes", "prices", "python")
 PROSE_COLUMNS = 120
+HEADING_COLUMNS = 80  # But of a quoted message: docs/troubleshooting.md.
+FENCE = re.compile(r"\s*```([\w+-]*)")  # Of a block of code, and its language.
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
+# Libraries by the first part of their headers' paths, where it is not their name.
+LIBRARIES = {
+    "nlohmann": "nlohmann-json", "arrow": "Apache Arrow", "parquet": "Parquet", "curl": "libcurl", "ares.h": "c-ares", "xxhash.h": "xxHash",
+    "jpeglib.h": "libjpeg-turbo", "png.h": "libpng", "webp": "libwebp", "hwy": "Highway", "boost": "Boost", "openssl": "OpenSSL", "torch": "PyTorch",
+    "ATen": "PyTorch", "c10": "PyTorch", "gloo": "Gloo", "CLI": "CLI11"}
 TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -105,17 +112,34 @@ def check_type_names(findings: list[str]) -> None:
                 findings.append(f"{path.relative_to(ROOT)}: there is a type {name} in {seen[name].relative_to(ROOT)} already")
 
 
+def wrong_prose(line: str) -> str:
+    """What is wrong with a line outside of code; nothing where it is as it should be."""
+    if "| |---" in line:
+        return "a table that was wrapped as prose; give every row its line"
+    if len(line) > HEADING_COLUMNS and re.match(r'#+ (?!")', line):
+        return f"a heading of {len(line)} columns; what is more than {HEADING_COLUMNS} belongs below it"
+    if len(line) > PROSE_COLUMNS and not line.startswith(("|", "!", "#", "    ")):
+        return f"a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}"
+    return ""
+
+
 def check_prose(findings: list[str]) -> None:
-    """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are."""
+    """Prose of the pages wraps at 120 columns, so that an editor and a diff show it whole; tables and code are as wide as they are. What a
+    wrapper may have run together is found: tables, headings and the paragraphs below them, code and its fences.
+    """
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
-        in_code = False
+        code_begins = 0  # The line of the fence of the code that we are in.
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if line.lstrip().startswith("```"):
-                in_code = not in_code
-            elif not in_code and "| |---" in line:
-                findings.append(f"{path.relative_to(ROOT)}:{number}: a table that was wrapped as prose; give every row its line")
-            elif len(line) > PROSE_COLUMNS and not in_code and not line.startswith(("|", "!", "#", "    ")):
-                findings.append(f"{path.relative_to(ROOT)}:{number}: a line of {len(line)} columns, wrap it at {PROSE_COLUMNS}")
+            wrong = "" if code_begins else wrong_prose(line)
+            if "```" in line:
+                fence = FENCE.fullmatch(line)
+                if fence is None or (code_begins and fence[1]):
+                    wrong = "text before or behind a fence; ``` has a line of its own, with the language at most where code begins"
+                code_begins = 0 if code_begins else number
+            if wrong:
+                findings.append(f"{path.relative_to(ROOT)}:{number}: {wrong}")
+        if code_begins:
+            findings.append(f"{path.relative_to(ROOT)}:{code_begins}: code begins that does not end on its page")
 
 
 def check_quoted_messages(findings: list[str]) -> None:
@@ -130,12 +154,29 @@ def check_quoted_messages(findings: list[str]) -> None:
 
 
 def check_notices(findings: list[str]) -> None:
-    """THIRD_PARTY_NOTICES.md names every generated table, because what it was made of comes from others."""
+    """THIRD_PARTY_NOTICES.md names every library whose headers we include, and every generated table, because what it was made of comes from
+    others.
+    """
     page = ROOT / "THIRD_PARTY_NOTICES.md"
     notices = page.read_text(encoding="utf-8") if page.exists() else ""
-    for path in sorted((ROOT / "src").rglob("*.inc")):
-        if not re.search(rf"[`/]{re.escape(path.name)}`", notices):
+    for path in sorted((ROOT / "src").rglob("*")):
+        is_table = path.suffix == ".inc" or (path.suffix == ".cpp" and path.read_text(encoding="utf-8").startswith("// Made by tools/"))
+        if is_table and not re.search(rf"[`/]{re.escape(path.name)}`", notices):
             findings.append(f"{path.relative_to(ROOT)}: THIRD_PARTY_NOTICES.md does not name it")
+    for header in tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["third_party"]:
+        name = LIBRARIES.get(header, header)
+        if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", notices):
+            findings.append(f"deps.toml: THIRD_PARTY_NOTICES.md does not name {name}, whose headers are included")
+
+
+def check_survivors(findings: list[str]) -> None:
+    """Each entry of tests/gate/mutant_survivors.toml excuses a fault of a line that is still there."""
+    page = ROOT / "tests" / "gate" / "mutant_survivors.toml"
+    for entry in tomllib.loads(page.read_text(encoding="utf-8"))["survivor"] if page.exists() else []:
+        source = ROOT / entry["path"]
+        lines = {line.strip() for line in source.read_text(encoding="utf-8").splitlines()} if source.is_file() else set()
+        if entry["line"] not in lines or entry["old"] not in entry["line"]:
+            findings.append(f"{page.relative_to(ROOT)}: no line of {entry['path']} has '{entry['old']}' in: {entry['line']}")
 
 
 def compiled_sources(build: pathlib.Path) -> set[pathlib.Path]:
@@ -168,6 +209,7 @@ def main() -> None:
         check_prose(findings)
         check_quoted_messages(findings)
         check_notices(findings)
+        check_survivors(findings)
     for finding in findings:
         print(finding)
     print(f"structure: {len(sources())} sources, {len(findings)} findings")

@@ -30,6 +30,7 @@ import sys
 import tempfile
 import tomllib
 
+import gate
 import processor_levels
 import run_tests
 
@@ -37,6 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LARGEST_RATIO = 0.5
 JPEG_LEVELS = {"SSE2": {"JSIMD_FORCESSE2": "1"}, "plain C": {"JSIMD_FORCENONE": "1"}}
 PLAIN_MATHEMATICS = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512F,-FMA,-FMA4"}
+LEVEL_VARIABLES = {*processor_levels.SAYS, *PLAIN_MATHEMATICS, *(name for level in JPEG_LEVELS.values() for name in level)}
 TIMEOUT_SECONDS = 3600
 PROBE = ("--gtest_filter=VaeGoldenTest.encoder*:TextGoldenTest.*",)  # Of nn_test: a convolution for oneDNN, a product for MKL.
 MATHEMATICS = "import math; print([[f(0.37 * i + 0.1).hex() for f in (math.sin, math.log, math.atan, math.tan)] for i in range(2000)])"
@@ -109,7 +111,9 @@ def built_torch_programs(build):
 
 
 def environment_of(report, folder, level):
-    return os.environ | {"DARKROOM_SOURCE_DIR": str(ROOT), "GTEST_OUTPUT": f"json:{report}", "TMPDIR": str(folder)} | level
+    """Of a test program under a level. The caller's shell chooses no tests and no level."""
+    kept = {name: value for name, value in gate.clean_environment().items() if name not in LEVEL_VARIABLES}
+    return kept | {"DARKROOM_SOURCE_DIR": str(ROOT), "GTEST_OUTPUT": f"json:{report}", "TMPDIR": str(folder)} | level
 
 
 def does_not_take(build, level):
@@ -127,7 +131,7 @@ def does_not_take(build, level):
 
 
 def mathematics_does_not_take():
-    plain, fused = (subprocess.run([sys.executable, "-c", MATHEMATICS], env=os.environ | extra, capture_output=True, check=True).stdout
+    plain, fused = (subprocess.run([sys.executable, "-c", MATHEMATICS], env=environment_of("", "/tmp", extra), capture_output=True, check=True).stdout
                     for extra in (PLAIN_MATHEMATICS, {}))
     return ["GLIBC_TUNABLES change no result of Python's functions"] if plain == fused else []
 

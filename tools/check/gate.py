@@ -73,12 +73,14 @@ class Ended:
         return f"ended with exit status {self.status}"
 
 
-FEWER_TESTS = ("DARKROOM_SHAPES", "DARKROOM_MUTATIONS")  # Variables of our own that ask for more cases, or fewer.
+OF_TESTS = ("GTEST_", "TESTBRIDGE_", "DARKROOM_")  # Variables that begin so choose tests, ask for fewer cases, change the program or its files.
+# But other packages to compare with, a Python for the demo, and the faults of the gate's own test.
+OF_THE_CALLER = ("DARKROOM_PEERS", "DARKROOM_PYTHON", "DARKROOM_PLANTED")
 
 
 def clean_environment() -> dict[str, str]:
     """No setting of the caller's shell may leave out tests or silence a sanitizer."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_") and name not in FEWER_TESTS}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_TESTS) or name in OF_THE_CALLER}
     return {**kept, **SANITIZER_OPTIONS}
 
 
@@ -151,7 +153,16 @@ def read_report(path: pathlib.Path) -> list[dict] | None:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         return [case for suite in report["testsuites"] for case in suite["testsuite"]]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_script_report(path: pathlib.Path) -> dict[str, list] | None:
+    """What a test script ran (tests/integration/cases.py); None when there is no report, or not a whole one."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        return {"passed": list(report["passed"]), **{key: [(name, reason) for name, reason in report[key]] for key in ("failed", "skipped")}}
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -276,8 +287,7 @@ class Gate:
         report = log.with_suffix(".json")
         report.unlink(missing_ok=True)
         ended = run_program([python, script], log, {**clean_environment(), "DARKROOM_TEST_REPORT": str(report)}, self.root, seconds)
-        counts = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
-        self.add(title, judge_script(title, ended, counts), ended, log)
+        self.add(title, judge_script(title, ended, read_script_report(report)), ended, log)
 
     def fail(self, kind: str, name: str, reason: str) -> None:
         with self.lock:

@@ -2,6 +2,7 @@
 """Plants small faults in our sources, one at a time, and counts how many the unit tests notice.
 
 usage: mutants.py [--seed N] [--count N] [--modules a,b] [--retry-survivors] [--list]
+A seed takes all modules that need no torch, and two of those that do, in turn: these compile slowly, and all of them would take hours.
 Works on a copy of the sources in build/mutants/tree and rebuilds only what a fault touches. What was found is kept in build/mutants/seed-N.jsonl:
 a run that was cut goes on there. A fault that survived is planted anew when its file or the tests that missed it have changed, one that was noticed
 when the file of the test that noticed it has. Exits 1 below the target share.
@@ -23,6 +24,8 @@ import time
 import tomllib
 
 import fault_sites
+import gate
+import run_tests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / "build" / "mutants"
@@ -44,7 +47,7 @@ class Module:
     first: str = ""  # Faults in lines that hold this come before all others.
 
 
-# The one place that says what is mutated. Modules that include torch compile slowly, so they get fewer faults a line.
+# The one place that says what is mutated. Those with torch stand in the order in which seeds take them.
 MODULES = {
     "core": Module(14, also=("files", "stream", "text", "tables", "web", "stores")),
     "files": Module(22, also=("tables", "stores", "text")),
@@ -61,7 +64,21 @@ MODULES = {
     "prompts": Module(12),
     "measure": Module(12),
     "tune": Module(12),
+    "toml": Module(6, also=("prompts", "plan")),
+    "slices": Module(12),
+    "plan": Module(12),
+    "nn": Module(12),
+    "paint": Module(8),
+    "feed": Module(8),
+    "encode": Module(12),
+    "train": Module(12),
+    "show": Module(12),
+    "tensor": Module(12, also=("nn",)),
+    "ops": Module(8, also=("optim",)),
+    "compare": Module(8),
 }
+NOT_MUTATED = {"plugin": "what needs no GPU of it is kernels: kernel_mutants.py"}
+TORCH_MODULES_A_SEED = 2
 # Not among them, because it is built with AddressSanitizer: kernel_mutants.py.
 KERNELS = {"kernel_emulation": Module(50, sources=("src/plugin/*.cu", "src/plugin/*.cuh"), tests="tests/kernel_emulation", first="__syncthreads")}
 DATA_FILES = {"src/image/font_table.cpp"}  # Tables that a script writes and a test compares.
@@ -119,7 +136,7 @@ class Bench:
         self.confined = sandbox()
         self.clean: dict[str, tuple[float, float]] = {}  # Seconds on the clock and of a processor that a test program needs without a fault.
         self.clean_objects: dict[str, dict[str, str]] = {}
-        self.environment = {**os.environ, "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
+        self.environment = {**gate.clean_environment(), "DARKROOM_SOURCE_DIR": str(TREE), "GTEST_BRIEF": "1", "GTEST_FAIL_FAST": "1", "CCACHE_NOHASHDIR": "1"}
         command = ["cmake", "-S", TREE, "-B", build, "-G", "Ninja", *settings, f"-DDARKROOM_VENV={ROOT / '.venv'}",
                    f"-DDARKROOM_MUTATED={';'.join(modules)}"]
         status, output, _ = run_quietly(command, 600)
@@ -159,6 +176,20 @@ class Bench:
             sys.exit(f"mutants: {module}_test fails without any fault\n{said[-4000:]}")
         self.clean_objects[module] = object_digests(self.folder, module)
         self.clean[module] = (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def modules_of(seed: int) -> list[str]:
+    """What a seed mutates: all modules that need no torch, and some of those that do, in turn."""
+    table = tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"]
+    slow = [module for module in MODULES if run_tests.needs_torch(module, table)]
+    turn = {slow[(TORCH_MODULES_A_SEED * (seed - 1) + i) % len(slow)] for i in range(TORCH_MODULES_A_SEED)}
+    return [module for module in MODULES if module not in slow or module in turn]
+
+
+def quotas_of(chosen: list[str], seed: int, count: int) -> dict[str, int]:
+    """Faults a module: its share of those of the seed's modules and of what else was chosen."""
+    whole = sum(MODULES[module].share for module in {*modules_of(seed), *chosen})
+    return {module: -(-MODULES[module].share * count // whole) for module in chosen}
 
 
 def module_named(name: str) -> Module:
@@ -327,17 +358,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=220, help="faults in all, shared out over the modules (default 220)")
-    parser.add_argument("--modules", default=",".join(MODULES), help="only these")
+    parser.add_argument("--modules", help="only these (default: those of the seed)")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", os.cpu_count() or 1)))
     parser.add_argument("--retry-survivors", action="store_true", help="plant them again, even where nothing changed")
     parser.add_argument("--list", action="store_true", help="print what the seed picks, plant nothing")
     options = parser.parse_args()
-    chosen = options.modules.split(",")
+    chosen = options.modules.split(",") if options.modules else modules_of(options.seed)
     unknown = [module for module in chosen if module not in MODULES]
     if unknown:
         parser.error(f"not a mutated module: {', '.join(unknown)}; there are: {', '.join(MODULES)}")
-    whole = sum(module.share for module in MODULES.values())
-    quotas = {module: -(-MODULES[module].share * options.count // whole) for module in chosen}
+    quotas = quotas_of(chosen, options.seed, options.count)
     if options.list:
         for module, quota in quotas.items():
             for fault in candidates(ROOT, module, options.seed)[:quota]:
@@ -345,7 +375,7 @@ def main() -> None:
         return
     HOME.mkdir(parents=True, exist_ok=True)
     copy_tree()
-    bench = Bench(list(MODULES), options.jobs)
+    bench = Bench(chosen, options.jobs)
     record = Record(HOME / f"seed-{options.seed}.jsonl")
     found = {module: mutate(bench, module, quota, options.seed, record, options.retry_survivors) for module, quota in quotas.items()}
     sys.exit(0 if report(found) else 1)

@@ -33,7 +33,8 @@ std::vector<Finding> examine_memory(const std::string& meminfo, const std::strin
 std::vector<Finding> examine_disk(const std::vector<std::string>& folders);
 /// The limit of open files against what `download` opens by default.
 std::vector<Finding> examine_open_files(uint64_t soft_limit, uint64_t hard_limit);
-/// Whether each store can be reached: a local path by looking, http and https through the door that download uses.
+/// Whether each store can be reached: a local path by looking, http and https through the door that download uses, s3 and hf through the
+/// stores of all verbs, with the environment's credentials. No finding shows what may be secret in an address.
 /// Errors: kCancelled; what is wrong with a store is in its finding.
 Result<std::vector<Finding>> examine_stores(const std::vector<std::string>& uris, const std::vector<AllowedNetwork>& allow_private,
                                             const std::stop_token& stop);

@@ -13,17 +13,22 @@
 
 namespace darkroom {
 
+struct FetchedModel {
+  std::string commit;
+  int64_t num_files = 0;          ///< That are whole and have the hub's hash.
+  int64_t num_bytes = 0;          ///< Of these files, and of the one that is being read.
+  int64_t num_resumed_bytes = 0;  ///< Of num_bytes, what an earlier call had stored.
+  int64_t num_wanted_files = 0;   ///< Of the whole model.
+  int64_t num_wanted_bytes = 0;
+};
+
 struct ModelFetchOptions {
   int64_t chunk_bytes = 32 << 20;  ///< Read and stored at once.
   /// Called before each file is read, in the caller's thread.
   std::function<void(const std::string& path, int64_t size_bytes)> on_file = {};
-};
-
-struct FetchedModel {
-  std::string commit;
-  int64_t num_files = 0;
-  int64_t num_bytes = 0;          ///< Of all files.
-  int64_t num_resumed_bytes = 0;  ///< Of these, what an earlier call had stored.
+  /// Called when it is known what to fetch and after each chunk, in the caller's thread: what the last call said is how far a call came
+  /// that fails or is stopped.
+  std::function<void(const FetchedModel& so_far)> on_progress = {};
 };
 
 /// Copies a model folder of the hub in the diffusers layout to `output`, a new folder of `files`: model_index.json and, of each part that

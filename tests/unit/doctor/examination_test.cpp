@@ -95,12 +95,13 @@ TEST(Doctor, looks_at_local_stores) {
   EXPECT_EQ((*found)[3].verdict, Verdict::kProblem);
 }
 
-TEST(Doctor, stores_that_are_not_built_yet_or_refused_are_problems) {
-  const auto found = examine_stores({"s3://bucket/path", "hf://datasets/a/b", "http://127.0.0.1:1/"}, {}, {});
+TEST(Doctor, stores_that_are_refused_are_problems) {
+  const auto found = examine_stores({"gs://bucket/path", "http://127.0.0.1:1/?token=hidden"}, {}, {});
   ASSERT_TRUE(found.is_ok());
-  EXPECT_EQ(count_problems(*found), 3);
-  EXPECT_NE((*found)[0].text.find("not built yet"), std::string::npos) << (*found)[0].text;
-  EXPECT_NE((*found)[2].text.find("blocked_host"), std::string::npos) << (*found)[2].text;
+  EXPECT_EQ(count_problems(*found), 2);
+  EXPECT_NE((*found)[0].advice.find("s3://"), std::string::npos) << (*found)[0].advice;
+  EXPECT_NE((*found)[1].text.find("blocked_host"), std::string::npos) << (*found)[1].text;
+  EXPECT_EQ((*found)[1].name, "http://127.0.0.1:1/?...");
 }
 
 TEST(Doctor, remarks_that_no_gpu_is_used_only_where_there_is_something_to_do) {

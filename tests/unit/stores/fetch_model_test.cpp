@@ -131,7 +131,9 @@ class fetch_model_test : public HubTest {
   Result<FetchedModel> fetch(FileSystem& files, const std::string& uri = "hf://org/sd", std::stop_token stop = {}) {
     HubClient hub = client(token_);
     const auto store = make_hub_store(hub, system_clock());
-    return fetch_model(hub, *store, HubUri::parse(uri).value(), files, "/models/sd", {.chunk_bytes = 1000}, stop);
+    told_ = {};
+    const ModelFetchOptions options{.chunk_bytes = 1000, .on_progress = [this](const FetchedModel& so_far) { told_ = so_far; }};
+    return fetch_model(hub, *store, HubUri::parse(uri).value(), files, "/models/sd", options, stop);
   }
   /// Path (below /models) and bytes of all that there is.
   static std::map<std::string, std::string> contents(FileSystem& files) {
@@ -154,6 +156,7 @@ class fetch_model_test : public HubTest {
 
   std::string commit_;
   std::optional<std::string> token_;
+  FetchedModel told_;  // Last, of the last call.
 };
 
 TEST_F(fetch_model_test, copies_the_folder_and_nothing_else) {
@@ -205,8 +208,17 @@ TEST_F(fetch_model_test, a_server_that_breaks_off_leaves_what_the_next_call_goes
     EXPECT_EQ(fetch(files).status().code(), StatusCode::kUnavailable);
     EXPECT_FALSE(files.exists("/models/sd").value());
     EXPECT_EQ(read_file(files, kPart).value(), large_.substr(0, static_cast<size_t>(num_good) * 1000));
+    const auto small_bytes = static_cast<int64_t>(model().at("model_index.json").bytes.size() + 2 + 4);  // Of the four files before it.
+    EXPECT_EQ(told_.commit, commit_);
+    EXPECT_EQ(told_.num_files, 4);
+    EXPECT_EQ(told_.num_bytes, small_bytes + num_good * 1000);
+    EXPECT_EQ(told_.num_resumed_bytes, 0);
+    EXPECT_EQ(told_.num_wanted_files, 5);
+    EXPECT_EQ(told_.num_wanted_bytes, small_bytes + 5000);
     hub_.set_bytes_fault(nullptr);
-    EXPECT_GE(fetch(files).value().num_resumed_bytes, num_good * 1000);
+    EXPECT_EQ(fetch(files).value().num_resumed_bytes, small_bytes + num_good * 1000);
+    EXPECT_EQ(told_.num_resumed_bytes, small_bytes + num_good * 1000);
+    EXPECT_EQ(told_.num_bytes, told_.num_wanted_bytes);
     EXPECT_EQ(contents(files), whole());
   }
 }
@@ -254,6 +266,8 @@ TEST_F(fetch_model_test, other_bytes_than_the_hub_names_are_never_published) {
     EXPECT_EQ(wrong.code(), StatusCode::kCorruptData);
     EXPECT_THAT(wrong.message(), AllOf(HasSubstr(is_large ? "unet/w.safetensors" : "tokenizer/merges.txt"),
                                        HasSubstr(is_large ? sha256_hex(large_) : FakeHub::git_sha1("a b\n"))));
+    EXPECT_EQ(told_.num_files, is_large ? 4 : 1);
+    EXPECT_LT(told_.num_bytes, 100);  // Of the files before it; its own are gone.
     EXPECT_FALSE(files.exists("/models/sd").value());
   }
 }

@@ -1,6 +1,7 @@
 """A test script of the fixture; DARKROOM_PLANTED says what it does wrong."""
 
 import os
+import pathlib
 import time
 
 from cases import Skipped, main
@@ -27,5 +28,11 @@ def dies() -> None:
         os._exit(0)
 
 
+def tears_its_report() -> None:
+    if PLANTED == "script torn report":
+        pathlib.Path(os.environ["DARKROOM_TEST_REPORT"]).write_text('{"passed": ["fails", ')
+        os._exit(0)
+
+
 if __name__ == "__main__":
-    main([] if PLANTED == "no script tests" else [fails, is_skipped, ends, dies])
+    main([] if PLANTED == "no script tests" else [fails, is_skipped, ends, dies, tears_its_report])

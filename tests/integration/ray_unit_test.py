@@ -4,6 +4,7 @@
 usage: ray_unit_test.py
 """
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -19,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_scaling, serving, stopping, training  # noqa: E402
+from darkroom_ray import flags, group_size, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, program_log, progress, rank, run_notes, serve_scaling, serving, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
@@ -211,6 +212,7 @@ WRONG_REQUESTS = (
     ("ranks of two markets", asked("train", 1, markets=("spot", "on-demand")), {}, "ask for --market spot or --market on-demand"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
+    ("more ranks than the recipe's gradient groups", asked("online", 2, num_cpus=1), {"RECIPE.toml": [str(ROOT / "recipes/tiny.toml")]}, "it is 1;"),
 )
 
 # A change to the cluster, and words of the sentence that it must get from what a probe found.
@@ -238,7 +240,7 @@ def require_sentence(problems: list[str], what: str, words: str) -> None:
 
 def wrong_requests_are_refused_with_advice() -> None:
     for what, request, given, words in WRONG_REQUESTS:
-        require_sentence([*preflight.check_amounts(request, given), *preflight.check_resources(CLUSTER, request)], what, words)
+        require_sentence([*preflight.check_amounts(request, given, probe.gradient_groups(given)), *preflight.check_resources(CLUSTER, request)], what, words)
 
 
 def wrong_nodes_are_refused_with_advice() -> None:
@@ -274,6 +276,18 @@ def what_a_cluster_has_is_not_refused() -> None:
     require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
     one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
     require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+def gradient_groups_are_those_of_the_recipe_under_the_command_line() -> None:
+    with temporary_folder() as folder:
+        recipe = folder / "r.toml"
+        for text, settings, want in (("", [], 1), ("[runtime]\ngradient_groups = 6\n", [], 6), ("[runtime]\nworkers = 2\n", [], 1), ("runtime = 3\n", [], None), ("[runtime\n", [], None),
+                                     ("[runtime]\ngradient_groups = 6\n", ["runtime.gradient_groups=2", "batch.global=8", "runtime.gradient_groups = 4"], 4), ("", ["runtime.gradient_groups=many"], None)):
+            recipe.write_text(text)
+            got = probe.gradient_groups({"RECIPE.toml": [str(recipe)], "--set": settings})
+            require(got == want, "groups", text, settings, got)
+        require(probe.gradient_groups({"RECIPE.toml": [str(folder / "gone.toml")]}) is None, "a recipe that only the nodes see")
+    require(not list(preflight.check_ranks(asked("train", 4), 4)) and not list(preflight.check_ranks(asked("train", 4), None)), "a group each, or nothing known")
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -474,6 +488,70 @@ def encoders_that_are_not_placed_get_no_work() -> None:
     require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
 
 
+# -- how many ranks ---------------------------------------------------------------------------------------------------
+
+
+def ranks_have_room_where_labels_fit_and_nobody_else_is() -> None:
+    picky, any_node = Placement(labels={"zone": "b"}), Placement()
+    free = [dataclasses.replace(node("a"), resources={"CPU": 8.0}), dataclasses.replace(node("b", labels={"zone": "b"}), resources={"CPU": 1.5})]
+    require((preflight.room_in(free, picky), preflight.room_in(free, any_node)) == (1, 9), "room")
+    own = preflight.with_amounts(free[1], {"CPU": 1.0, "GPU": 0.0}, 2)
+    require(preflight.room_in([own], picky) == 3 and own.labels == free[1].labels, "with two that are to go", own)
+    require(preflight.with_amounts(free[1], {"CPU": 1.0}, 0) is free[1], "with none")
+    require(preflight.take_places(free, Placement(num_cpus=8), 1) is not None and preflight.room_in(free, any_node) == 1, "what an encoder waits for is left to it")
+
+
+def a_group_begins_with_what_has_room_once_that_is_sure() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30)
+    require(size.to_start(6, 0) == 4, "all that are asked for, at once")
+    require((size.to_start(2, 1), size.to_start(2, group_size.SETTLE_SECONDS)) == (0, 2), "fewer only after a while")
+    require(size.to_start(0, 50) == 0, "none")
+    size.tried = 4
+    size.note_failed_start()
+    require(size.to_start(4, 51) == 3, "what was free is not")
+    size.tried = 1
+    size.note_failed_start()
+    require(size.to_start(4, 52) == 1, "never fewer than the fewest")
+    size.note_start(60)
+    require(size.to_start(4, 200) == 4, "a group that stood: all may begin again, and the wait begins anew")
+
+
+def a_run_whose_fewest_ranks_find_no_place_ends() -> None:
+    for room in (1, 4):  # With room by Ray's word that no start finds, too.
+        size = group_size.GroupSize(2, 4, 100, 30)
+        size.to_start(room, 0)
+        size.to_start(room, 100)
+        try:
+            size.to_start(room, 101)
+        except group_size.NoRoom as error:
+            require("2 ranks, the fewest" in str(error) and "101 s" in str(error) and f"room for {room}" in str(error), "why", error)
+        else:
+            raise AssertionError("a wait without end")
+
+
+def a_group_grows_into_room_that_stays() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30)
+    size.note_start(0)
+    require(not size.is_look_due(2, 29) and size.is_look_due(2, 30) and not size.is_look_due(4, 1000), "looks")
+    looks = [size.grows(2, more, now) for more, now in ((1, 30), (0, 60), (2, 90), (1, 120))]
+    require(looks == [False, False, False, True], "room at two looks in a row", looks)
+    size.note_start(130)
+    require(not size.grows(3, 1, 160), "a new group looks twice, too")
+
+
+def a_pause_is_over_when_all_ranks_have_ended() -> None:
+    notes = run_notes.RunNotes()
+    notes.begin(2)
+    require(not notes.is_pausing() and not notes.ask_to_pause(2) and notes.is_pausing(), "asked")
+    notes.note_paused(1)
+    notes.note_paused(1)
+    require(not notes.ask_to_pause(2), "one of two")
+    notes.note_paused(0)
+    require(notes.ask_to_pause(2), "both")
+    notes.begin(3)
+    require(not notes.is_pausing() and not notes.ask_to_pause(1), "the next group")
+
+
 # -- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -497,10 +575,79 @@ def a_rank_tells_new_lines_and_checkpoints() -> None:
     require(rank.MetricsTail(None).lines() == [], "a run on a store")
 
 
+def losses_of_a_run_that_gets_on_are_forgiven() -> None:
+    count = group_size.LossCount()
+    got = [count.begins_anew(step) for step in (-1, 0, 0, 100, 100, 50, 200)]
+    require(got == [False, True, False, True, False, False, True], "counts that begin anew", got)
+
+
+LINE = "04:14:17 train step 12/30  loss 0.4202  grad 1.260  lr 8.28e-04  7 img/s  ms: data 0 fwd 525 bwd 1196 opt 30  ETA 0:20"
+
+
+def what_ranks_say_reaches_the_user() -> None:
+    notes = run_notes.RunNotes()
+    notes.begin(3)
+    for number, place in ((2, "10.0.0.2"), (0, "10.0.0.1"), (1, "10.0.0.2")):
+        notes.note_place(number, place, "run/_ray/logs")
+    notes.hear(0, ["04:14:05 going on from run/checkpoints/step-00000010 (step 10 of 30)", LINE])
+    notes.hear(2, ["04:14:06 warning: little memory", LINE])
+    number, lines, shown = notes.news(0)
+    want = ["start 1: ranks 0 on 10.0.0.1; 1, 2 on 10.0.0.2; their logs: run/_ray/logs", "going on from run/checkpoints/step-00000010 (step 10 of 30)", "rank 2: warning: little memory", "rank 2: " + LINE[9:]]
+    require((number, lines, shown, notes.start_step()) == (4, want, LINE[9:], 10), "what is told", number, lines, shown)
+    require(notes.news(3)[1] == want[3:] and notes.news(4)[1] == [], "news alone")
+    require(notes.news(900)[1] == want, "notes that were made anew")
+
+
+def a_view_shows_news_once_and_nothing_when_quiet() -> None:
+    ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    notes = run_notes.RunNotes()
+    stream, quiet = io.StringIO(), io.StringIO()
+    clock = itertools.count(0, 20)  # Seconds: each line of progress is due.
+    views = [training.RunView(is_quiet, progress.Progress("train", where, lambda: next(clock))) for is_quiet, where in ((False, stream), (True, quiet))]
+    for text in ("waiting for machines", "start 1"):
+        notes.say(text)
+        notes.hear(0, [LINE])
+        for view in views:
+            view.look(ray, FakeNotes(notes))
+    views[0].end(ray, FakeNotes(notes))
+    require([line[9:] for line in stream.getvalue().splitlines()] == ["waiting for machines", LINE[9:], "start 1"], "lines", stream.getvalue())
+    require(quiet.getvalue() == "", "--quiet", quiet.getvalue())
+
+
+def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
+    heard: list = []
+    notes = types.SimpleNamespace(hear=types.SimpleNamespace(remote=lambda number, lines: heard.append((number, lines))))
+    with temporary_folder() as folder:
+        for start in (1, 2):
+            voice = rank.RankVoice(0, program_log.ProgramLog(str(folder / "logs"), "rank-000", f"start {start}"))
+            for line in ("04:14:05 hello\n", LINE + "\n", LINE.replace("loss 0.4202", "loss -") + "\n"):
+                voice.take(line)
+        voice.tell(notes)
+        voice.tell(notes)
+        lines = (folder / "logs" / "rank-000.log").read_text().splitlines()
+        require(len(lines) == 8 and "start 1" in lines[0] and lines[2] == lines[6] == LINE and "start 2" in lines[4], "the log", lines)
+        require(len(heard) == 1 and heard[0][0] == 0 and len(heard[0][1]) == 3, "the notes", heard)
+        want = {"step": 12, "loss": 0.4202, "grad_norm": 1.26, "lr": 8.28e-4, "images_per_second": 7.0}
+        without_loss = {name: value for name, value in want.items() if name != "loss"}
+        require(list(voice.metrics) == [want, without_loss], "metrics", voice.metrics)
+        (folder / "file").touch()
+        program_log.ProgramLog(str(folder / "file" / "logs"), "rank-000", "").write("a log that cannot be written\n")
+    require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")
+    require(program_log.log_folder(Request("train", (), storage="/records"), "s3://b/run") == "/records/logs", "where --storage-path says")
+    require(training.storage_of(Request("train", ()), {"--output": ["s3://b/run/"]}) == "s3://b/run/_ray", "on a store")
+
+
+def a_claim_that_may_be_a_dead_ranks_is_waited_for_once() -> None:
+    words = f"04:14:05 error: train: {rank.HELD_BY_ANOTHER}; wait for it: s3://b/run"
+    require(rank.HELD_BY_ANOTHER in (ROOT / "src" / "train" / "remote_run.cpp").read_text(), "the program's sentence is another one")
+    got = [rank.is_claim_of_a_lost_start(*case) for case in ((1, words, 0, "auto"), (1, words, 1, "auto"), (1, words, 0, "none"), (1, "another reason", 0, "auto"), (2, words, 0, "auto"))]
+    require(got == [True, False, False, False, False], "claims", got)
+
+
 class FakeNotes:
     """The actor, called at once."""
 
-    def __init__(self, notes: rank.RunNotes) -> None:
+    def __init__(self, notes: run_notes.RunNotes) -> None:
         self._notes = notes
 
     def __getattr__(self, name: str):
@@ -513,20 +660,20 @@ def a_rank_that_somebody_else_stopped_has_not_ended_well() -> None:
 
 
 def a_start_that_would_mend_nothing_is_not_begun() -> None:
-    notes = rank.RunNotes()
+    notes = run_notes.RunNotes()
     require([notes.begin(2), notes.begin(1)] == [0, 1], "starts")
     notes.ask_to_stop(15)
-    require(notes.begin(1) == rank.NO_ATTEMPT, "a start after a stop")
-    failed = rank.RunNotes()
+    require(notes.begin(1) == run_notes.NO_ATTEMPT, "a start after a stop")
+    failed = run_notes.RunNotes()
     failed.note_failure(2, "its words")
-    require(failed.begin(1) == rank.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
+    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
 
 
 @contextlib.contextmanager
-def fake_train():
+def fake_train(report=lambda *unused, **more: None):
     """Ray Train with one rank, as far as a Reporter knows it."""
     collective = types.SimpleNamespace(broadcast_from_rank_zero=lambda what: what)
-    train = types.SimpleNamespace(collective=collective, report=lambda *unused, **more: None)
+    train = types.SimpleNamespace(collective=collective, report=report)
     fakes = {"ray": types.SimpleNamespace(train=train), "ray.train": train, "ray.train.collective": collective}
     before = {name: sys.modules.get(name) for name in fakes}
     measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
@@ -539,6 +686,19 @@ def fake_train():
             sys.modules.pop(name)
             if module:
                 sys.modules[name] = module
+
+
+def metrics_are_reported_without_checkpoints() -> None:
+    reports: list[dict] = []
+    with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)):
+        told = collections.deque([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "phases": {}}])
+        rank.Reporter(0, Request("train", ()), "s3://b/run", told).end()
+        require(reports == [{"step": 2, "loss": 1.5}] and not told, "of a run on a store", reports)
+        (folder / "run").mkdir()
+        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run")
+        (folder / "run" / "metrics.jsonl").write_text('{"step": 3}\n')
+        reporter.end()
+        require(reports[1:] == [{"step": 3}], "of a run on a disk", reports)
 
 
 def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
@@ -595,7 +755,7 @@ def a_killed_task_is_run_again() -> None:
 
 def a_stop_without_a_rank_ends() -> None:
     ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
-    notes = rank.RunNotes()
+    notes = run_notes.RunNotes()
     stop = types.SimpleNamespace(is_asked=True, number=15)
     over = threading.Event()
     fit = training.Fit(types.SimpleNamespace(fit=over.wait))
@@ -624,7 +784,7 @@ def notes_that_are_made_anew_are_asked_again() -> None:
 
     ray = types.SimpleNamespace(get=get, exceptions=types.SimpleNamespace(RayError=ConnectionError))
     waits = iter([False, False, False, True])
-    notes = rank.RunNotes()
+    notes = run_notes.RunNotes()
     training.wait_for_end(ray, types.SimpleNamespace(wait=lambda seconds: next(waits)), FakeNotes(notes), types.SimpleNamespace(is_asked=True, number=15))
     require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
 
@@ -714,6 +874,7 @@ if __name__ == "__main__":
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
+            gradient_groups_are_those_of_the_recipe_under_the_command_line,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             items_are_handed_out_once,
@@ -725,9 +886,20 @@ if __name__ == "__main__":
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
             encoders_that_are_not_placed_get_no_work,
+            ranks_have_room_where_labels_fit_and_nobody_else_is,
+            a_group_begins_with_what_has_room_once_that_is_sure,
+            a_run_whose_fewest_ranks_find_no_place_ends,
+            a_group_grows_into_room_that_stays,
+            a_pause_is_over_when_all_ranks_have_ended,
+            losses_of_a_run_that_gets_on_are_forgiven,
+            what_ranks_say_reaches_the_user,
+            a_view_shows_news_once_and_nothing_when_quiet,
+            a_rank_says_all_to_its_log_and_its_metrics_to_ray,
+            a_claim_that_may_be_a_dead_ranks_is_waited_for_once,
             a_rank_tells_new_lines_and_checkpoints,
             a_rank_that_somebody_else_stopped_has_not_ended_well,
             a_start_that_would_mend_nothing_is_not_begun,
+            metrics_are_reported_without_checkpoints,
             what_keeps_rank_0_from_reporting_is_told_at_the_end,
             a_killed_task_is_run_again,
             a_stop_without_a_rank_ends,

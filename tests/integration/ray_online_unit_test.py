@@ -241,7 +241,7 @@ def losses_of_an_encoder_that_served_for_long_are_forgiven() -> None:
         keeper.note_waiting()
         require(waiting[-1] == 2 and keeper.look_at(seat) is None, "the room of the next one", waiting)
     require(seat.losses == 1 and keeper.losses == 4, "losses", seat.losses, keeper.losses)
-    require(waiting == [2, 1, 2, 1, 2, 1, 2, 1], "encoders without a place, which ranks leave theirs", waiting)
+    require(waiting == [*(4 * [2, 1]), 2], "encoders without a place, which ranks leave theirs", waiting)
     require("encoder 1 serves at 10.0.0.1:7000; its log: run/_ray/logs" in said and any("encoder 1 was lost" in text and "killed 3" in text for text in said), "what is told", said)
     seat.filled_at -= online.WAIT_SECONDS
     require([keeper.look_at(seat), keeper.look_at(seat)] == [None, None] and sum("no room" in text for text in said) == 1, "a wait is told once", said)

@@ -107,7 +107,7 @@ class RunView:
             self._progress.say(line)
         if progress != self._shown:
             self._shown = progress
-            self._progress.show(progress)
+            (self._progress.show if self._progress.is_terminal else self._progress.say)(progress)  # The program says one each ten seconds.
 
     def end(self, ray, notes) -> None:
         self.look(ray, notes)

@@ -4,11 +4,11 @@ cannot be placed."""
 
 import time
 
-from ray.train.v2._internal.execution.failure_handling import FailureDecision
-from ray.train.v2._internal.execution.failure_handling.default import DefaultFailurePolicy
-from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+import ray
 from ray.train.v2._internal.execution.controller.state import ReschedulingState, RunningState
+from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
 from ray.train.v2._internal.execution.scaling_policy import NoopDecision, ResizeDecision, ScalingDecision, ScalingPolicy
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from darkroom_ray.group_size import GroupSize, LossCount, NoRoom
 from darkroom_ray.item_job import first_line
@@ -18,6 +18,14 @@ from darkroom_ray.request import Request
 
 LOOK_SECONDS = 0.5
 TELL_SECONDS = 30.0  # Until it is said again that nothing has changed.
+
+
+def ask(otherwise, reference):
+    """What the run's notes say; `otherwise` while they are being made anew."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError:
+        return otherwise
 
 
 class RoomPolicy(ScalingPolicy):
@@ -56,7 +64,7 @@ class RoomPolicy(ScalingPolicy):
         try:
             size = self._size.to_start(room, time.monotonic())
         except NoRoom as error:
-            self._get(self._notes.note_failure.remote(1, f"{error}; a rank takes {described(self._placement)}: free or add nodes, ask for less, or for a longer --max-wait; the same command goes on"))
+            ask(None, self._notes.note_failure.remote(1, f"{error}; a rank takes {described(self._placement)}: free or add nodes, ask for less, or for a longer --max-wait; the same command goes on"))
             raise
         if size:
             return self._resize(size)
@@ -73,7 +81,7 @@ class RoomPolicy(ScalingPolicy):
             self._is_growing = self._size.grows(size, self._count_room(with_own_group=False), now)
             if self._is_growing:
                 self._tell(f"there is room for more than {size} ranks: they end with a checkpoint, and more go on from there")
-        if not self._is_growing or not self._get(self._notes.ask_to_pause.remote(size)):
+        if not self._is_growing or not ask(False, self._notes.ask_to_pause.remote(size)):
             return NoopDecision()
         self._is_growing = False
         return self._resize(min(self._size.most, size + self._count_room(with_own_group=False)))
@@ -86,27 +94,24 @@ class RoomPolicy(ScalingPolicy):
 
     def _count_room(self, with_own_group: bool) -> int:
         """Ranks that would find a place now, encoders that still wait for one apart; with those of a group that stands, if its places are to be
-        free for the next one."""
-        import ray
-
-        nodes = free_nodes(ray)
-        if with_own_group and self._is_up:
-            if self._placement_group is None:  # It failed before it was seen: the next one is as large, or finds out.
-                return self._size.tried
-            nodes = self._with_own_places(ray, nodes)
-        for _ in range(self._get(self._notes.num_waiting.remote()) if self._encoders else 0):
+        free for the next one. 0, which is told, where the cluster does not answer: it is asked again."""
+        if with_own_group and self._is_up and self._placement_group is None:
+            return self._size.tried  # It failed before it was seen: the next one is as large, or finds out.
+        try:
+            nodes = free_nodes(ray)
+            if with_own_group and self._is_up:
+                nodes = self._with_own_places(nodes)
+        except Exception as error:  # Ray's classes differ by what is away, and the controller would end the run.
+            self._tell(f"the cluster does not say what is free of it: {first_line(error)}")
+            return 0
+        for _ in range(ask(0, self._notes.num_waiting.remote()) if self._encoders else 0):
             take_places(nodes, self._encoders, 1)
         return room_in(nodes, self._placement)
 
-    def _with_own_places(self, ray, nodes: list[Node]) -> list[Node]:
+    def _with_own_places(self, nodes: list[Node]) -> list[Node]:
         places = list(ray.util.placement_group_table(self._placement_group).get("bundles_to_node_id", {}).values())
         each = self.scaling_config._resources_per_worker_not_none
         return [with_amounts(node, each, places.count(node.node_id)) for node in nodes]
-
-    def _get(self, reference):
-        import ray
-
-        return ray.get(reference)
 
     def _tell_wait(self, room: int) -> None:
         now = time.monotonic()
@@ -129,9 +134,7 @@ class LossPolicy(DefaultFailurePolicy):
         self._losses = LossCount()
 
     def make_decision(self, training_failed_error) -> FailureDecision:
-        import ray
-
-        step = ray.get(self._notes.start_step.remote())
+        step = ask(-1, self._notes.start_step.remote())
         if self._losses.begins_anew(step):
             self._worker_group_failures = 0
         decision = super().make_decision(training_failed_error)

@@ -7,6 +7,7 @@ usage: ray_unit_test.py
 import collections
 import contextlib
 import dataclasses
+import importlib
 import io
 import itertools
 import pathlib
@@ -552,6 +553,167 @@ def a_pause_is_over_when_all_ranks_have_ended() -> None:
     require(not notes.is_pausing() and not notes.ask_to_pause(1), "the next group")
 
 
+class FakeController:
+    """As much of Ray Train as darkroom_ray.group is made of, and a cluster whose free nodes are `nodes`."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.own_places: list[str] = []
+        state = types.SimpleNamespace(**{name: type(name, (), {}) for name in ("RunningState", "ReschedulingState")})
+        self.running, self.rescheduling = state.RunningState(), state.ReschedulingState()
+        lost = types.SimpleNamespace(DefaultFailurePolicy=FakeFailurePolicy, FailureDecision=types.SimpleNamespace(RETRY="retry"))
+        scaling = types.SimpleNamespace(NoopDecision=type("NoopDecision", (), {"num_workers": 0}), ResizeDecision=types.SimpleNamespace, ScalingDecision=object, ScalingPolicy=FakeScalingPolicy)
+        ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError), util=types.SimpleNamespace(
+            placement_group_table=lambda group: {"bundles_to_node_id": dict(enumerate(self.own_places))}))
+        execution = "ray.train.v2._internal.execution"
+        fakes = {name: types.ModuleType(name) for name in ("ray", "ray.train", "ray.train.v2", "ray.train.v2._internal", execution, f"{execution}.controller", "ray.train.v2.api")}
+        fakes |= {"ray": ray, f"{execution}.controller.state": state, f"{execution}.failure_handling": lost, f"{execution}.scaling_policy": scaling,
+                  "ray.train.v2.api.data_parallel_trainer": types.SimpleNamespace(DataParallelTrainer=object)}
+        with replaced_modules({**fakes, "darkroom_ray.group": None}):
+            self.module = importlib.import_module("darkroom_ray.group")
+        self.module.free_nodes = lambda unused: list(self.nodes)
+        self.module.time = types.SimpleNamespace(monotonic=lambda: self.now, sleep=lambda seconds: None)
+        self.now = 0.0
+        self.notes = run_notes.RunNotes()
+
+    def policy(self, request: Request):
+        config = types.SimpleNamespace(_resources_per_worker_not_none={"CPU": request.placement.num_cpus})
+        return self.module.RoomPolicy(config, request, FakeNotes(self.notes), 30.0)
+
+    def said(self) -> str:
+        return "\n".join(self.notes.news(0)[1])
+
+
+class FakeScalingPolicy:
+    def __init__(self, scaling_config) -> None:
+        self.scaling_config = scaling_config
+
+    def _maybe_send_resource_request(self) -> None:
+        pass
+
+
+class FakeFailurePolicy:
+    def __init__(self, failure_config) -> None:
+        self.failure_config = failure_config
+        self._worker_group_failures = 0
+
+    def make_decision(self, error) -> str:
+        self._worker_group_failures += 1
+        return "retry" if self._worker_group_failures <= self.failure_config.max_failures else "raise"
+
+
+@contextlib.contextmanager
+def replaced_modules(fakes: dict):
+    """None: a module that is imported anew."""
+    before = {name: sys.modules.pop(name, None) for name in fakes}
+    sys.modules |= {name: module for name, module in fakes.items() if module}
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module:
+                sys.modules[name] = module
+
+
+def free_node(name: str, cpus: float, **labels: str) -> Node:
+    return Node(name=name, node_id=name, resources={"CPU": cpus}, labels=labels)
+
+
+def a_group_is_no_larger_than_free_nodes_with_its_labels() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4, labels={"role": "trainer"}))
+    ray.nodes = [free_node("head", 8), free_node("a", 2, role="trainer")]
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0, "at once")
+    require("room for 2 of 4 ranks" in ray.said(), "what it waits for", ray.said())
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 2, "what has room")
+    policy.after_controller_state_update(None, ray.rescheduling)
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "after a start that found no place")
+
+
+def a_group_leaves_encoders_their_room() -> None:
+    ray = FakeController()
+    request = dataclasses.replace(asked("online", 2), encoders=asked("encoder"))
+    ray.nodes, ray.now = [free_node("laptop", 2)], 0.0
+    policy = ray.policy(request)
+    ray.notes.note_waiting(1)
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has no place yet")
+    ray.nodes = [free_node("laptop", 1)]
+    ray.notes.note_waiting(0)
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has its place")
+
+
+def a_lost_group_begins_again_in_its_own_places() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4))
+    ray.nodes = [free_node("a", 2), free_node("b", 2)]
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 4, "all")
+    policy.after_controller_state_update(None, ray.running)
+    ray.nodes = []
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 4, "one that was lost before it was seen at work")
+    group = types.SimpleNamespace(placement_group_handle=types.SimpleNamespace(placement_group="g"), num_workers=4)
+    policy.make_decision_for_running_worker_group(group, None)
+    ray.nodes, ray.own_places = [free_node("a", 0)], ["a", "a", "b", "b"]  # b is gone.
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 2, "what the group that failed holds still")
+
+
+def a_group_grows_when_its_ranks_have_ended_with_a_checkpoint() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4))
+    ray.nodes = [free_node("a", 2)]
+    policy.after_controller_state_update(None, ray.running)
+    group = types.SimpleNamespace(placement_group_handle=types.SimpleNamespace(placement_group="g"), num_workers=2)
+
+    def decided() -> int:
+        return policy.make_decision_for_running_worker_group(group, None).num_workers
+
+    ray.now = 30.0
+    require(decided() == 0 and not ray.notes.is_pausing(), "room at one look")
+    ray.nodes, ray.now = [], 60.0
+    require(decided() == 0 and not ray.notes.is_pausing(), "which somebody else has taken")
+    ray.nodes = [free_node("a", 1)]
+    for ray.now in (90.0, 120.0):
+        require(decided() == 0, "ranks at work")
+    require(ray.notes.is_pausing() and "more than 2 ranks" in ray.said(), "they are asked to end", ray.said())
+    for number in (0, 1):
+        ray.notes.note_paused(number)
+    require(decided() == 3, "the larger group")
+
+
+def a_wait_without_end_is_told_and_ends() -> None:
+    ray = FakeController()
+    policy = ray.policy(dataclasses.replace(asked("train", 2, 2), max_wait=100.0))
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = 101.0
+    try:
+        policy.make_decision_for_non_running_worker_group()
+    except group_size.NoRoom:
+        require(ray.notes.failure()[0] == 1 and "--max-wait" in ray.notes.failure()[1] and ray.notes.is_hopeless(), "why", ray.notes.failure())
+    else:
+        raise AssertionError("it waits for ever")
+    ray.module.free_nodes = lambda unused: 1 / 0
+    ray.now = 102.0
+    policy = ray.policy(asked("train", 2))
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "does not say" in ray.said(), "a cluster that does not answer", ray.said())
+
+
+def losses_count_from_the_last_checkpoint() -> None:
+    ray = FakeController()
+    policy = ray.module.LossPolicy(types.SimpleNamespace(max_failures=2), FakeNotes(ray.notes))
+    error = types.SimpleNamespace(worker_failures={1: ConnectionError("its node is gone\nmore")})
+    decisions = []
+    for step in (0, 0, 10, 10, 10):
+        ray.notes.hear(0, [f"04:00:00 going on from run (step {step} of 30)"])
+        decisions.append(policy.make_decision(error))
+    require(decisions == ["retry", "retry", "retry", "retry", "raise"], "decisions", decisions)
+    require("(loss 2 of 2 since step 10): rank 1: its node is gone" in ray.said() and "more" not in ray.said(), "why", ray.said())
+
+
 # -- ranks ------------------------------------------------------------------------------------------------------------
 
 
@@ -891,6 +1053,12 @@ if __name__ == "__main__":
             a_run_whose_fewest_ranks_find_no_place_ends,
             a_group_grows_into_room_that_stays,
             a_pause_is_over_when_all_ranks_have_ended,
+            a_group_is_no_larger_than_free_nodes_with_its_labels,
+            a_group_leaves_encoders_their_room,
+            a_lost_group_begins_again_in_its_own_places,
+            a_group_grows_when_its_ranks_have_ended_with_a_checkpoint,
+            a_wait_without_end_is_told_and_ends,
+            losses_count_from_the_last_checkpoint,
             losses_of_a_run_that_gets_on_are_forgiven,
             what_ranks_say_reaches_the_user,
             a_view_shows_news_once_and_nothing_when_quiet,

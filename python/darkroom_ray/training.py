@@ -17,7 +17,6 @@ from darkroom_ray.stopping import Stopped, StopWatch
 
 LOOK_SECONDS = 0.5
 RESIZE_SECONDS = 30.0  # How often a healthy group looks whether it could be larger; DARKROOM_RAY_RESIZE_SECONDS.
-PLACE_SECONDS = "20"  # Until a group that cannot be placed is tried with fewer ranks.
 ALONE_SECONDS = 60.0  # Without a rank at work after a stop: there is none that could end with a checkpoint.
 
 
@@ -144,7 +143,6 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     notes = make_notes(ray)
     if on_notes:
         on_notes(notes)
-    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", PLACE_SECONDS)  # Ray's controller is given it.
     view = RunView("--quiet" in given, Progress(request.verb))
     try:
         fit = Fit(make_trainer(request, given, notes, encoders))

@@ -14,11 +14,12 @@ import time
 
 from darkroom_ray.addresses import LOOK_SECONDS, AddressFile  # noqa: F401: ranks take it from here.
 from darkroom_ray.flags import Refused
-from darkroom_ray.item_job import cause_of
+from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
 from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import check_cluster, nodes_of
 from darkroom_ray.program import Child, find_program
+from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.training import train
@@ -26,6 +27,8 @@ from darkroom_ray.training import train
 TOKEN = "DARKROOM_ENCODER_TOKEN"
 READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
 ADDRESSES_SECONDS = 30.0
+STEADY_SECONDS = 600.0  # An encoder that served so long is no failing one: the losses of its seat are forgotten.
+WAIT_SECONDS = 30.0  # Until it is told that an encoder has found no room.
 NODE_LABEL = "ray.io/node-id"  # Ray gives it to every node.
 # What the trainer's command line says of the pictures, by the program's flags.
 SHARED_FLAGS = ("--raw-data", "--model", "--set")
@@ -98,14 +101,17 @@ def served_by(request: Request) -> Request:
 class EncoderActor:
     """An actor: its program loads the models once and serves until it is ended."""
 
-    def __init__(self, request: Request, given: dict[str, list[str]], token: str) -> None:
+    def __init__(self, request: Request, given: dict[str, list[str]], token: str, number: int) -> None:
         import ray
 
         words_of = transformer_words if request.transformers else encoder_words
-        words = words_of(request, given, ray.util.get_node_ip_address())
+        place = ray.util.get_node_ip_address()
+        words = words_of(request, given, place)
+        self._logs = log_folder(request, given.get("--output", [""])[0])
+        log = ProgramLog(self._logs, f"{served_by(request).verb}-{number:03d}", f"on {place}")
         self._address = ""
         self._is_ready = threading.Event()
-        self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line)
+        self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line, on_said=log.write)
         threading.Thread(target=self._tell_end, daemon=True).start()
 
     def _take_line(self, line: str) -> bool:
@@ -119,6 +125,10 @@ class EncoderActor:
     def _tell_end(self) -> None:
         self._child.wait()
         self._is_ready.set()
+
+    def logs(self) -> str:
+        """The folder of its log: it has a place."""
+        return self._logs
 
     def address(self) -> str:
         """Waits until it serves; "": it has ended before."""
@@ -157,30 +167,43 @@ class Seat:
 
     def __init__(self, ray, number: int, request: Request, given: dict[str, list[str]], token: str, place: Node | None = None) -> None:
         self.number = number
-        self.losses = 0
+        self.losses = 0  # Since one served for long.
         self.fill_at = 0.0  # When a new actor is tried; 0: one is there.
         self._ray = ray
-        self._make = lambda options: ray.remote(EncoderActor).options(**options, max_concurrency=3, max_restarts=0).remote(request, given, token)
+        self._make = lambda options: ray.remote(EncoderActor).options(**options, max_concurrency=4, max_restarts=0).remote(request, given, token, number)
         self._placement = served_by(request).placement
         self._place = place
         self.fill()
 
     def fill(self) -> None:
         self.fill_at = 0.0
-        self.actor = self._make(options_on(self._place if not self.losses else None, self._placement))
+        self.actor = self._make(options_on(self._place, self._placement))
+        self._place = None
+        self.placed = self.actor.logs.remote()
         self.ready = self.actor.address.remote()
         self.ended = self.actor.wait.remote()
-        self.is_noted = False
+        self.filled_at = time.monotonic()
+        self.is_waiting_told = False
+        self.noted_at = 0.0  # When it served; 0: not yet.
 
     def clear(self) -> None:
         self._ray.kill(self.actor)
 
     def news(self) -> str | None:
         """Its address, once, where it is ready; else None. Errors: RayError of an actor that is lost."""
-        if self.is_noted or not self._ray.wait([self.ready], timeout=0)[0]:
+        if self.noted_at or not self._ray.wait([self.ready], timeout=0)[0]:
             return None
-        self.is_noted = True
+        self.noted_at = time.monotonic()
         return self._ray.get(self.ready)
+
+    def has_place(self) -> bool:
+        return not self.fill_at and bool(self._ray.wait([self.placed], timeout=0)[0])
+
+    def lose(self) -> None:
+        """Counts a loss. One that served for long is no failing one."""
+        if self.noted_at and time.monotonic() - self.noted_at >= STEADY_SECONDS:
+            self.losses = 0
+        self.losses += 1
 
     def end_of_program(self) -> tuple[int, str] | None:
         """Exit code and last words where it has ended. Errors: RayError of an actor that is lost."""
@@ -198,12 +221,17 @@ class EncoderKeeper:
         self.losses = 0
         self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
+        self._notes = None
+        self._waiting = -1  # What the notes were told last.
         numbers = range(served_by(request).num_workers)
         self._seats = [Seat(ray, number, request, given, token, places[number] if places else None) for number in numbers]
         self._thread: threading.Thread | None = None
 
     def begin(self, notes=None) -> None:
-        """`notes` of ranks hear why the run ends; without them the driver looks at `failure`."""
+        """`notes` of ranks hear what happens, how many encoders still want a place, and why the run ends; without them the driver looks at
+        `failure`."""
+        self._notes = notes
+        self.note_waiting()
         self._thread = threading.Thread(target=self._keep, args=(notes,), daemon=True)
         self._thread.start()
 
@@ -216,9 +244,21 @@ class EncoderKeeper:
             self.ray.get(notes.note_failure.remote(*self.failure))
             self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
 
+    def say(self, text: str) -> None:
+        if self._notes is not None:
+            self._notes.say.remote(text)
+
+    def note_waiting(self) -> None:
+        """The ranks leave these encoders their room."""
+        waiting = sum(not seat.has_place() for seat in self._seats) if self._notes is not None else self._waiting
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self.ray.get(self._notes.note_waiting.remote(waiting))
+
     def look_at_all(self) -> tuple[int, str] | None:
         """What ends the run; else None."""
         try:
+            self.note_waiting()
             return next(filter(None, map(self.look_at, self._seats)), None)
         except Exception as error:  # The book is lost, say: nobody would replace what is lost from now on.
             return 1, f"the {served_by(self.request).verb}s are kept no longer: {cause_of(error)}"
@@ -233,25 +273,38 @@ class EncoderKeeper:
             address = seat.news()
             if address:
                 self.ray.get(self.book.note.remote(seat.number, address))
+                self.say(f"{self.name_of(seat)} serves at {address}; its log: {self.ray.get(seat.placed)}")
+            self.tell_wait(seat)
             ended = seat.end_of_program()
             if ended is None:
                 return None
             code, said = ended
             lost = f"its program ended with exit code {code}: {said[-2000:]}"
             if code in (1, 2):
-                return code, f"{served_by(self.request).verb} {seat.number} failed; {lost}"
+                return code, f"{self.name_of(seat)} failed; {lost}"
         except self.ray.exceptions.RayError as error:
             lost = cause_of(error)
         return self.fill_again(seat, lost)
 
-    def fill_again(self, seat: Seat, lost: str) -> tuple[int, str] | None:
+    def name_of(self, seat: Seat) -> str:
+        return f"{served_by(self.request).verb} {seat.number}"
+
+    def tell_wait(self, seat: Seat) -> None:
+        """Once for each actor."""
+        if not seat.is_waiting_told and time.monotonic() - seat.filled_at >= WAIT_SECONDS and not seat.has_place():
+            seat.is_waiting_told = True
+            self.say(f"{self.name_of(seat)} has no room on the cluster now, and waits for it")
+
+    def fill_again(self, seat: Seat, lost) -> tuple[int, str] | None:
         self.ray.get(self.book.cross_out.remote(seat.number))
         self.losses += 1
-        seat.losses += 1
+        seat.lose()
         if 0 <= self.request.max_failures < seat.losses:
-            return 1, f"{served_by(self.request).verb} {seat.number} was lost more often than --max-failures {self.request.max_failures} allows; the last time: {lost}"
+            return 1, f"{self.name_of(seat)} was lost more often than --max-failures {self.request.max_failures} allows, not having served for {STEADY_SECONDS / 60:.0f} minutes between; the last time: {lost}"
         seat.clear()
-        seat.fill_at = time.monotonic() + pause_after(seat.losses)
+        pause = pause_after(seat.losses)
+        seat.fill_at = time.monotonic() + pause
+        self.say(f"{self.name_of(seat)} was lost and is started again in {pause:.0f} s (loss {seat.losses}): {first_line(lost)}")
         return None
 
     def end(self) -> None:

@@ -65,7 +65,8 @@ def worker_name(verb: str) -> str:
 # -- what is asked, by itself -----------------------------------------------------------------------------------------
 
 
-def check_amounts(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
+def check_amounts(request: Request, given: dict[str, list[str]], num_groups: int | None = None) -> Iterator[str]:
+    """`num_groups`: the recipe's gradient groups with the command line over them, where they are known."""
     placement = request.placement
     for name, value in (("--num-gpus-per-task", placement.num_gpus), *(("--resources " + name, value) for name, value in placement.resources.items())):
         if value > 1 and value != int(value):
@@ -83,14 +84,13 @@ def check_amounts(request: Request, given: dict[str, list[str]]) -> Iterator[str
         yield f"{worker_name(request.verb)} that takes nothing of a node is started without end: ask for --num-cpus-per-task"
     if "--retry-failed" in given:  # In a file of settings; flags.py refuses it on the command line.
         yield REFUSALS["--retry-failed"]
-    yield from check_ranks(request, given)
+    yield from check_ranks(request, num_groups)
 
 
-def check_ranks(request: Request, given: dict[str, list[str]]) -> Iterator[str]:
-    groups = [word.partition("=")[2] for word in given.get("--set", []) if word.startswith("runtime.gradient_groups=")]
-    if request.verb in RUNS and groups and groups[-1].isdigit() and int(groups[-1]) < request.num_workers:
-        yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {groups[-1]}), "
-               f"or ask for --num-training-workers {groups[-1]}")
+def check_ranks(request: Request, num_groups: int | None) -> Iterator[str]:
+    if request.verb in RUNS and num_groups is not None and num_groups < request.num_workers:
+        yield (f"{request.num_workers} ranks want a gradient group each: set runtime.gradient_groups to {request.num_workers} or more (it is {num_groups}; "
+               f"--set runtime.gradient_groups={request.num_workers}), or ask for --num-training-workers {num_groups}")
     if request.verb in RUNS and request.num_workers > 1 and request.placement.num_gpus not in (0, 1):
         yield f"ranks take a GPU each, not {number(request.placement.num_gpus)}: ask for --num-gpus-per-task 1"
     if request.verb in RUNS and len(request.placement.markets) > 1:
@@ -120,6 +120,16 @@ def room_on(node: Node, placement: Placement) -> int:
 
 def candidates(nodes: list[Node], placement: Placement) -> list[Node]:
     return [node for node in nodes if fits(node, placement)]
+
+
+def room_in(nodes: list[Node], placement: Placement) -> int:
+    """Workers that all of them hold."""
+    return sum(room_on(node, placement) for node in candidates(nodes, placement))
+
+
+def with_amounts(node: Node, more: dict[str, float], count: int) -> Node:
+    """The same node with so many times these resources besides."""
+    return dataclasses.replace(node, resources={name: node.amount(name) + count * more.get(name, 0.0) for name in {*node.resources, *more}}) if count else node
 
 
 def check_types(nodes: list[Node], placement: Placement) -> Iterator[str]:
@@ -175,7 +185,7 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
     if not found:
         yield f"each thing that {worker_name(request.verb)} wants is there, but no single node has all of them: {described(placement)}; ask for less, or name other nodes"
         return
-    room = sum(room_on(node, placement) for node in found)
+    room = room_in(nodes, placement)
     least = request.min_workers if request.verb in RUNS else request.num_workers
     plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "serve": ("replicas", "--min-replicas")}
     plural |= {"online": plural["train"], "encoder": plural["process"], "transformer": ("actors of transformers", "--transformers-per-actor or --num-transformers for")}

@@ -1,15 +1,17 @@
 """Asks every node what it has: programs, versions, and whether it sees the places of the command line."""
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import os
 import pathlib
 import platform
 import re
 import secrets
+import tomllib
 import urllib.parse
 
-from darkroom_ray.flags import Refused
+from darkroom_ray.flags import RUNS, Refused
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources
 from darkroom_ray.program import find_program, program_version
 from darkroom_ray.request import Request
@@ -132,6 +134,25 @@ def nodes_of(ray) -> list[Node]:
     return [described(node) for node in ray.nodes() if node["Alive"]]
 
 
+def free_nodes(ray) -> list[Node]:
+    """Those that are alive, with what nobody holds of them at the moment; Ray's word of it lags behind by moments."""
+    free = ray._private.state.available_resources_per_node()
+    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in nodes_of(ray)]
+
+
+def gradient_groups(given: dict[str, list[str]]) -> int | None:
+    """Of the recipe, with --set over it. None: the recipe cannot be read here, or says nothing that is a number; the program tells."""
+    words = [word.partition("=")[2].strip() for word in given.get("--set", []) if word.partition("=")[0].strip() == "runtime.gradient_groups"]
+    if words:
+        return int(words[-1]) if words[-1].isdigit() else None
+    try:
+        with open(given["RECIPE.toml"][0], "rb") as file:
+            found = tomllib.load(file).get("runtime", {}).get("gradient_groups", 1)
+    except (OSError, KeyError, AttributeError, ValueError):
+        return None
+    return found if isinstance(found, int) else None
+
+
 def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given: dict[str, list[str]]) -> list[Node]:
     """The same nodes with what a task on each found."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -171,7 +192,7 @@ def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
     """Errors: Refused, with every reason why the request cannot be done here."""
     ids = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     nodes = nodes_of(ray)
-    problems = [*check_amounts(request, given), *check_resources(nodes, request)]
+    problems = [*check_amounts(request, given, gradient_groups(given) if request.verb in RUNS else None), *check_resources(nodes, request)]
     if not problems:
         wanted = {node.name for node in candidates(nodes, request.placement)}
         chosen = [(node, node_id) for node, node_id in zip(nodes, ids) if node.name in wanted]

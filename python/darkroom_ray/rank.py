@@ -1,72 +1,33 @@
-"""One rank: a Ray Train worker whose program is the rank, and what all ranks tell each other through one actor."""
+"""One rank: a Ray Train worker whose program is the rank."""
 
+import collections
 import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.program import Child, find_program
+from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, without_secrets
+from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS
 
 LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
 EXIT_RANK_LOST = 75
 EXIT_STOPPED = 128 + signal.SIGTERM  # With a checkpoint, at somebody's wish.
-NO_ATTEMPT = -1  # What rank 0 tells the others when nothing is to be begun.
-
-
-class RunNotes:
-    """An actor: what outlives the worker groups of one run."""
-
-    def __init__(self) -> None:
-        self._attempts = 0
-        self._sizes: list[int] = []
-        self._failure: tuple[int, str] | None = None
-        self._stop = 0
-        self._summary: dict = {}
-        self._heard = time.monotonic()
-
-    def begin(self, num_ranks: int) -> int:
-        """Which start of the group this is; NO_ATTEMPT: a start would mend nothing. Called by rank 0, which tells the others."""
-        if self._failure or self._stop:
-            return NO_ATTEMPT
-        self._attempts += 1
-        self._sizes.append(num_ranks)
-        return self._attempts - 1
-
-    def note_failure(self, code: int, text: str) -> None:
-        """The first counts: the others are its consequences."""
-        self._failure = self._failure or (code, text)
-
-    def failure(self) -> tuple[int, str] | None:
-        return self._failure
-
-    def is_hopeless(self) -> bool:
-        """What failed beside the ranks (an encoder) has failed before one had a place: none will begin."""
-        return self._failure is not None and self._attempts == 0
-
-    def ask_to_stop(self, number: int) -> None:
-        self._stop = number
-
-    def stop_number(self) -> int:
-        """Asked by ranks at work, again and again."""
-        self._heard = time.monotonic()
-        return self._stop
-
-    def seconds_without_rank(self) -> float:
-        """Since a rank was heard of."""
-        return time.monotonic() - self._heard
-
-    def note_summary(self, summary: dict) -> None:
-        self._summary = summary
-
-    def result(self) -> tuple[dict, int, list[int]]:
-        return self._summary, self._attempts, self._sizes
+METRICS_SECONDS = 5.0  # Between reports to Ray of metrics alone: its controller asks for reports every two seconds.
+MOST_WORDS = 1000  # Lines of the program between two looks.
+# As the program's line of progress has them.
+PROGRESS_FIELDS = re.compile(r"train step (?P<step>\d+)/\d+  loss (?P<loss>\S+)  grad (?P<grad_norm>\S+)  lr (?P<lr>\S+)  (?P<images_per_second>\S+) img/s")
+# As it refuses a run folder on a store that another host's process has claimed (src/train/remote_run.cpp).
+HELD_BY_ANOTHER = "another process is training in this run folder"
 
 
 class MetricsTail:
@@ -113,13 +74,50 @@ def folder_of_run(request: Request, output: str) -> pathlib.Path | None:
     return pathlib.Path(request.folder, output.removeprefix("file://"))
 
 
-class Reporter:
-    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants."""
+def metrics_of_progress(line: str) -> dict:
+    """The program's line of progress as a line of metrics.jsonl; empty where it is none."""
+    found = PROGRESS.match(line) and PROGRESS_FIELDS.search(line)
+    if not found:
+        return {}
+    fields = {}
+    for name, text in found.groupdict().items():
+        with contextlib.suppress(ValueError):  # "-": no loss yet.
+            fields[name] = int(text) if name == "step" else float(text)
+    return fields
 
-    def __init__(self, rank: int, request: Request, output: str) -> None:
+
+class RankVoice:
+    """What a rank's program says on its standard error: into its log at once, and to the notes at each look. On a store, where there is no
+    metrics.jsonl to follow, the line of progress has the metrics. Thread safety: one thread takes, another one tells."""
+
+    def __init__(self, rank: int, log: ProgramLog) -> None:
+        self._rank = rank
+        self._log = log
+        self._lines: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
+        self.metrics: collections.deque[dict] = collections.deque(maxlen=MOST_WORDS)
+
+    def take(self, line: str) -> None:
+        self._log.write(line)
+        self._lines.append(line.rstrip("\n"))
+        metrics = metrics_of_progress(line) if self._rank == 0 else {}
+        if metrics:
+            self.metrics.append(metrics)
+
+    def tell(self, notes) -> None:
+        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        if lines:
+            notes.hear.remote(self._rank, lines)
+
+
+class Reporter:
+    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants. `told`: lines of metrics where the run is on a store."""
+
+    def __init__(self, rank: int, request: Request, output: str, told: collections.deque | None = None) -> None:
         self._rank = rank
         folder = folder_of_run(request, output) if rank == 0 else None
         self._tail = MetricsTail(folder)
+        self._told = told if folder is None else None
+        self._reported_at = 0.0
         self._output = output
         self._measures = TrainMeasures() if rank == 0 else None
         self._is_over = threading.Event()
@@ -129,17 +127,24 @@ class Reporter:
 
     def _news(self) -> dict:
         """Of rank 0: waits for some."""
+        lines: list[dict] = []
         while True:
             is_over = self._is_over.wait(LOOK_SECONDS)
-            lines = self._tail.lines()
-            for line in lines:
-                self._measures.set(line)
+            lines = self._new_lines() or lines[-1:]
             checkpoints = self._tail.new_checkpoints()
-            if checkpoints or (is_over and lines):
+            is_due = lines and (is_over or time.monotonic() - self._reported_at >= METRICS_SECONDS)
+            if checkpoints or is_due:
+                self._reported_at = time.monotonic()
                 metrics = {name: value for name, value in (lines[-1] if lines else {}).items() if not isinstance(value, dict)}
                 return {"metrics": metrics, "checkpoint": checkpoints[-1] if checkpoints else ""}
             if is_over:
                 return {}
+
+    def _new_lines(self) -> list[dict]:
+        lines = self._tail.lines() if self._told is None else [self._told.popleft() for _ in range(len(self._told))]
+        for line in lines:
+            self._measures.set(line)
+        return lines
 
     def _news_or_failure(self) -> dict:
         """Of rank 0: what the others wait for comes, whatever happens."""
@@ -189,25 +194,45 @@ def environment_of(context, attempt: int) -> dict[str, str]:
     }
 
 
-def wait_for_rank(child: Child, notes) -> int:
-    """Its exit code. The driver's stop is handed on, once; the notes hear of this rank for as long as it is at work."""
+def wait_for_rank(child: Child, notes, voice: RankVoice) -> int:
+    """Its exit code. The driver's stop, or the wish to begin anew with more ranks, is handed on, once; the notes hear of this rank for as long
+    as it is at work."""
     import ray
 
     is_told = False
     while child.poll() is None:
         try:
             child.wait(LOOK_SECONDS)
-        except Exception:  # Still at work.
-            number = ray.get(notes.stop_number.remote())
-            if number and not is_told:
+        except subprocess.TimeoutExpired:  # Still at work.
+            voice.tell(notes)
+            is_asked = any(ray.get([notes.stop_number.remote(), notes.is_pausing.remote()]))
+            if is_asked and not is_told:
                 child.end(signal.SIGTERM)
                 is_told = True
-    return child.wait()
+    code = child.wait()
+    voice.tell(notes)
+    return code
+
+
+def pause(rank: int, notes) -> None:
+    """This rank has ended with a checkpoint, so that the group may be begun anew with more: its worker is ended when all have. It returns where
+    that is not to be any more. The notes are told again and again: those that were lost begin anew."""
+    import ray
+
+    while not ray.get(notes.stop_number.remote()):
+        notes.note_paused.remote(rank)
+        time.sleep(LOOK_SECONDS)
 
 
 def has_ended_well(code: int, is_stop_asked: bool) -> bool:
     """A rank that somebody else stopped (a spot notice, a drained node) has not: Ray Train is to start the group again."""
     return code == 0 or (code == EXIT_STOPPED and is_stop_asked)
+
+
+def is_claim_of_a_lost_start(code: int, words: str, attempt: int, given_resume: str) -> bool:
+    """Whether a first start was refused because of a claim that may be a dead driver's rank's: later starts wait until it expires, but take
+    the run's newest checkpoint, whatever --resume says."""
+    return code == 1 and attempt == 0 and given_resume == "auto" and HELD_BY_ANOTHER in words
 
 
 def online_words(encoders, folder: str, beside: contextlib.ExitStack) -> tuple[list[str], dict[str, str]]:
@@ -220,6 +245,13 @@ def online_words(encoders, folder: str, beside: contextlib.ExitStack) -> tuple[l
     return ["--encoders", f"@{addresses.path}"], encoders.environment()
 
 
+def start_program(config: dict, rank: int, attempt: int, context, voice: RankVoice, folder: str, beside: contextlib.ExitStack) -> Child:
+    request = config["request"]
+    more, environment = online_words(config.get("encoders"), folder, beside)
+    command = [find_program(request.program), *request.command("--json-summary", os.path.join(folder, "summary.json"), *more)]
+    return Child(command, {**environment_of(context, attempt), **environment}, request.folder, on_said=voice.take)
+
+
 def run_rank(config: dict) -> None:
     """What a Ray Train worker runs. It returns where a restart would mend nothing; the driver asks the notes."""
     import ray
@@ -228,22 +260,34 @@ def run_rank(config: dict) -> None:
 
     request, notes = config["request"], config["notes"]
     context = ray.train.get_context()
-    rank = context.get_world_rank()
-    attempt = broadcast_from_rank_zero(ray.get(notes.begin.remote(context.get_world_size())) if rank == 0 else None)
+    rank, size = context.get_world_rank(), context.get_world_size()
+    attempt = broadcast_from_rank_zero(ray.get(notes.begin.remote(size)) if rank == 0 else None)
     if attempt == NO_ATTEMPT:
         return
+    logs = log_folder(request, config["output"])
+    notes.note_place.remote(rank, ray.util.get_node_ip_address(), logs)
+    voice = RankVoice(rank, ProgramLog(logs, f"rank-{rank:03d}", f"start {attempt + 1} with {size} ranks"))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
-        summary = os.path.join(folder, "summary.json")
-        more, environment = online_words(config.get("encoders"), folder, beside)
-        command = [find_program(request.program), *request.command("--json-summary", summary, *more)]
-        child = Child(command, {**environment_of(context, attempt), **environment}, request.folder)
-        reporter = Reporter(rank, request, config["output"])
-        code = wait_for_rank(child, notes)
-        if rank == 0 and code == 0 and os.path.exists(summary):
-            ray.get(notes.note_summary.remote(json.loads(pathlib.Path(summary).read_text(encoding="utf-8"))))
-    if has_ended_well(code, bool(ray.get(notes.stop_number.remote()))):
+        child = start_program(config, rank, attempt, context, voice, folder, beside)
+        reporter = Reporter(rank, request, config["output"], voice.metrics)
+        code = wait_for_rank(child, notes, voice)
+        summary = pathlib.Path(folder, "summary.json")
+        if rank == 0 and code == 0 and summary.exists():
+            ray.get(notes.note_summary.remote(json.loads(summary.read_text(encoding="utf-8"))))
+    end_rank(rank, attempt, code, child.last_words(), config, reporter)
+
+
+def end_rank(rank: int, attempt: int, code: int, words: str, config: dict, reporter: Reporter) -> None:
+    """Errors: RuntimeError: the group is to be started again, or the run has failed, as the notes know."""
+    import ray
+
+    notes = config["notes"]
+    is_stop_asked, is_pausing = ray.get([notes.stop_number.remote(), notes.is_pausing.remote()])
+    if has_ended_well(code, bool(is_stop_asked or is_pausing)):
         reporter.end()
+        if code != 0 and not is_stop_asked:
+            pause(rank, notes)
         return
-    if code in (1, 2):
-        ray.get(notes.note_failure.remote(code, f"rank {rank} failed:\n{child.last_words()}"))
-    raise RuntimeError(f"rank {rank} ended with exit code {code}: {child.last_words()[-2000:]}")
+    if code in (1, 2) and not is_claim_of_a_lost_start(code, words, attempt, config["resume"]):
+        ray.get(notes.note_failure.remote(code, f"rank {rank} failed:\n{words}"))
+    raise RuntimeError(f"rank {rank} ended with exit code {code}: {words[-2000:]}")

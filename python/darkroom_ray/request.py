@@ -66,6 +66,7 @@ class Request:
     placement: Placement = Placement()
     num_workers: int = 0  # Tasks, encoder actors or ranks at a time; 0: by what the cluster has.
     min_workers: int = 1  # Ranks with which training still goes on.
+    max_wait: float = 3600.0  # Seconds that a run waits for room for so many.
     items_per_task: int = 0  # 0: by the number of items.
     max_failures: int = 3  # -1: for ever.
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.

@@ -8,49 +8,48 @@ import time
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.program import run_to_summary
-from darkroom_ray.rank import RunNotes, run_rank
+from darkroom_ray.program_log import local_storage
+from darkroom_ray.progress import Progress
+from darkroom_ray.rank import run_rank
 from darkroom_ray.request import Request
+from darkroom_ray.run_notes import RunNotes
 from darkroom_ray.stopping import Stopped, StopWatch
 
 LOOK_SECONDS = 0.5
-RESIZE_SECONDS = 60.0  # How often a healthy group looks whether it could be larger.
+RESIZE_SECONDS = 30.0  # How often a healthy group looks whether it could be larger; DARKROOM_RAY_RESIZE_SECONDS.
 ALONE_SECONDS = 60.0  # Without a rank at work after a stop: there is none that could end with a checkpoint.
 
 
 def storage_of(request: Request, given: dict[str, list[str]]) -> str:
     """Where Ray Train keeps its own records: beside the run's."""
-    if request.storage:
-        return request.storage
     output = given["--output"][0]
-    if "://" in output and not output.startswith("file://"):
-        return f"{output.rstrip('/')}/_ray"
-    path = output.removeprefix("file://")
-    return os.path.join(request.folder, path, "_ray")
+    return local_storage(request, output) or request.storage or f"{output.rstrip('/')}/_ray"
 
 
 def make_trainer(request: Request, given: dict[str, list[str]], notes, encoders=None):
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+    from darkroom_ray.group import RankTrainer
     from darkroom_ray.meeting import RankMeetingConfig
 
     placement = request.placement
     resources = {"CPU": placement.num_cpus, **placement.resources}
     resources |= {"GPU": placement.num_gpus} if placement.num_gpus else {}
     resources |= {"memory": placement.memory_bytes} if placement.memory_bytes else {}
-    is_fixed = request.min_workers == request.num_workers
     scaling = ScalingConfig(
-        num_workers=request.num_workers if is_fixed else (request.min_workers, request.num_workers),
+        num_workers=request.num_workers,
         resources_per_worker=resources,
         use_gpu=bool(placement.num_gpus),
         label_selector=placement.label_selectors()[0] or None,
         accelerator_type=placement.accelerator_type or None,
-        elastic_resize_monitor_interval_s=float(os.environ.get("DARKROOM_RAY_RESIZE_SECONDS", RESIZE_SECONDS)),
     )
     run = RunConfig(storage_path=storage_of(request, given), failure_config=FailureConfig(max_failures=request.max_failures))
-    return DataParallelTrainer(
-        run_rank,
-        train_loop_config={"request": request, "output": given["--output"][0], "notes": notes, "encoders": encoders},
+    return RankTrainer(
+        request,
+        notes,
+        float(os.environ.get("DARKROOM_RAY_RESIZE_SECONDS", RESIZE_SECONDS)),
+        train_loop_per_worker=run_rank,
+        train_loop_config={"request": request, "output": given["--output"][0], "resume": given.get("--resume", ["auto"])[0], "notes": notes, "encoders": encoders},
         backend_config=RankMeetingConfig(),
         scaling_config=scaling,
         run_config=run,
@@ -89,11 +88,38 @@ def told(ray, reference):
         return False
 
 
-def wait_for_end(ray, fit: Fit, notes, stop: StopWatch) -> None:
+class RunView:
+    """What the user sees of a run: what its notes were told. `is_quiet`: nothing."""
+
+    def __init__(self, is_quiet: bool, progress: Progress) -> None:
+        self._is_quiet = is_quiet
+        self._progress = progress
+        self._num_lines = 0
+        self._shown = ""
+
+    def look(self, ray, notes) -> None:
+        news = None if self._is_quiet else told(ray, notes.news.remote(self._num_lines))
+        if not news:
+            return
+        self._num_lines, lines, progress = news
+        for line in lines:
+            self._progress.say(line)
+        if progress != self._shown:
+            self._shown = progress
+            (self._progress.show if self._progress.is_terminal else self._progress.say)(progress)  # The program says one each ten seconds.
+
+    def end(self, ray, notes) -> None:
+        self.look(ray, notes)
+        self._progress.clear()
+
+
+def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = None) -> None:
     """Tells the ranks of the driver's stop, so that they end with a checkpoint. A failure before any rank had a place, for which they may wait for
     long, is not waited for. Errors: Stopped when there is none that could."""
     asked_at = 0.0
     while not fit.wait(LOOK_SECONDS) and not told(ray, notes.is_hopeless.remote()):
+        if view:
+            view.look(ray, notes)
         if not stop.is_asked:
             continue
         asked_at = asked_at or time.monotonic()
@@ -117,14 +143,18 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     notes = make_notes(ray)
     if on_notes:
         on_notes(notes)
-    fit = Fit(make_trainer(request, given, notes, encoders))
-    wait_for_end(ray, fit, notes, stop)
+    view = RunView("--quiet" in given, Progress(request.verb))
+    try:
+        fit = Fit(make_trainer(request, given, notes, encoders))
+        wait_for_end(ray, fit, notes, stop, view)
+    finally:
+        view.end(ray, notes)
     failure = ray.get(notes.failure.remote())
     if failure:
         raise JobFailed(failure[1], failure[0])
     stop.check()
     if fit.failure():
-        raise JobFailed(f"the ranks were lost more often than --max-failures {request.max_failures} allows; the last time: {fit.failure()}")
+        raise JobFailed(f"the ranks were lost more often than --max-failures {request.max_failures} allows without a new checkpoint; the last time: {fit.failure()}")
     summary, attempts, sizes = ray.get(notes.result.remote())
     if not summary.get("train"):
         raise JobFailed("the ranks ended before the training was done; run the same command again to go on")

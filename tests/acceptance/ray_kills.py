@@ -154,7 +154,7 @@ def jobs(verb: str):
 def verb_of(kind: str, number: int) -> str:
     """What a kind is tried on; the driver and the head on each in turn."""
     if kind in ENDED_WITH_THE_JOB:
-        return ("process", "download", "train")[number % 3]
+        return ("process", "train", "download")[number % 3]
     return {"worker": "download", "rank": "train"}.get(kind, "process")
 
 

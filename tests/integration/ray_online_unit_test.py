@@ -17,7 +17,7 @@ from cases import main, require, temporary_folder
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from darkroom_ray import online, preflight, rank, training  # noqa: E402
+from darkroom_ray import online, preflight, rank, run_notes, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
@@ -130,7 +130,8 @@ class Reference:
 
 class FakeActor:
     def __init__(self) -> None:
-        self.references = {"address": Reference(), "wait": Reference()}
+        self.references = {"logs": Reference(), "address": Reference(), "wait": Reference()}
+        self.logs = types.SimpleNamespace(remote=lambda: self.references["logs"])
         self.address = types.SimpleNamespace(remote=lambda: self.references["address"])
         self.wait = types.SimpleNamespace(remote=lambda: self.references["wait"])
 
@@ -221,6 +222,31 @@ def an_encoder_is_where_the_preflight_counted_it_until_it_is_lost() -> None:
     require(online.options_on(node("b"), Placement())["scheduling_strategy"] == "on  or elsewhere", "another job may have its room")
 
 
+def losses_of_an_encoder_that_served_for_long_are_forgiven() -> None:
+    ray, _, keeper = the_keeper("--max-failures", "1")
+    said: list[str] = []
+    waiting: list[int] = []
+    keeper._notes = Direct(types.SimpleNamespace(say=said.append, note_waiting=waiting.append))
+    seat = keeper._seats[1]
+    for number in range(4):
+        actor = ray.actors[-1]
+        keeper.note_waiting()
+        actor.references["logs"].come("run/_ray/logs")
+        actor.references["address"].come("10.0.0.1:7000")
+        keeper.note_waiting()
+        require(keeper.look_at(seat) is None, "it serves", number)
+        seat.noted_at -= online.STEADY_SECONDS
+        actor.references["wait"].come((-9, f"killed {number}"))
+        require(keeper.look_at(seat) is None, "a loss now and then", number)
+        keeper.note_waiting()
+        require(waiting[-1] == 2 and keeper.look_at(seat) is None, "the room of the next one", waiting)
+    require(seat.losses == 1 and keeper.losses == 4, "losses", seat.losses, keeper.losses)
+    require(waiting == [*(4 * [2, 1]), 2], "encoders without a place, which ranks leave theirs", waiting)
+    require("encoder 1 serves at 10.0.0.1:7000; its log: run/_ray/logs" in said and any("encoder 1 was lost" in text and "killed 3" in text for text in said), "what is told", said)
+    seat.filled_at -= online.WAIT_SECONDS
+    require([keeper.look_at(seat), keeper.look_at(seat)] == [None, None] and sum("no room" in text for text in said) == 1, "a wait is told once", said)
+
+
 class WaitingFit:
     """Ranks that wait for a place, for ever."""
 
@@ -230,12 +256,12 @@ class WaitingFit:
 
 def a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place() -> None:
     ray, _, keeper = the_keeper()
-    notes = rank.RunNotes()
+    notes = run_notes.RunNotes()
     ray.actors[0].references["wait"].come((2, "another model"))
     keeper.begin(Direct(notes))
     training.wait_for_end(ray, WaitingFit(), Direct(notes), types.SimpleNamespace(is_asked=False))
     require(notes.failure()[0] == 2 and "another model" in notes.failure()[1], "why", notes.failure())
-    at_work = rank.RunNotes()
+    at_work = run_notes.RunNotes()
     at_work.begin(1)
     at_work.note_failure(2, "another model")
     require(not at_work.is_hopeless(), "ranks at work end with a checkpoint")
@@ -253,7 +279,7 @@ def an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run()
     require(failure and failure[0] == 1 and "--max-failures 1" in failure[1], "failures without end", failure)
 
     heard: list = []
-    notes = Direct(types.SimpleNamespace(note_failure=lambda *words: heard.append(words), ask_to_stop=heard.append))
+    notes = Direct(types.SimpleNamespace(note_failure=lambda *words: heard.append(words), ask_to_stop=heard.append, note_waiting=lambda count: None, say=lambda text: None))
     ray, _, keeper = the_keeper()
     ray.actors[0].references["wait"].come((1, "no memory"))
     keeper.begin(notes)
@@ -312,6 +338,7 @@ if __name__ == "__main__":
             ranks_and_encoders_must_have_room_at_once,
             a_lost_encoder_is_crossed_out_and_replaced,
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,
+            losses_of_an_encoder_that_served_for_long_are_forgiven,
             a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place,
             an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,
             a_rank_reads_the_addresses_from_a_file_that_is_renewed,

@@ -4,13 +4,11 @@
 usage: ray_unit_test.py
 """
 
-import contextlib
 import dataclasses
 import io
 import itertools
 import pathlib
 import sys
-import threading
 import types
 
 from cases import main, require, temporary_folder
@@ -19,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_scaling, serving, stopping, training  # noqa: E402
+from darkroom_ray import flags, item_child, item_workers, items, pipeline, preflight, probe, program, progress, serve_scaling, serving  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
@@ -211,6 +209,7 @@ WRONG_REQUESTS = (
     ("ranks of two markets", asked("train", 1, markets=("spot", "on-demand")), {}, "ask for --market spot or --market on-demand"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
+    ("more ranks than the recipe's gradient groups", asked("online", 2, num_cpus=1), {"RECIPE.toml": [str(ROOT / "recipes/tiny.toml")]}, "it is 1;"),
 )
 
 # A change to the cluster, and words of the sentence that it must get from what a probe found.
@@ -238,7 +237,7 @@ def require_sentence(problems: list[str], what: str, words: str) -> None:
 
 def wrong_requests_are_refused_with_advice() -> None:
     for what, request, given, words in WRONG_REQUESTS:
-        require_sentence([*preflight.check_amounts(request, given), *preflight.check_resources(CLUSTER, request)], what, words)
+        require_sentence([*preflight.check_amounts(request, given, probe.gradient_groups(given)), *preflight.check_resources(CLUSTER, request)], what, words)
 
 
 def wrong_nodes_are_refused_with_advice() -> None:
@@ -274,6 +273,18 @@ def what_a_cluster_has_is_not_refused() -> None:
     require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
     one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
     require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+def gradient_groups_are_those_of_the_recipe_under_the_command_line() -> None:
+    with temporary_folder() as folder:
+        recipe = folder / "r.toml"
+        for text, settings, want in (("", [], 1), ("[runtime]\ngradient_groups = 6\n", [], 6), ("[runtime]\nworkers = 2\n", [], 1), ("runtime = 3\n", [], None), ("[runtime\n", [], None),
+                                     ("[runtime]\ngradient_groups = 6\n", ["runtime.gradient_groups=2", "batch.global=8", "runtime.gradient_groups = 4"], 4), ("", ["runtime.gradient_groups=many"], None)):
+            recipe.write_text(text)
+            got = probe.gradient_groups({"RECIPE.toml": [str(recipe)], "--set": settings})
+            require(got == want, "groups", text, settings, got)
+        require(probe.gradient_groups({"RECIPE.toml": [str(folder / "gone.toml")]}) is None, "a recipe that only the nodes see")
+    require(not list(preflight.check_ranks(asked("train", 4), 4)) and not list(preflight.check_ranks(asked("train", 4), None)), "a group each, or nothing known")
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -474,169 +485,6 @@ def encoders_that_are_not_placed_get_no_work() -> None:
     require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
 
 
-# -- ranks ------------------------------------------------------------------------------------------------------------
-
-
-def a_rank_tells_new_lines_and_checkpoints() -> None:
-    with temporary_folder() as folder:
-        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
-        tail = rank.MetricsTail(folder)
-        require(tail.lines() == [], "lines of an earlier start are told")
-        with open(folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write('{"step": 2}\n{"step"')
-            file.flush()
-            require(tail.lines() == [{"step": 2}], "a torn line is told")
-            file.write(': 3}\n')
-        require(tail.lines() == [{"step": 3}], "its rest is lost")
-        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
-        require(tail.lines() == [{"step": 1}], "a file that was cut")
-        (folder / "checkpoints" / "step-00000004").mkdir(parents=True)
-        require(tail.new_checkpoints() == [], "a checkpoint without its record")
-        (folder / "checkpoints" / "step-00000004" / "state.json").touch()
-        require((tail.new_checkpoints(), tail.new_checkpoints()) == (["step-00000004"], []), "checkpoints")
-    require(rank.MetricsTail(None).lines() == [], "a run on a store")
-
-
-class FakeNotes:
-    """The actor, called at once."""
-
-    def __init__(self, notes: rank.RunNotes) -> None:
-        self._notes = notes
-
-    def __getattr__(self, name: str):
-        return types.SimpleNamespace(remote=getattr(self._notes, name))
-
-
-def a_rank_that_somebody_else_stopped_has_not_ended_well() -> None:
-    for code, is_stop_asked, want in ((0, False, True), (143, True, True), (143, False, False), (75, True, False), (-9, False, False)):
-        require(rank.has_ended_well(code, is_stop_asked) == want, "a code", code, is_stop_asked)
-
-
-def a_start_that_would_mend_nothing_is_not_begun() -> None:
-    notes = rank.RunNotes()
-    require([notes.begin(2), notes.begin(1)] == [0, 1], "starts")
-    notes.ask_to_stop(15)
-    require(notes.begin(1) == rank.NO_ATTEMPT, "a start after a stop")
-    failed = rank.RunNotes()
-    failed.note_failure(2, "its words")
-    require(failed.begin(1) == rank.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
-
-
-@contextlib.contextmanager
-def fake_train():
-    """Ray Train with one rank, as far as a Reporter knows it."""
-    collective = types.SimpleNamespace(broadcast_from_rank_zero=lambda what: what)
-    train = types.SimpleNamespace(collective=collective, report=lambda *unused, **more: None)
-    fakes = {"ray": types.SimpleNamespace(train=train), "ray.train": train, "ray.train.collective": collective}
-    before = {name: sys.modules.get(name) for name in fakes}
-    measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
-    sys.modules |= fakes
-    try:
-        yield
-    finally:
-        rank.TrainMeasures = measures
-        for name, module in before.items():
-            sys.modules.pop(name)
-            if module:
-                sys.modules[name] = module
-
-
-def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
-    with temporary_folder() as folder, fake_train():
-        (folder / "good").mkdir()
-        rank.Reporter(0, Request("train", (), folder=str(folder)), "good").end()
-        (folder / "bad" / "metrics.jsonl").mkdir(parents=True)  # Cannot be read as a file.
-        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "bad")
-        try:
-            reporter.end()
-        except RuntimeError as error:
-            require("rank 0 cannot report" in str(error) and "metrics.jsonl" in str(error), "why", error)
-        else:
-            raise AssertionError("a failed report is not told")
-
-
-def a_killed_task_is_run_again() -> None:
-    class Lost(Exception):
-        cause = program.ProgramFailed(-9, "its words")
-
-    class Tasks:
-        """Lost as often as `losses` says, then done."""
-
-        exceptions = types.SimpleNamespace(RayError=Lost)
-
-        def __init__(self, losses: int) -> None:
-            self.losses, self.starts = losses, 0
-
-        def remote(self, what):
-            return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda asked: self.start()))
-
-        def start(self) -> None:
-            self.starts += 1
-
-        def wait(self, references, timeout):
-            return references, []
-
-        def get(self, reference):
-            if self.starts <= self.losses:
-                raise Lost()
-            return 0, {"sample": {}}, "done"
-
-    pauses: list[float] = []
-    stop = types.SimpleNamespace(check=lambda: None, pause=pauses.append)
-    request = dataclasses.replace(asked("sample"), max_failures=2)
-    require(training.run_as_task(Tasks(2), request, stop) == (0, {"sample": {}}) and pauses == [2, 4], "tries", pauses)
-    try:
-        training.run_as_task(Tasks(3), request, stop)
-    except item_job.JobFailed as failure:
-        require("--max-failures 2" in str(failure) and "its words" in str(failure), "why", failure)
-    else:
-        raise AssertionError("a task is lost for ever")
-
-
-def a_stop_without_a_rank_ends() -> None:
-    ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
-    notes = rank.RunNotes()
-    stop = types.SimpleNamespace(is_asked=True, number=15)
-    over = threading.Event()
-    fit = training.Fit(types.SimpleNamespace(fit=over.wait))
-    limits = training.LOOK_SECONDS, training.ALONE_SECONDS
-    training.LOOK_SECONDS = training.ALONE_SECONDS = 0.01
-    try:
-        training.wait_for_end(ray, fit, FakeNotes(notes), stop)
-    except stopping.Stopped as stopped:
-        require(stopped.code == 143 and notes.stop_number() == 15, "the stop", stopped.code)
-    else:
-        raise AssertionError("a training without ranks ended by itself")
-    finally:
-        over.set()
-        training.LOOK_SECONDS, training.ALONE_SECONDS = limits
-    require(fit.wait(PATIENCE), "the end of fit()")
-    training.wait_for_end(ray, fit, FakeNotes(notes), stop)
-
-
-def notes_that_are_made_anew_are_asked_again() -> None:
-    losses = iter([True, True, True, False, True, False])
-
-    def get(value):
-        if next(losses, False):
-            raise ConnectionError("the notes are lost")
-        return value
-
-    ray = types.SimpleNamespace(get=get, exceptions=types.SimpleNamespace(RayError=ConnectionError))
-    waits = iter([False, False, False, True])
-    notes = rank.RunNotes()
-    training.wait_for_end(ray, types.SimpleNamespace(wait=lambda seconds: next(waits)), FakeNotes(notes), types.SimpleNamespace(is_asked=True, number=15))
-    require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
-
-
-def a_failure_of_fit_is_kept() -> None:
-    def fail() -> None:
-        raise RuntimeError("its words")
-
-    fit = training.Fit(types.SimpleNamespace(fit=fail))
-    require(fit.wait(PATIENCE) and str(fit.failure()) == "its words", "failure", fit.failure())
-
-
 # -- pipelines --------------------------------------------------------------------------------------------------------
 
 RECIPE = """
@@ -714,6 +562,7 @@ if __name__ == "__main__":
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
+            gradient_groups_are_those_of_the_recipe_under_the_command_line,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             items_are_handed_out_once,
@@ -725,14 +574,6 @@ if __name__ == "__main__":
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
             encoders_that_are_not_placed_get_no_work,
-            a_rank_tells_new_lines_and_checkpoints,
-            a_rank_that_somebody_else_stopped_has_not_ended_well,
-            a_start_that_would_mend_nothing_is_not_begun,
-            what_keeps_rank_0_from_reporting_is_told_at_the_end,
-            a_killed_task_is_run_again,
-            a_stop_without_a_rank_ends,
-            notes_that_are_made_anew_are_asked_again,
-            a_failure_of_fit_is_kept,
             a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,
             wrong_pipelines_are_refused_with_their_place,

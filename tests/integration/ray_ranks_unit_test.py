@@ -1,0 +1,533 @@
+#!/usr/bin/env python3
+"""The ranks of darkroom-ray without Ray: how many there are, what becomes of a group that is lost or could grow, what they tell.
+
+usage: ray_ranks_unit_test.py
+"""
+
+import collections
+import contextlib
+import dataclasses
+import importlib
+import io
+import itertools
+import pathlib
+import sys
+import threading
+import types
+
+from cases import main, require, temporary_folder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+from darkroom_ray import group_size, item_job, preflight, program, program_log, progress, rank, run_notes, stopping, training  # noqa: E402
+from darkroom_ray.preflight import Node  # noqa: E402
+from darkroom_ray.request import Placement, Request  # noqa: E402
+
+PATIENCE = 300  # Seconds; a limit, no measure.
+
+
+def asked(verb: str, num_workers: int = 1, min_workers: int = 1, **placement) -> Request:
+    return Request(verb=verb, arguments=(), placement=Placement(**placement), num_workers=num_workers, min_workers=min_workers)
+
+
+# -- how many ranks ---------------------------------------------------------------------------------------------------
+
+
+def ranks_have_room_where_labels_fit_and_nobody_else_is() -> None:
+    picky, any_node = Placement(labels={"zone": "b"}), Placement()
+    free = [free_node("a", 8), free_node("b", 1.5, zone="b")]
+    require((preflight.room_in(free, picky), preflight.room_in(free, any_node)) == (1, 9), "room")
+    own = preflight.with_amounts(free[1], {"CPU": 1.0, "GPU": 0.0}, 2)
+    require(preflight.room_in([own], picky) == 3 and own.labels == free[1].labels, "with two that are to go", own)
+    require(preflight.with_amounts(free[1], {"CPU": 1.0}, 0) is free[1], "with none")
+    require(preflight.take_places(free, Placement(num_cpus=8), 1) is not None and preflight.room_in(free, any_node) == 1, "what an encoder waits for is left to it")
+
+
+def a_group_begins_with_what_has_room_once_that_is_sure() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30)
+    require(size.to_start(6, 0) == 4, "all that are asked for, at once")
+    require((size.to_start(2, 1), size.to_start(2, group_size.SETTLE_SECONDS)) == (0, 2), "fewer only after a while")
+    require(size.to_start(0, 50) == 0, "none")
+    size.tried = 4
+    size.note_failed_start()
+    require(size.to_start(4, 51) == 3, "what was free is not")
+    size.tried = 1
+    size.note_failed_start()
+    require(size.to_start(4, 52) == 1, "never fewer than the fewest")
+    size.note_start(60)
+    require(size.to_start(4, 200) == 4, "a group that stood: all may begin again, and the wait begins anew")
+
+
+def a_run_whose_fewest_ranks_find_no_place_ends() -> None:
+    for room in (1, 4):  # With room by Ray's word that no start finds, too.
+        size = group_size.GroupSize(2, 4, 100, 30)
+        size.to_start(room, 0)
+        size.to_start(room, 100)
+        try:
+            size.to_start(room, 101)
+        except group_size.NoRoom as error:
+            require("2 ranks, the fewest" in str(error) and "101 s" in str(error) and f"room for {room}" in str(error), "why", error)
+        else:
+            raise AssertionError("a wait without end")
+
+
+def a_group_grows_into_room_that_stays() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30)
+    size.note_start(0)
+    require(not size.is_look_due(2, 29) and size.is_look_due(2, 30) and not size.is_look_due(4, 1000), "looks")
+    looks = [size.grows(2, more, now) for more, now in ((1, 30), (0, 60), (2, 90), (1, 120))]
+    require(looks == [False, False, False, True], "room at two looks in a row", looks)
+    size.note_start(130)
+    require(not size.grows(3, 1, 160), "a new group looks twice, too")
+
+
+def a_pause_is_over_when_all_ranks_have_ended() -> None:
+    notes = run_notes.RunNotes()
+    notes.begin(2)
+    require(not notes.is_pausing() and not notes.ask_to_pause(2) and notes.is_pausing(), "asked")
+    notes.note_paused(1)
+    notes.note_paused(1)
+    require(not notes.ask_to_pause(2), "one of two")
+    notes.note_paused(0)
+    require(notes.ask_to_pause(2), "both")
+    notes.begin(3)
+    require(not notes.is_pausing() and not notes.ask_to_pause(1), "the next group")
+
+
+class FakeController:
+    """As much of Ray Train as darkroom_ray.group is made of, and a cluster whose free nodes are `nodes`."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.own_places: list[str] = []
+        state = types.SimpleNamespace(**{name: type(name, (), {}) for name in ("RunningState", "ReschedulingState")})
+        self.running, self.rescheduling = state.RunningState(), state.ReschedulingState()
+        lost = types.SimpleNamespace(DefaultFailurePolicy=FakeFailurePolicy, FailureDecision=types.SimpleNamespace(RETRY="retry"))
+        scaling = types.SimpleNamespace(NoopDecision=type("NoopDecision", (), {"num_workers": 0}), ResizeDecision=types.SimpleNamespace, ScalingDecision=object, ScalingPolicy=FakeScalingPolicy)
+        ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError), util=types.SimpleNamespace(
+            placement_group_table=lambda group: {"bundles_to_node_id": dict(enumerate(self.own_places))}))
+        execution = "ray.train.v2._internal.execution"
+        fakes = {name: types.ModuleType(name) for name in ("ray", "ray.train", "ray.train.v2", "ray.train.v2._internal", execution, f"{execution}.controller", "ray.train.v2.api")}
+        fakes |= {"ray": ray, f"{execution}.controller.state": state, f"{execution}.failure_handling": lost, f"{execution}.scaling_policy": scaling,
+                  "ray.train.v2.api.data_parallel_trainer": types.SimpleNamespace(DataParallelTrainer=object)}
+        with replaced_modules({**fakes, "darkroom_ray.group": None}):
+            self.module = importlib.import_module("darkroom_ray.group")
+        self.module.free_nodes = lambda unused: list(self.nodes)
+        self.module.time = types.SimpleNamespace(monotonic=lambda: self.now, sleep=lambda seconds: None)
+        self.now = 0.0
+        self.notes = run_notes.RunNotes()
+
+    def policy(self, request: Request):
+        config = types.SimpleNamespace(_resources_per_worker_not_none={"CPU": request.placement.num_cpus})
+        return self.module.RoomPolicy(config, request, FakeNotes(self.notes), 30.0)
+
+    def said(self) -> str:
+        return "\n".join(self.notes.news(0)[1])
+
+
+class FakeScalingPolicy:
+    def __init__(self, scaling_config) -> None:
+        self.scaling_config = scaling_config
+
+    def _maybe_send_resource_request(self) -> None:
+        pass
+
+
+class FakeFailurePolicy:
+    def __init__(self, failure_config) -> None:
+        self.failure_config = failure_config
+        self._worker_group_failures = 0
+
+    def make_decision(self, error) -> str:
+        self._worker_group_failures += 1
+        return "retry" if self._worker_group_failures <= self.failure_config.max_failures else "raise"
+
+
+@contextlib.contextmanager
+def replaced_modules(fakes: dict):
+    """None: a module that is imported anew."""
+    before = {name: sys.modules.pop(name, None) for name in fakes}
+    sys.modules |= {name: module for name, module in fakes.items() if module}
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module:
+                sys.modules[name] = module
+
+
+def free_node(name: str, cpus: float, **labels: str) -> Node:
+    return Node(name=name, node_id=name, resources={"CPU": cpus}, labels=labels)
+
+
+def a_group_is_no_larger_than_free_nodes_with_its_labels() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4, labels={"role": "trainer"}))
+    ray.nodes = [free_node("head", 8), free_node("a", 2, role="trainer")]
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0, "at once")
+    require("room for 2 of 4 ranks" in ray.said(), "what it waits for", ray.said())
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 2, "what has room")
+    policy.after_controller_state_update(None, ray.rescheduling)
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "after a start that found no place")
+
+
+def a_group_leaves_encoders_their_room() -> None:
+    ray = FakeController()
+    request = dataclasses.replace(asked("online", 2), encoders=asked("encoder"))
+    ray.nodes, ray.now = [free_node("laptop", 2)], 0.0
+    policy = ray.policy(request)
+    ray.notes.note_waiting(1)
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has no place yet")
+    ray.nodes = [free_node("laptop", 1)]
+    ray.notes.note_waiting(0)
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has its place")
+
+
+def a_lost_group_begins_again_in_its_own_places() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4))
+    ray.nodes = [free_node("a", 2), free_node("b", 2)]
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 4, "all")
+    policy.after_controller_state_update(None, ray.running)
+    ray.nodes = []
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 4, "one that was lost before it was seen at work")
+    group = types.SimpleNamespace(placement_group_handle=types.SimpleNamespace(placement_group="g"), num_workers=4)
+    policy.make_decision_for_running_worker_group(group, None)
+    ray.nodes, ray.own_places = [free_node("a", 0)], ["a", "a", "b", "b"]  # b is gone.
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = group_size.SETTLE_SECONDS
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 2, "what the group that failed holds still")
+
+
+def a_group_grows_when_its_ranks_have_ended_with_a_checkpoint() -> None:
+    ray = FakeController()
+    policy = ray.policy(asked("train", 4))
+    ray.nodes = [free_node("a", 2)]
+    policy.after_controller_state_update(None, ray.running)
+    group = types.SimpleNamespace(placement_group_handle=types.SimpleNamespace(placement_group="g"), num_workers=2)
+
+    def decided() -> int:
+        return policy.make_decision_for_running_worker_group(group, None).num_workers
+
+    ray.now = 30.0
+    require(decided() == 0 and not ray.notes.is_pausing(), "room at one look")
+    ray.nodes, ray.now = [], 60.0
+    require(decided() == 0 and not ray.notes.is_pausing(), "which somebody else has taken")
+    ray.nodes = [free_node("a", 1)]
+    for ray.now in (90.0, 120.0):
+        require(decided() == 0, "ranks at work")
+    require(ray.notes.is_pausing() and "more than 2 ranks" in ray.said(), "they are asked to end", ray.said())
+    for number in (0, 1):
+        ray.notes.note_paused(number)
+    require(decided() == 3, "the larger group")
+
+
+def a_wait_without_end_is_told_and_ends() -> None:
+    ray = FakeController()
+    policy = ray.policy(dataclasses.replace(asked("train", 2, 2), max_wait=100.0))
+    policy.make_decision_for_non_running_worker_group()
+    ray.now = 101.0
+    try:
+        policy.make_decision_for_non_running_worker_group()
+    except group_size.NoRoom:
+        require(ray.notes.failure()[0] == 1 and "--max-wait" in ray.notes.failure()[1] and ray.notes.is_hopeless(), "why", ray.notes.failure())
+    else:
+        raise AssertionError("it waits for ever")
+    ray.module.free_nodes = lambda unused: 1 / 0
+    ray.now = 102.0
+    policy = ray.policy(asked("train", 2))
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "does not say" in ray.said(), "a cluster that does not answer", ray.said())
+
+
+def losses_count_from_the_last_checkpoint() -> None:
+    ray = FakeController()
+    policy = ray.module.LossPolicy(types.SimpleNamespace(max_failures=2), FakeNotes(ray.notes))
+    error = types.SimpleNamespace(worker_failures={1: ConnectionError("its node is gone\nmore")})
+    decisions = []
+    for step in (0, 0, 10, 10, 10):
+        ray.notes.hear(0, [f"04:00:00 going on from run (step {step} of 30)"])
+        decisions.append(policy.make_decision(error))
+    require(decisions == ["retry", "retry", "retry", "retry", "raise"], "decisions", decisions)
+    require("(loss 2 of 2 since step 10): rank 1: its node is gone" in ray.said() and "more" not in ray.said(), "why", ray.said())
+
+
+# -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def a_rank_tells_new_lines_and_checkpoints() -> None:
+    with temporary_folder() as folder:
+        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
+        tail = rank.MetricsTail(folder)
+        require(tail.lines() == [], "lines of an earlier start are told")
+        with open(folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step": 2}\n{"step"')
+            file.flush()
+            require(tail.lines() == [{"step": 2}], "a torn line is told")
+            file.write(': 3}\n')
+        require(tail.lines() == [{"step": 3}], "its rest is lost")
+        (folder / "metrics.jsonl").write_text('{"step": 1}\n')
+        require(tail.lines() == [{"step": 1}], "a file that was cut")
+        (folder / "checkpoints" / "step-00000004").mkdir(parents=True)
+        require(tail.new_checkpoints() == [], "a checkpoint without its record")
+        (folder / "checkpoints" / "step-00000004" / "state.json").touch()
+        require((tail.new_checkpoints(), tail.new_checkpoints()) == (["step-00000004"], []), "checkpoints")
+    require(rank.MetricsTail(None).lines() == [], "a run on a store")
+
+
+def losses_of_a_run_that_gets_on_are_forgiven() -> None:
+    count = group_size.LossCount()
+    got = [count.begins_anew(step) for step in (-1, 0, 0, 100, 100, 50, 200)]
+    require(got == [False, True, False, True, False, False, True], "counts that begin anew", got)
+
+
+LINE = "04:14:17 train step 12/30  loss 0.4202  grad 1.260  lr 8.28e-04  7 img/s  ms: data 0 fwd 525 bwd 1196 opt 30  ETA 0:20"
+
+
+def what_ranks_say_reaches_the_user() -> None:
+    notes = run_notes.RunNotes()
+    notes.begin(3)
+    for number, place in ((2, "10.0.0.2"), (0, "10.0.0.1"), (1, "10.0.0.2")):
+        notes.note_place(number, place, "run/_ray/logs")
+    notes.hear(0, ["04:14:05 going on from run/checkpoints/step-00000010 (step 10 of 30)", LINE])
+    notes.hear(2, ["04:14:06 warning: little memory", LINE])
+    number, lines, shown = notes.news(0)
+    want = ["start 1: ranks 0 on 10.0.0.1; 1, 2 on 10.0.0.2; their logs: run/_ray/logs", "going on from run/checkpoints/step-00000010 (step 10 of 30)", "rank 2: warning: little memory", "rank 2: " + LINE[9:]]
+    require((number, lines, shown, notes.start_step()) == (4, want, LINE[9:], 10), "what is told", number, lines, shown)
+    require(notes.news(3)[1] == want[3:] and notes.news(4)[1] == [], "news alone")
+    require(notes.news(900)[1] == want, "notes that were made anew")
+
+
+def a_view_shows_news_once_and_nothing_when_quiet() -> None:
+    ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    notes = run_notes.RunNotes()
+    stream, quiet = io.StringIO(), io.StringIO()
+    clock = itertools.count(0, 20)  # Seconds: each line of progress is due.
+    views = [training.RunView(is_quiet, progress.Progress("train", where, lambda: next(clock))) for is_quiet, where in ((False, stream), (True, quiet))]
+    for text in ("waiting for machines", "start 1"):
+        notes.say(text)
+        notes.hear(0, [LINE])
+        for view in views:
+            view.look(ray, FakeNotes(notes))
+    views[0].end(ray, FakeNotes(notes))
+    require([line[9:] for line in stream.getvalue().splitlines()] == ["waiting for machines", LINE[9:], "start 1"], "lines", stream.getvalue())
+    require(quiet.getvalue() == "", "--quiet", quiet.getvalue())
+
+
+def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
+    heard: list = []
+    notes = types.SimpleNamespace(hear=types.SimpleNamespace(remote=lambda number, lines: heard.append((number, lines))))
+    with temporary_folder() as folder:
+        for start in (1, 2):
+            voice = rank.RankVoice(0, program_log.ProgramLog(str(folder / "logs"), "rank-000", f"start {start}"))
+            for line in ("04:14:05 hello\n", LINE + "\n", LINE.replace("loss 0.4202", "loss -") + "\n"):
+                voice.take(line)
+        voice.tell(notes)
+        voice.tell(notes)
+        lines = (folder / "logs" / "rank-000.log").read_text().splitlines()
+        require(len(lines) == 8 and "start 1" in lines[0] and lines[2] == lines[6] == LINE and "start 2" in lines[4], "the log", lines)
+        require(len(heard) == 1 and heard[0][0] == 0 and len(heard[0][1]) == 3, "the notes", heard)
+        want = {"step": 12, "loss": 0.4202, "grad_norm": 1.26, "lr": 8.28e-4, "images_per_second": 7.0}
+        without_loss = {name: value for name, value in want.items() if name != "loss"}
+        require(list(voice.metrics) == [want, without_loss], "metrics", voice.metrics)
+        (folder / "file").touch()
+        program_log.ProgramLog(str(folder / "file" / "logs"), "rank-000", "").write("a log that cannot be written\n")
+    require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")
+    require(program_log.log_folder(Request("train", (), storage="/records"), "s3://b/run") == "/records/logs", "where --storage-path says")
+    require(training.storage_of(Request("train", ()), {"--output": ["s3://b/run/"]}) == "s3://b/run/_ray", "on a store")
+
+
+def a_claim_that_may_be_a_dead_ranks_is_waited_for_once() -> None:
+    words = f"04:14:05 error: train: {rank.HELD_BY_ANOTHER}; wait for it: s3://b/run"
+    require(rank.HELD_BY_ANOTHER in (ROOT / "src" / "train" / "remote_run.cpp").read_text(), "the program's sentence is another one")
+    got = [rank.is_claim_of_a_lost_start(*case) for case in ((1, words, 0, "auto"), (1, words, 1, "auto"), (1, words, 0, "none"), (1, "another reason", 0, "auto"), (2, words, 0, "auto"))]
+    require(got == [True, False, False, False, False], "claims", got)
+
+
+class FakeNotes:
+    """The actor, called at once."""
+
+    def __init__(self, notes: run_notes.RunNotes) -> None:
+        self._notes = notes
+
+    def __getattr__(self, name: str):
+        return types.SimpleNamespace(remote=getattr(self._notes, name))
+
+
+def a_rank_that_somebody_else_stopped_has_not_ended_well() -> None:
+    for code, is_stop_asked, want in ((0, False, True), (143, True, True), (143, False, False), (75, True, False), (-9, False, False)):
+        require(rank.has_ended_well(code, is_stop_asked) == want, "a code", code, is_stop_asked)
+
+
+def a_start_that_would_mend_nothing_is_not_begun() -> None:
+    notes = run_notes.RunNotes()
+    require([notes.begin(2), notes.begin(1)] == [0, 1], "starts")
+    notes.ask_to_stop(15)
+    require(notes.begin(1) == run_notes.NO_ATTEMPT, "a start after a stop")
+    failed = run_notes.RunNotes()
+    failed.note_failure(2, "its words")
+    require(failed.begin(1) == run_notes.NO_ATTEMPT and failed.result()[2] == [], "a start after a failure")
+
+
+@contextlib.contextmanager
+def fake_train(report=lambda *unused, **more: None):
+    """Ray Train with one rank, as far as a Reporter knows it."""
+    collective = types.SimpleNamespace(broadcast_from_rank_zero=lambda what: what)
+    train = types.SimpleNamespace(collective=collective, report=report)
+    fakes = {"ray": types.SimpleNamespace(train=train), "ray.train": train, "ray.train.collective": collective}
+    before = {name: sys.modules.get(name) for name in fakes}
+    measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
+    sys.modules |= fakes
+    try:
+        yield
+    finally:
+        rank.TrainMeasures = measures
+        for name, module in before.items():
+            sys.modules.pop(name)
+            if module:
+                sys.modules[name] = module
+
+
+def metrics_are_reported_without_checkpoints() -> None:
+    reports: list[dict] = []
+    with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)):
+        told = collections.deque([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "phases": {}}])
+        rank.Reporter(0, Request("train", ()), "s3://b/run", told).end()
+        require(reports == [{"step": 2, "loss": 1.5}] and not told, "of a run on a store", reports)
+        (folder / "run").mkdir()
+        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run")
+        (folder / "run" / "metrics.jsonl").write_text('{"step": 3}\n')
+        reporter.end()
+        require(reports[1:] == [{"step": 3}], "of a run on a disk", reports)
+
+
+def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
+    with temporary_folder() as folder, fake_train():
+        (folder / "good").mkdir()
+        rank.Reporter(0, Request("train", (), folder=str(folder)), "good").end()
+        (folder / "bad" / "metrics.jsonl").mkdir(parents=True)  # Cannot be read as a file.
+        reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "bad")
+        try:
+            reporter.end()
+        except RuntimeError as error:
+            require("rank 0 cannot report" in str(error) and "metrics.jsonl" in str(error), "why", error)
+        else:
+            raise AssertionError("a failed report is not told")
+
+
+def a_killed_task_is_run_again() -> None:
+    class Lost(Exception):
+        cause = program.ProgramFailed(-9, "its words")
+
+    class Tasks:
+        """Lost as often as `losses` says, then done."""
+
+        exceptions = types.SimpleNamespace(RayError=Lost)
+
+        def __init__(self, losses: int) -> None:
+            self.losses, self.starts = losses, 0
+
+        def remote(self, what):
+            return types.SimpleNamespace(options=lambda **unused: types.SimpleNamespace(remote=lambda asked: self.start()))
+
+        def start(self) -> None:
+            self.starts += 1
+
+        def wait(self, references, timeout):
+            return references, []
+
+        def get(self, reference):
+            if self.starts <= self.losses:
+                raise Lost()
+            return 0, {"sample": {}}, "done"
+
+    pauses: list[float] = []
+    stop = types.SimpleNamespace(check=lambda: None, pause=pauses.append)
+    request = dataclasses.replace(asked("sample"), max_failures=2)
+    require(training.run_as_task(Tasks(2), request, stop) == (0, {"sample": {}}) and pauses == [2, 4], "tries", pauses)
+    try:
+        training.run_as_task(Tasks(3), request, stop)
+    except item_job.JobFailed as failure:
+        require("--max-failures 2" in str(failure) and "its words" in str(failure), "why", failure)
+    else:
+        raise AssertionError("a task is lost for ever")
+
+
+def a_stop_without_a_rank_ends() -> None:
+    ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    notes = run_notes.RunNotes()
+    stop = types.SimpleNamespace(is_asked=True, number=15)
+    over = threading.Event()
+    fit = training.Fit(types.SimpleNamespace(fit=over.wait))
+    limits = training.LOOK_SECONDS, training.ALONE_SECONDS
+    training.LOOK_SECONDS = training.ALONE_SECONDS = 0.01
+    try:
+        training.wait_for_end(ray, fit, FakeNotes(notes), stop)
+    except stopping.Stopped as stopped:
+        require(stopped.code == 143 and notes.stop_number() == 15, "the stop", stopped.code)
+    else:
+        raise AssertionError("a training without ranks ended by itself")
+    finally:
+        over.set()
+        training.LOOK_SECONDS, training.ALONE_SECONDS = limits
+    require(fit.wait(PATIENCE), "the end of fit()")
+    training.wait_for_end(ray, fit, FakeNotes(notes), stop)
+
+
+def notes_that_are_made_anew_are_asked_again() -> None:
+    losses = iter([True, True, True, False, True, False])
+
+    def get(value):
+        if next(losses, False):
+            raise ConnectionError("the notes are lost")
+        return value
+
+    ray = types.SimpleNamespace(get=get, exceptions=types.SimpleNamespace(RayError=ConnectionError))
+    waits = iter([False, False, False, True])
+    notes = run_notes.RunNotes()
+    training.wait_for_end(ray, types.SimpleNamespace(wait=lambda seconds: next(waits)), FakeNotes(notes), types.SimpleNamespace(is_asked=True, number=15))
+    require(notes.stop_number() == 15 and next(waits, None) is None, "the stop", notes.stop_number())
+
+
+def a_failure_of_fit_is_kept() -> None:
+    def fail() -> None:
+        raise RuntimeError("its words")
+
+    fit = training.Fit(types.SimpleNamespace(fit=fail))
+    require(fit.wait(PATIENCE) and str(fit.failure()) == "its words", "failure", fit.failure())
+
+
+if __name__ == "__main__":
+    main(
+        [
+            ranks_have_room_where_labels_fit_and_nobody_else_is,
+            a_group_begins_with_what_has_room_once_that_is_sure,
+            a_run_whose_fewest_ranks_find_no_place_ends,
+            a_group_grows_into_room_that_stays,
+            a_pause_is_over_when_all_ranks_have_ended,
+            a_group_is_no_larger_than_free_nodes_with_its_labels,
+            a_group_leaves_encoders_their_room,
+            a_lost_group_begins_again_in_its_own_places,
+            a_group_grows_when_its_ranks_have_ended_with_a_checkpoint,
+            a_wait_without_end_is_told_and_ends,
+            losses_count_from_the_last_checkpoint,
+            losses_of_a_run_that_gets_on_are_forgiven,
+            what_ranks_say_reaches_the_user,
+            a_view_shows_news_once_and_nothing_when_quiet,
+            a_rank_says_all_to_its_log_and_its_metrics_to_ray,
+            a_claim_that_may_be_a_dead_ranks_is_waited_for_once,
+            a_rank_tells_new_lines_and_checkpoints,
+            a_rank_that_somebody_else_stopped_has_not_ended_well,
+            a_start_that_would_mend_nothing_is_not_begun,
+            metrics_are_reported_without_checkpoints,
+            what_keeps_rank_0_from_reporting_is_told_at_the_end,
+            a_killed_task_is_run_again,
+            a_stop_without_a_rank_ends,
+            notes_that_are_made_anew_are_asked_again,
+            a_failure_of_fit_is_kept,
+        ]
+    )

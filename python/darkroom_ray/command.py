@@ -77,7 +77,7 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
     if request.verb == "serve":
         from darkroom_ray.serving import serve_until_stopped
 
-        return serve_until_stopped(request, given, stop)
+        serve_until_stopped(ray, request, given, stop)
     if request.verb == "train":
         return train(ray, request, given, stop)
     if request.verb == "online":

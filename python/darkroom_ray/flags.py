@@ -5,9 +5,10 @@ No flag of the program is read here: it checks them itself (program.read_argumen
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 
-from darkroom_ray.request import Placement, Request, Service
+from darkroom_ray.request import USUAL_SERVICE, Placement, Request, Service
 
 VERBS = ("download", "process", "train", "online", "sample")
 PLACED = (*VERBS, "serve")  # What Ray places: those that end, and the one that does not.
@@ -90,6 +91,12 @@ def accelerator(name: str, text: str) -> str:
     return getattr(accelerators, text, text)
 
 
+def service_name(name: str, text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
+        raise Refused(f"{name} must be letters, digits, - and _, got: {text}")
+    return text
+
+
 @dataclasses.dataclass(frozen=True)
 class ClusterFlag:
     name: str
@@ -138,6 +145,8 @@ CLUSTER_FLAGS = (
     ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--min-replicas", "N", "servers that are always there (1)", SERVICE, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--max-replicas", "N", "and at most; with more than one, jobs and A1111's progress are refused (as many as --min-replicas)", SERVICE, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--name", "NAME", "of the service: paths begin with /NAME; without it there is one to a cluster, whose paths are the program's", SERVICE, service_name),
+    ClusterFlag("--replace", "", "take the place of an application of this name whose command is gone", SERVICE),
     ClusterFlag("--target-cost", "C", "open width x height x (steps + 2) for which a replica is meant (8 pictures of the model's size, 50 steps)", SERVICE, amount),
 )
 
@@ -236,6 +245,8 @@ REFUSED_IN = {
     "--trace-file": ("download", "process", "train", "online"),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
+# A replica's server is found by what it says, and nobody else reads it.
+UNHEARD = {"serve": ("--quiet",)}
 
 
 def flags_of(verb: str) -> dict[str, ClusterFlag]:
@@ -264,7 +275,7 @@ class ArgumentReader:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")  # As some of the reference scripts write them.
             self.refuse(name)
-            if name in ACCEPTED_WITHOUT_EFFECT:
+            if name in ACCEPTED_WITHOUT_EFFECT or name in UNHEARD.get(self.verb, ()):
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -279,7 +290,9 @@ class ArgumentReader:
 
     def take(self, name: str, value: str | None) -> None:
         flags = flags_of(self.verb)
-        if name in flags:
+        if name in flags and not flags[name].shown:
+            self.cluster[name] = True
+        elif name in flags:
             self.cluster[name] = flags[name].read(name, self.value_of(name, value))
         elif name in POSITIONALS[self.verb]:
             self.placed[POSITIONALS[self.verb][name]] = self.value_of(name, value)
@@ -354,7 +367,14 @@ def service_of(cluster: dict[str, object]) -> Service:
     most = int(cluster.get("--max-replicas", least))
     if most < least:
         raise Refused(f"--max-replicas {most} is less than --min-replicas {least}")
-    return Service(str(cluster.get("--host", "127.0.0.1")), int(cluster.get("--port", 8080)), most, float(cluster.get("--target-cost", 0.0)))
+    return Service(
+        host=str(cluster.get("--host", "127.0.0.1")),
+        port=int(cluster.get("--port", 8080)),
+        max_replicas=most,
+        target_cost=float(cluster.get("--target-cost", 0.0)),
+        name=str(cluster.get("--name", USUAL_SERVICE)),
+        is_replacing="--replace" in cluster,
+    )
 
 
 def encoders_of(cluster: dict[str, object], program: str, folder: str) -> Request:
@@ -416,7 +436,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
 def help_text(verb: str) -> str:
     """The flags of the cluster; the verb's own come from the program."""
     lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {'train' if verb == 'online' else verb}`]", "", "Of the cluster:"]
-    lines += [f"  {flag.name} {flag.shown}\n      {flag.help}" for flag in flags_of(verb).values()]
+    lines += [f"  {flag.name} {flag.shown}".rstrip() + f"\n      {flag.help}" for flag in flags_of(verb).values()]
     renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb in RUNS else {})}.items())
     if renamed:
         lines += ["", "Names of the reference scripts:", *(f"  {name}: {ours}" for name, ours in renamed)]

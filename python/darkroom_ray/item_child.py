@@ -1,7 +1,7 @@
 """The program that does items for a task or an encoder."""
 
 from darkroom import item_child
-from darkroom_ray.program import find_program
+from darkroom_ray.program import child_environment, find_program
 from darkroom_ray.request import Request
 
 
@@ -10,4 +10,4 @@ class ItemChild(item_child.ItemChild):
 
     def __init__(self, request: Request, more: list[str] | None = None, environment: dict[str, str] | None = None) -> None:
         """`more`: words of the command line besides."""
-        super().__init__([find_program(request.program), *request.command(*(more or []))], request.folder, environment)
+        super().__init__([find_program(request.program), *request.command(*(more or []))], request.folder, child_environment(request, environment))

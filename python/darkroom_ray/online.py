@@ -18,7 +18,7 @@ from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import check_cluster, nodes_of
-from darkroom_ray.program import Child, find_program
+from darkroom_ray.program import start_child
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.training import train
@@ -105,7 +105,7 @@ class EncoderActor:
         words = words_of(request, given, ray.util.get_node_ip_address())
         self._address = ""
         self._is_ready = threading.Event()
-        self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line)
+        self._child = start_child(served_by(request), words, {TOKEN: token}, on_line=self._take_line)
         threading.Thread(target=self._tell_end, daemon=True).start()
 
     def _take_line(self, line: str) -> bool:

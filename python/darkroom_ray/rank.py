@@ -10,7 +10,7 @@ import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
-from darkroom_ray.program import Child, find_program
+from darkroom_ray.program import Child, start_child
 from darkroom_ray.request import Request, without_secrets
 
 LOOK_SECONDS = 0.5
@@ -235,8 +235,7 @@ def run_rank(config: dict) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
         summary = os.path.join(folder, "summary.json")
         more, environment = online_words(config.get("encoders"), folder, beside)
-        command = [find_program(request.program), *request.command("--json-summary", summary, *more)]
-        child = Child(command, {**environment_of(context, attempt), **environment}, request.folder)
+        child = start_child(request, request.command("--json-summary", summary, *more), {**environment_of(context, attempt), **environment})
         reporter = Reporter(rank, request, config["output"])
         code = wait_for_rank(child, notes)
         if rank == 0 and code == 0 and os.path.exists(summary):

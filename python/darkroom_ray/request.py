@@ -6,6 +6,8 @@ import re
 # Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
 MARKET_LABEL = "ray.io/market-type"
 
+USUAL_SERVICE = "darkroom"  # The name of a service that was given none.
+
 
 def without_secrets(word: str) -> str:
     """A word of a command line as it may be written down: addresses without user, password and query, which may be a signature."""
@@ -55,6 +57,13 @@ class Service:
     port: int = 8080
     max_replicas: int = 1
     target_cost: float = 0.0  # Open width x height x (steps + 2) of a replica, above which another is started; 0: by the model.
+    name: str = USUAL_SERVICE
+    is_replacing: bool = False  # Takes the place of an application of its name that nobody's command holds.
+
+    @property
+    def route_prefix(self) -> str:
+        """What its paths begin with: services of one cluster share its proxies."""
+        return "/" if self.name == USUAL_SERVICE else f"/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
+"""`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, a second service, streams, a replica that is killed, several replicas, a stop.
 
 usage: ray_serve.py
 """
@@ -56,17 +56,22 @@ def free_port() -> int:
 
 
 class Service:
-    """`darkroom-ray serve` at work."""
+    """`darkroom-ray serve` at work, on a cluster of its own or on that of another one and through its proxies."""
 
-    def __init__(self, *flags) -> None:
-        self.cluster = RayCluster(kinds=("cpu",))
-        atexit.register(self.cluster.close)
-        self.port = free_port()
+    def __init__(self, *flags, beside: "Service | None" = None, path: str = "") -> None:
+        self.cluster = beside.cluster if beside else RayCluster(kinds=("cpu",))
+        if not beside:
+            atexit.register(self.cluster.close)
+        self.port = beside.port if beside else free_port()
+        self.path = path
         self.said = tempfile.TemporaryFile("w+")
-        command = [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", *flags]
+        command = [*self.command(), *flags]
         self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=self.cluster.environment())
         atexit.register(self.end)
         self.wait_for(lambda: "serving at" in self.words(), "the service")
+
+    def command(self) -> list:
+        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", "--quiet"]
 
     def words(self) -> str:
         self.said.seek(0)
@@ -83,7 +88,7 @@ class Service:
     def ask(self, method: str, path: str, body: dict | None = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(connection):
-            connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", **(headers or {})})
+            connection.request(method, self.path + path, json.dumps(body) if body else None, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", **(headers or {})})
             reply = connection.getresponse()
             return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
 
@@ -130,6 +135,20 @@ def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
     require(status == 400 and b"no_such_field" in body, "a wrong field", status, body)
     status, _, body = service.ask("GET", "/v1/jobs")
     require(status == 501 and b"--max-replicas 1" in body, "jobs among several replicas", status, body)
+
+
+def another_service_has_a_name_and_ends_alone() -> None:
+    service = the_service()
+    again = subprocess.run([str(word) for word in service.command()], capture_output=True, text=True, cwd=ROOT, env=service.cluster.environment(), timeout=PATIENCE)
+    require(again.returncode == 2 and "another command serves darkroom" in again.stderr, "a second service of the name", again.returncode, again.stderr[-2000:])
+    want = service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})
+    other = Service("--name", "other", beside=service, path="/other")
+    got = other.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})
+    require(got[0] == want[0] == 200 and got[2] == want[2], "the pictures", got[:2], want[:2])
+    require(other.ask("GET", "/v1/jobs")[0] == 200 and service.ask("GET", "/v1/jobs")[0] == 501, "whose routes they are")
+    other.process.send_signal(signal.SIGTERM)
+    require(other.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", other.process.returncode, other.words()[-3000:])
+    require(service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})[0] == 200, "the other's end ended this one")
 
 
 def open_cost(service: Service) -> float:
@@ -215,6 +234,7 @@ if __name__ == "__main__":
         [
             what_would_let_others_in_is_refused,
             a_picture_is_that_of_sample_and_failures_are_the_programs,
+            another_service_has_a_name_and_ends_alone,
             streams_come_event_by_event,
             a_client_that_goes_is_painted_for_no_more,
             a_killed_server_is_replaced,

@@ -8,7 +8,9 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import os
 import pathlib
+import re
 import sys
 import threading
 import types
@@ -19,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_scaling, serving, stopping, training  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
@@ -144,6 +146,132 @@ def a_service_lets_nobody_in_without_keys() -> None:
     serving.check_service(others, {"--keys": ["k"]})
     for host in ("127.0.0.1", "localhost"):
         serving.check_service(read_request("serve", ["m", "--host", host], "/"), {})
+
+
+def what_several_servers_do_each_by_itself_is_refused() -> None:
+    alone, several = (read_request("serve", ["m", "--max-replicas", number], "/") for number in ("1", "2"))
+    for name in ("--rate", "--multi-model"):
+        serving.check_service(alone, {name: ["1"]})
+        require(f"leave {name} out, or ask for --max-replicas 1" in refusal_of(serving.check_service, several, {name: ["1"]}), "sentence", name)
+    for name in ("--tls-cert", "--tls-key"):
+        require("leave --tls-cert and --tls-key out" in refusal_of(serving.check_service, alone, {name: ["x"]}), "TLS")
+
+
+def services_of_one_cluster_have_names() -> None:
+    usual, named = (read_request("serve", ["m", *words], "/").service for words in ([], ["--name", "sd-2"]))
+    require((usual.name, usual.route_prefix) == ("darkroom", "/") and (named.name, named.route_prefix) == ("sd-2", "/sd-2"), "names", usual, named)
+    for text in ("a/b", "", "-a"):
+        require("letters, digits" in refusal_of(read_request, "serve", ["m", f"--name={text}"], "/"), "a wrong name", text)
+    for service in (usual, named):
+        require(f"an application {service.name}" in refusal_of(serving.check_name, service, {service.name: 1}), "a name that is taken", service)
+    serving.check_name(named, {"darkroom": 1})
+    replacing = read_request("serve", ["m", "--replace", "--max-batch", "4"], "/")
+    require(replacing.arguments == ("m", "--max-batch", "4"), "a flag without a value", replacing.arguments)
+    serving.check_name(replacing.service, {"darkroom": 1})
+
+
+class FakeServe:
+    """As much of ray.serve as holds applications."""
+
+    def __init__(self, there: set[str], fails: bool) -> None:
+        self.applications = set(there)
+        self.fails = fails
+
+    def start(self, http_options: dict) -> None: ...
+
+    def status(self):
+        return types.SimpleNamespace(applications=self.applications)
+
+    def run(self, bound, name: str, route_prefix: str, blocking: bool) -> None:
+        self.applications.add(name)
+        if self.fails:
+            raise RuntimeError("no room")
+
+    def delete(self, name: str, _blocking: bool) -> None:
+        self.applications.discard(name)
+
+
+@contextlib.contextmanager
+def fake_serve(there: set[str], fails: bool = False, is_claimed: bool = False):
+    """serving on a cluster whose Ray Serve has these applications."""
+    fake = FakeServe(there, fails)
+    claims: list[str] = []
+
+    def claimed(ray, name: str) -> str:
+        if is_claimed:
+            raise Refused("another command serves it")
+        claims.append(name)
+        return name
+
+    module = types.ModuleType("ray")
+    module.serve = fake
+    kept = {name: getattr(serving, name) for name in ("application", "check_proxies", "claimed")}
+    before = sys.modules.get("ray")
+    sys.modules["ray"] = module
+    serving.application, serving.check_proxies, serving.claimed = lambda request, given: None, lambda request: None, claimed
+    try:
+        yield fake, types.SimpleNamespace(kill=claims.remove), claims
+    finally:
+        sys.modules.pop("ray")
+        if before:
+            sys.modules["ray"] = before
+        for name, value in kept.items():
+            setattr(serving, name, value)
+
+
+def a_ray_without_serve_is_refused() -> None:
+    with fake_serve(set()):
+        del sys.modules["ray"].serve
+        require("pip install" in refusal_of(serving.import_serve), "the sentence")
+
+
+def a_service_deletes_no_other() -> None:
+    class Stop:
+        def pause(self, seconds: float) -> None:
+            if "mine" in fake.applications and not fake.fails:
+                raise stopping.Stopped(15)
+
+    request = read_request("serve", ["m", "--name", "mine"], "/")
+    with fake_serve({"darkroom", "mine"}) as (fake, ray, claims):
+        require("--replace" in refusal_of(serving.serve_until_stopped, ray, request, {}, Stop()), "the name is taken")
+        require(fake.applications == {"darkroom", "mine"}, "another's application was deleted", fake.applications)
+        require(not claims, "a refused service keeps its claim", claims)
+    with fake_serve({"darkroom", "mine"}, is_claimed=True) as (fake, ray, claims):
+        require("another command" in refusal_of(serving.serve_until_stopped, ray, request, {}, Stop()), "the claim is another's")
+        require(fake.applications == {"darkroom", "mine"}, "another's application was deleted", fake.applications)
+    for fails, error in ((True, item_job.JobFailed), (False, stopping.Stopped)):
+        with fake_serve({"darkroom"}, fails) as (fake, ray, claims):
+            try:
+                serving.serve_until_stopped(ray, request, {}, Stop())
+            except error:
+                pass
+            else:
+                raise AssertionError("the service ended without a word")
+            require(fake.applications == {"darkroom"} and not claims, "its own application and nothing else goes", fake.applications, claims)
+
+
+def a_server_that_does_not_listen_is_waited_for_no_longer() -> None:
+    with temporary_folder() as folder:
+        def child_of(script: str) -> serve_child.ServeChild:
+            request = dataclasses.replace(item_request(folder, script), verb="serve", arguments=("m",))
+            return serve_child.ServeChild(request)
+
+        listening = child_of("""echo "$@" > words; echo '12:00:00 serving m at http://127.0.0.1:4321' >&2; exec sleep 300""")
+        require(listening.wait_for_port() == 4321, "the port")
+        require("--port 0 --quiet=false m" in (folder / "words").read_text(), "its words", (folder / "words").read_text())
+        listening._child.end(9)
+        try:
+            child_of("echo 'fetching m' >&2; touch said; exec sleep 300").wait_for_port(0.5)
+        except TimeoutError as error:
+            require("does not listen after 0.5 s" in str(error), "the sentence", error)
+        else:
+            raise AssertionError("a port came of nothing")
+        try:
+            child_of("echo 'no model m' >&2; exit 2").wait_for_port()
+        except program.ProgramFailed as failure:
+            require(failure.code == 2 and "no model m" in failure.said, "its end", failure)
+        else:
+            raise AssertionError("a port came of nothing")
 
 
 def replicas_follow_the_open_cost() -> None:
@@ -418,6 +546,28 @@ def a_killed_program_has_no_result() -> None:
             else:
                 raise AssertionError(f"a killed program has a result: {script}")
         require(program.run_to_summary(item_request(folder, "exit 3"))[0] == 3, "a program that ends by itself has one")
+
+
+def work_that_asks_for_no_gpu_sees_none() -> None:
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
+    try:
+        with temporary_folder() as folder:
+            request = item_request(folder, 'echo "$CUDA_VISIBLE_DEVICES,$OTHER" > gpus')
+            for num_gpus, want in ((0.0, ""), (0.5, "3"), (1.0, "3")):
+                placed = dataclasses.replace(request, placement=Placement(num_gpus=num_gpus))
+                program.start_child(placed, ["x"], {"OTHER": "o"}).wait()
+                require((folder / "gpus").read_text() == f"{want},o\n", "what a program sees", num_gpus, (folder / "gpus").read_text())
+                item_child.ItemChild(placed)._child.wait()
+                require((folder / "gpus").read_text() == f"{want},\n", "what a program of items sees", num_gpus, (folder / "gpus").read_text())
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES")
+        os.environ |= {"CUDA_VISIBLE_DEVICES": before} if before is not None else {}
+
+
+def programs_are_started_in_one_place() -> None:
+    for path in (ROOT / "python" / "darkroom_ray").glob("*.py"):
+        require(path.name == "program.py" or not re.search(r"\b(Child|Popen)\(", path.read_text()), "who hides the GPUs from it?", path.name)
 
 
 class FakeActor:
@@ -707,9 +857,14 @@ if __name__ == "__main__":
             wrong_command_lines_are_refused_with_advice,
             every_flag_of_the_cluster_is_in_the_help,
             a_service_is_asked_for_with_flags_of_its_own,
-        a_service_lets_nobody_in_without_keys,
-        replicas_follow_the_open_cost,
-        sizes_are_read_as_the_program_reads_them,
+            a_service_lets_nobody_in_without_keys,
+            what_several_servers_do_each_by_itself_is_refused,
+            services_of_one_cluster_have_names,
+            a_ray_without_serve_is_refused,
+            a_service_deletes_no_other,
+            a_server_that_does_not_listen_is_waited_for_no_longer,
+            replicas_follow_the_open_cost,
+            sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
@@ -724,6 +879,8 @@ if __name__ == "__main__":
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
+            work_that_asks_for_no_gpu_sees_none,
+            programs_are_started_in_one_place,
             encoders_that_are_not_placed_get_no_work,
             a_rank_tells_new_lines_and_checkpoints,
             a_rank_that_somebody_else_stopped_has_not_ended_well,

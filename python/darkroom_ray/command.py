@@ -55,6 +55,7 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     from darkroom_ray.item_job import JobFailed
     from darkroom_ray.online import check_encoders
     from darkroom_ray.probe import check_cluster
+    from darkroom_ray.watched import watched
 
     ray = import_ray()
     try:
@@ -62,7 +63,8 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
         if request.encoders or request.transformers:
             check_encoders(ray, request, given)
         stop.check()
-        return work(ray, request, given, stop)
+        with watched(ray, request) as observed:
+            return work(ray, observed, given, stop)
     except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
         raise JobFailed(f"the cluster was lost; run the same command again on another to go on: {error}") from None
 

@@ -141,6 +141,8 @@ CLUSTER_FLAGS = (
     ClusterFlag("--min-training-workers", "N", "ranks with which a run still starts or goes on; it grows again when nodes come (1)", RUNS, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", RUNS),
     ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine", VERBS),
+    ClusterFlag("--metrics-folder", "FOLDER", "of this machine: every program serves its numbers at a free port of its node, and their addresses lie there, for `darkroom top FOLDER` and, as targets.json, for Prometheus", (*JOBS, *RUNS, *SERVICE)),
+    ClusterFlag("--trace-file", "FILE", "spans of each program, in a file of its own beside FILE, on its node or where all share it", JOBS),
     ClusterFlag("--host", "ADDRESS", "where Ray's proxies listen; another address than loopback needs --keys (127.0.0.1)", SERVICE),
     ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--min-replicas", "N", "servers that are always there (1)", SERVICE, lambda n, t: whole_number(n, t, 1)),
@@ -211,9 +213,8 @@ REFUSALS = {
     "--retry-failed": "rows that failed are fetched again on one machine only: `darkroom download --retry-failed`",
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
-    "--metrics-port": "rows, errors, items and restarts are on Ray's own metrics port: leave --metrics-port out",
-    "--price-per-hour": "Ray's own metrics port does not tell costs: leave --price-per-hour out",
-    "--trace-file": "the programs of a cluster would share one file: trace `darkroom` on one machine",
+    "--metrics-port": "programs of a node take free ports: ask for --metrics-folder FOLDER, where their addresses lie",
+    "--price-per-hour": "programs of a node would each count the whole machine: only ranks share its price (train, online)",
     "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
     "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
     "--use-xformers": "attention needs no package: leave --use-xformers out",
@@ -240,13 +241,12 @@ REFUSED_IN = {
     "--shard": JOBS,
     "--items": JOBS,
     "--retry-failed": ("download",),
-    "--metrics-port": ("download", "process", "train", "online", "serve"),
-    "--price-per-hour": ("download", "process", "train", "online", "serve"),
-    "--trace-file": ("download", "process", "train", "online"),
+    "--metrics-port": (*JOBS, *RUNS, *SERVICE),
+    "--price-per-hour": (*JOBS, *SERVICE),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
-# A replica's server is found by what it says, and nobody else reads it.
-UNHEARD = {"serve": ("--quiet",)}
+# Where a program listens is found by what it says, and nobody else reads it.
+UNHEARD = ("--quiet",)
 
 
 def flags_of(verb: str) -> dict[str, ClusterFlag]:
@@ -275,7 +275,7 @@ class ArgumentReader:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")  # As some of the reference scripts write them.
             self.refuse(name)
-            if name in ACCEPTED_WITHOUT_EFFECT or name in UNHEARD.get(self.verb, ()):
+            if name in ACCEPTED_WITHOUT_EFFECT or name in UNHEARD:
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -412,6 +412,8 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
+    if verb in RUNS and "--metrics-folder" not in cluster and any(word.partition("=")[0] == "--price-per-hour" for word in program):
+        raise Refused("--price-per-hour is told among the numbers of the ranks: ask for --metrics-folder FOLDER, too")
     if min_workers > num_workers and verb in RUNS:
         raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
     return Request(
@@ -426,6 +428,8 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         program=named_program,
         storage=str(cluster.get("--storage-path", "")),
         summary_path=str(cluster.get("--json-summary", "")),
+        metrics_folder=str(cluster.get("--metrics-folder", "")),
+        trace_file=str(cluster.get("--trace-file", "")),
         folder=folder,
         service=service_of(cluster),
         encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,

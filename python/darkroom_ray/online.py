@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 
-from darkroom_ray.addresses import LOOK_SECONDS, AddressFile  # noqa: F401: ranks take it from here.
+from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen  # noqa: F401: ranks take AddressFile from here.
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
@@ -63,11 +63,6 @@ class EncoderBook:
 
     def addresses(self) -> list[str]:
         return [self._addresses[number] for number in sorted(self._addresses)]
-
-
-def place_to_listen(address: str) -> str:
-    """A free port of the node with this address."""
-    return f"[{address}]:0" if ":" in address else f"{address}:0"
 
 
 def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:

@@ -11,6 +11,7 @@ import tempfile
 from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
 from darkroom_ray.request import Request
+from darkroom_ray.watched import ProgramWatch
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -35,9 +36,13 @@ def child_environment(request: Request, more: dict[str, str] | None = None) -> d
     return {**({} if request.placement.num_gpus else NO_GPU), **(more or {})}
 
 
-def start_child(request: Request, words: list[str], environment: dict[str, str] | None = None, **hooks) -> Child:
-    """The program with these words, for a request's work. `hooks`: Child's. Errors: Refused, where it is not here."""
-    return Child([find_program(request.program), *words], child_environment(request, environment), request.folder, **hooks)
+def start_child(request: Request, words: list[str], environment: dict[str, str] | None = None, on_said=None, **hooks) -> Child:
+    """The program with these words, for a request's work. `on_said` and `hooks`: Child's. Errors: Refused, where it is not here."""
+    watch = ProgramWatch(request, words[0], on_said)
+    command = [find_program(request.program), words[0], *watch.words, *words[1:]]
+    child = Child(command, child_environment(request, environment), request.folder, on_said=watch.hear, **hooks)
+    watch.follow(child)
+    return child
 
 
 def program_version(program: str) -> str:

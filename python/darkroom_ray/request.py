@@ -81,6 +81,9 @@ class Request:
     program: str = ""  # Path of the program on every node; "": each node's own.
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""
+    metrics_folder: str = ""  # Of the driver's machine: where the addresses of its programs lie; "": they serve no numbers.
+    metrics_book: str = ""  # Name of the actor to which programs tell them.
+    trace_file: str = ""  # From which each program's own gets its name.
     folder: str = ""  # The working folder that relative paths are meant from.
     service: Service = Service()
     encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.

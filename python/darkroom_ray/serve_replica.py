@@ -71,7 +71,7 @@ class PaintingReplica:
     async def __call__(self, request: HttpRequest) -> Response:
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))  # Of a named service: /NAME.
         if self._has_others and OF_ONE_SERVER.match(path):
-            return failure(501, f"{path} knows the requests of one server, and this service has several: start it with --max-replicas 1, or ask for a stream")
+            return failure(501, f"{path} knows the requests of one server, and this service has several: start it with --max-replicas 1; else ask for a stream, or for numbers with --metrics-folder")
         query = request.scope.get("query_string", b"").decode("latin-1")
         address = URL(self._place + urllib.parse.quote(path) + (f"?{query}" if query else ""), encoded=True)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw if name.decode("latin-1").lower() not in OF_A_CONNECTION]

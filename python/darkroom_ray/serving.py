@@ -9,8 +9,8 @@ from darkroom_ray.flags import Refused, read_request
 from darkroom_ray.program import read_arguments
 from darkroom_ray.request import Request, Service
 from darkroom_ray.stopping import StopWatch
+from darkroom_ray.watched import NAMESPACE
 
-NAMESPACE = "darkroom"  # Of the actors by which drivers know of each other.
 LOOK_SECONDS = 1.0
 # More than the program takes: it refuses by itself what it has no room for, with its own words.
 MOST_REQUESTS_OF_A_REPLICA = 2048
@@ -89,6 +89,8 @@ def build(arguments: dict):
     given = read_arguments(request)
     if "--keys" not in given and not any(word.partition("=")[0] == "--host" for word in words):
         raise Refused("the configuration says where Ray's proxies listen: name keys with --keys FILE, or say with --host 127.0.0.1 that it is loopback")
+    if request.metrics_folder:
+        raise Refused("--metrics-folder is kept by the command, and here there is none: leave it out, and scrape Ray's own metrics ports")
     return application(request, given)
 
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integra
 from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
 from workbench import PROGRAM, ROOT, Skipped, main, require, run  # noqa: E402
 
+LISTENS = "0A"  # A socket's state in /proc/net/tcp.
 GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
 KEY = "a-key-of-more-than-16-characters"
 TARGET_COST = 1e7  # Above the open cost of every case but one.
@@ -133,8 +134,9 @@ def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
     require(service.ask("GET", "/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "a wrong key was taken")
     status, _, body = service.ask("POST", "/invocations", {"prompt": "x", "no_such_field": 1})
     require(status == 400 and b"no_such_field" in body, "a wrong field", status, body)
-    status, _, body = service.ask("GET", "/v1/jobs")
-    require(status == 501 and b"--max-replicas 1" in body, "jobs among several replicas", status, body)
+    for path in ("/v1/jobs", "/metrics"):
+        status, _, body = service.ask("GET", path)
+        require(status == 501 and b"--max-replicas 1" in body, "what is one server's among several", path, status, body)
 
 
 def another_service_has_a_name_and_ends_alone() -> None:
@@ -151,13 +153,31 @@ def another_service_has_a_name_and_ends_alone() -> None:
     require(service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})[0] == 200, "the other's end ended this one")
 
 
+def port_of(pid: int) -> int:
+    """Where a server listens; 0: it does not yet, or is gone."""
+    with contextlib.suppress(OSError):
+        sockets = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+        for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
+                return int(fields[1].partition(":")[2], 16)
+    return 0
+
+
 def open_cost(service: Service) -> float:
     return metric(service, "darkroom_serve_open_cost")
 
 
 def metric(service: Service, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", service.ask("GET", "/metrics")[2].decode(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    """Of all servers together, each asked by itself: Ray's proxies would ask any one of them."""
+    total = 0.0
+    for port in filter(None, map(port_of, service.children())):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
+            found = re.search(rf"^{re.escape(name)} (\S+)$", connection.getresponse().read().decode(), re.MULTILINE)
+            total += float(found[1]) if found else 0.0
+    return total
 
 
 @contextlib.contextmanager

@@ -8,11 +8,14 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import json
 import os
 import pathlib
 import re
+import socket
 import sys
 import threading
+import time
 import types
 
 from cases import main, require, temporary_folder
@@ -21,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training, watched  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
@@ -92,9 +95,9 @@ WRONG_LINES = (
     ("download", "out --shard 0/2", "leave --shard out"),
     ("process", "a b --items 3", "leave --items out"),
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
-    ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
-    ("process", "a b --price-per-hour 3", "costs"),
-    ("train", "r.toml --trace-file spans.jsonl", "one file"),
+    ("process", "a b --metrics-port 9100", "--metrics-folder FOLDER"),
+    ("process", "a b --price-per-hour 3", "only ranks share its price"),
+    ("train", "r.toml --price-per-hour 3", "--metrics-folder FOLDER, too"),
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
@@ -570,6 +573,109 @@ def programs_are_started_in_one_place() -> None:
         require(path.name == "program.py" or not re.search(r"\b(Child|Popen)\(", path.read_text()), "who hides the GPUs from it?", path.name)
 
 
+class FakeBook:
+    """The actor, called at once."""
+
+    def __init__(self) -> None:
+        self.book = watched.MetricsBook()
+
+    def __getattr__(self, name: str):
+        return types.SimpleNamespace(remote=getattr(self.book, name))
+
+
+@contextlib.contextmanager
+def fake_ray(**fields):
+    before = sys.modules.get("ray")
+    sys.modules["ray"] = types.SimpleNamespace(**fields)
+    try:
+        yield sys.modules["ray"]
+    finally:
+        sys.modules.pop("ray")
+        sys.modules |= {"ray": before} if before else {}
+
+
+def book_of(books: dict):
+    """As ray.get_actor."""
+
+    def get_actor(name: str, namespace: str):
+        if name not in books:
+            raise ValueError(f"no actor {name}")
+        return books[name]
+
+    return get_actor
+
+
+NUMBERS = """echo "$@" >> words; echo "12:00:00 the job's numbers are at http://10.0.0.7:4321/metrics" >&2; read until_told"""
+
+
+def programs_tell_where_their_numbers_are_until_they_end() -> None:
+    book = FakeBook()
+    util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
+    with temporary_folder() as folder, fake_ray(util=util, get_actor=book_of({"the-book": book})):
+        request = dataclasses.replace(item_request(folder, NUMBERS), metrics_book="the-book")
+        heard = threading.Event()
+        child = program.start_child(request, ["train", "recipe"], on_said=lambda line: heard.set(), is_fed=True)
+        require(heard.wait(PATIENCE), "its words")
+        wait_until(lambda: book.book.programs())
+        require(set(book.book.programs()) == {"10.0.0.7:4321"} and book.book.programs()["10.0.0.7:4321"]["verb"] == "train", "the book", book.book.programs())
+        child.close_input()
+        wait_until(lambda: not book.book.programs())
+        items = item_child.ItemChild(request)
+        wait_until(lambda: book.book.programs())
+        items._child.close_input()
+        wait_until(lambda: not book.book.programs())
+        want = "--metrics-port 10.0.0.7:0 --quiet=false"
+        require((folder / "words").read_text().splitlines() == [f"train {want} recipe", f"process --items - {want}"], "words", (folder / "words").read_text())
+        require(watched.ProgramWatch(request, "encoder").words == [], "a verb that serves no numbers")
+        gone = dataclasses.replace(request, metrics_book="gone")
+        require(watched.ProgramWatch(gone, "train").words == [], "a book whose driver has gone")
+
+
+def wait_until(is_so) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        require(time.monotonic() < end, "it never came")
+        time.sleep(0.01)
+
+
+def each_program_has_a_trace_of_its_own() -> None:
+    request = read_request("process", ["a", "b", "--trace-file", "/t.d/spans.perfetto.json"], "/")
+    require(request.arguments == ("a", "b") and request.trace_file == "/t.d/spans.perfetto.json", "the flag", request)
+    words = [watched.ProgramWatch(request, verb).words for verb in ("process", "process", "encoder")]
+    names = [pair[1] for pair in words[:2]]
+    require(words[2] == [] and len(set(names)) == 2, "names", words)
+    require(all(re.fullmatch(r"/t\.d/spans-[^/]+-[0-9a-f]{8}\.perfetto\.json", name) for name in names), "names", names)
+    require(re.fullmatch(r"spans-[^/]+", watched.own_trace("spans")) is not None, "a name without an ending")
+    require(read_request("train", ["r.toml", "--trace-file", "t.jsonl"], "/").arguments == ("r.toml", "--trace-file", "t.jsonl"), "ranks name theirs themselves")
+
+
+def addresses_lie_where_top_and_prometheus_look() -> None:
+    with temporary_folder() as place, socket.socket() as listening, socket.socket() as unused:
+        for one in (listening, unused):
+            one.bind(("127.0.0.1", 0))
+        listening.listen()
+        here, gone = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listening, unused))
+        book = FakeBook()
+        for address in (here, gone):
+            book.book.note(address, {"host": "h", "verb": "download"})
+        ray = types.SimpleNamespace(get=lambda value: dict(value), exceptions=types.SimpleNamespace(RayError=OSError))
+        keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
+        wait_until((place / "seen" / "targets.json").exists)
+        require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())
+        [file] = (place / "seen" / "_metrics").iterdir()
+        require(json.loads(file.read_text()) == {"address": here, "host": "h", "verb": "download"}, "for top", file.read_text())
+        targets = json.loads((place / "seen" / "targets.json").read_text())
+        require(targets == [{"targets": [here], "labels": {"job": "darkroom-data", "verb": "download"}}], "for Prometheus", targets)
+        keeper.end()
+        require(not list((place / "seen" / "_metrics").iterdir()) and json.loads((place / "seen" / "targets.json").read_text()) == [], "what is left")
+        (place / "file").write_text("")
+        wrong = read_request("process", ["a", "b", "--metrics-folder", "file"], str(place))
+        require("--metrics-folder cannot be written" in refusal_of(watched.watched(None, wrong).__enter__), "a file in its place")
+    unwatched = Request("process", ())
+    with watched.watched(None, unwatched) as same:
+        require(same is unwatched, "nobody looks")
+
+
 class FakeActor:
     """Of Ray's: calls give their names."""
 
@@ -625,6 +731,60 @@ def encoders_that_are_not_placed_get_no_work() -> None:
 
 
 # -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def ray_with_nodes(*cpus: float) -> FakeRay:
+    ray = FakeRay()
+    ray.nodes = lambda: [{"NodeManagerAddress": "10.0.0.1", "NodeID": f"{number:08}", "Resources": {"CPU": amount}, "Alive": True} for number, amount in enumerate(cpus)]
+    return ray
+
+
+def tasks_follow_the_nodes_that_there_are() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    job = item_job.ItemJob.__new__(item_job.ItemJob)
+    job.ray, job.request, job.keeper, job.access = ray_with_nodes(2, 2), request, None, None
+    workers = job.make_workers()
+
+    def fill() -> int:
+        given = 0
+        while workers.has_room():
+            workers.submit([given], False)
+            given += 1
+        return given
+
+    require(workers.num_workers == 4 and fill() == 5, "as many as have room, and one that waits", workers.num_workers)
+    require(not workers.is_one_idle(), "none is idle")
+    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2, 2, 4), request.placement))
+    require(workers.num_workers == 8 and fill() == 5, "a node has come", workers.num_workers)
+    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2), request.placement))
+    require(workers.num_workers == 2 and fill() == 0, "nodes have gone", workers.num_workers)
+    for _ in range(9):
+        workers.give_back(None, is_lost=False)
+    require(workers.is_one_idle() and fill() == 2, "the last ones have ended")
+    require(item_job.room_for_tasks(ray_with_nodes(), request.placement) == 1, "all nodes have gone for a moment")
+    fixed = dataclasses.replace(request, num_workers=3)
+    job.request = fixed
+    workers = job.make_workers()
+    workers.note_room(8)
+    require(workers.num_workers == 3 and fill() == 3, "so many as were asked for", workers.num_workers)
+
+
+def the_nodes_are_counted_again_now_and_then() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    job = item_job.ItemJob.__new__(item_job.ItemJob)
+    job.ray, job.request, job.keeper, job.access = ray_with_nodes(2), request, None, None
+    job.workers, job.count_at, job.has_told_of_room, job.restarts = job.make_workers(), 0.0, True, 0
+    job.progress = progress.Progress("download", io.StringIO())
+    gauge = types.SimpleNamespace(set=lambda value: None)
+    job.measures = types.SimpleNamespace(open_items=gauge, workers=gauge)
+    book = items.ItemBook([0], 1, 0)
+    for cpus, want in (((2, 4), 6), ((2, 4, 4), 6)):  # The second time it is too early.
+        job.ray = ray_with_nodes(*cpus)
+        job.look({"items": 1}, book)
+        require(job.workers.num_workers == want, "tasks", cpus, job.workers.num_workers)
+    job.count_at = 0.0
+    job.look({"items": 1}, book)
+    require(job.workers.num_workers == 10, "tasks after a while", job.workers.num_workers)
 
 
 def a_rank_tells_new_lines_and_checkpoints() -> None:
@@ -881,7 +1041,12 @@ if __name__ == "__main__":
             a_killed_program_has_no_result,
             work_that_asks_for_no_gpu_sees_none,
             programs_are_started_in_one_place,
+            programs_tell_where_their_numbers_are_until_they_end,
+            each_program_has_a_trace_of_its_own,
+            addresses_lie_where_top_and_prometheus_look,
             encoders_that_are_not_placed_get_no_work,
+            tasks_follow_the_nodes_that_there_are,
+            the_nodes_are_counted_again_now_and_then,
             a_rank_tells_new_lines_and_checkpoints,
             a_rank_that_somebody_else_stopped_has_not_ended_well,
             a_start_that_would_mend_nothing_is_not_begun,

@@ -16,6 +16,7 @@ from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen  #
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of
 from darkroom_ray.items import pause_after
+from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import check_cluster, nodes_of
 from darkroom_ray.program import start_child
@@ -289,7 +290,7 @@ def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
         for name, ours in (TRANSFORMER_FLAGS if request.transformers else ENCODER_FLAGS).items():
             text = re.sub(rf"(?<!ray start ){re.escape(name)}(?![\w-])", ours, text)
         raise Refused(text) from None
-    problems = list(check_both(nodes_of(ray), request))
+    problems = list(check_both(with_coming(request, nodes_of(ray)), request))
     if problems:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
 

@@ -78,6 +78,7 @@ class Request:
     items_per_task: int = 0  # 0: by the number of items.
     max_failures: int = 3  # -1: for ever.
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
+    cluster_config: str = ""  # Of `ray up`: its types of nodes may come.
     program: str = ""  # Path of the program on every node; "": each node's own.
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""

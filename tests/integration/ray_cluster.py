@@ -2,7 +2,7 @@
 """A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer. Runs in .venv-ray.
 
     ray_cluster.py FOLDER [KIND...]
-                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...]} on a line; then, for each line
+                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...], "metrics": PORT of the head's} on a line; then, for each line
                                `add NAME` of the standard input, starts one more node of that kind and says its {"raylet": PID}. It
                                ends, and the cluster with it, at the end of the input.
 """
@@ -78,7 +78,7 @@ def main() -> None:
     raylets = {KINDS[0]: raylet_of(cluster.head_node)}
     for kind in KINDS[1:]:
         raylets[kind] = raylet_of(patiently(lambda: cluster.add_node(**node_of(kind))))
-    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]])
+    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port)
     for line in sys.stdin:
         say(raylet=raylet_of(patiently(lambda: cluster.add_node(**node_of(line.split()[1])))))
     cluster.shutdown()

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training, watched  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training, watched  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
@@ -405,6 +405,43 @@ def what_a_cluster_has_is_not_refused() -> None:
     require(not preflight.check_probes(CLUSTER, has_relative_paths=True), "a good cluster is refused", preflight.check_probes(CLUSTER))
     one_machine = [dataclasses.replace(one, machine="m", address="127.0.0.1") for one in CLUSTER]
     require(not preflight.check_probes(one_machine), "several nodes of one machine are refused")
+
+
+LAUNCHER = {
+    "head_node_type": "head",
+    "available_node_types": {
+        "head": {"resources": {"CPU": 4}, "max_workers": 3},
+        "encode-spot": {"min_workers": 0, "max_workers": 3, "resources": {"CPU": 8, "GPU": 1, "accelerator_type:T4": 1}, "labels": {MARKET_LABEL: "spot"}},
+        "empty": {"max_workers": 0},
+    },
+}
+
+
+def nodes_of_an_autoscaler_count_before_they_come() -> None:
+    there = [node("head"), node("e1", labels={node_types.NODE_TYPE_LABEL: "encode-spot"}, resources={"GPU": 1.0, "accelerator_type:T4": 1.0})]
+    coming = list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, there))
+    require([one.amount("GPU") for one in coming] == [1.0, 1.0], "as many as may come, less those that are there", coming)
+    request = asked("process", num_workers=3, num_cpus=1, num_gpus=1, accelerator_type="T4")
+    require_sentence(preflight.check_resources(there, request), "without them", "room for 1 encoders")
+    require(preflight.check_resources([*there, *coming], request) == [], "with them")
+    by_market = asked("process", num_workers=2, num_cpus=1, num_gpus=1, markets=("spot",))
+    require(preflight.check_resources([*there, *coming], by_market) == [], "their labels")
+    require(len(list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, []))) == 3, "from none")
+
+
+def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
+    def with_type(**fields) -> dict:
+        return {"available_node_types": {"t": {"max_workers": 1, **fields}}}
+
+    for document, words in ((None, "no available_node_types"), ({"x": 1}, "no available_node_types"), (with_type(max_workers="2"), "t: max_workers must be"), (with_type(resources=[1]), "t: resources must be"),
+                            (with_type(resources={"CPU": "many"}), "t: resources must be")):
+        said = refusal_of(lambda: list(node_types.nodes_that_may_come("c.yaml", document, [])))
+        require(words in said and "c.yaml" in said, "the refusal says something else", document, said)
+    request = read_request("online", ["r.toml", "--cluster-config", "/nowhere/c.yaml"], "/")
+    require(request.cluster_config == request.encoders.cluster_config == "/nowhere/c.yaml" and request.arguments == ("r.toml",), "the flag", request)
+    require(read_request("process", ["a", "b", "--num-transformers", "2", "--transformer-resources", "x=1", "--cluster-config", "c"], "/").transformers.cluster_config == "c", "of transformers")
+    there = [node("a")]
+    require(node_types.with_coming(read_request("train", ["r.toml"], "/"), there) is there, "without the flag")
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -1029,6 +1066,8 @@ if __name__ == "__main__":
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
+            nodes_of_an_autoscaler_count_before_they_come,
+            a_wrong_cluster_configuration_is_refused_with_its_place,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             items_are_handed_out_once,

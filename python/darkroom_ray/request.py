@@ -48,6 +48,11 @@ class Placement:
         """The nodes that are asked for, those tried first in front."""
         return [{**self.labels, MARKET_LABEL: market} for market in self.markets] or [dict(self.labels)]
 
+    def group_selector(self) -> dict[str, str]:
+        """Of a placement group, which tries nothing first: nodes of any of the markets. Ray's in(...) takes no spaces."""
+        market = {MARKET_LABEL: f"in({','.join(self.markets)})"} if len(self.markets) > 1 else {}
+        return {**self.label_selectors()[0], **market}
+
 
 @dataclasses.dataclass(frozen=True)
 class Service:

@@ -43,7 +43,7 @@ def make_trainer(request: Request, given: dict[str, list[str]], notes, encoders=
         num_workers=request.num_workers if is_fixed else (request.min_workers, request.num_workers),
         resources_per_worker=resources,
         use_gpu=bool(placement.num_gpus),
-        label_selector=placement.label_selectors()[0] or None,
+        label_selector=placement.group_selector() or None,
         accelerator_type=placement.accelerator_type or None,
         elastic_resize_monitor_interval_s=float(os.environ.get("DARKROOM_RAY_RESIZE_SECONDS", RESIZE_SECONDS)),
     )

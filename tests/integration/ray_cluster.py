@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer. Runs in .venv-ray.
+"""A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer; the last is a spot one. Runs in .venv-ray.
 
     ray_cluster.py FOLDER [KIND...]
                                with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...], "metrics": PORT of the head's} on a line; then, for each line
@@ -58,7 +58,7 @@ def patiently(start):
 
 
 def node_of(kind: str) -> dict:
-    return {"num_cpus": 2, "resources": {kind: 2}, "labels": {"role": kind}, "object_store_memory": STORE_BYTES}
+    return {"num_cpus": 2, "resources": {kind: 2}, "labels": {"role": kind, "ray.io/market-type": "spot" if kind == "trainer" else "on-demand"}, "object_store_memory": STORE_BYTES}
 
 
 def process_of(node, name: str) -> int:

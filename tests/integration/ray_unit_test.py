@@ -82,6 +82,13 @@ REFERENCE_LINES = (
 )
 
 
+def ranks_take_nodes_of_any_market_that_is_asked_for() -> None:
+    labels = {"zone": "a"}
+    for markets, want in (((), labels), (("spot",), {**labels, MARKET_LABEL: "spot"}), (("spot", "on-demand"), {**labels, MARKET_LABEL: "in(spot,on-demand)"})):
+        got = Placement(labels=labels, markets=markets).group_selector()
+        require(got == want, "selector", markets, got)
+
+
 def names_of_the_reference_scripts_are_understood() -> None:
     for verb, line, arguments, fields in REFERENCE_LINES:
         request = read_request(verb, line.split(), "/")
@@ -339,7 +346,6 @@ WRONG_REQUESTS = (
     ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
     ("ranks that share a GPU", asked("train", 2, num_gpus=0.5), {}, "ranks take a GPU each, not 0.5"),
     ("ranks of two GPUs", asked("train", 2, num_gpus=2), {}, "ranks take a GPU each, not 2"),
-    ("ranks of two markets", asked("train", 1, markets=("spot", "on-demand")), {}, "ask for --market spot or --market on-demand"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
 )
@@ -396,6 +402,7 @@ def what_a_cluster_has_is_not_refused() -> None:
         asked("train", 1, labels={"zone": "b"}),
         asked("train", 1, num_gpus=1, accelerator_type="A10G"),
         asked("train", 1, markets=("on-demand",)),
+        asked("train", 1, markets=("spot", "on-demand")),
         asked("sample", 1, markets=("spot", "on-demand")),
         asked("download", memory_bytes=int(16e9)),
     )
@@ -1050,6 +1057,7 @@ if __name__ == "__main__":
         [
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
+            ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
             every_flag_of_the_cluster_is_in_the_help,

@@ -19,6 +19,7 @@ NAMESPACE = "darkroom"  # Of actors that are found by their names.
 NUMBERS_AT = re.compile(r"the job's numbers are at http://(\S+)/metrics")
 LOOK_SECONDS = 1.0
 CONNECT_SECONDS = 1.0
+BOOK_SECONDS = 30.0  # On the driver's own node, but a cluster may be lost.
 # Verbs of the program that have these flags, and how Prometheus' rules know their processes (deploy/prometheus_rules.yml).
 JOB_NAMES = {"download": "darkroom-data", "process": "darkroom-data", "train": "darkroom-train", "serve": "darkroom-serve"}
 TRACED = ("download", "process")  # Ranks give their files names of their own.
@@ -148,7 +149,7 @@ class FolderKeeper:
                 self.look()
 
     def look(self) -> None:
-        programs = self._ray.get(self._book.programs.remote())
+        programs = self._ray.get(self._book.programs.remote(), timeout=BOOK_SECONDS)
         for address in [address for address in programs if is_refused(address)]:
             self._book.cross_out.remote(address)
             del programs[address]

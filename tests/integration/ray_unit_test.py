@@ -8,14 +8,9 @@ import contextlib
 import dataclasses
 import io
 import itertools
-import json
-import os
 import pathlib
-import re
-import socket
 import sys
 import threading
-import time
 import types
 
 from cases import main, require, temporary_folder
@@ -24,10 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress, rank, serve_child, serve_scaling, serving, stopping, training, watched  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress, rank, stopping, training  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
-from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
+from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
 
 PATIENCE = 300  # Seconds; a limit, no measure.
 
@@ -39,6 +34,18 @@ def refusal_of(function, *arguments) -> str:
     except Refused as refusal:
         return str(refusal)
     raise AssertionError(f"nothing was refused: {arguments}")
+
+
+@contextlib.contextmanager
+def fake_modules(fakes: dict):
+    before = {name: sys.modules.get(name) for name in fakes}
+    sys.modules |= fakes
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name)
+            sys.modules |= {name: module} if module else {}
 
 
 # -- flags ------------------------------------------------------------------------------------------------------------
@@ -138,159 +145,6 @@ def every_flag_of_the_cluster_is_in_the_help() -> None:
         text = flags.help_text(verb)
         for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
             require(name in text, "the help lacks a flag", verb, name)
-
-
-def a_service_is_asked_for_with_flags_of_its_own() -> None:
-    request = read_request("serve", ["models/tiny", "--min-replicas", "2", "--max-replicas", "5", "--port", "80", "--host", "10.0.0.1", "--keys", "k", "--target-cost", "7e6", "--max-batch", "4"], "/")
-    require(list(request.arguments) == ["models/tiny", "--keys", "k", "--max-batch", "4"], "words of the program", request.arguments)
-    require((request.num_workers, request.service) == (2, Service("10.0.0.1", 80, 5, 7e6)), "the service", request)
-    require(read_request("serve", ["m", "--min-replicas", "3"], "/").service.max_replicas == 3, "as many as the least")
-    for words, sentence in ((["m", "--min-replicas", "3", "--max-replicas", "2"], "less than --min-replicas 3"), (["m", "--port", "0"], "--port must be at least 1"), (["m", "--min-replicas", "0"], "at least 1")):
-        require(sentence in refusal_of(read_request, "serve", words, "/"), "sentence", words)
-    require("a replica wants 9 CPUs" in "".join(preflight.check_resources([node("a")], read_request("serve", ["m", "--num-cpus-per-task", "9"], "/"))), "the preflight's word")
-
-
-def a_service_lets_nobody_in_without_keys() -> None:
-    others = read_request("serve", ["m", "--host", "0.0.0.0"], "/")
-    require("--keys FILE" in refusal_of(serving.check_service, others, {}), "another host without keys")
-    serving.check_service(others, {"--keys": ["k"]})
-    for host in ("127.0.0.1", "localhost"):
-        serving.check_service(read_request("serve", ["m", "--host", host], "/"), {})
-
-
-def what_several_servers_do_each_by_itself_is_refused() -> None:
-    alone, several = (read_request("serve", ["m", "--max-replicas", number], "/") for number in ("1", "2"))
-    for name in ("--rate", "--multi-model"):
-        serving.check_service(alone, {name: ["1"]})
-        require(f"leave {name} out, or ask for --max-replicas 1" in refusal_of(serving.check_service, several, {name: ["1"]}), "sentence", name)
-    for name in ("--tls-cert", "--tls-key"):
-        require("leave --tls-cert and --tls-key out" in refusal_of(serving.check_service, alone, {name: ["x"]}), "TLS")
-
-
-def services_of_one_cluster_have_names() -> None:
-    usual, named = (read_request("serve", ["m", *words], "/").service for words in ([], ["--name", "sd-2"]))
-    require((usual.name, usual.route_prefix) == ("darkroom", "/") and (named.name, named.route_prefix) == ("sd-2", "/sd-2"), "names", usual, named)
-    for text in ("a/b", "", "-a"):
-        require("letters, digits" in refusal_of(read_request, "serve", ["m", f"--name={text}"], "/"), "a wrong name", text)
-    for service in (usual, named):
-        require(f"an application {service.name}" in refusal_of(serving.check_name, service, {service.name: 1}), "a name that is taken", service)
-    serving.check_name(named, {"darkroom": 1})
-    replacing = read_request("serve", ["m", "--replace", "--max-batch", "4"], "/")
-    require(replacing.arguments == ("m", "--max-batch", "4"), "a flag without a value", replacing.arguments)
-    serving.check_name(replacing.service, {"darkroom": 1})
-
-
-class FakeServe:
-    """As much of ray.serve as holds applications."""
-
-    def __init__(self, there: set[str], fails: bool) -> None:
-        self.applications = set(there)
-        self.fails = fails
-
-    def start(self, http_options: dict) -> None: ...
-
-    def status(self):
-        return types.SimpleNamespace(applications=self.applications)
-
-    def run(self, bound, name: str, route_prefix: str, blocking: bool) -> None:
-        self.applications.add(name)
-        if self.fails:
-            raise RuntimeError("no room")
-
-    def delete(self, name: str, _blocking: bool) -> None:
-        self.applications.discard(name)
-
-
-@contextlib.contextmanager
-def fake_serve(there: set[str], fails: bool = False, is_claimed: bool = False):
-    """serving on a cluster whose Ray Serve has these applications."""
-    fake = FakeServe(there, fails)
-    claims: list[str] = []
-
-    def claimed(ray, name: str) -> str:
-        if is_claimed:
-            raise Refused("another command serves it")
-        claims.append(name)
-        return name
-
-    module = types.ModuleType("ray")
-    module.serve = fake
-    kept = {name: getattr(serving, name) for name in ("application", "check_proxies", "claimed")}
-    before = sys.modules.get("ray")
-    sys.modules["ray"] = module
-    serving.application, serving.check_proxies, serving.claimed = lambda request, given: None, lambda request: None, claimed
-    try:
-        yield fake, types.SimpleNamespace(kill=claims.remove), claims
-    finally:
-        sys.modules.pop("ray")
-        if before:
-            sys.modules["ray"] = before
-        for name, value in kept.items():
-            setattr(serving, name, value)
-
-
-def a_ray_without_serve_is_refused() -> None:
-    with fake_serve(set()):
-        del sys.modules["ray"].serve
-        require("pip install" in refusal_of(serving.import_serve), "the sentence")
-
-
-def a_service_deletes_no_other() -> None:
-    class Stop:
-        def pause(self, seconds: float) -> None:
-            if "mine" in fake.applications and not fake.fails:
-                raise stopping.Stopped(15)
-
-    request = read_request("serve", ["m", "--name", "mine"], "/")
-    with fake_serve({"darkroom", "mine"}) as (fake, ray, claims):
-        require("--replace" in refusal_of(serving.serve_until_stopped, ray, request, {}, Stop()), "the name is taken")
-        require(fake.applications == {"darkroom", "mine"}, "another's application was deleted", fake.applications)
-        require(not claims, "a refused service keeps its claim", claims)
-    with fake_serve({"darkroom", "mine"}, is_claimed=True) as (fake, ray, claims):
-        require("another command" in refusal_of(serving.serve_until_stopped, ray, request, {}, Stop()), "the claim is another's")
-        require(fake.applications == {"darkroom", "mine"}, "another's application was deleted", fake.applications)
-    for fails, error in ((True, item_job.JobFailed), (False, stopping.Stopped)):
-        with fake_serve({"darkroom"}, fails) as (fake, ray, claims):
-            try:
-                serving.serve_until_stopped(ray, request, {}, Stop())
-            except error:
-                pass
-            else:
-                raise AssertionError("the service ended without a word")
-            require(fake.applications == {"darkroom"} and not claims, "its own application and nothing else goes", fake.applications, claims)
-
-
-def a_server_that_does_not_listen_is_waited_for_no_longer() -> None:
-    with temporary_folder() as folder:
-        def child_of(script: str) -> serve_child.ServeChild:
-            request = dataclasses.replace(item_request(folder, script), verb="serve", arguments=("m",))
-            return serve_child.ServeChild(request)
-
-        listening = child_of("""echo "$@" > words; echo '12:00:00 serving m at http://127.0.0.1:4321' >&2; exec sleep 300""")
-        require(listening.wait_for_port() == 4321, "the port")
-        require("--port 0 --quiet=false m" in (folder / "words").read_text(), "its words", (folder / "words").read_text())
-        listening._child.end(9)
-        try:
-            child_of("echo 'fetching m' >&2; touch said; exec sleep 300").wait_for_port(0.5)
-        except TimeoutError as error:
-            require("does not listen after 0.5 s" in str(error), "the sentence", error)
-        else:
-            raise AssertionError("a port came of nothing")
-        try:
-            child_of("echo 'no model m' >&2; exit 2").wait_for_port()
-        except program.ProgramFailed as failure:
-            require(failure.code == 2 and "no model m" in failure.said, "its end", failure)
-        else:
-            raise AssertionError("a port came of nothing")
-
-
-def replicas_follow_the_open_cost() -> None:
-    def wanted(loads: dict | None, target: int = 2) -> float:
-        metrics = None if loads is None else {serve_scaling.LOAD: loads}
-        return serve_scaling.replicas_for_load(types.SimpleNamespace(aggregated_metrics=metrics, target_num_replicas=target))[0]
-
-    require(wanted(None) == 2 and wanted({}, 3) == 3, "before a replica has told anything the number stays")
-    require(wanted({"a": 0.5}) == 0.5 and wanted({"a": 1.5, "b": 2.0}) == 3.5 and wanted({"a": 0.0}) == 0.0, "the sum of the loads")
 
 
 def sizes_are_read_as_the_program_reads_them() -> None:
@@ -593,131 +447,6 @@ def a_killed_program_has_no_result() -> None:
             else:
                 raise AssertionError(f"a killed program has a result: {script}")
         require(program.run_to_summary(item_request(folder, "exit 3"))[0] == 3, "a program that ends by itself has one")
-
-
-def work_that_asks_for_no_gpu_sees_none() -> None:
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = "3"
-    try:
-        with temporary_folder() as folder:
-            request = item_request(folder, 'echo "$CUDA_VISIBLE_DEVICES,$OTHER" > gpus')
-            for num_gpus, want in ((0.0, ""), (0.5, "3"), (1.0, "3")):
-                placed = dataclasses.replace(request, placement=Placement(num_gpus=num_gpus))
-                program.start_child(placed, ["x"], {"OTHER": "o"}).wait()
-                require((folder / "gpus").read_text() == f"{want},o\n", "what a program sees", num_gpus, (folder / "gpus").read_text())
-                item_child.ItemChild(placed)._child.wait()
-                require((folder / "gpus").read_text() == f"{want},\n", "what a program of items sees", num_gpus, (folder / "gpus").read_text())
-    finally:
-        os.environ.pop("CUDA_VISIBLE_DEVICES")
-        os.environ |= {"CUDA_VISIBLE_DEVICES": before} if before is not None else {}
-
-
-def programs_are_started_in_one_place() -> None:
-    for path in (ROOT / "python" / "darkroom_ray").glob("*.py"):
-        require(path.name == "program.py" or not re.search(r"\b(Child|Popen)\(", path.read_text()), "who hides the GPUs from it?", path.name)
-
-
-class FakeBook:
-    """The actor, called at once."""
-
-    def __init__(self) -> None:
-        self.book = watched.MetricsBook()
-
-    def __getattr__(self, name: str):
-        return types.SimpleNamespace(remote=getattr(self.book, name))
-
-
-@contextlib.contextmanager
-def fake_ray(**fields):
-    before = sys.modules.get("ray")
-    sys.modules["ray"] = types.SimpleNamespace(**fields)
-    try:
-        yield sys.modules["ray"]
-    finally:
-        sys.modules.pop("ray")
-        sys.modules |= {"ray": before} if before else {}
-
-
-def book_of(books: dict):
-    """As ray.get_actor."""
-
-    def get_actor(name: str, namespace: str):
-        if name not in books:
-            raise ValueError(f"no actor {name}")
-        return books[name]
-
-    return get_actor
-
-
-NUMBERS = """echo "$@" >> words; echo "12:00:00 the job's numbers are at http://10.0.0.7:4321/metrics" >&2; read until_told"""
-
-
-def programs_tell_where_their_numbers_are_until_they_end() -> None:
-    book = FakeBook()
-    util = types.SimpleNamespace(get_node_ip_address=lambda: "10.0.0.7")
-    with temporary_folder() as folder, fake_ray(util=util, get_actor=book_of({"the-book": book})):
-        request = dataclasses.replace(item_request(folder, NUMBERS), metrics_book="the-book")
-        heard = threading.Event()
-        child = program.start_child(request, ["train", "recipe"], on_said=lambda line: heard.set(), is_fed=True)
-        require(heard.wait(PATIENCE), "its words")
-        wait_until(lambda: book.book.programs())
-        require(set(book.book.programs()) == {"10.0.0.7:4321"} and book.book.programs()["10.0.0.7:4321"]["verb"] == "train", "the book", book.book.programs())
-        child.close_input()
-        wait_until(lambda: not book.book.programs())
-        items = item_child.ItemChild(request)
-        wait_until(lambda: book.book.programs())
-        items._child.close_input()
-        wait_until(lambda: not book.book.programs())
-        want = "--metrics-port 10.0.0.7:0 --quiet=false"
-        require((folder / "words").read_text().splitlines() == [f"train {want} recipe", f"process --items - {want}"], "words", (folder / "words").read_text())
-        require(watched.ProgramWatch(request, "encoder").words == [], "a verb that serves no numbers")
-        gone = dataclasses.replace(request, metrics_book="gone")
-        require(watched.ProgramWatch(gone, "train").words == [], "a book whose driver has gone")
-
-
-def wait_until(is_so) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        require(time.monotonic() < end, "it never came")
-        time.sleep(0.01)
-
-
-def each_program_has_a_trace_of_its_own() -> None:
-    request = read_request("process", ["a", "b", "--trace-file", "/t.d/spans.perfetto.json"], "/")
-    require(request.arguments == ("a", "b") and request.trace_file == "/t.d/spans.perfetto.json", "the flag", request)
-    words = [watched.ProgramWatch(request, verb).words for verb in ("process", "process", "encoder")]
-    names = [pair[1] for pair in words[:2]]
-    require(words[2] == [] and len(set(names)) == 2, "names", words)
-    require(all(re.fullmatch(r"/t\.d/spans-[^/]+-[0-9a-f]{8}\.perfetto\.json", name) for name in names), "names", names)
-    require(re.fullmatch(r"spans-[^/]+", watched.own_trace("spans")) is not None, "a name without an ending")
-    require(read_request("train", ["r.toml", "--trace-file", "t.jsonl"], "/").arguments == ("r.toml", "--trace-file", "t.jsonl"), "ranks name theirs themselves")
-
-
-def addresses_lie_where_top_and_prometheus_look() -> None:
-    with temporary_folder() as place, socket.socket() as listening, socket.socket() as unused:
-        for one in (listening, unused):
-            one.bind(("127.0.0.1", 0))
-        listening.listen()
-        here, gone = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listening, unused))
-        book = FakeBook()
-        for address in (here, gone):
-            book.book.note(address, {"host": "h", "verb": "download"})
-        ray = types.SimpleNamespace(get=lambda value: dict(value), exceptions=types.SimpleNamespace(RayError=OSError))
-        keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
-        wait_until((place / "seen" / "targets.json").exists)
-        require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())
-        [file] = (place / "seen" / "_metrics").iterdir()
-        require(json.loads(file.read_text()) == {"address": here, "host": "h", "verb": "download"}, "for top", file.read_text())
-        targets = json.loads((place / "seen" / "targets.json").read_text())
-        require(targets == [{"targets": [here], "labels": {"job": "darkroom-data", "verb": "download"}}], "for Prometheus", targets)
-        keeper.end()
-        require(not list((place / "seen" / "_metrics").iterdir()) and json.loads((place / "seen" / "targets.json").read_text()) == [], "what is left")
-        (place / "file").write_text("")
-        wrong = read_request("process", ["a", "b", "--metrics-folder", "file"], str(place))
-        require("--metrics-folder cannot be written" in refusal_of(watched.watched(None, wrong).__enter__), "a file in its place")
-    unwatched = Request("process", ())
-    with watched.watched(None, unwatched) as same:
-        require(same is unwatched, "nobody looks")
 
 
 class FakeActor:
@@ -1061,14 +790,6 @@ if __name__ == "__main__":
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
             every_flag_of_the_cluster_is_in_the_help,
-            a_service_is_asked_for_with_flags_of_its_own,
-            a_service_lets_nobody_in_without_keys,
-            what_several_servers_do_each_by_itself_is_refused,
-            services_of_one_cluster_have_names,
-            a_ray_without_serve_is_refused,
-            a_service_deletes_no_other,
-            a_server_that_does_not_listen_is_waited_for_no_longer,
-            replicas_follow_the_open_cost,
             sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,
@@ -1086,11 +807,6 @@ if __name__ == "__main__":
             progress_is_one_line_and_a_warning_is_said_once,
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
-            work_that_asks_for_no_gpu_sees_none,
-            programs_are_started_in_one_place,
-            programs_tell_where_their_numbers_are_until_they_end,
-            each_program_has_a_trace_of_its_own,
-            addresses_lie_where_top_and_prometheus_look,
             encoders_that_are_not_placed_get_no_work,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,

@@ -88,15 +88,18 @@ class ProgramWatch:
             self._book.cross_out.remote(self._address)
 
 
+def host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
 def is_refused(address: str) -> bool:
     """Whether nobody listens there any more: a program that was killed with its worker crosses nothing out."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
+        with socket.create_connection((host_of(address), int(address.rpartition(":")[2])), CONNECT_SECONDS):
             return False
     except ConnectionRefusedError:
         return True
-    except OSError:  # Its node is lost, or this machine may not reach it: nothing is known.
+    except OSError:  # This machine may not reach it, say: nothing is known.
         return False
 
 
@@ -150,7 +153,8 @@ class FolderKeeper:
 
     def look(self) -> None:
         programs = self._ray.get(self._book.programs.remote(), timeout=BOOK_SECONDS)
-        for address in [address for address in programs if is_refused(address)]:
+        alive = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
+        for address in [address for address in programs if host_of(address) not in alive or is_refused(address)]:
             self._book.cross_out.remote(address)
             del programs[address]
         self._folder.write(programs)

@@ -59,12 +59,13 @@ def free_port() -> int:
 class Service:
     """`darkroom-ray serve` at work, on a cluster of its own or on that of another one and through its proxies."""
 
-    def __init__(self, *flags, beside: "Service | None" = None, path: str = "") -> None:
+    def __init__(self, *flags, beside: "Service | None" = None, path: str = "", has_model: bool = True) -> None:
         self.cluster = beside.cluster if beside else RayCluster(kinds=("cpu",))
         if not beside:
             atexit.register(self.cluster.close)
         self.port = beside.port if beside else free_port()
         self.path = path
+        self.models = [folder() / "tiny"] if has_model else []
         self.said = tempfile.TemporaryFile("w+")
         command = [*self.command(), *flags]
         self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=self.cluster.environment())
@@ -72,7 +73,7 @@ class Service:
         self.wait_for(lambda: "serving at" in self.words(), "the service")
 
     def command(self) -> list:
-        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", "--quiet"]
+        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", *self.models, "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", "--quiet"]
 
     def words(self) -> str:
         self.said.seek(0)
@@ -151,6 +152,17 @@ def another_service_has_a_name_and_ends_alone() -> None:
     other.process.send_signal(signal.SIGTERM)
     require(other.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", other.process.returncode, other.words()[-3000:])
     require(service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})[0] == 200, "the other's end ended this one")
+
+
+def a_server_whose_models_come_by_requests_starts() -> None:
+    other = Service("--name", "loaded", "--multi-model", folder(), beside=the_service(), path="/loaded", has_model=False)
+    require(other.ask("GET", "/v1/facts")[0] == 404, "facts of no model")
+    status, _, body = other.ask("POST", "/models", {"model_name": "small", "url": str(folder() / "tiny")})
+    require(status == 200, "loading", status, body)
+    status, _, body = other.ask("POST", "/models/small/invoke", PROMPT, {"Accept": "image/png"})
+    require(status == 200 and body.startswith(b"\x89PNG"), "a picture", status, body[:500])
+    other.process.send_signal(signal.SIGTERM)
+    require(other.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", other.process.returncode, other.words()[-3000:])
 
 
 def port_of(pid: int) -> int:
@@ -262,6 +274,7 @@ if __name__ == "__main__":
             what_would_let_others_in_is_refused,
             a_picture_is_that_of_sample_and_failures_are_the_programs,
             another_service_has_a_name_and_ends_alone,
+            a_server_whose_models_come_by_requests_starts,
             streams_come_event_by_event,
             a_client_that_goes_is_painted_for_no_more,
             a_killed_server_is_replaced,

@@ -115,9 +115,11 @@ def addresses_lie_where_top_and_prometheus_look() -> None:
         listening.listen()
         here, gone = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listening, unused))
         book = FakeBook()
-        for address in (here, gone):
+        lost = "10.0.0.9:4321"  # Of a node that is gone.
+        for address in (here, gone, lost):
             book.book.note(address, {"host": "h", "verb": "download"})
         ray = types.SimpleNamespace(get=lambda value, timeout: dict(value), exceptions=types.SimpleNamespace(RayError=OSError))
+        ray.nodes = lambda: [{"NodeManagerAddress": "127.0.0.1", "Alive": True}, {"NodeManagerAddress": "10.0.0.9", "Alive": False}]
         keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
         wait_until((place / "seen" / "targets.json").exists)
         require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())

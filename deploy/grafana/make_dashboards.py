@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the dashboards of this folder: data_plane.json, training.json, endpoint.json (docs/metrics.md, Dashboards).
+"""Writes the dashboards of this folder: data_plane.json, training.json, endpoint.json, cluster.json (docs/metrics.md, Dashboards).
 
   make_dashboards.py [FOLDER]
 
@@ -113,6 +113,26 @@ def endpoint() -> list[dict]:
     ]
 
 
+def cluster() -> list[dict]:
+    """Of Ray's own metrics ports, which put `ray_` before every name."""
+    of_ray = lambda name, by: rate(f"ray_darkroom_ray_{name}", by)  # noqa: E731
+    last = lambda name, by: f"max by ({by}) (ray_darkroom_ray_{name}{{{HERE}}})"  # noqa: E731
+    return [
+        panel("Rows per second", "rowsps", (of_ray("rows_total", "verb"), "{{verb}}"), about="Input rows of committed items."),
+        panel("Bytes of parts per second", "Bps", (of_ray("bytes_total", "verb"), "{{verb}}")),
+        panel("Rows without a result, by code", "rowsps", (of_ray("row_errors_total", "code"), "{{code}}")),
+        panel("Items committed per second", "ops", (of_ray("items_total", "verb"), "{{verb}}")),
+        panel("Items to do", "none", (last("open_items", "verb"), "{{verb}}")),
+        panel("Tasks and encoders", "none", (last("workers", "verb"), "{{verb}}")),
+        panel("Workers lost and replaced", "none", (last("restarts_total", "verb"), "{{verb}}")),
+        panel("Open cost of a replica by its target", "none", (last("serve_load", "application, WorkerId"), "{{application}} {{WorkerId}}"), about="Above 1 another replica is wanted."),
+        panel("Step", "none", (last("train_step", "instance"), "{{instance}}")),
+        panel("Loss", "none", (last("train_loss", "instance"), "{{instance}}")),
+        panel("Images per second", "none", (last("train_images_per_second", "instance"), "{{instance}}")),
+        panel("Goodput", "percentunit", (last("train_goodput", "instance"), "{{instance}}")),
+    ]
+
+
 def placed(panels: list[dict]) -> list[dict]:
     for number, one in enumerate(panels):
         one["id"] = number + 1
@@ -136,6 +156,7 @@ def main() -> None:
         ("data_plane", "Darkroom: data plane", data_plane(), "darkroom_rows_total"),
         ("training", "Darkroom: training", training(), "darkroom_train_step"),
         ("endpoint", "Darkroom: endpoint", endpoint(), "darkroom_serve_pictures_total"),
+        ("cluster", "Darkroom: jobs of a Ray cluster", cluster(), '{__name__=~"ray_darkroom_ray_.*"}'),
     ):
         made = dashboard(f"darkroom-{name.replace('_', '-')}", title, panels, known_by)
         (folder / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+from collections.abc import Callable
 
 from darkroom.child_process import Child, ProgramFailed
 
@@ -23,14 +24,15 @@ def read_item_numbers(text: str) -> list[int]:
 class ItemChild:
     """Models are loaded and inputs are looked at once, however many items come. Thread safety: any thread may call do()."""
 
-    def __init__(self, command: list[str], folder: str = "", environment: dict[str, str] | None = None) -> None:
+    def __init__(self, command: list[str], folder: str = "", environment: dict[str, str] | None = None,
+                 on_said: Callable[[str], None] | None = None) -> None:
         """`command`: the program, a verb and its words, without --items. `folder`: the working folder, where it is there. `environment`:
-        variables that it has besides."""
+        variables that it has besides. `on_said`: is given each line of its standard error."""
         self._changed = threading.Condition()
         self._answers: dict[int, collections.deque[dict]] = collections.defaultdict(collections.deque)  # One for each time it was asked for.
         self._plan: dict | None = None
         self._has_ended = False
-        self._child = Child([*command[:2], "--items", "-", *command[2:]], environment, folder, is_fed=True, on_line=self._hear)
+        self._child = Child([*command[:2], "--items", "-", *command[2:]], environment, folder, is_fed=True, on_line=self._hear, on_said=on_said)
         threading.Thread(target=self._watch, daemon=True).start()
 
     @property

@@ -7,6 +7,11 @@ import threading
 LOOK_SECONDS = 0.5
 
 
+def place_to_listen(address: str) -> str:
+    """A free port of the node with this address."""
+    return f"[{address}]:0" if ":" in address else f"{address}:0"
+
+
 class AddressFile:
     """A rank's copy of the book, renewed until it is left. Its program reads it again and again."""
 

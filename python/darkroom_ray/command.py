@@ -55,6 +55,7 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
     from darkroom_ray.item_job import JobFailed
     from darkroom_ray.online import check_encoders
     from darkroom_ray.probe import check_cluster
+    from darkroom_ray.watched import watched
 
     ray = import_ray()
     try:
@@ -62,7 +63,8 @@ def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[in
         if request.encoders or request.transformers:
             check_encoders(ray, request, given)
         stop.check()
-        return work(ray, request, given, stop)
+        with watched(ray, request) as observed:
+            return work(ray, observed, given, stop)
     except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
         raise JobFailed(f"the cluster was lost; run the same command again on another to go on: {error}") from None
 
@@ -77,7 +79,7 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
     if request.verb == "serve":
         from darkroom_ray.serving import serve_until_stopped
 
-        return serve_until_stopped(request, given, stop)
+        serve_until_stopped(ray, request, given, stop)
     if request.verb == "train":
         return train(ray, request, given, stop)
     if request.verb == "online":

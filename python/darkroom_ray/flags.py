@@ -5,9 +5,10 @@ No flag of the program is read here: it checks them itself (program.read_argumen
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 
-from darkroom_ray.request import Placement, Request, Service
+from darkroom_ray.request import USUAL_SERVICE, Placement, Request, Service
 
 VERBS = ("download", "process", "train", "online", "sample")
 PLACED = (*VERBS, "serve")  # What Ray places: those that end, and the one that does not.
@@ -90,6 +91,12 @@ def accelerator(name: str, text: str) -> str:
     return getattr(accelerators, text, text)
 
 
+def service_name(name: str, text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
+        raise Refused(f"{name} must be letters, digits, - and _, got: {text}")
+    return text
+
+
 @dataclasses.dataclass(frozen=True)
 class ClusterFlag:
     name: str
@@ -106,6 +113,7 @@ SERVICE = ("serve",)
 # Of the cluster. The program does not see them.
 CLUSTER_FLAGS = (
     ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
+    ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml): nodes that an autoscaler may bring count as if they were there"),
     ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder or a rank (1)", read=amount),
     ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
     ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),
@@ -135,10 +143,14 @@ CLUSTER_FLAGS = (
     ClusterFlag("--max-wait", "SECONDS", "a run without room for its fewest ranks waits so long, then ends (3600)", RUNS, amount),
     ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", RUNS),
     ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine", VERBS),
+    ClusterFlag("--metrics-folder", "FOLDER", "of this machine: every program serves its numbers at a free port of its node, and their addresses lie there, for `darkroom top FOLDER` and, as targets.json, for Prometheus", (*JOBS, *RUNS, *SERVICE)),
+    ClusterFlag("--trace-file", "FILE", "spans of each program, in a file of its own beside FILE, on its node or where all share it", JOBS),
     ClusterFlag("--host", "ADDRESS", "where Ray's proxies listen; another address than loopback needs --keys (127.0.0.1)", SERVICE),
     ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--min-replicas", "N", "servers that are always there (1)", SERVICE, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--max-replicas", "N", "and at most; with more than one, jobs and A1111's progress are refused (as many as --min-replicas)", SERVICE, lambda n, t: whole_number(n, t, 1)),
+    ClusterFlag("--name", "NAME", "of the service: paths begin with /NAME; without it there is one to a cluster, whose paths are the program's", SERVICE, service_name),
+    ClusterFlag("--replace", "", "take the place of an application of this name whose command is gone", SERVICE),
     ClusterFlag("--target-cost", "C", "open width x height x (steps + 2) for which a replica is meant (8 pictures of the model's size, 50 steps)", SERVICE, amount),
 )
 
@@ -203,9 +215,8 @@ REFUSALS = {
     "--retry-failed": "rows that failed are fetched again on one machine only: `darkroom download --retry-failed`",
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
-    "--metrics-port": "rows, errors, items and restarts are on Ray's own metrics port: leave --metrics-port out",
-    "--price-per-hour": "Ray's own metrics port does not tell costs: leave --price-per-hour out",
-    "--trace-file": "the programs of a cluster would share one file: trace `darkroom` on one machine",
+    "--metrics-port": "programs of a node take free ports: ask for --metrics-folder FOLDER, where their addresses lie",
+    "--price-per-hour": "programs of a node would each count the whole machine: only ranks share its price (train, online)",
     "--fsdp": "optimizer state is sharded over the ranks always (ZeRO-1): leave --fsdp out",
     "--sharding-policy": "optimizer state is sharded over the ranks always (ZeRO-1): leave --sharding-policy out",
     "--use-xformers": "attention needs no package: leave --use-xformers out",
@@ -232,11 +243,12 @@ REFUSED_IN = {
     "--shard": JOBS,
     "--items": JOBS,
     "--retry-failed": ("download",),
-    "--metrics-port": ("download", "process", "train", "online", "serve"),
-    "--price-per-hour": ("download", "process", "train", "online", "serve"),
-    "--trace-file": ("download", "process", "train", "online"),
+    "--metrics-port": (*JOBS, *RUNS, *SERVICE),
+    "--price-per-hour": (*JOBS, *SERVICE),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
+# Where a program listens is found by what it says, and nobody else reads it.
+UNHEARD = ("--quiet",)
 
 
 def flags_of(verb: str) -> dict[str, ClusterFlag]:
@@ -265,7 +277,7 @@ class ArgumentReader:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")  # As some of the reference scripts write them.
             self.refuse(name)
-            if name in ACCEPTED_WITHOUT_EFFECT:
+            if name in ACCEPTED_WITHOUT_EFFECT or name in UNHEARD:
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -280,7 +292,9 @@ class ArgumentReader:
 
     def take(self, name: str, value: str | None) -> None:
         flags = flags_of(self.verb)
-        if name in flags:
+        if name in flags and not flags[name].shown:
+            self.cluster[name] = True
+        elif name in flags:
             self.cluster[name] = flags[name].read(name, self.value_of(name, value))
         elif name in POSITIONALS[self.verb]:
             self.placed[POSITIONALS[self.verb][name]] = self.value_of(name, value)
@@ -321,7 +335,7 @@ def transformers_of(cluster: dict[str, object], program: str, folder: str) -> Re
         resources=cluster.get("--transformer-resources", {}),
         labels=cluster.get("--transformer-label", {}),
     )
-    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder)
+    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")))
 
 
 def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float, list[str]]:
@@ -355,7 +369,14 @@ def service_of(cluster: dict[str, object]) -> Service:
     most = int(cluster.get("--max-replicas", least))
     if most < least:
         raise Refused(f"--max-replicas {most} is less than --min-replicas {least}")
-    return Service(str(cluster.get("--host", "127.0.0.1")), int(cluster.get("--port", 8080)), most, float(cluster.get("--target-cost", 0.0)))
+    return Service(
+        host=str(cluster.get("--host", "127.0.0.1")),
+        port=int(cluster.get("--port", 8080)),
+        max_replicas=most,
+        target_cost=float(cluster.get("--target-cost", 0.0)),
+        name=str(cluster.get("--name", USUAL_SERVICE)),
+        is_replacing="--replace" in cluster,
+    )
 
 
 def encoders_of(cluster: dict[str, object], program: str, folder: str) -> Request:
@@ -375,7 +396,7 @@ def encoders_of(cluster: dict[str, object], program: str, folder: str) -> Reques
     words = ["--num-encoders" if word == "--num-transformers" else word for word in words]  # Slices that one works on at a time.
     for name, theirs in (("--batch-size", "--encoder-batch-size"), ("--device", "--encoder-device")):
         words += [name, str(cluster[theirs])] if theirs in cluster else []
-    return Request("encoder", tuple(words), placement_of(own, cpus), num_workers=int(cluster.get("--num-encoders", 1)), program=program, folder=folder)
+    return Request("encoder", tuple(words), placement_of(own, cpus), num_workers=int(cluster.get("--num-encoders", 1)), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")))
 
 
 def read_request(verb: str, words: list[str], folder: str, default_program: str = "") -> Request:
@@ -393,6 +414,8 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
     workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
     num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
+    if verb in RUNS and "--metrics-folder" not in cluster and any(word.partition("=")[0] == "--price-per-hour" for word in program):
+        raise Refused("--price-per-hour is told among the numbers of the ranks: ask for --metrics-folder FOLDER, too")
     if min_workers > num_workers and verb in RUNS:
         raise Refused(f"--min-training-workers {min_workers} is more than --num-training-workers {num_workers}")
     return Request(
@@ -405,9 +428,12 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         items_per_task=int(cluster.get("--items-per-task", 0)),
         max_failures=int(cluster.get("--max-failures", 3)),
         address=str(cluster.get("--address", "")),
+        cluster_config=str(cluster.get("--cluster-config", "")),
         program=named_program,
         storage=str(cluster.get("--storage-path", "")),
         summary_path=str(cluster.get("--json-summary", "")),
+        metrics_folder=str(cluster.get("--metrics-folder", "")),
+        trace_file=str(cluster.get("--trace-file", "")),
         folder=folder,
         service=service_of(cluster),
         encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,
@@ -418,7 +444,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
 def help_text(verb: str) -> str:
     """The flags of the cluster; the verb's own come from the program."""
     lines = [f"usage: darkroom-ray {verb} [flags of the cluster] [positionals and flags of `darkroom {'train' if verb == 'online' else verb}`]", "", "Of the cluster:"]
-    lines += [f"  {flag.name} {flag.shown}\n      {flag.help}" for flag in flags_of(verb).values()]
+    lines += [f"  {flag.name} {flag.shown}".rstrip() + f"\n      {flag.help}" for flag in flags_of(verb).values()]
     renamed = sorted({**RENAMED[verb], **(RECIPE_FIELDS if verb in RUNS else {})}.items())
     if renamed:
         lines += ["", "Names of the reference scripts:", *(f"  {name}: {ours}" for name, ours in renamed)]

@@ -1,8 +1,9 @@
 """The program that does items for a task or an encoder."""
 
 from darkroom import item_child
-from darkroom_ray.program import find_program
+from darkroom_ray.program import child_environment, find_program
 from darkroom_ray.request import Request
+from darkroom_ray.watched import ProgramWatch
 
 
 class ItemChild(item_child.ItemChild):
@@ -10,4 +11,7 @@ class ItemChild(item_child.ItemChild):
 
     def __init__(self, request: Request, more: list[str] | None = None, environment: dict[str, str] | None = None) -> None:
         """`more`: words of the command line besides."""
-        super().__init__([find_program(request.program), *request.command(*(more or []))], request.folder, environment)
+        watch = ProgramWatch(request, request.verb)
+        command = [find_program(request.program), *request.command(*watch.words, *(more or []))]
+        super().__init__(command, request.folder, child_environment(request, environment), watch.hear)
+        watch.follow(self._child)

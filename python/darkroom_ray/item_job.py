@@ -13,10 +13,11 @@ from darkroom_ray.preflight import candidates, room_on
 from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import ProgramFailed
 from darkroom_ray.progress import Progress, items_text
-from darkroom_ray.request import Request
+from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
 
 LOOK_SECONDS = 0.5
+COUNT_SECONDS = 10.0  # Between two counts of the nodes, which come and go.
 ROOM_SECONDS = 30.0  # After which it is told that encoders have found no room.
 # Until an item that somebody else has claimed is asked for again. A claim of a dead process of the same machine holds nobody up.
 BUSY_PAUSE_SECONDS = 5.0
@@ -50,6 +51,11 @@ def batch_size(num_items: int, num_workers: int) -> int:
     return min(MOST_ITEMS_OF_A_BATCH, -(-num_items // (BATCHES_PER_WORKER * num_workers)))
 
 
+def room_for_tasks(ray, placement: Placement) -> int:
+    """Tasks that the nodes of this moment hold."""
+    return max(1, sum(room_on(node, placement) for node in candidates(nodes_of(ray), placement)))
+
+
 class ItemJob:
     """One run of a job."""
 
@@ -65,15 +71,14 @@ class ItemJob:
         self.restarts = 0
         self.start = time.monotonic()
         self.has_told_of_room = False
+        self.count_at = 0.0  # When the nodes are counted again.
         self.workers = self.make_workers()
         self.at_work: dict = {}  # Reference of a call: (batch, worker).
 
     def make_workers(self):
         if self.request.verb == "process":
             return Encoders(self.ray, self.request, self.access)
-        nodes = candidates(nodes_of(self.ray), self.request.placement)
-        room = sum(room_on(node, self.request.placement) for node in nodes)
-        return Tasks(self.ray, self.request, self.request.num_workers or max(1, room))
+        return Tasks(self.ray, self.request, self.request.num_workers or room_for_tasks(self.ray, self.request.placement))
 
     def wait(self, references: list) -> list:
         """Those that are done, after a short while at most. Errors: Stopped."""
@@ -186,6 +191,9 @@ class ItemJob:
         text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
         self.progress.show(text)
         self.tell_of_room()
+        if time.monotonic() >= self.count_at:
+            self.count_at = time.monotonic() + COUNT_SECONDS
+            self.workers.note_room(room_for_tasks(self.ray, self.request.placement))
 
     def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""

@@ -9,6 +9,7 @@ from darkroom_ray.item_child import ItemChild
 from darkroom_ray.program import run_to_summary
 from darkroom_ray.request import Request
 
+TASKS_PER_WAITING = 4  # A cluster that is larger by a quarter each time is soon large enough.
 CALLS_OF_AN_ACTOR = 2  # While the program works on one batch the next is at hand.
 
 
@@ -80,7 +81,8 @@ class Tasks:
         self._close = ray.remote(close_job).options(**options)
         self._request = request
         self.num_workers = num_tasks
-        self._free = num_tasks
+        self.is_fixed = bool(request.num_workers)
+        self._at_work = 0
 
     def plan(self):
         return self._plan.remote(self._request)
@@ -96,17 +98,24 @@ class Tasks:
 
     def submit(self, batch: list[int], goes_alone: bool) -> tuple[object, object]:
         """(reference, worker)"""
-        self._free -= 1
+        self._at_work += 1
         return self._do.remote(self._request, batch), None
 
     def has_room(self) -> bool:
-        return self._free > 0
+        """Where nobody says how many, some wait: an autoscaler brings nodes for what waits alone."""
+        waiting = 0 if self.is_fixed else -(-self.num_workers // TASKS_PER_WAITING)
+        return self._at_work < self.num_workers + waiting
 
     def is_one_idle(self) -> bool:
-        return self.has_room()
+        return self._at_work < self.num_workers
 
     def give_back(self, worker, is_lost: bool) -> None:
-        self._free += 1
+        self._at_work -= 1
+
+    def note_room(self, num_tasks: int) -> None:
+        """Nodes have come or gone."""
+        if not self.is_fixed:
+            self.num_workers = num_tasks
 
     def finish(self, wait) -> list[str]:
         return []
@@ -184,6 +193,9 @@ class Encoders:
         self._calls[actor] -= share
         if is_lost:
             self.replace(actor)
+
+    def note_room(self, num_tasks: int) -> None:
+        """Ray places those that wait by itself."""
 
     def replace(self, actor) -> None:
         self._calls.pop(actor)

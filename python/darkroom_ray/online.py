@@ -12,13 +12,14 @@ import signal
 import threading
 import time
 
-from darkroom_ray.addresses import LOOK_SECONDS, AddressFile  # noqa: F401: ranks take it from here.
+from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen  # noqa: F401: ranks take AddressFile from here.
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
+from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import Node, check_both, places_beside
 from darkroom_ray.probe import check_cluster, nodes_of
-from darkroom_ray.program import Child, find_program
+from darkroom_ray.program import start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
@@ -68,11 +69,6 @@ class EncoderBook:
         return [self._addresses[number] for number in sorted(self._addresses)]
 
 
-def place_to_listen(address: str) -> str:
-    """A free port of the node with this address."""
-    return f"[{address}]:0" if ":" in address else f"{address}:0"
-
-
 def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
     """The command line of an encoder on the node with this address: what it encodes is what the trainer says."""
     words = ["encoder", "--recipe", given["RECIPE.toml"][0]]
@@ -111,7 +107,7 @@ class EncoderActor:
         log = ProgramLog(self._logs, f"{served_by(request).verb}-{number:03d}", f"on {place}")
         self._address = ""
         self._is_ready = threading.Event()
-        self._child = Child([find_program(request.program), *words], {TOKEN: token}, request.folder, on_line=self._take_line, on_said=log.write)
+        self._child = start_child(served_by(request), words, {TOKEN: token}, on_said=log.write, on_line=self._take_line)
         threading.Thread(target=self._tell_end, daemon=True).start()
 
     def _take_line(self, line: str) -> bool:
@@ -347,7 +343,7 @@ def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
         for name, ours in (TRANSFORMER_FLAGS if request.transformers else ENCODER_FLAGS).items():
             text = re.sub(rf"(?<!ray start ){re.escape(name)}(?![\w-])", ours, text)
         raise Refused(text) from None
-    problems = list(check_both(nodes_of(ray), request))
+    problems = list(check_both(with_coming(request, nodes_of(ray)), request))
     if problems:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
 

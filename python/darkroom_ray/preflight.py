@@ -93,8 +93,6 @@ def check_ranks(request: Request, num_groups: int | None) -> Iterator[str]:
                f"--set runtime.gradient_groups={request.num_workers}), or ask for --num-training-workers {num_groups}")
     if request.verb in RUNS and request.num_workers > 1 and request.placement.num_gpus not in (0, 1):
         yield f"ranks take a GPU each, not {number(request.placement.num_gpus)}: ask for --num-gpus-per-task 1"
-    if request.verb in RUNS and len(request.placement.markets) > 1:
-        yield f"--market {','.join(request.placement.markets)}: Ray Train waits for nodes of one market; ask for --market {' or --market '.join(request.placement.markets)}"
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import tomllib
 import urllib.parse
 
 from darkroom_ray.flags import RUNS, Refused
+from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import Node, SeenPath, candidates, check_amounts, check_probes, check_resources
 from darkroom_ray.program import find_program, program_version
 from darkroom_ray.request import Request
@@ -192,11 +193,12 @@ def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
     """Errors: Refused, with every reason why the request cannot be done here."""
     ids = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     nodes = nodes_of(ray)
-    problems = [*check_amounts(request, given, gradient_groups(given) if request.verb in RUNS else None), *check_resources(nodes, request)]
+    groups = gradient_groups(given) if request.verb in RUNS else None
+    problems = [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
     if not problems:
         wanted = {node.name for node in candidates(nodes, request.placement)}
         chosen = [(node, node_id) for node, node_id in zip(nodes, ids) if node.name in wanted]
-        probed = probe_nodes(ray, request, [node for node, _ in chosen], [node_id for _, node_id in chosen], given)
+        probed = probe_nodes(ray, request, [node for node, _ in chosen], [node_id for _, node_id in chosen], given) if chosen else []
         places = local_paths(given, READ_PLACES[request.verb] + WRITTEN_PLACES[request.verb])
         problems = check_probes(probed, any(not path.startswith("/") for path in places))
     if problems:

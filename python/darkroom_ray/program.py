@@ -11,6 +11,9 @@ import tempfile
 from darkroom.child_process import Child, ProgramFailed, was_killed
 from darkroom_ray.flags import Refused
 from darkroom_ray.request import Request
+from darkroom_ray.watched import ProgramWatch
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def find_program(named: str = "") -> str:
@@ -25,6 +28,21 @@ def find_program(named: str = "") -> str:
     if found is None:
         raise Refused("there is no program darkroom here: install the wheel on every node, or name it with --program PATH")
     return found
+
+
+def child_environment(request: Request, more: dict[str, str] | None = None) -> dict[str, str]:
+    """Of a program that works for a request, besides the worker's own; `more` goes before. Ray hides the GPUs of others from work that it gave
+    some to; from work that asks for none it hides nothing, and `--device auto` would take one that is not reserved."""
+    return {**({} if request.placement.num_gpus else NO_GPU), **(more or {})}
+
+
+def start_child(request: Request, words: list[str], environment: dict[str, str] | None = None, on_said=None, **hooks) -> Child:
+    """The program with these words, for a request's work. `on_said` and `hooks`: Child's. Errors: Refused, where it is not here."""
+    watch = ProgramWatch(request, words[0], on_said)
+    command = [find_program(request.program), words[0], *watch.words, *words[1:]]
+    child = Child(command, child_environment(request, environment), request.folder, on_said=watch.hear, **hooks)
+    watch.follow(child)
+    return child
 
 
 def program_version(program: str) -> str:
@@ -49,7 +67,7 @@ def run_to_summary(request: Request) -> tuple[int, dict, str]:
     """Runs a verb to its end: exit code, summary, last words. Errors: ProgramFailed when it was killed."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "summary.json")
-        child = Child([find_program(request.program), *request.command("--json-summary", str(path))], None, request.folder)
+        child = start_child(request, request.command("--json-summary", str(path)))
         code = child.wait()
         if was_killed(code):
             raise ProgramFailed(code, child.last_words(), socket.gethostname())

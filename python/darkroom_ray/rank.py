@@ -13,7 +13,7 @@ import threading
 import time
 
 from darkroom_ray.measured import TrainMeasures
-from darkroom_ray.program import Child, find_program
+from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS
@@ -248,8 +248,8 @@ def online_words(encoders, folder: str, beside: contextlib.ExitStack) -> tuple[l
 def start_program(config: dict, rank: int, attempt: int, context, voice: RankVoice, folder: str, beside: contextlib.ExitStack) -> Child:
     request = config["request"]
     more, environment = online_words(config.get("encoders"), folder, beside)
-    command = [find_program(request.program), *request.command("--json-summary", os.path.join(folder, "summary.json"), *more)]
-    return Child(command, {**environment_of(context, attempt), **environment}, request.folder, on_said=voice.take)
+    words = request.command("--json-summary", os.path.join(folder, "summary.json"), *more)
+    return start_child(request, words, {**environment_of(context, attempt), **environment}, on_said=voice.take)
 
 
 def run_rank(config: dict) -> None:

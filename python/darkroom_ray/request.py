@@ -6,6 +6,8 @@ import re
 # Ray's own label of how a machine was bought; its values are "spot" and "on-demand".
 MARKET_LABEL = "ray.io/market-type"
 
+USUAL_SERVICE = "darkroom"  # The name of a service that was given none.
+
 
 def without_secrets(word: str) -> str:
     """A word of a command line as it may be written down: addresses without user, password and query, which may be a signature."""
@@ -46,6 +48,11 @@ class Placement:
         """The nodes that are asked for, those tried first in front."""
         return [{**self.labels, MARKET_LABEL: market} for market in self.markets] or [dict(self.labels)]
 
+    def group_selector(self) -> dict[str, str]:
+        """Of a placement group, which tries nothing first: nodes of any of the markets. Ray's in(...) takes no spaces."""
+        market = {MARKET_LABEL: f"in({','.join(self.markets)})"} if len(self.markets) > 1 else {}
+        return {**self.label_selectors()[0], **market}
+
 
 @dataclasses.dataclass(frozen=True)
 class Service:
@@ -55,6 +62,13 @@ class Service:
     port: int = 8080
     max_replicas: int = 1
     target_cost: float = 0.0  # Open width x height x (steps + 2) of a replica, above which another is started; 0: by the model.
+    name: str = USUAL_SERVICE
+    is_replacing: bool = False  # Takes the place of an application of its name that nobody's command holds.
+
+    @property
+    def route_prefix(self) -> str:
+        """What its paths begin with: services of one cluster share its proxies."""
+        return "/" if self.name == USUAL_SERVICE else f"/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +84,13 @@ class Request:
     items_per_task: int = 0  # 0: by the number of items.
     max_failures: int = 3  # -1: for ever.
     address: str = ""  # Of the cluster; "": RAY_ADDRESS, else a Ray of this machine that ends with the command.
+    cluster_config: str = ""  # Of `ray up`: its types of nodes may come.
     program: str = ""  # Path of the program on every node; "": each node's own.
     storage: str = ""  # Of Ray Train's own records.
     summary_path: str = ""
+    metrics_folder: str = ""  # Of the driver's machine: where the addresses of its programs lie; "": they serve no numbers.
+    metrics_book: str = ""  # Name of the actor to which programs tell them.
+    trace_file: str = ""  # From which each program's own gets its name.
     folder: str = ""  # The working folder that relative paths are meant from.
     service: Service = Service()
     encoders: "Request | None" = None  # Of `online`: what its encoder actors are called with and given.

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import queue
 import re
-import signal
 import urllib.parse
 
 import aiohttp
@@ -13,23 +11,21 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from yarl import URL
 
-from darkroom.child_process import Child, ProgramFailed
-from darkroom_ray.program import find_program
 from darkroom_ray.request import Request
+from darkroom_ray.serve_child import ServeChild
 from darkroom_ray.serve_scaling import LOAD
 
-LISTENING = re.compile(r"serving .* at http://127\.0\.0\.1:(\d+)")
 MOST_BODY_BYTES = 17_000_000  # Somewhat more than the program takes, which then says so itself.
 OPEN_COST = re.compile(r"^darkroom_serve_open_cost (\S+)$", re.MULTILINE)
 BATCH_PICTURES = 8  # For which a replica is meant, where nobody says otherwise: what one network call takes.
 USUAL_STEPS = 50 + 2
-# The child ends what it paints within 30 s (docs/serve.md).
-DRAIN_SECONDS = 35.0
+SIZE_WITHOUT_MODEL = 512
+NO_MODEL_YET = (404, 409)  # What the program says of the facts where it has no model, and of a model that is not loaded.
 HEALTH_SECONDS = 20.0
 # Of one connection, not of the message (RFC 9110); what is sent is framed anew.
 OF_A_CONNECTION = {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect", "content-length"}
 # What knows one server's requests alone: among several it would be another's.
-OF_ONE_SERVER = re.compile(r"/v1/jobs(/|$)|/sdapi/v1/(progress|interrupt|skip|options)$")
+OF_ONE_SERVER = re.compile(r"/v1/jobs(/|$)|/sdapi/v1/(progress|interrupt|skip|options)$|/metrics$")
 
 
 def key_of(path: str) -> str:
@@ -38,41 +34,6 @@ def key_of(path: str) -> str:
         return ""
     with open(path, encoding="utf-8") as file:
         return next((line.strip() for line in file if line.strip() and not line.startswith("#")), "")
-
-
-class ServeChild:
-    """`darkroom serve` on a free port of loopback."""
-
-    def __init__(self, request: Request) -> None:
-        self._told: queue.SimpleQueue[int] = queue.SimpleQueue()
-        command = [find_program(request.program), *request.command("--host", "127.0.0.1", "--port", "0")]
-        self._child = Child(command, None, request.folder, on_said=self._hear)
-
-    def _hear(self, line: str) -> None:
-        if found := LISTENING.search(line):
-            self._told.put(int(found[1]))
-
-    def wait_for_port(self) -> int:
-        """Once it listens. Errors: ProgramFailed when it ends before."""
-        while True:
-            try:
-                return self._told.get(timeout=0.2)
-            except queue.Empty:
-                if self._child.poll() is not None:
-                    raise ProgramFailed(self._child.wait(), self._child.last_words()) from None
-
-    def check(self) -> None:
-        """Errors: ProgramFailed when it has ended."""
-        if self._child.poll() is not None:
-            raise ProgramFailed(self._child.wait(), self._child.last_words())
-
-    def end(self) -> None:
-        """It paints what it has, then ends."""
-        self._child.end(signal.SIGTERM)
-        try:
-            self._child.wait(DRAIN_SECONDS)
-        except Exception:  # It does not end by itself.
-            self._child.end(signal.SIGKILL)
 
 
 class PaintingReplica:
@@ -85,9 +46,20 @@ class PaintingReplica:
         port = await asyncio.to_thread(self._child.wait_for_port)
         self._place = f"http://127.0.0.1:{port}"
         self._client = aiohttp.ClientSession(auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None), connector=aiohttp.TCPConnector(limit=0))
-        facts = json.loads(await self._ask("/v1/facts"))
+        native_size = await self._native_size()
+        if not native_size and self._has_others:
+            raise ValueError("a server whose models come by requests has them for itself: ask for --max-replicas 1, or name a MODEL")
         self._measure = metrics.Gauge("darkroom_ray_serve_load", description="Open cost of a replica by its target.")
-        self._target_cost = request.service.target_cost or BATCH_PICTURES * facts["native_size"] ** 2 * USUAL_STEPS
+        self._target_cost = request.service.target_cost or BATCH_PICTURES * (native_size or SIZE_WITHOUT_MODEL) ** 2 * USUAL_STEPS
+
+    async def _native_size(self) -> int:
+        """Of the first model's pictures; 0: there is no model yet."""
+        try:
+            return json.loads(await self._ask("/v1/facts"))["native_size"]
+        except aiohttp.ClientResponseError as error:
+            if error.status not in NO_MODEL_YET:
+                raise
+            return 0
 
     async def _ask(self, path: str) -> str:
         """The replica's own question. Errors: aiohttp.ClientError."""
@@ -97,9 +69,9 @@ class PaintingReplica:
             return await reply.text()
 
     async def __call__(self, request: HttpRequest) -> Response:
-        path = request.scope["path"]
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))  # Of a named service: /NAME.
         if self._has_others and OF_ONE_SERVER.match(path):
-            return failure(501, f"{path} knows the requests of one server, and this service has several: start it with --max-replicas 1, or ask for a stream")
+            return failure(501, f"{path} knows the requests of one server, and this service has several: start it with --max-replicas 1; else ask for a stream, or for numbers with --metrics-folder")
         query = request.scope.get("query_string", b"").decode("latin-1")
         address = URL(self._place + urllib.parse.quote(path) + (f"?{query}" if query else ""), encoded=True)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw if name.decode("latin-1").lower() not in OF_A_CONNECTION]

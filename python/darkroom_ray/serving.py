@@ -3,16 +3,22 @@
 import os
 import threading
 import time
+from typing import NoReturn
 
 from darkroom_ray.flags import Refused, read_request
 from darkroom_ray.program import read_arguments
-from darkroom_ray.request import Request
+from darkroom_ray.request import Request, Service
 from darkroom_ray.stopping import StopWatch
+from darkroom_ray.watched import NAMESPACE
 
-NAME = "darkroom"
 LOOK_SECONDS = 1.0
 # More than the program takes: it refuses by itself what it has no room for, with its own words.
 MOST_REQUESTS_OF_A_REPLICA = 2048
+# What each server does by itself.
+OF_ONE_SERVER = {
+    "--rate": "each server counts the requests of a key by itself, so that several together let more through",
+    "--multi-model": "models that are loaded by requests are loaded in one server, and the next request may go to another",
+}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -20,12 +26,27 @@ def check_service(request: Request, given: dict[str, list[str]]) -> None:
     """Errors: Refused."""
     if request.service.host not in LOOPBACK and "--keys" not in given:
         raise Refused(f"--host {request.service.host} lets others in: name their keys with --keys FILE, or leave --host out")
+    if "--tls-cert" in given or "--tls-key" in given:
+        raise Refused("Ray's proxies speak to the clients, and without TLS: leave --tls-cert and --tls-key out, and put what ends TLS before them")
+    if request.service.max_replicas > 1:
+        for name, why in OF_ONE_SERVER.items():
+            if name in given:
+                raise Refused(f"{why}: leave {name} out, or ask for --max-replicas 1")
+
+
+def import_serve():
+    """Errors: Refused."""
+    try:
+        from ray import serve
+    except ImportError as error:
+        raise Refused(f"Ray Serve is not installed here ({error}): pip install 'darkroom[ray]'") from None
+    return serve
 
 
 def deployment_options(request: Request) -> dict:
     from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
-    from darkroom_ray.serve_replica import DRAIN_SECONDS
+    from darkroom_ray.serve_child import DRAIN_SECONDS
     from darkroom_ray.serve_scaling import replicas_for_load
 
     scaling = AutoscalingConfig(
@@ -68,6 +89,8 @@ def build(arguments: dict):
     given = read_arguments(request)
     if "--keys" not in given and not any(word.partition("=")[0] == "--host" for word in words):
         raise Refused("the configuration says where Ray's proxies listen: name keys with --keys FILE, or say with --host 127.0.0.1 that it is loopback")
+    if request.metrics_folder:
+        raise Refused("--metrics-folder is kept by the command, and here there is none: leave it out, and scrape Ray's own metrics ports")
     return application(request, given)
 
 
@@ -81,13 +104,38 @@ def check_proxies(request: Request) -> None:
         raise Refused(f"Ray Serve runs on this cluster already, at {found.host}:{found.port} and not at {wanted[0]}:{wanted[1]}: name that place with --host and --port, or end it with `serve shutdown`")
 
 
-def start_application(bound, failures: list[BaseException]) -> threading.Thread:
+class Claim:
+    """An actor that lives as long as its driver: two drivers have no service of one name."""
+
+    def is_there(self) -> bool:
+        return True
+
+
+def claimed(ray, name: str):
+    """The right to deploy and to delete the application of this name, for as long as what is given is kept. Errors: Refused."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    try:
+        return ray.remote(Claim).options(name=f"serve-{name}", namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here).remote()
+    except ValueError:  # The name is taken.
+        raise Refused(f"another command serves {name} on this cluster: give this service a name of its own with --name, or end the other command") from None
+
+
+def check_name(service: Service, applications) -> None:
+    """`applications`: names of those that are there. REQUIRES: the name is claimed. Errors: Refused."""
+    if service.name in applications and not service.is_replacing:
+        raise Refused(f"there is an application {service.name} on this cluster, whose command is gone or which Ray Serve has of a file: take its place with --replace, "
+                      "or give this service a name of its own with --name")
+
+
+def start_application(bound, service: Service, failures: list[BaseException]) -> threading.Thread:
     """Waits for the replicas on a thread of its own, so that a stop is heard meanwhile."""
     from ray import serve
 
     def start() -> None:
         try:
-            serve.run(bound, name=NAME, route_prefix="/", blocking=False)
+            serve.run(bound, name=service.name, route_prefix=service.route_prefix, blocking=False)
         except BaseException as error:  # Raised by whoever waits for it.
             failures.append(error)
 
@@ -96,38 +144,50 @@ def start_application(bound, failures: list[BaseException]) -> threading.Thread:
     return thread
 
 
-def end_application() -> None:
+def end_application(name: str) -> None:
     """Until its replicas have sent what they paint."""
     from ray import serve
 
-    from darkroom_ray.serve_replica import DRAIN_SECONDS
+    from darkroom_ray.serve_child import DRAIN_SECONDS
 
-    serve.delete(NAME, _blocking=False)
+    serve.delete(name, _blocking=False)
     deadline = time.monotonic() + 2 * DRAIN_SECONDS + 10
-    while NAME in serve.status().applications and time.monotonic() < deadline:
+    while name in serve.status().applications and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
-def serve_until_stopped(request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
-    """On the cluster that is connected. Errors: Refused, JobFailed, Stopped once every reply is sent."""
+def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
+    """Deploys it, and deletes it when somebody asks for the end. REQUIRES: its name is claimed. Errors: JobFailed, Stopped."""
     from ray import serve
 
     from darkroom_ray.command import say
     from darkroom_ray.item_job import JobFailed
 
-    bound = application(request, given)
-    serve.start(http_options={"host": request.service.host, "port": request.service.port})
-    check_proxies(request)
+    service = request.service
     failures: list[BaseException] = []
     try:
-        starting = start_application(bound, failures)
+        starting = start_application(bound, service, failures)
         while starting.is_alive():
             stop.pause(LOOK_SECONDS)
         if failures:
             raise JobFailed(f"the service does not start: {failures[0]}")
-        say(f"serving at http://{request.service.host}:{request.service.port}, {request.num_workers} to {request.service.max_replicas} replicas")
-        while NAME in serve.status().applications:
+        say(f"serving at http://{service.host}:{service.port}{service.route_prefix.rstrip('/')}, {request.num_workers} to {service.max_replicas} replicas")
+        while service.name in serve.status().applications:
             stop.pause(LOOK_SECONDS)
         raise JobFailed("the service is gone: somebody has deleted its application")
     finally:
-        end_application()
+        end_application(service.name)
+
+
+def serve_until_stopped(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> NoReturn:
+    """On the cluster that is connected. Errors: Refused; JobFailed or Stopped, one of which ends it, once every reply is sent."""
+    serve = import_serve()
+    bound = application(request, given)
+    serve.start(http_options={"host": request.service.host, "port": request.service.port})
+    check_proxies(request)
+    claim = claimed(ray, request.service.name)
+    try:
+        check_name(request.service, serve.status().applications)
+        hold_application(bound, request, stop)
+    finally:
+        ray.kill(claim)

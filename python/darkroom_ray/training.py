@@ -40,7 +40,7 @@ def make_trainer(request: Request, given: dict[str, list[str]], notes, encoders=
         num_workers=request.num_workers,
         resources_per_worker=resources,
         use_gpu=bool(placement.num_gpus),
-        label_selector=placement.label_selectors()[0] or None,
+        label_selector=placement.group_selector() or None,
         accelerator_type=placement.accelerator_type or None,
     )
     run = RunConfig(storage_path=storage_of(request, given), failure_config=FailureConfig(max_failures=request.max_failures))

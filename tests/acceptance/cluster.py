@@ -1,26 +1,43 @@
 #!/usr/bin/env python3
-"""The whole chain as one pipeline on a cluster, on a disk and over s3:// where Debian's radosgw is installed: the bytes of the single program.
-With kills: ray_kills.py.
+"""The whole chain as one pipeline on a cluster, on a disk and over s3:// where Debian's radosgw is installed: a list on a hub (a stand-in on
+loopback), pictures, latents of two sizes, training, training from pictures, a sheet of pictures; the bytes of the single program, its counts, and
+the job's numbers on Ray's metrics port. And the operators of `import darkroom` in Ray Data. With kills: ray_kills.py.
 
-usage: cluster.py [PICTURE.png]       where the picture of the chain on a disk goes
+usage: cluster.py [SHEET.png]       where the sheet of the chain on a disk goes
 """
 
+import importlib.util
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
+import urllib.request
 
-from harness import LoopbackWeb, Workbench, darkroom, digests, require, temporary_folder
+import pyarrow as pa
+import pyarrow.parquet as pq
+from harness import LoopbackWeb, Skipped, Workbench, darkroom, digests, require, temporary_folder
 from radosgw import BUCKET, Radosgw
 
 from cases import main
-from ray_bench import RayCluster
+from ray_bench import RAY_PYTHON, Driver, RayCluster
+from workbench import ROOT
 
-PICTURE = sys.argv[1] if len(sys.argv) > 1 else ""
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from fake_hub import FakeHub  # noqa: E402
+
+SHEET_PATH = sys.argv[1] if len(sys.argv) > 1 else ""
 NUM_ROWS = 160
 TRAIN = ["recipes/tiny.toml", "--set", "batch.global=8", "--set", "batch.micro=2", "--set", "runtime.gradient_groups=4", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0"]
 SPREAD = ["--num-cpus-per-task", "0.5"]
+
+
+STAGED = ROOT / "build" / "release" / "python"
+LIST = "hf://datasets/org/list/data/*.parquet"
+ONLINE = ["--set", "batch.global=12", "--set", "batch.micro=1", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0", "--set", "data.memory_bytes=1048576", "--max-steps", "4"]
+SHEET = ["--prompt", "a red heart", "a blue circle", "--images", "2", "--grid", "--steps", "4"]
 
 
 def write_recipe(path: pathlib.Path, out: str, bench: Workbench, port: int) -> None:
@@ -30,39 +47,83 @@ def write_recipe(path: pathlib.Path, out: str, bench: Workbench, port: int) -> N
         stages.append((f"latents-{side}", "process", ["${out}/images", f"${{out}}/latents-{side}", "--model", "${model}", "--resolution", str(side), "--rows-per-file", "16", "--num-encoders", "2", "--resources", "encoder=1"]))
         stages.append((f"run-{side}", "train", [*TRAIN, "--data", f"${{out}}/latents-{side}", "--set", f"data.resolution={side}", "--model", "${model}", "--output", f"${{out}}/run-{side}", "--max-steps", "8",
                                                "--num-training-workers", "2", "--resources", "trainer=1", *more]))
-    stages.append(("pictures", "sample", ["--model", "${run-128.checkpoint}", "--frozen", "${model}", "--prompt", "a red heart", "--steps", "4", "--output", "${out}/heart.png"]))
-    values = {"out": out, "urls": bench.write_url_table(port), "model": bench.model}
+    stages.append(("run-online", "online", ["recipes/tiny.toml", "--raw-data", "${out}/images", "--model", "${model}", "--output", "${out}/run-online", *ONLINE, "--resources", "trainer=1",
+                                            "--num-encoders", "2", "--num-cpus-per-encoder", "0.5", "--encoder-resources", "encoder=1"]))
+    stages.append(("pictures", "sample", ["--model", "${run-128.checkpoint}", "--frozen", "${model}", *SHEET, "--output", "${out}/heart.png"]))
+    values = {"out": out, "urls": LIST, "model": bench.model}
     text = "[values]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
     for name, verb, arguments in stages:
         text += f"\n[[stage]]\nname = {json.dumps(name)}\nverb = {json.dumps(verb)}\narguments = {json.dumps([*arguments, *SPREAD])}\n"
     path.write_text(text, encoding="utf-8")
 
 
+def put_list_on_hub(hub: FakeHub, bench: Workbench, port: int) -> None:
+    place = hub.root / "datasets" / "org" / "list" / "data" / "urls.parquet"
+    place.parent.mkdir(parents=True)
+    shutil.copy(bench.write_url_table(port), place)
+
+
+def rows_on_metrics_port(cluster: RayCluster, verb: str) -> float:
+    """As the job's driver counted them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=60) as reply:
+        lines = reply.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("ray_darkroom_ray_rows_total{") and f'verb="{verb}"' in line)
+
+
+def check_summaries(stages: list[dict]) -> None:
+    """Of the report: each row was done once, and each step."""
+    by_name = {stage["name"]: stage[stage["verb"]] for stage in stages}
+    require(all(by_name[name]["rows_in"] == by_name[name]["rows_out"] == NUM_ROWS for name in ("images", "latents-64", "latents-128")), "rows", by_name)
+    require(all(by_name[name]["cluster"]["items"] == by_name[name]["items_to_do"] == NUM_ROWS // 16 for name in ("images", "latents-64", "latents-128")), "items", by_name)
+    require([by_name[name]["steps"] for name in ("run-64", "run-128", "run-online")] == [8, 8, 4], "steps", by_name)
+    require(all(max(by_name[name]["cluster"]["ranks"]) == 2 for name in ("run-64", "run-128")) and by_name["run-online"]["cluster"]["encoders"] == 2, "ranks and encoders", by_name)
+    require(by_name["pictures"]["pictures"] == 4, "pictures", by_name["pictures"])
+
+
+def run_pipeline_twice(folder: pathlib.Path, cluster: RayCluster) -> tuple[float, dict, dict]:
+    """Seconds of the first run, and the reports of both."""
+    begin = time.monotonic()
+    driver: Driver = cluster.start("pipeline", folder / "chain.toml", "--report", folder / "report.json")
+    for verb, rows in (("download", NUM_ROWS), ("process", 2 * NUM_ROWS)):
+        driver.wait_for(lambda: rows_on_metrics_port(cluster, verb) == rows, f"{rows} rows of {verb} on Ray's metrics port")
+    driver.finish()
+    first = time.monotonic() - begin
+    cluster.run("pipeline", folder / "chain.toml", "--report", folder / "again.json")
+    return first, *(json.loads((folder / name).read_text()) for name in ("report.json", "again.json"))
+
+
+def run_single_program(folder: pathlib.Path, bench: Workbench, port: int, environment: dict[str, str]) -> None:
+    darkroom("download", folder / "images", "--metadata", LIST, "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{port}", environment=environment)
+    for side, more in ((64, []), (128, ["--init-from", folder / "run-64/checkpoints/step-00000008"])):
+        darkroom("process", folder / "images", folder / f"latents-{side}", "--model", bench.model, "--resolution", str(side), "--rows-per-file", "16")
+        darkroom("train", *TRAIN, "--data", folder / f"latents-{side}", "--set", f"data.resolution={side}", "--model", bench.model, "--output", folder / f"run-{side}", "--max-steps", "8", *more)
+    darkroom("train", "recipes/tiny.toml", "--raw-data", folder / "images", "--model", bench.model, "--output", folder / "run-online", *ONLINE)
+    darkroom("sample", "--model", folder / "run-128/checkpoints/step-00000008", "--frozen", bench.model, *SHEET, "--output", folder / "heart.png")
+
+
 def run_chain(out: str, fetch, environment: dict[str, str]) -> None:
-    """The pipeline into `out`, twice; then the single program into a folder: the same parts and weights."""
-    with temporary_folder() as folder, Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web:
+    """The pipeline into `out`, twice; then the single program into a folder: the same parts, weights and pictures."""
+    with temporary_folder() as folder, Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web, FakeHub(folder / "hub") as hub:
+        put_list_on_hub(hub, bench, web.port)
+        of_hub = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder / "no-home")}
         write_recipe(folder / "chain.toml", out or str(folder / "out"), bench, web.port)
-        cluster = RayCluster(environment)
+        cluster = RayCluster({**environment, **of_hub})
         try:
-            begin = time.monotonic()
-            cluster.run("pipeline", folder / "chain.toml", "--report", folder / "report.json")
-            first = time.monotonic() - begin
-            cluster.run("pipeline", folder / "chain.toml", "--report", folder / "again.json")
+            first, report, again = run_pipeline_twice(folder, cluster)
         finally:
             cluster.close()
-        report, again = (json.loads((folder / name).read_text()) for name in ("report.json", "again.json"))
-        require([stage["exit_code"] for stage in report["stages"]] == 6 * [0], "a stage failed", report)
+        require([stage["exit_code"] for stage in report["stages"]] == 7 * [0], "a stage failed", report)
+        check_summaries(report["stages"])
         require(all(stage[stage["verb"]]["cluster"]["items"] == 0 for stage in again["stages"] if stage["verb"] in ("download", "process")), "a stage was done twice", again)
         got = fetch(folder)
-        darkroom("download", folder / "images", "--metadata", bench.path("urls.parquet"), "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{web.port}")
-        for side, more in ((64, []), (128, ["--init-from", folder / "run-64/checkpoints/step-00000008"])):
-            darkroom("process", folder / "images", folder / f"latents-{side}", "--model", bench.model, "--resolution", str(side), "--rows-per-file", "16")
-            darkroom("train", *TRAIN, "--data", folder / f"latents-{side}", "--set", f"data.resolution={side}", "--model", bench.model, "--output", folder / f"run-{side}", "--max-steps", "8", *more)
-        for name, pattern in (("images", "part-*"), ("latents-64", "part-*"), ("latents-128", "part-*"), ("run-64", "checkpoints/*/**/*.safetensors"), ("run-128", "checkpoints/*/**/*.safetensors")):
+        run_single_program(folder, bench, web.port, {**os.environ, **of_hub})
+        parts = [(name, "part-*") for name in ("images", "latents-64", "latents-128")]
+        weights = [(name, "checkpoints/*/**/*.safetensors") for name in ("run-64", "run-128", "run-online")]
+        for name, pattern in (*parts, *weights, (".", "heart*.png")):
             want = digests(str(folder / name), pattern)
             require(bool(want) and digests(str(got / name), pattern) == want, "other bytes than the single program's", name)
-        if PICTURE and not out:
-            shutil.copy(got / "heart.png", PICTURE)
+        if SHEET_PATH and not out:
+            shutil.copy(got / "heart.png", SHEET_PATH)
         print(f"the chain of {NUM_ROWS} rows took {first:.0f} s: " + ", ".join(f"{stage['name']} {stage['seconds']:.0f} s" for stage in report["stages"]), flush=True)
 
 
@@ -81,5 +142,42 @@ def the_chain_runs_as_a_pipeline_over_s3() -> None:
         run_chain(f"s3://{BUCKET}/chain", fetch, gateway.environment)
 
 
+def path_of_operators(folder: pathlib.Path) -> str:
+    """PYTHONPATH for .venv-ray, which has pyarrow but no torch: the staged package, and this environment's torch, whose libraries it shares."""
+    torch = importlib.util.find_spec("torch")
+    if not STAGED.exists() or torch is None:
+        raise Skipped("there is no build/release/python (make python), or no torch in this environment")
+    (folder / "packages").mkdir()
+    (folder / "packages" / "torch").symlink_to(torch.submodule_search_locations[0])
+    path = f"{STAGED}:{folder / 'packages'}"
+    tried = subprocess.run([RAY_PYTHON, "-c", "import darkroom; darkroom.Encode"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+    if tried.returncode != 0:
+        raise Skipped(f".venv-ray cannot import the staged package: {tried.stderr.strip().splitlines()[-1]}")
+    return path
+
+
+def rows_by_key(folder: pathlib.Path, pattern: str) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob(pattern))]).sort_by("key").combine_chunks()
+
+
+def operators_in_ray_data_have_the_rows_of_process() -> None:
+    """`Encode` in actors, and behind `Transform`, as docs/python.md says."""
+    with temporary_folder() as folder, Workbench(NUM_ROWS) as bench, LoopbackWeb(bench.path("corpus")) as web:
+        cluster = RayCluster(kinds=("cpu",))
+        try:
+            path = path_of_operators(folder)
+            darkroom("download", folder / "images", "--metadata", bench.write_url_table(web.port), "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{web.port}")
+            darkroom("process", folder / "images", folder / "latents", "--model", bench.model, "--resolution", "64", "--rows-per-file", "16")
+            command = [RAY_PYTHON, pathlib.Path(__file__).with_name("ray_data_operators.py"), folder / "images", bench.model, "64", folder]
+            done = subprocess.run(command, capture_output=True, text=True, env={**cluster.environment(), "PYTHONPATH": path}, timeout=1800, check=False)
+            require(done.returncode == 0, "Ray Data", done.stderr[-4000:])
+        finally:
+            cluster.close()
+        want = rows_by_key(folder / "latents", "part-*.parquet")
+        require(want.num_rows == NUM_ROWS, "rows of process", want.num_rows)
+        for name in ("encode", "both"):
+            require(rows_by_key(folder / name, "*.parquet").equals(want), "other rows than those of process", name)
+
+
 if __name__ == "__main__":
-    main([the_chain_runs_as_a_pipeline_on_a_disk, the_chain_runs_as_a_pipeline_over_s3])
+    main([the_chain_runs_as_a_pipeline_on_a_disk, the_chain_runs_as_a_pipeline_over_s3, operators_in_ray_data_have_the_rows_of_process])

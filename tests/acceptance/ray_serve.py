@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, streams, a replica that is killed, several replicas, a stop.
+"""`darkroom-ray serve` on a cluster of one node: the pictures of `sample`, a second service, streams, a replica that is killed, several replicas, a stop.
 
 usage: ray_serve.py
 """
@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integra
 from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
 from workbench import PROGRAM, ROOT, Skipped, main, require, run  # noqa: E402
 
+LISTENS = "0A"  # A socket's state in /proc/net/tcp.
 GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
 KEY = "a-key-of-more-than-16-characters"
 TARGET_COST = 1e7  # Above the open cost of every case but one.
@@ -56,17 +57,23 @@ def free_port() -> int:
 
 
 class Service:
-    """`darkroom-ray serve` at work."""
+    """`darkroom-ray serve` at work, on a cluster of its own or on that of another one and through its proxies."""
 
-    def __init__(self, *flags) -> None:
-        self.cluster = RayCluster(kinds=("cpu",))
-        atexit.register(self.cluster.close)
-        self.port = free_port()
+    def __init__(self, *flags, beside: "Service | None" = None, path: str = "", has_model: bool = True) -> None:
+        self.cluster = beside.cluster if beside else RayCluster(kinds=("cpu",))
+        if not beside:
+            atexit.register(self.cluster.close)
+        self.port = beside.port if beside else free_port()
+        self.path = path
+        self.models = [folder() / "tiny"] if has_model else []
         self.said = tempfile.TemporaryFile("w+")
-        command = [RAY_PYTHON, "-m", "darkroom_ray", "serve", folder() / "tiny", "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", *flags]
+        command = [*self.command(), *flags]
         self.process = subprocess.Popen([str(word) for word in command], stdout=self.said, stderr=self.said, cwd=ROOT, env=self.cluster.environment())
         atexit.register(self.end)
         self.wait_for(lambda: "serving at" in self.words(), "the service")
+
+    def command(self) -> list:
+        return [RAY_PYTHON, "-m", "darkroom_ray", "serve", *self.models, "--port", self.port, "--threads", "1", "--num-cpus-per-task", "0.25", "--keys", folder() / "keys.txt", "--quiet"]
 
     def words(self) -> str:
         self.said.seek(0)
@@ -83,7 +90,7 @@ class Service:
     def ask(self, method: str, path: str, body: dict | None = None, headers: dict | None = None) -> tuple[int, dict, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(connection):
-            connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", **(headers or {})})
+            connection.request(method, self.path + path, json.dumps(body) if body else None, {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", **(headers or {})})
             reply = connection.getresponse()
             return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
 
@@ -128,8 +135,45 @@ def a_picture_is_that_of_sample_and_failures_are_the_programs() -> None:
     require(service.ask("GET", "/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401, "a wrong key was taken")
     status, _, body = service.ask("POST", "/invocations", {"prompt": "x", "no_such_field": 1})
     require(status == 400 and b"no_such_field" in body, "a wrong field", status, body)
-    status, _, body = service.ask("GET", "/v1/jobs")
-    require(status == 501 and b"--max-replicas 1" in body, "jobs among several replicas", status, body)
+    for path in ("/v1/jobs", "/metrics"):
+        status, _, body = service.ask("GET", path)
+        require(status == 501 and b"--max-replicas 1" in body, "what is one server's among several", path, status, body)
+
+
+def another_service_has_a_name_and_ends_alone() -> None:
+    service = the_service()
+    again = subprocess.run([str(word) for word in service.command()], capture_output=True, text=True, cwd=ROOT, env=service.cluster.environment(), timeout=PATIENCE)
+    require(again.returncode == 2 and "another command serves darkroom" in again.stderr, "a second service of the name", again.returncode, again.stderr[-2000:])
+    want = service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})
+    other = Service("--name", "other", beside=service, path="/other")
+    got = other.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})
+    require(got[0] == want[0] == 200 and got[2] == want[2], "the pictures", got[:2], want[:2])
+    require(other.ask("GET", "/v1/jobs")[0] == 200 and service.ask("GET", "/v1/jobs")[0] == 501, "whose routes they are")
+    other.process.send_signal(signal.SIGTERM)
+    require(other.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", other.process.returncode, other.words()[-3000:])
+    require(service.ask("POST", "/invocations", PROMPT, {"Accept": "image/png"})[0] == 200, "the other's end ended this one")
+
+
+def a_server_whose_models_come_by_requests_starts() -> None:
+    other = Service("--name", "loaded", "--multi-model", folder(), beside=the_service(), path="/loaded", has_model=False)
+    require(other.ask("GET", "/v1/facts")[0] == 404, "facts of no model")
+    status, _, body = other.ask("POST", "/models", {"model_name": "small", "url": str(folder() / "tiny")})
+    require(status == 200, "loading", status, body)
+    status, _, body = other.ask("POST", "/models/small/invoke", PROMPT, {"Accept": "image/png"})
+    require(status == 200 and body.startswith(b"\x89PNG"), "a picture", status, body[:500])
+    other.process.send_signal(signal.SIGTERM)
+    require(other.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", other.process.returncode, other.words()[-3000:])
+
+
+def port_of(pid: int) -> int:
+    """Where a server listens; 0: it does not yet, or is gone."""
+    with contextlib.suppress(OSError):
+        sockets = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+        for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
+                return int(fields[1].partition(":")[2], 16)
+    return 0
 
 
 def open_cost(service: Service) -> float:
@@ -137,8 +181,15 @@ def open_cost(service: Service) -> float:
 
 
 def metric(service: Service, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", service.ask("GET", "/metrics")[2].decode(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    """Of all servers together, each asked by itself: Ray's proxies would ask any one of them."""
+    total = 0.0
+    for port in filter(None, map(port_of, service.children())):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
+            found = re.search(rf"^{re.escape(name)} (\S+)$", connection.getresponse().read().decode(), re.MULTILINE)
+            total += float(found[1]) if found else 0.0
+    return total
 
 
 @contextlib.contextmanager
@@ -200,12 +251,19 @@ def much_open_work_brings_another_server() -> None:
 def a_stop_sends_every_reply_and_ends_the_servers() -> None:
     service = the_service()
     found: list = []
-    asking = threading.Thread(target=lambda: found.append(service.ask("POST", "/invocations", {**PROMPT, "num_inference_steps": 100}, {"Accept": "image/png"})))
-    asking.start()
-    service.wait_for(lambda: open_cost(service) > 0, "the order")
+    asking: list[threading.Thread] = []
+
+    def is_at_work() -> bool:
+        if not asking or not asking[-1].is_alive():  # A reply that came before anybody looked.
+            found.clear()
+            asking.append(threading.Thread(target=lambda: found.append(service.ask("POST", "/invocations", {**PROMPT, "num_inference_steps": 100}, {"Accept": "image/png"}))))
+            asking[-1].start()
+        return open_cost(service) > 0
+
+    service.wait_for(is_at_work, "the order")
     service.process.send_signal(signal.SIGTERM)
     require(service.process.wait(PATIENCE) == 128 + signal.SIGTERM, "exit code", service.process.returncode, service.words()[-3000:])
-    asking.join()
+    asking[-1].join()
     require(found and found[0][0] == 200 and found[0][2].startswith(b"\x89PNG"), "the reply", found[0][:2] if found else "none")
     require(not service.children(), "a server outlives its service")
 
@@ -215,6 +273,8 @@ if __name__ == "__main__":
         [
             what_would_let_others_in_is_refused,
             a_picture_is_that_of_sample_and_failures_are_the_programs,
+            another_service_has_a_name_and_ends_alone,
+            a_server_whose_models_come_by_requests_starts,
             streams_come_event_by_event,
             a_client_that_goes_is_painted_for_no_more,
             a_killed_server_is_replaced,

@@ -6,6 +6,8 @@ usage: dashboards_test.py
 """
 
 import contextlib
+import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +18,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import types
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -45,7 +49,7 @@ def queries() -> list[tuple[str, str, str]]:
 
 
 def the_committed_dashboards_are_those_of_the_script() -> None:
-    require(len(DASHBOARDS) == 3, "dashboards", DASHBOARDS)
+    require(len(DASHBOARDS) == 4, "dashboards", DASHBOARDS)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, ROOT / "deploy" / "grafana" / "make_dashboards.py", folder], check=True)
         for path in DASHBOARDS:
@@ -216,6 +220,67 @@ def documented_names() -> set[str]:
     return {name for row in rows for name in re.findall(r"`(darkroom_[a-z0-9_]+)`", row.split("|")[1])}
 
 
+def names_of_jobs() -> list[str]:
+    """What a driver, rank 0 and a replica of darkroom-ray show on Ray's metrics ports, without Ray."""
+    names: list[str] = []
+
+    class Recorder:
+        def __init__(self, name: str, **unused) -> None:
+            names.append(name)
+
+        def set_default_tags(self, tags: dict) -> None: ...
+
+    sys.path.insert(0, str(ROOT / "python"))
+    from darkroom_ray import measured
+
+    sys.modules |= {name: types.SimpleNamespace(Counter=Recorder, Gauge=Recorder) for name in ("ray", "ray.util", "ray.util.metrics")}
+    try:
+        measured.JobMeasures("download")
+        measured.TrainMeasures()
+    finally:
+        for name in ("ray", "ray.util", "ray.util.metrics"):
+            sys.modules.pop(name)
+    return names + re.findall(r'Gauge\("(darkroom_ray_\w+)"', (ROOT / "python" / "darkroom_ray" / "serve_replica.py").read_text())
+
+
+class RayStandIn(http.server.ThreadingHTTPServer):
+    """A node's metrics port as Ray writes it: `ray_` before every name."""
+
+    def __init__(self) -> None:
+        looks = itertools.count(1)
+        names = names_of_jobs()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                labels = '{verb="download",code="timeout",application="darkroom",WorkerId="1a"}'
+                look = next(looks)
+                body = "".join(f"ray_{name}{labels} {7 * look}\n" for name in names).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *unused) -> None: ...
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+
+def names_of_jobs_are_documented() -> None:
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    table = text[text.index("## Metrics"):text.index("## Pipelines")]
+    for name in names_of_jobs():
+        stem = re.sub("^darkroom_ray_train", "", name)
+        require(f"`{name}`" in table or f"`{stem}`" in table, "docs/cluster.md lacks", name)
+
+
 def check_rules(prometheus: Prometheus, known: set[str]) -> None:
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     require(len(rules) == 8, "rules", rules)
@@ -250,6 +315,9 @@ def every_panel_finds_what_it_asks_for() -> None:
         _, errors = stack.enter_context(started("serve", bench.model, "--port", "0", *PRICE, environment=environment))
         endpoint = served_at(errors)
         targets = {"darkroom-data": addresses, "darkroom-train": [left_address(bench.path("run"))], "darkroom-serve": [endpoint]}
+        ray = RayStandIn()
+        stack.callback(ray.close)
+        targets["ray"] = [f"127.0.0.1:{ray.server_port}"]
         with tempfile.TemporaryDirectory() as folder:
             prometheus = Prometheus(pathlib.Path(folder), targets)
             stack.callback(prometheus.close)
@@ -283,4 +351,4 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])
+    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])

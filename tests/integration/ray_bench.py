@@ -37,6 +37,7 @@ class RayCluster:
             raise Skipped(f"Ray does not start on this machine in time: {pathlib.Path(self.folder, 'said').read_text()[-300:]}")
         about = json.loads(line)
         self.address, self.raylets, self.head = about["address"], about["raylets"], about["head"]
+        self.metrics_port = about["metrics"]  # Where Ray shows what drivers count.
         self.has_head = True
 
     def heard(self) -> dict:

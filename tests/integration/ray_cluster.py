@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer. Runs in .venv-ray. A node of the
-kind `gpu` says that it has two GPUs.
+"""A Ray cluster of this machine for the tests: three nodes with the custom resources cpu, encoder and trainer; the last is a spot one. Runs in
+.venv-ray. A node of the kind `gpu` says that it has two GPUs.
 
     ray_cluster.py FOLDER [KIND...]
-                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...]} on a line; then, for each line
+                               with nodes of these kinds, the first one the head, says {"address": ..., "raylets": {"cpu": PID, ...}, "head": [PID, ...], "metrics": PORT of the head's} on a line; then, for each line
                                `add NAME` of the standard input, starts one more node of that kind and says its {"raylet": PID}. It
                                ends, and the cluster with it, at the end of the input.
 """
@@ -59,7 +59,8 @@ def patiently(start):
 
 
 def node_of(kind: str) -> dict:
-    return {"num_cpus": 2, "resources": {kind: 2}, "num_gpus": 2 if kind == "gpu" else 0, "labels": {"role": kind}, "object_store_memory": STORE_BYTES}
+    labels = {"role": kind, "ray.io/market-type": "spot" if kind == "trainer" else "on-demand"}
+    return {"num_cpus": 2, "resources": {kind: 2}, "num_gpus": 2 if kind == "gpu" else 0, "labels": labels, "object_store_memory": STORE_BYTES}
 
 
 def process_of(node, name: str) -> int:
@@ -79,7 +80,7 @@ def main() -> None:
     raylets = {KINDS[0]: raylet_of(cluster.head_node)}
     for kind in KINDS[1:]:
         raylets[kind] = raylet_of(patiently(lambda: cluster.add_node(**node_of(kind))))
-    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]])
+    say(address=cluster.address, raylets=raylets, head=[process_of(cluster.head_node, "gcs_server"), raylets[KINDS[0]]], metrics=cluster.head_node.metrics_export_port)
     for line in sys.stdin:
         say(raylet=raylet_of(patiently(lambda: cluster.add_node(**node_of(line.split()[1])))))
     cluster.shutdown()

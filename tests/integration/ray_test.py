@@ -5,12 +5,14 @@ usage: ray_test.py
 """
 
 import atexit
+import contextlib
 import functools
 import json
 import os
 import pathlib
 import signal
 import time
+import urllib.request
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,10 +124,20 @@ def download_has_the_bytes_of_the_single_program_after_a_killed_worker() -> None
     require(bench.summary()["download"]["rows_by_error"] == {"http_404": NUM_PICTURES // 7}, "the troubles were not met", bench.summary())
 
 
+def pages_in(folder: str) -> list[str]:
+    """The numbers of the programs whose addresses lie there; not of those that are held or gone."""
+    path = pathlib.Path(folder, "targets.json")
+    pages = []
+    for target in json.loads(path.read_text()) if path.exists() else []:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{target['targets'][0]}/metrics", timeout=1) as reply:
+            pages.append(reply.read().decode())
+    return pages
+
+
 def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and_node() -> None:
     bench, cluster = the_bench(), the_cluster()
     output = bench.path("c-latents")
-    driver = cluster.start("process", bench.images[0], output, *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "2", "--items-per-task", "1", "--max-failures", "-1")
+    driver = cluster.start("process", bench.images[0], output, *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "2", "--items-per-task", "1", "--max-failures", "-1", "--metrics-folder", bench.path("watched"), "--trace-file", bench.path("spans.jsonl"))
 
     def next_program(but: set[int]) -> int:
         """A program that is none of these, held: what has a batch and is held keeps the job from its end."""
@@ -133,6 +145,7 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
 
     driver.wait_for(lambda: parts_in(output), "a part")
     one = next_program(set())
+    driver.wait_for(lambda: any("darkroom_rows_total{" in page for page in pages_in(bench.path("watched"))), "the numbers of a program at work")  # The one that is held keeps the job from its end.
     first = [one, next_program({one})]
     require(kill(first[0]), "no program was killed")
     third = next_program({*first})
@@ -143,6 +156,9 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
     driver.finish()
     about = bench.require_same("c-latents", bench.latents, "process")
     require(about["restarts"] >= 4, "a kill was not missed", about)
+    require(json.loads(pathlib.Path(bench.path("watched"), "targets.json").read_text()) == [], "addresses outlive their programs")
+    traces = [path for path in pathlib.Path(bench.path("spans.jsonl")).parent.glob("spans-*.jsonl") if '"encode"' in path.read_text()]
+    require(len(traces) >= 3, "programs without a trace of their own", traces)
     end = time.monotonic() + PATIENCE
     while {third, fourth} & set(programs("process", output)):  # The node's workers end when they miss it, which may be after the job.
         require(time.monotonic() < end, "programs outlive their node")
@@ -192,7 +208,7 @@ def two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank() -> None:
     bench, cluster = the_bench(), the_cluster()
     run(*train_command(bench, "run"), "--nproc", "2", "--max-restarts", "20")
     # Of four there is room for two with that label; other nodes have CPUs that nobody holds.
-    driver = cluster.start(*train_command(bench, "c-run"), *bench.common, "--num-cpus-per-task", "1", "--label", "role=trainer", "--num-training-workers", "4", "--max-failures", "-1")
+    driver = cluster.start(*train_command(bench, "c-run"), *bench.common, "--num-cpus-per-task", "1", "--label", "role=trainer", "--market", "on-demand,spot", "--num-training-workers", "4", "--max-failures", "-1")
     checkpoints = pathlib.Path(bench.path("c-run"), "checkpoints")
     found = driver.wait_for(lambda: list(checkpoints.glob("step-*/state.json")) and programs("train", bench.path("c-run")), "a checkpoint of ranks at work")
     require(kill(found[-1]), "nothing was killed")

@@ -4,6 +4,7 @@
 usage: ray_unit_test.py
 """
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -17,10 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
-from darkroom_ray import flags, item_child, item_workers, items, pipeline, preflight, probe, program, progress, serve_scaling, serving  # noqa: E402
+from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
-from darkroom_ray.request import MARKET_LABEL, Placement, Request, Service, without_secrets  # noqa: E402
+from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
 
 PATIENCE = 300  # Seconds; a limit, no measure.
 
@@ -32,6 +33,18 @@ def refusal_of(function, *arguments) -> str:
     except Refused as refusal:
         return str(refusal)
     raise AssertionError(f"nothing was refused: {arguments}")
+
+
+@contextlib.contextmanager
+def fake_modules(fakes: dict):
+    before = {name: sys.modules.get(name) for name in fakes}
+    sys.modules |= fakes
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name)
+            sys.modules |= {name: module} if module else {}
 
 
 # -- flags ------------------------------------------------------------------------------------------------------------
@@ -75,6 +88,13 @@ REFERENCE_LINES = (
 )
 
 
+def ranks_take_nodes_of_any_market_that_is_asked_for() -> None:
+    labels = {"zone": "a"}
+    for markets, want in (((), labels), (("spot",), {**labels, MARKET_LABEL: "spot"}), (("spot", "on-demand"), {**labels, MARKET_LABEL: "in(spot,on-demand)"})):
+        got = Placement(labels=labels, markets=markets).group_selector()
+        require(got == want, "selector", markets, got)
+
+
 def names_of_the_reference_scripts_are_understood() -> None:
     for verb, line, arguments, fields in REFERENCE_LINES:
         request = read_request(verb, line.split(), "/")
@@ -88,9 +108,9 @@ WRONG_LINES = (
     ("download", "out --shard 0/2", "leave --shard out"),
     ("process", "a b --items 3", "leave --items out"),
     ("download", "out --metadata m --retry-failed timeout", "on one machine only"),
-    ("process", "a b --metrics-port 9100", "Ray's own metrics port"),
-    ("process", "a b --price-per-hour 3", "costs"),
-    ("train", "r.toml --trace-file spans.jsonl", "one file"),
+    ("process", "a b --metrics-port 9100", "--metrics-folder FOLDER"),
+    ("process", "a b --price-per-hour 3", "only ranks share its price"),
+    ("train", "r.toml --price-per-hour 3", "--metrics-folder FOLDER, too"),
     ("train", "r --nproc 2", "--num-training-workers"),
     ("train", "r --raw-data images", "darkroom-ray online"),
     ("train", "r --fsdp", "ZeRO-1"),
@@ -124,33 +144,6 @@ def every_flag_of_the_cluster_is_in_the_help() -> None:
         text = flags.help_text(verb)
         for name in [*flags.flags_of(verb), *flags.RENAMED[verb]]:
             require(name in text, "the help lacks a flag", verb, name)
-
-
-def a_service_is_asked_for_with_flags_of_its_own() -> None:
-    request = read_request("serve", ["models/tiny", "--min-replicas", "2", "--max-replicas", "5", "--port", "80", "--host", "10.0.0.1", "--keys", "k", "--target-cost", "7e6", "--max-batch", "4"], "/")
-    require(list(request.arguments) == ["models/tiny", "--keys", "k", "--max-batch", "4"], "words of the program", request.arguments)
-    require((request.num_workers, request.service) == (2, Service("10.0.0.1", 80, 5, 7e6)), "the service", request)
-    require(read_request("serve", ["m", "--min-replicas", "3"], "/").service.max_replicas == 3, "as many as the least")
-    for words, sentence in ((["m", "--min-replicas", "3", "--max-replicas", "2"], "less than --min-replicas 3"), (["m", "--port", "0"], "--port must be at least 1"), (["m", "--min-replicas", "0"], "at least 1")):
-        require(sentence in refusal_of(read_request, "serve", words, "/"), "sentence", words)
-    require("a replica wants 9 CPUs" in "".join(preflight.check_resources([node("a")], read_request("serve", ["m", "--num-cpus-per-task", "9"], "/"))), "the preflight's word")
-
-
-def a_service_lets_nobody_in_without_keys() -> None:
-    others = read_request("serve", ["m", "--host", "0.0.0.0"], "/")
-    require("--keys FILE" in refusal_of(serving.check_service, others, {}), "another host without keys")
-    serving.check_service(others, {"--keys": ["k"]})
-    for host in ("127.0.0.1", "localhost"):
-        serving.check_service(read_request("serve", ["m", "--host", host], "/"), {})
-
-
-def replicas_follow_the_open_cost() -> None:
-    def wanted(loads: dict | None, target: int = 2) -> float:
-        metrics = None if loads is None else {serve_scaling.LOAD: loads}
-        return serve_scaling.replicas_for_load(types.SimpleNamespace(aggregated_metrics=metrics, target_num_replicas=target))[0]
-
-    require(wanted(None) == 2 and wanted({}, 3) == 3, "before a replica has told anything the number stays")
-    require(wanted({"a": 0.5}) == 0.5 and wanted({"a": 1.5, "b": 2.0}) == 3.5 and wanted({"a": 0.0}) == 0.0, "the sum of the loads")
 
 
 def sizes_are_read_as_the_program_reads_them() -> None:
@@ -206,7 +199,6 @@ WRONG_REQUESTS = (
     ("work that takes nothing", asked("download", num_cpus=0), {}, "--num-cpus-per-task"),
     ("ranks that share a GPU", asked("train", 2, num_gpus=0.5), {}, "ranks take a GPU each, not 0.5"),
     ("ranks of two GPUs", asked("train", 2, num_gpus=2), {}, "ranks take a GPU each, not 2"),
-    ("ranks of two markets", asked("train", 1, markets=("spot", "on-demand")), {}, "ask for --market spot or --market on-demand"),
     ("failed rows to fetch again", asked("download"), {"--retry-failed": ["timeout"]}, "on one machine only"),
     ("more ranks than gradient groups", asked("train", 4, num_cpus=1), {"--set": ["runtime.gradient_groups=2"]}, "gradient group"),
     ("more ranks than the recipe's gradient groups", asked("online", 2, num_cpus=1), {"RECIPE.toml": [str(ROOT / "recipes/tiny.toml")]}, "it is 1;"),
@@ -264,6 +256,7 @@ def what_a_cluster_has_is_not_refused() -> None:
         asked("train", 1, labels={"zone": "b"}),
         asked("train", 1, num_gpus=1, accelerator_type="A10G"),
         asked("train", 1, markets=("on-demand",)),
+        asked("train", 1, markets=("spot", "on-demand")),
         asked("sample", 1, markets=("spot", "on-demand")),
         asked("download", memory_bytes=int(16e9)),
     )
@@ -285,6 +278,43 @@ def gradient_groups_are_those_of_the_recipe_under_the_command_line() -> None:
             require(got == want, "groups", text, settings, got)
         require(probe.gradient_groups({"RECIPE.toml": [str(folder / "gone.toml")]}) is None, "a recipe that only the nodes see")
     require(not list(preflight.check_ranks(asked("train", 4), 4)) and not list(preflight.check_ranks(asked("train", 4), None)), "a group each, or nothing known")
+
+
+LAUNCHER = {
+    "head_node_type": "head",
+    "available_node_types": {
+        "head": {"resources": {"CPU": 4}, "max_workers": 3},
+        "encode-spot": {"min_workers": 0, "max_workers": 3, "resources": {"CPU": 8, "GPU": 1, "accelerator_type:T4": 1}, "labels": {MARKET_LABEL: "spot"}},
+        "empty": {"max_workers": 0},
+    },
+}
+
+
+def nodes_of_an_autoscaler_count_before_they_come() -> None:
+    there = [node("head"), node("e1", labels={node_types.NODE_TYPE_LABEL: "encode-spot"}, resources={"GPU": 1.0, "accelerator_type:T4": 1.0})]
+    coming = list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, there))
+    require([one.amount("GPU") for one in coming] == [1.0, 1.0], "as many as may come, less those that are there", coming)
+    request = asked("process", num_workers=3, num_cpus=1, num_gpus=1, accelerator_type="T4")
+    require_sentence(preflight.check_resources(there, request), "without them", "room for 1 encoders")
+    require(preflight.check_resources([*there, *coming], request) == [], "with them")
+    by_market = asked("process", num_workers=2, num_cpus=1, num_gpus=1, markets=("spot",))
+    require(preflight.check_resources([*there, *coming], by_market) == [], "their labels")
+    require(len(list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, []))) == 3, "from none")
+
+
+def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
+    def with_type(**fields) -> dict:
+        return {"available_node_types": {"t": {"max_workers": 1, **fields}}}
+
+    for document, words in ((None, "no available_node_types"), ({"x": 1}, "no available_node_types"), (with_type(max_workers="2"), "t: max_workers must be"), (with_type(resources=[1]), "t: resources must be"),
+                            (with_type(resources={"CPU": "many"}), "t: resources must be")):
+        said = refusal_of(lambda: list(node_types.nodes_that_may_come("c.yaml", document, [])))
+        require(words in said and "c.yaml" in said, "the refusal says something else", document, said)
+    request = read_request("online", ["r.toml", "--cluster-config", "/nowhere/c.yaml"], "/")
+    require(request.cluster_config == request.encoders.cluster_config == "/nowhere/c.yaml" and request.arguments == ("r.toml",), "the flag", request)
+    require(read_request("process", ["a", "b", "--num-transformers", "2", "--transformer-resources", "x=1", "--cluster-config", "c"], "/").transformers.cluster_config == "c", "of transformers")
+    there = [node("a")]
+    require(node_types.with_coming(read_request("train", ["r.toml"], "/"), there) is there, "without the flag")
 
 
 def places_of_a_command_line_are_found() -> None:
@@ -485,6 +515,60 @@ def encoders_that_are_not_placed_get_no_work() -> None:
     require(ray.killed == [1, 0, 2, 3], "all are killed at the end", ray.killed)
 
 
+def ray_with_nodes(*cpus: float) -> FakeRay:
+    ray = FakeRay()
+    ray.nodes = lambda: [{"NodeManagerAddress": "10.0.0.1", "NodeID": f"{number:08}", "Resources": {"CPU": amount}, "Alive": True} for number, amount in enumerate(cpus)]
+    return ray
+
+
+def tasks_follow_the_nodes_that_there_are() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    job = item_job.ItemJob.__new__(item_job.ItemJob)
+    job.ray, job.request, job.keeper, job.access = ray_with_nodes(2, 2), request, None, None
+    workers = job.make_workers()
+
+    def fill() -> int:
+        given = 0
+        while workers.has_room():
+            workers.submit([given], False)
+            given += 1
+        return given
+
+    require(workers.num_workers == 4 and fill() == 5, "as many as have room, and one that waits", workers.num_workers)
+    require(not workers.is_one_idle(), "none is idle")
+    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2, 2, 4), request.placement))
+    require(workers.num_workers == 8 and fill() == 5, "a node has come", workers.num_workers)
+    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2), request.placement))
+    require(workers.num_workers == 2 and fill() == 0, "nodes have gone", workers.num_workers)
+    for _ in range(9):
+        workers.give_back(None, is_lost=False)
+    require(workers.is_one_idle() and fill() == 2, "the last ones have ended")
+    require(item_job.room_for_tasks(ray_with_nodes(), request.placement) == 1, "all nodes have gone for a moment")
+    fixed = dataclasses.replace(request, num_workers=3)
+    job.request = fixed
+    workers = job.make_workers()
+    workers.note_room(8)
+    require(workers.num_workers == 3 and fill() == 3, "so many as were asked for", workers.num_workers)
+
+
+def the_nodes_are_counted_again_now_and_then() -> None:
+    request = read_request("download", ["out", "--metadata", "m"], "/")
+    job = item_job.ItemJob.__new__(item_job.ItemJob)
+    job.ray, job.request, job.keeper, job.access = ray_with_nodes(2), request, None, None
+    job.workers, job.count_at, job.has_told_of_room, job.restarts = job.make_workers(), 0.0, True, 0
+    job.progress = progress.Progress("download", io.StringIO())
+    gauge = types.SimpleNamespace(set=lambda value: None)
+    job.measures = types.SimpleNamespace(open_items=gauge, workers=gauge)
+    book = items.ItemBook([0], 1, 0)
+    for cpus, want in (((2, 4), 6), ((2, 4, 4), 6)):  # The second time it is too early.
+        job.ray = ray_with_nodes(*cpus)
+        job.look({"items": 1}, book)
+        require(job.workers.num_workers == want, "tasks", cpus, job.workers.num_workers)
+    job.count_at = 0.0
+    job.look({"items": 1}, book)
+    require(job.workers.num_workers == 10, "tasks after a while", job.workers.num_workers)
+
+
 # -- pipelines --------------------------------------------------------------------------------------------------------
 
 RECIPE = """
@@ -551,18 +635,18 @@ if __name__ == "__main__":
         [
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
+            ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
             every_flag_of_the_cluster_is_in_the_help,
-            a_service_is_asked_for_with_flags_of_its_own,
-        a_service_lets_nobody_in_without_keys,
-        replicas_follow_the_open_cost,
-        sizes_are_read_as_the_program_reads_them,
+            sizes_are_read_as_the_program_reads_them,
             wrong_requests_are_refused_with_advice,
             wrong_nodes_are_refused_with_advice,
             a_cluster_without_nodes_or_cpus_is_refused,
             what_a_cluster_has_is_not_refused,
             gradient_groups_are_those_of_the_recipe_under_the_command_line,
+            nodes_of_an_autoscaler_count_before_they_come,
+            a_wrong_cluster_configuration_is_refused_with_its_place,
             places_of_a_command_line_are_found,
             a_node_looks_at_the_places_and_leaves_nothing,
             items_are_handed_out_once,
@@ -574,6 +658,8 @@ if __name__ == "__main__":
             a_line_that_is_no_answer_is_a_said_one,
             a_killed_program_has_no_result,
             encoders_that_are_not_placed_get_no_work,
+            tasks_follow_the_nodes_that_there_are,
+            the_nodes_are_counted_again_now_and_then,
             a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,
             wrong_pipelines_are_refused_with_their_place,

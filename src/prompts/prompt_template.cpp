@@ -8,16 +8,14 @@
 #include <utility>
 
 #include "darkroom/core/check.h"
+#include "darkroom/core/utf8.h"
 #include "short_name.h"
 
 namespace darkroom {
 namespace {
 
 // The number of the character that begins at a byte.
-size_t character_at(std::string_view text, size_t byte) {
-  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
-  return static_cast<size_t>(std::ranges::count_if(text.substr(0, byte), begins)) + 1;
-}
+size_t character_at(std::string_view text, size_t byte) { return decode_utf8(text.substr(0, byte)).size() + 1; }
 
 Status lone_brace(std::string_view text, size_t at) {
   return Status::invalid_argument(

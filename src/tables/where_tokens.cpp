@@ -17,9 +17,7 @@ bool is_word_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') || letter == '_';
 }
 
-size_t count_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
-}
+size_t count_characters(std::string_view text) { return decode_utf8(text).size(); }
 
 size_t symbol_length(std::string_view text) {
   constexpr std::array<std::string_view, 4> kLongSymbols = {"!=", "<>", "<=", ">="};

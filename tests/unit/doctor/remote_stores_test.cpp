@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <initializer_list>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -167,15 +168,15 @@ TEST(DoctorHub, what_is_refused_or_is_no_hub_is_a_problem) {
 }
 
 TEST(Doctor, a_stop_ends_the_wait_for_a_store) {
-  std::stop_source stop;
-  const ScriptedServer server([&](const Request&) {
-    stop.request_stop();
-    return Answer{"", Answer::Then::kHang};
-  });
-  const Environment environment{{"HF_ENDPOINT", server_url(server)}};
-  for (const std::string& uri : {s3_uri(server, "pictures/images", "&anonymous=true"), std::string("hf://datasets/org/set")}) {
+  for (const bool is_s3 : {true, false}) {
+    std::stop_source stop;  // Outlives the server's threads.
+    const ScriptedServer server([&](const Request&) {
+      stop.request_stop();
+      return Answer{"", Answer::Then::kHang};
+    });
+    const Environment environment{{"HF_ENDPOINT", server_url(server)}};
+    const std::string uri = is_s3 ? s3_uri(server, "pictures/images", "&anonymous=true") : "hf://datasets/org/set";
     EXPECT_EQ(examine_stores({uri}, {}, stop.get_token()).status().code(), StatusCode::kCancelled) << uri;
-    stop = std::stop_source();
   }
 }
 

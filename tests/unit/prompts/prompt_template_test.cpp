@@ -47,6 +47,7 @@ TEST(PromptTemplate, doubled_braces_are_characters) {
 TEST(PromptTemplate, lone_braces_are_refused_with_their_place) {
   EXPECT_THAT(failure("a {b"), HasSubstr("has a '{' at character 3 that stands alone; write {{"));
   EXPECT_THAT(failure("é }"), HasSubstr("has a '}' at character 3"));
+  EXPECT_THAT(failure("\xff\xbf }"), HasSubstr("has a '}' at character 4"));  // As everywhere: each ill-formed part is a character.
   EXPECT_THAT(failure("{"), HasSubstr("character 1"));
   EXPECT_THAT(failure("{}"), HasSubstr("'{' at character 1"));
   EXPECT_THAT(failure("{a b}"), HasSubstr("'{' at character 1"));

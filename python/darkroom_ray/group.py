@@ -56,7 +56,7 @@ class RoomPolicy(ScalingPolicy):
         elif isinstance(current_state, ReschedulingState):
             self._is_up = False
             self._size.note_failed_start()
-            self._tell(f"{self._size.tried} ranks found no place after all; fewer are tried")
+            self._tell(f"{self._size.tried} ranks found no place after all; at most {self._size.limit} are tried next")
 
     def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
         self._maybe_send_resource_request()

@@ -14,7 +14,7 @@ class GroupSize:
         self.least, self.most = least, most
         self.tried = most  # Of the last start, or the one to come.
         self._max_wait, self._look_every = max_wait, look_every
-        self._limit = most  # After starts that found no place after all.
+        self.limit = most  # After starts that found no place after all.
         self._asked_at: float | None = None  # When the first question since the last group was asked.
         self._looked_at = 0.0
         self._had_room = False  # At the last look at a group at work.
@@ -23,19 +23,19 @@ class GroupSize:
         """Of a group; 0: wait. Errors: NoRoom."""
         self._asked_at = now if self._asked_at is None else self._asked_at
         waited = now - self._asked_at
-        size = min(room, self._limit)
+        size = min(room, self.limit)
         if waited > self._max_wait:
             raise NoRoom(f"{self.least} ranks, the fewest that the run goes on with, have found no place for {waited:.0f} s: the cluster has room for {room} of them")
-        if size < self.least or (size < self._limit and waited < SETTLE_SECONDS):
+        if size < self.least or (size < self.limit and waited < SETTLE_SECONDS):
             return 0
         return size
 
     def note_failed_start(self) -> None:
         """What was free is not: fewer are tried the next time."""
-        self._limit = max(self.least, self.tried - 1)
+        self.limit = max(self.least, self.tried - 1)
 
     def note_start(self, now: float) -> None:
-        self._limit, self._asked_at = self.most, None
+        self.limit, self._asked_at = self.most, None
         self._looked_at, self._had_room = now, False
 
     def is_look_due(self, size: int, now: float) -> bool:

@@ -32,8 +32,7 @@ SHEET_PATH = sys.argv[1] if len(sys.argv) > 1 else ""
 NUM_ROWS = 160
 TRAIN = ["recipes/tiny.toml", "--set", "batch.global=8", "--set", "batch.micro=2", "--set", "runtime.gradient_groups=4", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0"]
 SPREAD = ["--num-cpus-per-task", "0.5"]
-
-
+CHAIN_PATIENCE = 3600  # Seconds for seven stages beside compilers; a limit, no measure.
 STAGED = ROOT / "build" / "release" / "python"
 LIST = "hf://datasets/org/list/data/*.parquet"
 ONLINE = ["--set", "batch.global=12", "--set", "batch.micro=1", "--set", "checkpoint.every_steps=4", "--set", "samples.every_steps=0", "--set", "data.memory_bytes=1048576", "--max-steps", "4"]
@@ -85,10 +84,10 @@ def run_pipeline_twice(folder: pathlib.Path, cluster: RayCluster) -> tuple[float
     begin = time.monotonic()
     driver: Driver = cluster.start("pipeline", folder / "chain.toml", "--report", folder / "report.json")
     for verb, rows in (("download", NUM_ROWS), ("process", 2 * NUM_ROWS)):
-        driver.wait_for(lambda: rows_on_metrics_port(cluster, verb) == rows, f"{rows} rows of {verb} on Ray's metrics port")
-    driver.finish()
+        driver.wait_for(lambda: rows_on_metrics_port(cluster, verb) == rows, f"{rows} rows of {verb} on Ray's metrics port", CHAIN_PATIENCE)
+    driver.finish(patience=CHAIN_PATIENCE)
     first = time.monotonic() - begin
-    cluster.run("pipeline", folder / "chain.toml", "--report", folder / "again.json")
+    cluster.start("pipeline", folder / "chain.toml", "--report", folder / "again.json").finish(patience=CHAIN_PATIENCE)
     return first, *(json.loads((folder / name).read_text()) for name in ("report.json", "again.json"))
 
 

@@ -101,9 +101,9 @@ class Driver:
         self.said.seek(0)
         return self.said.read()
 
-    def finish(self, expect: int = 0) -> str:
+    def finish(self, expect: int = 0, patience: float = PATIENCE) -> str:
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -111,9 +111,9 @@ class Driver:
         require(self.process.returncode == expect, "darkroom-ray", " ".join(self.arguments), "exit code", self.process.returncode, "want", expect, self.words()[-4000:])
         return self.words()
 
-    def wait_for(self, is_so, what: str):
+    def wait_for(self, is_so, what: str, patience: float = PATIENCE):
         """What is_so() gives, once it is something; the command must be at work still."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         while True:
             found = is_so()
             if found:

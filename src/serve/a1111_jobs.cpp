@@ -49,7 +49,22 @@ std::vector<A1111Jobs::Job*> A1111Jobs::jobs_of(const std::string& owner) const 
   return jobs;
 }
 
-nlohmann::json A1111Jobs::progress(const std::string& owner, Clock::Instant now) const {
+void A1111Jobs::Job::show(Image preview) {
+  const std::lock_guard lock(jobs_->mutex_);
+  preview_ = std::make_shared<EncodedImage>(std::move(preview));
+}
+
+nlohmann::json A1111Jobs::progress(const std::string& owner, Clock::Instant now, bool wants_preview) const {
+  std::shared_ptr<EncodedImage> preview;
+  nlohmann::json reply = numbers(owner, now, wants_preview ? &preview : nullptr);
+  if (preview != nullptr) {
+    reply["current_image"] = preview->base64_png();  // Without the lock: it may be the first to encode it.
+  }
+  return reply;
+}
+
+// `preview`: where the latest one goes; null: nobody wants it.
+nlohmann::json A1111Jobs::numbers(const std::string& owner, Clock::Instant now, std::shared_ptr<EncodedImage>* preview) const {
   const std::lock_guard lock(mutex_);
   const std::vector<Job*> jobs = jobs_of(owner);
   nlohmann::json state = {{"skipped", false}, {"interrupted", false}, {"stopping_generation", false},
@@ -57,7 +72,11 @@ nlohmann::json A1111Jobs::progress(const std::string& owner, Clock::Instant now)
                           {"job_no", 0},      {"sampling_step", 0},   {"sampling_steps", 0}};
   nlohmann::json reply = {{"progress", 0.0}, {"eta_relative", 0.0}, {"current_image", nullptr}, {"textinfo", nullptr}};
   if (!jobs.empty()) {
-    const Job& job = *jobs.front();
+    Job& job = *jobs.front();
+    if (preview != nullptr) {
+      job.is_watched_ = true;
+      *preview = job.preview_;
+    }
     const double share = std::clamp(job.share_.load(), 0.0, 1.0);
     const double seconds = std::chrono::duration<double>(now - job.begun_).count();
     reply["progress"] = share;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/image/image.h"
+#include "watched_painting.h"
 
 namespace darkroom {
 
@@ -27,6 +29,9 @@ class A1111Jobs {
     Job& operator=(const Job&) = delete;
 
     void advance(double share) { share_ = share; }
+    void show(Image preview);
+    /// Whether somebody has asked how the pictures look.
+    bool is_watched() const { return is_watched_; }
     /// It is answered. What holds the object may live on.
     void close();
     /// For PaintOrder::given_up: the client is gone, or somebody has interrupted the request.
@@ -44,6 +49,8 @@ class A1111Jobs {
     const Clock::Instant begun_;
     std::atomic<double> share_ = 0.0;
     std::atomic<bool> is_interrupted_ = false;
+    std::atomic<bool> is_watched_ = false;
+    std::shared_ptr<EncodedImage> preview_;  // Guarded by the lock of jobs_. Shared with who shows it.
     std::stop_source stop_;
     const std::stop_callback<std::function<void()>> when_gone_;
   };
@@ -52,12 +59,14 @@ class A1111Jobs {
   static std::shared_ptr<Job> open(const std::shared_ptr<A1111Jobs>& jobs, std::string owner, int num_steps, Clock::Instant now,
                                    std::stop_token gone);
 
-  /// The reply of GET /sdapi/v1/progress to an owner.
-  nlohmann::json progress(const std::string& owner, Clock::Instant now) const;
+  /// The reply of GET /sdapi/v1/progress to an owner. Who wants a preview gets the latest one, of which there is none before the first such
+  /// question: they cost time.
+  nlohmann::json progress(const std::string& owner, Clock::Instant now, bool wants_preview) const;
   /// Interrupts the owner's request that has been open for longest, if there is one.
   void interrupt(const std::string& owner);
 
  private:
+  nlohmann::json numbers(const std::string& owner, Clock::Instant now, std::shared_ptr<EncodedImage>* preview) const;
   std::vector<Job*> jobs_of(const std::string& owner) const;
 
   mutable std::mutex mutex_;

@@ -19,6 +19,7 @@ namespace darkroom {
 namespace {
 
 constexpr double kDefaultGuidance = 7.0;
+constexpr int kPreviewEvery = 10;  // Steps, as webui has it unless it is told otherwise.
 constexpr double kDefaultDenoising = 0.75;
 constexpr size_t kLongestName = 100;
 constexpr const char* kModelOption = "sd_model_checkpoint";
@@ -165,6 +166,7 @@ WantedPictures read_common_fields(RequestFields& fields, const ModelFacts& model
   read_side(fields, "height", model, limits, settings.height);
   settings.num_steps = static_cast<int>(fields.integer("steps", 1, limits.max_steps).value_or(settings.num_steps));
   settings.guidance = fields.number("cfg_scale", 0, limits.max_guidance).value_or(kDefaultGuidance);
+  settings.preview_every = kPreviewEvery;
   read_webui_sampler(fields, model, settings.sampler);
   const auto eta = fields.number("eta", 0, 1);
   const std::string& painted_by = settings.sampler.empty() ? model.default_sampler : settings.sampler;

@@ -12,6 +12,7 @@
 #include "a1111_jobs.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/serve/a1111_requests.h"
+#include "darkroom/serve/edit_requests.h"
 #include "darkroom/serve/png_settings.h"
 #include "input_paintings.h"
 #include "picture_fields.h"
@@ -78,7 +79,10 @@ void paint_webui_request(RouteCall call, Result<ImageRequest> request, PictureOr
                                                : std::move(reply));
   };
   const auto make = [](const ImageRequest& asked, const std::vector<Image>& images) { return image_reply(asked, images, 0); };
-  orders.paint(call, std::move(request), make, [job](double share) { job->advance(share); });
+  orders.paint(call, std::move(request), make,
+               {.progress = [job](double share) { job->advance(share); },
+                .show = [job](size_t, Image preview) { job->show(std::move(preview)); },
+                .is_watched = [job] { return job->is_watched(); }});
 }
 
 Status set_options(const HttpQuestion& question, const PictureOrders& orders, A1111Choice& choice) {
@@ -93,6 +97,12 @@ Status set_options(const HttpQuestion& question, const PictureOrders& orders, A1
     choice.set(question, std::move(model));
   }
   return Status::ok();
+}
+
+// As in webui: what looks at numbers alone says so, and costs no previews.
+bool wants_preview(const HttpQuestion& question) {
+  const auto fields = read_query(question.query);
+  return !fields.is_ok() || fields->value("skip_current_image", "false") != "true";
 }
 
 HttpReply png_info_reply(const std::string& body, const PictureOrders& orders) {
@@ -211,7 +221,7 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
              .path = "/sdapi/v1/progress",
              .summary = "How far the client's request is that has been open for longest (webui)",
              .answer = answer_at_once([&orders, jobs](const RouteCall& call) {
-               return webui_json(jobs->progress(owner_of(call.question), orders.clock().now()));
+               return webui_json(jobs->progress(owner_of(call.question), orders.clock().now(), wants_preview(call.question)));
              }),
              .replies = {{.what = "As stable-diffusion-webui's."}}});
   for (const char* name : {"interrupt", "skip"}) {

@@ -13,6 +13,7 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/serve/access_keys.h"
 #include "picture_fields.h"
+#include "watched_painting.h"
 
 namespace darkroom {
 namespace {
@@ -266,15 +267,15 @@ void PictureOrders::note_warnings(ImageRequest& request) const {
   }
 }
 
-void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make,
-                          std::function<void(double share)> progress) {
+void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, PaintingWatch watch) {
   const auto deadline = deadline_of(call);
   if (!deadline.is_ok() || !request.is_ok()) {
     call.answer(refusal_of_request(deadline.is_ok() ? request.status() : deadline.status()));
     return;
   }
   note_warnings(*request);
-  const int64_t num_bytes = request->bytes_held();
+  const bool has_preview = watch.show != nullptr && request->pictures.front().preview_every > 0;
+  const int64_t num_bytes = request->bytes_held() + (has_preview ? kPreviewBytes : 0);
   request->writes_settings = options_.png_settings == PngSettings::kOn || (has_webui_settings() && request->form == ReplyForm::kA1111);
   if (request->writes_settings) {
     note_settings(*request, request->model != nullptr ? request->model->facts : model());
@@ -283,7 +284,9 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
                    .model = std::move(request->model),
                    .deadline = *deadline,
                    .given_up = call.gone,
-                   .progress = std::move(progress)};
+                   .progress = std::move(watch.progress),
+                   .show = shows_previews() ? std::move(watch.show) : nullptr,
+                   .is_watched = std::move(watch.is_watched)};
   request->pictures.clear();
   const Status fits = would_take(order);
   auto held = fits.is_ok() ? hold_bytes(num_bytes) : Result<std::shared_ptr<const void>>(fits);

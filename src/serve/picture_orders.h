@@ -35,6 +35,13 @@ HttpReply refusal_of_other_site();
 /// Whose a request is: of its key, which itself is kept nowhere; empty: there is none.
 std::string owner_of(const HttpQuestion& question);
 
+/// PaintOrder's, of somebody who looks on while it is painted.
+struct PaintingWatch {
+  std::function<void(double share)> progress = {};
+  std::function<void(size_t picture, Image preview)> show = {};
+  std::function<bool()> is_watched = {};
+};
+
 /// When a request was there, its order taken, and its pictures painted.
 struct PaintingTimes {
   Clock::Instant begun = {};
@@ -123,8 +130,7 @@ class PictureOrders {
   bool shows_previews() const { return !finish_.has_check(); }
   /// The whole way of a protocol whose reply is its pictures: refuses what was read wrong, has the rest painted, and answers with what
   /// `make` makes of the pictures, by a thread that makes replies.
-  /// `progress` is PaintOrder's.
-  void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, std::function<void(double share)> progress = {});
+  void paint(const RouteCall& call, Result<ImageRequest> request, MakeImageReply make, PaintingWatch watch = {});
 
  private:
   bool take_bytes(int64_t num_bytes);

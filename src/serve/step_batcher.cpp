@@ -425,6 +425,9 @@ void StepBatcher::show_previews(std::span<const Place> batch) {
       continue;
     }
     try {
+      if (order.asked.is_watched != nullptr && !order.asked.is_watched()) {
+        continue;
+      }
       order.asked.show(place.index, engine_of(order.asked).preview(*picture.work));
     } catch (const std::exception& failure) {
       log_error("serve: a preview could not be shown: {}", failure.what());

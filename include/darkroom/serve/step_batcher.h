@@ -39,13 +39,15 @@ struct PaintOrder {
   Clock::Instant deadline = Clock::Instant::max();
   std::stop_token given_up = {};  ///< Once a stop is requested, nobody wants the pictures any more.
 
-  // Both are called by the batcher's thread before it tells the order's end (another thread may tell that at any time), must be quick and
+  // They are called by the batcher's thread before it tells the order's end (another thread may tell that at any time), must be quick and
   // not call the batcher.
 
   /// Told when the order's first picture begins and after each network call for it: the share of its cost that is done, from 0 to 1.
   std::function<void(double share)> progress = {};
   /// Shown how pictures look whose PictureSpec asks for previews.
   std::function<void(size_t picture, Image preview)> show = {};
+  /// Whether somebody would look at a preview now; null: yes.
+  std::function<bool()> is_watched = {};
   double cost() const;
 };
 

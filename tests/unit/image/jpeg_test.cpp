@@ -11,7 +11,7 @@
 namespace darkroom {
 namespace {
 
-Image gradient(int width, int height, int num_channels) {
+Image sloping_picture(int width, int height, int num_channels) {
   Image image = Image::filled(width, height, num_channels, 0);
   for (size_t i = 0; i < image.pixels.size(); ++i) {
     const size_t pixel = i / static_cast<size_t>(num_channels);
@@ -20,7 +20,7 @@ Image gradient(int width, int height, int num_channels) {
   return image;
 }
 
-Image decoded(const std::string& jpeg) {
+Image read_back(const std::string& jpeg) {
   RowResult<Image> image = decode_image(std::as_bytes(std::span(jpeg)), kAnySize);
   EXPECT_TRUE(image.is_ok());
   return image.is_ok() ? std::move(image).value() : Image();
@@ -28,10 +28,10 @@ Image decoded(const std::string& jpeg) {
 
 TEST(jpeg, what_is_written_is_read_back_nearly_as_it_was) {
   for (const auto& [width, height] : {std::pair(1, 1), std::pair(8, 8), std::pair(9, 7), std::pair(64, 31)}) {
-    const Image image = gradient(width, height, 3);
+    const Image image = sloping_picture(width, height, 3);
     const std::string jpeg = encode_jpeg(image);
     EXPECT_EQ(jpeg, encode_jpeg(image));
-    const Image again = decoded(jpeg);
+    const Image again = read_back(jpeg);
     ASSERT_EQ(again.width, width);
     ASSERT_EQ(again.height, height);
     double sum = 0.0;
@@ -40,13 +40,13 @@ TEST(jpeg, what_is_written_is_read_back_nearly_as_it_was) {
     }
     EXPECT_LT(sum / static_cast<double>(image.pixels.size()), 4.0) << width;
   }
-  EXPECT_EQ(decoded(encode_jpeg(gradient(20, 10, 1))).width, 20);
-  EXPECT_LT(encode_jpeg(gradient(64, 64, 3), 20).size(), encode_jpeg(gradient(64, 64, 3), 99).size());
+  EXPECT_EQ(read_back(encode_jpeg(sloping_picture(20, 10, 1))).width, 20);
+  EXPECT_LT(encode_jpeg(sloping_picture(64, 64, 3), 20).size(), encode_jpeg(sloping_picture(64, 64, 3), 99).size());
 }
 
 TEST(jpeg, what_no_jpeg_can_hold_is_a_broken_promise) {
-  EXPECT_THROW(encode_jpeg(gradient(2, 2, 4)), CheckFailure);
-  EXPECT_THROW(encode_jpeg(gradient(70'000, 1, 3)), CheckFailure);
+  EXPECT_THROW(encode_jpeg(sloping_picture(2, 2, 4)), CheckFailure);
+  EXPECT_THROW(encode_jpeg(sloping_picture(70'000, 1, 3)), CheckFailure);
 }
 
 }  // namespace

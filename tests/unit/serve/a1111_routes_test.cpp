@@ -220,6 +220,25 @@ TEST_F(webui_routes, progress_is_that_of_the_oldest_request_which_can_be_interru
   EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["job_count"], 0);
 }
 
+TEST_F(webui_routes, progress_shows_the_picture_as_it_comes_once_somebody_looks) {
+  engine_.hold_at(10);
+  auto asked = std::async(std::launch::async, [this] { return ask(post("/sdapi/v1/txt2img", R"({"steps":35,"prompt":"x"})")); });
+  ASSERT_TRUE(engine_.await_calls(11));
+  const auto shown = [this](const char* query = "") {
+    return json_of(ask(get(std::string("/sdapi/v1/progress") + query)))["current_image"];
+  };
+  EXPECT_EQ(shown("?skip_current_image=true"), nullptr);
+  engine_.hold_at(20);
+  ASSERT_TRUE(engine_.await_calls(21));
+  EXPECT_EQ(shown(), nullptr);  // Nobody has looked before: neither after 10 steps nor after 20 there was a preview.
+  engine_.hold_at(30);
+  ASSERT_TRUE(engine_.await_calls(31));
+  EXPECT_EQ(shown(), encode_base64(encode_png(Image::filled(1, 1, 3, 5))));  // With five calls to go.
+  EXPECT_EQ(shown("?skip_current_image=true"), nullptr);
+  engine_.release();
+  EXPECT_THAT(asked.get(), StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(webui_routes, progress_and_interrupt_are_of_the_requests_of_their_key) {
   PaintingServiceOptions options;
   options.keys = AccessKeys::parse(std::string(kWebuiKey) + "\nanother-key-of-at-least-16", "keys").value();

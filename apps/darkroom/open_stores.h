@@ -10,8 +10,8 @@ namespace darkroom {
 
 /// The stores that a verb reads and writes: local paths, file://, s3://, hf://, https:// and http://. Nothing is opened, and no credentials
 /// are looked for, before the first address of a kind comes; keys and servers come from the environment and the AWS and Hugging Face files
-/// (docs/stores.md, docs/hub.md). `metrics` outlives the set. Reads of web and hub end with kCancelled when `stop` is asked for; what a
-/// verb writes after a stop (a last checkpoint) goes on.
+/// (docs/stores.md, docs/hub.md). `metrics` outlives the set. Reads of web and hub, and all of s3, end with kCancelled when `stop` is asked
+/// for: who still writes after a stop (a last checkpoint) gives none.
 std::unique_ptr<StoreSet> open_stores(MetricsRegistry& metrics, std::stop_token stop);
 
 }  // namespace darkroom

@@ -65,4 +65,19 @@ Status BodyPool::load(SpilledBody& spilled, std::string& body) {
   return status.with_context("reading back a picture that waited on disk");
 }
 
+MetricsRegistry::Collection collect_queue_bytes(MetricsRegistry& metrics, const BodyMemory& intake, BodyPool* pool) {
+  const auto read = [&intake, pool](MetricsRegistry& registry) {
+    const auto set = [&](const char* queue, double num_bytes) {
+      registry.gauge("darkroom_queue_bytes", "Bytes that wait in a queue.", {{"queue", queue}}).set(num_bytes);
+    };
+    set("intake", static_cast<double>(intake.used_bytes()));
+    if (pool != nullptr) {
+      set("bodies", static_cast<double>(pool->memory().used_bytes()));
+      set("scratch", static_cast<double>(pool->scratch_used_bytes()));
+    }
+  };
+  read(metrics);
+  return metrics.collect(read);
+}
+
 }  // namespace darkroom

@@ -119,6 +119,9 @@ Result<std::unique_ptr<DownloadFetch>> DownloadFetch::create(JobRun& run, const 
   std::unique_ptr<DownloadFetch> made(new DownloadFetch(run, options, rules, work_bytes));
   FetchOptions fetch = options.fetch;
   fetch.memory = &pool.memory();
+  if (rules.denied) {
+    fetch.denies = [&denied = *rules.denied](const std::string& url) { return denied.denies(url); };
+  }
   // Of robots.txt files alone, the rest being in the pool.
   fetch.max_bytes_in_flight = std::clamp<int64_t>(static_cast<int64_t>(work_bytes), 1, fetch.max_bytes_in_flight);
   DARKROOM_ASSIGN_OR_RETURN(made->fetcher_, Fetcher::create(std::move(fetch), options.metrics));

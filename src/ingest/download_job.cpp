@@ -27,7 +27,7 @@ namespace darkroom {
 namespace {
 
 // Raised whenever the same inputs, flags and responses would give other bytes.
-constexpr int kDownloadAlgorithmVersion = 3;
+constexpr int kDownloadAlgorithmVersion = 4;
 // Of an item that is being written, without what its store holds: pages of pictures, and a few rows of the other columns.
 constexpr size_t kWriterBytes = size_t{6} << 20;
 // Of an item whose failed rows are redone besides: what is read ahead of each column of its base.

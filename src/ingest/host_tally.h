@@ -16,7 +16,8 @@ class HostTally {
  public:
   /// A row of the host; an empty one is no host.
   void add(const std::string& host, bool has_failed, std::chrono::nanoseconds on_wire);
-  /// The hosts with the most rows, those with equally many by name.
+  /// So many hosts: in turn the next one by rows, by failed rows and by seconds, so that a few slow or failing rows show, too. In the order
+  /// of their rows, those with equally many by name.
   std::vector<HostCounts> top(size_t num_hosts) const;
 
  private:

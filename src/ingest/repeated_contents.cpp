@@ -13,6 +13,7 @@
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/bytes_column.h"
 #include "repeat_finder.h"
+#include "repeated_urls.h"
 
 namespace darkroom {
 namespace {
@@ -84,6 +85,7 @@ Status note_unique(const JobPlan& plan) {
 }
 
 Result<RowsToRedo> find_repeated_contents(const JobPlan& plan, int64_t memory_bytes, const std::stop_token& stop) {
+  DARKROOM_RETURN_IF_ERROR(check_row_count(plan, "pictures", memory_bytes));
   const std::map<int64_t, CommittedPart> parts = plan.parts();
   int64_t num_pictures = 0;
   for (const auto& [item, part] : parts) {

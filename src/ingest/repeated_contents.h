@@ -17,7 +17,7 @@ Status note_unique(const JobPlan& plan);
 
 /// The rows whose picture has the bytes of one in a row before them in the pinned list (--dedup content). Reads the pictures of all parts,
 /// as often as their hashes (64 bytes each) fit into `memory_bytes`; a bit a row besides, and two bytes or so for each that is found.
-/// Errors: BaseRows'; kCancelled. REQUIRES: has_all_parts().
+/// Errors: BaseRows'; kResourceExhausted (more rows than `memory_bytes` has bits); kCancelled. REQUIRES: has_all_parts().
 Result<RowsToRedo> find_repeated_contents(const JobPlan& plan, int64_t memory_bytes, const std::stop_token& stop);
 
 }  // namespace darkroom

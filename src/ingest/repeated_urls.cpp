@@ -171,19 +171,6 @@ class UrlScan {
   const std::stop_token& stop_;
 };
 
-/// A bit a row is held: a footer may say any number.
-Status check_row_count(const JobPlan& plan, int64_t num_rows, int64_t memory_bytes) {
-  const auto half = static_cast<int64_t>(plan_memory(memory_bytes, 1).total_bytes / 2);
-  if (num_rows / 8 <= half) {
-    return Status::ok();
-  }
-  const JobInput& largest = *std::ranges::max_element(plan.inputs(), {}, &JobInput::num_rows);
-  return Status::resource_exhausted(
-      "the rows of the tables are too many to look for repeated URLs within half of --memory (rows, file with most, rows that it says it "
-      "has):",
-      num_rows, largest.path, largest.num_rows);
-}
-
 /// Rows up to the end of the item that --limit cuts: --retry-failed redoes its rows behind the limit, too.
 int64_t rows_to_go_through(const JobPlan& plan, int64_t limit, int64_t list_rows) {
   if (limit < 0 || limit >= list_rows) {
@@ -197,10 +184,24 @@ int64_t rows_to_go_through(const JobPlan& plan, int64_t limit, int64_t list_rows
 
 }  // namespace
 
+Status check_row_count(const JobPlan& plan, std::string_view what, int64_t most_bytes) {
+  const int64_t num_rows = plan.inputs().empty() ? 0 : plan.inputs().back().first_row + plan.inputs().back().num_rows;
+  if (num_rows / 8 <= most_bytes) {
+    return Status::ok();
+  }
+  const JobInput& largest = *std::ranges::max_element(plan.inputs(), {}, &JobInput::num_rows);
+  return Status::resource_exhausted(
+      fmt::format("the rows of the tables are too many to look for repeated {} within half of --memory (rows, file with most, rows that it "
+                  "says it has):",
+                  what),
+      num_rows, largest.path, largest.num_rows);
+}
+
 Result<RowSet> find_repeated_urls(const JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
                                   const std::stop_token& stop) {
   const int64_t list_rows = plan.inputs().empty() ? 0 : plan.inputs().back().first_row + plan.inputs().back().num_rows;
-  DARKROOM_RETURN_IF_ERROR(check_row_count(plan, list_rows, options.memory_bytes));
+  const auto half = static_cast<int64_t>(plan_memory(options.memory_bytes, 1).total_bytes / 2);
+  DARKROOM_RETURN_IF_ERROR(check_row_count(plan, "URLs", half));
   const std::string hash = repeats_hash(plan);
   const Location file = plan.output() / fmt::format("_repeated-{}.parquet", hash.substr(0, 16));
   Result<RowSet> known = read_repeats(file, hash, plan, list_rows);

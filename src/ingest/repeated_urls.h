@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <stop_token>
+#include <string_view>
 
 #include "darkroom/ingest/download_job.h"
 #include "darkroom/ingest/job_plan.h"
@@ -18,5 +19,9 @@ namespace darkroom {
 /// Errors: open_pinned_input's, find_url_columns'; the store's; kCorruptData naming a damaged file; kCancelled.
 Result<RowSet> find_repeated_urls(const JobPlan& plan, const DownloadOptions& options, const DownloadRules& rules,
                                   const std::stop_token& stop);
+
+/// Whether a bit a row of the pinned list fits into `most_bytes`: a footer may say any number. `what` is for the message: whose repeats.
+/// Errors: kResourceExhausted.
+Status check_row_count(const JobPlan& plan, std::string_view what, int64_t most_bytes);
 
 }  // namespace darkroom

@@ -23,6 +23,8 @@ namespace {
 using KeyProcessClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr int64_t kLookForStopMs = 200;
+
 Status key_process_failed(StatusCode code, std::string_view what, const std::string& program) {
   return Status::make(code, fmt::format("credential_process gave no keys: {} (program):", what), program);
 }
@@ -59,7 +61,7 @@ class KeyProcess {
   }
 
   /// Its output, when it has ended well.
-  Result<std::string> await(const std::string& program, KeyProcessClock::time_point deadline) {
+  Result<std::string> await(const std::string& program, KeyProcessClock::time_point deadline, const std::stop_token& stop) {
     std::string text;
     for (bool has_ended = false; !has_ended;) {
       std::array<pollfd, 2> watched = {pollfd{output_, POLLIN, 0}, pollfd{ended_, POLLIN, 0}};
@@ -67,7 +69,10 @@ class KeyProcess {
       if (left <= 0) {
         return key_process_failed(StatusCode::kUnavailable, "it does not end in time", program);
       }
-      poll(watched.data(), watched.size(), static_cast<int>(std::min<int64_t>(left, 1'000)));
+      if (stop.stop_requested()) {
+        return key_process_failed(StatusCode::kCancelled, "it was stopped", program);
+      }
+      poll(watched.data(), watched.size(), static_cast<int>(std::min<int64_t>(left, kLookForStopMs)));
       has_ended = watched[1].revents != 0;
       take_output(text);
       if (text.size() > static_cast<size_t>(kMaxIssuedBytes)) {
@@ -180,10 +185,11 @@ Result<std::vector<std::string>> split_key_command(std::string_view command) {
   return words;
 }
 
-Result<std::string> run_key_process(const std::vector<std::string>& command, std::chrono::milliseconds timeout) {
+Result<std::string> run_key_process(const std::vector<std::string>& command, std::chrono::milliseconds timeout,
+                                    const std::stop_token& stop) {
   KeyProcess process;
   DARKROOM_RETURN_IF_ERROR(process.start(command));
-  return process.await(command.front(), KeyProcessClock::now() + timeout);
+  return process.await(command.front(), KeyProcessClock::now() + timeout, stop);
 }
 
 }  // namespace darkroom

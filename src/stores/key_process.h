@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,10 @@ namespace darkroom {
 Result<std::vector<std::string>> split_key_command(std::string_view command);
 
 /// Runs a program, `command[0]` looked up in PATH when it holds no slash, and returns what it wrote to stdout: keys. Its stdin is empty,
-/// its stderr goes nowhere, because nobody knows what it shows; it and what it started are killed when `timeout` has passed.
-/// Errors, without output and arguments: kNotFound (cannot be started), kFailedPrecondition (ended with a failure, too much output),
-/// kUnavailable (timeout, no pipe).
-Result<std::string> run_key_process(const std::vector<std::string>& command, std::chrono::milliseconds timeout);
+/// its stderr goes nowhere, because nobody knows what it shows; it and what it started are killed when `timeout` has passed or `stop` is
+/// requested. Errors, without output and arguments: kNotFound (cannot be started), kFailedPrecondition (ended with a failure, too much
+/// output), kUnavailable (timeout, no pipe), kCancelled.
+Result<std::string> run_key_process(const std::vector<std::string>& command, std::chrono::milliseconds timeout,
+                                    const std::stop_token& stop = {});
 
 }  // namespace darkroom

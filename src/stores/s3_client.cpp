@@ -261,8 +261,8 @@ Result<S3Outcome> S3Client::complete(const S3Name& name, const std::string& id, 
   return is_ended ? settle(name, writer, std::move(stop)) : sender_.failure_of(call, reply);
 }
 
-Status S3Client::abort(const S3Name& name, const std::string& id, std::stop_token stop) {
-  const S3Call call{.doing = "aborting an upload of", .method = "DELETE", .name = name, .query = {{"uploadId", id}}};
+Status S3Client::abort(const S3Name& name, const std::string& id, S3Patience patience, std::stop_token stop) {
+  const S3Call call{.doing = "aborting an upload of", .method = "DELETE", .name = name, .query = {{"uploadId", id}}, .patience = patience};
   DARKROOM_ASSIGN_OR_RETURN(const S3Reply reply, sender_.send(call, std::move(stop)));
   return reply.is_ok() || reply.status == 404 ? Status::ok() : sender_.failure_of(call, reply);
 }
@@ -279,7 +279,7 @@ Status S3Client::abort_all(const S3Name& name, std::stop_token stop) {
   };
   DARKROOM_RETURN_IF_ERROR(list_uploads(name, add, stop));
   for (const std::string& id : ids) {
-    DARKROOM_RETURN_IF_ERROR(abort(name, id, stop));
+    DARKROOM_RETURN_IF_ERROR(abort(name, id, S3Patience::kFull, stop));
   }
   return Status::ok();
 }

@@ -49,8 +49,7 @@ using S3Pieces = std::span<const std::span<const std::byte>>;
 /// Errors of all: those of S3Sender::send and failure_of. Thread safety: any thread.
 class S3Client {
  public:
-  S3Client(S3Options options, S3KeySource keys, HttpClient& client, Clock& clock)
-      : sender_(std::move(options), std::move(keys), client, clock) {}
+  S3Client(S3Options options, S3KeySource keys, StoreTools tools) : sender_(std::move(options), std::move(keys), std::move(tools)) {}
 
   const S3Options& options() const { return sender_.options(); }
 
@@ -74,8 +73,8 @@ class S3Client {
   /// Any outcome. The upload was made with the mark `writer`.
   Result<S3Outcome> complete(const S3Name& name, const std::string& id, std::span<const S3Part> parts, const std::string& writer,
                              S3Condition condition, std::stop_token stop = {});
-  /// Fine when it is gone.
-  Status abort(const S3Name& name, const std::string& id, std::stop_token stop = {});
+  /// Fine when it is gone. `patience` kLeast: of an upload that a sweep finds, too.
+  Status abort(const S3Name& name, const std::string& id, S3Patience patience = S3Patience::kFull, std::stop_token stop = {});
   /// Every upload of this very name. REQUIRES: nobody else writes to it.
   Status abort_all(const S3Name& name, std::stop_token stop = {});
 

@@ -50,7 +50,7 @@ Status copy_s3_object(S3Client& client, const S3Name& from, const S3Head& head, 
   DARKROOM_ASSIGN_OR_RETURN(const std::string upload, client.create_upload(to, writer));
   Status copied = copy_by_upload(client, from, head, to, upload, writer);
   if (!copied.is_ok()) {
-    if (const Status aborted = client.abort(to, upload); !aborted.is_ok()) {
+    if (const Status aborted = client.abort(to, upload, S3Patience::kLeast); !aborted.is_ok()) {
       log_detail("an upload may stay until a sweep aborts it: {}", aborted.message());
     }
   }

@@ -54,7 +54,7 @@ class PendingS3Object final : public PendingObject {
     stop_.request_stop();
     in_flight_.clear();  // A part that arrives after its upload was aborted may stay, and cost, for ever.
     if (!upload_.empty() && !is_visible_ && !is_undecided_) {
-      if (const Status aborted = client().abort(name_, upload_); !aborted.is_ok()) {
+      if (const Status aborted = client().abort(name_, upload_, S3Patience::kLeast); !aborted.is_ok()) {
         log_warning("an upload stays until a sweep aborts it: {}", aborted.message());
       }
     }

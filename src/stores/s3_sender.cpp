@@ -18,6 +18,7 @@ constexpr seconds kFirstContact{12};  // No try begins later.
 // How long the tries wait for a server that has never answered: with the waits between them less than 15 s.
 constexpr std::array<milliseconds, 3> kFirstPatience = {milliseconds(3'000), milliseconds(4'000), milliseconds(6'000)};
 constexpr milliseconds kLongestConnect{10'000};
+constexpr milliseconds kLeastPatience{2'000};     // Of a call; after a stop of all calls together.
 constexpr int kMaxSilentTries = 3;                // Each waits a third of the time-out.
 constexpr int kMaxSlowTries = 2;                  // Of what may take long on the server: each waits all of it.
 constexpr int64_t kLeastBytesPerSecond = 65'536;  // Slower is a failure.
@@ -88,6 +89,21 @@ S3Error error_in(const S3Call& call, int status, const std::string& body) {
     return {.code = "InternalError", .message = {}, .request_id = {}, .region = {}};  // Neither done nor failed: asked again.
   }
   return outcome->value_or(S3Error{});
+}
+
+/// How one request ended, for docs/metrics.md.
+std::string_view word_of(const S3Reply& reply, S3Verdict verdict) {
+  if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
+    return verdict == S3Verdict::kRetry ? "failed" : "slow_down";
+  }
+  return reply.is_ok() ? "ok" : reply.status == 404 ? "missing" : "refused";
+}
+
+std::string_view word_of_end(HttpEnd end) {
+  if (end == HttpEnd::kCancelled || end == HttpEnd::kStopped) {
+    return "stopped";
+  }
+  return judge_s3_end(end) == S3Verdict::kSilent ? "silent" : "broken";
 }
 
 struct S3Words {
@@ -163,11 +179,29 @@ Status S3Options::validate() const {
   return Status::ok();
 }
 
+/// A stop that either of two asks for.
+class EitherStop {
+ public:
+  EitherStop(std::stop_token one, std::stop_token other) : one_(std::move(one), Ask{&both_}), other_(std::move(other), Ask{&both_}) {}
+  std::stop_token token() const { return both_.get_token(); }
+
+ private:
+  struct Ask {
+    std::stop_source* both;
+    void operator()() const { both->request_stop(); }
+  };
+  std::stop_source both_;
+  std::stop_callback<Ask> one_;
+  std::stop_callback<Ask> other_;
+};
+
 struct S3Sender::Attempt {
   Bucket& bucket;
   const std::stop_token stop;
   const Clock::Instant began;
+  const std::optional<Clock::Instant> deadline;  ///< Of a call with little patience.
   const std::string payload_hash;
+  Clock::Instant try_began = {};
   int num_tries = 0;
   int num_silent = 0;
   bool knows_region = false;  ///< Of the server, in this call.
@@ -175,12 +209,30 @@ struct S3Sender::Attempt {
   bool has_new_keys = false;
   bool wants_new_keys = false;
   bool needs_new_connection = false;
+  bool was_answered = true;                     ///< The last try.
   std::string region = {};                      ///< That the last try was signed for.
   std::optional<S3Reply> reply = std::nullopt;  ///< That stands.
 };
 
-S3Sender::S3Sender(S3Options options, S3KeySource keys, HttpClient& client, Clock& clock)
-    : options_(std::move(options)), keys_(std::move(keys)), client_(client), clock_(clock) {}
+std::string_view operation_of(const S3Call& call) {
+  const auto asks = [&](std::string_view name) { return std::ranges::any_of(call.query, [&](const auto& q) { return q.name == name; }); };
+  const auto says = [&](std::string_view name) { return std::ranges::any_of(call.headers, [&](const auto& h) { return h.name == name; }); };
+  const bool is_of_upload = asks("uploadId");
+  if (call.method == "PUT") {
+    const bool is_copy = says("x-amz-copy-source");
+    return is_copy ? (is_of_upload ? "copy_part" : "copy") : (is_of_upload ? "upload_part" : "put");
+  }
+  if (call.method == "POST") {
+    return is_of_upload ? "complete" : "create_upload";
+  }
+  if (call.method == "DELETE") {
+    return is_of_upload ? "abort" : "remove";
+  }
+  return call.method == "HEAD" ? "head" : asks("uploads") ? "list_uploads" : asks("list-type") ? "list" : "get";
+}
+
+S3Sender::S3Sender(S3Options options, S3KeySource keys, StoreTools tools)
+    : options_(std::move(options)), keys_(std::move(keys)), tools_(std::move(tools)) {}
 
 S3Sender::Bucket& S3Sender::bucket_of(const std::string& name) {
   const std::lock_guard hold(mutex_);
@@ -205,19 +257,52 @@ double S3Sender::draw_chance() {
 }
 
 Status S3Sender::sleep(Clock::Instant until, const std::stop_token& stop) {
-  return clock_.sleep_until(until, stop) ? Status::ok() : Status::cancelled("a request to a store was stopped");
+  return tools_.clock.sleep_until(until, stop) ? Status::ok() : Status::cancelled("a request to a store was stopped");
+}
+
+/// When a call must have ended, whatever became of it. Nothing: it has all the patience of the options.
+std::optional<Clock::Instant> S3Sender::deadline_of(const S3Call& call) {
+  const Clock::Instant now = tools_.clock.now();
+  if (tools_.stop.stop_requested()) {
+    const std::lock_guard hold(mutex_);
+    last_words_end_ = last_words_end_.value_or(now + kLeastPatience);
+    return last_words_end_;
+  }
+  return call.patience == S3Patience::kLeast ? std::optional(now + kLeastPatience) : std::nullopt;
 }
 
 Result<S3Reply> S3Sender::send(const S3Call& call, std::stop_token stop) {
+  const bool is_stopped = tools_.stop.stop_requested();
+  const EitherStop either(std::move(stop), is_stopped ? std::stop_token() : tools_.stop);
   const bool is_hashed = options_.scheme == "http";  // TLS keeps the body whole otherwise.
   Attempt attempt{.bucket = bucket_of(call.name.bucket),
-                  .stop = std::move(stop),
-                  .began = clock_.now(),
+                  .stop = either.token(),
+                  .began = tools_.clock.now(),
+                  .deadline = deadline_of(call),
                   .payload_hash = is_hashed ? hash_of_pieces(call.body) : std::string(kUnsignedPayload)};
+  Result<S3Reply> reply = try_to_send(call, attempt);
+  if (attempt.num_tries > 0 && attempt.was_answered) {
+    is_mute_ = false;
+  } else if (attempt.num_tries > 0 && attempt.deadline && !attempt.stop.stop_requested()) {
+    is_mute_ = true;
+  }
+  const bool is_cut = tools_.stop.stop_requested() && reply.status().code() == StatusCode::kUnavailable;
+  return is_cut ? Status::cancelled(reply.status().message()) : std::move(reply);
+}
+
+Result<S3Reply> S3Sender::try_to_send(const S3Call& call, Attempt& attempt) {
+  if (attempt.deadline && is_mute_) {
+    return Status::unavailable(fmt::format("{} {} was not tried: the store gave no answer just now", call.doing, call.name.uri()));
+  }
   while (!attempt.reply) {
-    DARKROOM_RETURN_IF_ERROR(sleep(attempt.bucket.rate.take_turn(clock_.now()), attempt.stop));
+    const Clock::Instant turn = attempt.bucket.rate.take_turn(tools_.clock.now());
+    if (attempt.deadline && turn >= *attempt.deadline) {
+      return Status::unavailable(fmt::format("{} {}: no time is left for it", call.doing, call.name.uri()));
+    }
+    DARKROOM_RETURN_IF_ERROR(sleep(turn, attempt.stop));
     DARKROOM_ASSIGN_OR_RETURN(HttpRequest request, make_request(call, attempt));
-    HttpResponse response = client_.exchange(request, attempt.stop);
+    attempt.try_began = tools_.clock.now();
+    HttpResponse response = tools_.http.exchange(request, attempt.stop);
     DARKROOM_RETURN_IF_ERROR(judge(call, request, std::move(response), attempt));
   }
   return *std::move(attempt.reply);
@@ -238,7 +323,7 @@ Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt)
   }
   DARKROOM_ASSIGN_OR_RETURN(const std::optional<S3Keys> keys, keys_(std::exchange(attempt.wants_new_keys, false)));
   if (keys) {
-    const WallTime now = clock_.wall() + seconds(skew_seconds_.load());
+    const WallTime now = tools_.clock.wall() + seconds(skew_seconds_.load());
     DARKROOM_ASSIGN_OR_RETURN(const std::vector<S3Header> signature, sign_request(meant, *keys, {.region = attempt.region}, now));
     for (const S3Header& header : signature) {
       request.headers.emplace_back(header.name, header.value);
@@ -254,6 +339,10 @@ Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt)
     request.limits.connect = std::min(kLongestConnect, options_.timeout);
   }
   request.limits.total = request.limits.idle + seconds((size_of_pieces(call.body) + call.max_answer_bytes) / kLeastBytesPerSecond);
+  if (attempt.deadline) {
+    const auto left = std::chrono::ceil<milliseconds>(*attempt.deadline - tools_.clock.now());
+    request.limits.idle = request.limits.connect = request.limits.total = std::max(milliseconds(1), left);
+  }
   request.limits.max_body_bytes = call.max_answer_bytes;
   request.needs_new_connection = attempt.needs_new_connection;
   return request;
@@ -261,8 +350,10 @@ Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt)
 
 Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt) {
   ++attempt.num_tries;
+  attempt.was_answered = response.is_answered();
   if (!response.is_answered()) {
     const S3Verdict verdict = judge_s3_end(response.end);
+    count(call, word_of_end(response.end), attempt);
     const Status failure = http_failure(request, response).with_context(fmt::format("{} {}", call.doing, call.name.uri()));
     return verdict == S3Verdict::kFinal ? failure : wait_before_next(call, verdict, failure, attempt);
   }
@@ -273,9 +364,10 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
       reply.head.find("x-amz-bucket-region")) {
     verdict = S3Verdict::kWrongRegion;  // The answer to a HEAD says it in this header alone.
   }
+  count(call, word_of(reply, verdict), attempt);
   if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
     if (verdict == S3Verdict::kSlowDown) {
-      attempt.bucket.rate.slow_down(clock_.now());
+      attempt.bucket.rate.slow_down(tools_.clock.now());
     }
     return wait_before_next(call, verdict, failure_of(call, reply), attempt);
   }
@@ -285,6 +377,19 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
   }
   attempt.reply = std::move(reply);
   return Status::ok();
+}
+
+void S3Sender::count(const S3Call& call, std::string_view result, const Attempt& attempt) {
+  if (tools_.metrics == nullptr) {
+    return;
+  }
+  const std::string op(operation_of(call));
+  tools_.metrics
+      ->counter("darkroom_store_requests_total", "Requests to an S3 store, by operation and how they ended.",
+                {{"op", op}, {"result", std::string(result)}})
+      .add();
+  tools_.metrics->histogram("darkroom_store_seconds", "Time of one request to an S3 store.", latency_bounds(), {{"op", op}})
+      .observe(std::chrono::duration<double>(tools_.clock.now() - attempt.try_began).count());
 }
 
 /// Ok: the next try is made otherwise.
@@ -299,7 +404,7 @@ Status S3Sender::mend(const S3Call& call, S3Verdict verdict, const S3Reply& repl
   }
   if (verdict == S3Verdict::kSkewedClock) {
     // A date, read as seconds since a time long enough ago: Retry-After has the same three forms.
-    const WallTime before = clock_.wall() - std::chrono::hours(24 * 365);
+    const WallTime before = tools_.clock.wall() - std::chrono::hours(24 * 365);
     const auto since = parse_retry_after(reply.head.find("date").value_or(""), before);
     if (attempt.knows_time || !since) {
       return Status::failed_precondition("this machine's clock differs too much from the store's; set it (object):", where);
@@ -339,8 +444,9 @@ Status S3Sender::wait_before_next(const S3Call& call, S3Verdict verdict, const S
   const int max_silent = has_answered_ && call.may_be_silent ? kMaxSlowTries : kMaxSilentTries;
   const bool is_too_silent = is_silent && attempt.num_silent >= max_silent;
   const milliseconds delay = kS3Backoff.delay(attempt.num_tries - 1, draw_chance());
-  const Clock::Instant until = clock_.now() + delay;
-  const bool is_too_late = !has_answered_ && until - attempt.began > kFirstContact;
+  const Clock::Instant until = tools_.clock.now() + delay;
+  const bool is_first_contact_over = !has_answered_ && until - attempt.began > kFirstContact;
+  const bool is_too_late = is_first_contact_over || (attempt.deadline && (is_silent || until >= *attempt.deadline));
   if (is_too_silent || is_too_late || attempt.num_tries >= options_.max_tries) {
     return failure.with_context(fmt::format("gave up after {} tries", attempt.num_tries));
   }

@@ -34,6 +34,11 @@ struct S3Name {
 /// The keys to sign with; nothing: requests are not signed. `anew`: those that were given last have expired. Any thread.
 using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
 
+enum class S3Patience {
+  kFull,   ///< As docs/stores.md says of failures.
+  kLeast,  ///< For two seconds, and not at all while nobody answers: what is left undone is found later.
+};
+
 /// One operation, as it is meant.
 struct S3Call {
   std::string_view doing;  ///< For messages: "reading", "storing".
@@ -45,6 +50,7 @@ struct S3Call {
   int64_t max_answer_bytes = 5'000'000;
   std::string_view outcome_root = {};  ///< Of an operation that may fail after its status 200 (read_outcome).
   bool may_be_silent = false;          ///< The server may work for long before it answers.
+  S3Patience patience = S3Patience::kFull;
 };
 
 /// The answer that stands: success, or a failure that trying again does not mend.
@@ -57,13 +63,18 @@ struct S3Reply {
   bool is_ok() const { return status / 100 == 2 && error.code.empty(); }
 };
 
-/// Signs requests, sends them, and tries again what may pass. Thread safety: any thread.
+/// The name of the operation, one of a closed list.
+std::string_view operation_of(const S3Call& call);
+
+/// Signs requests, sends them, and tries again what may pass. After the stop of the tools: S3Patience::kLeast whatever a call says, all
+/// calls together for two seconds. Thread safety: any thread.
 class S3Sender {
  public:
-  /// REQUIRES: valid options; `client` and `clock` outlive the sender.
-  S3Sender(S3Options options, S3KeySource keys, HttpClient& client, Clock& clock);
+  /// REQUIRES: valid options.
+  S3Sender(S3Options options, S3KeySource keys, StoreTools tools);
 
-  /// Errors: no answer that stands, with the last failure; kCancelled. A reply may be a failure: failure_of().
+  /// Errors: no answer that stands, with the last failure; kCancelled, by `stop` or that of the tools. A reply may be a failure:
+  /// failure_of().
   Result<S3Reply> send(const S3Call& call, std::stop_token stop);
 
   /// The failure that a reply is: kNotFound, kFailedPrecondition (no permission, no such bucket, wrong region, condition not met, not
@@ -83,6 +94,9 @@ class S3Sender {
 
   Bucket& bucket_of(const std::string& name);
   std::string region_of(Bucket& bucket) const;
+  std::optional<Clock::Instant> deadline_of(const S3Call& call);
+  Result<S3Reply> try_to_send(const S3Call& call, Attempt& attempt);
+  void count(const S3Call& call, std::string_view result, const Attempt& attempt);
   Status sleep(Clock::Instant until, const std::stop_token& stop);
   Result<HttpRequest> make_request(const S3Call& call, Attempt& attempt);
   Status judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt);
@@ -93,11 +107,12 @@ class S3Sender {
 
   const S3Options options_;
   const S3KeySource keys_;
-  HttpClient& client_;
-  Clock& clock_;
-  std::atomic<bool> has_answered_ = false;  // The server, ever, something else than "try later".
-  std::atomic<int64_t> skew_seconds_ = 0;   // Of the server's clock before ours.
-  std::mutex mutex_;                        // Guards what follows.
+  const StoreTools tools_;
+  std::atomic<bool> has_answered_ = false;        // The server, ever, something else than "try later".
+  std::atomic<bool> is_mute_ = false;             // The last call with little patience got no answer, and none came since.
+  std::atomic<int64_t> skew_seconds_ = 0;         // Of the server's clock before ours.
+  std::mutex mutex_;                              // Guards what follows.
+  std::optional<Clock::Instant> last_words_end_;  // After a stop.
   std::map<std::string, std::unique_ptr<Bucket>> buckets_;
   std::minstd_rand chance_{std::random_device()()};
 };

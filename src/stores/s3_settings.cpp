@@ -93,13 +93,13 @@ Result<S3Options> read_s3_settings(std::string_view settings, const EnvironmentL
   return options;
 }
 
-Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, HttpClient& http, Clock& clock) {
+Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, const StoreTools& tools) {
   const auto environment = [](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
   DARKROOM_ASSIGN_OR_RETURN(const S3Options options, read_s3_settings(settings, environment));
-  return make_s3_store(options, http, clock);
+  return make_s3_store(options, tools);
 }
 
 }  // namespace darkroom

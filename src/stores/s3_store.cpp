@@ -45,15 +45,20 @@ AwsPlaces own_places() {
 }
 
 /// Looks for the keys of this process, and asks who gives out temporary ones.
-S3KeyRing::Find find_own_keys(S3Identity identity, HttpClient& client, Clock& clock) {
-  S3IssuerTools tools{.places = own_places(),
-                      .exchange = [&client](const HttpRequest& request) { return client.exchange(request, {}); },
-                      .run_process = [](const std::vector<std::string>& command) { return run_key_process(command, kKeyProcessTimeout); },
-                      .clock = clock};
-  return [identity = std::move(identity), issuers = S3KeyIssuers(std::move(tools))] {
+S3KeyRing::Find find_own_keys(S3Identity identity, const StoreTools& store) {
+  const auto run = [stop = store.stop](const std::vector<std::string>& command) {
+    return run_key_process(command, kKeyProcessTimeout, stop);
+  };
+  S3IssuerTools tools{
+      .places = own_places(),
+      .exchange = [&http = store.http, stop = store.stop](const HttpRequest& request) { return http.exchange(request, stop); },
+      .run_process = run,
+      .clock = store.clock};
+  return [identity = std::move(identity), issuers = S3KeyIssuers(std::move(tools)), stop = store.stop]() -> Result<S3Credentials> {
     const S3Surroundings surroundings{own_places(),
                                       [&issuers](S3KeyIssuer issuer, const std::string& profile) { return issuers.ask(issuer, profile); }};
-    return find_s3_credentials(identity, surroundings);
+    Result<S3Credentials> found = find_s3_credentials(identity, surroundings);
+    return found.is_ok() || !stop.stop_requested() ? std::move(found) : Status::cancelled("the search for keys of a store was stopped");
   };
 }
 
@@ -324,13 +329,13 @@ Result<SweepReport> S3Store::sweep_folders(const std::string& folder, std::chron
   return sweep_s3_folder(*this, folder, S3SweepScope::kFoldersToo, std::chrono::floor<std::chrono::seconds>(now) - age);
 }
 
-Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock) {
+Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, const StoreTools& tools) {
   DARKROOM_RETURN_IF_ERROR(options.validate());
   const S3Identity identity{.anonymous = options.anonymous, .profile = options.profile};
-  const auto keys = std::make_shared<S3KeyRing>(find_own_keys(identity, client, clock), clock);  // Shared by the store's threads alone.
+  const auto keys = std::make_shared<S3KeyRing>(find_own_keys(identity, tools), tools.clock);  // Shared by the store's threads alone.
   DARKROOM_RETURN_IF_ERROR(keys->get(false).status());
   const S3KeySource source = [keys](bool anew) { return keys->get(anew); };
-  return std::unique_ptr<Store>(std::make_unique<S3Store>(std::make_unique<S3Client>(options, source, client, clock)));
+  return std::unique_ptr<Store>(std::make_unique<S3Store>(std::make_unique<S3Client>(options, source, tools)));
 }
 
 }  // namespace darkroom

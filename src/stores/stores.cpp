@@ -105,8 +105,7 @@ Result<std::string> local_path(const std::string& uri) {
   std::string scheme = uri.substr(0, colon);
   std::ranges::transform(scheme, scheme.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (scheme == "s3" || scheme == "hf" || scheme == "https" || scheme == "http") {
-    return Status::invalid_argument("this kind of address is not built yet; copy the files to a local folder and name that:",
-                                    shown_url(uri));
+    return Status::invalid_argument("local paths alone are taken here; copy the files to a local folder and name that:", shown_url(uri));
   }
   if (scheme != "file") {
     return Status::invalid_argument("unknown kind of address; give a path or a file:// address:", shown_url(uri));
@@ -191,7 +190,7 @@ struct StoreSet::Parts {
     auto found = s3_stores.find(settings);
     if (found == s3_stores.end()) {
       DARKROOM_RETURN_IF_ERROR(start_http());
-      DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Store> made, options.make_s3(settings, *http, clock));
+      DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Store> made, options.make_s3(settings, {*http, clock, &metrics, stop}));
       found = s3_stores.emplace(std::string(settings), std::move(made)).first;
     }
     return Location{.store = found->second.get(), .path = std::string(without_trailing_slashes(path))};

@@ -55,9 +55,9 @@ void Fetcher::Engine::add_attempt(std::unique_ptr<Attempt> attempt, Instant now)
 void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
   const uint64_t number = ++num_flights_;
   Row& row = rows_.at(attempt->row);
-  if (std::exchange(row.is_again, false)) {
+  if (!row.again_for.empty()) {
     ++row.reply.num_retries;
-    ++counts_.num_retries;
+    count_retry(std::exchange(row.again_for, {}));
   }
   row.reply.http_status = 0;
   row.reply.content_type.clear();
@@ -74,6 +74,15 @@ void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
   flights_.emplace(number, std::move(owned));
   places_.start(number, now);
   resolve(flight, now);
+}
+
+void Fetcher::Engine::count_retry(const std::string& reason) {
+  ++counts_.num_retries;
+  Counter*& counter = retries_[reason];
+  if (counter == nullptr) {
+    counter = &metrics_.counter("darkroom_retries_total", "Attempts after the first, by what made them necessary.", {{"reason", reason}});
+  }
+  counter->add();
 }
 
 int64_t Fetcher::Engine::expected_bytes(const Row& row) const {
@@ -267,7 +276,7 @@ void Fetcher::Engine::follow(const AttemptVerdict& verdict, std::unique_ptr<Atte
       return;
     case AttemptVerdict::Kind::kRetry:
     case AttemptVerdict::Kind::kPark:
-      rows_.at(row).is_again = true;
+      rows_.at(row).again_for = verdict.error->name();
       return;
     case AttemptVerdict::Kind::kRedirect:
       follow_redirect(std::move(attempt), *head, now);

@@ -71,7 +71,7 @@ class Fetcher::Engine {
     UrlHop hop = {};
     FetchReply reply;                                     ///< All but the body.
     std::optional<std::string> robots_of = std::nullopt;  ///< It is one of our own: the robots.txt of this origin.
-    bool is_again = false;                                ///< It was tried before.
+    std::string again_for = {};                           ///< It was tried before: why it is tried again.
     int64_t expected_bytes = 0;                           ///< What its body wanted when it gave its bytes back.
     uint64_t order = 0;                                   ///< Of its body in memory_of().
     Instant began;
@@ -119,6 +119,7 @@ class Fetcher::Engine {
   void add_row(Request request, Instant now);
   void add_attempt(std::unique_ptr<Attempt> attempt, Instant now);
   void begin(std::unique_ptr<Attempt> attempt, Instant now);
+  void count_retry(const std::string& reason);
   int64_t expected_bytes(const Row& row) const;
   void resolve(Flight& flight, Instant now);
   void expire_lookups(Instant now);
@@ -160,6 +161,7 @@ class Fetcher::Engine {
   Counter& connections_;
   const int64_t connections_before_;
   Histogram& seconds_;
+  std::map<std::string, Counter*, std::less<>> retries_;  // By reason. Of the thread.
   BodyMemory own_memory_;  // A row is inside, by its number, from the start of an attempt until its reply is taken.
   BodyMemory& memory_;     // Of bodies: the caller's or ours. That of robots.txt is ours.
   std::shared_ptr<FetchInbox> inbox_;

@@ -11,10 +11,14 @@ constexpr std::chrono::seconds kRobotsTimeout{10};
 
 }  // namespace
 
-// Gives an attempt to the scheduler once its host allows that; else the row waits, or ends.
+// Gives an attempt to the scheduler once its host, and the caller, allow that; else the row waits, or ends.
 void Fetcher::Engine::add_allowed(std::unique_ptr<Attempt> attempt, Instant now) {
   const uint64_t number = attempt->row;
   const Row& row = rows_.at(number);
+  if (options_.denies && !row.robots_of && options_.denies(row.hop.url())) {
+    finish_row(number, RowError{RowErrorCode::kDenied});
+    return;
+  }
   if (!robots_ || row.robots_of) {
     add_attempt(std::move(attempt), now);
     return;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,17 @@ std::unordered_map<std::string, std::vector<IpAddress>> read_hosts(const std::st
     }
   }
   return hosts;
+}
+
+/// Device, inode, size and time of the last change: who writes a file anew, or puts another one in its place, changes one of them.
+using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+
+std::optional<FileState> look_at_file(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) {
+    return std::nullopt;
+  }
+  return FileState{found.st_dev, found.st_ino, found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec};
 }
 
 DnsAnswer::Kind kind_of(int status) {
@@ -133,11 +145,14 @@ class AresResolver final : public Resolver {
     int num_open;  // Of each family one: of both together c-ares only tells how the last one ended. With search domains one of both.
     std::optional<DnsAnswer> other = std::nullopt;
     std::chrono::seconds ttl = std::chrono::seconds::max();
+    bool is_unanswered = false;  // Of a family: its channel ended.
   };
 
   static void on_socket(void* self, ares_socket_t socket, int is_readable, int is_writable) noexcept;
   static void on_answer(void* query, int status, int num_timeouts, ares_addrinfo* info) noexcept;
-  Status open_channel();
+  Result<ares_channel> open_channel();
+  void follow_resolv_conf();
+  bool ask_again(Query& query);
   void ask(const std::string& host, DnsDone done, std::deque<std::string>& queue);
   std::optional<DnsAnswer> known(const std::string& name);
   void wake();
@@ -156,7 +171,9 @@ class AresResolver final : public Resolver {
   // Of the thread.
   ares_channel channel_ = nullptr;
   int epoll_ = -1;
-  int num_queries_ = 0;  // On their way.
+  int num_queries_ = 0;                   // On their way.
+  std::optional<FileState> resolv_conf_;  // As it was when the channel was opened.
+  bool is_moving_ = false;                // The channel ends, and its names are for the next one.
 
   int wake_event_ = -1;
   std::mutex mutex_;
@@ -207,7 +224,7 @@ Status AresResolver::start() {
   if (epoll_ < 0 || wake_event_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_event_, &event) != 0) {
     return Status::unavailable("cannot open the resolver's event queue:", std::strerror(errno));
   }
-  DARKROOM_RETURN_IF_ERROR(open_channel());
+  DARKROOM_ASSIGN_OR_RETURN(channel_, open_channel());
   try {
     thread_ = std::jthread([this] { run(); });
   } catch (const std::system_error& failure) {
@@ -216,8 +233,12 @@ Status AresResolver::start() {
   return Status::ok();
 }
 
-Status AresResolver::open_channel() {
+Result<ares_channel> AresResolver::open_channel() {
+  resolv_conf_ = look_at_file(options_.resolv_conf);  // First: a change while it is read is another one.
   ares_options options{};
+  std::string path = options_.resolv_conf;
+  options.resolvconf_path = path.data();
+  options.udp_port = options.tcp_port = options_.port;
   char dns_alone[] = "b";  // It would open the hosts file at every look-up.
   options.lookups = dns_alone;
   options.flags = ARES_FLAG_NOALIASES | (options_.uses_search_domains ? 0 : ARES_FLAG_NOSEARCH);
@@ -225,15 +246,35 @@ Status AresResolver::open_channel() {
   options.tries = options_.num_tries;
   options.sock_state_cb = &on_socket;
   options.sock_state_cb_data = this;
-  const int mask = ARES_OPT_LOOKUPS | ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB;
-  int status = ares_init_options(&channel_, &options, mask);
+  const int mask = ARES_OPT_LOOKUPS | ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_RESOLVCONF |
+                   ARES_OPT_UDP_PORT | ARES_OPT_TCP_PORT;
+  ares_channel channel = nullptr;
+  int status = ares_init_options(&channel, &options, mask);
   if (status == ARES_SUCCESS && !options_.servers.empty()) {
-    status = ares_set_servers_ports_csv(channel_, fmt::format("{}", fmt::join(options_.servers, ",")).c_str());
+    status = ares_set_servers_ports_csv(channel, fmt::format("{}", fmt::join(options_.servers, ",")).c_str());
     if (status != ARES_SUCCESS) {
+      ares_destroy(channel);
       return Status::invalid_argument("servers must be addresses of name servers:", fmt::format("{}", fmt::join(options_.servers, ",")));
     }
   }
-  return status == ARES_SUCCESS ? Status::ok() : Status::unavailable("cannot start the resolver:", ares_strerror(status));
+  return status == ARES_SUCCESS ? Result<ares_channel>(channel) : Status::unavailable("cannot start the resolver:", ares_strerror(status));
+}
+
+// Whatever waits for name servers that are not asked any more would wait in vain.
+void AresResolver::follow_resolv_conf() {
+  const std::optional<FileState> now = look_at_file(options_.resolv_conf);
+  if (!options_.servers.empty() || !now || now == resolv_conf_) {
+    return;
+  }
+  const Result<ares_channel> channel = open_channel();
+  if (!channel.is_ok()) {
+    log_warning("{} has changed and cannot be followed: {}", options_.resolv_conf, channel.status().message());
+    return;
+  }
+  log_info("{} has changed: names are asked of its name servers from now on", options_.resolv_conf);
+  is_moving_ = true;
+  ares_destroy(std::exchange(channel_, *channel));  // Which answers all that it was asked for.
+  is_moving_ = false;
 }
 
 void AresResolver::wake() {
@@ -307,6 +348,9 @@ bool AresResolver::send_queries() {
       names.push_back(std::move(queue_.front()));
     }
   }
+  if (!names.empty()) {
+    follow_resolv_conf();
+  }
   for (std::string& name : names) {
     ares_addrinfo_hints hints{};
     hints.ai_flags = ARES_AI_NOSORT;  // Sorting opens a socket to every address.
@@ -374,15 +418,30 @@ void AresResolver::on_answer(void* argument, int status, int, ares_addrinfo* inf
   if (answer.kind == DnsAnswer::Kind::kOk && answer.addresses.empty()) {
     answer.kind = DnsAnswer::Kind::kNoName;
   }
+  query->is_unanswered = query->is_unanswered || answer.kind == DnsAnswer::Kind::kStopped;
   if (--query->num_open > 0) {
     query->other = std::move(answer);
     return;
   }
   const std::unique_ptr<Query> ended(query);
   --ended->self->num_queries_;
+  if (ended->self->is_moving_ && ended->self->ask_again(*ended)) {
+    return;
+  }
   answer = ended->other ? of_both(*std::move(ended->other), std::move(answer)) : std::move(answer);
   answer.asked_at = ended->began;
   ended->self->settle(*ended, std::move(answer), ended->ttl);
+}
+
+// False: both families were answered before the channel ended.
+bool AresResolver::ask_again(Query& query) {
+  if (!query.is_unanswered) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  urgent_.push_back(std::move(query.host));
+  wake();
+  return true;
 }
 
 void AresResolver::settle(const Query& query, DnsAnswer answer, std::chrono::seconds ttl) {

@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <idn2.h>
 
 #include <algorithm>
 #include <charconv>
@@ -30,6 +31,34 @@ std::optional<std::string> url_part(CURLU* parser, CURLUPart part, unsigned flag
 }
 
 RowError bad_hop(std::string detail) { return {RowErrorCode::kBadUrl, 0, std::move(detail)}; }
+
+// Of a host in UTF-8 by UTS 46, in any locale (libcurl reads a name by the process's locale); as libcurl does, emoji and joiners by its
+// transitional mapping, where IDNA 2008 has no place for them. Nothing: no name of a host.
+std::optional<std::string> host_in_ascii(const std::string& host) {
+  if (std::all_of(host.begin(), host.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
+    return host;
+  }
+  for (const int mapping : {IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL, static_cast<int>(IDN2_TRANSITIONAL)}) {
+    uint8_t* text = nullptr;
+    const int code = idn2_lookup_u8(reinterpret_cast<const uint8_t*>(host.c_str()), &text, mapping);
+    const std::unique_ptr<uint8_t, decltype(&idn2_free)> owned(text, idn2_free);
+    if (code == IDN2_OK && text != nullptr) {
+      return std::string(reinterpret_cast<const char*>(text));
+    }
+  }
+  return std::nullopt;
+}
+
+// Writes the host in ASCII, and reads the URL again: a mapped name may be a numeric address, or hold what belongs in no host.
+bool set_host_in_ascii(CURLU* parser) {
+  const auto host = url_part(parser, CURLUPART_HOST);
+  const auto ascii = host ? host_in_ascii(*host) : std::nullopt;
+  if (!ascii || curl_url_set(parser, CURLUPART_HOST, ascii->c_str(), 0) != CURLUE_OK) {
+    return false;
+  }
+  const auto whole = url_part(parser, CURLUPART_URL);
+  return whole && curl_url_set(parser, CURLUPART_URL, whole->c_str(), 0) == CURLUE_OK;
+}
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; }
 
@@ -91,9 +120,7 @@ RowResult<UrlHop> UrlHop::read(const std::string* base, std::string_view text, c
   }
   UrlHop hop;
   hop.is_https_ = *scheme == "https";
-  // By way of the whole URL: asked for the host alone, libcurl 7.88 leaks it.
-  if (const auto ascii = url_part(parser.get(), CURLUPART_URL, CURLU_PUNYCODE);
-      !ascii || curl_url_set(parser.get(), CURLUPART_URL, ascii->c_str(), 0) != CURLUE_OK) {
+  if (!set_host_in_ascii(parser.get())) {
     return bad_hop("no host");
   }
   auto host = url_part(parser.get(), CURLUPART_HOST);

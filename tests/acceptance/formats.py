@@ -1,6 +1,7 @@
 """Acceptance 11: what the jobs write opens in pyarrow, pandas, DuckDB and Hugging Face datasets; what is not installed is skipped by name.
 
-The packages are looked for in this environment and in the one of `make parity` (build/parity-venv, or DARKROOM_PEERS: a Python program).
+The packages are looked for in this environment, in those of `make parity` (.venv-readers, which pins all of them, and .venv-parity) and
+in that of DARKROOM_PEERS (a Python program).
 """
 
 import os
@@ -21,7 +22,7 @@ READERS = {
 
 
 def pythons() -> list[str]:
-    others = [os.environ.get("DARKROOM_PEERS", ""), str(ROOT / ".venv-parity" / "bin" / "python"), str(ROOT / "build" / "parity-venv" / "bin" / "python")]
+    others = [os.environ.get("DARKROOM_PEERS", ""), *(str(ROOT / name / "bin" / "python") for name in (".venv-readers", ".venv-parity"))]
     return [sys.executable, *(path for path in others if path and pathlib.Path(path).exists())]
 
 

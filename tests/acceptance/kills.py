@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, require_s3_jobs, temporary_folder
 
 SEED = 20261123
-KILLS = (10, 200)  # Short and full, of each job.
+KILLS = (10, 200)  # Short and full, of each job: those that hit it while it ran.
+KILLS_A_ROUND = 10
 
 
 def start(arguments: list, environment: dict | None = None) -> subprocess.Popen:
@@ -77,28 +78,38 @@ def survives(trials: Trials, verb: str, on_s3: bool) -> None:
             for workers in (1, 2, 8):
                 darkroom(verb, *inputs, folder / f"workers-{workers}", *arguments_of(bench, web, verb, workers))
                 require_same(folder / f"workers-{workers}", folder / "reference")
-            num_kills = trials.count(*KILLS)
-            num_rounds = max(1, num_kills // 10)
+            num_rounds = trials.count(*KILLS) // KILLS_A_ROUND
             for round_number in range(num_rounds):
                 trials.trial(f"round {round_number}", lambda: kill_round(place, verb, inputs, arguments_of(bench, web, verb), seconds, round_number))
-            hits = sum(trials.trial(f"round {number}", dict)["hits"] for number in range(num_rounds))
-            trials.figures.update(kills=10 * num_rounds, kills_that_hit=hits, lost_rows=0, duplicate_rows=0)
-            require(hits >= max(1, num_kills // 10), "too few kills hit a running job", hits)
+            rounds = [trials.trial(f"round {number}", dict) for number in range(num_rounds)]
+            trials.figures.update({name: sum(found[name] for found in rounds) for name in ("kills", "jobs")}, lost_rows=0, duplicate_rows=0)
         finally:
             if server:
                 server.process.kill()
 
 
+def num_parts(folder: pathlib.Path) -> int:
+    return len(list(folder.glob("part-*.parquet")))
+
+
 def kill_round(place: Place, verb: str, inputs: list[str], arguments: list[str], seconds: float, number: int) -> dict:
-    """Ten kills of one job, each a little further on, then its end."""
+    """Kills that hit a running job, each a little further on, and its end; a job that is done before makes room for another one."""
     generator = random.Random(SEED + number)
-    name = f"{verb}-killed-{number}"
-    hits = 0
-    for _ in range(10):
-        hits += kill_at(start([verb, *inputs, place.uri(name), *arguments], place.environment), generator.uniform(0.03, seconds))
-    darkroom(verb, *inputs, place.uri(name), *arguments, environment=place.environment)
-    require_same(place.look(name), place.folder / "reference")
-    return {"hits": hits}
+    whole = num_parts(place.folder / "reference")
+    hits = jobs = tries = 0
+    while hits < KILLS_A_ROUND:
+        require(tries < 20 * KILLS_A_ROUND, "the kills come too late again and again (kills, tries, seconds of a run):", hits, tries, seconds)
+        name = f"{verb}-killed-{number}-{jobs}"
+        is_hit = True
+        while is_hit and hits < KILLS_A_ROUND:
+            left = 1 - num_parts(place.look(name)) / whole  # A run that goes on is shorter, but for its start.
+            is_hit = kill_at(start([verb, *inputs, place.uri(name), *arguments], place.environment), generator.uniform(0.03, max(0.1, seconds * left)))
+            hits += is_hit
+            tries += 1
+        darkroom(verb, *inputs, place.uri(name), *arguments, environment=place.environment)
+        require_same(place.look(name), place.folder / "reference")
+        jobs += 1
+    return {"kills": hits, "jobs": jobs}
 
 
 def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
@@ -118,7 +129,7 @@ def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
             num_rounds = trials.count(2, 60)
             for number in range(num_rounds):
                 trials.trial(f"round {number}", lambda: shared_round(place, [verb, *inputs], arguments, seconds, number))
-            trials.figures.update(rounds=num_rounds, lost_rows=0, duplicate_rows=0)
+            trials.figures.update(rounds=num_rounds, kills=num_rounds, lost_rows=0, duplicate_rows=0)
         finally:
             if server:
                 server.process.kill()
@@ -126,15 +137,18 @@ def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
 
 def shared_round(place: Place, command: list[str], arguments: list[str], seconds: float, number: int) -> dict:
     generator = random.Random(SEED + 7 * number)
-    name = f"shared-{number}"
-    processes = [start([*command, place.uri(name), *arguments], place.environment) for _ in range(3)]
-    hit = kill_at(processes[0], generator.uniform(0.05, seconds))
-    codes = [process.wait(timeout=900) for process in processes[1:]]
-    require(codes == [0, 0], "exit codes of the two that live", codes)
-    # What the dead one held is done by the others, or by the next run, at the latest.
-    darkroom(*command, place.uri(name), *arguments, environment=place.environment)
-    require_same(place.look(name), place.folder / "reference")
-    return {"hit": hit}
+    for jobs in range(1, 21):
+        name = f"shared-{number}-{jobs}"
+        processes = [start([*command, place.uri(name), *arguments], place.environment) for _ in range(3)]
+        is_hit = kill_at(processes[0], generator.uniform(0.05, max(0.1, seconds / jobs)))
+        codes = [process.wait(timeout=900) for process in processes[1:]]
+        require(codes == [0, 0], "exit codes of the two that live", codes)
+        # What the dead one held is done by the others, or by the next run, at the latest.
+        darkroom(*command, place.uri(name), *arguments, environment=place.environment)
+        require_same(place.look(name), place.folder / "reference")
+        if is_hit:
+            return {"kills": 1, "jobs": jobs}
+    require(False, "no kill hit a running job (seconds of a run alone):", seconds)
 
 
 def splits_give_the_same_bytes(trials: Trials) -> None:

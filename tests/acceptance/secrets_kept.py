@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 
 from harness import PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, require, s3_environment, temporary_folder
 
@@ -137,6 +138,18 @@ def no_failure_shows_a_secret(trials: Trials) -> None:
     require(not [text for text in second.received if CANARY in text], "a secret went to another host", second.received[:2])
 
 
+def scrape(output: pathlib.Path) -> str:
+    """The numbers of the process that writes there; empty while it serves none."""
+    for left in output.glob("_metrics/*.json"):
+        try:
+            address = json.loads(left.read_text())["address"]
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+                return reply.read().decode()
+        except (OSError, ValueError):
+            continue  # Not written yet, or gone.
+    return ""
+
+
 def no_good_run_stores_a_secret(trials: Trials) -> None:
     """A dataset that is written with secrets in the environment and in the addresses of its inputs, and its decoders."""
     with Workbench(60) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
@@ -150,9 +163,12 @@ def no_good_run_stores_a_secret(trials: Trials) -> None:
         if not from_web:  # A server that gives no ranges, or a program whose download reads local tables alone.
             require(CANARY not in done.stdout + done.stderr, "a secret was shown", done.stderr[-500:])
             done = darkroom("download", folder / "images", "--metadata", table, *flags, environment=environment)
-        job = subprocess.Popen([str(PROGRAM), "process", str(folder / "images"), str(folder / "latents"), "--model", bench.model, "--resolution", "64", "--verbose"], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
-        children = 0
+        job = subprocess.Popen([str(PROGRAM), "process", str(folder / "images"), str(folder / "latents"), "--model", bench.model, "--resolution", "64", "--verbose", "--metrics-port", "0"], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        children = scrapes = 0
         while job.poll() is None:
+            numbers = scrape(folder / "latents")
+            scrapes += "darkroom_rows_total" in numbers
+            require(CANARY not in numbers, "a secret is among the numbers")
             for entry in pathlib.Path("/proc").glob("[0-9]*"):
                 try:
                     if (entry / "stat").read_text().rsplit(")", 1)[1].split()[1] == str(job.pid):
@@ -165,7 +181,8 @@ def no_good_run_stores_a_secret(trials: Trials) -> None:
         require(job.returncode == 0, "process failed", said[-800:])
         require(CANARY not in said, "a secret was shown")
         require(not files_with_canary(folder, set()), "secrets in files", files_with_canary(folder, set()))
-        trials.figures.update(table_from_web=from_web, looks_at_children=children)
+        require(scrapes > 0, "no numbers were scraped", said[-800:])
+        trials.figures.update(table_from_web=from_web, looks_at_children=children, scrapes=scrapes)
 
 
 def a_bad_store_shows_no_secret(trials: Trials) -> None:

@@ -281,6 +281,13 @@ def names_of_jobs_are_documented() -> None:
         require(f"`{name}`" in table or f"`{stem}`" in table, "docs/cluster.md lacks", name)
 
 
+def every_documented_name_is_counted_by_a_source() -> None:
+    files = [file for folder in ("src", "include", "apps") for file in (ROOT / folder).rglob("*") if file.suffix in (".cpp", ".h")]
+    sources = "".join(file.read_text() for file in files)
+    lost = {name for name in documented_names() if f'"{name}"' not in sources}
+    require(not lost, "docs/metrics.md names what no source counts", lost)
+
+
 def check_rules(prometheus: Prometheus, known: set[str]) -> None:
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     require(len(rules) == 8, "rules", rules)
@@ -351,4 +358,4 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
 
 
 if __name__ == "__main__":
-    main([the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])
+    main([every_documented_name_is_counted_by_a_source, the_committed_dashboards_are_those_of_the_script, every_query_names_a_variable_that_the_dashboard_has, promtool_takes_the_configuration, names_of_jobs_are_documented, each_alert_fires_for_what_it_is_about_and_for_nothing_else, every_panel_finds_what_it_asks_for])

@@ -64,7 +64,7 @@ class ServerCheck {
  private:
   std::string at(const std::string& key) const { return bucket_ + "/" + key; }
   std::unique_ptr<S3Store> make_store() {
-    return std::make_unique<S3Store>(std::make_unique<S3Client>(options_, keys_, *http_, system_clock()));
+    return std::make_unique<S3Store>(std::make_unique<S3Client>(options_, keys_, StoreTools{*http_, system_clock()}));
   }
   Result<PublishOutcome> publish(S3Store& store, const std::string& name, const std::string& bytes) {
     DARKROOM_ASSIGN_OR_RETURN(const auto object, store.begin_object(at("out"), name));
@@ -73,7 +73,7 @@ class ServerCheck {
   }
 
   void make_bucket() {
-    S3Sender sender(options_, keys_, *http_, system_clock());
+    S3Sender sender(options_, keys_, StoreTools{*http_, system_clock()});
     const S3Call call{.doing = "making", .method = "PUT", .name = {.bucket = bucket_, .key = ""}};
     const Result<S3Reply> reply = sender.send(call, {});
     check(reply.is_ok() && reply->is_ok(), "makes a bucket: " + reply.status().to_string());
@@ -106,7 +106,7 @@ class ServerCheck {
 
   void check_second_completion() {
     S3Client& client = store_->client();
-    S3Sender sender(options_, keys_, *http_, system_clock());
+    S3Sender sender(options_, keys_, StoreTools{*http_, system_clock()});
     const S3Name name{.bucket = bucket_, .key = "out/twice"};
     const std::string bytes = "part";
     const auto piece = std::as_bytes(std::span(bytes));

@@ -31,16 +31,16 @@ class FakeS3Stores {
   MetricsRegistry metrics;
 
  private:
-  Result<std::unique_ptr<Store>> make(HttpClient& http) {
+  Result<std::unique_ptr<Store>> make(const StoreTools& tools) {
     const S3Options options{.endpoint = fake.endpoint(), .scheme = "http", .part_bytes = part_bytes_};
     const S3KeySource keys = [this](bool) -> Result<std::optional<S3Keys>> { return std::optional(fake.keys); };
-    return std::unique_ptr<Store>(std::make_unique<S3Store>(std::make_unique<S3Client>(options, keys, http, clock)));
+    return std::unique_ptr<Store>(std::make_unique<S3Store>(std::make_unique<S3Client>(options, keys, tools)));
   }
 
   int64_t part_bytes_;
 
  public:
-  StoreSet set{{.make_s3 = [this](std::string_view, HttpClient& http, Clock&) { return make(http); }}, clock, metrics};
+  StoreSet set{{.make_s3 = [this](std::string_view, const StoreTools& tools) { return make(tools); }}, clock, metrics};
 };
 
 }  // namespace darkroom

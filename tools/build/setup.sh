@@ -24,7 +24,7 @@ missing_by_hand() {
   done
   # Without ensurepip, which some distributions package apart, an environment has no pip.
   "$(find_python || printf python3)" -c 'import venv, ensurepip' 2>/dev/null || printf 'python3-venv '
-  for module in fmt nlohmann_json libcurl openssl libcares libxxhash libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
+  for module in fmt nlohmann_json libcurl openssl libcares libidn2 libxxhash libjpeg libpng libwebp libwebpdemux libhwy CLI11 tomlplusplus gtest gmock; do
     pkg-config --exists "$module" 2>/dev/null || printf '%s.pc ' "$module"
   done
   "$(find_python || printf python3)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \

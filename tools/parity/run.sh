@@ -38,6 +38,8 @@ tools/build/build.sh release shard_files >/dev/null || exit 1
 python=.venv-readers/bin/python
 compare "output dialects by their packages" tools/parity/dialects_parity.py --darkroom build/darkroom --model "$model" \
   --images "$corpus/pictures" --torch .venv-parity/lib/python3*/site-packages
+python=.venv/bin/python
+compare "what the jobs write by pandas, DuckDB and datasets" tests/acceptance/acceptance.py --results "$corpus/formats.json" formats
 python=.venv-clients/bin/python
 compare "the endpoint by its clients" tools/parity/clients_parity.py --darkroom build/darkroom --model "$model"
 compare "files of deploy/ by the platforms' descriptions" tools/parity/deploy_parity.py

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "darkroom/core/body_memory.h"
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/files/scratch.h"
 
@@ -64,5 +65,8 @@ class BodyPool {
   std::atomic<bool> is_broken_ = false;  // The disk failed: nothing more is written to it.
   std::atomic<bool> was_full_ = false;   // Said once.
 };
+
+/// Bytes that wait in a job (docs/metrics.md: darkroom_queue_bytes), read at each scrape. `pool` may be null; both outlive it.
+MetricsRegistry::Collection collect_queue_bytes(MetricsRegistry& metrics, const BodyMemory& intake, BodyPool* pool);
 
 }  // namespace darkroom

@@ -206,7 +206,8 @@ class ItemRun {
         read_(options.queue_pieces),
         done_(options.queue_pieces),
         finished_(2 * static_cast<size_t>(options.num_writers)),
-        pipeline_(std::move(stop), metrics) {
+        pipeline_(std::move(stop), metrics),
+        queue_bytes_(metrics == nullptr ? std::nullopt : std::optional(collect_queue_bytes(*metrics, intake, pool))) {
     add_stages();
   }
   ItemRun(const ItemRun&) = delete;
@@ -444,6 +445,7 @@ class ItemRun {
   BoundedQueue<Piece> done_;
   BoundedQueue<Finished> finished_;
   Pipeline pipeline_;
+  std::optional<MetricsRegistry::Collection> queue_bytes_;
 };
 
 }  // namespace darkroom

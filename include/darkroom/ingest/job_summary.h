@@ -54,7 +54,7 @@ struct StageSummary {
   int64_t num_parts = 0;               ///< Shards of the whole job.
   int64_t num_items = 0;               ///< Work items of the whole job.
   int64_t num_pending = 0;             ///< Items that this run's selection had to do.
-  std::vector<HostCounts> hosts = {};  ///< Those with the most rows of this run (download).
+  std::vector<HostCounts> hosts = {};  ///< Of this run (download), the most remarkable ones: HostTally::top.
   PendingWork pending_work = {};       ///< Of a dry run.
   int64_t num_invalid_captions = 0;    ///< Captions whose invalid UTF-8 was replaced, earlier runs included.
   int64_t num_unported_captions = 0;   ///< Captions whose ids are not promised equal to open_clip's (text/clip_tokenizer.h), likewise.

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/files/store.h"
 #include "darkroom/web/http_client.h"
@@ -29,6 +31,14 @@ struct S3Options {
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
+/// With what a store works. What it refers to outlives the store.
+struct StoreTools {
+  HttpClient& http;
+  Clock& clock;
+  MetricsRegistry* metrics = nullptr;  ///< docs/metrics.md: darkroom_store_*.
+  std::stop_token stop = {};           ///< Of whoever works with the store.
+};
+
 /// A store of objects on a server that speaks S3 (Amazon S3 API reference, 2006-03-01). Paths are BUCKET/KEY; a folder is what keys begin
 /// with. Objects become visible whole, by one request: nothing is ever seen of one that is not published.
 ///
@@ -41,10 +51,14 @@ struct S3Options {
 /// one is given up within 15 seconds, after three tries when it is silent. A bucket that says "slow down" is asked at half the rate, which
 /// grows back.
 ///
+/// When `tools.stop` is requested, calls under way end with kCancelled. Those that begin afterwards, by which a job takes back what it had
+/// begun, have two seconds together; the first one that gets no answer ends them all. Without a stop, too, an upload that is given up is
+/// aborted within two seconds or left to the sweep.
+///
 /// Keys are found as find_s3_credentials says when the store is made; temporary ones are asked for anew before they expire. No message,
 /// URI, environment or child ever holds them. Errors: kInvalidArgument (options), kFailedPrecondition (no credentials), kUnavailable (who
-/// gives out temporary keys cannot be reached).
-/// Thread safety: as Store. `client` and `clock` outlive the store.
-Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, HttpClient& client, Clock& clock);
+/// gives out temporary keys cannot be reached), kCancelled.
+/// Thread safety: as Store.
+Result<std::unique_ptr<Store>> make_s3_store(const S3Options& options, const StoreTools& tools);
 
 }  // namespace darkroom

@@ -13,6 +13,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/store.h"
 #include "darkroom/stores/hub.h"
+#include "darkroom/stores/s3_store.h"
 #include "darkroom/stores/web_client.h"
 
 namespace darkroom {
@@ -32,14 +33,14 @@ Result<std::string> local_path(const std::string& uri);
 /// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true, with "&"
 /// between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else AWS_DEFAULT_REGION.
 /// Errors: kInvalidArgument (no such setting), those of make_s3_store.
-Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, HttpClient& http, Clock& clock);
+Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, const StoreTools& tools);
 
 struct StoreSetOptions {
   /// Asked when the first hf:// address comes.
   std::function<Result<HubOptions>()> hub = hub_from_environment;
   WebOptions web = {};
   /// Makes the store of s3:// addresses, once for each text of settings. Null: s3:// is refused.
-  std::function<Result<std::unique_ptr<Store>>(std::string_view settings, HttpClient& http, Clock& clock)> make_s3 = open_s3_store;
+  std::function<Result<std::unique_ptr<Store>>(std::string_view settings, const StoreTools& tools)> make_s3 = open_s3_store;
   /// Stores for addresses of further schemes, such as memory:///PATH. They outlive the set.
   std::vector<Store*> others = {};
 };
@@ -48,7 +49,8 @@ struct StoreSetOptions {
 /// are first asked for and live as long as the set. Thread safety: any thread.
 class StoreSet {
  public:
-  /// `clock` and `metrics` outlive the set. Reads of web and hub end with kCancelled when `stop` is asked for.
+  /// `clock` and `metrics` outlive the set. Reads of web and hub, and all of s3 (make_s3_store), end with kCancelled when `stop` is asked
+  /// for.
   /// REQUIRES: options.web.validate() is ok.
   StoreSet(StoreSetOptions options, Clock& clock, MetricsRegistry& metrics, std::stop_token stop = {});
   ~StoreSet();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,9 +30,12 @@ struct FetchOptions {
   BodyMemory* memory = nullptr;                  ///< Of the caller, holds the bodies instead (see Fetcher); outlives the fetcher.
   int max_redirects = 10;                        ///< One more is kTooManyRedirects.
   OptOutRules respect = {};                      ///< Signals of servers that give kOptedOut, before the body is read.
-  std::vector<AllowedNetwork> allow_private;     ///< Exceptions from the address policy.
-  std::string user_agent = {};                   ///< Empty: "darkroom/VERSION".
-  std::string certificate_authorities = {};      ///< PEM file of trusted roots; empty: that of SSL_CERT_FILE, else the system's.
+  /// Asked about each hop of a row (UrlHop::url) before that is asked for: true gives kDenied. Called by the fetcher's thread, computes
+  /// little and does not throw.
+  std::function<bool(const std::string& url)> denies = {};
+  std::vector<AllowedNetwork> allow_private;  ///< Exceptions from the address policy.
+  std::string user_agent = {};                ///< Empty: "darkroom/VERSION".
+  std::string certificate_authorities = {};   ///< PEM file of trusted roots; empty: that of SSL_CERT_FILE, else the system's.
 
   int per_host = 16;                                ///< Transfers from one host at a time.
   double per_host_rps = 0;                          ///< Requests begun a second and host, evenly spaced; 0: no limit.
@@ -85,7 +89,8 @@ struct FetchStats {
 /// Safety: http and https only, no user names in URLs, no proxies, cookies, netrc or credentials, certificates verified. Every hop, those
 /// of redirects too, is resolved here; its port and all its addresses are checked, and the very address that was checked is connected to.
 ///
-/// Failures: kBadUrl, kDns, kConnect, kTls, kTimeout, kHttpStatus, kTooManyRedirects, kBlockedHost, kTooLarge, kTruncated, kOptedOut.
+/// Failures: kBadUrl, kDns, kConnect, kTls, kTimeout, kHttpStatus, kTooManyRedirects, kBlockedHost, kTooLarge, kTruncated, kOptedOut,
+/// kDenied.
 /// Retried: kConnect (also a connection that breaks before an answer), kTruncated, a resolver in trouble, 5xx. A host that says 429, or 503
 /// with Retry-After, is paused with all its rows, up to max_park a row; docs/fetch.md has the rules of hosts and of outages.
 ///

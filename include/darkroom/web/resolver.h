@@ -46,12 +46,14 @@ class Resolver {
 };
 
 struct ResolverOptions {
-  std::vector<std::string> servers = {};      ///< "192.0.2.1" or "192.0.2.1:5353"; empty: those of /etc/resolv.conf.
+  std::vector<std::string> servers = {};  ///< "192.0.2.1" or "192.0.2.1:5353"; empty: those of resolv_conf.
+  std::string resolv_conf = "/etc/resolv.conf";
+  uint16_t port = 53;                         ///< Of name servers that are named without one.
   std::string hosts_file = "/etc/hosts";      ///< Read once; empty: none.
   std::chrono::milliseconds try_time{2'000};  ///< Of the first try of each server; the next ones take longer.
   int num_tries = 3;
   int max_queries = 1'024;                 ///< Names asked for at once, those of resolve_at_once() besides; the others wait.
-  bool uses_search_domains = false;        ///< Those of /etc/resolv.conf and LOCALDOMAIN, for names with fewer dots than its ndots.
+  bool uses_search_domains = false;        ///< Those of resolv_conf and LOCALDOMAIN, for names with fewer dots than its ndots.
   size_t max_names = 200'000;              ///< Kept; the one that was asked for longest ago goes.
   std::chrono::seconds shortest_life{60};  ///< Of an answer in the cache, whatever its TTL says,
   std::chrono::seconds longest_life{3'600};
@@ -61,9 +63,10 @@ struct ResolverOptions {
 };
 
 /// A resolver over c-ares with one thread and a cache; one query a name however many ask. A and AAAA records of DNS and the hosts file;
-/// search domains where they are asked for, no mDNS, nothing else that the system's resolver can be set up to ask. A change of
-/// /etc/resolv.conf is not noticed. `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers
-/// kStopped to all who wait. Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
+/// search domains where they are asked for, no mDNS, nothing else that the system's resolver can be set up to ask. When a name is asked for
+/// after resolv_conf has changed, that is read again, and what the former name servers had not answered is asked of the new ones.
+/// `clock` (for the cache alone) and `metrics` (darkroom_dns_*) outlive it. Its destructor answers kStopped to all who wait.
+/// Errors: kInvalidArgument (options), kUnavailable (c-ares or descriptors), kResourceExhausted (no thread).
 Result<std::unique_ptr<Resolver>> start_resolver(const ResolverOptions& options, Clock& clock, MetricsRegistry& metrics);
 
 }  // namespace darkroom

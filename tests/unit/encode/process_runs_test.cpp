@@ -208,8 +208,8 @@ class S3Places {
  private:
   StoreSetOptions options() {
     StoreSetOptions options;
-    options.make_s3 = [this](std::string_view, HttpClient& http, Clock& clock) {
-      return make_s3_store({.endpoint = fake_.endpoint(), .scheme = "http", .anonymous = true, .part_bytes = 20'000}, http, clock);
+    options.make_s3 = [this](std::string_view, const StoreTools& tools) {
+      return make_s3_store({.endpoint = fake_.endpoint(), .scheme = "http", .anonymous = true, .part_bytes = 20'000}, tools);
     };
     return options;
   }

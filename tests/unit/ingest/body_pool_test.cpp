@@ -180,5 +180,23 @@ TEST(BodyPool, what_nobody_wants_any_more_gives_its_place_back) {
   EXPECT_EQ(test.pool->scratch_used_bytes(), 0);
 }
 
+TEST(BodyPool, its_bytes_and_those_of_the_intake_are_read_at_each_scrape) {
+  PoolUnderTest test(100, 1000);
+  MetricsRegistry metrics;
+  BodyMemory intake(50);
+  const auto collection = collect_queue_bytes(metrics, intake, &*test.pool);
+  std::string first = "five!", second = "six!!!";
+  BodyLease first_lease = test.admit(1, first), second_lease = test.admit(2, second);
+  SpilledBody spilled;
+  ASSERT_EQ(test.keep(first, first_lease, spilled), BodyPool::Kept::kScratch);
+  BodyLease admitted(intake, 1);
+  admitted.set_held(7);
+  const std::string text = metrics.to_prometheus();
+  EXPECT_NE(text.find(fmt::format("darkroom_queue_bytes{{queue=\"bodies\"}} {}\n", test.pool->memory().used_bytes())), std::string::npos);
+  EXPECT_GE(test.pool->memory().used_bytes(), 6u);
+  EXPECT_NE(text.find("darkroom_queue_bytes{queue=\"intake\"} 7\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("darkroom_queue_bytes{{queue=\"scratch\"}} {}\n", test.pool->scratch_used_bytes())), std::string::npos);
+}
+
 }  // namespace
 }  // namespace darkroom

@@ -104,6 +104,27 @@ TEST_F(DeniedRows, are_known_by_the_urls_of_the_table_as_they_stand_there) {
   EXPECT_EQ(web_.web().num_requests(), 0);
 }
 
+TEST_F(DeniedRows, are_not_asked_for_where_a_redirect_leads_to_a_denied_url) {
+  DownloadWeb web;
+  web.add_picture(0);
+  web.add_trouble("moved", {{"trouble", "redirect"}, {"location", "/again#part"}});
+  web.add_trouble("again", {{"trouble", "redirect"}, {"location", "/withdrawn"}});
+  web.add_trouble("withdrawn", nlohmann::json::object());
+  web.start();
+  options_ = web.options(folder_.path("moved"));
+  options_.deny_list = folder_.path("withdrawn.txt");
+  const auto num_asked = [&](const char* path) { return web.web().num_requests(path); };
+  write_bytes(options_.deny_list, md5_hex(web.web().url() + "/withdrawn"));
+  EXPECT_EQ(run()->rows_by_error, (RowsByError{{"denied", 3}}));
+  EXPECT_EQ(num_asked("/moved"), 1);
+  EXPECT_EQ(num_asked("/again"), 2);  // Of its own row, too.
+  EXPECT_EQ(num_asked("/withdrawn"), 0);
+  options_.output = folder_.path("between");
+  write_bytes(options_.deny_list, sha256_hex(web.web().url() + "/again"));  // As it is asked for, without the fragment.
+  EXPECT_EQ(run()->rows_by_error, (RowsByError{{"denied", 2}}));
+  EXPECT_EQ(num_asked("/again"), 2);
+}
+
 TEST_F(DeniedRows, belong_to_the_job) {
   write_bytes(options_.deny_list, md5_hex("one"));
   ASSERT_TRUE(run().is_ok());

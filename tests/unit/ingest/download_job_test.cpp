@@ -91,9 +91,13 @@ TEST_F(DownloadJob, retries_what_may_pass) {
   web_.add_file("picture0.png", numbered_png(0));
   web_.add_trouble("busy", {{"trouble", "status"}, {"status", 503}, {"times", 2}});
   web_.start();
-  const StageSummary summary = download(web_.options(output()));
+  MetricsRegistry metrics;
+  DownloadOptions options = web_.options(output());
+  options.metrics = &metrics;
+  const StageSummary summary = download(options);
   EXPECT_EQ(summary.rows_out, 1);
   EXPECT_EQ(summary.retries, 2);
+  EXPECT_NE(metrics.to_prometheus().find("darkroom_retries_total{reason=\"http_503\"} 2\n"), std::string::npos);
 }
 
 TEST_F(DownloadJob, keeps_failed_rows_when_asked_to) {

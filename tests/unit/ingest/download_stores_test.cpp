@@ -108,6 +108,29 @@ TEST_F(DownloadStores, a_run_into_a_bucket_that_is_stopped_goes_on) {
   EXPECT_EQ(parts_in_bucket("out"), local);
 }
 
+// Of both the beginning of a run, when it looks at what is there, and its work.
+TEST_F(DownloadStores, a_stop_ends_a_run_whose_bucket_says_nothing_any_more) {
+  start_web(23);
+  for (const char* last : {"list", "put"}) {
+    std::stop_source stop;
+    std::atomic<bool> is_silent = false;
+    s3_.fault = [&](const FakeS3::Call& call) {
+      if (call.operation == last && (call.key.empty() || call.key.starts_with("out/part-"))) {
+        is_silent = true;
+        stop.request_stop();
+      }
+      return is_silent ? FakeS3::Fault::kHang : FakeS3::Fault::kNone;
+    };
+    StoreSet stores(options_of_stores(), system_clock(), metrics_, stop.get_token());
+    StageSummary summary;
+    const Status ended = run_download(stores, web_.options(in_bucket("out")), stop.get_token(), summary);
+    EXPECT_EQ(ended.code(), StatusCode::kCancelled) << last << ": " << ended.to_string();
+    EXPECT_TRUE(is_silent) << last;
+  }
+  s3_.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
+  EXPECT_EQ(download(web_.options(in_bucket("out"))).rows_out, 23);
+}
+
 // What a machine leaves that dies in the middle: its claim, and an upload that nobody ends.
 TEST_F(DownloadStores, cleaning_a_bucket_ends_the_uploads_of_the_dead) {
   start_web(23);

@@ -400,6 +400,7 @@ TEST(ItemRun, its_stages_count_in_the_registry) {
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"write\"} 7\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_rows_total{stage=\"commit\"} 2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("darkroom_queue_items{stage=\"order\"} 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("darkroom_queue_bytes{queue=\"intake\"} 0\n"), std::string::npos) << text;
 }
 
 TEST(ItemRun, each_part_that_fails_ends_it_with_its_own_failure) {

@@ -6,6 +6,9 @@
 
 #include "darkroom/tables/verify_shard.h"
 #include "download_fixture.h"
+#include "ingest/repeated_contents.h"
+#include "ingest/repeated_urls.h"
+#include "planned_jobs.h"
 
 namespace darkroom {
 namespace {
@@ -151,6 +154,17 @@ TEST_F(RepeatedContents, a_limit_leaves_them_to_the_run_that_makes_the_last_part
   EXPECT_EQ(download(limited).rows_out, 5);
   EXPECT_EQ(download(options(output())).rows_out, 4);
   EXPECT_EQ(duplicates(output()), (std::vector<int64_t>{2, 4}));
+}
+
+TEST(RepeatedContentsOfMany, are_not_looked_for_where_a_bit_a_row_is_too_much) {
+  MemoryFileSystem files;
+  const auto store = make_posix_store(files, "memory");
+  add_input(files, "a.parquet", 23);
+  const auto plan = plan_job(*store).value();
+  const Status status = find_repeated_contents(*plan, 1, {}).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("repeated pictures"), std::string::npos) << status.message();
+  EXPECT_TRUE(check_row_count(*plan, "pictures", 2).is_ok());
 }
 
 }  // namespace

@@ -74,5 +74,12 @@ TEST(KeyProcess, does_not_wait_for_what_it_left_behind) {
   EXPECT_EQ(run_shell("printf keys; sleep 30 &").value(), "keys");  // Which holds its stdout.
 }
 
+TEST(KeyProcess, is_killed_at_a_stop) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Status stopped = run_key_process({"sh", "-c", "sleep 600"}, kLongEnough, stop.get_token()).status();
+  EXPECT_EQ(stopped.to_string(), "cancelled: credential_process gave no keys: it was stopped (program): sh");
+}
+
 }  // namespace
 }  // namespace darkroom

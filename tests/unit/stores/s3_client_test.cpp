@@ -268,7 +268,7 @@ TEST(s3_client, signs_with_the_servers_time_when_the_clocks_differ) {
   S3Server server;
   server.fake.clock = server.clock.wall() + std::chrono::hours(0);
   LeapClock wrong(server.clock.wall() + std::chrono::hours(30));
-  S3Client client(server.options(), server.keys(), *server.http, wrong);
+  S3Client client(server.options(), server.keys(), StoreTools{*server.http, wrong});
   EXPECT_EQ(put_text(client, "k", "bytes", "w").value(), S3Outcome::kStored);
   EXPECT_EQ(server.fake.num_calls("put"), 2);
   EXPECT_TRUE(client.head(in_bucket("k")).is_ok());

@@ -235,7 +235,7 @@ class FolderWriter {
   const std::string bytes_;
   std::mutex mutex_;
   std::unique_ptr<HttpClient> http_ = HttpClient::start({.num_loops = 1}, server_.metrics).value();
-  S3Store store_{std::make_unique<S3Client>(server_.options(), keys(), *http_, server_.clock)};
+  S3Store store_{std::make_unique<S3Client>(server_.options(), keys(), StoreTools{*http_, server_.clock})};
 };
 
 class S3FolderRace : public testing::TestWithParam<Conditions> {};

@@ -61,7 +61,7 @@ class Writer {
   S3Server& server_;
   const std::string bytes_;
   std::unique_ptr<HttpClient> http_ = HttpClient::start({.num_loops = 1}, server_.metrics).value();
-  S3Store store_{std::make_unique<S3Client>(server_.options(), keys(), *http_, server_.clock)};
+  S3Store store_{std::make_unique<S3Client>(server_.options(), keys(), StoreTools{*http_, server_.clock})};
 };
 
 struct Race {
@@ -272,7 +272,7 @@ TEST(s3_secrets, are_in_no_message_and_no_log_whatever_the_server_echoes) {
       });
       const S3Options options{.endpoint = fmt::format("127.0.0.1:{}", server.port()), .scheme = "http", .max_tries = 2};
       const S3KeySource source = [&](bool) -> Result<std::optional<S3Keys>> { return std::optional(keys); };
-      S3Store store(std::make_unique<S3Client>(options, source, *http, clock));
+      S3Store store(std::make_unique<S3Client>(options, source, StoreTools{*http, clock}));
       messages += store.read_small("b/k", 10).status().to_string() + store.replace_small("b/k", "x").to_string() +
                   store.list("b/k").status().to_string() + store.first_wins("b/k").status().to_string() +
                   store.sweep("b/k", hours(1), clock.wall()).status().to_string() + store.move_object("b/k", "b/l").to_string();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -31,7 +32,9 @@ class S3Server {
       return fake.is_anonymous ? std::optional<S3Keys>() : std::optional(anew ? renewed_keys.value_or(used_keys) : used_keys);
     };
   }
-  std::unique_ptr<S3Client> make_client(const S3Options& options) { return std::make_unique<S3Client>(options, keys(), *http, clock); }
+  std::unique_ptr<S3Client> make_client(const S3Options& options) {
+    return std::make_unique<S3Client>(options, keys(), StoreTools{*http, clock, &metrics, stop.get_token()});
+  }
   std::unique_ptr<S3Client> make_client() { return make_client(options()); }
 
   FakeS3 fake;
@@ -39,6 +42,7 @@ class S3Server {
   std::optional<S3Keys> renewed_keys;
   std::atomic<int> num_renewals = 0;  // Uploads ask for keys in threads of their own.
   LeapClock clock;
+  std::stop_source stop;  // Of the store.
   MetricsRegistry metrics;
   std::unique_ptr<HttpClient> http = HttpClient::start({}, metrics).value();
 };

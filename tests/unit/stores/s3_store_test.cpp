@@ -550,17 +550,100 @@ TEST_F(S3StoreTest, has_uris_without_secrets) {
   EXPECT_EQ((Location{.store = store_.get(), .path = at("a/b")}.parent() / "c").uri(), "s3://pictures/a/c");
 }
 
+// What a job does with its store, each by itself, at a moment when the server says nothing any more.
+TEST(a_stop_of_an_s3_store, ends_whatever_waits_for_a_silent_server) {
+  const std::map<std::string, std::function<Status(Store&)>> calls = {
+      {"list", [](Store& store) { return store.list("pictures/out").status(); }},
+      {"list_tree", [](Store& store) { return store.list_tree("pictures/out", {}, [](auto) { return Status::ok(); }); }},
+      {"stat", [](Store& store) { return store.stat("pictures/out/a").status(); }},
+      {"read_tail", [](Store& store) { return store.read_tail("pictures/out/a", 10).status(); }},
+      {"read_small", [](Store& store) { return store.read_small("pictures/out/a", 10).status(); }},
+      {"open_input", [](Store& store) { return store.open_input("pictures/out/a", std::nullopt).status(); }},
+      {"first_wins", [](Store& store) { return store.first_wins("pictures/out").status(); }},
+      {"create_small", [](Store& store) { return store.create_small("pictures/out/a", "x").status(); }},
+      {"replace_small", [](Store& store) { return store.replace_small("pictures/out/a", "x"); }},
+      {"move_object", [](Store& store) { return store.move_object("pictures/out/a", "pictures/out/b"); }},
+      {"remove_tree", [](Store& store) { return store.remove_tree("pictures/out"); }},
+      {"sweep", [](Store& store) { return store.sweep("pictures/out", std::chrono::hours(1), {}).status(); }},
+      {"read_at", [](Store& store) {
+         std::vector<std::byte> bytes(4);
+         return store.open_input("pictures/out/a", 10).value()->read_at(0, bytes).status();
+       }}};
+  for (const auto& [name, call] : calls) {
+    S3Server server;
+    S3Store store(server.make_client());
+    server.fake.fault = [&](const FakeS3::Call&) {
+      server.stop.request_stop();
+      return S3Fault::kHang;
+    };
+    EXPECT_EQ(call(store).code(), StatusCode::kCancelled) << name;
+    EXPECT_EQ(server.fake.requests().size(), 1u) << name;
+    EXPECT_THAT(server.metrics.to_prometheus(), HasSubstr("result=\"stopped\"} 1\n")) << name;
+  }
+}
+
+TEST(a_stop_of_an_s3_store, takes_back_what_was_begun_where_the_server_answers) {
+  S3Server server;
+  S3Store store(server.make_client());
+  ASSERT_TRUE(store.replace_small("pictures/out/claim", "ours").is_ok());
+  auto object = store.begin_object("pictures/out", "large").value();
+  ASSERT_TRUE(object->write_text(std::string(1000, 'x')).is_ok());
+  ASSERT_EQ(server.fake.num_uploads(), 1u);
+  server.stop.request_stop();
+  object.reset();
+  EXPECT_EQ(server.fake.num_uploads(), 0u);
+  EXPECT_EQ(store.read_small("pictures/out/claim", 10).value(), "ours");
+  EXPECT_TRUE(store.remove("pictures/out/claim").is_ok());
+  EXPECT_THAT(server.fake.keys_below(), IsEmpty());
+  server.clock.sleep_until(server.clock.now() + std::chrono::seconds(3), {});
+  EXPECT_EQ(store.read_small("pictures/out/claim", 10).status().code(), StatusCode::kCancelled);  // Its time is over.
+}
+
+class AbortedUploads : public testing::TestWithParam<bool> {};  // Whether a stop came first.
+INSTANTIATE_TEST_SUITE_P(Stops, AbortedUploads, testing::Bool());
+
+TEST_P(AbortedUploads, of_a_store_that_answers_nothing_any_more_are_tried_once_for_all_of_them) {
+  for (const S3Fault fault : {S3Fault::kHang, S3Fault::kReset}) {
+    S3Server server;
+    S3Store store(server.make_client());
+    std::vector<std::unique_ptr<PendingObject>> objects;
+    for (int i = 0; i < 8; ++i) {
+      objects.push_back(store.begin_object("pictures/out", "large-" + std::to_string(i)).value());
+      ASSERT_TRUE(objects.back()->write_text(std::string(1000, 'x')).is_ok());
+    }
+    ASSERT_EQ(server.fake.num_uploads(), 8u);
+    server.fake.fault = [fault](const FakeS3::Call& call) { return call.operation == "abort" ? fault : S3Fault::kNone; };
+    if (GetParam()) {
+      server.stop.request_stop();
+    }
+    objects.front().reset();
+    const int num_tries = server.fake.num_calls("abort");
+    EXPECT_GE(num_tries, 1);
+    EXPECT_LE(num_tries, fault == S3Fault::kHang ? 1 : 8);
+    objects.clear();
+    EXPECT_EQ(server.fake.num_calls("abort"), num_tries);
+    EXPECT_EQ(server.fake.num_uploads(), 8u);
+    server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
+    if (!GetParam()) {  // An answer brings the next ones their tries back.
+      auto late = store.begin_object("pictures/out", "late").value();
+      ASSERT_TRUE(late->write_text(std::string(1000, 'x')).is_ok());
+      late.reset();
+      EXPECT_EQ(server.fake.num_uploads(), 8u);
+    }
+  }
+}
+
 TEST(make_s3_store, finds_keys_and_says_when_there_are_none) {
   S3Server server;
   S3Options options = server.options();
   options.profile = "no-such-profile-of-anybody";
-  EXPECT_EQ(make_s3_store(options, *server.http, server.clock).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(make_s3_store(options, {*server.http, server.clock}).status().code(), StatusCode::kFailedPrecondition);
   options.max_tries = 0;
-  EXPECT_EQ(make_s3_store(options, *server.http, server.clock).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(make_s3_store(options, {*server.http, server.clock}).status().code(), StatusCode::kInvalidArgument);
   options = server.options();
   options.anonymous = true;
   server.fake.is_anonymous = true;
-  const auto store = make_s3_store(options, *server.http, server.clock).value();
+  const auto store = make_s3_store(options, {*server.http, server.clock}).value();
   ASSERT_TRUE(store->replace_small("pictures/a", "bytes").is_ok());
   EXPECT_EQ(server.fake.bytes_of("a"), "bytes");
 }

@@ -203,7 +203,7 @@ TEST_F(stores, s3_stores_are_made_once_for_each_setting) {
   MemoryFileSystem files;
   std::vector<std::string> made;
   StoreSetOptions with_s3 = options();
-  with_s3.make_s3 = [&](std::string_view settings, HttpClient&, Clock&) -> Result<std::unique_ptr<Store>> {
+  with_s3.make_s3 = [&](std::string_view settings, const StoreTools&) -> Result<std::unique_ptr<Store>> {
     made.emplace_back(settings);
     return make_posix_store(files, "s3");
   };
@@ -220,7 +220,7 @@ TEST_F(stores, s3_stores_are_made_once_for_each_setting) {
 TEST_F(stores, a_secret_in_an_s3_address_is_in_no_message) {
   MemoryFileSystem files;
   StoreSetOptions with_s3 = options();
-  with_s3.make_s3 = [&](std::string_view, HttpClient&, Clock&) -> Result<std::unique_ptr<Store>> { return make_posix_store(files, "s3"); };
+  with_s3.make_s3 = [&](std::string_view, const StoreTools&) -> Result<std::unique_ptr<Store>> { return make_posix_store(files, "s3"); };
   StoreSet set(with_s3, clock_, metrics_);
   for (const char* uri :
        {"s3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket", "S3://AKID:s3cret@bucket/key", "s3://AKID:s3cret@bucket/key?region=x",

@@ -1,13 +1,19 @@
 #include "darkroom/web/resolver.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "darkroom/web/url_hop.h"
@@ -310,6 +316,53 @@ TEST(resolver, reads_the_hosts_file) {
     (*resolver)->resolve(host, [&](const DnsAnswer& answer) { all += shown(answer) + "; "; });
   }
   EXPECT_EQ(all, "ok 127.0.0.1 ::1; ok 127.0.0.1; ok 192.0.2.7; ");
+}
+
+// A name server on 127.0.0.2 that says nothing.
+class SilentDns {
+ public:
+  explicit SilentDns(uint16_t port) {
+    const sockaddr_storage place = SocketAddress{*IpAddress::parse("127.0.0.2"), port}.to_sockaddr();
+    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)), 0);
+  }
+  ~SilentDns() { ::close(socket_); }
+  SilentDns(const SilentDns&) = delete;
+  SilentDns& operator=(const SilentDns&) = delete;
+  void wait_for_question() const {
+    pollfd waited{.fd = socket_, .events = POLLIN, .revents = 0};
+    EXPECT_EQ(poll(&waited, 1, -1), 1);
+  }
+
+ private:
+  const int socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+};
+
+TEST(resolver, asks_the_name_servers_of_a_resolv_conf_that_has_changed_also_what_waits_for_the_former_ones) {
+  const TemporaryFolder folder;
+  const StubDns next([](const Question& q) { return only(q, StubDns::a(q.name, "192.0.2.1")); });
+  const auto port = static_cast<uint16_t>(std::stoi(next.server().substr(next.server().find(':') + 1)));
+  const SilentDns former(port);
+  std::ofstream(folder.path("resolv.conf")) << "nameserver 127.0.0.2\n";
+  ResolverOptions options;
+  options.resolv_conf = folder.path("resolv.conf");
+  options.port = port;
+  options.hosts_file = "";
+  options.try_time = std::chrono::minutes(5);
+  options.num_tries = 1;
+  MetricsRegistry metrics;
+  std::promise<std::string> waits, gone, late;
+  const auto resolver = start_resolver(options, system_clock(), metrics);
+  ASSERT_TRUE(resolver.is_ok()) << resolver.status().to_string();
+  (*resolver)->resolve("waits.example", [&](const DnsAnswer& answer) { waits.set_value(shown(answer)); });
+  former.wait_for_question();
+  std::filesystem::remove(folder.path("resolv.conf"));  // As between the two steps of who writes it anew.
+  (*resolver)->resolve("gone.example", [&](const DnsAnswer& answer) { gone.set_value(shown(answer)); });
+  std::ofstream(folder.path("anew")) << "# another network\nnameserver 127.0.0.1\n";
+  std::filesystem::rename(folder.path("anew"), folder.path("resolv.conf"));
+  (*resolver)->resolve_at_once("late.example", [&](const DnsAnswer& answer) { late.set_value(shown(answer)); });
+  EXPECT_EQ(late.get_future().get(), "ok 192.0.2.1");
+  EXPECT_EQ(waits.get_future().get(), "ok 192.0.2.1");
+  EXPECT_EQ(gone.get_future().get(), "ok 192.0.2.1");
 }
 
 TEST(resolver, takes_all_addresses_of_a_name_from_one_search_domain_and_a_final_dot_at_its_word) {

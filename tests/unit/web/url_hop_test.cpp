@@ -57,13 +57,38 @@ TEST(url_hop, reads_a_url_as_browsers_do) {
   EXPECT_FALSE(UrlHop::parse("http://example.com/", HopPolicy())->address().has_value());
 }
 
-TEST(url_hop, writes_names_of_other_alphabets_in_punycode_where_the_locale_knows_utf8) {
+TEST(url_hop, writes_names_of_other_alphabets_in_punycode_in_any_locale) {
   const std::string before = setlocale(LC_CTYPE, nullptr);
-  ASSERT_NE(setlocale(LC_CTYPE, "C.UTF-8"), nullptr);
-  EXPECT_EQ(read("http://B\xC3\xBC\x63her.example/"), "http://xn--bcher-kva.example/ xn--bcher-kva.example 80");
-  setlocale(LC_CTYPE, "C");
-  EXPECT_EQ(read("http://B\xC3\xBC\x63her.example/"), "bad_url");  // libcurl asks the locale what the bytes mean.
+  ASSERT_EQ(before, "C");  // That of the program, which sets none.
+  for (const char* locale : {"C", "C.UTF-8"}) {
+    ASSERT_NE(setlocale(LC_CTYPE, locale), nullptr) << locale;
+    EXPECT_EQ(read("http://B\xC3\xBC\x63her.example/"), "http://xn--bcher-kva.example/ xn--bcher-kva.example 80");
+    EXPECT_EQ(read("https://b%C3%BC\x63her.example:443/\xC3\xBC?x"),
+              "https://xn--bcher-kva.example:443/%c3%bc?x xn--bcher-kva.example 443");
+    EXPECT_EQ(read("http://bu\xCC\x88\x63her.example/"), "http://xn--bcher-kva.example/ xn--bcher-kva.example 80");  // u and two dots.
+    EXPECT_EQ(read("http://fa\xC3\x9F.example/"), "http://xn--fa-hia.example/ xn--fa-hia.example 80");
+    EXPECT_EQ(read("http://\xF0\x9F\x98\xAD.example/"), "http://xn--o38h.example/ xn--o38h.example 80");      // An emoji.
+    EXPECT_EQ(read("http://a_b.\xE6\x97\xA5\xE3\x80\x82jp./"), "http://a_b.xn--wgv.jp./ a_b.xn--wgv.jp 80");  // Their full stop.
+    const auto mapped = UrlHop::parse("http://\xEF\xBC\x91\xEF\xBC\x90.0.0.1/", HopPolicy());                 // Wide digits.
+    EXPECT_EQ(shown(mapped), "http://10.0.0.1/ 10.0.0.1 80");
+    EXPECT_TRUE(mapped->address().has_value());  // So that its address is asked of the policy.
+    const auto base = UrlHop::parse("http://example.com/", HopPolicy());
+    EXPECT_EQ(shown(base->follow("//\xC3\xBC.example/a", HopPolicy())), "http://xn--tda.example/a xn--tda.example 80");
+  }
   setlocale(LC_CTYPE, before.c_str());
+}
+
+TEST(url_hop, refuses_names_that_are_none_in_any_alphabet) {
+  for (const std::string& host : {std::string("b\xFC\x63her.example"),       // Latin-1.
+                                  std::string("a\xEF\xBC\x8F\x62.example"),  // A wide slash.
+                                  std::string("a\xEF\xBC\x9A\x38\x30"),      // A wide colon.
+                                  std::string("a\xEF\xBC\xA0\x62.example"),  // A wide @.
+                                  std::string("\xCC\x80\x61.example"),       // An accent over nothing.
+                                  std::string("xn--b\xC3\xBC\x63her.example"), std::string("\xC3\xBC-.example"),
+                                  std::string("\xC2\xAD"),  // A soft hyphen, which is left out.
+                                  std::string(64, 'a') + "\xC3\xBC.example"}) {
+    EXPECT_EQ(read("http://" + host + "/"), "bad_url") << host;
+  }
 }
 
 TEST(url_hop, refuses_what_is_no_url_of_the_web) {

@@ -91,7 +91,7 @@ def a_search_ends_with_a_report_and_a_recipe_that_train_takes() -> None:
     require(len(report["trials"]) == 3 and all(trial["loss"] is not None for trial in report["trials"]), "trials", report["trials"])
     require(report["price"]["dollars_per_hour"] == 1.212 and report["trials"][0]["dollars"] > 0 and report["trials"][0]["kilowatt_hours"] > 0, "price", report["price"])
     page = (folder / "report.html").read_text()
-    for word in ("Trials", "optimizer.lr", "Pareto", "it/s times ranks", "best.toml", "on_demand"):
+    for word in ("Trials", "optimizer.lr", "Pareto", "optimizer steps/s", "best.toml", "on_demand"):
         require(word in page, "the page lacks", word)
     require("src=" not in page and "http://" not in page.replace("http://www.w3.org", ""), "the page loads something")
     best = (folder / "best.toml").read_text()

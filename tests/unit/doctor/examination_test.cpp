@@ -107,7 +107,7 @@ TEST(Doctor, stores_that_are_refused_are_problems) {
 TEST(Doctor, remarks_that_no_gpu_is_used_only_where_there_is_something_to_do) {
   const Finding idle = examine_missing_gpu("no plugin", "make install CUDA=1");
   EXPECT_EQ(idle.verdict, Verdict::kRemark);
-  EXPECT_NE(findings_text({idle}).find("! none  no plugin\n          make install CUDA=1"), std::string::npos) << findings_text({idle});
+  EXPECT_NE(findings_text({idle}).find("! none  no plugin\n        make install CUDA=1"), std::string::npos) << findings_text({idle});
   EXPECT_EQ(examine_missing_gpu("no plugin", "").verdict, Verdict::kGood);
 }
 

@@ -21,7 +21,7 @@ FENCE = re.compile(r"\s*```([\w+-]*)")  # Of a block of code, and its language.
 WITHOUT_UNIT_TESTS = {"plugin"}  # Its tests need a GPU: tests/plugin.
 # Libraries by the first part of their headers' paths, where it is not their name.
 LIBRARIES = {
-    "nlohmann": "nlohmann-json", "arrow": "Apache Arrow", "parquet": "Parquet", "curl": "libcurl", "ares.h": "c-ares", "xxhash.h": "xxHash",
+    "nlohmann": "nlohmann-json", "arrow": "Apache Arrow", "parquet": "Parquet", "curl": "libcurl", "ares.h": "c-ares", "idn2.h": "libidn2", "xxhash.h": "xxHash",
     "jpeglib.h": "libjpeg-turbo", "png.h": "libpng", "webp": "libwebp", "hwy": "Highway", "boost": "Boost", "openssl": "OpenSSL", "torch": "PyTorch",
     "ATen": "PyTorch", "c10": "PyTorch", "gloo": "Gloo", "CLI": "CLI11"}
 TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.

@@ -10,6 +10,7 @@
 #include "darkroom/image/transform.h"
 #include "darkroom/nn/one_run.h"
 #include "darkroom/paint/pictures.h"
+#include "recorded_calls.h"
 
 namespace darkroom {
 
@@ -65,7 +66,13 @@ Painter::Painter(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel tex
       vae_(std::move(vae)),
       text_encoder_(std::move(text_encoder)),
       tokenizer_(std::move(tokenizer)),
-      scheduler_(std::move(scheduler)) {}
+      scheduler_(std::move(scheduler)),
+      calls_(std::make_unique<RecordedCalls>(
+          [unet = unet_](const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw) mutable {
+            return unet->forward(noisy_nchw, timesteps_n, states_ntw).to(torch::kFloat32);
+          })) {}
+
+Painter::~Painter() = default;
 
 Result<std::unique_ptr<Painter>> Painter::create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
                                                  std::shared_ptr<const ClipTokenizer> tokenizer, SchedulerConfig scheduler) {
@@ -167,9 +174,23 @@ std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   const Tf32Scope products(this->place());
   const NetworkPlace place = place_of(*vae_);
   std::vector<Image> images;
-  for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
-    std::vector<Image> decoded = to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type)));
+  const auto add = [&](const torch::Tensor& part) {
+    std::vector<Image> decoded =
+        calls_->with_memory_for([&] { return to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type))); });
     std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
+  };
+  for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
+    try {
+      add(part);
+      continue;
+    } catch (const c10::OutOfMemoryError&) {
+      if (part.size(0) == 1) {
+        throw;
+      }
+    }
+    for (const torch::Tensor& picture : part.split(1)) {
+      add(picture);
+    }
   }
   return images;
 }

@@ -6,6 +6,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/paint/painter.h"
+#include "recorded_calls.h"
 
 namespace darkroom {
 
@@ -59,7 +60,7 @@ void Painter::step_together(std::span<PictureInWork* const> pictures) {
   for (const PictureInWork* picture : pictures) {
     add_row(*picture, picture->positive_states_ntw_);
   }
-  const torch::Tensor outputs = unet_->forward(torch::cat(noisy), torch::cat(timesteps), torch::cat(states)).to(torch::kFloat32);
+  const torch::Tensor outputs = calls_->call(torch::cat(noisy), torch::cat(timesteps), torch::cat(states));
   const torch::Device device = place().device;
   for (PictureInWork* picture : pictures) {
     picture->last_input_nchw_ = noisy[static_cast<size_t>(positive_row)];

@@ -23,7 +23,7 @@ at::cuda::CUDAStream recording_stream(c10::DeviceIndex gpu) {
 
 class CudaGraphRecorder final : public GraphRecorder {
  public:
-  explicit CudaGraphRecorder(int gpu) : gpu_(static_cast<c10::DeviceIndex>(gpu)), stream_(recording_stream(gpu_)) {}
+  CudaGraphRecorder(c10::DeviceIndex gpu, const c10::MempoolId_t& pool) : gpu_(gpu), stream_(recording_stream(gpu_)), pool_(pool) {}
 
   void run(const std::function<void()>& run) override {
     const at::cuda::CUDAStream callers = at::cuda::getCurrentCUDAStream(gpu_);
@@ -42,13 +42,12 @@ class CudaGraphRecorder final : public GraphRecorder {
     stream_.synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
     const c10::cuda::CUDAStreamGuard guard(stream_);
-    const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     // What other threads ask of the GPU meanwhile is no part of it, and does not spoil it.
-    graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       run();
     } catch (...) {
-      leave_capture(*graph, pool);
+      leave_capture(*graph);
       throw;
     }
     graph->capture_end();
@@ -59,6 +58,8 @@ class CudaGraphRecorder final : public GraphRecorder {
     run([&] { graph_->replay(); });
   }
 
+  std::unique_ptr<GraphRecorder> beside() const override { return std::make_unique<CudaGraphRecorder>(gpu_, pool_); }
+
  private:
   static void order(const at::cuda::CUDAStream& first, const at::cuda::CUDAStream& second) {
     at::cuda::CUDAEvent done;
@@ -67,13 +68,13 @@ class CudaGraphRecorder final : public GraphRecorder {
   }
 
   // The capture is void already; ending it gives the stream back, and may fail before it has told the allocator.
-  void leave_capture(at::cuda::CUDAGraph& graph, const c10::MempoolId_t& pool) const {
+  void leave_capture(at::cuda::CUDAGraph& graph) const {
     try {
       graph.capture_end();
     } catch (const c10::Error&) {
       try {
-        c10::cuda::CUDACachingAllocator::endAllocateToPool(gpu_, pool);
-        c10::cuda::CUDACachingAllocator::releasePool(gpu_, pool);
+        c10::cuda::CUDACachingAllocator::endAllocateToPool(gpu_, pool_);
+        c10::cuda::CUDACachingAllocator::releasePool(gpu_, pool_);
       } catch (const c10::Error&) {
         // It knew.
       }
@@ -82,11 +83,14 @@ class CudaGraphRecorder final : public GraphRecorder {
 
   c10::DeviceIndex gpu_;
   at::cuda::CUDAStream stream_;
+  c10::MempoolId_t pool_;  // Of the allocator, which keeps it as long as a graph uses it.
   std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };
 
 }  // namespace
 
-std::unique_ptr<GraphRecorder> make_cuda_graph_recorder(int gpu) { return std::make_unique<CudaGraphRecorder>(gpu); }
+std::unique_ptr<GraphRecorder> make_cuda_graph_recorder(int gpu) {
+  return std::make_unique<CudaGraphRecorder>(static_cast<c10::DeviceIndex>(gpu), at::cuda::graph_pool_handle());
+}
 
 }  // namespace darkroom

@@ -52,6 +52,12 @@ DeviceGraph::DeviceGraph(const torch::Device& device, std::function<void()> func
   }
 }
 
+DeviceGraph::DeviceGraph(const DeviceGraph& beside, std::function<void()> function) : function_(std::move(function)) {
+  if (beside.recorder_ != nullptr) {
+    recorder_ = beside.recorder_->beside();
+  }
+}
+
 DeviceGraph::~DeviceGraph() = default;
 
 void DeviceGraph::run() {

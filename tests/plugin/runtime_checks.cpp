@@ -40,6 +40,27 @@ void check_graph_with_gradients(Findings& findings, const torch::Device& device)
   }
 }
 
+// In turns, with what the function makes copied before the other's run; one goes first.
+void check_graphs_beside(Findings& findings, const torch::Device& device) {
+  const auto input = torch::zeros({1000}, torch::device(device));
+  torch::Tensor doubled, squared;
+  auto first = std::make_unique<DeviceGraph>(device, [&] { doubled = (input * 2).exp(); });
+  DeviceGraph second(*first, [&] { squared = (input * input).exp(); });
+  for (int64_t run = 1; run <= DeviceGraph::kWarmUpCalls + 4; ++run) {
+    const auto value = torch::randn({1000});
+    input.copy_(value);
+    if (first != nullptr) {
+      first->run();
+      findings.close(c10::str("first of run ", run), doubled.clone(), (value * 2).exp(), 1e-5);
+    }
+    second.run();
+    findings.close(c10::str("second of run ", run), squared.clone(), (value * value).exp(), 1e-5);
+    if (run == DeviceGraph::kWarmUpCalls + 2) {
+      first.reset();
+    }
+  }
+}
+
 void check_failing_record(Findings& findings, const torch::Device& device) {
   const auto value = torch::ones({4}, torch::device(device));
   bool looks = false;
@@ -90,6 +111,7 @@ std::vector<Check> runtime_checks() {
   // The failing record comes last: what it leaves behind on a stream shall disturb nobody.
   return {{"runtime: a graph replays what was recorded", check_graph},
           {"runtime: a graph holds a backward pass", check_graph_with_gradients},
+          {"runtime: two graphs share memory", check_graphs_beside},
           {"runtime: memory is counted and staging is pinned", check_memory},
           {"runtime: a function that waits is refused", check_failing_record}};
 }

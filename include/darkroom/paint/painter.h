@@ -24,6 +24,8 @@
 
 namespace darkroom {
 
+class RecordedCalls;  // src/paint/recorded_calls.h
+
 // N pictures, C latent channels, h x w latent pixels, T tokens, W text width.
 
 /// What to paint: picture i shows prompts[i] from the noise of seeds[i].
@@ -93,6 +95,7 @@ class PictureInWork {
 /// Thread safety: several threads may paint() on the CPU; otherwise one at a time.
 class Painter {
  public:
+  ~Painter();
   /// The networks and the tokenizer must be of one model. Errors: kFailedPrecondition when the widths of text states, the
   /// channels of latents or the vocabularies do not fit.
   static Result<std::unique_ptr<Painter>> create(UNet2DConditionModel unet, AutoencoderKL vae, ClipTextModel text_encoder,
@@ -111,8 +114,8 @@ class Painter {
   Result<std::unique_ptr<PictureInWork>> begin(const PaintRequest& request);
   /// Takes the next step of every picture in one call of the U-Net, whatever their timesteps, samplers and guidance (one call for each
   /// length of their texts, where these are of several chunks). A picture that takes all its steps alone has the bits of paint() with a
-  /// batch of one; in company it differs by rounding.
-  /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left.
+  /// batch of one; in company it differs by rounding. A GPU records the calls of a shape that comes again and again, and replays them.
+  /// REQUIRES: pictures of this painter, not empty, of one shape, each with calls left; the networks stay where they are.
   void step(std::span<PictureInWork* const> pictures);
   /// What a picture is about to become: the clean latent that its last call predicts (Ho et al. 2020, formula 15, or of velocities Salimans
   /// and Ho 2022, appendix D), averaged down to at most `max_side` pixels a side before it is decoded, which costs as much less. Changes
@@ -131,7 +134,7 @@ class Painter {
   Result<torch::Tensor> encode_prompts(std::span<const std::string> prompts, const PromptReading& reading = {}, int64_t least_chunks = 1);
   /// What becomes of a prompt that is too long, see TokenizedPrompt::lost_text. Errors: as encode_prompts.
   Result<std::string> lost_text(const std::string& prompt, const PromptReading& reading) const;
-  /// Pictures of scaled latents (N, C, h, w), which may lie anywhere.
+  /// Pictures of scaled latents (N, C, h, w), which may lie anywhere; one by one where a GPU has no memory for several.
   std::vector<Image> decode(const torch::Tensor& latents_nchw);
 
   const SchedulerConfig& scheduler() const { return scheduler_; }
@@ -163,6 +166,7 @@ class Painter {
   // Shared: a trainer's encoders use the same one.
   std::shared_ptr<const ClipTokenizer> tokenizer_;
   SchedulerConfig scheduler_;
+  std::unique_ptr<RecordedCalls> calls_;  // Of step(). Last: recordings go before the weights that they read.
 };
 
 }  // namespace darkroom

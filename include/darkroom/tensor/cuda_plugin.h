@@ -25,7 +25,7 @@ struct Transfer;        // communicator.h
 
 inline constexpr const char* kCudaPluginFile = "libdarkroom_cuda.so";
 inline constexpr const char* kCudaPluginEntryName = "darkroom_cuda_plugin";
-inline constexpr int kCudaPluginVersion = 3;
+inline constexpr int kCudaPluginVersion = 4;
 
 /// Runs functions on a stream of its own, ordered after what the caller's current stream holds and before what it gets next, and
 /// can record one. Thread safety: none.
@@ -39,6 +39,8 @@ class GraphRecorder {
   virtual void record(const std::function<void()>& run) = 0;
   /// Does what was recorded. REQUIRES: record() has returned.
   virtual void replay() = 0;
+  /// A recorder whose recording takes its memory where this one's does: a replay of either voids what the other's has left there.
+  virtual std::unique_ptr<GraphRecorder> beside() const = 0;
 };
 
 /// A GPU of this process among those of other ranks, joined by NCCL. What is asked goes on the caller's current stream of the GPU, in its

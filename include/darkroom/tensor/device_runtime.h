@@ -37,6 +37,9 @@ class DeviceGraph {
   static constexpr int64_t kWarmUpCalls = 3;
 
   DeviceGraph(const torch::Device& device, std::function<void()> function, bool replays = true);
+  /// One that shares memory with `beside`, which may go first: recordings that never run at one time need not hold memory each. A run of
+  /// either voids the tensors that the other's function has made; those that were made before they were recorded are safe.
+  DeviceGraph(const DeviceGraph& beside, std::function<void()> function);
   ~DeviceGraph();
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;

@@ -39,6 +39,13 @@ inline const FakeDeviceCounts* fake_device_counts() {
   return entry == nullptr ? nullptr : entry();
 }
 
+/// Bounds the bytes of tensors from now on: who asks for more gets c10::OutOfMemoryError. 0: no bound.
+inline constexpr const char* kFakeDeviceBoundName = "darkroom_fake_device_bound";
+inline void bound_fake_device_memory(int64_t num_bytes) {
+  void* library = dlopen("libdarkroom_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  reinterpret_cast<void (*)(int64_t)>(dlsym(library, kFakeDeviceBoundName))(num_bytes);
+}
+
 // Environment variables that it reads when it is loaded:
 /// A file into which the counts go as one JSON object when the process ends, with `waits`: synchronisations by what asked for them.
 inline constexpr const char* kFakeDeviceCountsVariable = "DARKROOM_FAKE_DEVICE_COUNTS";
@@ -47,7 +54,8 @@ inline constexpr const char* kFakeDeviceCountsVariable = "DARKROOM_FAKE_DEVICE_C
 inline constexpr const char* kFakeDeviceLayoutVariable = "DARKROOM_FAKE_DEVICE_LAYOUT";
 /// A mistake: "item", "forgotten_to" or "host_read". norm_partials makes it, of a training step's update; with ":counter_normal" behind it
 /// that operation does, of every pass over a micro-batch of latents. For tests of the tests. "lost_rank:N": after N exchanges the
-/// connections between ranks' devices are lost.
+/// connections between ranks' devices are lost. "lost_device:N": the replay after N others reads
+/// what it must not, and from then on the device refuses everything in this process.
 inline constexpr const char* kFakeDeviceFaultVariable = "DARKROOM_FAKE_DEVICE_FAULT";
 
 }  // namespace darkroom

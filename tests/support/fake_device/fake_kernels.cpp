@@ -98,6 +98,7 @@ void put_back(const c10::Stack& recorded, const c10::Stack& again) {
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
+  check_alive();
   const std::string& name = op.schema().name();
   const auto begin = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const c10::Stack inputs(begin, stack->end());
@@ -150,6 +151,7 @@ bool can_be_late(const at::Tensor& from, const at::Tensor& to, bool non_blocking
 }
 
 void copy_tensor(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  check_alive();
   count_copy(from, to);
   const bool is_from_device = from.device().type() == kDeviceType, is_to_device = to.device().type() == kDeviceType;
   const bool is_late = can_be_late(from, to, non_blocking);

@@ -78,10 +78,17 @@ FakeDeviceCounts& counts() {
   return counts;
 }
 
+int64_t& memory_bound() {
+  static int64_t bound = 0;
+  return bound;
+}
+
 void* host_pointer(const void* pointer) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(pointer) & ~kDeviceBit); }
 
 c10::DataPtr adopt(const c10::Storage& cpu) {
   const std::lock_guard lock(device_lock());
+  TORCH_CHECK_WITH(OutOfMemoryError, memory_bound() == 0 || counts().live_bytes + static_cast<int64_t>(cpu.nbytes()) <= memory_bound(),
+                   "fake device: no memory is left for bytes: ", cpu.nbytes());
   counts().live_bytes += static_cast<int64_t>(cpu.nbytes());
   counts().peak_bytes = std::max(counts().peak_bytes, counts().live_bytes);
   auto* adopted = new Adopted{cpu};

@@ -113,6 +113,7 @@ class FakeGraphRecorder final : public GraphRecorder {
   void run(const std::function<void()>& run) override { run(); }
   void record(const std::function<void()>& run) override { recording_ = fake::record(run); }
   void replay() override { fake::replay(recording_); }
+  std::unique_ptr<GraphRecorder> beside() const override { return std::make_unique<FakeGraphRecorder>(); }
 
  private:
   fake::Recording recording_;
@@ -190,4 +191,8 @@ struct CountsFile {
 extern "C" {
 __attribute__((visibility("default"))) const darkroom::CudaPlugin* darkroom_cuda_plugin() { return &darkroom::kPlugin; }
 __attribute__((visibility("default"))) const darkroom::FakeDeviceCounts* darkroom_fake_device_counts() { return &darkroom::fake::counts(); }
+__attribute__((visibility("default"))) void darkroom_fake_device_bound(int64_t num_bytes) {
+  const std::lock_guard lock(darkroom::fake::device_lock());
+  darkroom::fake::memory_bound() = num_bytes;
+}
 }

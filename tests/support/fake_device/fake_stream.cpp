@@ -2,9 +2,11 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <string_view>
 
 #include "fake_memory.h"
 
@@ -22,11 +24,22 @@ struct Stream {
   int64_t position = 0;  // Of the last copy.
   Recording* recording = nullptr;
   std::map<std::string, int64_t> waits;
+  bool is_lost = false;
 };
 
 Stream& stream() {
   static auto* instance = new Stream;
   return *instance;
+}
+
+// Negative: none ends it.
+int64_t replays_before_loss() {
+  static const int64_t replays = [] {
+    const char* fault = std::getenv(kFakeDeviceFaultVariable);
+    constexpr std::string_view kName = "lost_device:";
+    return fault != nullptr && std::string_view(fault).starts_with(kName) ? std::atoll(fault + kName.size()) : -1;
+  }();
+  return replays;
 }
 
 bool same_bytes(const at::Tensor& left, const at::Tensor& right) {
@@ -67,8 +80,14 @@ void copy_in_later(const at::Tensor& host, const at::Tensor& value) {
   stream().late.push_back({++stream().position, host, value, false});
 }
 
+void check_alive() {
+  const std::lock_guard lock(device_lock());
+  TORCH_CHECK(!stream().is_lost, "fake device: an illegal memory access was encountered");
+}
+
 void synchronize(const std::string& who) {
   const std::lock_guard lock(device_lock());
+  check_alive();
   TORCH_CHECK(stream().recording == nullptr, "fake device: the host waits for the device while a graph is recorded: ", who);
   ++counts().synchronisations;
   ++stream().waits[who];
@@ -139,7 +158,9 @@ void replay(const Recording& recording) {
   {
     const std::lock_guard lock(device_lock());
     ++counts().replays;
+    stream().is_lost = stream().is_lost || (replays_before_loss() >= 0 && counts().replays > replays_before_loss());
   }
+  check_alive();
   for (const auto& kernel : recording) {
     kernel();
   }

@@ -16,6 +16,8 @@ namespace darkroom::fake {
 void copy_out_later(const at::Tensor& host, const at::Tensor& value);
 void copy_in_later(const at::Tensor& host, const at::Tensor& value);
 
+/// Throws once the device is lost (kFakeDeviceFaultVariable), as it then does whatever it is asked.
+void check_alive();
 /// The host waits for everything. Throws where a graph is being recorded. `who` is counted.
 void synchronize(const std::string& who);
 /// Synchronisations by who asked for them.

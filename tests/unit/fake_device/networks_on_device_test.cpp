@@ -8,6 +8,7 @@
 #include "darkroom/nn/placement.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/device.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "support/fake_device/fake_device.h"
 #include "unit/encode/process_fixture.h"
 #include "unit/paint/tiny_painter.h"
@@ -105,6 +106,30 @@ TEST_F(PaintingOnDevice, a_step_waits_for_nothing_and_copies_nothing_but_the_noi
     EXPECT_EQ(more.synchronisations, few.synchronisations) << name;
     EXPECT_EQ(more.replays - few.replays, 4) << name;
   }
+}
+
+// As in a training run, whose tensors leave little room.
+TEST_F(PaintingOnDevice, pictures_are_decoded_one_by_one_where_memory_does_not_do_for_all) {
+  TinyModel there;
+  place(there, kThere);
+  const auto painter_there = there.painter().value();
+  const torch::Tensor latents = torch::linspace(-1, 1, 8 * 4 * 8 * 8).view({8, 4, 8, 8});
+  const auto most_bytes = [&](int64_t count) {
+    reset_peak_memory(kThere.device);
+    static_cast<void>(painter_there->decode(latents.narrow(0, 0, count)));
+    return fake_device_counts()->peak_bytes;
+  };
+  const int64_t of_one = most_bytes(1), of_all = most_bytes(8);
+  ASSERT_GT(of_all, 2 * of_one - fake_device_counts()->live_bytes);
+  bound_fake_device_memory((of_one + of_all) / 2);
+  std::vector<Image> want;  // Alone, which has other last bits than in company.
+  for (const torch::Tensor& picture : latents.split(1)) {
+    want.push_back(painter().decode(picture).front());
+  }
+  EXPECT_EQ(painter_there->decode(latents), want);
+  bound_fake_device_memory(fake_device_counts()->live_bytes + 1);
+  EXPECT_THROW(static_cast<void>(painter_there->decode(latents)), c10::OutOfMemoryError);
+  bound_fake_device_memory(0);
 }
 
 TEST_F(PaintingOnDevice, few_steps_are_not_recorded) {

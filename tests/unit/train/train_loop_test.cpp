@@ -476,6 +476,21 @@ TEST_F(TrainLoopTest, validation_scores_the_same_rows_with_the_same_draws) {
   EXPECT_EQ(scores[0], scores[1]);
 }
 
+TEST_F(TrainLoopTest, validation_takes_no_notice_of_min_snr_so_that_runs_compare) {
+  const auto last_line = [&](const std::string& run, double gamma) {
+    TrainOptions validated = options(run, 2);
+    validated.recipe.optimizer.lr = 1e-30;
+    validated.recipe.objective.min_snr_gamma = gamma;
+    validated.recipe.validation = {.path = shared_->path("latents"), .every_steps = 2, .num_rows = 10};
+    train(validated);
+    return metrics(run).back();
+  };
+  const nlohmann::json plain = last_line("plain", 0);
+  const nlohmann::json weighted = last_line("weighted", 5);
+  EXPECT_NE(weighted["loss"], plain["loss"]);
+  EXPECT_EQ(weighted["validation_loss"], plain["validation_loss"]);
+}
+
 TEST_F(TrainLoopTest, refuses_a_scheduler_that_says_otherwise_than_the_recipe) {
   TrainOptions epsilon = options("run");
   epsilon.recipe.objective.prediction = "epsilon";

@@ -380,6 +380,22 @@ TEST_F(TrainLoopTest, refuses_another_runs_folder_with_the_fields_named) {
   EXPECT_EQ(failure_of(afresh).code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(TrainLoopTest, what_becomes_of_pictures_may_change_where_a_run_reads_latents_alone) {
+  train(options("latents", 1));
+  TrainOptions goes_on = options("latents", 2);
+  goes_on.recipe.data.crop = "random";
+  goes_on.recipe.data.tokenizer_dialect = "open_clip";
+  train(goes_on);
+  TrainOptions pictures = autoencoder_options("pictures");
+  pictures.recipe.schedule.max_steps = 1;
+  train(pictures);
+  pictures.recipe.schedule.max_steps = 2;
+  pictures.recipe.data.crop = "random";
+  const Status failure = failure_of(pictures);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failure.message(), HasSubstr("data.crop (was \"center\", is \"random\")"));
+}
+
 TEST_F(TrainLoopTest, refuses_a_dataset_that_changed_since_the_run_began) {
   const std::string copy = folder_.path("latents");
   std::filesystem::copy(shared_->path("latents"), copy, std::filesystem::copy_options::recursive);

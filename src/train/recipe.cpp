@@ -106,6 +106,21 @@ std::string print_value(const FieldValue& value) {
   return std::visit(Printer{}, value);
 }
 
+bool is_fixed(FieldRole role, const Recipe& recipe) {
+  const bool has_pictures = !recipe.data.raw_path.empty();
+  switch (role) {
+    case FieldRole::kFree:
+      return false;
+    case FieldRole::kFixedForRun:
+      return true;
+    case FieldRole::kFixedForPictures:
+      return has_pictures;
+    case FieldRole::kFixedForEncoding:
+      return has_pictures && recipe.objective.kind == "diffusion";
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<Recipe> parse_recipe(std::string_view text, std::string_view name) {
@@ -228,7 +243,7 @@ std::vector<std::string> conflicting_fields(const Recipe& now, const Recipe& bef
   for (size_t i = 0; i < is.size(); ++i) {
     const std::string is_text = print_value(is[i].value);
     const std::string was_text = print_value(was[i].value);
-    if (is[i].role == FieldRole::kFixedForRun && is_text != was_text) {
+    if (is_text != was_text && is_fixed(is[i].role, now)) {
       conflicts.push_back(fmt::format("{} (was {}, is {})", full_name(is[i]), was_text, is_text));
     }
   }

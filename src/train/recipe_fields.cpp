@@ -5,6 +5,8 @@ namespace darkroom {
 std::vector<RecipeField> recipe_fields(Recipe& recipe) {
   constexpr auto kBits = FieldRole::kFixedForRun;
   constexpr auto kFree = FieldRole::kFree;
+  constexpr auto kPictures = FieldRole::kFixedForPictures;
+  constexpr auto kEncoding = FieldRole::kFixedForEncoding;
   auto& [model, data, objective, noise, optimizer, schedule, ema, batch, checkpoint, validation, samples, runtime] = recipe;
   return {
       {"model", "path", &model.path, kFree},
@@ -16,12 +18,12 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"data", "memory_bytes", &data.memory_bytes, kFree},
       {"data", "batches_ahead", &data.batches_ahead, kFree},
       {"data", "rows_per_file", &data.rows_per_file, kFree},
-      {"data", "storage_dtype", &data.storage_dtype, kFree},
-      {"data", "resize", &data.resize, kFree},
-      {"data", "crop", &data.crop, kFree},
-      {"data", "orientation", &data.orientation, kFree},
-      {"data", "tokenizer_dialect", &data.tokenizer_dialect, kFree},
-      {"data", "process_seed", &data.process_seed, kFree},
+      {"data", "storage_dtype", &data.storage_dtype, kEncoding},
+      {"data", "resize", &data.resize, kPictures},
+      {"data", "crop", &data.crop, kPictures},
+      {"data", "orientation", &data.orientation, kPictures},
+      {"data", "tokenizer_dialect", &data.tokenizer_dialect, kEncoding},
+      {"data", "process_seed", &data.process_seed, kEncoding},
       {"objective", "kind", &objective.kind, kBits},
       {"objective", "prediction", &objective.prediction, kBits},
       {"objective", "caption_dropout", &objective.caption_dropout, kBits},

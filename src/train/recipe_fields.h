@@ -9,7 +9,12 @@
 namespace darkroom {
 
 /// Whether a run may go on after the value of a field has changed.
-enum class FieldRole { kFixedForRun, kFree };
+enum class FieldRole {
+  kFree,
+  kFixedForRun,
+  kFixedForPictures,  ///< Where the run reads pictures: to encode them, or to train an autoencoder.
+  kFixedForEncoding,  ///< Where the run encodes pictures.
+};
 
 /// One field of a recipe: its name and where its value lies.
 struct RecipeField {

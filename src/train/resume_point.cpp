@@ -111,6 +111,10 @@ Status check_continuation(const CheckpointRecord& before, const CheckpointRecord
                                          found->second);
     }
   }
+  if (!before.tokenizer_dialect.empty() && !now.tokenizer_dialect.empty() && before.tokenizer_dialect != now.tokenizer_dialect) {
+    return Status::failed_precondition("the captions are tokenised in another dialect than the run began with (then, now):",
+                                       before.tokenizer_dialect, now.tokenizer_dialect);
+  }
   return {};
 }
 

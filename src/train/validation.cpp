@@ -41,6 +41,7 @@ class ValidationRows {
   int64_t batch_size_;
 };
 
+// Without min-SNR weights, so that runs with others compare.
 class DiffusionValidation : public Validation {
  public:
   DiffusionValidation(RunData data, const Recipe& recipe, const UNetPart& part)

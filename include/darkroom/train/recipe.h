@@ -133,9 +133,9 @@ std::string recipe_to_toml(const Recipe& recipe);
 nlohmann::json recipe_agreement(const Recipe& recipe);
 /// The recipe as an object of sections with every field.
 nlohmann::ordered_json recipe_to_json(const Recipe& recipe);
-/// Fields that are fixed for a run (the order of the data, the objective, the noise) and differ between two recipes, as
-/// "section.key (was X, is Y)" texts; a run goes on only if there are none. Lengths, rates, hooks, paths and memory sizes
-/// may change between starts.
+/// Fields that are fixed for a run (the order of the data, the objective, the noise; where `now` reads pictures, also what becomes of
+/// those) and differ between two recipes, as "section.key (was X, is Y)" texts; a run goes on only if there are none. Lengths, rates,
+/// hooks, paths and memory sizes may change between starts.
 std::vector<std::string> conflicting_fields(const Recipe& now, const Recipe& before);
 
 }  // namespace darkroom

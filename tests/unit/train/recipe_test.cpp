@@ -8,7 +8,9 @@
 namespace darkroom {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 Recipe valid_recipe() {
   Recipe recipe;
@@ -169,6 +171,35 @@ TEST(recipe, only_fields_that_are_fixed_for_a_run_conflict) {
   ASSERT_EQ(conflicts.size(), 2U);
   EXPECT_EQ(conflicts[0], "batch.global (was 4096, is 8)");
   EXPECT_EQ(conflicts[1], "runtime.seed (was 2024, is 7)");
+}
+
+// What a change of each field would make of the pictures of a run, by its objective.
+TEST(recipe, what_becomes_of_pictures_is_fixed_where_a_run_reads_them) {
+  struct Case {
+    const char* setting;
+    const char* conflict;
+    bool is_fixed_for_autoencoders;
+  };
+  for (const auto& [setting, conflict, is_fixed_for_autoencoders] :
+       {Case{"data.resize=lanczos", "data.resize (was \"bilinear\", is \"lanczos\")", true},
+        Case{"data.crop=random", "data.crop (was \"center\", is \"random\")", true},
+        Case{"data.orientation=apply", "data.orientation (was \"ignore\", is \"apply\")", true},
+        Case{"data.storage_dtype=float32", "data.storage_dtype (was \"float16\", is \"float32\")", false},
+        Case{"data.tokenizer_dialect=open_clip", "data.tokenizer_dialect (was \"hf\", is \"open_clip\")", false},
+        Case{"data.process_seed=7", "data.process_seed (was 0, is 7)", false}}) {
+    const Recipe latents = valid_recipe();
+    Recipe now = latents;
+    ASSERT_TRUE(set_recipe_field(now, setting).is_ok()) << setting;
+    EXPECT_THAT(conflicting_fields(now, latents), IsEmpty()) << "stored latents are what they are";
+    Recipe pictures = latents;
+    pictures.data.path.clear();
+    pictures.data.raw_path = "images";
+    now = pictures;
+    ASSERT_TRUE(set_recipe_field(now, setting).is_ok()) << setting;
+    EXPECT_THAT(conflicting_fields(now, pictures), ElementsAre(conflict));
+    pictures.objective.kind = now.objective.kind = "autoencoder";
+    EXPECT_EQ(conflicting_fields(now, pictures).size(), is_fixed_for_autoencoders ? 1U : 0U) << setting;
+  }
 }
 
 }  // namespace

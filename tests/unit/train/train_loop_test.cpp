@@ -380,6 +380,22 @@ TEST_F(TrainLoopTest, refuses_another_runs_folder_with_the_fields_named) {
   EXPECT_EQ(failure_of(afresh).code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(TrainLoopTest, what_becomes_of_pictures_may_change_where_a_run_reads_latents_alone) {
+  train(options("latents", 1));
+  TrainOptions goes_on = options("latents", 2);
+  goes_on.recipe.data.crop = "random";
+  goes_on.recipe.data.tokenizer_dialect = "open_clip";
+  train(goes_on);
+  TrainOptions pictures = autoencoder_options("pictures");
+  pictures.recipe.schedule.max_steps = 1;
+  train(pictures);
+  pictures.recipe.schedule.max_steps = 2;
+  pictures.recipe.data.crop = "random";
+  const Status failure = failure_of(pictures);
+  EXPECT_EQ(failure.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(failure.message(), HasSubstr("data.crop (was \"center\", is \"random\")"));
+}
+
 TEST_F(TrainLoopTest, refuses_a_dataset_that_changed_since_the_run_began) {
   const std::string copy = folder_.path("latents");
   std::filesystem::copy(shared_->path("latents"), copy, std::filesystem::copy_options::recursive);
@@ -474,6 +490,21 @@ TEST_F(TrainLoopTest, validation_scores_the_same_rows_with_the_same_draws) {
   }
   ASSERT_EQ(scores.size(), 2U);
   EXPECT_EQ(scores[0], scores[1]);
+}
+
+TEST_F(TrainLoopTest, validation_takes_no_notice_of_min_snr_so_that_runs_compare) {
+  const auto last_line = [&](const std::string& run, double gamma) {
+    TrainOptions validated = options(run, 2);
+    validated.recipe.optimizer.lr = 1e-30;
+    validated.recipe.objective.min_snr_gamma = gamma;
+    validated.recipe.validation = {.path = shared_->path("latents"), .every_steps = 2, .num_rows = 10};
+    train(validated);
+    return metrics(run).back();
+  };
+  const nlohmann::json plain = last_line("plain", 0);
+  const nlohmann::json weighted = last_line("weighted", 5);
+  EXPECT_NE(weighted["loss"], plain["loss"]);
+  EXPECT_EQ(weighted["validation_loss"], plain["validation_loss"]);
 }
 
 TEST_F(TrainLoopTest, refuses_a_scheduler_that_says_otherwise_than_the_recipe) {

@@ -14,6 +14,7 @@
 #include "support/forwarding_files.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
+#include "train/resume_point.h"
 #include "train/run_data.h"
 
 namespace darkroom {
@@ -161,6 +162,19 @@ TEST_F(LostFolderTest, a_run_whose_folder_is_emptied_fills_it_anew) {
 TEST_F(LostFolderTest, facts_that_are_gone_are_written_again_and_nothing_else_changes) {
   train_while([this] { std::filesystem::remove(run_ + "/run.json"); });
   EXPECT_EQ(num_metrics(), 12);
+}
+
+TEST(check_continuation, wants_the_dialect_that_the_run_began_with_where_both_are_known) {
+  CheckpointRecord before, now;
+  before.tokenizer_dialect = "hf";
+  now.tokenizer_dialect = "open_clip";
+  const Status refused = check_continuation(before, now);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), HasSubstr("another dialect"));
+  EXPECT_TRUE(check_continuation(before, before).is_ok());
+  now.tokenizer_dialect.clear();  // A dataset that another program wrote does not tell.
+  EXPECT_TRUE(check_continuation(before, now).is_ok());
+  EXPECT_TRUE(check_continuation(now, before).is_ok());
 }
 
 TEST(memory_of_rank, is_a_share_of_the_machines) {

@@ -88,6 +88,13 @@ std::string recipe_value_text(const Json& value) {
   return clipped_text(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace), 120);
 }
 
+// What it computed in; "" where nobody says.
+std::string precision_of_last_start(const Json& facts) {
+  const auto starts = facts.is_object() ? facts.find("starts") : facts.end();
+  const bool has_starts = facts.is_object() && starts != facts.end() && starts->is_array() && !starts->empty();
+  return has_starts ? text_in(starts->back(), "precision") : "";
+}
+
 std::string essentials(const RunFolder& run) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -108,7 +115,8 @@ std::string essentials(const RunFolder& run) {
     add(recipe_value_text(value) + " schedule");
   }
   if (const Json value = field("runtime", "precision"); !value.is_null()) {
-    add(recipe_value_text(value));
+    const std::string computed = precision_of_last_start(run.facts);
+    add(value == "auto" && !computed.empty() ? clipped_text(computed, 40) : recipe_value_text(value));
   }
   return text;
 }

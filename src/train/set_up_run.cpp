@@ -526,8 +526,8 @@ Status TrainingRun::open_outputs() {
   }
   progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global);
   log_info("training {} ({:.2f} M parameters) on {} in {}, {} rows: steps {} to {}, {} samples each", part_->component(),
-           static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, recipe().runtime.precision, data_.index.num_rows(),
-           steps_done_ + 1, last_step(), recipe().batch.global);
+           static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, precision_on(recipe(), device()),
+           data_.index.num_rows(), steps_done_ + 1, last_step(), recipe().batch.global);
   return {};
 }
 

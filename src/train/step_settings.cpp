@@ -37,7 +37,7 @@ int64_t own_lanes(const Recipe& recipe, int64_t num_lanes, int64_t num_ranks) {
 }  // namespace
 
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device) {
-  const torch::ScalarType type = recipe.runtime.precision == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  const torch::ScalarType type = precision_on(recipe, device) == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
   return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
 }
 
@@ -59,6 +59,11 @@ int64_t snapshot_bytes(const Recipe& recipe, const RankMemory& memory, const Fla
     return memory.moments * kStateTensors / kMoments + memory.average;
   }
   const auto locked = [](int64_t bytes) { return bytes == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))); };
+std::string precision_on(const Recipe& recipe, const torch::Device& device) {
+  const std::string& precision = recipe.runtime.precision;
+  return precision != "auto" ? precision : device.is_cpu() ? "float32" : "bfloat16";
+}
+
   return kStateTensors * locked(memory.moments / kMoments) + locked(memory.average);
 }
 

@@ -13,6 +13,9 @@ namespace darkroom {
 
 // What a recipe asks of a step, for those who build one and for those who say beforehand what it will take.
 
+/// What the network computes in on `device`: the recipe's runtime.precision, where "auto" is bfloat16 on a GPU and float32 on the CPU.
+std::string precision_on(const Recipe& recipe, const torch::Device& device);
+
 /// How the parameters lie on `device`.
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device);
 

@@ -248,7 +248,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   spec.flat.num_ranks = question.num_ranks;
   TrainingPlan plan{.component = workload.component,
                     .parameters = count_parameters(*workload.network),
-                    .precision = recipe.runtime.precision,
+                    .precision = precision_on(recipe, device),
                     .question = question,
                     .global_batch = recipe.batch.global,
                     .gradient_groups = recipe.runtime.gradient_groups,

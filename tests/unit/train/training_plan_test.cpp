@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "darkroom/nn/presets.h"
+#include "darkroom/nn/unet.h"
+#include "darkroom/ops/operation_table.h"
 #include "darkroom/train/checkpoint.h"
 #include "support/simulated_rank.h"
 #include "support/source_path.h"
@@ -115,6 +117,64 @@ TEST_F(TrainingPlanTest, a_gpu_holds_the_batch_as_stored_and_padded_weights) {
   EXPECT_GT(gpu->memory.compute, cpu->memory.compute);
   EXPECT_LT(static_cast<double>(gpu->memory.compute), 1.001 * static_cast<double>(cpu->memory.compute));
   EXPECT_LT(gpu->peak_on_host(), cpu->peak_on_host());
+}
+
+// Bytes that the references keep for backward and the plugin does not: normed values that are activated next, and gates.
+int64_t& bytes_of_references_alone() {
+  static int64_t num_bytes = 0;
+  return num_bytes;
+}
+
+ForwardResult counted_group_norm_silu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                                      const GroupNormSettings& settings) {
+  ForwardResult result = reference_operations().group_norm_silu(x, weight, bias, settings);
+  bytes_of_references_alone() += static_cast<int64_t>(result.saved.back().nbytes());
+  return result;
+}
+
+ForwardResult counted_geglu(const torch::Tensor& x) {
+  ForwardResult result = reference_operations().geglu(x);
+  bytes_of_references_alone() += static_cast<int64_t>(result.saved.back().nbytes());
+  return result;
+}
+
+TEST_F(TrainingPlanTest, a_gpu_keeps_neither_normed_values_nor_gates) {
+  OperationTable counting = reference_operations();
+  counting.group_norm_silu = counted_group_norm_silu;
+  counting.geglu = counted_geglu;
+  install_operations(torch::kCPU, counting);
+  UNet2DConditionModel unet(find_preset("tiny")->unet);
+  bytes_of_references_alone() = 0;
+  unet->forward(torch::zeros({2, 4, 16, 16}), torch::zeros({2}, torch::kInt64),
+                torch::zeros({2, 77, find_preset("tiny")->unet.states_width()}));
+  install_operations(torch::kCPU, reference_operations());
+  const auto kept = static_cast<double>(bytes_of_references_alone());
+  ASSERT_GT(kept, 0);
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 128;
+  recipe.batch = {.global = 2, .micro = 2};
+  recipe.runtime.gradient_groups = recipe.runtime.workers = 1;
+  recipe.runtime.precision = "float32";
+  const auto cpu = plan(recipe), gpu = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(cpu.is_ok() && gpu.is_ok());
+  const auto saved = static_cast<double>(cpu->activations - gpu->activations);
+  EXPECT_GE(saved, kept) << "and the gradient between a norm and its activation is not made either";
+  EXPECT_EQ(plan(recipe)->activations, cpu->activations) << "a plan for a GPU leaves nothing behind";
+  EXPECT_EQ(gpu->step_flop, cpu->step_flop);
+}
+
+// docs/benchmarks.md: sd2-base on an H100, 128 pictures of 256 px in one pass, as torch's allocator counted them.
+TEST_F(TrainingPlanTest, a_gpu_holds_what_was_measured_on_one) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.batch = {.global = 128, .micro = 128};
+  recipe.runtime.gradient_groups = 1;
+  const auto whole = plan(recipe, {.device = "cuda:0"});
+  recipe.batch.micro = 64;
+  const auto halves = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(whole.is_ok() && halves.is_ok());
+  EXPECT_NEAR(static_cast<double>(whole->peak_on_device()), 45.0e9, 0.05 * 45.0e9);
+  EXPECT_NEAR(static_cast<double>(halves->peak_on_device()), 32.1e9, 0.05 * 32.1e9);
 }
 
 TEST_F(TrainingPlanTest, hours_want_a_peak) {

@@ -270,7 +270,11 @@ Status TrainingRun::check_window() const {
     log_info("the recipe's field 'runtime.lanes' is {}, and the dataset has {} blocks of at most {} rows: so many lanes are used",
              recipe().runtime.lanes, num_blocks, DatasetIndex::kRowsPerBlock);
   }
-  const DatasetSize dataset{recorded_uri(recipe().data.path), data_.index.num_rows(), num_blocks, least_row_bytes_};
+  const DatasetSize dataset{.name = recorded_uri(recipe().data.path),
+                            .num_rows = data_.index.num_rows(),
+                            .num_blocks = num_blocks,
+                            .row_bytes = least_row_bytes_,
+                            .group_rows = data_.largest_group_rows};
   const Status checked = check_window_memory(recipe(), dataset, ranks().size());
   if (checked.is_ok() || steps_done_ == 0) {
     return checked;

@@ -368,6 +368,38 @@ TEST(step_settings, shipped_recipes_keep_what_they_shuffle) {
   }
 }
 
+TEST(step_settings, published_recipes_compute_in_bfloat16_on_a_gpu_and_in_float32_on_the_cpu) {
+  for (const char* name : {"sd2-256", "sd2-512"}) {
+    Recipe recipe = load_recipe(local_files(), source_path(std::string("recipes/") + name + ".toml")).value();
+    EXPECT_EQ(flat_options(recipe, torch::Device("cuda:0")).compute_type, torch::kBFloat16) << name;
+    EXPECT_EQ(flat_options(recipe, torch::kCPU).compute_type, torch::kFloat32) << name;
+    EXPECT_EQ(precision_on(recipe, torch::Device("cuda:1")), "bfloat16");
+    recipe.runtime.precision = "float32";
+    EXPECT_EQ(precision_on(recipe, torch::Device("cuda:0")), "float32") << "who says which gets it";
+  }
+}
+
+TEST(step_settings, row_groups_that_are_larger_than_blocks_are_kept_whole) {
+  Recipe recipe;
+  recipe.runtime.lanes = 8;
+  recipe.data.window_blocks = 16;
+  recipe.data.memory_bytes = int64_t{6} << 30;  // 8 x 16 blocks of 256 rows are 5.4 GB.
+  const auto check = [&](int64_t num_rows, int64_t group_rows) {
+    return check_window_memory(recipe, {"s3://bucket/latents", num_rows, (num_rows + 255) / 256, 165'888, group_rows}, 1);
+  };
+  for (const int64_t group_rows : {0, 1, 255, 256}) {
+    EXPECT_TRUE(check(kManyRows, group_rows).is_ok()) << group_rows;
+  }
+  EXPECT_FALSE(check(kManyRows, 512).is_ok());
+  const Status refused = check(kManyRows, 10'000);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  for (const char* word : {"data.memory_bytes", "s3://bucket/latents", "up to 10000 rows", "128 blocks", "212.337 GB", "6442450944"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(word));
+  }
+  EXPECT_TRUE(check(38'000, 10'000).is_ok()) << "all of a small dataset is kept";
+  EXPECT_FALSE(check(39'000, 10'000).is_ok());
+}
+
 TEST(step_settings, a_window_larger_than_the_memory_is_refused_naming_fields_and_values) {
   Recipe recipe;
   recipe.runtime.lanes = 64;
@@ -442,6 +474,20 @@ TEST(step_settings, a_run_whose_window_does_not_fit_ends_before_it_begins) {
   EXPECT_THAT(summary.status().message(), HasSubstr("data.memory_bytes"));
   EXPECT_THAT(summary.status().message(), HasSubstr(folder.path("latents")));
   EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+}
+
+TEST(step_settings, a_run_whose_row_groups_do_not_fit_ends_before_it_begins) {
+  const TemporaryFolder folder;
+  write_small_model(folder.path("model"));
+  write_latents_part(folder.path("latents/part-000000.parquet"), 1000, 1);  // In one row group.
+  write_empty_states(folder.path("latents"));
+  TrainOptions options = small_training(folder.path("model"), folder.path("latents"), folder.path("run"), 1);
+  options.recipe.data.memory_bytes = 1 << 20;
+  options.recipe.runtime.lanes = options.recipe.data.window_blocks = 1;
+  const auto summary = run_training(options, {});
+  EXPECT_EQ(summary.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(summary.status().message(), HasSubstr("row groups"));
+  EXPECT_THAT(summary.status().message(), HasSubstr("up to 1000 rows"));
 }
 
 TEST(step_settings, a_run_that_has_begun_goes_on_with_a_window_that_does_not_fit) {

@@ -304,13 +304,12 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
-// What a step computes, for the share of the peak among the numbers.
-Status count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
+// What a step computes, for the figures of a run. What cannot be planned cannot begin either, and the run itself says why.
+void count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
   const PlanQuestion question{.num_ranks = place.size, .local_ranks = place.local_size, .device = options.device};
-  DARKROOM_ASSIGN_OR_RETURN(const TrainingPlan plan, plan_training(stores, options.recipe, question, stop));
-  options.step_flop = plan.step_flop;
+  const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop);
+  options.step_flop = plan.is_ok() ? plan->step_flop : 0;
   options.rank_tflops = tflops;
-  return Status::ok();
 }
 
 // The token is never on a command line, which others can read.
@@ -324,10 +323,6 @@ void take_encoders(const TrainFlags& flags, TrainOptions& options) {
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
-  }
-  if (flags.plan.tflops > 0 && flags.observation.metrics_address.empty()) {
-    return Status::invalid_argument("--tflops is for the hours of --dry-run and the MFU of --metrics-port; give one of them, or drop it:",
-                                    flags.plan.tflops);
   }
   end_with_starter();
   std::unique_ptr<SpotStop> spot;
@@ -372,7 +367,9 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   options.spans = observation->trace();
   if (observation->is_served()) {
     options.metrics = &observation->registry();
-    DARKROOM_RETURN_IF_ERROR(count_work(*stores, place, flags.plan.tflops, context.stop, options));
+  }
+  if (place.rank == 0 || observation->is_served()) {
+    count_work(*stores, place, flags.plan.tflops, context.stop, options);
   }
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
@@ -453,10 +450,9 @@ void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
       .only_with("--dry-run");
   verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches")
       .only_with("--dry-run");
-  verb.flag(
-      "--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
-      "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the MFU of --metrics-port; unknown: "
-      "neither is told");
+  verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
+            "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the share of it (MFU) that a run "
+            "reaches; unknown: neither is told");
 }
 
 }  // namespace

@@ -528,7 +528,7 @@ Status TrainingRun::open_outputs() {
   if (!options_.trace_path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
   }
-  progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global);
+  progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global, step_work());
   log_info("training {} ({:.2f} M parameters) on {} in {}, {} rows: steps {} to {}, {} samples each", part_->component(),
            static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, precision_on(recipe(), device()),
            data_.index.num_rows(), steps_done_ + 1, last_step(), recipe().batch.global);

@@ -162,24 +162,43 @@ Result<std::vector<std::string>> own_command() {
   return words;
 }
 
+/// The ranks of all machines, where --nproc starts `num_here` on this one, which is the `launched` of its launcher; a launcher of several
+/// processes a machine is refused.
+Result<SpreadGroup> multiply_place(const RankPlace& launched, int64_t num_here) {
+  if (launched.local_size > 1 || launched.local_rank > 0) {
+    return Status::invalid_argument(
+        "--nproc starts the ranks of a machine itself, but the launcher has started several here already; let it start one process a "
+        "machine, or drop --nproc (processes of the launcher, here):",
+        launched.size, std::max(launched.local_size, launched.local_rank + 1));
+  }
+  return SpreadGroup{.first_rank = launched.rank * num_here,
+                     .size = launched.size * num_here,
+                     .host = launched.host,
+                     .port = launched.port,
+                     .hosts_store = launched.hosts_store,
+                     .job = launcher_job_of_environment(),
+                     .attempt = launched.attempt};
+}
+
 /// Starts the ranks on this machine and looks after them.
 Result<int> launch_ranks(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
-  if (place.size > 1) {
-    return Status::invalid_argument("--nproc starts the ranks itself, but a launcher has started this one; drop one of them; its ranks:",
-                                    place.size);
-  }
+  DARKROOM_ASSIGN_OR_RETURN(const SpreadGroup all, multiply_place(place, flags.num_ranks));
   TrainOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   DARKROOM_RETURN_IF_ERROR(options.validate());
-  if (flags.num_ranks > options.recipe.runtime.gradient_groups) {
+  if (all.size > options.recipe.runtime.gradient_groups) {
     return Status::invalid_argument(
         "--nproc wants a gradient group a rank; set runtime.gradient_groups to as many or more (groups, ranks):",
-        options.recipe.runtime.gradient_groups, flags.num_ranks);
+        options.recipe.runtime.gradient_groups, all.size);
   }
   RankGroupOptions group{.command = {}, .num_ranks = flags.num_ranks, .max_restarts = flags.max_restarts};
   // A lost rank is missed after one and a quarter watchdog periods at most: together two, as promised.
   group.patience = std::chrono::milliseconds(750 * options.recipe.runtime.watchdog_seconds);
+  if (place.size > 1) {
+    group.of = all;
+    group.max_restarts = place.hosts_store ? flags.max_restarts : 0;  // Whoever keeps the store (torchrun) starts all again.
+  }
   DARKROOM_ASSIGN_OR_RETURN(group.command, own_command());
   context.writes_summary = false;
   Result<int> ended = run_rank_group(group, context.stop);
@@ -200,6 +219,9 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   }
   GlooOptions options;
   options.place = place;
+  if (const char* meeting = std::getenv(kRankMeetingVariable)) {
+    options.place.attempt = meeting;
+  }
   auto agreement = recipe_agreement(recipe);
   agreement["--output"] = shown_output(train.output);  // Of two runs that meet at the same port by mistake.
   agreement["--stop-at"] = train.stop_at;
@@ -265,8 +287,12 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(const Recipe recipe, resolve_recipe(flags));
   DARKROOM_ASSIGN_OR_RETURN(const RankPlace place, rank_place_of_environment());
   PlanQuestion question = flags.plan;
-  const int64_t ranks_here = std::max(flags.num_ranks, place.local_size);
-  question.num_ranks = question.num_ranks > 0 ? question.num_ranks : std::max(flags.num_ranks, place.size);
+  const int64_t ranks_here = flags.num_ranks > 1 ? flags.num_ranks : place.local_size;
+  if (question.num_ranks == 0) {
+    DARKROOM_ASSIGN_OR_RETURN(const SpreadGroup all, flags.num_ranks > 1 ? multiply_place(place, flags.num_ranks)
+                                                                         : Result<SpreadGroup>(SpreadGroup{.size = place.size}));
+    question.num_ranks = all.size;
+  }
   question.local_ranks = std::min(ranks_here, question.num_ranks);
   DARKROOM_ASSIGN_OR_RETURN(question.device, planned_device(recipe.runtime.device));
   MetricsRegistry metrics;
@@ -278,13 +304,12 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
-// What a step computes, for the share of the peak among the numbers.
-Status count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
+// What a step computes, for the figures of a run. What cannot be planned cannot begin either, and the run itself says why.
+void count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
   const PlanQuestion question{.num_ranks = place.size, .local_ranks = place.local_size, .device = options.device};
-  DARKROOM_ASSIGN_OR_RETURN(const TrainingPlan plan, plan_training(stores, options.recipe, question, stop));
-  options.step_flop = plan.step_flop;
+  const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop);
+  options.step_flop = plan.is_ok() ? plan->step_flop : 0;
   options.rank_tflops = tflops;
-  return Status::ok();
 }
 
 // The token is never on a command line, which others can read.
@@ -298,10 +323,6 @@ void take_encoders(const TrainFlags& flags, TrainOptions& options) {
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
-  }
-  if (flags.plan.tflops > 0 && flags.observation.metrics_address.empty()) {
-    return Status::invalid_argument("--tflops is for the hours of --dry-run and the MFU of --metrics-port; give one of them, or drop it:",
-                                    flags.plan.tflops);
   }
   end_with_starter();
   std::unique_ptr<SpotStop> spot;
@@ -346,7 +367,9 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   options.spans = observation->trace();
   if (observation->is_served()) {
     options.metrics = &observation->registry();
-    DARKROOM_RETURN_IF_ERROR(count_work(*stores, place, flags.plan.tflops, context.stop, options));
+  }
+  if (place.rank == 0 || observation->is_served()) {
+    count_work(*stores, place, flags.plan.tflops, context.stop, options);
   }
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
@@ -408,7 +431,8 @@ void add_run_flags(VerbDefinition& verb, TrainFlags& flags) {
   verb.flag("--device", value::device(flags.device, false), "where the step runs; auto: as the recipe's runtime.device says");
   verb.flag("--trace", value::path(options.trace_path, "PATH.safetensors", "none"), "record the first steps for checking");
   verb.flag("--trace-steps", value::count(options.trace_steps).least(1).shown("K"), "steps to record");
-  verb.flag("--nproc", value::count(flags.num_ranks).least(1).shown("N"), "ranks on this machine, with the bits of one");
+  verb.flag("--nproc", value::count(flags.num_ranks).least(1).shown("N"),
+            "ranks on this machine, with the bits of one; under a launcher of one process a machine, on each");
   verb.flag("--max-restarts", value::count(flags.max_restarts).least(0).shown("K"), "of --nproc: new starts when a rank dies or hangs");
   verb.flag("--spot-notice", value::uri(flags.spot_notice, "aws|gcp|URL|FILE", "none"),
             "where a machine learns that it is taken back: the run saves, and ends as by SIGTERM");
@@ -426,10 +450,9 @@ void add_plan_flags(VerbDefinition& verb, TrainFlags& flags) {
       .only_with("--dry-run");
   verb.flag("--mfu", value::number(flags.plan.mfu).above(0).most(1), "of --dry-run: share of its peak that a rank reaches")
       .only_with("--dry-run");
-  verb.flag(
-      "--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
-      "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the MFU of --metrics-port; unknown: "
-      "neither is told");
+  verb.flag("--tflops", value::number(flags.plan.tflops).least(0).also("unknown", 0),
+            "a rank's peak in 10^12 floating-point operations per second, for the hours of --dry-run and the share of it (MFU) that a run "
+            "reaches; unknown: neither is told");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ FIELDS = {
     "metadata": {"location": str, "where": str},
     "download": {"instance_type": str, "instances": int, "jobs": int, "volume_gb": int, "max_hours": int},
     "process": {"instance_type": str, "instances": int, "jobs": int, "volume_gb": int, "max_hours": int, "resolution": int, "model": str},
-    "training": {"instance_type": str, "instances": int, "volume_gb": int, "max_hours": int, "max_wait_hours": int, "spot": bool, "recipe": str,
+    "training": {"instance_type": str, "instances": int, "ranks": int, "volume_gb": int, "max_hours": int, "max_wait_hours": int, "spot": bool, "recipe": str,
                  "fsx_gb": int},
     "endpoint": {"instance_type": str, "instances": int},
 }
@@ -175,7 +175,7 @@ def data_channel(config: dict, name: str, folder: str, file_system: dict | None)
 
 
 def training_step(config: dict, file_system: dict | None) -> Step:
-    """A darkroom rank a host (docs/ranks.md); SageMaker copies the run folder to S3 while it grows and brings it back to a restarted job."""
+    """So many darkroom ranks on each host (docs/ranks.md); SageMaker copies the run folder to S3 while it grows and brings it back to a restarted job."""
     chosen = config["training"]
     full_name = f"{config['job']['name']}-train"
     create = {
@@ -186,7 +186,7 @@ def training_step(config: dict, file_system: dict | None) -> Step:
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["sh", "-ec", TRAIN_AND_EXPORT.format(checkpoints=CHECKPOINTS), "train"],
             "ContainerArguments": [chosen["recipe"], "--data", f"{DATA}/latents", "--model", config["process"]["model"], "--output", CHECKPOINTS,
-                                   "--spot-notice", "aws"],
+                                   "--nproc", str(chosen["ranks"]), "--spot-notice", "aws"],
         },
         "InputDataConfig": [data_channel(config, "latents", place(config, "latents"), file_system)],
         "OutputDataConfig": {"S3OutputPath": place(config, "output")},

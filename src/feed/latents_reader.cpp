@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <nlohmann/json.hpp>
@@ -223,6 +224,9 @@ Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset) {
   const Location& first = dataset.objects.front().place;
   DARKROOM_ASSIGN_OR_RETURN(const auto footer, read_footer(first));
   LatentsDatasetInfo info;
+  for (const RowGroupInfo& group : footer.row_groups) {
+    info.largest_group_rows = std::max(info.largest_group_rows, group.num_rows);
+  }
   if (const std::string* text = footer.find(kLatentsFooterKey); text != nullptr) {
     const auto json = parse_json(*text);
     if (!json.is_object()) {

@@ -369,6 +369,7 @@ Result<StepReport> TrainStep::finish() {
   }
   synchronize(losses_.device());
   DARKROOM_RETURN_IF_ERROR(ranks_.exchange({}, {}));  // Whether what GPUs exchanged came.
+  end_phase(report_.wait_ms);
   report_.wants_stop = report_.wants_stop || (ranks_.size() > 1 && stop_votes_staging_.item<double>() > 0.0);
   const StepReport own = report_;
   DARKROOM_RETURN_IF_ERROR(settle());

@@ -11,28 +11,28 @@
 namespace darkroom {
 namespace {
 
-using Json = nlohmann::json;
+using ReportJson = nlohmann::json;
 
 constexpr int64_t kReportVersion = 2;  // The first one that states standard errors.
 constexpr const char* kWriteAnew = "the same compare command in its folder writes only the report anew";
 
-const Json& field_of(const Json& object, const char* key) {
-  static const Json kNone;
+const ReportJson& field_of(const ReportJson& object, const char* key) {
+  static const ReportJson kNone;
   const auto found = object.find(key);
   return found == object.end() ? kNone : *found;
 }
 
-std::string shown(const Json& value) {
-  return value.is_null() ? "nothing" : value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+std::string shown(const ReportJson& value) {
+  return value.is_null() ? "nothing" : value.dump(-1, ' ', false, ReportJson::error_handler_t::replace).substr(0, 100);
 }
 
-Result<Json> read_report(FileSystem& files, const std::string& path) {
+Result<ReportJson> read_report(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string text, read_file(files, path));
-  Json report = parse_json<Json>(text);
+  ReportJson report = parse_json<ReportJson>(text);
   if (!report.is_object() || field_of(report, "format") != "darkroom comparison report") {
     return Status::corrupt_data("this is no report.json of darkroom compare:", path);
   }
-  const Json& version = field_of(report, "version");
+  const ReportJson& version = field_of(report, "version");
   if (!version.is_number_integer()) {
     return Status::corrupt_data(fmt::format("{}: version must be a number, got:", path), shown(version));
   }
@@ -47,13 +47,13 @@ Result<Json> read_report(FileSystem& files, const std::string& path) {
   return report;
 }
 
-Result<Json> find_measure(const Json& report, const std::string& path, const std::string& name) {
-  const Json& measures = field_of(report, "measures");
+Result<ReportJson> find_measure(const ReportJson& report, const std::string& path, const std::string& name) {
+  const ReportJson& measures = field_of(report, "measures");
   if (!measures.is_array()) {
     return Status::corrupt_data(fmt::format("{}: measures must be a list, got:", path), shown(measures));
   }
   std::string names;
-  for (const Json& measure : measures) {
+  for (const ReportJson& measure : measures) {
     if (!measure.is_object() || !field_of(measure, "name").is_string()) {
       return Status::corrupt_data(fmt::format("{}: a measure has no name, got:", path), shown(measure));
     }
@@ -68,10 +68,10 @@ Result<Json> find_measure(const Json& report, const std::string& path, const std
 /// Takes the numbers of one measure and keeps the first failure.
 class MeasureNumbers {
  public:
-  MeasureNumbers(const Json& measure, std::string place) : measure_(measure), place_(std::move(place)) {}
+  MeasureNumbers(const ReportJson& measure, std::string place) : measure_(measure), place_(std::move(place)) {}
 
   double number(const char* key) {
-    const Json& value = field_of(measure_, key);
+    const ReportJson& value = field_of(measure_, key);
     if (!value.is_number() || !std::isfinite(value.get<double>())) {
       fail(key, "must be a number");
       return 0;
@@ -86,13 +86,13 @@ class MeasureNumbers {
   const Status& status() const { return status_; }
 
  private:
-  const Json& measure_;
+  const ReportJson& measure_;
   std::string place_;
   Status status_;
 };
 
 // A score that gain can be in proportion to, measured on prompts enough to know how far it may be off.
-Status check_is_score(const Json& measure, const std::string& place) {
+Status check_is_score(const ReportJson& measure, const std::string& place) {
   if (field_of(measure, "higher_is_better") != true) {
     return Status::failed_precondition("gain cannot be in proportion to a measure of which less is better; take another measure:", place);
   }
@@ -105,8 +105,8 @@ Status check_is_score(const Json& measure, const std::string& place) {
 }  // namespace
 
 Status read_comparison_report(FileSystem& files, ModelComparison& comparison) {
-  DARKROOM_ASSIGN_OR_RETURN(const Json report, read_report(files, comparison.report));
-  DARKROOM_ASSIGN_OR_RETURN(const Json measure, find_measure(report, comparison.report, comparison.metric));
+  DARKROOM_ASSIGN_OR_RETURN(const ReportJson report, read_report(files, comparison.report));
+  DARKROOM_ASSIGN_OR_RETURN(const ReportJson measure, find_measure(report, comparison.report, comparison.metric));
   const std::string place = fmt::format("{}, measure {}", comparison.report, comparison.metric);
   DARKROOM_RETURN_IF_ERROR(check_is_score(measure, place));
   MeasureNumbers numbers(measure, place);

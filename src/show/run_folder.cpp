@@ -88,6 +88,13 @@ std::string recipe_value_text(const Json& value) {
   return clipped_text(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace), 120);
 }
 
+// What it computed in; "" where nobody says.
+std::string precision_of_last_start(const Json& facts) {
+  const auto starts = facts.is_object() ? facts.find("starts") : facts.end();
+  const bool has_starts = facts.is_object() && starts != facts.end() && starts->is_array() && !starts->empty();
+  return has_starts ? text_in(starts->back(), "precision") : "";
+}
+
 std::string essentials(const RunFolder& run) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -108,7 +115,8 @@ std::string essentials(const RunFolder& run) {
     add(recipe_value_text(value) + " schedule");
   }
   if (const Json value = field("runtime", "precision"); !value.is_null()) {
-    add(recipe_value_text(value));
+    const std::string computed = precision_of_last_start(run.facts);
+    add(value == "auto" && !computed.empty() ? clipped_text(computed, 40) : recipe_value_text(value));
   }
   return text;
 }
@@ -229,8 +237,15 @@ RunFigures figures_of(const RunFolder& run) {
   if (const auto scores = run.metrics.values_of("validation_loss"); !scores.empty()) {
     figures.validation_loss = scores.back();
   }
-  if (auto rates = run.metrics.values_of("images_per_second"); !rates.empty()) {
-    figures.images_per_second = median(std::move(rates));
+  for (const auto& [field, figure] :
+       {std::pair("images_per_second", &figures.images_per_second), std::pair("tflops", &figures.tflops), std::pair("mfu", &figures.mfu)}) {
+    if (auto values = run.metrics.values_of(field); !values.empty()) {
+      *figure = median(std::move(values));
+    }
+  }
+  if (const auto peaks = run.metrics.values_of("peak_memory_bytes"); !peaks.empty()) {
+    constexpr double kMostBytes = 1e18;  // Whatever stands there.
+    figures.peak_memory_bytes = static_cast<int64_t>(std::clamp(*std::max_element(peaks.begin(), peaks.end()), 0.0, kMostBytes));
   }
   if (run.facts.is_object()) {
     figures.parameters = number_in<int64_t>(run.facts, "parameters");
@@ -263,6 +278,9 @@ std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder&
   add("loss, last 50 lines", number(figures.loss_last));
   add("validation loss", number(figures.validation_loss));
   add("pictures/s, median", number(figures.images_per_second));
+  add("TFLOP/s, median", number(figures.tflops));
+  add("share of the peak (MFU), median", figures.mfu ? mfu_text(*figures.mfu) : "");
+  add("peak memory of rank 0", figures.peak_memory_bytes ? bytes_text(*figures.peak_memory_bytes) : "");
   add("wall time", figures.seconds ? duration_text(*figures.seconds) : "");
   add("goodput", goodput_text(run));
   add("starts", figures.num_starts > 0 ? grouped_digits(figures.num_starts) : "");
@@ -271,6 +289,8 @@ std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder&
   }
   return rows;
 }
+
+std::string mfu_text(double share) { return number_text(100 * share, 3) + " %"; }
 
 ReportTable comparison_table(const RunFolder& run, const RunFolder& other) {
   const auto [name, other_name] = run_names(run, other);

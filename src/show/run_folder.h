@@ -42,13 +42,16 @@ struct RunFigures {
   std::optional<int64_t> samples;
   std::optional<int64_t> rows;
   std::optional<int64_t> parameters;
-  std::optional<double> loss_first;         ///< Mean over the first 50 logged steps.
-  std::optional<double> loss_last;          ///< Mean over the last 50.
-  std::optional<double> validation_loss;    ///< The last one.
-  std::optional<double> images_per_second;  ///< Median over the logged steps.
-  std::optional<double> seconds;            ///< Wall time of all starts.
-  std::string component;                    ///< "U-Net", "autoencoder" or "".
-  std::vector<std::string> machines;        ///< Each kind once, in the order of the starts.
+  std::optional<double> loss_first;          ///< Mean over the first 50 logged steps.
+  std::optional<double> loss_last;           ///< Mean over the last 50.
+  std::optional<double> validation_loss;     ///< The last one.
+  std::optional<double> images_per_second;   ///< Median over the logged steps.
+  std::optional<double> tflops;              ///< Of all ranks, in 10^12 operations per second: median over the logged steps.
+  std::optional<double> mfu;                 ///< Share of their peak that this is, likewise.
+  std::optional<int64_t> peak_memory_bytes;  ///< Of rank 0, the largest.
+  std::optional<double> seconds;             ///< Wall time of all starts.
+  std::string component;                     ///< "U-Net", "autoencoder" or "".
+  std::vector<std::string> machines;         ///< Each kind once, in the order of the starts.
   int64_t num_starts = 0;
 };
 
@@ -69,6 +72,9 @@ std::vector<std::pair<std::string, double>> run_spendings(const RunFolder& run);
 
 /// "2 h 5 min", "5 min 32 s", "12.3 s".
 std::string duration_text(double seconds);
+
+/// "41.2 %", of a share.
+std::string mfu_text(double share);
 
 /// "4.2 million", "866 million", "123,456", "512".
 std::string count_text(int64_t count);

@@ -18,7 +18,8 @@ constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
 RunMetrics no_metrics() {
   RunMetrics metrics;
-  for (const char* field : {"step", "samples", "seconds", "loss", "validation_loss", "grad_norm", "lr", "images_per_second"}) {
+  for (const char* field : {"step", "samples", "seconds", "loss", "validation_loss", "grad_norm", "lr", "images_per_second", "tflops",
+                            "mfu", "peak_memory_bytes"}) {
     metrics.columns[field];
   }
   metrics.phase_ms = {{"data", 0}, {"forward", 0}, {"backward", 0}, {"optimizer", 0}};

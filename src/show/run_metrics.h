@@ -15,19 +15,20 @@
 
 namespace darkroom {
 
-/// What figures and charts need of metrics.jsonl: eight numbers a line, not the lines.
+/// What figures and charts need of metrics.jsonl: a few numbers a line, not the lines.
 struct RunMetrics {
   static constexpr size_t kMaxPhases = 16;
 
   int64_t num_lines = 0;
   nlohmann::json last;  ///< The last line, an object with a number "step"; null without a line.
-  /// step, samples, seconds, loss, validation_loss, grad_norm, lr, images_per_second: a value a line, NaN where it has none.
+  /// step, samples, seconds, loss, validation_loss, grad_norm, lr, images_per_second, tflops, mfu, peak_memory_bytes: a value a
+  /// line, NaN where it has none.
   std::map<std::string, std::vector<double>, std::less<>> columns;
   /// Sums over the lines, in the order in which a step goes through them; names after the first kMaxPhases are left out.
   std::vector<std::pair<std::string, double>> phase_ms;
   int64_t num_timed_lines = 0;  ///< Lines that have phases.
 
-  /// REQUIRES: one of the eight.
+  /// REQUIRES: one of these.
   const std::vector<double>& column(std::string_view field) const;
   /// Those of a column that are there.
   std::vector<double> values_of(std::string_view field) const;

@@ -53,6 +53,13 @@ std::string tiles_html(const RunFigures& figures) {
   if (figures.images_per_second) {
     html += tile("throughput", number_text(*figures.images_per_second, 3), "pictures/s, the median");
   }
+  if (figures.tflops) {
+    const std::string share = figures.mfu ? "; " + mfu_text(*figures.mfu) + " of the peak (MFU)" : "";
+    html += tile("computing", number_text(*figures.tflops, 3) + " TFLOP/s", "the median" + share);
+  }
+  if (figures.peak_memory_bytes) {
+    html += tile("peak memory", bytes_text(*figures.peak_memory_bytes), "of rank 0");
+  }
   if (figures.seconds) {
     html += tile("wall time", duration_text(*figures.seconds),
                  figures.num_starts > 1 ? fmt::format("in {} starts", figures.num_starts) : "in one start");

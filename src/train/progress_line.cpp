@@ -15,6 +15,15 @@ constexpr auto kLogInterval = std::chrono::seconds(10);
 
 }  // namespace
 
+std::optional<double> StepWork::tflops(double step_ms) const {
+  return flop > 0 && step_ms > 0 ? std::optional(flop / (1e9 * step_ms)) : std::nullopt;
+}
+
+std::optional<double> StepWork::mfu(double step_ms) const {
+  const auto reached = tflops(step_ms);
+  return reached && peak_tflops > 0 ? std::optional(*reached / peak_tflops) : std::nullopt;
+}
+
 ProgressLine::~ProgressLine() { show_progress(""); }
 
 void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
@@ -39,11 +48,17 @@ void ProgressLine::show(int64_t steps_done, const StepTimes& times) {
 }
 
 std::string ProgressLine::text(int64_t steps_done, const StepTimes& times) const {
+  constexpr double kPercent = 100, kShownMs = 0.5;
   const StepReport& report = times.report;
-  return fmt::format("step {}/{}  loss {}  grad {:.3f}  lr {:.2e}  {:.0f} img/s  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}  ETA {}",
-                     steps_done, max_steps_, mean_loss_.has_value() ? fmt::format("{:.4f}", *mean_loss_) : "-", grad_norm_,
-                     report.learning_rate, 1000.0 * static_cast<double>(batch_size_) / mean_ms_, times.data_ms, report.forward_ms,
-                     report.backward_ms, report.update_ms, clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
+  const auto tflops = work_.tflops(mean_ms_), mfu = work_.mfu(mean_ms_);
+  const std::string reached = tflops ? fmt::format("  {:.3g} TFLOP/s", *tflops) : "";
+  const std::string share = mfu ? fmt::format(" ({:.3g} %)", kPercent * *mfu) : "";
+  const std::string wait = report.wait_ms >= kShownMs ? fmt::format(" wait {:.0f}", report.wait_ms) : "";
+  return fmt::format(
+      "step {}/{}  loss {}  grad {:.3f}  lr {:.2e}  {:.0f} img/s{}{}  ms: data {:.0f} fwd {:.0f} bwd {:.0f} opt {:.0f}{}  ETA {}",
+      steps_done, max_steps_, mean_loss_.has_value() ? fmt::format("{:.4f}", *mean_loss_) : "-", grad_norm_, report.learning_rate,
+      1000.0 * static_cast<double>(batch_size_) / mean_ms_, reached, share, times.data_ms, report.forward_ms, report.backward_ms,
+      report.update_ms, wait, clock_text(static_cast<double>(max_steps_ - steps_done) * mean_ms_ / 1000.0));
 }
 
 }  // namespace darkroom

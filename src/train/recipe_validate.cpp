@@ -115,7 +115,7 @@ Status check_choices(const Recipe& recipe) {
       {"noise.beta_schedule", recipe.noise.beta_schedule, {"scaled_linear", "linear"}},
       {"schedule.kind", recipe.schedule.kind, {"constant", "cosine"}},
       {"samples.sampler", recipe.samples.sampler, sampler_names()},
-      {"runtime.precision", recipe.runtime.precision, {"float32", "bfloat16"}},
+      {"runtime.precision", recipe.runtime.precision, {"auto", "float32", "bfloat16"}},
       {"runtime.reduction", recipe.runtime.reduction, {"exact", "fast"}},
       {"runtime.gradient_wire", recipe.runtime.gradient_wire, {"float32", "bfloat16"}},
   };

@@ -147,6 +147,7 @@ Result<RunData> open_latents(StoreSet& stores, const Recipe& recipe, const Sampl
   data.vae_fingerprint = info.vae_fingerprint;
   data.text_encoder_fingerprint = info.text_encoder_fingerprint;
   data.tokenizer_dialect = info.tokenizer_dialect;
+  data.largest_group_rows = info.largest_group_rows;
   if (recipe.objective.caption_dropout > 0) {
     DARKROOM_ASSIGN_OR_RETURN(data.empty_states_tw, read_empty_caption(dataset, shapes.states));
   }

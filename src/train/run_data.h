@@ -30,6 +30,7 @@ struct RunData {
   int64_t num_ahead = 0;           ///< For the Batcher: 0 where the source must run on the training thread.
   int64_t num_expected = 0;        ///< For the Batcher, too: of encoders elsewhere.
   RemoteSource* remote = nullptr;  ///< The source, where it is one of those.
+  int64_t largest_group_rows = 0;  ///< Of latents, in their first shard: read and kept whole; 0: not known.
   torch::Tensor empty_states_tw;   ///< Undefined without caption dropout.
   std::string vae_fingerprint;     ///< Of the VAE that made the latents; empty: unknown.
   std::string text_encoder_fingerprint;

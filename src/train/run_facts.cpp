@@ -6,6 +6,7 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/core/version.h"
+#include "step_settings.h"
 
 namespace darkroom {
 namespace {
@@ -29,7 +30,7 @@ nlohmann::ordered_json this_start(const RunFacts& facts, int64_t steps_done) {
           {"started", utc_now()},
           {"darkroom", kVersion},
           {"device", facts.device},
-          {"precision", recipe.runtime.precision},
+          {"precision", precision_on(recipe, torch::Device(facts.device))},
           {"processor", machine.processor},
           {"cores", machine.num_cores},
           {"memory_bytes", machine.memory_bytes},

@@ -270,7 +270,11 @@ Status TrainingRun::check_window() const {
     log_info("the recipe's field 'runtime.lanes' is {}, and the dataset has {} blocks of at most {} rows: so many lanes are used",
              recipe().runtime.lanes, num_blocks, DatasetIndex::kRowsPerBlock);
   }
-  const DatasetSize dataset{recorded_uri(recipe().data.path), data_.index.num_rows(), num_blocks, least_row_bytes_};
+  const DatasetSize dataset{.name = recorded_uri(recipe().data.path),
+                            .num_rows = data_.index.num_rows(),
+                            .num_blocks = num_blocks,
+                            .row_bytes = least_row_bytes_,
+                            .group_rows = data_.largest_group_rows};
   const Status checked = check_window_memory(recipe(), dataset, ranks().size());
   if (checked.is_ok() || steps_done_ == 0) {
     return checked;
@@ -524,10 +528,10 @@ Status TrainingRun::open_outputs() {
   if (!options_.trace_path.empty()) {
     DARKROOM_ASSIGN_OR_RETURN(trace_, TraceWriter::begin(files_, options_.trace_path, options_.trace_steps, *parameters_));
   }
-  progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global);
+  progress_ = std::make_unique<ProgressLine>(last_step(), recipe().batch.global, step_work());
   log_info("training {} ({:.2f} M parameters) on {} in {}, {} rows: steps {} to {}, {} samples each", part_->component(),
-           static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, recipe().runtime.precision, data_.index.num_rows(),
-           steps_done_ + 1, last_step(), recipe().batch.global);
+           static_cast<double>(parameters_->num_elements()) / kMillion, options_.device, precision_on(recipe(), device()),
+           data_.index.num_rows(), steps_done_ + 1, last_step(), recipe().batch.global);
   return {};
 }
 

@@ -34,10 +34,38 @@ int64_t own_lanes(const Recipe& recipe, int64_t num_lanes, int64_t num_ranks) {
   return std::min(most, num_lanes);
 }
 
+// Of rows that fit by themselves, at `own_rows` a time.
+Status check_group_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t own_rows) {
+  constexpr int64_t kBlock = DatasetIndex::kRowsPerBlock;
+  if (dataset.group_rows <= kBlock) {
+    return {};
+  }
+  const int64_t own_blocks = (own_rows + kBlock - 1) / kBlock;
+  const double held = static_cast<double>(own_blocks) * static_cast<double>(dataset.group_rows);
+  const double rows = std::min(static_cast<double>(dataset.num_rows), held);
+  const double bytes = rows * static_cast<double>(dataset.row_bytes);
+  if (bytes <= static_cast<double>(recipe.data.memory_bytes)) {
+    return {};
+  }
+  return Status::failed_precondition(
+      fmt::format(
+          "the recipe's field 'data.memory_bytes' is too small for the row groups of {}: they have up to {} rows, are read and kept "
+          "whole, and each of the {} blocks of {} rows that a rank shuffles at a time may lie in another one, {:.3f} GB in all; "
+          "write the dataset with row groups of {} rows, as process does, raise the field, or lower runtime.lanes or "
+          "data.window_blocks (a rank's share of it):",
+          dataset.name, dataset.group_rows, own_blocks, kBlock, bytes / kBytesPerGb, kBlock),
+      recipe.data.memory_bytes);
+}
+
 }  // namespace
 
+std::string precision_on(const Recipe& recipe, const torch::Device& device) {
+  const std::string& precision = recipe.runtime.precision;
+  return precision != "auto" ? precision : device.is_cpu() ? "float32" : "bfloat16";
+}
+
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device) {
-  const torch::ScalarType type = recipe.runtime.precision == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  const torch::ScalarType type = precision_on(recipe, device) == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
   return device.is_cpu() ? FlatParametersOptions{.compute_type = type} : FlatParametersOptions::for_gpu(device, type);
 }
 
@@ -120,7 +148,7 @@ Status check_window_memory(const Recipe& recipe, const DatasetSize& dataset, int
   const int64_t own_rows = std::min(static_cast<int64_t>(part), lanes * recipe.data.window_blocks * DatasetIndex::kRowsPerBlock);
   const int64_t shuffled = own_rows * dataset.row_bytes;
   if (shuffled <= recipe.data.memory_bytes) {
-    return {};
+    return check_group_memory(recipe, dataset, own_rows);
   }
   return Status::failed_precondition(
       fmt::format(

@@ -13,6 +13,9 @@ namespace darkroom {
 
 // What a recipe asks of a step, for those who build one and for those who say beforehand what it will take.
 
+/// What the network computes in on `device`: the recipe's runtime.precision, where "auto" is bfloat16 on a GPU and float32 on the CPU.
+std::string precision_on(const Recipe& recipe, const torch::Device& device);
+
 /// How the parameters lie on `device`.
 FlatParametersOptions flat_options(const Recipe& recipe, const torch::Device& device);
 
@@ -54,11 +57,13 @@ struct DatasetSize {
   std::string name;  ///< For people.
   int64_t num_rows = 0;
   int64_t num_blocks = 0;
-  int64_t row_bytes = 0;  ///< At least, as kept.
+  int64_t row_bytes = 0;   ///< At least, as kept.
+  int64_t group_rows = 0;  ///< Of its row groups, which are read and kept whole; 0: not known, no more than a block.
 };
 
 /// Whether data.memory_bytes, here the rank's share of it (memory_of_rank), keeps what its lanes shuffle of a dataset, or its whole part
-/// of a smaller one, so that each row is read once an epoch. Errors: kFailedPrecondition, naming the fields.
+/// of a smaller one, so that each row is read once an epoch. Blocks of a window lie all over a dataset, so that of row groups larger than
+/// blocks each block may keep another one. Errors: kFailedPrecondition, naming the fields, and row groups that are to blame.
 Status check_window_memory(const Recipe& recipe, const DatasetSize& dataset, int64_t num_ranks);
 
 }  // namespace darkroom

@@ -34,7 +34,7 @@ void TrainMetrics::show_step(int64_t steps_done, const StepTimes& times) {
   images_.add(facts_.rank_samples);
   for (const auto& [phase, ms] :
        {std::pair("data_wait", times.data_ms), std::pair("forward", report.forward_ms), std::pair("backward", report.backward_ms),
-        std::pair("update", report.update_ms), std::pair("step", times.step_ms)}) {
+        std::pair("update", report.update_ms), std::pair("device_wait", report.wait_ms), std::pair("step", times.step_ms)}) {
     add_milliseconds(registry_, phase, ms);
   }
   registry_.gauge("darkroom_train_learning_rate", "Learning rate of the last step.").set(report.learning_rate);

@@ -1,9 +1,9 @@
 #include "darkroom/train/training_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -77,14 +77,41 @@ Result<Architecture> read_architecture(StoreSet& stores, const std::string& mode
   return found;
 }
 
-// Draws have no shapes to give, only values: nothing to do.
-void give_shapes_operations() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    OperationTable table = reference_operations();
-    table.counter_normal = [](torch::Tensor&, uint64_t, uint8_t, const torch::Tensor&) {};
-    install_operations(torch::kMeta, table);
-  });
+// Of the plugin's operations (src/plugin/*_operation.cpp) what they make and keep for their backward passes: of a normed and activated x
+// neither the normed values nor the gradient between, of a gated unit no gate. The kernels' partial sums are left out.
+ForwardResult group_norm_of_a_gpu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                                  const GroupNormSettings& settings) {
+  const torch::Tensor kept = x.contiguous();
+  const torch::Tensor mean = torch::empty({x.size(0), settings.num_groups}, x.options().dtype(torch::kFloat32));
+  return {at::empty_like(kept), {kept, weight, bias, mean, at::empty_like(mean)}};
+}
+
+std::array<torch::Tensor, 3> group_norm_backward_of_a_gpu(const torch::Tensor& /*grad*/, const std::vector<torch::Tensor>& saved,
+                                                          const GroupNormSettings& /*settings*/, std::array<bool, 3> /*wanted*/) {
+  return {at::empty_like(saved[0]), at::empty_like(saved[1]), at::empty_like(saved[2])};
+}
+
+ForwardResult geglu_of_a_gpu(const torch::Tensor& x) {
+  std::vector<int64_t> half = x.sizes().vec();
+  half.back() /= 2;
+  return {torch::empty(half, x.options()), {x.contiguous()}};
+}
+
+torch::Tensor geglu_backward_of_a_gpu(const torch::Tensor& /*grad*/, const std::vector<torch::Tensor>& saved) {
+  return at::empty_like(saved[0]);
+}
+
+// Draws have no shapes to give, only values: nothing to do. REQUIRES: this thread's is the run on shapes.
+void give_shapes_operations(const torch::Device& device) {
+  OperationTable table = reference_operations();
+  table.counter_normal = [](torch::Tensor&, uint64_t, uint8_t, const torch::Tensor&) {};
+  if (!device.is_cpu()) {
+    table.group_norm = table.group_norm_silu = group_norm_of_a_gpu;
+    table.group_norm_backward = table.group_norm_silu_backward = group_norm_backward_of_a_gpu;
+    table.geglu = geglu_of_a_gpu;
+    table.geglu_backward = geglu_backward_of_a_gpu;
+  }
+  install_operations(torch::kMeta, table);
 }
 
 torch::Tensor shape_of(std::vector<int64_t> sizes) { return torch::empty(sizes, torch::dtype(torch::kFloat32).device(torch::kMeta)); }
@@ -131,11 +158,11 @@ Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& 
   return Workload{"vae", vae.ptr(), losses, channels * side * side, false};
 }
 
-// Runs the network itself, on shapes.
-PassCost cost_of_pass(const Workload& workload, torch::ScalarType type, int64_t num_samples) {
-  give_shapes_operations();
+// Runs the network itself, on shapes, as it would run on the device.
+PassCost cost_of_pass(const Workload& workload, const FlatParametersOptions& flat, int64_t num_samples) {
   ShapeRun shapes;
-  ShapeRun::move_here(*workload.network, type);
+  give_shapes_operations(flat.device);
+  ShapeRun::move_here(*workload.network, flat.compute_type);
   const int64_t before = shapes.held_bytes();
   shapes.restart_peak();
   torch::Tensor loss;
@@ -248,7 +275,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   spec.flat.num_ranks = question.num_ranks;
   TrainingPlan plan{.component = workload.component,
                     .parameters = count_parameters(*workload.network),
-                    .precision = recipe.runtime.precision,
+                    .precision = precision_on(recipe, device),
                     .question = question,
                     .global_batch = recipe.batch.global,
                     .gradient_groups = recipe.runtime.gradient_groups,
@@ -257,11 +284,11 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   plan.micro_batch = std::min(recipe.batch.micro, group_size(recipe));
   plan.rank_passes = num_passes(recipe, plan.rank_samples);
   plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
-  const PassCost pass = cost_of_pass(workload, flat.compute_type, plan.micro_batch);
+  const PassCost pass = cost_of_pass(workload, flat, plan.micro_batch);
   plan.activations = plan.passes_at_a_time * pass.peak_bytes;
   plan.keeps_graphs = !device.is_cpu() && recipe.runtime.graphs;
   if (plan.keeps_graphs && rest_of_group(recipe) > 0) {  // Each graph keeps what its passes hold.
-    plan.activations += cost_of_pass(workload, flat.compute_type, rest_of_group(recipe)).peak_bytes;
+    plan.activations += cost_of_pass(workload, flat, rest_of_group(recipe)).peak_bytes;
   }
   const bool shows_something = !recipe.samples.prompts.empty() || recipe.objective.kind == "autoencoder";
   plan.looks = !recipe.validation.path.empty() || (recipe.samples.every_steps > 0 && shows_something);

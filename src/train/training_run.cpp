@@ -11,6 +11,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/scratch.h"
+#include "darkroom/tensor/device_runtime.h"
 #include "darkroom/train/run_files.h"
 #include "online_balance.h"
 #include "step_settings.h"
@@ -22,19 +23,25 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
-// Of a step that waits for its numbers: the passes come first, the update last, and between them the exchange with the other ranks. The
-// times are the step's own sums over micro-batches.
-void record_phases(TraceRecorder* spans, const SpanContext& step, Clock::time_point issued, const StepReport& report) {
+}  // namespace
+
+double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+// Of a step that waits for its numbers: the passes come first, then the exchange with the other ranks, the update, and the wait for a
+// device. The times are the step's own sums over micro-batches.
+void TrainingRun::record_phases(const SpanContext& step, Clock::time_point issued) const {
+  TraceRecorder* spans = options_.spans;
   if (spans == nullptr) {
     return;
   }
+  const StepReport& report = train_step_->report();
   const Clock::time_point end = spans->now();
-  const auto at_most = [&](double ms, Clock::time_point from) {
-    const auto duration = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
-    return std::min(from + duration, end);
+  const auto of_step = [&](double ms) {
+    return std::min(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms)), end - issued);
   };
-  const Clock::time_point passed = at_most(report.forward_ms + report.backward_ms, issued);
-  const Clock::time_point updated = end - std::min(end - passed, at_most(report.update_ms, issued) - issued);
+  const Clock::time_point passed = issued + of_step(report.forward_ms + report.backward_ms);
+  const Clock::time_point issued_all = std::max(passed, end - of_step(report.wait_ms));
+  const Clock::time_point exchanged = ranks().size() > 1 ? std::max(passed, issued_all - of_step(report.update_ms)) : passed;
   const auto phase = [&](const char* name, Clock::time_point from, Clock::time_point to, SpanAttributes attributes) {
     spans->record({.name = name,
                    .context = spans->make_context(step),
@@ -44,13 +51,12 @@ void record_phases(TraceRecorder* spans, const SpanContext& step, Clock::time_po
                    .attributes = std::move(attributes)});
   };
   phase("forward_backward", issued, passed, {{"darkroom.forward_ms", report.forward_ms}, {"darkroom.backward_ms", report.backward_ms}});
-  phase("reduce", passed, updated, {});
-  phase("update", updated, end, {});
+  if (ranks().size() > 1) {
+    phase("reduce", passed, exchanged, {});
+  }
+  phase("update", exchanged, issued_all, {});
+  phase("device_wait", issued_all, end, {});
 }
-
-}  // namespace
-
-double TrainingRun::wall_seconds() const { return facts_->seconds_before() + std::chrono::duration<double>(Clock::now() - began_).count(); }
 
 void TrainingRun::spend(Spending what) {
   if (ledger_ != nullptr) {
@@ -122,7 +128,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
                            }};
   const auto issued = options_.spans == nullptr ? Clock::time_point() : options_.spans->now();
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
-  record_phases(options_.spans, span.context(), issued, train_step_->report());
+  record_phases(span.context(), issued);
   if (!report.is_ok()) {
     span.fail(report.status());
     auto skipped = train_step_->was_not_finite() ? skip_step(report.status()) : Result<StepTimes>(report.status());
@@ -267,18 +273,30 @@ Status TrainingRun::paint_previews() {
 
 Status TrainingRun::log_step(const StepTimes& times, const nlohmann::ordered_json& scores) {
   const StepReport& report = times.report;
-  const auto num_samples = static_cast<double>((steps_here_ - std::exchange(logged_here_, steps_here_)) * recipe().batch.global);
-  const double rate = 1000.0 * num_samples / (step_ms_here_ - std::exchange(logged_ms_, step_ms_here_));
-  nlohmann::ordered_json line = {
-      {"step", steps_done_},
-      {"samples", steps_done_ * recipe().batch.global},
-      {"loss", report.loss},
-      {"grad_norm", report.grad_norm},
-      {"lr", report.learning_rate},
-      {"images_per_second", rate},
-      {"seconds", wall_seconds()},
-      {"goodput", ledger_->goodput()},
-      {"ms", {{"data", times.data_ms}, {"forward", report.forward_ms}, {"backward", report.backward_ms}, {"optimizer", report.update_ms}}}};
+  const auto num_steps = static_cast<double>(steps_here_ - std::exchange(logged_here_, steps_here_));
+  const double mean_ms = (step_ms_here_ - std::exchange(logged_ms_, step_ms_here_)) / num_steps;
+  const double rate = 1000.0 * static_cast<double>(recipe().batch.global) / mean_ms;
+  nlohmann::ordered_json line = {{"step", steps_done_},
+                                 {"samples", steps_done_ * recipe().batch.global},
+                                 {"loss", report.loss},
+                                 {"grad_norm", report.grad_norm},
+                                 {"lr", report.learning_rate},
+                                 {"images_per_second", rate},
+                                 {"seconds", wall_seconds()},
+                                 {"goodput", ledger_->goodput()},
+                                 {"peak_memory_bytes", peak_memory_bytes(device())},
+                                 {"ms",
+                                  {{"data", times.data_ms},
+                                   {"forward", report.forward_ms},
+                                   {"backward", report.backward_ms},
+                                   {"optimizer", report.update_ms},
+                                   {"device_wait", report.wait_ms}}}};
+  if (const auto tflops = step_work().tflops(mean_ms)) {
+    line["tflops"] = *tflops;
+  }
+  if (const auto mfu = step_work().mfu(mean_ms)) {
+    line["mfu"] = *mfu;
+  }
   if (times.is_skipped) {
     line.erase("loss");
     line.erase("grad_norm");

@@ -84,6 +84,7 @@ class TrainingRun {
 
   // One step, and what follows it.
   Result<StepTimes> step(bool wants_stop);
+  void record_phases(const SpanContext& step, Clock::time_point issued) const;
   // What a step whose numbers were not finite costs: itself, or the run.
   Result<StepTimes> skip_step(const Status& failure);
   // Whether nothing after the next step needs its numbers: a device need not be waited for.
@@ -125,6 +126,7 @@ class TrainingRun {
   bool has_previews() const {
     return recipe().samples.every_steps > 0 && (!recipe().samples.prompts.empty() || recipe().objective.kind == "autoencoder");
   }
+  StepWork step_work() const { return {options_.step_flop, options_.rank_tflops * static_cast<double>(ranks().size())}; }
   // Samples of a batch that this rank computes.
   FlatRange own_samples() const;
   int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }

@@ -350,7 +350,7 @@ def check_numbers(prometheus: Prometheus, found: dict) -> None:
     require({series["metric"]["code"] for series in by_title["data_plane", "Rows without a result, by code"]} == {"http_404"}, "codes", by_title)
     require({series["metric"]["gpu"] for series in by_title["training", "Memory of GPUs"]} == {"0", "1"}, "GPUs", by_title)
     shares = {series["metric"]["phase"]: float(series["value"][1]) for series in by_title["training", "What a step goes into"]}
-    require(set(shares) == {"data_wait", "forward", "backward", "update"}, "phases", shares)
+    require(set(shares) == {"data_wait", "forward", "backward", "update", "device_wait"}, "phases", shares)
     names = set(prometheus.ask("label/__name__/values"))
     ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("darkroom_")}
     require(ours <= documented_names(), "docs/metrics.md lacks", ours - documented_names())

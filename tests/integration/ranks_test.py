@@ -299,6 +299,25 @@ def sagemaker_names_the_hosts() -> None:
     require("SM_CURRENT_HOST" in finish(done, expect=2), "a host that is none of the job's is not named")
 
 
+def ranks_of_several_machines_are_each_machines_own_to_start() -> None:
+    """Two containers of two ranks each; one of them loses a rank, and both begin again."""
+    bench = the_bench()
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    job = {"TRAINING_JOB_NAME": "job-2", "SM_HOSTS": json.dumps(hosts), "MASTER_PORT": free_port()}
+    command = bench.command("machines", "--nproc", "2", "--resume", "none")
+    first, second = (start(command, {**job, "SM_CURRENT_HOST": host}) for host in hosts)
+    wait_for_steps(bench.path("machines"), 5, first)
+    ranks = ranks_of(second)
+    os.kill(ranks[1], signal.SIGKILL)
+    for launcher in (first, second):
+        require("ranks were lost" in finish(launcher), "the loss of a rank was not told")
+    bench.require_same("machines")
+    several = {"WORLD_SIZE": "4", "RANK": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": hosts[0]}
+    require("--nproc" in finish(start(command, several), expect=2), "a launcher of several processes a machine is not refused")
+    done = start(bench.command("machines", "--nproc", "4"), {**job, "SM_CURRENT_HOST": hosts[1]})
+    require("runtime.gradient_groups" in finish(done, expect=2), "more ranks than groups on all machines are not refused")
+
+
 def a_rank_of_another_job_does_not_disturb_this_one() -> None:
     bench = the_bench()
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_ID": "0", "MASTER_PORT": free_port()}
@@ -405,6 +424,7 @@ if __name__ == "__main__":
             mpirun_starts_the_ranks,
             the_environment_of_srun_names_the_ranks,
             sagemaker_names_the_hosts,
+            ranks_of_several_machines_are_each_machines_own_to_start,
             a_rank_of_another_job_does_not_disturb_this_one,
             a_spot_notice_ends_the_run_with_a_checkpoint,
             a_rank_of_another_run_is_refused,

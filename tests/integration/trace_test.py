@@ -97,14 +97,18 @@ def make_latents(bench: Workbench) -> None:
     run("process", images, bench.path("latents"), "--model", bench.model, "--resolution", "64")
 
 
-def check_steps(spans: list[dict], steps: list[int]) -> None:
+ALONE = ("data_wait", "forward_backward", "update", "device_wait")  # A step's phases of one rank.
+AMONG_OTHERS = (*ALONE, "reduce")
+
+
+def check_steps(spans: list[dict], steps: list[int], phases: tuple[str, ...]) -> None:
     check_nesting(spans)
     found = sorted((span for span in spans if span["name"] == "step"), key=begin_of)
     require([attributes_of(span)["darkroom.step"] for span in found] == steps, "steps", found)
     for before, after in zip(found, found[1:]):
         require(end_of(before) <= begin_of(after), "steps overlap", before, after)
     for step in found:
-        require(children_of(spans, step) == dict.fromkeys(("data_wait", "forward_backward", "reduce", "update"), 1), "phases", children_of(spans, step))
+        require(children_of(spans, step) == dict.fromkeys(phases, 1), "phases", children_of(spans, step))
 
 
 def each_rank_traces_its_steps() -> None:
@@ -113,7 +117,7 @@ def each_rank_traces_its_steps() -> None:
         run(*train_command(bench, "run", "--max-steps", "3", "--nproc", "2", "--trace-file", KEPT / "train.jsonl"))
         for name in ("train.jsonl", "train-rank1.jsonl"):
             spans = spans_of(KEPT / name)
-            check_steps(spans, [1, 2, 3])
+            check_steps(spans, [1, 2, 3], AMONG_OTHERS)
             require(any(span["name"] == "save" for span in spans), "nothing is saved", name)
         resource = json.loads((KEPT / "train-rank1.jsonl").read_text().split("\n")[0])["resourceSpans"][0]["resource"]
         require({"key": "darkroom.rank", "value": {"intValue": "1"}} in resource["attributes"], "rank", resource)
@@ -143,7 +147,7 @@ def a_stop_loses_no_span_and_a_kill_leaves_whole_lines() -> None:
             spans = spans_of(path, may_be_torn)
             steps = sum(span["name"] == "step" for span in spans)
             if number == signal.SIGTERM:
-                check_steps(spans, list(range(1, steps + 1)))
+                check_steps(spans, list(range(1, steps + 1)), ALONE)
                 last = json.loads(pathlib.Path(bench.path(out), "metrics.jsonl").read_text().strip().rsplit("\n", 1)[-1])
                 require(last["step"] == steps and spans[-1]["name"] == "save", "the last steps are missing", last, steps)
             require(steps > 0, "no step", number)

@@ -53,6 +53,28 @@ bool is_stopped(pid_t pid) {
   return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
 }
 
+/// What rank number `local_rank` of this machine finds in its environment in start `attempt` of this group.
+std::vector<std::string> environment_of_rank(const RankGroupOptions& options, const SpreadGroup& group, int64_t local_rank,
+                                             int64_t attempt) {
+  return {fmt::format("RANK={}", group.first_rank + local_rank),
+          fmt::format("WORLD_SIZE={}", group.size),
+          fmt::format("LOCAL_RANK={}", local_rank),
+          fmt::format("LOCAL_WORLD_SIZE={}", options.num_ranks),
+          fmt::format("MASTER_ADDR={}", group.host),
+          fmt::format("MASTER_PORT={}", group.port),
+          fmt::format("TORCHELASTIC_USE_AGENT_STORE={}", group.hosts_store ? "False" : "True"),
+          fmt::format("TORCHELASTIC_RESTART_COUNT={}", attempt > 0 ? std::to_string(attempt) : group.attempt),
+          fmt::format("TORCHELASTIC_RUN_ID={}", group.job),
+          fmt::format("{}={}", kRankMeetingVariable, options.of.has_value() ? group.attempt : std::to_string(attempt)),
+          fmt::format("{}={}", kRankLauncherVariable, getpid())};
+}
+
+/// The group of ranks that are all on this machine, for one start.
+Result<SpreadGroup> group_of_this_machine(const RankGroupOptions& options) {
+  DARKROOM_ASSIGN_OR_RETURN(const int port, free_port());
+  return SpreadGroup{.size = options.num_ranks, .host = "127.0.0.1", .port = port, .job = fmt::format("darkroom-{}", getpid())};
+}
+
 /// One start of all ranks. Whatever ends it, no rank outlives it.
 class RunningRanks {
  public:
@@ -70,19 +92,11 @@ class RunningRanks {
   RunningRanks& operator=(const RunningRanks&) = delete;
 
   Status start(const RankGroupOptions& options, int64_t attempt) {
-    DARKROOM_ASSIGN_OR_RETURN(const int port, free_port());
+    DARKROOM_ASSIGN_OR_RETURN(const SpreadGroup group,
+                              options.of.has_value() ? Result<SpreadGroup>(*options.of) : group_of_this_machine(options));
     for (int64_t rank = 0; rank < options.num_ranks; ++rank) {
       ChildOptions child{.has_own_group = true, .shares_output = true};
-      child.environment = {fmt::format("RANK={}", rank),
-                           fmt::format("WORLD_SIZE={}", options.num_ranks),
-                           fmt::format("LOCAL_RANK={}", rank),
-                           fmt::format("LOCAL_WORLD_SIZE={}", options.num_ranks),
-                           "MASTER_ADDR=127.0.0.1",
-                           fmt::format("MASTER_PORT={}", port),
-                           "TORCHELASTIC_USE_AGENT_STORE=False",
-                           fmt::format("TORCHELASTIC_RESTART_COUNT={}", attempt),
-                           fmt::format("TORCHELASTIC_RUN_ID=darkroom-{}", getpid()),
-                           fmt::format("{}={}", kRankLauncherVariable, getpid())};
+      child.environment = environment_of_rank(options, group, rank, attempt);
       DARKROOM_ASSIGN_OR_RETURN(const Child started, start_child(options.command, child));
       ranks_.push_back({started.pid, watch_child(started.pid), {}});
       if (ranks_.back().watched < 0) {

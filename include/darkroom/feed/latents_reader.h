@@ -46,13 +46,14 @@ class LatentsReader : public SampleSource {
 
 inline constexpr const char* kLatentsFooterKey = "darkroom.latents";
 
-/// What the shards of a latents dataset say about themselves in their footers, under kLatentsFooterKey; empty texts and zeros
+/// What the first shard of a latents dataset says about itself in its footer, under kLatentsFooterKey; empty texts and zeros
 /// when there is no such key (another dialect).
 struct LatentsDatasetInfo {
   std::string vae_fingerprint;
   std::string text_encoder_fingerprint;
   std::string tokenizer_dialect;
   double scaling_factor = 0;
+  int64_t largest_group_rows = 0;  ///< Of its row groups, in any dialect: a reader keeps them whole.
 };
 /// Reads the footer of the first shard. Errors: those of read_footer.
 Result<LatentsDatasetInfo> read_latents_info(const DatasetFiles& dataset);

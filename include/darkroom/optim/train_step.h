@@ -59,6 +59,7 @@ struct StepReport {
   double forward_ms = 0.0;  ///< Draws, forward passes and losses.
   double backward_ms = 0.0;
   double update_ms = 0.0;  ///< Norm, clip, AdamW and EMA.
+  double wait_ms = 0.0;    ///< For a GPU at the end, with the steps that ran ahead; of a step that runs ahead 0.
 };
 
 /// Losses (count) of samples [first, first + count) of the batch (the whole one, of which a rank is asked for its own), float on the

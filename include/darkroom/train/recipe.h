@@ -93,15 +93,16 @@ struct Recipe {
     int64_t seed = 0;                  ///< Prompt i uses seed + i.
   } samples;
   struct Runtime {
-    int64_t seed = 2024;                ///< Of every random draw of the run.
-    int64_t threads = 1;                ///< Intra-op threads of the step; part of the bits.
-    int64_t workers = 1;                ///< Micro-batches computed side by side, in `threads` threads each; no bit. 0: one a core.
-    std::string device = "auto";        ///< Where the step runs: "auto" (the first GPU, else the CPU), "cpu", "cuda" or "cuda:N".
-    std::string precision = "float32";  ///< What the network computes in: "float32", or "bfloat16" beside float32 master weights.
-    bool graphs = true;                 ///< On a GPU: record a micro-batch's passes and the update once, then replay them; no bit.
-    int64_t lanes = 8;                  ///< Lanes of the canonical order.
-    int64_t gradient_groups = 1;        ///< Parts of a batch that are added in a fixed tree: as many ranks, or fewer, have the same bits.
-    std::string reduction = "exact";    ///< Between ranks: "exact", or "fast": the library's order, other bits for other numbers of ranks.
+    int64_t seed = 2024;          ///< Of every random draw of the run.
+    int64_t threads = 1;          ///< Intra-op threads of the step; part of the bits.
+    int64_t workers = 1;          ///< Micro-batches computed side by side, in `threads` threads each; no bit. 0: one a core.
+    std::string device = "auto";  ///< Where the step runs: "auto" (the first GPU, else the CPU), "cpu", "cuda" or "cuda:N".
+    /// What the network computes in: "float32", "bfloat16" beside float32 master weights, or "auto": that on a GPU, float32 on the CPU.
+    std::string precision = "float32";
+    bool graphs = true;               ///< On a GPU: record a micro-batch's passes and the update once, then replay them; no bit.
+    int64_t lanes = 8;                ///< Lanes of the canonical order.
+    int64_t gradient_groups = 1;      ///< Parts of a batch that are added in a fixed tree: as many ranks, or fewer, have the same bits.
+    std::string reduction = "exact";  ///< Between ranks: "exact", or "fast": the library's order, other bits for other numbers of ranks.
     std::string gradient_wire = "float32";  ///< Of sums of groups, kept and sent: "float32", or "bfloat16" (half the bytes, other bits).
     bool overlap = true;                    ///< Gradients are sent while the last backward pass of a step goes on; no bit.
     bool background_saves = true;           ///< Checkpoints between steps are written from a copy in memory while training goes on; no bit.

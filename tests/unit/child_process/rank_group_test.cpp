@@ -42,6 +42,23 @@ TEST_F(RankGroupTest, every_rank_knows_its_place) {
   EXPECT_EQ(text("rank-2"), "2 3 2 3 127.0.0.1 0\n");
 }
 
+TEST_F(RankGroupTest, a_machines_share_of_a_spread_group_meets_where_the_launcher_says) {
+  RankGroupOptions options = ranks(
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $TORCHELASTIC_USE_AGENT_STORE "
+      "$TORCHELASTIC_RESTART_COUNT $DARKROOM_RANK_MEETING $TORCHELASTIC_RUN_ID >> rank-$RANK; test -e again && exit 0; "
+      "test $RANK = 5 && echo > again; exit 75",
+      2);
+  options.of = SpreadGroup{.first_rank = 4, .size = 8, .host = "node0", .port = 1234, .hosts_store = true, .job = "job 7", .attempt = "0"};
+  options.max_restarts = 9;
+  EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+  EXPECT_THAT(text("rank-4"), HasSubstr("4 8 0 2 node0 1234 False 0 0 job 7\n4 8 0 2 node0 1234 False 1 0 job 7\n"));
+  EXPECT_THAT(text("rank-5"), HasSubstr("5 8 1 2 node0 1234 False 0 0 job 7\n5 8 1 2 node0 1234 False 1 0 job 7\n"));
+  options.of->hosts_store = false;
+  options.of->attempt = "3";
+  EXPECT_EQ(run_rank_group(options, {}).value(), 0);
+  EXPECT_THAT(text("rank-4"), HasSubstr("4 8 0 2 node0 1234 True 3 3 job 7\n"));
+}
+
 TEST_F(RankGroupTest, a_killed_rank_starts_all_again) {
   // In the first start rank 1 dies and the others would wait for ever.
   RankGroupOptions options =

@@ -194,6 +194,23 @@ TEST_F(RunReport, escapes_what_the_folder_holds) {
   EXPECT_THAT(page(), HasSubstr("&lt;b&gt;a &amp; b&lt;/b&gt;"));
 }
 
+TEST_F(RunReport, tells_what_the_steps_reached_where_the_metrics_do) {
+  put("metrics.jsonl", kMetrics);
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), Not(HasSubstr("TFLOP/s")));
+  put("metrics.jsonl",
+      "{\"step\":1,\"tflops\":300,\"peak_memory_bytes\":2e9}\n{\"step\":2,\"tflops\":310,\"mfu\":0.412,\"peak_memory_bytes\":45e9}\n"
+      "{\"step\":3,\"tflops\":320,\"peak_memory_bytes\":-1}\n");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<b>310 TFLOP/s</b><span>the median; 41.2 % of the peak (MFU)</span>"));
+  EXPECT_THAT(page(), HasSubstr("<b>45.0 GB</b><span>of rank 0</span>"));
+  put("metrics.jsonl", "{\"step\":1,\"peak_memory_bytes\":1e300}\n");  // No number of bytes.
+  EXPECT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  put("run.json", R"({"starts": [{"precision": "float32"}, {"precision": "bfloat16"}], "recipe": {"runtime": {"precision": "auto"}}})");
+  ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
+  EXPECT_THAT(page(), HasSubstr("<p class=\"dim\">bfloat16"));
+}
+
 TEST_F(RunReport, a_loss_below_zero_is_drawn_too) {
   put("metrics.jsonl", "{\"step\":1,\"loss\":-0.5}\n{\"step\":2,\"loss\":0.25}\n");
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());

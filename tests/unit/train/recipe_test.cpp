@@ -56,6 +56,8 @@ TEST(recipe, published_recipes_see_the_published_number_of_samples) {
   const auto phase_2 = load_recipe(local_files(), source_path("recipes/sd2-512.toml"));
   EXPECT_EQ(phase_1->schedule.max_steps * phase_1->batch.global, 1'126'400'000);
   EXPECT_EQ(phase_2->schedule.max_steps * phase_2->batch.global, 1'740'800'000);
+  EXPECT_EQ(phase_1->runtime.precision, "auto") << "bf16 mixed, as published, wherever there is a GPU";
+  EXPECT_EQ(phase_2->runtime.precision, "auto");
 }
 
 TEST(recipe, names_the_nearest_field_for_an_unknown_one) {

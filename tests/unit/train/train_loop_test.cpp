@@ -173,6 +173,28 @@ TEST_F(TrainLoopTest, records_what_trains_where_and_for_how_long) {
   EXPECT_THAT(facts["starts"][0]["started"].get<std::string>(), testing::MatchesRegex("20..-..-..T..:..:..Z"));
 }
 
+TEST_F(TrainLoopTest, tells_what_its_steps_reach_where_that_is_known) {
+  train(options("unknown", 2));
+  for (const nlohmann::json& line : metrics("unknown")) {
+    EXPECT_GT(line["peak_memory_bytes"], 0);
+    EXPECT_GE(line["ms"]["device_wait"], 0);
+    EXPECT_FALSE(line.contains("tflops") || line.contains("mfu"));
+  }
+  TrainOptions known = options("known", 3);
+  known.step_flop = 6e9;
+  train(known);
+  known.recipe.schedule.max_steps = 4;
+  known.rank_tflops = 2;
+  train(known);
+  const std::vector<nlohmann::json> lines = metrics("known");
+  ASSERT_EQ(lines.size(), 4U);
+  for (const nlohmann::json& line : lines) {  // 10^9 of a picture.
+    EXPECT_TRUE(is_near(line["tflops"].get<double>(), line["images_per_second"].get<double>() * 1e-3, 1e-9 * line["tflops"].get<double>()));
+  }
+  EXPECT_FALSE(lines[2].contains("mfu"));
+  EXPECT_EQ(lines[3]["mfu"].get<double>(), lines[3]["tflops"].get<double>() / 2);
+}
+
 TEST_F(TrainLoopTest, the_wall_time_goes_on_where_a_run_goes_on) {
   constexpr double kEarlier = 5000;
   const auto longer = [&](int64_t max_steps) {

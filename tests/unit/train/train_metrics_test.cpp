@@ -21,6 +21,7 @@ StepTimes step_of(double step_ms) {
   times.report.forward_ms = 30;
   times.report.backward_ms = 50;
   times.report.update_ms = 10;
+  times.report.wait_ms = 4;
   times.data_ms = 5;
   times.step_ms = step_ms;
   return times;
@@ -39,6 +40,7 @@ TEST(TrainMetricsTest, tell_a_step_of_a_rank) {
         "darkroom_train_grad_norm 1.5\n", "darkroom_train_learning_rate 0.001\n", "darkroom_train_skipped_steps_total 0\n",
         "darkroom_train_phase_seconds_total{phase=\"data_wait\"} 0.010000000\n",
         "darkroom_train_phase_seconds_total{phase=\"forward\"} 0.060000000\n",
+        "darkroom_train_phase_seconds_total{phase=\"device_wait\"} 0.008000000\n",
         "darkroom_train_phase_seconds_total{phase=\"step\"} 0.200000000\n",
         // Half of 4e9 operations in 0.1 s, of a peak of 1e11.
         "darkroom_train_flop_per_second 20000000000\n", "darkroom_train_mfu 0.2\n"}) {
@@ -48,6 +50,22 @@ TEST(TrainMetricsTest, tell_a_step_of_a_rank) {
       registry.gauge("darkroom_train_peak_memory_bytes", "Most memory that the rank's tensors took on its GPU, or the process on a CPU.")
           .value(),
       1e6);
+}
+
+TEST(ProgressLineTest, tells_operations_per_second_and_their_share_of_the_peak_where_they_are_known) {
+  const auto line_of = [](const StepWork& work, double wait_ms) {
+    ProgressLine line(10, 16, work);
+    StepTimes times = step_of(100);
+    times.report.wait_ms = wait_ms;
+    line.show(1, times);
+    return line.text(1, times);
+  };
+  EXPECT_THAT(line_of({}, 0), HasSubstr("160 img/s  ms: data 5 fwd 30 bwd 50 opt 10  ETA"));
+  EXPECT_THAT(line_of({.flop = 4e12}, 0), HasSubstr("160 img/s  40 TFLOP/s  ms:"));
+  EXPECT_THAT(line_of({.flop = 4e12, .peak_tflops = 100}, 4),
+              HasSubstr("160 img/s  40 TFLOP/s (40 %)  ms: data 5 fwd 30 bwd 50 opt 10 wait 4  ETA"));
+  EXPECT_FALSE(StepWork{.peak_tflops = 100}.mfu(100).has_value());
+  EXPECT_FALSE(StepWork{.flop = 4e12}.tflops(0).has_value());
 }
 
 TEST(TrainMetricsTest, tell_no_share_of_a_peak_that_nobody_knows) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "darkroom/nn/presets.h"
+#include "darkroom/nn/unet.h"
+#include "darkroom/ops/operation_table.h"
 #include "darkroom/train/checkpoint.h"
 #include "support/simulated_rank.h"
 #include "support/source_path.h"
@@ -115,6 +117,64 @@ TEST_F(TrainingPlanTest, a_gpu_holds_the_batch_as_stored_and_padded_weights) {
   EXPECT_GT(gpu->memory.compute, cpu->memory.compute);
   EXPECT_LT(static_cast<double>(gpu->memory.compute), 1.001 * static_cast<double>(cpu->memory.compute));
   EXPECT_LT(gpu->peak_on_host(), cpu->peak_on_host());
+}
+
+// Bytes that the references keep for backward and the plugin does not: normed values that are activated next, and gates.
+int64_t& bytes_of_references_alone() {
+  static int64_t num_bytes = 0;
+  return num_bytes;
+}
+
+ForwardResult counted_group_norm_silu(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                                      const GroupNormSettings& settings) {
+  ForwardResult result = reference_operations().group_norm_silu(x, weight, bias, settings);
+  bytes_of_references_alone() += static_cast<int64_t>(result.saved.back().nbytes());
+  return result;
+}
+
+ForwardResult counted_geglu(const torch::Tensor& x) {
+  ForwardResult result = reference_operations().geglu(x);
+  bytes_of_references_alone() += static_cast<int64_t>(result.saved.back().nbytes());
+  return result;
+}
+
+TEST_F(TrainingPlanTest, a_gpu_keeps_neither_normed_values_nor_gates) {
+  OperationTable counting = reference_operations();
+  counting.group_norm_silu = counted_group_norm_silu;
+  counting.geglu = counted_geglu;
+  install_operations(torch::kCPU, counting);
+  UNet2DConditionModel unet(find_preset("tiny")->unet);
+  bytes_of_references_alone() = 0;
+  unet->forward(torch::zeros({2, 4, 16, 16}), torch::zeros({2}, torch::kInt64),
+                torch::zeros({2, 77, find_preset("tiny")->unet.states_width()}));
+  install_operations(torch::kCPU, reference_operations());
+  const auto kept = static_cast<double>(bytes_of_references_alone());
+  ASSERT_GT(kept, 0);
+  Recipe recipe = shipped("sd2-256");
+  recipe.model.path = "tiny";
+  recipe.data.resolution = 128;
+  recipe.batch = {.global = 2, .micro = 2};
+  recipe.runtime.gradient_groups = recipe.runtime.workers = 1;
+  recipe.runtime.precision = "float32";
+  const auto cpu = plan(recipe), gpu = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(cpu.is_ok() && gpu.is_ok());
+  const auto saved = static_cast<double>(cpu->activations - gpu->activations);
+  EXPECT_GE(saved, kept) << "and the gradient between a norm and its activation is not made either";
+  EXPECT_EQ(plan(recipe)->activations, cpu->activations) << "a plan for a GPU leaves nothing behind";
+  EXPECT_EQ(gpu->step_flop, cpu->step_flop);
+}
+
+// docs/benchmarks.md: sd2-base on an H100, 128 pictures of 256 px in one pass, as torch's allocator counted them.
+TEST_F(TrainingPlanTest, a_gpu_holds_what_was_measured_on_one) {
+  Recipe recipe = shipped("sd2-256");
+  recipe.batch = {.global = 128, .micro = 128};
+  recipe.runtime.gradient_groups = 1;
+  const auto whole = plan(recipe, {.device = "cuda:0"});
+  recipe.batch.micro = 64;
+  const auto halves = plan(recipe, {.device = "cuda:0"});
+  ASSERT_TRUE(whole.is_ok() && halves.is_ok());
+  EXPECT_NEAR(static_cast<double>(whole->peak_on_device()), 45.0e9, 0.05 * 45.0e9);
+  EXPECT_NEAR(static_cast<double>(halves->peak_on_device()), 32.1e9, 0.05 * 32.1e9);
 }
 
 TEST_F(TrainingPlanTest, hours_want_a_peak) {
@@ -308,6 +368,38 @@ TEST(step_settings, shipped_recipes_keep_what_they_shuffle) {
   }
 }
 
+TEST(step_settings, published_recipes_compute_in_bfloat16_on_a_gpu_and_in_float32_on_the_cpu) {
+  for (const char* name : {"sd2-256", "sd2-512"}) {
+    Recipe recipe = load_recipe(local_files(), source_path(std::string("recipes/") + name + ".toml")).value();
+    EXPECT_EQ(flat_options(recipe, torch::Device("cuda:0")).compute_type, torch::kBFloat16) << name;
+    EXPECT_EQ(flat_options(recipe, torch::kCPU).compute_type, torch::kFloat32) << name;
+    EXPECT_EQ(precision_on(recipe, torch::Device("cuda:1")), "bfloat16");
+    recipe.runtime.precision = "float32";
+    EXPECT_EQ(precision_on(recipe, torch::Device("cuda:0")), "float32") << "who says which gets it";
+  }
+}
+
+TEST(step_settings, row_groups_that_are_larger_than_blocks_are_kept_whole) {
+  Recipe recipe;
+  recipe.runtime.lanes = 8;
+  recipe.data.window_blocks = 16;
+  recipe.data.memory_bytes = int64_t{6} << 30;  // 8 x 16 blocks of 256 rows are 5.4 GB.
+  const auto check = [&](int64_t num_rows, int64_t group_rows) {
+    return check_window_memory(recipe, {"s3://bucket/latents", num_rows, (num_rows + 255) / 256, 165'888, group_rows}, 1);
+  };
+  for (const int64_t group_rows : {0, 1, 255, 256}) {
+    EXPECT_TRUE(check(kManyRows, group_rows).is_ok()) << group_rows;
+  }
+  EXPECT_FALSE(check(kManyRows, 512).is_ok());
+  const Status refused = check(kManyRows, 10'000);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  for (const char* word : {"data.memory_bytes", "s3://bucket/latents", "up to 10000 rows", "128 blocks", "212.337 GB", "6442450944"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(word));
+  }
+  EXPECT_TRUE(check(38'000, 10'000).is_ok()) << "all of a small dataset is kept";
+  EXPECT_FALSE(check(39'000, 10'000).is_ok());
+}
+
 TEST(step_settings, a_window_larger_than_the_memory_is_refused_naming_fields_and_values) {
   Recipe recipe;
   recipe.runtime.lanes = 64;
@@ -382,6 +474,20 @@ TEST(step_settings, a_run_whose_window_does_not_fit_ends_before_it_begins) {
   EXPECT_THAT(summary.status().message(), HasSubstr("data.memory_bytes"));
   EXPECT_THAT(summary.status().message(), HasSubstr(folder.path("latents")));
   EXPECT_FALSE(std::filesystem::exists(folder.path("run")));
+}
+
+TEST(step_settings, a_run_whose_row_groups_do_not_fit_ends_before_it_begins) {
+  const TemporaryFolder folder;
+  write_small_model(folder.path("model"));
+  write_latents_part(folder.path("latents/part-000000.parquet"), 1000, 1);  // In one row group.
+  write_empty_states(folder.path("latents"));
+  TrainOptions options = small_training(folder.path("model"), folder.path("latents"), folder.path("run"), 1);
+  options.recipe.data.memory_bytes = 1 << 20;
+  options.recipe.runtime.lanes = options.recipe.data.window_blocks = 1;
+  const auto summary = run_training(options, {});
+  EXPECT_EQ(summary.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(summary.status().message(), HasSubstr("row groups"));
+  EXPECT_THAT(summary.status().message(), HasSubstr("up to 1000 rows"));
 }
 
 TEST(step_settings, a_run_that_has_begun_goes_on_with_a_window_that_does_not_fit) {

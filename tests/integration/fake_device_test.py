@@ -13,6 +13,7 @@ import pathlib
 import signal
 import subprocess
 
+from pyarrow.parquet import read_table
 from serve_test import Server, pixels
 from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
 
@@ -199,6 +200,24 @@ def weights_in_the_layout_of_a_gpu_train_as_well() -> None:
         require(abs(float(got) - float(want)) <= 0.011 * float(want), "the loss is another", got, want)
 
 
+def process_and_sample_give_what_the_cpu_gives() -> None:
+    bench = the_bench()
+    # float16 is what process takes on a GPU. In the other types sample packs its U-Net on the CPU, to other bits.
+    shared = ("--model", bench.model, "--resolution", "64", "--batching", "together", "--batch-size", "4")
+    run("process", bench.images, bench.path("latents-cpu"), *shared, "--compute-dtype", "float16", "--device", "cpu")
+    require_done(run_on_device(["process", bench.images, bench.path("latents-device"), *shared, "--device", "cuda:0"]))
+    latents = [[read_table(part).to_pylist() for part in sorted(pathlib.Path(bench.path(name)).glob("*.parquet"))] for name in ("latents-cpu", "latents-device", "latents")]
+    require(latents[0] == latents[1] and latents[0], "latents differ")
+    require(latents[1] != latents[2], "float16 changed no bit")
+    pictures = []
+    for device in ("cpu", "cuda:0"):
+        pictures.append(bench.path(f"{device[:3]}.png"))
+        command = ["sample", "--model", bench.model, "--prompt", "a red apple", "--seed", "3", "--steps", "13", "--precision", "float16", "--device", device, "--output", pictures[-1]]
+        require_done(run_on_device(command))
+    want, got = (pixels(pathlib.Path(picture).read_bytes()) for picture in pictures)
+    require((want == got).all(), "pictures differ")
+
+
 def served_pictures_are_replayed_and_a_lost_device_ends_the_server() -> None:
     bench = the_bench()
     # Of a picture of 20 steps the first 12 calls are plain; the third picture is lost in its third call.
@@ -293,6 +312,7 @@ if __name__ == "__main__":
             steps_that_are_left_out_leave_everything_as_it_was,
             validation_previews_and_trace_move_their_tensors,
             weights_in_the_layout_of_a_gpu_train_as_well,
+            process_and_sample_give_what_the_cpu_gives,
             served_pictures_are_replayed_and_a_lost_device_ends_the_server,
             ranks_on_devices_have_the_bits_of_one_on_the_cpu,
             a_run_goes_on_with_other_ranks_on_the_other_device,

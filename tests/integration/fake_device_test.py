@@ -218,6 +218,17 @@ def process_and_sample_give_what_the_cpu_gives() -> None:
     require((want == got).all(), "pictures differ")
 
 
+def training_on_pictures_has_the_bits_of_what_process_stores_there() -> None:
+    bench = the_bench()
+    settings = ("samples.every_steps=3", "samples.steps=2", "batch.micro=4")
+    for name, data in (("offline", ["--data", bench.path("latents-device")]), ("online", ["--raw-data", bench.images])):
+        command = bench.command(name, "cuda:0", *settings)
+        command[2:4] = data
+        require_done(run_on_device(command))
+    bench.require_same("online", "offline", 4)
+    require(len(digests(bench.path("online"), "samples/**/*.png")) >= 2, "previews are missing")
+
+
 def served_pictures_are_replayed_and_a_lost_device_ends_the_server() -> None:
     bench = the_bench()
     # Of a picture of 20 steps the first 12 calls are plain; the third picture is lost in its third call.
@@ -313,6 +324,7 @@ if __name__ == "__main__":
             validation_previews_and_trace_move_their_tensors,
             weights_in_the_layout_of_a_gpu_train_as_well,
             process_and_sample_give_what_the_cpu_gives,
+            training_on_pictures_has_the_bits_of_what_process_stores_there,
             served_pictures_are_replayed_and_a_lost_device_ends_the_server,
             ranks_on_devices_have_the_bits_of_one_on_the_cpu,
             a_run_goes_on_with_other_ranks_on_the_other_device,

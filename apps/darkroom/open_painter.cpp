@@ -48,9 +48,23 @@ Status check_going(const std::stop_token& stop) {
   return stop.stop_requested() ? Status::cancelled("stopped while the model was loaded") : Status::ok();
 }
 
+// First the type, on the CPU: that takes longer than the copies, for which alone the GPU is asked.
+Status place_parts(const PainterSource& source, AutoencoderKL& vae, ClipTextModel& text_encoder, UNet2DConditionModel& unet,
+                   const std::stop_token& stop, std::mutex* gpu_turn) {
+  place_network(*text_encoder, torch::kCPU, source.place.type);
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
+  place_network(*unet, torch::kCPU, source.place.type);
+  DARKROOM_RETURN_IF_ERROR(check_going(stop));
+  const auto turn = gpu_turn == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn);
+  place_network(*vae, source.place.device, torch::kFloat32);
+  place_network(*text_encoder, source.place);
+  place_network(*unet, source.place);
+  return Status::ok();
+}
+
 // Fingerprints only where they are asked for: they read every weight.
 Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std::string, std::string>* fingerprints,
-                                      const std::stop_token& stop = {}) {
+                                      const std::stop_token& stop = {}, std::mutex* gpu_turn = nullptr) {
   DARKROOM_ASSIGN_OR_RETURN(const FoundModel model, find_model(source));
   if (model.checkpoint && model.checkpoint->component != "unet") {
     return Status::failed_precondition("this checkpoint holds no U-Net; paint with one of a diffusion run (path, component):", source.model,
@@ -70,10 +84,7 @@ Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std:
     *fingerprints = fingerprints_of(unet, vae, text_encoder, *tokenizer, scheduler_config);
   }
   DARKROOM_RETURN_IF_ERROR(check_going(stop));
-  place_network(*vae, source.place.device, torch::kFloat32);
-  place_network(*text_encoder, source.place);
-  DARKROOM_RETURN_IF_ERROR(check_going(stop));
-  place_network(*unet, source.place);
+  DARKROOM_RETURN_IF_ERROR(place_parts(source, vae, text_encoder, unet, stop, gpu_turn));
   DARKROOM_RETURN_IF_ERROR(check_going(stop));
   pack_network(*unet);
   return Painter::create(std::move(unet), std::move(vae), std::move(text_encoder), std::move(tokenizer), std::move(scheduler));
@@ -81,8 +92,8 @@ Result<std::unique_ptr<Painter>> open(const PainterSource& source, std::map<std:
 
 }  // namespace
 
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop) {
-  return open(source, nullptr, stop);
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop, std::mutex* gpu_turn) {
+  return open(source, nullptr, stop, gpu_turn);
 }
 
 Result<int64_t> painter_bytes(const PainterSource& source) {

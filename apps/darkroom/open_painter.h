@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -20,7 +21,9 @@ struct PainterSource : ModelSource {
 
 /// Loads what a painter needs. A stop request ends it between two parts. Errors: those of find_model; kNotFound (a part),
 /// kFailedPrecondition (parts of different models), kCorruptData (damaged files), kCancelled.
-Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop = {});
+/// `gpu_turn`, unless null, is held while weights go to the GPU, and not while they are read and converted.
+Result<std::unique_ptr<Painter>> open_painter(const PainterSource& source, const std::stop_token& stop = {},
+                                              std::mutex* gpu_turn = nullptr);
 
 /// Bytes of the weights that open_painter(source) would load, in the types in which they compute, without reading them. Errors: those of
 /// find_model; kNotFound (a part), those of opening safetensors.

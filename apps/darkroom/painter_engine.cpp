@@ -16,11 +16,25 @@ struct PaintedPicture final : EnginePicture {
   std::unique_ptr<PictureInWork> work;
 };
 
+// Whether a device still does what it is asked.
+Status try_device(const torch::Device& device) {
+  try {
+    if (!device.is_cpu()) {
+      static_cast<void>(torch::ones({1}, torch::device(device)).item<float>());
+    }
+    return Status::ok();
+  } catch (const c10::OutOfMemoryError&) {
+    return Status::ok();  // It does, and says no.
+  } catch (const c10::Error& failure) {
+    return Status::unavailable("the GPU does nothing any more in this process:", failure.what_without_backtrace());
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PainterEngine>> PainterEngine::create(std::unique_ptr<Painter> painter, int threads,
-                                                             std::shared_ptr<std::mutex> gpu_turn) {
-  auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads, std::move(gpu_turn)));
+                                                             std::shared_ptr<std::mutex> gpu_turn, DeviceLost lost) {
+  auto engine = std::unique_ptr<PainterEngine>(new PainterEngine(std::move(painter), threads, std::move(gpu_turn), std::move(lost)));
   const SchedulerConfig& scheduler = engine->painter_->scheduler();
   engine->samplers_ = usable_samplers(scheduler);
   if (const Status own = try_sampler("", scheduler); !own.is_ok()) {
@@ -40,6 +54,19 @@ PainterEngine::~PainterEngine() {
 
 std::unique_lock<std::mutex> PainterEngine::take_turn() const {
   return gpu_turn_ == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn_);
+}
+
+template <typename Work>
+auto PainterEngine::in_turn(const Work& work) {
+  const auto turn = take_turn();
+  try {
+    return work();
+  } catch (const std::exception&) {
+    if (const Status tried = try_device(painter_->place().device); !tried.is_ok() && lost_ != nullptr) {
+      lost_(tried);
+    }
+    throw;
+  }
 }
 
 PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
@@ -74,9 +101,8 @@ UnreadTexts PainterEngine::unread(const PictureSpec& spec) const {
 }
 
 Result<std::unique_ptr<EnginePicture>> PainterEngine::begin(const PictureSpec& spec) {
-  const auto turn = take_turn();
   at::set_num_threads(threads_);
-  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<PictureInWork> work, painter_->begin(request_of(spec)));
+  DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<PictureInWork> work, in_turn([&] { return painter_->begin(request_of(spec)); }));
   return std::unique_ptr<EnginePicture>(std::make_unique<PaintedPicture>(std::move(work)));
 }
 
@@ -85,18 +111,15 @@ void PainterEngine::step(std::span<EnginePicture* const> pictures) {
   for (EnginePicture* picture : pictures) {
     works.push_back(static_cast<PaintedPicture&>(*picture).work.get());
   }
-  const auto turn = take_turn();
-  painter_->step(works);
+  in_turn([&] { painter_->step(works); });
 }
 
 Image PainterEngine::preview(const EnginePicture& picture) {
-  const auto turn = take_turn();
-  return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide);
+  return in_turn([&] { return painter_->preview(*static_cast<const PaintedPicture&>(picture).work, kMaxPreviewSide); });
 }
 
 Image PainterEngine::finish(const EnginePicture& picture) {
-  const auto turn = take_turn();
-  return painter_->finish(*static_cast<const PaintedPicture&>(picture).work);
+  return in_turn([&] { return painter_->finish(*static_cast<const PaintedPicture&>(picture).work); });
 }
 
 ModelFacts PainterEngine::facts(std::string name) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,15 +14,19 @@
 
 namespace darkroom {
 
+/// Told once something has failed and the GPU does nothing any more: what it says. Any thread of an engine may tell; several may.
+using DeviceLost = std::function<void(const Status& reason)>;
+
 /// A painter as the server's batcher asks it. Sets OpenMP's number of threads where it is asked, because that is each thread's own; it
 /// changes a picture's last bits.
 class PainterEngine final : public StepEngine {
  public:
   /// A model whose own scheduler is not built is painted with another one, which the log names. Errors: kFailedPrecondition where no
   /// sampler takes the model.
-  /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not.
+  /// `gpu_turn` is held while the engine works or goes, so that engines of one GPU take turns; null: it need not. After a failure the
+  /// engine tries the GPU: one that is lost (an illegal access ends CUDA in a process for good) is told to `lost`.
   static Result<std::unique_ptr<PainterEngine>> create(std::unique_ptr<Painter> painter, int threads,
-                                                       std::shared_ptr<std::mutex> gpu_turn = nullptr);
+                                                       std::shared_ptr<std::mutex> gpu_turn = nullptr, DeviceLost lost = {});
   ~PainterEngine() override;
 
   Status check(const PictureSpec& spec) const override;
@@ -35,14 +40,18 @@ class PainterEngine final : public StepEngine {
   ModelFacts facts(std::string name) const;
 
  private:
-  PainterEngine(std::unique_ptr<Painter> painter, int threads, std::shared_ptr<std::mutex> gpu_turn)
-      : painter_(std::move(painter)), threads_(threads), gpu_turn_(std::move(gpu_turn)) {}
+  PainterEngine(std::unique_ptr<Painter> painter, int threads, std::shared_ptr<std::mutex> gpu_turn, DeviceLost lost)
+      : painter_(std::move(painter)), threads_(threads), gpu_turn_(std::move(gpu_turn)), lost_(std::move(lost)) {}
   std::unique_lock<std::mutex> take_turn() const;
+  /// `work` in the engine's turn.
+  template <typename Work>
+  auto in_turn(const Work& work);
   PaintRequest request_of(const PictureSpec& spec) const;
 
   std::unique_ptr<Painter> painter_;
   int threads_;
   std::shared_ptr<std::mutex> gpu_turn_;  // Shared by the engines of a GPU and whoever loads them.
+  DeviceLost lost_;
   std::vector<std::string> samplers_;
   std::string default_sampler_;  // Empty: the model's scheduler.
 };

@@ -6,7 +6,6 @@
 #include "darkroom/core/metrics.h"
 #include "darkroom/tensor/device.h"
 #include "open_stores.h"
-#include "painter_engine.h"
 
 namespace darkroom {
 namespace {
@@ -30,8 +29,8 @@ Status warm_up(StepEngine& engine, const ModelFacts& model, const std::stop_toke
 
 }  // namespace
 
-ServedPainters::ServedPainters(PainterFlags flags, int threads, double queue_cost)
-    : flags_(std::move(flags)), threads_(threads), queue_cost_(queue_cost) {}
+ServedPainters::ServedPainters(PainterFlags flags, int threads, double queue_cost, DeviceLost lost)
+    : flags_(std::move(flags)), threads_(threads), queue_cost_(queue_cost), lost_(std::move(lost)) {}
 
 Result<PainterSource> ServedPainters::local_source(const ModelEntry& model, const std::stop_token& stop) {
   if (const auto found = sources_.find(model.address); found != sources_.end()) {
@@ -64,13 +63,9 @@ Result<std::string> ServedPainters::vae_folder(const ModelEntry& model, const st
 Result<ServedModel> ServedPainters::open(const ModelEntry& model, const std::stop_token& stop) {
   DARKROOM_ASSIGN_OR_RETURN(const PainterSource source, local_source(model, stop));
   const bool is_on_gpu = !source.place.device.is_cpu();
-  std::unique_ptr<Painter> painter;
-  {
-    const auto turn = is_on_gpu ? std::unique_lock(*gpu_turn_) : std::unique_lock<std::mutex>();
-    DARKROOM_ASSIGN_OR_RETURN(painter, open_painter(source, stop));
-  }
+  DARKROOM_ASSIGN_OR_RETURN(auto painter, open_painter(source, stop, is_on_gpu ? gpu_turn_.get() : nullptr));
   // An engine takes turns itself, when it goes, too.
-  DARKROOM_ASSIGN_OR_RETURN(auto engine, PainterEngine::create(std::move(painter), threads_, is_on_gpu ? gpu_turn_ : nullptr));
+  DARKROOM_ASSIGN_OR_RETURN(auto engine, PainterEngine::create(std::move(painter), threads_, is_on_gpu ? gpu_turn_ : nullptr, lost_));
   ServedModel served;
   served.facts = engine->facts(model.name);
   served.engine = std::move(engine);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "darkroom/serve/model_shelf.h"
+#include "painter_engine.h"
 #include "painter_flags.h"
 #include "remote_models.h"
 
@@ -17,7 +18,8 @@ namespace darkroom {
 class ServedPainters final : public ModelOpener {
  public:
   /// `queue_cost`: of every model's orders; 0: 32 pictures of its own size. Flags that belong to one kind of model go for all.
-  ServedPainters(PainterFlags flags, int threads, double queue_cost);
+  /// `lost`: PainterEngine's.
+  ServedPainters(PainterFlags flags, int threads, double queue_cost, DeviceLost lost = {});
 
   /// Bytes of the weights in the types in which they compute. Errors: those of fetch_source and find_model.
   Result<int64_t> measure(const ModelEntry& model, const std::stop_token& stop) override;
@@ -31,6 +33,7 @@ class ServedPainters final : public ModelOpener {
   const PainterFlags flags_;
   const int threads_;
   const double queue_cost_;
+  const DeviceLost lost_;
   // A GPU does one thing at a time; shared with the engines.
   const std::shared_ptr<std::mutex> gpu_turn_ = std::make_shared<std::mutex>();
   std::map<std::string, PainterSource> sources_;  // By address.

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -163,6 +166,33 @@ void outlive_hangups() {
   sigaction(SIGHUP, &action, nullptr);
 }
 
+/// Why the server ends: the program is told to, or the GPU is lost, and whoever supervises the process shall start it anew.
+class ServeEnd {
+ public:
+  explicit ServeEnd(const std::stop_token& asked) : asked_(asked, [this] { end_.request_stop(); }) {}
+  std::stop_token token() const { return end_.get_token(); }
+  void lose_device(const Status& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (lost_.is_ok()) {
+        lost_ = reason;
+        log_error("serve: {}; the server ends", reason.message());
+      }
+    }
+    end_.request_stop();
+  }
+  Status lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  std::stop_source end_;
+  mutable std::mutex mutex_;
+  Status lost_;
+  std::stop_callback<std::function<void()>> asked_;  // Last: it may be called at once.
+};
+
 /// What serves, in the order in which it ends: the server, then what hands orders to the batcher, then the batcher, whose orders answer
 /// through the service, then the rest.
 struct Serving {
@@ -245,8 +275,9 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   auto serving = std::make_unique<Serving>();
   DARKROOM_ASSIGN_OR_RETURN(serving->observation, JobObservation::start(flags.observation, {.verb = "serve", .has_own_route = true}));
   MetricsRegistry& metrics = serving->observation->registry();
-  ServedPainters& opener =
-      serving->opener.emplace(flags.painter, flags.threads > 0 ? flags.threads : num_processors(), flags.batching.queue_cost);
+  const auto end = std::make_shared<ServeEnd>(context.stop);  // Shared with the engines, which may outlive this call.
+  ServedPainters& opener = serving->opener.emplace(flags.painter, flags.threads > 0 ? flags.threads : num_processors(),
+                                                   flags.batching.queue_cost, [end](const Status& reason) { end->lose_device(reason); });
   StepBatcherOptions batching = flags.batching;
   batching.queue_cost = std::max(batching.queue_cost, 1.0);  // Each model brings its own bound.
   StepBatcher& batcher = serving->batcher.emplace(batching, metrics);
@@ -275,18 +306,23 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
   const std::vector<std::string> names = names_of(shelf);
   log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
            flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());
-  system_clock().sleep_until(Clock::Instant::max(), context.stop);
+  system_clock().sleep_until(Clock::Instant::max(), end->token());
   drain({.server = *serving->server, .service = *serving->service, .batcher = batcher, .models = &shelf});
   const int64_t num_pictures = batcher.num_pictures();
   context.summary["serve"] = {{"pictures", num_pictures}};
   serving->server.reset();
   serving->service->stop_finishing();
   serving->datasets.end();
-  if (!await_idle(*serving)) {
+  const Status lost = end->lost();
+  const bool is_idle = await_idle(*serving);
+  if (!is_idle) {
     log_warning("serve: a network call still runs, or a model or dataset is still read, for nobody; the process ends without it");
+  }
+  if (!is_idle || !lost.is_ok()) {  // What lies on a lost GPU cannot be given back either.
     context.ends_with_threads = true;
     static_cast<void>(serving.release());
   }
+  DARKROOM_RETURN_IF_ERROR(lost);
   return Status::cancelled("stopped; pictures painted:", num_pictures);
 }
 

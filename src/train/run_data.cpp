@@ -71,6 +71,11 @@ Result<PicturesToEncode> open_to_encode(StoreSet& stores, const Recipe& recipe, 
   encoding.transform = process.transform;
   encoding.dtype = *process.dtype;
   encoding.seed = process.seed;
+  if (const torch::Device device = place_of(*frozen->vae).device; !device.is_cpu()) {
+    // As process does there, but no more than a step is sure to have: blank rows cost as much.
+    encoding.rows_together =
+        static_cast<int>(std::min<int64_t>(default_batch_size(process.transform.resolution, device), recipe.batch.micro));
+  }
   DARKROOM_ASSIGN_OR_RETURN(auto encoder, RowEncoder::create(frozen, encoding));
   DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));
   DARKROOM_RETURN_IF_ERROR(check_shape("text states", encoder->states_shape(), shapes.states));

@@ -53,6 +53,13 @@ void set_up_libraries(const TrainOptions& options) {
   context.setAllowTF32CuBLAS(false);
 }
 
+// Where the frozen parts lie: on a run's GPU they encode as process does there, or decode previews in float32. Beside encoders elsewhere
+// they stay on the CPU, so that all ranks know one empty caption.
+NetworkPlace frozen_place(const torch::Device& device, bool encodes, bool decodes) {
+  return encodes || decodes ? NetworkPlace{.device = device, .type = encodes && !device.is_cpu() ? torch::kFloat16 : torch::kFloat32}
+                            : NetworkPlace();
+}
+
 // Memory of the GPU that the step runs on, else of this machine; 0: nobody knows.
 int64_t memory_of_device(const torch::Device& device) {
   if (device.is_cpu()) {
@@ -292,7 +299,8 @@ Status TrainingRun::open_diffusion(const std::string& weights_folder) {
   const bool paints = is_main() && has_previews();
   DARKROOM_ASSIGN_OR_RETURN(const auto dialect, parse_tokenizer_dialect(recipe().data.tokenizer_dialect));
   if (is_online || paints) {
-    DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect));
+    const NetworkPlace place = frozen_place(device(), is_online && options_.encoders.empty(), !is_online);
+    DARKROOM_ASSIGN_OR_RETURN(frozen_, load_frozen_models(files_, recipe().model.path, dialect, place));
   }
   DARKROOM_ASSIGN_OR_RETURN(SampleShapes shapes, sample_shapes(unet->config(), recipe().data.resolution, frozen_.get()));
   shapes.keeps_float16 = !device().is_cpu();

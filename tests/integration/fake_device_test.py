@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`darkroom train --device cuda:0` on a GPU that is not there (tests/support/fake_device): the bits of the CPU, and what a step asks for.
+"""The verbs with `--device cuda:0` on a GPU that is not there (tests/support/fake_device): the bits of the CPU, and what a step asks for.
 
 The unmodified program opens the fake device as its CUDA plugin, because its folder is on the loader's path.
 usage: fake_device_test.py
@@ -13,6 +13,8 @@ import pathlib
 import signal
 import subprocess
 
+from pyarrow.parquet import read_table
+from serve_test import Server, pixels
 from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
 
 FAKE_DEVICE = ROOT / "build" / "release" / "tests" / "fake_device"
@@ -198,6 +200,52 @@ def weights_in_the_layout_of_a_gpu_train_as_well() -> None:
         require(abs(float(got) - float(want)) <= 0.011 * float(want), "the loss is another", got, want)
 
 
+def process_and_sample_give_what_the_cpu_gives() -> None:
+    bench = the_bench()
+    # float16 is what process takes on a GPU. In the other types sample packs its U-Net on the CPU, to other bits.
+    shared = ("--model", bench.model, "--resolution", "64", "--batching", "together", "--batch-size", "4")
+    run("process", bench.images, bench.path("latents-cpu"), *shared, "--compute-dtype", "float16", "--device", "cpu")
+    require_done(run_on_device(["process", bench.images, bench.path("latents-device"), *shared, "--device", "cuda:0"]))
+    latents = [[read_table(part).to_pylist() for part in sorted(pathlib.Path(bench.path(name)).glob("*.parquet"))] for name in ("latents-cpu", "latents-device", "latents")]
+    require(latents[0] == latents[1] and latents[0], "latents differ")
+    require(latents[1] != latents[2], "float16 changed no bit")
+    pictures = []
+    for device in ("cpu", "cuda:0"):
+        pictures.append(bench.path(f"{device[:3]}.png"))
+        command = ["sample", "--model", bench.model, "--prompt", "a red apple", "--seed", "3", "--steps", "13", "--precision", "float16", "--device", device, "--output", pictures[-1]]
+        require_done(run_on_device(command))
+    want, got = (pixels(pathlib.Path(picture).read_bytes()) for picture in pictures)
+    require((want == got).all(), "pictures differ")
+
+
+def training_on_pictures_has_the_bits_of_what_process_stores_there() -> None:
+    bench = the_bench()
+    settings = ("samples.every_steps=3", "samples.steps=2", "batch.micro=4")
+    for name, data in (("offline", ["--data", bench.path("latents-device")]), ("online", ["--raw-data", bench.images])):
+        command = bench.command(name, "cuda:0", *settings)
+        command[2:4] = data
+        require_done(run_on_device(command))
+    bench.require_same("online", "offline", 4)
+    require(len(digests(bench.path("online"), "samples/**/*.png")) >= 2, "previews are missing")
+
+
+def served_pictures_are_replayed_and_a_lost_device_ends_the_server() -> None:
+    bench = the_bench()
+    # Of a picture of 20 steps the first 12 calls are plain; the third picture is lost in its third call.
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKE_DEVICE), "DARKROOM_FAKE_DEVICE_FAULT": f"lost_device:{8 + 20 + 2}"}
+    with Server(bench.model, "--device", "cuda:0", "--precision", "float16", environment=environment) as server:
+        asked = {"prompt": "a red apple", "seed": 3, "num_inference_steps": 20}
+        first, again = server.paint(asked), server.paint(asked)
+        command = ["sample", "--model", bench.model, "--prompt", "a red apple", "--seed", "3", "--steps", "20", "--precision", "float16", "--device", "cpu"]
+        run(*command, "--output", bench.path("served.png"))
+        painted = pixels(pathlib.Path(bench.path("served.png")).read_bytes())
+        require((first == painted).all() and (again == painted).all(), "pictures of recorded calls are others")
+        require(server.ask("POST", "/invocations", asked)[0] == 500, "a lost picture was answered otherwise")
+        require(server.process.wait(timeout=PATIENCE) == 1, "the server went on, or ended as if it had been told to", server.process.returncode)
+        server.reader.join(timeout=PATIENCE)
+        require("the GPU does nothing any more in this process" in server.log, "why is not told", server.log)
+
+
 def ranks_on_devices_have_the_bits_of_one_on_the_cpu() -> None:
     bench = the_bench()
     for precision in ("float32", "bfloat16"):
@@ -275,6 +323,9 @@ if __name__ == "__main__":
             steps_that_are_left_out_leave_everything_as_it_was,
             validation_previews_and_trace_move_their_tensors,
             weights_in_the_layout_of_a_gpu_train_as_well,
+            process_and_sample_give_what_the_cpu_gives,
+            training_on_pictures_has_the_bits_of_what_process_stores_there,
+            served_pictures_are_replayed_and_a_lost_device_ends_the_server,
             ranks_on_devices_have_the_bits_of_one_on_the_cpu,
             a_run_goes_on_with_other_ranks_on_the_other_device,
             sums_on_a_stream_of_their_own_wait_for_the_pass,

@@ -208,7 +208,7 @@ def two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank() -> None:
     bench, cluster = the_bench(), the_cluster()
     run(*train_command(bench, "run"), "--nproc", "2", "--max-restarts", "20")
     # Of four there is room for two with that label; other nodes have CPUs that nobody holds.
-    driver = cluster.start(*train_command(bench, "c-run"), *bench.common, "--num-cpus-per-task", "1", "--label", "role=trainer", "--market", "on-demand,spot", "--num-training-workers", "4", "--max-failures", "-1")
+    driver = cluster.start(*train_command(bench, "c-run"), *bench.common, "--num-cpus-per-task", "1", "--label", "role=trainer", "--num-training-workers", "4", "--max-failures", "-1")
     checkpoints = pathlib.Path(bench.path("c-run"), "checkpoints")
     found = driver.wait_for(lambda: list(checkpoints.glob("step-*/state.json")) and programs("train", bench.path("c-run")), "a checkpoint of ranks at work")
     require(kill(found[-1]), "nothing was killed")

@@ -16,9 +16,11 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/files/file_system.h"
+#include "darkroom/image/sandbox.h"
 #include "darkroom/stream/progress.h"
 #include "open_stores.h"
 #include "painter_flags.h"
+#include "resources.h"
 #include "verb.h"
 
 namespace darkroom {
@@ -69,6 +71,10 @@ Status compare(CompareFlags flags, const std::stop_token& stop, CompareReport& r
   flags.job.place = source.place;
   DARKROOM_ASSIGN_OR_RETURN(const OpenedSide a, open_side(*stores, flags.a, source, stop));
   DARKROOM_ASSIGN_OR_RETURN(const OpenedSide b, open_side(*stores, flags.b, source, stop));
+  flags.job.open_decoder = [](const std::stop_token& ended) -> Result<std::unique_ptr<PictureDecoder>> {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+    return open_decoder(program, ImageLimits{}, ended);
+  };
   flags.job.a = a.side;
   flags.job.b = b.side;
   return compare_here(flags.job, stop, report);

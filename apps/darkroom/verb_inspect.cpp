@@ -82,7 +82,12 @@ Result<int> run_inspect(const InspectFlags& flags, VerbContext& context) {
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, context.stop);
   InspectReport report;
-  const Status status = inspect(*stores, options, context.stop, report);
+  InspectOptions with_decoder = options;
+  with_decoder.open_decoder = [max_pixels = options.max_pixels](const std::stop_token& stop) -> Result<std::unique_ptr<PictureDecoder>> {
+    DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+    return open_decoder(program, {.min_size = 1, .max_pixels = max_pixels}, stop);
+  };
+  const Status status = inspect(*stores, with_decoder, context.stop, report);
   context.summary = report.summary;
   if (!status.is_ok()) {
     // What was found until then is said, too; of two failures the first is the one to report.

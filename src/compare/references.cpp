@@ -14,7 +14,8 @@ ReducedPicture retrieval_form(const Image& picture) {
 }
 
 Result<CompareReferences> read_compare_references(FileSystem& files, const std::string& uri, const CompareRecord& record,
-                                                  const std::stop_token& stop, const std::function<Status(const Image&)>& visit) {
+                                                  PictureDecoder& decoder, const std::stop_token& stop,
+                                                  const std::function<Status(const Image&)>& visit) {
   if (record.shared.width != record.shared.height) {
     return Status::failed_precondition("--references are cut to squares, and the painted pictures are none; choose another --size:",
                                        fmt::format("{}x{}", record.shared.width, record.shared.height));
@@ -37,7 +38,7 @@ Result<CompareReferences> read_compare_references(FileSystem& files, const std::
     }
     return Status::ok();
   };
-  DARKROOM_RETURN_IF_ERROR(visit_dataset_pictures(files, uri, {.resolution = record.shared.width}, stop, add));
+  DARKROOM_RETURN_IF_ERROR(visit_dataset_pictures(files, uri, {.resolution = record.shared.width}, decoder, stop, add));
   if (references.of_prompt.empty()) {
     return Status::failed_precondition("--references holds no good picture whose caption is one of the prompts (dataset, good, bad):", uri,
                                        references.all.size(), references.num_bad);

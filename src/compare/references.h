@@ -36,6 +36,7 @@ struct CompareReferences {
 /// Reads them as process would, at the size of the painted pictures, and tells `visit` of every good one. Errors: kFailedPrecondition
 /// (painted pictures that are no squares; no caption is a prompt), those of visit_dataset_pictures.
 Result<CompareReferences> read_compare_references(FileSystem& files, const std::string& uri, const CompareRecord& record,
-                                                  const std::stop_token& stop, const std::function<Status(const Image&)>& visit = {});
+                                                  PictureDecoder& decoder, const std::stop_token& stop,
+                                                  const std::function<Status(const Image&)>& visit = {});
 
 }  // namespace darkroom

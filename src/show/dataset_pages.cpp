@@ -20,12 +20,6 @@ namespace {
 
 constexpr int64_t kSearchedAtOnce = 4096;
 
-/// The sides of a picture that fits a card.
-DecodedSize shown_size(const ImageHeader& header) {
-  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / header.width, static_cast<double>(kShownPixels) / header.height});
-  return {.width = std::max(1, static_cast<int>(header.width * scale)), .height = std::max(1, static_cast<int>(header.height * scale))};
-}
-
 // A pattern or a split of the hub names no folder.
 Result<bool> is_folder_at(StoreSet& stores, const std::string& uri) {
   if (uri.starts_with("hf://") && uri.find('?') != std::string::npos) {

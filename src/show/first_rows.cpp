@@ -131,6 +131,28 @@ ShrinkPicture shrink_here(const InspectOptions& options) {
   };
 }
 
+/// As `serve --dataset` decodes them: in a process of its own. A decoder that is lost ends the inspection.
+ShrinkPicture shrink_apart(const InspectOptions& options, std::unique_ptr<PictureDecoder>& decoder, const std::stop_token& stop) {
+  return [&options, &decoder, &stop](std::string_view bytes) -> Result<RowResult<Image>> {
+    const ImageLimits limits{.min_size = 1, .max_pixels = options.max_pixels};
+    if (static_cast<int64_t>(bytes.size()) > options.max_bytes) {
+      return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
+    }
+    const auto encoded = std::as_bytes(std::span(bytes));
+    const auto header = probe_image(encoded, limits);
+    if (!header.is_ok()) {
+      return RowResult<Image>(header.error());
+    }
+    if (decoder == nullptr) {
+      DARKROOM_ASSIGN_OR_RETURN(decoder, options.open_decoder(stop));
+    }
+    const DecodedSize size = shown_size(*header);
+    Image image = Image::filled(size.width, size.height, 3);
+    DARKROOM_ASSIGN_OR_RETURN(const auto decoded, decoder->resize_to(encoded, size, limits, image.pixels));
+    return decoded.is_ok() ? RowResult<Image>(std::move(image)) : RowResult<Image>(decoded.error());
+  };
+}
+
 Result<SheetRows> picture_cells(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
                                 const ShrinkPicture& shrink, const std::stop_token& stop) {
   SheetRows rows;
@@ -213,6 +235,11 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
 
 }  // namespace
 
+DecodedSize shown_size(const ImageHeader& header) {
+  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / header.width, static_cast<double>(kShownPixels) / header.height});
+  return {.width = std::max(1, static_cast<int>(header.width * scale)), .height = std::max(1, static_cast<int>(header.height * scale))};
+}
+
 Result<ReportTable> rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,
                                const std::stop_token& stop) {
   ReportTable table;
@@ -237,7 +264,9 @@ Result<SheetRows> first_rows_cells(FileSystem& files, const TableParts& parts, c
                                    const std::stop_token& stop) {
   const RowSpan span{.first = 0, .count = options.num_rows};
   if (!kind.image.empty()) {
-    return picture_cells(files, parts, kind, span, shrink_here(options), stop);
+    std::unique_ptr<PictureDecoder> decoder;
+    const ShrinkPicture shrink = options.open_decoder ? shrink_apart(options, decoder, stop) : shrink_here(options);
+    return picture_cells(files, parts, kind, span, shrink, stop);
   }
   DecodeLatents decode;
   if (!options.model.empty()) {

@@ -9,6 +9,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/image/contact_sheet.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/nn/vae.h"
 #include "darkroom/show/inspect.h"
 #include "table_kind.h"
@@ -21,6 +22,9 @@ inline constexpr int kShownPixels = 256;
 
 /// An encoded picture at most kShownPixels on its longer side, or why the row has none. The outer Status ends the whole.
 using ShrinkPicture = std::function<Result<RowResult<Image>>(std::string_view bytes)>;
+
+/// Of a picture, which keeps its form, as far as whole pixels let it.
+DecodedSize shown_size(const ImageHeader& header);
 
 /// Rows as a table of one-line cells without a title: captions clipped, pictures and tensors as what they are.
 /// Errors: those of the reader; kCancelled.

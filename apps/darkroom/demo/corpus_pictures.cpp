@@ -28,7 +28,7 @@ Result<CorpusPictures> read_corpus_pictures(FileSystem& files, const std::string
     corpus.pictures.push_back(std::move(row.picture).value());
     return Status::ok();
   };
-  DARKROOM_RETURN_IF_ERROR(visit_dataset_pictures(files, images, transform, stop, add));
+  DARKROOM_RETURN_IF_ERROR(visit_dataset_pictures(files, images, transform, *decoder_in_process(), stop, add));
   return corpus;
 }
 

@@ -8,6 +8,7 @@
 #include "darkroom/core/row_error.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/image.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/image/transform.h"
 
 namespace darkroom {
@@ -21,9 +22,9 @@ struct DatasetPicture {
 };
 
 /// Visits the rows of an image dataset in their order: Parquet, webdataset tars, MDS shards, folders of pictures with captions. A picture
-/// that cannot be decoded is visited with its error. Errors: those of the store and of finding the columns; the visitor's; kCancelled.
-/// REQUIRES: transform.validate() is ok.
-Status visit_dataset_pictures(FileSystem& files, const std::string& uri, const TransformOptions& transform, const std::stop_token& stop,
-                              const std::function<Status(DatasetPicture)>& visit);
+/// that cannot be decoded is visited with its error. Errors: those of the store and of finding the columns; the visitor's; the decoder's,
+/// when it is lost; kCancelled. REQUIRES: transform.validate() is ok.
+Status visit_dataset_pictures(FileSystem& files, const std::string& uri, const TransformOptions& transform, PictureDecoder& decoder,
+                              const std::stop_token& stop, const std::function<Status(DatasetPicture)>& visit);
 
 }  // namespace darkroom

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
@@ -10,6 +12,7 @@
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/image.h"
+#include "darkroom/image/picture_decoder.h"
 #include "darkroom/stores/stores.h"
 
 namespace darkroom {
@@ -24,6 +27,8 @@ struct InspectOptions {
   int64_t max_bytes = 50'000'000;    ///< Nor is an encoded picture of more bytes.
   std::string compare = {};          ///< Another run folder, set beside the one that is looked at; empty: none.
   bool verify = false;               ///< Read everything and look for damage.
+  /// Decodes the pictures of the sheet; asked when the first one comes. Null: they are decoded in this process.
+  std::function<Result<std::unique_ptr<PictureDecoder>>(const std::stop_token& stop)> open_decoder = {};
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

@@ -19,6 +19,7 @@
 #include "support/forwarding_files.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
+#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -308,6 +309,24 @@ TEST_F(InspectTables, draws_a_sheet_and_a_page_of_pictures) {
   for (const char* reference : {"http:", "https:", "@import", "url(", "<link"}) {
     EXPECT_THAT(page, Not(HasSubstr(reference)));
   }
+}
+
+TEST_F(InspectTables, the_decoder_that_it_is_given_decodes_all_pictures_of_a_sheet_and_a_page) {
+  auto rows = image_rows(0, 8);
+  rows[2].image = "broken";
+  write_images("part-000000.parquet", rows);
+  WatchedDecoder::Seen seen;
+  const auto open = [&seen](const std::stop_token&) { return WatchedDecoder::open(seen); };
+  look("images", {.num_rows = 8, .sheet_path = folder_.path("sheet.png"), .open_decoder = open});
+  EXPECT_EQ(seen.num_opened, 1);
+  EXPECT_EQ(seen.num_pictures, 7);  // All that look like pictures.
+  look("images", {.num_rows = 8, .html_path = folder_.path("page.html"), .open_decoder = open});
+  EXPECT_EQ(seen.num_opened, 2);
+  EXPECT_EQ(seen.num_pictures, 14);
+  look("images", {.num_rows = 8, .open_decoder = open});  // No picture is shown.
+  EXPECT_EQ(seen.num_opened, 2);
+  seen.lost = Status::unavailable("the decoder is lost");
+  EXPECT_EQ(failure("images", {.sheet_path = folder_.path("sheet.png"), .open_decoder = open}).message(), "the decoder is lost");
 }
 
 TEST_F(InspectTables, a_picture_over_the_limits_of_the_sheet_costs_its_own_place_only) {

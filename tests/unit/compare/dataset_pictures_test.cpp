@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "darkroom/image/png.h"
+#include "support/counting_decoder.h"
 #include "support/temporary_folder.h"
-#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -18,8 +18,8 @@ TEST(DatasetPictures, are_decoded_by_the_given_decoder_alone) {
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("a.txt"), "a grey square").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("b.png"), "\x89PNG\r\n\x1a\n and no more").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("b.txt"), "a broken one").is_ok());
-  WatchedDecoder::Seen seen;
-  WatchedDecoder decoder(seen);
+  CountingDecoder::Seen seen;
+  CountingDecoder decoder(seen);
   std::vector<std::string> captions;
   const auto visit = [&](DatasetPicture row) {
     captions.push_back(row.caption + (row.picture.is_ok() ? "" : ": " + row.picture.error().name()));

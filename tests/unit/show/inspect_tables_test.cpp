@@ -16,10 +16,10 @@
 #include "darkroom/show/inspect.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/tensor_column.h"
+#include "support/counting_decoder.h"
 #include "support/forwarding_files.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
-#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -315,8 +315,8 @@ TEST_F(InspectTables, the_decoder_that_it_is_given_decodes_all_pictures_of_a_she
   auto rows = image_rows(0, 8);
   rows[2].image = "broken";
   write_images("part-000000.parquet", rows);
-  WatchedDecoder::Seen seen;
-  const auto open = [&seen](const std::stop_token&) { return WatchedDecoder::open(seen); };
+  CountingDecoder::Seen seen;
+  const auto open = [&seen](const std::stop_token&) { return CountingDecoder::open(seen); };
   look("images", {.num_rows = 8, .sheet_path = folder_.path("sheet.png"), .open_decoder = open});
   EXPECT_EQ(seen.num_opened, 1);
   EXPECT_EQ(seen.num_pictures, 7);  // All that look like pictures.

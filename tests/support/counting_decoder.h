@@ -9,7 +9,7 @@
 namespace darkroom {
 
 /// Counts what it is asked for and lets a decoder in this process do it, or is lost.
-class WatchedDecoder final : public PictureDecoder {
+class CountingDecoder final : public PictureDecoder {
  public:
   struct Seen {
     int num_opened = 0;
@@ -18,9 +18,9 @@ class WatchedDecoder final : public PictureDecoder {
   };
   static Result<std::unique_ptr<PictureDecoder>> open(Seen& seen) {
     ++seen.num_opened;
-    return std::unique_ptr<PictureDecoder>(std::make_unique<WatchedDecoder>(seen));
+    return std::unique_ptr<PictureDecoder>(std::make_unique<CountingDecoder>(seen));
   }
-  explicit WatchedDecoder(Seen& seen) : seen_(seen) {}
+  explicit CountingDecoder(Seen& seen) : seen_(seen) {}
 
   Result<RowResult<ImageHeader>> check(std::span<const std::byte> bytes, const ImageLimits& limits) override {
     DARKROOM_RETURN_IF_ERROR(see());

@@ -369,8 +369,8 @@ def a_png_brings_its_settings_back() -> None:
             tab.value("document.activeElement.blur()")
             tab.drop(kept)
             tab.wait_for(f"{value_of('#seed')} === '{request['seed']}'")
-            got = tab.value(f"[{value_of('#description')}, {value_of('#negative_prompt')}, {value_of('#guidance_scale')}, {value_of('#sampler')}, {value_of('#kind')}]")
-            require(got == [prompt, negative, f"{index}.25", "euler_a", "as written"], "what comes back", got)
+            got = tab.value(f"[{value_of('#description')}, {value_of('#negative_prompt')}, {value_of('#guidance_scale')}, {value_of('#sampler')}, {value_of('#kind')}, {value_of('#prompt_syntax')}]")
+            require(got == [prompt, negative, f"{index}.25", "euler_a", "as written", "plain"], "what comes back", got)
             tab.click("#keeps-seed")
         require(tab.value("window.hacked === undefined"), "a prompt became markup")
 
@@ -1026,6 +1026,7 @@ def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
                     "init_images": [base64_of(picture)], "denoising_strength": 0.5}
             want = pixels(base64.b64decode(json.loads(server.ask("POST", IMG2IMG, body)[2])["images"][0]))
             require(np.array_equal(pixels(path.read_bytes()), want) == is_alike, "a picture from a picture with weights, as A1111's", syntax)
+            require(f"Prompt syntax: {syntax}" in Image.open(path).text["parameters"], "the syntax of a picture's prompt", syntax)
             path.unlink()
         tab.click("#start-remove")
         open_tab(tab, "grid")

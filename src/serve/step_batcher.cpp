@@ -194,6 +194,10 @@ Status StepBatcher::find_room(const PaintOrder& order) {
     return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
   }
   const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
+  if (seconds_left <= 0.0) {
+    orders_counter(metrics_, "late_or_draining").add();
+    return Status::unavailable("the request was not done by its deadline");
+  }
   const bool measures_anew = orders_.empty() && is_pace_old();
   return seconds_until_done(cost) > seconds_left && !measures_anew ? refuse_late(seconds_until_done(cost), seconds_left) : Status::ok();
 }

@@ -76,7 +76,7 @@ class StepBatcher {
 
   /// Takes an order, or refuses it at once without calling `done`. Errors: kInvalidArgument (the engine's refusal, or it alone costs more
   /// than the whole bound), kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable
-  /// (draining).
+  /// (draining, or the deadline has passed).
   Status submit(PaintOrder order, Done done);
   /// Whether submit() would take the order now. Errors: as submit().
   Status would_take(const PaintOrder& order);

@@ -169,6 +169,20 @@ TEST_F(step_batcher, an_order_past_its_deadline_costs_no_call) {
   }
 }
 
+TEST_F(step_batcher, says_of_a_deadline_that_has_passed_no_more_than_that) {
+  start();
+  auto first = submit(order_of({stub_picture("first", 4)}));  // The pace is known now.
+  EXPECT_TRUE(first.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  for (const milliseconds patience : {milliseconds(0), milliseconds(-3000)}) {
+    auto late = submit(order_of({stub_picture("late", 2)}, patience));
+    const Status refused = late.get().status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(std::string(refused.message()), "the request was not done by its deadline");
+  }
+  EXPECT_EQ(engine_.calls().size(), 4U);
+}
+
 TEST_F(step_batcher, refuses_what_would_miss_its_deadline_at_the_present_pace) {
   start({.max_batch = 1});
   auto first = submit(order_of({stub_picture("first", 4)}));  // A step takes 10 ms: the pace is known now.

@@ -522,6 +522,7 @@ void StepBatcher::measure(double cost, Clock::Instant begun) {
   recent_cost_ = memory * recent_cost_ + cost;
   recent_seconds_ = memory * recent_seconds_ + shown_seconds(now - begun);
   last_measured_ = now;
+  pace_refuses_until_ = {};
 }
 
 void StepBatcher::tell(std::vector<Ended>& ended) {

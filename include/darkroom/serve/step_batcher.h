@@ -156,7 +156,7 @@ class StepBatcher {
   double recent_cost_ = 0.0;  // That calls did, in sums that forget, and how long they took: their ratio is the pace.
   double recent_seconds_ = 0.0;
   Clock::Instant last_measured_ = {};  // The end of the last call that went into them.
-  Clock::Instant pace_refuses_until_ = {};
+  Clock::Instant pace_refuses_until_ = {};  // That pace; past: it has refused nothing.
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
   bool is_calling_ = false;

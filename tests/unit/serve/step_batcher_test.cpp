@@ -369,6 +369,22 @@ TEST_F(step_batcher, a_slow_spell_locks_nobody_out_for_good) {
   EXPECT_TRUE(next.get().is_ok());
 }
 
+TEST_F(step_batcher, what_one_pace_has_refused_need_not_wait_for_it_once_there_is_another) {
+  start();
+  engine_.set_time_of_call(seconds(1));
+  auto slow = submit(order_of({stub_picture("slow", 4)}));
+  EXPECT_TRUE(slow.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  auto refused = submit(order_of({stub_picture("usual", 50)}, seconds(10)));
+  EXPECT_EQ(code(refused), StatusCode::kResourceExhausted);
+  EXPECT_EQ(batcher_->retry_after(), StepBatcher::kPaceKept);
+  engine_.set_time_of_call(milliseconds(10));
+  auto patient = submit(order_of({stub_picture("patient", 4)}));
+  EXPECT_TRUE(patient.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  EXPECT_EQ(batcher_->retry_after(), seconds(1));
+}
+
 TEST_F(step_batcher, a_machine_that_stays_slow_is_tried_once_in_a_while) {
   start();
   const auto ask = [this] { return submit(order_of({stub_picture("usual", 50)}, seconds(10))); };

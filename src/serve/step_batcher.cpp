@@ -14,8 +14,9 @@
 namespace darkroom {
 namespace {
 
-constexpr double kPaceMemory = 0.95;  // Weight of what was known of the pace before a call: some 20 calls count.
-constexpr double kDoubt = 2.0;        // How much faster than measured a machine may turn out that has nothing else to do.
+constexpr double kPaceMemory = 0.95;                  // Weight of what was known of the pace before a call: some 20 calls count.
+constexpr double kDoubt = 2.0;                        // How much faster than measured a machine may turn out that has nothing else to do.
+constexpr std::chrono::seconds kUnknownPaceWait{10};  // A first call may take a minute, and the page asks 60 times.
 
 double shown_seconds(Clock::Instant::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -259,6 +260,9 @@ std::chrono::seconds StepBatcher::retry_after() const {
   const Clock::Instant now = clock_.now();
   if (orders_.empty() && now < pace_refuses_until_) {
     return std::chrono::ceil<std::chrono::seconds>(pace_refuses_until_ - now);
+  }
+  if (!orders_.empty() && recent_cost_ == 0.0) {
+    return kUnknownPaceWait;
   }
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds_for(open_cost_), 60.0))), 1, 60));
 }

@@ -254,9 +254,12 @@ TEST_F(step_batcher, its_end_and_giving_up_end_every_order) {
 TEST_F(step_batcher, says_when_to_ask_again) {
   start({.max_batch = 1});
   EXPECT_EQ(batcher_->retry_after(), seconds(1));
+  engine_.hold_at(0);
   auto first = submit(order_of({stub_picture("first", 4)}));
-  EXPECT_TRUE(first.get().is_ok());
+  EXPECT_TRUE(engine_.await_calls(1));
+  EXPECT_EQ(batcher_->retry_after(), seconds(10));  // No pace is known yet.
   engine_.hold_at(4);
+  EXPECT_TRUE(first.get().is_ok());
   auto second = submit(order_of({stub_picture("second", 500)}));  // 5 s of steps.
   EXPECT_TRUE(engine_.await_calls(5));
   EXPECT_GE(batcher_->retry_after(), seconds(4));

@@ -302,12 +302,17 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
   return request;
 }
 
-// Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies.
+// Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies, its warnings in the last two.
 int64_t ImageRequest::text_bytes_kept() const {
-  constexpr int64_t kCopies = 4;
+  constexpr int64_t kCopies = 6;
   constexpr int64_t kFieldBytes = 4096;
   const size_t of_one = pictures.empty() ? 0 : pictures.front().prompt.size() + pictures.front().negative.size();
-  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one);
+  size_t of_warnings = 0;
+  for (const std::string& warning : warnings) {
+    of_warnings += warning.size();
+  }
+  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one) +
+         kCopies * static_cast<int64_t>(of_warnings);
 }
 
 int64_t ImageRequest::bytes_held() const {

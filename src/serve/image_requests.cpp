@@ -345,7 +345,11 @@ HttpHeaders reply_headers(const ImageRequest& request) {
   // SageMaker hands on only the second of the two.
   HttpHeaders headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
   if (!request.warnings.empty()) {
-    headers.emplace_back("X-Darkroom-Warning", json_text(request.warnings.front()).substr(0, kMostWarningBytes));
+    std::string sentence = request.warnings.front();
+    while (json_text(sentence).size() > kMostWarningBytes) {
+      sentence.resize(sentence.size() * 3 / 4);
+    }
+    headers.emplace_back("X-Darkroom-Warning", json_text(sentence));
   }
   return headers;
 }

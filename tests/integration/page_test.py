@@ -507,7 +507,8 @@ def two_models_are_compared_by_their_names() -> None:
 def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["models"] = ["fake", "other"]
-        other = {**painter.facts, "model": "other", "native_size": 128, "size_multiple": 16, "samplers": ["euler", "lcm"], "defaults": {"sampler": "lcm"}}
+        defaults = {"sampler": "lcm", "width": 128, "height": 128}  # The server's bound on sides is below this model's size.
+        other = {**painter.facts, "model": "other", "native_size": 1024, "size_multiple": 16, "samplers": ["euler", "lcm"], "defaults": defaults}
         samplers = "[...document.querySelector('#sampler').options].map((one) => one.value)"
         with opened(painter, ("409", "Failed to load")) as tab:
             tab.choose("#sampler", "ddim")
@@ -520,7 +521,7 @@ def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
             tab.wait_for(f"{samplers}.join() === ',euler,lcm' && document.querySelector('#model-note').textContent === ''")
             require(tab.value("document.querySelector('#sampler').options[0].textContent") == "the model's own (lcm)", "its own sampler")
             require(tab.value(value_of("#sampler")) == "" and tab.value(value_of("#width")) == "64", "a size of one's own stays", tab.value(value_of("#width")))
-            require(tab.value("document.querySelector('#width').step") == "16" and tab.text("#model").startswith("other - 128 px"), "its sizes", tab.text("#model"))
+            require(tab.value("document.querySelector('#width').step") == "16" and tab.text("#model").startswith("other - 1024 px"), "its sizes", tab.text("#model"))
             tab.choose("#model-choice", "fake")
             tab.wait_for("document.querySelector('#model').textContent.startsWith('fake - 64 px')")
             tab.choose("#model-choice", "other")

@@ -5,7 +5,7 @@ import {composedPrompt} from "./prompt.js";
 
 const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
 const kNumbers = ["width", "height", "steps", "guidance_scale", "seed", "images", "strength"];
-const kTexts = ["description", "negative_prompt", "prompt_syntax", "kind", "style", "sampler", "model"];
+const kTexts = ["description", "negative_prompt", "prompt_syntax", "kind", "style", "model", "sampler"];
 const kSides = ["width", "height"];
 const kSeedBound = 2 ** 32;
 const kPreviews = 8;  // In a picture's life.
@@ -13,6 +13,11 @@ const kPreviews = 8;  // In a picture's life.
 /** A bound of the server's requests; undefined: it names none. */
 export function limitOf(facts, name) {
   return facts.limits?.[`max_${name}`] ?? facts.limits?.[name];
+}
+
+/** What the server paints where a request names no size: the model's own, or less where the server's bound is. */
+function usualSides({native_size: size, defaults}) {
+  return {width: defaults?.width ?? size, height: defaults?.height ?? size};
 }
 
 export class SettingsForm {
@@ -41,10 +46,10 @@ export class SettingsForm {
   }
 
   #defaults() {
-    const {native_size: size, defaults} = this.facts;
+    const {defaults} = this.facts;
     const first = this.templates.examples[0];
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
-    return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", width: size, height: size,
+    return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", ...usualSides(this.facts),
             steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
             keeps_seed: false};
   }
@@ -109,11 +114,12 @@ export class SettingsForm {
 
   /** A size that was the last model's own becomes that of the model which is chosen now. */
   async #followModel() {
-    const {native_size: before} = this.modelFacts;
+    const before = usualSides(this.modelFacts);
     await this.learnModel();
+    const now = usualSides(this.modelFacts);
     for (const side of kSides) {
-      if (Number(this.#field(side).value) === before) {
-        this.#field(side).value = this.modelFacts.native_size;
+      if (Number(this.#field(side).value) === before[side]) {
+        this.#field(side).value = now[side];
       }
     }
     this.changed();

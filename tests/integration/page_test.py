@@ -534,6 +534,14 @@ def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
             tab.reload()
             tab.wait_for(READY)
             tab.wait_for(f"{value_of('#sampler')} === 'lcm' && document.querySelector('#model').textContent.startsWith('other')")
+            del painter.facts_of["other"]  # What is wanted of a model that is not loaded stays wanted.
+            tab.reload()
+            tab.wait_for(READY)
+            tab.wait_for("document.querySelector('#model-note').textContent.startsWith('Not loaded yet')")
+            require(tab.value(samplers) == ["", "ddim", "euler", "euler_a", "lcm"], "samplers of a model that is not loaded", tab.value(samplers))
+            require(paint_one(painter, tab)["sampler"] == "lcm", "a sampler that was kept is lost")
+            tab.choose("#model-choice", "fake")
+            tab.wait_for(f"{samplers}.join() === ',ddim,euler,euler_a'")
 
 
 def a_key_is_asked_for_and_kept_in_the_tab_alone() -> None:

@@ -23,6 +23,7 @@ function usualSides({native_size: size, defaults}) {
 export class SettingsForm {
   #initImage;
   #known;  // Facts by model.
+  #listsMore = false;  // Samplers than modelFacts has: one that was asked for of another model.
 
   /**
    * `facts`: of the server and its first model. `actions`: {factsOf(model) -> facts or null, said(action) -> the action whose failures are
@@ -80,7 +81,10 @@ export class SettingsForm {
   #fillModel() {
     const {facts, modelFacts: {defaults, samplers, size_multiple: multiple}} = this;
     const own = defaults?.sampler ? ` (${defaults.sampler})` : "";
-    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...samplers.map((name) => [name, name])]);
+    const {value: chosen} = this.#field("sampler");
+    this.#listsMore = chosen !== "" && !this.#showsChosenModel && !samplers.includes(chosen);
+    const listed = this.#listsMore ? [...samplers, chosen] : samplers;
+    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...listed.map((name) => [name, name])]);
     for (const side of kSides) {
       this.#bound(side, multiple, limitOf(facts, "side"));
       this.#field(side).step = multiple;
@@ -92,20 +96,20 @@ export class SettingsForm {
     if (!this.canChooseModel) {
       return;
     }
-    const name = this.#field("model").value || this.facts.model;
+    const name = this.#chosenModel;
     if (!this.#known.has(name)) {
       const facts = await this.actions.factsOf(name);
       if (facts !== null) {
         this.#known.set(name, facts);
       }
     }
-    if (name !== (this.#field("model").value || this.facts.model)) {
+    if (name !== this.#chosenModel) {
       return;  // Another one has been chosen meanwhile.
     }
     const known = this.#known.get(name);
     byId("model-note").textContent = known ? "" : "Not loaded yet: its own samplers and sizes are known once it has painted.";
     this.actions.modelShown(known ?? {model: name});
-    if (known !== this.modelFacts) {
+    if (known !== this.modelFacts || this.#listsMore) {
       this.modelFacts = known ?? this.facts;
       this.#fillModel();
       this.changed();
@@ -136,16 +140,28 @@ export class SettingsForm {
     return (this.facts.models ?? []).length > 1;
   }
 
+  get #chosenModel() {
+    return this.#field("model").value || this.facts.model;
+  }
+
+  /** Whether samplers and sizes that are shown are those of the model that is chosen. */
+  get #showsChosenModel() {
+    return !this.canChooseModel || this.#known.get(this.#chosenModel) === this.modelFacts;
+  }
+
   /** Takes what is given; the rest stays. Sizes of another model are taken as they are: the form says what is wrong with them. */
   write(settings) {
     this.#apply(settings);
-    if (this.canChooseModel) {  // A sampler may be the chosen model's alone.
-      this.actions.said(() => this.learnModel().then(() => this.#apply({sampler: settings.sampler})))();
+    if (this.canChooseModel) {
+      this.actions.said(() => this.learnModel())();
     }
   }
 
   #apply(settings) {
     for (const name of [...kNumbers, ...kTexts]) {
+      if (name === "sampler" && !this.#showsChosenModel) {
+        this.#offerSampler(settings.sampler);
+      }
       const field = this.#field(name);
       const isChoice = field.tagName === "SELECT";
       if (settings[name] !== undefined && (!isChoice || [...field.options].some(({value}) => value === String(settings[name])))) {
@@ -159,6 +175,15 @@ export class SettingsForm {
       this.initImage = settings.init_image;
     }
     this.changed();
+  }
+
+  /** A sampler may be the chosen model's alone. #fillModel takes it away again once that model is known and does not have it. */
+  #offerSampler(name) {
+    const select = byId("sampler");
+    if (name !== undefined && ![...select.options].some(({value}) => value === String(name))) {
+      select.append(element("option", {value: name}, String(name)));
+      this.#listsMore = true;
+    }
   }
 
   read() {

@@ -207,7 +207,7 @@ def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> N
         tab.wait_for("document.querySelector('#problem p').textContent === 'The server does not answer. Does it still run?'")
 
 def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
-    with page_of_fake(allowed=("ERR_", "Failed to load")) as (painter, tab):
+    with page_of_fake({"image_to_image": True}, allowed=("ERR_", "Failed to load")) as (painter, tab), temporary_folder() as folder:
         tab.click("#paint")
         job = painter.next_job()
         job.progress(2)
@@ -221,6 +221,30 @@ def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
         tab.wait_for(READY)
         tab.wait_for("document.querySelector('.task .state').textContent === 'step 3 of 30'")
         require(tab.text("#status") == "1 job to be painted", "the status after a reload", tab.text("#status"))
+        job.finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+        # There is room for what is noted of a job, from 4,000 to 12,192 characters, but not for its start picture of 16,000.
+        tab.value("""(() => {
+          let text = "";
+          for (let size = 2 ** 23; size >= 2 ** 13; size /= 2) {
+            try {
+              sessionStorage.setItem("filler", text + "x".repeat(size));
+              text += "x".repeat(size);
+            } catch {}
+          }
+          sessionStorage.setItem("filler", text.slice(4000));
+        })()""")
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(folder / "start.png")
+        tab.drop(folder / "start.png", "#start-picture")
+        tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+        tab.click("#paint")
+        job = painter.next_job()
+        require(len(job.request["init_image"]) > 16_000, "the start picture", len(job.request["init_image"]))
+        job.progress(4)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 4 of 30'")
+        tab.reload()
+        tab.wait_for(READY)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 4 of 30'")
         job.finish()
         tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
 

@@ -108,12 +108,12 @@ export class SettingsForm {
     }
     const known = this.#known.get(name);
     byId("model-note").textContent = known ? "" : "Not loaded yet: its own samplers and sizes are known once it has painted.";
-    this.actions.modelShown(known ?? {model: name});
     if (known !== this.modelFacts || this.#listsMore) {
       this.modelFacts = known ?? this.facts;
       this.#fillModel();
       this.changed();
     }
+    this.actions.modelShown(known ?? {model: name});
   }
 
   /** A size that was the last model's own becomes that of the model which is chosen now. */

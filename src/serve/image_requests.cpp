@@ -18,6 +18,7 @@
 namespace darkroom {
 namespace {
 
+constexpr int64_t kImageBytes = 3;    // Of a pixel. PNG needs a few more where nothing can be compressed, JPEG less.
 constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
 // JumpStart: all fields side by side.
@@ -315,18 +316,20 @@ int64_t ImageRequest::text_bytes_kept() const {
          kCopies * static_cast<int64_t>(of_warnings);
 }
 
-int64_t ImageRequest::bytes_held() const {
-  constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed, JPEG less.
-  constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
+int64_t ImageRequest::input_bytes() const {
   const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
-  const int64_t of_input = has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
+  return has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
+}
+
+int64_t ImageRequest::bytes_held() const {
+  constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
   switch (form) {
     case ReplyForm::kPng:
       return num_pixels * (kImageBytes + kImageBytes);
     case ReplyForm::kNestedArrays:
       return num_pixels * (kImageBytes + kNestedBytes);
     case ReplyForm::kKept:
-      return num_pixels * kImageBytes + of_input + text_bytes_kept();
+      return num_pixels * kImageBytes + text_bytes_kept();
     case ReplyForm::kBase64Pngs:
     case ReplyForm::kBase64Jpegs:
     case ReplyForm::kOpenAi:
@@ -336,7 +339,7 @@ int64_t ImageRequest::bytes_held() const {
       break;
   }
   const auto of_texts = static_cast<int64_t>(parameters_json.size() + info_json.size());
-  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + of_input + of_texts;
+  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + input_bytes() + of_texts;
 }
 
 HttpHeaders reply_headers(const ImageRequest& request) {

@@ -1,5 +1,7 @@
 #include "painter_engine.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,10 @@ struct PaintedPicture final : EnginePicture {
   size_t num_calls_left() const override { return work->num_calls_left(); }
   std::unique_ptr<PictureInWork> work;
 };
+
+PromptReading reading_of(const PictureSpec& spec) {
+  return {.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain};
+}
 
 // Whether a device still does what it is asked.
 Status try_device(const torch::Device& device) {
@@ -74,7 +80,7 @@ PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.reading.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain;
+  request.reading = reading_of(spec);
   request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps, .eta = spec.eta};
   request.guidance = spec.guidance;
   request.width = spec.width;
@@ -87,12 +93,27 @@ PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
 }
 
 Status PainterEngine::check(const PictureSpec& spec) const {
-  const Status checked = painter_->check(request_of(spec));
-  return checked.is_ok() ? checked : Status::invalid_argument(checked.message());
+  const PaintRequest request = request_of(spec);
+  if (const Status checked = painter_->check(request); !checked.is_ok()) {
+    return Status::invalid_argument(checked.message());
+  }
+  return spec.has_weight_syntax ? check_chunks(request) : Status::ok();
+}
+
+// Plain prompts are of one chunk. Text states of any number of chunks, of each picture, would take all memory.
+Status PainterEngine::check_chunks(const PaintRequest& request) const {
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, painter_->chunk_counts(request));
+  for (const int64_t count : counts) {
+    if (count > kMostChunks) {
+      return Status::invalid_argument(
+          fmt::format("a prompt has more chunks of {} tokens than this server reads (bound, got):", kChunkTokens), kMostChunks, count);
+    }
+  }
+  return Status::ok();
 }
 
 UnreadTexts PainterEngine::unread(const PictureSpec& spec) const {
-  const PromptReading reading = request_of(spec).reading;
+  const PromptReading reading = reading_of(spec);
   const auto lost = [&](const std::string& text) {
     const auto found = painter_->lost_text(text, reading);
     return found.is_ok() ? *found : std::string();

@@ -47,6 +47,7 @@ class PainterEngine final : public StepEngine {
   template <typename Work>
   auto in_turn(const Work& work);
   PaintRequest request_of(const PictureSpec& spec) const;
+  Status check_chunks(const PaintRequest& request) const;
 
   std::unique_ptr<Painter> painter_;
   int threads_;

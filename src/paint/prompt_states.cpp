@@ -101,7 +101,6 @@ Result<std::string> Painter::lost_text(const std::string& prompt, const PromptRe
   return std::move(tokenized.lost_text);
 }
 
-// Of each picture the chunks of its prompt, or those of the negative text where these are more.
 Result<std::vector<int64_t>> Painter::chunk_counts(const PaintRequest& request) const {
   const auto count = [&](const std::string& text) -> Result<int64_t> {
     DARKROOM_ASSIGN_OR_RETURN(const TokenizedPrompt tokenized, tokenize_prompt(*tokenizer_, text, request.reading));

@@ -18,6 +18,7 @@
 namespace darkroom {
 namespace {
 
+constexpr int64_t kImageBytes = 3;    // Of a pixel. PNG needs a few more where nothing can be compressed, JPEG less.
 constexpr int64_t kNestedBytes = 14;  // Of a pixel, at most: "[255,255,255],".
 
 // JumpStart: all fields side by side.
@@ -302,26 +303,33 @@ Result<ImageRequest> read_openai_generation(std::string_view body, const ModelFa
   return request;
 }
 
-// Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies.
+// Of a job: its prompts are in each picture of the order, in the fields that come back, and in replies, its warnings in the last two.
 int64_t ImageRequest::text_bytes_kept() const {
-  constexpr int64_t kCopies = 4;
+  constexpr int64_t kCopies = 6;
   constexpr int64_t kFieldBytes = 4096;
   const size_t of_one = pictures.empty() ? 0 : pictures.front().prompt.size() + pictures.front().negative.size();
-  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one);
+  size_t of_warnings = 0;
+  for (const std::string& warning : warnings) {
+    of_warnings += warning.size();
+  }
+  return kFieldBytes + (kCopies + static_cast<int64_t>(pictures.size())) * static_cast<int64_t>(of_one) +
+         kCopies * static_cast<int64_t>(of_warnings);
+}
+
+int64_t ImageRequest::input_bytes() const {
+  const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
+  return has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
 }
 
 int64_t ImageRequest::bytes_held() const {
-  constexpr int64_t kImageBytes = 3;   // PNG needs a few more where nothing can be compressed, JPEG less.
   constexpr int64_t kBase64Bytes = 4;  // Of as many bytes of PNG as of the picture.
-  const bool has_input = !pictures.empty() && pictures.front().init_image != nullptr;
-  const int64_t of_input = has_input ? kImageBytes * pictures.front().width * pictures.front().height : 0;
   switch (form) {
     case ReplyForm::kPng:
       return num_pixels * (kImageBytes + kImageBytes);
     case ReplyForm::kNestedArrays:
       return num_pixels * (kImageBytes + kNestedBytes);
     case ReplyForm::kKept:
-      return num_pixels * kImageBytes + of_input + text_bytes_kept();
+      return num_pixels * kImageBytes + text_bytes_kept();
     case ReplyForm::kBase64Pngs:
     case ReplyForm::kBase64Jpegs:
     case ReplyForm::kOpenAi:
@@ -331,7 +339,7 @@ int64_t ImageRequest::bytes_held() const {
       break;
   }
   const auto of_texts = static_cast<int64_t>(parameters_json.size() + info_json.size());
-  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + of_input + of_texts;
+  return num_pixels * (kImageBytes + kBase64Bytes + kBase64Bytes) + input_bytes() + of_texts;
 }
 
 HttpHeaders reply_headers(const ImageRequest& request) {
@@ -340,7 +348,11 @@ HttpHeaders reply_headers(const ImageRequest& request) {
   // SageMaker hands on only the second of the two.
   HttpHeaders headers = {{"X-Darkroom-Seed", seed}, {"X-Amzn-SageMaker-Custom-Attributes", fmt::format("seed={}", seed)}};
   if (!request.warnings.empty()) {
-    headers.emplace_back("X-Darkroom-Warning", json_text(request.warnings.front()).substr(0, kMostWarningBytes));
+    std::string sentence = request.warnings.front();
+    while (json_text(sentence).size() > kMostWarningBytes) {
+      sentence.resize(sentence.size() * 3 / 4);
+    }
+    headers.emplace_back("X-Darkroom-Warning", json_text(sentence));
   }
   return headers;
 }

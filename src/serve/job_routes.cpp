@@ -27,15 +27,12 @@ nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   return urls;
 }
 
-// Without the request, whose texts may be long: lists are of many jobs.
+// Without the request and the warnings, whose texts may be long: lists are of many jobs.
 nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json json = progress_json(view, job.num_steps);
   json["id"] = job.id;
   json["created"] = job.created;
   json["seeds"] = job.seeds;
-  if (!job.warnings.empty()) {
-    json["warnings"] = job.warnings;
-  }
   json["images"] = image_urls(job, view);
   json["finish_reasons"] = view.images == nullptr ? nlohmann::json::array() : finish_reasons(*view.images);
   json["error"] = view.state == PaintingState::kFailed ? nlohmann::json(view.failure.message()) : nlohmann::json();
@@ -45,6 +42,9 @@ nlohmann::json listed_json(const Job& job, const WatchedPainting::View& view) {
 nlohmann::json job_json(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json json = listed_json(job, view);
   json["request"] = job.request;
+  if (!job.warnings.empty()) {
+    json["warnings"] = job.warnings;
+  }
   return json;
 }
 

@@ -158,6 +158,9 @@ std::string text_of_sample(const std::map<std::string, std::string>& items) {
       pairs.emplace_back(name, value(ours));
     }
   }
+  if (value("prompt_syntax") != "weighted") {
+    pairs.emplace_back("Prompt syntax", "plain");
+  }
   pairs.emplace_back("Version", value("Software"));
   return webui_text(value("prompt"), value("negative_prompt"), pairs);
 }
@@ -187,6 +190,9 @@ std::string settings_text(const PictureSpec& spec, const ModelFacts& model, std:
                              {"Model", model.name}});
   if (strength.has_value()) {
     pairs.emplace_back("Denoising strength", fmt::format("{}", *strength));
+  }
+  if (!spec.has_weight_syntax) {
+    pairs.emplace_back("Prompt syntax", "plain");
   }
   if (spec.eta != 0.0) {
     pairs.emplace_back("Eta", fmt::format("{}", spec.eta));

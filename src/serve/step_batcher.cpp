@@ -14,8 +14,9 @@
 namespace darkroom {
 namespace {
 
-constexpr double kPaceMemory = 0.95;  // Weight of what was known of the pace before a call: some 20 calls count.
-constexpr double kDoubt = 2.0;        // How much faster than measured a machine may turn out that has nothing else to do.
+constexpr double kPaceMemory = 0.95;                  // Weight of what was known of the pace before a call: some 20 calls count.
+constexpr double kDoubt = 2.0;                        // How much faster than measured a machine may turn out that has nothing else to do.
+constexpr std::chrono::seconds kUnknownPaceWait{10};  // A first call may take a minute, and the page asks 60 times.
 
 double shown_seconds(Clock::Instant::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -194,6 +195,10 @@ Status StepBatcher::find_room(const PaintOrder& order) {
     return Status::resource_exhausted("the server has as much to do as it takes on; try again later");
   }
   const double seconds_left = order.deadline == Clock::Instant::max() ? INFINITY : shown_seconds(order.deadline - clock_.now());
+  if (seconds_left <= 0.0) {
+    orders_counter(metrics_, "late_or_draining").add();
+    return Status::unavailable("the request was not done by its deadline");
+  }
   const bool measures_anew = orders_.empty() && is_pace_old();
   return seconds_until_done(cost) > seconds_left && !measures_anew ? refuse_late(seconds_until_done(cost), seconds_left) : Status::ok();
 }
@@ -255,6 +260,9 @@ std::chrono::seconds StepBatcher::retry_after() const {
   const Clock::Instant now = clock_.now();
   if (orders_.empty() && now < pace_refuses_until_) {
     return std::chrono::ceil<std::chrono::seconds>(pace_refuses_until_ - now);
+  }
+  if (!orders_.empty() && recent_cost_ == 0.0) {
+    return kUnknownPaceWait;
   }
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(std::ceil(std::min(seconds_for(open_cost_), 60.0))), 1, 60));
 }
@@ -518,6 +526,7 @@ void StepBatcher::measure(double cost, Clock::Instant begun) {
   recent_cost_ = memory * recent_cost_ + cost;
   recent_seconds_ = memory * recent_seconds_ + shown_seconds(now - begun);
   last_measured_ = now;
+  pace_refuses_until_ = {};
 }
 
 void StepBatcher::tell(std::vector<Ended>& ended) {

@@ -36,12 +36,13 @@ Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& o
   const bool has_previews = request.pictures.front().preview_every > 0;
   const std::shared_ptr<WatchedPainting> painting(new WatchedPainting(request.pictures.size()));
   const int64_t num_bytes = request.bytes_held();
+  const int64_t bytes_of_work = request.bytes_while_painted() + (has_previews ? num_pictures * kPreviewBytes : 0);
   PaintOrder order{
       .pictures = std::move(request.pictures), .model = std::move(request.model), .deadline = wish.deadline, .given_up = wish.given_up};
   DARKROOM_RETURN_IF_ERROR(orders.would_take(order));
-  DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_two(num_bytes, has_previews ? num_pictures * kPreviewBytes : 0));
+  DARKROOM_ASSIGN_OR_RETURN(auto room, orders.hold_two(num_bytes, bytes_of_work));
   painting->pictures_room_ = std::move(room.first);
-  painting->previews_room_ = std::move(room.second);
+  painting->work_room_ = std::move(room.second);
   order.progress = [painting](double share) { painting->advance(share); };
   if (orders.shows_previews()) {
     order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
@@ -111,7 +112,7 @@ bool WatchedPainting::end(PaintingState state, Status failure, std::vector<Image
     pictures_room_.reset();
   }
   previews_.assign(previews_.size(), {});
-  previews_room_.reset();
+  work_room_.reset();
   view_version_ = ++version_;
   wake_readers(std::move(lock));
   return true;

@@ -63,8 +63,8 @@ class WatchedPainting {
     std::stop_token given_up = {};
   };
 
-  /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews while it is
-  /// painted. Errors: as PictureOrders::hold_bytes() and submit().
+  /// Has the pictures of a request painted. Room for them is held until let_go() or its end without them, room for previews
+  /// and a job's start picture while it is painted. Errors: as PictureOrders::hold_bytes() and submit().
   static Result<std::shared_ptr<WatchedPainting>> begin(PictureOrders& orders, ImageRequest request, const Wish& wish);
 
   View view() const;
@@ -94,7 +94,7 @@ class WatchedPainting {
   uint64_t view_version_ = 1;
   std::vector<Preview> previews_;
   std::shared_ptr<const void> pictures_room_;
-  std::shared_ptr<const void> previews_room_;
+  std::shared_ptr<const void> work_room_;
   std::map<const void*, std::function<void()>> waiting_;  // Readers that are to be woken.
 };
 

@@ -284,9 +284,9 @@ def settings_of_the_callers_shell_leave_out_nothing() -> None:
 def settings_of_the_callers_shell_reach_no_test_program() -> None:
     shell = {"GTEST_FILTER": "-*", "GTEST_TOTAL_SHARDS": "9", "GTEST_SHARD_INDEX": "1", "TESTBRIDGE_TEST_ONLY": "none", "DARKROOM_VECTOR_UNIT": "none",
              "DARKROOM_SEEDS": "1", "DARKROOM_MUTATIONS": "1", "DARKROOM_SHAPES": "1", "DARKROOM_FAULTS": "none", "DARKROOM_SHARE": "/nowhere"}
-    with unittest.mock.patch.dict(os.environ, {**shell, "ATEN_CPU_CAPABILITY": "default", "DARKROOM_PEERS": "peers"}):
+    with unittest.mock.patch.dict(os.environ, {**shell, "ATEN_CPU_CAPABILITY": "default", "DARKROOM_PEERS": "peers", "DARKROOM_BUILT": "1"}):
         for made in (gate.clean_environment(), every_processor.environment_of("report", "folder", {})):
-            require(not made.keys() & shell.keys() and made["DARKROOM_PEERS"] == "peers", "what reaches a test program:", made.keys() & shell.keys())
+            require(not made.keys() & shell.keys() and (made["DARKROOM_PEERS"], made["DARKROOM_BUILT"]) == ("peers", "1"), "what reaches a test program:", made.keys() & shell.keys())
         level = every_processor.environment_of("report", "folder", {"DARKROOM_VECTOR_UNIT": "AVX2"})
         require(level["DARKROOM_VECTOR_UNIT"] == "AVX2" and "ATEN_CPU_CAPABILITY" not in level, "of levels the one that is tried:", level)
         outcome = every_processor.run_program(HOUSE / "build" / "release", "core_test", {})

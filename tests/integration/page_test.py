@@ -207,7 +207,7 @@ def what_the_server_refuses_is_a_sentence_and_a_full_queue_is_asked_again() -> N
         tab.wait_for("document.querySelector('#problem p').textContent === 'The server does not answer. Does it still run?'")
 
 def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
-    with page_of_fake(allowed=("ERR_", "Failed to load")) as (painter, tab):
+    with page_of_fake({"image_to_image": True}, allowed=("ERR_", "Failed to load")) as (painter, tab), temporary_folder() as folder:
         tab.click("#paint")
         job = painter.next_job()
         job.progress(2)
@@ -221,6 +221,30 @@ def events_that_break_off_and_a_page_that_is_loaded_anew_lose_no_job() -> None:
         tab.wait_for(READY)
         tab.wait_for("document.querySelector('.task .state').textContent === 'step 3 of 30'")
         require(tab.text("#status") == "1 job to be painted", "the status after a reload", tab.text("#status"))
+        job.finish()
+        tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
+        # There is room for what is noted of a job, from 4,000 to 12,192 characters, but not for its start picture of 16,000.
+        tab.value("""(() => {
+          let text = "";
+          for (let size = 2 ** 23; size >= 2 ** 13; size /= 2) {
+            try {
+              sessionStorage.setItem("filler", text + "x".repeat(size));
+              text += "x".repeat(size);
+            } catch {}
+          }
+          sessionStorage.setItem("filler", text.slice(4000));
+        })()""")
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)).save(folder / "start.png")
+        tab.drop(folder / "start.png", "#start-picture")
+        tab.wait_for("document.querySelector('#strength-row').checkVisibility()")
+        tab.click("#paint")
+        job = painter.next_job()
+        require(len(job.request["init_image"]) > 16_000, "the start picture", len(job.request["init_image"]))
+        job.progress(4)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 4 of 30'")
+        tab.reload()
+        tab.wait_for(READY)
+        tab.wait_for("document.querySelector('.task .state').textContent === 'step 4 of 30'")
         job.finish()
         tab.wait_for(f"{num_of('#tasks img.whole')} === 1")
 
@@ -369,8 +393,8 @@ def a_png_brings_its_settings_back() -> None:
             tab.value("document.activeElement.blur()")
             tab.drop(kept)
             tab.wait_for(f"{value_of('#seed')} === '{request['seed']}'")
-            got = tab.value(f"[{value_of('#description')}, {value_of('#negative_prompt')}, {value_of('#guidance_scale')}, {value_of('#sampler')}, {value_of('#kind')}]")
-            require(got == [prompt, negative, f"{index}.25", "euler_a", "as written"], "what comes back", got)
+            got = tab.value(f"[{value_of('#description')}, {value_of('#negative_prompt')}, {value_of('#guidance_scale')}, {value_of('#sampler')}, {value_of('#kind')}, {value_of('#prompt_syntax')}]")
+            require(got == [prompt, negative, f"{index}.25", "euler_a", "as written", "plain"], "what comes back", got)
             tab.click("#keeps-seed")
         require(tab.value("window.hacked === undefined"), "a prompt became markup")
 
@@ -507,7 +531,8 @@ def two_models_are_compared_by_their_names() -> None:
 def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
     with FakePainter(PAGE) as painter:
         painter.facts["models"] = ["fake", "other"]
-        other = {**painter.facts, "model": "other", "native_size": 128, "size_multiple": 16, "samplers": ["euler", "lcm"], "defaults": {"sampler": "lcm"}}
+        defaults = {"sampler": "lcm", "width": 128, "height": 128}  # The server's bound on sides is below this model's size.
+        other = {**painter.facts, "model": "other", "native_size": 1024, "size_multiple": 16, "samplers": ["euler", "lcm"], "defaults": defaults}
         samplers = "[...document.querySelector('#sampler').options].map((one) => one.value)"
         with opened(painter, ("409", "Failed to load")) as tab:
             tab.choose("#sampler", "ddim")
@@ -520,7 +545,7 @@ def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
             tab.wait_for(f"{samplers}.join() === ',euler,lcm' && document.querySelector('#model-note').textContent === ''")
             require(tab.value("document.querySelector('#sampler').options[0].textContent") == "the model's own (lcm)", "its own sampler")
             require(tab.value(value_of("#sampler")) == "" and tab.value(value_of("#width")) == "64", "a size of one's own stays", tab.value(value_of("#width")))
-            require(tab.value("document.querySelector('#width').step") == "16" and tab.text("#model").startswith("other - 128 px"), "its sizes", tab.text("#model"))
+            require(tab.value("document.querySelector('#width').step") == "16" and tab.text("#model").startswith("other - 1024 px"), "its sizes", tab.text("#model"))
             tab.choose("#model-choice", "fake")
             tab.wait_for("document.querySelector('#model').textContent.startsWith('fake - 64 px')")
             tab.choose("#model-choice", "other")
@@ -530,9 +555,22 @@ def a_model_that_is_chosen_has_its_own_samplers_and_sizes() -> None:
             tab.choose("#x-field", "sampler")
             tab.click("#x-all")
             require(tab.value(value_of("#x-values")) == "euler, lcm", "samplers of a grid", tab.value(value_of("#x-values")))
+            tab.choose("#model-choice", "fake")
+            tab.wait_for("document.querySelector('#grid-count').textContent.includes('lcm')")
+            tab.choose("#model-choice", "other")
+            tab.wait_for("document.querySelector('#grid-count').textContent.endsWith(' pictures')")
+            tab.choose("#sampler", "lcm")
             tab.reload()
             tab.wait_for(READY)
             tab.wait_for(f"{value_of('#sampler')} === 'lcm' && document.querySelector('#model').textContent.startsWith('other')")
+            del painter.facts_of["other"]  # What is wanted of a model that is not loaded stays wanted.
+            tab.reload()
+            tab.wait_for(READY)
+            tab.wait_for("document.querySelector('#model-note').textContent.startsWith('Not loaded yet')")
+            require(tab.value(samplers) == ["", "ddim", "euler", "euler_a", "lcm"], "samplers of a model that is not loaded", tab.value(samplers))
+            require(paint_one(painter, tab)["sampler"] == "lcm", "a sampler that was kept is lost")
+            tab.choose("#model-choice", "fake")
+            tab.wait_for(f"{samplers}.join() === ',ddim,euler,euler_a'")
 
 
 def a_key_is_asked_for_and_kept_in_the_tab_alone() -> None:
@@ -1026,6 +1064,7 @@ def the_program_serves_the_page_and_paints_what_it_asks_for() -> None:
                     "init_images": [base64_of(picture)], "denoising_strength": 0.5}
             want = pixels(base64.b64decode(json.loads(server.ask("POST", IMG2IMG, body)[2])["images"][0]))
             require(np.array_equal(pixels(path.read_bytes()), want) == is_alike, "a picture from a picture with weights, as A1111's", syntax)
+            require(f"Prompt syntax: {syntax}" in Image.open(path).text["parameters"], "the syntax of a picture's prompt", syntax)
             path.unlink()
         tab.click("#start-remove")
         open_tab(tab, "grid")

@@ -286,6 +286,13 @@ def weights_are_read_and_pngs_keep_their_settings() -> None:
         job = {"prompt": prompt, "negative_prompt": "dark", "steps": 4, "seed": 9, "sampler": "euler_a"}
         require(np.array_equal(server.paint_job({**job, "prompt_syntax": "weighted"}), pixels(png)), "another picture of a job than A1111's")
         require(not np.array_equal(server.paint_job(job), pixels(png)), "a job reads weights unasked")
+        most = "a BREAK " * 31 + "a"
+        weighted = {**job, "prompt_syntax": "weighted"}
+        for path, long in ((JOBS, {**weighted, "prompt": f"{most} BREAK a"}), (JOBS, {**weighted, "negative_prompt": f"{most} BREAK a"}), (TXT2IMG, {**body, "prompt": f"{most} BREAK a"})):
+            status, _, text = server.ask("POST", path, long)
+            require(status == 400 and b"more chunks of 75 tokens than this server reads (bound, got): 32 33" in text, "a prompt of 33 chunks", path, status, text[:500])
+        for taken in ({**weighted, "prompt": most}, {**job, "prompt": f"{most} BREAK a"}):
+            require(server.ask("POST", JOBS, taken)[0] == 202, "a prompt of 32 chunks, and a plain one")
         told = []
         for picture in (png, sampled_png):
             status, _, text = server.ask("POST", "/sdapi/v1/png-info", {"image": base64_of(picture)})

@@ -74,8 +74,8 @@ class Ended:
 
 
 OF_TESTS = ("GTEST_", "TESTBRIDGE_", "DARKROOM_")  # Variables that begin so choose tests, ask for fewer cases, change the program or its files.
-# But other packages to compare with, a Python for the demo, and the faults of the gate's own test.
-OF_THE_CALLER = ("DARKROOM_PEERS", "DARKROOM_PYTHON", "DARKROOM_PLANTED")
+# But other packages to compare with, a Python for the demo, the faults of the gate's own test, and that test programs are built already.
+OF_THE_CALLER = ("DARKROOM_PEERS", "DARKROOM_PYTHON", "DARKROOM_PLANTED", "DARKROOM_BUILT")
 
 
 def clean_environment() -> dict[str, str]:

@@ -109,6 +109,9 @@ class Painter {
   /// seeds, weights of a prompt, noise or initial pictures that do not fit), kFailedPrecondition (a setting of the model's scheduler that
   /// is not built).
   Status check(const PaintRequest& request) const;
+  /// Of each picture the chunks of its prompt, or those of the negative text where guidance reads it and it has more; any thread may ask.
+  /// Errors: those of parse_weighted_prompt.
+  Result<std::vector<int64_t>> chunk_counts(const PaintRequest& request) const;
 
   /// Begins a request of one picture without taking a step. Errors: as paint(); kInvalidArgument for several pictures.
   Result<std::unique_ptr<PictureInWork>> begin(const PaintRequest& request);
@@ -152,7 +155,6 @@ class Painter {
   std::vector<int64_t> latent_shape(const PaintRequest& request) const;
   torch::Tensor encode_init_images(const PaintRequest& request, int64_t first, int64_t count, const torch::Tensor& posterior_noise);
   torch::Tensor encode_ids(const torch::Tensor& ids_nt);
-  Result<std::vector<int64_t>> chunk_counts(const PaintRequest& request) const;
   Result<PromptStates> encode_request(const PaintRequest& request, std::span<const std::string> prompts);
   Result<Denoiser> make_denoiser(const PaintRequest& request, std::span<const std::string> prompts);
   Result<PictureInWork> start_batch(const PaintRequest& request, int64_t first, int64_t count);

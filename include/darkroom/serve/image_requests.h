@@ -55,10 +55,13 @@ struct ImageRequest {
   std::string info_json = {};                    ///< kA1111: what comes back, as a text, as `info`.
   int num_partial_images = 0;                    ///< Of each picture, at most: kOpenAiEvents.
 
-  /// The most that the pictures and the reply with them take in memory.
+  /// The most that the pictures and the reply with them take in memory; of kKept, what is kept after they are painted.
   int64_t bytes_held() const;
+  /// Of kKept, what it takes beside until they are painted: the picture to start from.
+  int64_t bytes_while_painted() const { return form == ReplyForm::kKept ? input_bytes() : 0; }
 
  private:
+  int64_t input_bytes() const;
   int64_t text_bytes_kept() const;
 };
 

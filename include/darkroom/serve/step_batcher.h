@@ -76,7 +76,7 @@ class StepBatcher {
 
   /// Takes an order, or refuses it at once without calling `done`. Errors: kInvalidArgument (the engine's refusal, or it alone costs more
   /// than the whole bound), kResourceExhausted (there is no room, or at the present pace it would miss its deadline), kUnavailable
-  /// (draining).
+  /// (draining, or the deadline has passed).
   Status submit(PaintOrder order, Done done);
   /// Whether submit() would take the order now. Errors: as submit().
   Status would_take(const PaintOrder& order);
@@ -95,8 +95,8 @@ class StepBatcher {
   /// Painted to their end.
   int64_t num_pictures() const { return finished_pictures_.value(); }
 
-  /// When it makes sense to ask again: the time for what is taken, at the present pace, from 1 to 60 s; where nothing is, and an order was
-  /// refused for the pace alone, when that is no longer believed.
+  /// When it makes sense to ask again: the time for what is taken, at the present pace, from 1 to 60 s, or 10 s before any is known; where
+  /// nothing is, and an order was refused for the pace alone, when that is no longer believed.
   std::chrono::seconds retry_after() const;
 
  private:
@@ -155,8 +155,8 @@ class StepBatcher {
   double open_cost_ = 0.0;    // Of the calls that orders_ still need.
   double recent_cost_ = 0.0;  // That calls did, in sums that forget, and how long they took: their ratio is the pace.
   double recent_seconds_ = 0.0;
-  Clock::Instant last_measured_ = {};  // The end of the last call that went into them.
-  Clock::Instant pace_refuses_until_ = {};
+  Clock::Instant last_measured_ = {};       // The end of the last call that went into them.
+  Clock::Instant pace_refuses_until_ = {};  // That pace; past: it has refused nothing.
   uint64_t num_taken_ = 0;
   bool is_draining_ = false;
   bool is_calling_ = false;

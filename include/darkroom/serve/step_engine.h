@@ -74,6 +74,7 @@ class EnginePicture {
 class StepEngine {
  public:
   static constexpr int kMaxPreviewSide = 256;  ///< Of a preview, in pixels.
+  static constexpr int kMostChunks = 32;       ///< Of the tokens of a prompt with weights, and of its negative text.
 
   virtual ~StepEngine() = default;
   /// Whether begin() would take the picture. Quick. Errors: kInvalidArgument, of a request that does not fit the model.

@@ -16,7 +16,7 @@ export class Grid {
     for (const axis of kAxes) {
       fillSelect(byId(`${axis}-field`), Object.entries(this.fields).map(([name, {label}]) => [name, label]));
       byId(`${axis}-field`).addEventListener("change", () => this.#chosen(axis));
-      byId(`${axis}-values`).addEventListener("input", () => this.#count());
+      byId(`${axis}-values`).addEventListener("input", () => this.count());
       byId(`${axis}-all`).addEventListener("click", () => this.#takeAll(axis));
     }
     this.#set({x: {field: "guidance_scale", values: "3, 5, 7.5, 10"}, y: {field: "steps", values: "10, 20, 40"}});
@@ -38,13 +38,13 @@ export class Grid {
       byId(`${axis}-values`).value = axes[axis].values;
       this.#show(axis);
     }
-    this.#count();
+    this.count();
   }
 
   #chosen(axis) {
     byId(`${axis}-values`).value = "";
     this.#show(axis);
-    this.#count();
+    this.count();
   }
 
   #show(axis) {
@@ -57,7 +57,7 @@ export class Grid {
   #takeAll(axis) {
     const {all} = this.fields[byId(`${axis}-field`).value];
     byId(`${axis}-values`).value = all.map((name) => (name.includes(",") ? `"${name}"` : name)).join(", ");
-    this.#count();
+    this.count();
   }
 
   #axis(name) {
@@ -65,7 +65,8 @@ export class Grid {
     return {field, values: field.values(byId(`${name}-values`).value)};
   }
 
-  #count() {
+  /** Says how many pictures the axes are, by what is known of the model by now. */
+  count() {
     try {
       const [x, y] = kAxes.map((name) => this.#axis(name).values.length);
       byId("grid-count").textContent = `${y} x ${x} = ${x * y} pictures`;

@@ -61,7 +61,7 @@ class Page {
     this.facts = facts;
     this.templates = templates;
     this.form = new SettingsForm(facts, templates, {factsOf: (model) => api.factsOf(model), said: doing,
-                                                    modelShown: (shown) => this.#describe(shown)});
+                                                    modelShown: (shown) => this.#showModel(shown)});
     this.queue = new PaintQueue(api);
     const restore = (picture) => this.restore(picture);
     const start = facts.features?.image_to_image ? doing((picture) => this.startFrom(picture.blob)) : null;
@@ -81,6 +81,11 @@ class Page {
     this.#describe(facts);
     byId("guidance").replaceChildren(...templates.guidance.map((sentence) => element("li", {}, sentence)));
     this.queue.resume().forEach((task) => this.show(task));
+  }
+
+  #showModel(facts) {
+    this.#describe(facts);
+    this.grid?.count();  // The form is there before the grid.
   }
 
   #describe({model, version, native_size: size}) {

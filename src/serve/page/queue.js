@@ -100,8 +100,10 @@ export class PaintQueue extends EventTarget {
   }
 
   #changed() {
-    const noted = [...this.#open].filter((task) => task.id !== null);
-    keep(kOpenName, noted.map(({id, request, settings}) => ({id, request, settings})), "sessionStorage");
+    const noted = [...this.#open].filter((task) => task.id !== null).map(({id, request, settings}) => ({id, request, settings}));
+    if (!keep(kOpenName, noted, "sessionStorage")) {  // Start pictures of several jobs are more than a browser keeps.
+      keep(kOpenName, noted.map(withoutPicture), "sessionStorage");
+    }
     this.dispatchEvent(new Event("change"));
   }
 
@@ -198,6 +200,10 @@ export class PaintQueue extends EventTarget {
     }
     return task.isOver;
   }
+}
+
+function withoutPicture({id, request, settings}) {
+  return {id, request: {...request, init_image: undefined}, settings: {...settings, init_image: undefined}};
 }
 
 function sentence(error) {

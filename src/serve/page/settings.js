@@ -5,7 +5,7 @@ import {composedPrompt} from "./prompt.js";
 
 const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
 const kNumbers = ["width", "height", "steps", "guidance_scale", "seed", "images", "strength"];
-const kTexts = ["description", "negative_prompt", "prompt_syntax", "kind", "style", "sampler", "model"];
+const kTexts = ["description", "negative_prompt", "prompt_syntax", "kind", "style", "model", "sampler"];
 const kSides = ["width", "height"];
 const kSeedBound = 2 ** 32;
 const kPreviews = 8;  // In a picture's life.
@@ -15,9 +15,15 @@ export function limitOf(facts, name) {
   return facts.limits?.[`max_${name}`] ?? facts.limits?.[name];
 }
 
+/** What the server paints where a request names no size: the model's own, or less where the server's bound is. */
+function usualSides({native_size: size, defaults}) {
+  return {width: defaults?.width ?? size, height: defaults?.height ?? size};
+}
+
 export class SettingsForm {
   #initImage;
   #known;  // Facts by model.
+  #listsMore = false;  // Samplers than modelFacts has: one that was asked for of another model.
 
   /**
    * `facts`: of the server and its first model. `actions`: {factsOf(model) -> facts or null, said(action) -> the action whose failures are
@@ -41,10 +47,10 @@ export class SettingsForm {
   }
 
   #defaults() {
-    const {native_size: size, defaults} = this.facts;
+    const {defaults} = this.facts;
     const first = this.templates.examples[0];
     const [kind, style] = [this.templates.kinds[0].name, this.templates.styles[0].name];
-    return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", width: size, height: size,
+    return {description: first.description, negative_prompt: "", prompt_syntax: "weighted", kind, style, sampler: "", ...usualSides(this.facts),
             steps: defaults?.steps ?? 30, guidance_scale: defaults?.guidance_scale ?? 7.5, seed: 1, images: 1, strength: 0.8,
             keeps_seed: false};
   }
@@ -75,7 +81,10 @@ export class SettingsForm {
   #fillModel() {
     const {facts, modelFacts: {defaults, samplers, size_multiple: multiple}} = this;
     const own = defaults?.sampler ? ` (${defaults.sampler})` : "";
-    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...samplers.map((name) => [name, name])]);
+    const {value: chosen} = this.#field("sampler");
+    this.#listsMore = chosen !== "" && !this.#showsChosenModel && !samplers.includes(chosen);
+    const listed = this.#listsMore ? [...samplers, chosen] : samplers;
+    fillSelect(byId("sampler"), [["", `the model's own${own}`], ...listed.map((name) => [name, name])]);
     for (const side of kSides) {
       this.#bound(side, multiple, limitOf(facts, "side"));
       this.#field(side).step = multiple;
@@ -87,33 +96,34 @@ export class SettingsForm {
     if (!this.canChooseModel) {
       return;
     }
-    const name = this.#field("model").value || this.facts.model;
+    const name = this.#chosenModel;
     if (!this.#known.has(name)) {
       const facts = await this.actions.factsOf(name);
       if (facts !== null) {
         this.#known.set(name, facts);
       }
     }
-    if (name !== (this.#field("model").value || this.facts.model)) {
+    if (name !== this.#chosenModel) {
       return;  // Another one has been chosen meanwhile.
     }
     const known = this.#known.get(name);
     byId("model-note").textContent = known ? "" : "Not loaded yet: its own samplers and sizes are known once it has painted.";
-    this.actions.modelShown(known ?? {model: name});
-    if (known !== this.modelFacts) {
+    if (known !== this.modelFacts || this.#listsMore) {
       this.modelFacts = known ?? this.facts;
       this.#fillModel();
       this.changed();
     }
+    this.actions.modelShown(known ?? {model: name});
   }
 
   /** A size that was the last model's own becomes that of the model which is chosen now. */
   async #followModel() {
-    const {native_size: before} = this.modelFacts;
+    const before = usualSides(this.modelFacts);
     await this.learnModel();
+    const now = usualSides(this.modelFacts);
     for (const side of kSides) {
-      if (Number(this.#field(side).value) === before) {
-        this.#field(side).value = this.modelFacts.native_size;
+      if (Number(this.#field(side).value) === before[side]) {
+        this.#field(side).value = now[side];
       }
     }
     this.changed();
@@ -130,16 +140,28 @@ export class SettingsForm {
     return (this.facts.models ?? []).length > 1;
   }
 
+  get #chosenModel() {
+    return this.#field("model").value || this.facts.model;
+  }
+
+  /** Whether samplers and sizes that are shown are those of the model that is chosen. */
+  get #showsChosenModel() {
+    return !this.canChooseModel || this.#known.get(this.#chosenModel) === this.modelFacts;
+  }
+
   /** Takes what is given; the rest stays. Sizes of another model are taken as they are: the form says what is wrong with them. */
   write(settings) {
     this.#apply(settings);
-    if (this.canChooseModel) {  // A sampler may be the chosen model's alone.
-      this.actions.said(() => this.learnModel().then(() => this.#apply({sampler: settings.sampler})))();
+    if (this.canChooseModel) {
+      this.actions.said(() => this.learnModel())();
     }
   }
 
   #apply(settings) {
     for (const name of [...kNumbers, ...kTexts]) {
+      if (name === "sampler" && !this.#showsChosenModel) {
+        this.#offerSampler(settings.sampler);
+      }
       const field = this.#field(name);
       const isChoice = field.tagName === "SELECT";
       if (settings[name] !== undefined && (!isChoice || [...field.options].some(({value}) => value === String(settings[name])))) {
@@ -153,6 +175,15 @@ export class SettingsForm {
       this.initImage = settings.init_image;
     }
     this.changed();
+  }
+
+  /** A sampler may be the chosen model's alone. #fillModel takes it away again once that model is known and does not have it. */
+  #offerSampler(name) {
+    const select = byId("sampler");
+    if (name !== undefined && ![...select.options].some(({value}) => value === String(name))) {
+      select.append(element("option", {value: name}, String(name)));
+      this.#listsMore = true;
+    }
   }
 
   read() {

@@ -49,7 +49,7 @@ export function settingsText({request, seed, model, version}) {
     ["Size", `${request.width}x${request.height}`],
     ["Model", model],
     ["Denoising strength", request.init_image === undefined ? undefined : request.strength],
-    ["Prompt syntax", request.prompt_syntax === "plain" ? "plain" : undefined],
+    ["Prompt syntax", request.prompt_syntax ?? "plain"],
     ["Version", version && `darkroom ${version}`],
   ];
   const texts = [request.prompt, ...(request.negative_prompt ? [`${kNegative} ${request.negative_prompt}`] : [])];

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -62,11 +63,13 @@ class webui_routes : public testing::Test {
     service_.emplace(std::move(options), *batcher_, metrics_, clock_);
     server_ = HttpServer::start(*service_, {.address = parse_metrics_address("0").value(), .max_body_bytes = 16'000'000}).value();
   }
-  std::string ask(const std::string& request) const {
-    const ServeClient client(server_->address());
-    client.send_text(request);
-    return client.receive_all();
+  /// A connection that has sent a request. A test that fails meanwhile closes it instead of waiting for the reply.
+  std::unique_ptr<ServeClient> asking(const std::string& request) const {
+    auto client = std::make_unique<ServeClient>(server_->address());
+    client->send_text(request);
+    return client;
   }
+  std::string ask(const std::string& request) const { return asking(request)->receive_all(); }
   std::string img2img(const std::string& picture, const std::string& more = "") const {
     return ask(post("/sdapi/v1/img2img", R"({"steps":4,"prompt":"x","init_images":[")" + picture + "\"]" + more + "}"));
   }
@@ -144,13 +147,13 @@ TEST_F(webui_routes, waiting_to_be_read_counts_against_the_deadline) {
     std::this_thread::yield();
   }
   const std::string body = R"({"init_images":[")" + encode_base64(input_png()) + R"("],"steps":2})";
-  auto late = std::async(std::launch::async, [&] { return ask(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: 1\r\n")); });
+  const auto late = asking(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: 1\r\n"));
   while (intake_->num_waiting() == 0) {
     std::this_thread::yield();
   }
   clock_.advance(std::chrono::seconds(2));
   held.set_value();
-  EXPECT_THAT(late.get(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
+  EXPECT_THAT(late->receive_all(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("deadline")));
   EXPECT_TRUE(engine_.calls().empty());
   EXPECT_THAT(ask(post("/sdapi/v1/img2img", body, "X-Darkroom-Deadline: soon\r\n")), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("soon")));
 }
@@ -203,7 +206,7 @@ TEST_F(webui_routes, progress_is_that_of_the_oldest_request_which_can_be_interru
   EXPECT_EQ(progress["state"]["job_count"], 0);
   EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", ""))), nlohmann::json::object());  // There is nothing.
   engine_.hold_at(4);
-  auto asked = std::async(std::launch::async, [this] { return ask(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})")); });
+  const auto asked = asking(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})"));
   ASSERT_TRUE(engine_.await_calls(5));
   progress = json_of(ask(get("/sdapi/v1/progress")));
   EXPECT_DOUBLE_EQ(progress["progress"].get<double>(), 0.4);
@@ -215,14 +218,14 @@ TEST_F(webui_routes, progress_is_that_of_the_oldest_request_which_can_be_interru
   EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", ""))), nlohmann::json::object());
   EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["interrupted"], true);
   engine_.release();
-  EXPECT_THAT(asked.get(), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("interrupted")));
+  EXPECT_THAT(asked->receive_all(), AllOf(StartsWith("HTTP/1.1 409"), HasSubstr("interrupted")));
   EXPECT_EQ(engine_.calls().size(), 5U);
   EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress")))["state"]["job_count"], 0);
 }
 
 TEST_F(webui_routes, progress_shows_the_picture_as_it_comes_once_somebody_looks) {
   engine_.hold_at(10);
-  auto asked = std::async(std::launch::async, [this] { return ask(post("/sdapi/v1/txt2img", R"({"steps":35,"prompt":"x"})")); });
+  const auto asked = asking(post("/sdapi/v1/txt2img", R"({"steps":35,"prompt":"x"})"));
   ASSERT_TRUE(engine_.await_calls(11));
   const auto shown = [this](const char* query = "") {
     return json_of(ask(get(std::string("/sdapi/v1/progress") + query)))["current_image"];
@@ -236,7 +239,7 @@ TEST_F(webui_routes, progress_shows_the_picture_as_it_comes_once_somebody_looks)
   EXPECT_EQ(shown(), encode_base64(encode_png(Image::filled(1, 1, 3, 5))));  // With five calls to go.
   EXPECT_EQ(shown("?skip_current_image=true"), nullptr);
   engine_.release();
-  EXPECT_THAT(asked.get(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(asked->receive_all(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(webui_routes, progress_and_interrupt_are_of_the_requests_of_their_key) {
@@ -247,7 +250,7 @@ TEST_F(webui_routes, progress_and_interrupt_are_of_the_requests_of_their_key) {
   const std::string basic = "Authorization: Basic " + encode_base64("me:" + std::string(kWebuiKey)) + "\r\n";
   const std::string others = "Authorization: Bearer another-key-of-at-least-16\r\n";
   engine_.hold_at(4);
-  auto asked = std::async(std::launch::async, [&] { return ask(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})", mine)); });
+  const auto asked = asking(post("/sdapi/v1/txt2img", R"({"steps":10,"prompt":"x"})", mine));
   ASSERT_TRUE(engine_.await_calls(5));
   EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", "", others))), nlohmann::json::object());
   const nlohmann::json seen = json_of(ask(get("/sdapi/v1/progress", others)));
@@ -256,17 +259,16 @@ TEST_F(webui_routes, progress_and_interrupt_are_of_the_requests_of_their_key) {
   EXPECT_EQ(json_of(ask(get("/sdapi/v1/progress", mine)))["state"]["interrupted"], false);
   EXPECT_EQ(json_of(ask(post("/sdapi/v1/interrupt", "", basic))), nlohmann::json::object());
   engine_.release();
-  EXPECT_THAT(asked.get(), StartsWith("HTTP/1.1 409"));
+  EXPECT_THAT(asked->receive_all(), StartsWith("HTTP/1.1 409"));
 }
 
 TEST_F(webui_routes, skip_is_interrupt_and_other_protocols_are_not_interrupted) {
   engine_.hold_at(0);
-  auto other = std::async(std::launch::async,
-                          [this] { return ask(post("/invocations", R"({"inputs":"y","parameters":{"num_inference_steps":2}})")); });
+  const auto other = asking(post("/invocations", R"({"inputs":"y","parameters":{"num_inference_steps":2}})"));
   ASSERT_TRUE(engine_.await_calls(1));
   EXPECT_EQ(json_of(ask(post("/sdapi/v1/skip", ""))), nlohmann::json::object());
   engine_.release();
-  EXPECT_THAT(other.get(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(other->receive_all(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(webui_routes, settings_go_into_the_pngs_that_are_meant) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/base64.h"
@@ -208,6 +209,25 @@ TEST(image_requests, replies_hold_the_pictures) {
   EXPECT_EQ(openai["created"], 77);
   EXPECT_EQ(openai["data"].size(), 2U);
   EXPECT_EQ(decode_base64(openai["data"][1]["b64_json"].get<std::string>()), encode_png(image));
+}
+
+TEST(image_requests, a_job_holds_its_start_picture_no_longer_than_it_is_painted) {
+  ImageRequest request{.pictures = {PictureSpec{.width = 16, .height = 8}}, .form = ReplyForm::kKept, .num_pixels = 128};
+  const int64_t kept = request.bytes_held();
+  EXPECT_EQ(request.bytes_while_painted(), 0);
+  request.pictures.front().init_image = std::make_shared<const Image>(Image::filled(16, 8, 3, 7));
+  EXPECT_EQ(request.bytes_held(), kept);
+  EXPECT_EQ(request.bytes_while_painted(), 384);
+  request.form = ReplyForm::kA1111;
+  EXPECT_EQ(request.bytes_held(), 128 * 11 + 384);
+  EXPECT_EQ(request.bytes_while_painted(), 0);
+}
+
+TEST(image_requests, warnings_of_a_job_are_held_with_its_texts) {
+  ImageRequest request{.pictures = {PictureSpec{.prompt = "abc"}}, .form = ReplyForm::kKept};
+  const int64_t without = request.bytes_held();
+  request.warnings = {"12345", "67"};
+  EXPECT_EQ(request.bytes_held(), without + 6 * 7);
 }
 
 }  // namespace

@@ -151,6 +151,7 @@ TEST_F(native_jobs, say_what_of_their_texts_is_not_read) {
   EXPECT_THAT(warnings[1].get<std::string>(), AllOf(StartsWith("the negative prompt is longer"), testing::EndsWith("left out: o")));
   const std::string id = Json::parse(body_of(reply))["id"];
   EXPECT_EQ(watch(id).back().data["warnings"], warnings);
+  EXPECT_THAT(ask(get("/v1/jobs")), AllOf(HasSubstr(id), Not(HasSubstr("warnings"))));
   EXPECT_FALSE(job(submit(R"({"prompt":"x"})")).contains("warnings"));
 }
 
@@ -292,7 +293,7 @@ TEST_F(native_jobs, are_kept_for_a_time_and_remembered_for_another) {
 }
 
 TEST_F(native_jobs, that_have_ended_make_room_for_others_the_oldest_first) {
-  max_reply_bytes_ = 40'000;  // Of a picture of 96 x 96 pixels 27,648 and its fields 4,101, of one of 8 x 8 as PNG 384.
+  max_reply_bytes_ = 40'000;  // Of a picture of 96 x 96 pixels 27,648 and its fields 4,103, of one of 8 x 8 as PNG 384.
   start({});
   const std::string first = submit(R"({"prompt":"x","steps":1,"width":8})");
   watch(first);
@@ -325,7 +326,7 @@ TEST_F(native_jobs, are_kept_where_another_request_is_refused) {
 }
 
 TEST_F(native_jobs, are_not_given_up_for_their_own_pictures) {
-  max_reply_bytes_ = 90'000;  // For two of 96 x 96 pixels, 31,749 each with their fields, but not for a picture of 27,648 beside them.
+  max_reply_bytes_ = 90'000;  // For two of 96 x 96 pixels, 31,751 each with their fields, but not for a picture of 27,648 beside them.
   start({});
   const std::string fields = R"({"prompt":"x","steps":1,"width":96,"height":96})";
   const std::string first = submit(fields);

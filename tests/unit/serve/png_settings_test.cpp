@@ -21,7 +21,8 @@ PictureSpec spec() {
           .guidance = 7,
           .seed = 18446744073709551615U,
           .width = 64,
-          .height = 128};
+          .height = 128,
+          .has_weight_syntax = true};
 }
 
 nlohmann::json info_of(const std::vector<PngText>& text) {
@@ -36,7 +37,7 @@ TEST(png_settings, a_pictures_settings_are_webuis_text) {
                  "scale: 7, Seed: 18446744073709551615, Size: 64x128, Model: tiny, Version: darkroom "));
   EXPECT_THAT(settings_text({.prompt = "x", .num_steps = 4, .guidance = 7.5, .eta = 1}, facts(), 0.75),
               StartsWith("x\nSteps: 4, Sampler: PLMS, Schedule type: Automatic, CFG scale: 7.5, Seed: 0, Size: 0x0, Model: tiny, Denoising "
-                         "strength: 0.75, Eta: 1, Version: darkroom "));
+                         "strength: 0.75, Prompt syntax: plain, Eta: 1, Version: darkroom "));
 }
 
 TEST(png_settings, what_is_written_is_read_back) {
@@ -54,6 +55,7 @@ TEST(png_settings, what_is_written_is_read_back) {
     EXPECT_EQ(settings["Size-1"], "64");
     EXPECT_EQ(settings["Size-2"], "128");
     EXPECT_EQ(settings["Model"], name);
+    EXPECT_FALSE(settings.contains("Prompt syntax"));  // As webui reads it.
   }
 }
 
@@ -89,6 +91,7 @@ TEST(png_settings, png_info_reads_the_chunks_of_sample) {
   EXPECT_EQ(info["parameters"]["Seed"], "7");
   EXPECT_EQ(info["parameters"]["Size-2"], "128");
   EXPECT_EQ(info["parameters"]["Model"], "models/tiny");
+  EXPECT_EQ(info["parameters"]["Prompt syntax"], "plain");
   EXPECT_FALSE(info["parameters"].contains("Eta"));
   EXPECT_EQ(info["items"]["guidance"], "7.5");
 }

@@ -169,6 +169,20 @@ TEST_F(step_batcher, an_order_past_its_deadline_costs_no_call) {
   }
 }
 
+TEST_F(step_batcher, says_of_a_deadline_that_has_passed_no_more_than_that) {
+  start();
+  auto first = submit(order_of({stub_picture("first", 4)}));  // The pace is known now.
+  EXPECT_TRUE(first.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  for (const milliseconds patience : {milliseconds(0), milliseconds(-3000)}) {
+    auto late = submit(order_of({stub_picture("late", 2)}, patience));
+    const Status refused = late.get().status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(std::string(refused.message()), "the request was not done by its deadline");
+  }
+  EXPECT_EQ(engine_.calls().size(), 4U);
+}
+
 TEST_F(step_batcher, refuses_what_would_miss_its_deadline_at_the_present_pace) {
   start({.max_batch = 1});
   auto first = submit(order_of({stub_picture("first", 4)}));  // A step takes 10 ms: the pace is known now.
@@ -240,9 +254,12 @@ TEST_F(step_batcher, its_end_and_giving_up_end_every_order) {
 TEST_F(step_batcher, says_when_to_ask_again) {
   start({.max_batch = 1});
   EXPECT_EQ(batcher_->retry_after(), seconds(1));
+  engine_.hold_at(0);
   auto first = submit(order_of({stub_picture("first", 4)}));
-  EXPECT_TRUE(first.get().is_ok());
+  EXPECT_TRUE(engine_.await_calls(1));
+  EXPECT_EQ(batcher_->retry_after(), seconds(10));  // No pace is known yet.
   engine_.hold_at(4);
+  EXPECT_TRUE(first.get().is_ok());
   auto second = submit(order_of({stub_picture("second", 500)}));  // 5 s of steps.
   EXPECT_TRUE(engine_.await_calls(5));
   EXPECT_GE(batcher_->retry_after(), seconds(4));
@@ -353,6 +370,22 @@ TEST_F(step_batcher, a_slow_spell_locks_nobody_out_for_good) {
   EXPECT_TRUE(batcher_->await_idle(seconds(60)));
   auto next = ask();
   EXPECT_TRUE(next.get().is_ok());
+}
+
+TEST_F(step_batcher, what_one_pace_has_refused_need_not_wait_for_it_once_there_is_another) {
+  start();
+  engine_.set_time_of_call(seconds(1));
+  auto slow = submit(order_of({stub_picture("slow", 4)}));
+  EXPECT_TRUE(slow.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  auto refused = submit(order_of({stub_picture("usual", 50)}, seconds(10)));
+  EXPECT_EQ(code(refused), StatusCode::kResourceExhausted);
+  EXPECT_EQ(batcher_->retry_after(), StepBatcher::kPaceKept);
+  engine_.set_time_of_call(milliseconds(10));
+  auto patient = submit(order_of({stub_picture("patient", 4)}));
+  EXPECT_TRUE(patient.get().is_ok());
+  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  EXPECT_EQ(batcher_->retry_after(), seconds(1));
 }
 
 TEST_F(step_batcher, a_machine_that_stays_slow_is_tried_once_in_a_while) {

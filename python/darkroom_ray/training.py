@@ -143,7 +143,7 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
     notes = make_notes(ray)
     if on_notes:
         on_notes(notes)
-    view = RunView("--quiet" in given, Progress(request.verb))
+    view = RunView(request.is_quiet or "--quiet" in given, Progress(request.verb))
     try:
         fit = Fit(make_trainer(request, given, notes, encoders))
         wait_for_end(ray, fit, notes, stop, view)

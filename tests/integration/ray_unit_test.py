@@ -70,6 +70,12 @@ def flags_of_the_cluster_are_taken_out() -> None:
     require(options["fallback_strategy"] == [{"label_selector": {"zone": "a", MARKET_LABEL: "on-demand"}}], "fall-back", options)
 
 
+def the_driver_is_quiet_in_the_place_of_its_programs() -> None:
+    for words, want in ((["--quiet"], True), (["--quiet=true"], True), (["--quiet=false"], False), ([], False)):
+        request = read_request("train", ["r.toml", *words, "--model", "m"], "/")
+        require(request.is_quiet == want and request.arguments == ("r.toml", "--model", "m"), "the flag", words, request)
+
+
 # The command line of a reference script, and what it means here.
 REFERENCE_LINES = (
     ("download", "s3://b/raw laion/laion-art en train --limit 5 --num-rows-per-output-file 100", ["s3://b/raw", "--metadata", "hf://datasets/laion/laion-art?config=en&split=train", "--limit", "5", "--rows-per-file", "100"], {}),
@@ -635,6 +641,7 @@ if __name__ == "__main__":
         [
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
+            the_driver_is_quiet_in_the_place_of_its_programs,
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,

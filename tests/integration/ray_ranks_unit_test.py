@@ -334,6 +334,11 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
         want = {"step": 12, "loss": 0.4202, "grad_norm": 1.26, "lr": 8.28e-4, "images_per_second": 7.0}
         without_loss = {name: value for name, value in want.items() if name != "loss"}
         require(list(voice.metrics) == [want, without_loss], "metrics", voice.metrics)
+        other = rank.RankVoice(1, program_log.ProgramLog(str(folder / "logs"), "rank-001", "start 1"))
+        for line in ("04:14:05 the job's numbers are at http://10.0.0.7:4321/metrics\n", "04:14:06 warning: little memory\n"):
+            other.take(line)
+        other.tell(notes)
+        require(heard[1:] == [(1, ["04:14:06 warning: little memory"])], "where another rank's numbers are is for --metrics-folder", heard[1:])
         (folder / "file").touch()
         program_log.ProgramLog(str(folder / "file" / "logs"), "rank-000", "").write("a log that cannot be written\n")
     require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")

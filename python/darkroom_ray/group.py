@@ -5,6 +5,7 @@ cannot be placed."""
 import time
 
 import ray
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.controller.state import ReschedulingState, RunningState
 from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
 from ray.train.v2._internal.execution.scaling_policy import NoopDecision, ResizeDecision, ScalingDecision, ScalingPolicy
@@ -28,6 +29,12 @@ def ask(otherwise, reference):
         return otherwise
 
 
+def why_not(error) -> str:
+    """Of Ray Train's error about a group that did not start."""
+    cause = getattr(error, "controller_failure", error)
+    return "found no place after all" if isinstance(cause, WorkerGroupStartupTimeoutError) else f"did not start: {first_line(cause)}"
+
+
 class RoomPolicy(ScalingPolicy):
     """As many ranks as find room now, up to those that are asked for: GroupSize decides, this one looks at the cluster for it. Made by the
     driver, at work in Ray Train's controller; `notes` are the run's RunNotes."""
@@ -37,7 +44,7 @@ class RoomPolicy(ScalingPolicy):
         self._placement = request.placement
         self._encoders = request.encoders.placement if request.encoders else None
         self._notes = notes
-        self._size = GroupSize(request.min_workers, request.num_workers, request.max_wait, resize_seconds)
+        self._size = GroupSize(request.min_workers, request.num_workers, request.max_wait, resize_seconds, settles=bool(request.encoders))
         self._is_up = False  # A group stands, at work or failed: what it holds is free for the next one.
         self._placement_group = None  # Of that group, once it has been seen at work.
         self._is_growing = False  # The ranks have been asked to end with a checkpoint.
@@ -56,7 +63,7 @@ class RoomPolicy(ScalingPolicy):
         elif isinstance(current_state, ReschedulingState):
             self._is_up = False
             self._size.note_failed_start()
-            self._tell(f"{self._size.tried} ranks found no place after all; at most {self._size.limit} are tried next")
+            self._tell(f"{self._size.tried} ranks {why_not(current_state.training_failed_error)}; at most {self._size.limit} are tried next")
 
     def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
         self._maybe_send_resource_request()

@@ -542,14 +542,13 @@ def tasks_follow_the_nodes_that_there_are() -> None:
 
     require(workers.num_workers == 4 and fill() == 5, "as many as have room, and one that waits", workers.num_workers)
     require(not workers.is_one_idle(), "none is idle")
-    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2, 2, 4), request.placement))
+    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2, 2, 4)), request.placement))
     require(workers.num_workers == 8 and fill() == 5, "a node has come", workers.num_workers)
-    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2), request.placement))
+    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2)), request.placement))
     require(workers.num_workers == 2 and fill() == 0, "nodes have gone", workers.num_workers)
     for _ in range(9):
         workers.give_back(None, is_lost=False)
     require(workers.is_one_idle() and fill() == 2, "the last ones have ended")
-    require(item_job.room_for_tasks(ray_with_nodes(), request.placement) == 1, "all nodes have gone for a moment")
     fixed = dataclasses.replace(request, num_workers=3)
     job.request = fixed
     workers = job.make_workers()
@@ -573,6 +572,21 @@ def the_nodes_are_counted_again_now_and_then() -> None:
     job.count_at = 0.0
     job.look({"items": 1}, book)
     require(job.workers.num_workers == 10, "tasks after a while", job.workers.num_workers)
+
+    def is_away() -> list:
+        raise RuntimeError("the head does not answer")
+
+    for nodes in (ray_with_nodes().nodes, is_away):
+        job.count_at, job.ray.nodes = 0.0, nodes
+        job.look({"items": 1}, book)
+        require(job.workers.num_workers == 10 and job.count_at > 0, "no node for a moment", job.workers.num_workers)
+
+
+def nodes_that_are_being_drained_have_no_room() -> None:
+    ray = ray_with_nodes(2, 4)
+    free = {f"{number:08}": {"CPU": 1.0} for number in range(2)}
+    ray._private = types.SimpleNamespace(state=types.SimpleNamespace(available_resources_per_node=lambda: free, state=types.SimpleNamespace(get_draining_nodes=lambda: {"00000000": 0})))
+    require([(one.node_id, one.resources) for one in probe.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", probe.free_nodes(ray))
 
 
 # -- pipelines --------------------------------------------------------------------------------------------------------
@@ -667,6 +681,7 @@ if __name__ == "__main__":
             encoders_that_are_not_placed_get_no_work,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
+            nodes_that_are_being_drained_have_no_room,
             a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,
             wrong_pipelines_are_refused_with_their_place,

@@ -144,12 +144,17 @@ class LossPolicy(DefaultFailurePolicy):
         step = ask(-1, self._notes.start_step.remote())
         if self._losses.begins_anew(step):
             self._worker_group_failures = 0
+        before = self._worker_group_failures
         decision = super().make_decision(training_failed_error)
         if decision == FailureDecision.RETRY and self.why(training_failed_error):
-            allowed = self.failure_config.max_failures
-            count = f"loss {self._worker_group_failures}" + (f" of {allowed}" if allowed >= 0 else "")
-            self._notes.say.remote(f"the ranks are started again ({count} since step {max(step, 0)}): {self.why(training_failed_error)}")
+            count = self.count() if self._worker_group_failures > before else ""
+            self._notes.say.remote(f"the ranks are started again ({count}since step {max(step, 0)}): {self.why(training_failed_error)}")
         return decision
+
+    def count(self) -> str:
+        """Of a loss that --max-failures counts: those of nodes that are taken away it does not."""
+        allowed = self.failure_config.max_failures
+        return f"loss {self._worker_group_failures}" + (f" of {allowed} " if allowed >= 0 else " ")
 
     @staticmethod
     def why(error) -> str:

@@ -181,6 +181,8 @@ class FakeFailurePolicy:
         self._worker_group_failures = 0
 
     def make_decision(self, error) -> str:
+        if getattr(error, "is_preemption", False):
+            return "retry"
         self._worker_group_failures += 1
         return "retry" if self._worker_group_failures <= self.failure_config.max_failures else "raise"
 
@@ -287,6 +289,13 @@ def a_wait_without_end_is_told_and_ends() -> None:
     ray.now = 102.0
     policy = ray.policy(asked("train", 2))
     require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "does not say" in ray.said(), "a cluster that does not answer", ray.said())
+
+
+def a_loss_that_does_not_count_is_told_without_a_count() -> None:
+    ray = FakeController()
+    policy = ray.module.LossPolicy(types.SimpleNamespace(max_failures=3), FakeNotes(ray.notes))
+    error = types.SimpleNamespace(worker_failures={0: ConnectionError("its node was taken away")}, is_preemption=True)
+    require(policy.make_decision(error) == "retry" and "again (since step 0): rank 0: its node" in ray.said(), "what is told", ray.said())
 
 
 def losses_count_from_the_last_checkpoint() -> None:
@@ -549,6 +558,10 @@ def a_failure_of_fit_is_kept() -> None:
 
     fit = training.Fit(types.SimpleNamespace(fit=fail))
     require(fit.wait(PATIENCE) and str(fit.failure()) == "its words", "failure", fit.failure())
+    require("--max-failures 3 allows" in training.why_it_ended(asked("train"), fit.failure()), "ranks that were lost")
+    of_controller = RuntimeError("its words")
+    of_controller.controller_failure = OSError("no space left")
+    require(training.why_it_ended(asked("train"), of_controller) == "Ray Train cannot go on: no space left", "Ray Train's own", training.why_it_ended(asked("train"), of_controller))
 
 
 if __name__ == "__main__":
@@ -568,6 +581,7 @@ if __name__ == "__main__":
             a_group_grows_when_its_ranks_have_ended_with_a_checkpoint,
             a_wait_without_end_is_told_and_ends,
             losses_count_from_the_last_checkpoint,
+            a_loss_that_does_not_count_is_told_without_a_count,
             losses_of_a_run_that_gets_on_are_forgiven,
             what_ranks_say_reaches_the_user,
             a_view_shows_news_once_and_nothing_when_quiet,

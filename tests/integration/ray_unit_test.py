@@ -306,6 +306,8 @@ def nodes_of_an_autoscaler_count_before_they_come() -> None:
     by_market = asked("process", num_workers=2, num_cpus=1, num_gpus=1, markets=("spot",))
     require(preflight.check_resources([*there, *coming], by_market) == [], "their labels")
     require(len(list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, []))) == 3, "from none")
+    of_all = {"max_workers": 2, "available_node_types": {"cpu": {"resources": {"CPU": 4}}, "gpu": {"resources": {"GPU": 1}, "max_workers": 1}}}
+    require([one.labels[node_types.NODE_TYPE_LABEL] for one in node_types.nodes_that_may_come("c.yaml", of_all, [])] == ["cpu", "cpu", "gpu"], "a type that says nothing has what all may have")
 
 
 def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
@@ -313,7 +315,7 @@ def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
         return {"available_node_types": {"t": {"max_workers": 1, **fields}}}
 
     for document, words in ((None, "no available_node_types"), ({"x": 1}, "no available_node_types"), (with_type(max_workers="2"), "t: max_workers must be"), (with_type(resources=[1]), "t: resources must be"),
-                            (with_type(resources={"CPU": "many"}), "t: resources must be")):
+                            (with_type(resources={"CPU": "many"}), "t: resources must be"), (with_type(labels=["spot"]), "t: labels must be")):
         said = refusal_of(lambda: list(node_types.nodes_that_may_come("c.yaml", document, [])))
         require(words in said and "c.yaml" in said, "the refusal says something else", document, said)
     request = read_request("online", ["r.toml", "--cluster-config", "/nowhere/c.yaml"], "/")

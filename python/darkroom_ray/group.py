@@ -75,7 +75,8 @@ class RoomPolicy(ScalingPolicy):
             raise
         if size:
             return self._resize(size)
-        self._tell_wait(room)
+        if room < self._size.most:  # Else it only makes sure that there is.
+            self._tell_wait(room)
         time.sleep(LOOK_SECONDS)  # The controller asks again at once.
         return NoopDecision()
 
@@ -158,7 +159,9 @@ class LossPolicy(DefaultFailurePolicy):
 
     @staticmethod
     def why(error) -> str:
-        """The first line about each rank that failed; "" where no rank was lost."""
+        """The first line about each rank that failed, or about the nodes that are taken away; "" where no rank was lost."""
+        if not hasattr(error, "worker_failures") and not hasattr(error, "controller_failure"):
+            return first_line(error)
         return "; ".join(f"rank {rank}: {first_line(one)}" for rank, one in sorted(getattr(error, "worker_failures", {}).items())[:3])
 
 

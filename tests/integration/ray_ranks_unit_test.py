@@ -227,12 +227,14 @@ def a_group_leaves_encoders_their_room() -> None:
     ray.nodes, ray.now = [free_node("laptop", 2)], 0.0
     policy = ray.policy(request)
     ray.notes.note_waiting(1)
-    require(policy.make_decision_for_non_running_worker_group().num_workers == 0, "at once")
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "room for 1 of 2" in ray.said(), "at once", ray.said())
     ray.now = group_size.SETTLE_SECONDS
     require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has no place yet")
     ray.nodes = [free_node("laptop", 1)]
     ray.notes.note_waiting(0)
     require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has its place")
+    ray.notes, ray.nodes = run_notes.RunNotes(), [free_node("laptop", 4)]
+    require(ray.policy(request).make_decision_for_non_running_worker_group().num_workers == 0 and not ray.said(), "no machines are waited for", ray.said())
 
 
 def a_lost_group_begins_again_in_its_own_places() -> None:
@@ -296,6 +298,9 @@ def a_loss_that_does_not_count_is_told_without_a_count() -> None:
     policy = ray.module.LossPolicy(types.SimpleNamespace(max_failures=3), FakeNotes(ray.notes))
     error = types.SimpleNamespace(worker_failures={0: ConnectionError("its node was taken away")}, is_preemption=True)
     require(policy.make_decision(error) == "retry" and "again (since step 0): rank 0: its node" in ray.said(), "what is told", ray.said())
+    drained = RuntimeError("interrupted by node preemption\nmore")
+    drained.is_preemption = True
+    require(policy.make_decision(drained) == "retry" and "again (since step 0): interrupted by node preemption" in ray.said(), "of nodes that are taken away", ray.said())
 
 
 def losses_count_from_the_last_checkpoint() -> None:

@@ -320,6 +320,19 @@ void take_encoders(const TrainFlags& flags, TrainOptions& options) {
   options.encoder_patience = milliseconds(flags.encoder_wait_seconds);
 }
 
+/// Ranks above 0 are quiet, but each says where its numbers are, as who watches a cluster reads it. `own`: of the command line.
+Result<std::unique_ptr<JobObservation>> observe_rank(const TrainFlags& flags, const RankPlace& place, Verbosity own) {
+  const Verbosity of_rank = verbosity();
+  set_verbosity(own);
+  auto observation = JobObservation::start(flags.observation, {.verb = "train",
+                                                               .output = flags.options.output,
+                                                               .rank = place.rank,
+                                                               .local_rank = place.local_rank,
+                                                               .local_ranks = place.local_size});
+  set_verbosity(of_rank);
+  return observation;
+}
+
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   if (flags.is_dry_run) {
     return plan_run(flags, context);
@@ -341,6 +354,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   options.is_restart = place.attempt != RankPlace().attempt;
   DARKROOM_RETURN_IF_ERROR(resolve_train_device(place, options));  // Before anything of torch is used.
+  const Verbosity own_verbosity = verbosity();
   if (place.rank != 0) {
     set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;
@@ -358,11 +372,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     options.ranks = ranks->get();
     options.local_ranks = place.local_size;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "train",
-                                                                                              .output = options.output,
-                                                                                              .rank = place.rank,
-                                                                                              .local_rank = place.local_rank,
-                                                                                              .local_ranks = place.local_size}));
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, observe_rank(flags, place, own_verbosity));
   const auto stores = open_stores(observation->registry(), {});  // A stop ends no read: the step at hand is finished, then saved.
   options.spans = observation->trace();
   if (observation->is_served()) {

@@ -247,7 +247,7 @@ REFUSED_IN = {
     "--price-per-hour": (*JOBS, *SERVICE),
 }
 ACCEPTED_WITHOUT_EFFECT = ("--no-visualize-output", "--no-use-xformers", "--no-fsdp")
-# Where a program listens is found by what it says, and nobody else reads it.
+# The driver's alone: a program is found by what it says, and is heard by the driver, which is quiet in its place.
 UNHEARD = ("--quiet",)
 
 
@@ -277,7 +277,10 @@ class ArgumentReader:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")  # As some of the reference scripts write them.
             self.refuse(name)
-            if name in ACCEPTED_WITHOUT_EFFECT or name in UNHEARD:
+            if name in ACCEPTED_WITHOUT_EFFECT:
+                continue
+            if name in UNHEARD:
+                self.cluster[name] = value != "false"
                 continue
             self.take(RENAMED[self.verb].get(name, name), value if equals else None)
         for place in sorted(self.placed):
@@ -434,6 +437,7 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         summary_path=str(cluster.get("--json-summary", "")),
         metrics_folder=str(cluster.get("--metrics-folder", "")),
         trace_file=str(cluster.get("--trace-file", "")),
+        is_quiet=bool(cluster.get("--quiet", False)),
         folder=folder,
         service=service_of(cluster),
         encoders=encoders_of(cluster, named_program, folder) if verb == "online" else None,

@@ -5,6 +5,7 @@ cannot be placed."""
 import time
 
 import ray
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
 from ray.train.v2._internal.execution.controller.state import ReschedulingState, RunningState
 from ray.train.v2._internal.execution.failure_handling import DefaultFailurePolicy, FailureDecision
 from ray.train.v2._internal.execution.scaling_policy import NoopDecision, ResizeDecision, ScalingDecision, ScalingPolicy
@@ -28,6 +29,12 @@ def ask(otherwise, reference):
         return otherwise
 
 
+def why_not(error) -> str:
+    """Of Ray Train's error about a group that did not start."""
+    cause = getattr(error, "controller_failure", error)
+    return "found no place after all" if isinstance(cause, WorkerGroupStartupTimeoutError) else f"did not start: {first_line(cause)}"
+
+
 class RoomPolicy(ScalingPolicy):
     """As many ranks as find room now, up to those that are asked for: GroupSize decides, this one looks at the cluster for it. Made by the
     driver, at work in Ray Train's controller; `notes` are the run's RunNotes."""
@@ -37,7 +44,7 @@ class RoomPolicy(ScalingPolicy):
         self._placement = request.placement
         self._encoders = request.encoders.placement if request.encoders else None
         self._notes = notes
-        self._size = GroupSize(request.min_workers, request.num_workers, request.max_wait, resize_seconds)
+        self._size = GroupSize(request.min_workers, request.num_workers, request.max_wait, resize_seconds, settles=bool(request.encoders))
         self._is_up = False  # A group stands, at work or failed: what it holds is free for the next one.
         self._placement_group = None  # Of that group, once it has been seen at work.
         self._is_growing = False  # The ranks have been asked to end with a checkpoint.
@@ -56,7 +63,7 @@ class RoomPolicy(ScalingPolicy):
         elif isinstance(current_state, ReschedulingState):
             self._is_up = False
             self._size.note_failed_start()
-            self._tell(f"{self._size.tried} ranks found no place after all; at most {self._size.limit} are tried next")
+            self._tell(f"{self._size.tried} ranks {why_not(current_state.training_failed_error)}; at most {self._size.limit} are tried next")
 
     def make_decision_for_non_running_worker_group(self) -> ScalingDecision:
         self._maybe_send_resource_request()
@@ -68,7 +75,8 @@ class RoomPolicy(ScalingPolicy):
             raise
         if size:
             return self._resize(size)
-        self._tell_wait(room)
+        if room < self._size.most:  # Else it only makes sure that there is.
+            self._tell_wait(room)
         time.sleep(LOOK_SECONDS)  # The controller asks again at once.
         return NoopDecision()
 
@@ -137,16 +145,23 @@ class LossPolicy(DefaultFailurePolicy):
         step = ask(-1, self._notes.start_step.remote())
         if self._losses.begins_anew(step):
             self._worker_group_failures = 0
+        before = self._worker_group_failures
         decision = super().make_decision(training_failed_error)
         if decision == FailureDecision.RETRY and self.why(training_failed_error):
-            allowed = self.failure_config.max_failures
-            count = f"loss {self._worker_group_failures}" + (f" of {allowed}" if allowed >= 0 else "")
-            self._notes.say.remote(f"the ranks are started again ({count} since step {max(step, 0)}): {self.why(training_failed_error)}")
+            count = self.count() if self._worker_group_failures > before else ""
+            self._notes.say.remote(f"the ranks are started again ({count}since step {max(step, 0)}): {self.why(training_failed_error)}")
         return decision
+
+    def count(self) -> str:
+        """Of a loss that --max-failures counts: those of nodes that are taken away it does not."""
+        allowed = self.failure_config.max_failures
+        return f"loss {self._worker_group_failures}" + (f" of {allowed} " if allowed >= 0 else " ")
 
     @staticmethod
     def why(error) -> str:
-        """The first line about each rank that failed; "" where no rank was lost."""
+        """The first line about each rank that failed, or about the nodes that are taken away; "" where no rank was lost."""
+        if not hasattr(error, "worker_failures") and not hasattr(error, "controller_failure"):
+            return first_line(error)
         return "; ".join(f"rank {rank}: {first_line(one)}" for rank, one in sorted(getattr(error, "worker_failures", {}).items())[:3])
 
 

@@ -1,6 +1,7 @@
 """The driver of download and process: hands the open items of a pinned job out until all are there. It holds no state that counts: the
 parts are the record, and the same command goes on."""
 
+import contextlib
 import json
 import time
 
@@ -9,7 +10,7 @@ from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
 from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
-from darkroom_ray.preflight import candidates, room_on
+from darkroom_ray.preflight import Node, candidates, room_on
 from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import ProgramFailed
 from darkroom_ray.progress import Progress, items_text
@@ -51,9 +52,9 @@ def batch_size(num_items: int, num_workers: int) -> int:
     return min(MOST_ITEMS_OF_A_BATCH, -(-num_items // (BATCHES_PER_WORKER * num_workers)))
 
 
-def room_for_tasks(ray, placement: Placement) -> int:
-    """Tasks that the nodes of this moment hold."""
-    return max(1, sum(room_on(node, placement) for node in candidates(nodes_of(ray), placement)))
+def room_for_tasks(nodes: list[Node], placement: Placement) -> int:
+    """Tasks that these nodes hold, one at least."""
+    return max(1, sum(room_on(node, placement) for node in candidates(nodes, placement)))
 
 
 class ItemJob:
@@ -78,7 +79,7 @@ class ItemJob:
     def make_workers(self):
         if self.request.verb == "process":
             return Encoders(self.ray, self.request, self.access)
-        return Tasks(self.ray, self.request, self.request.num_workers or room_for_tasks(self.ray, self.request.placement))
+        return Tasks(self.ray, self.request, self.request.num_workers or room_for_tasks(nodes_of(self.ray), self.request.placement))
 
     def wait(self, references: list) -> list:
         """Those that are done, after a short while at most. Errors: Stopped."""
@@ -191,9 +192,16 @@ class ItemJob:
         text = items_text(self.request.verb, plan, book, self.workers.num_workers, self.restarts, self.progress.seconds())
         self.progress.show(text)
         self.tell_of_room()
-        if time.monotonic() >= self.count_at:
+        if self.request.verb != "process" and time.monotonic() >= self.count_at:  # Ray places encoders that wait by itself.
             self.count_at = time.monotonic() + COUNT_SECONDS
-            self.workers.note_room(room_for_tasks(self.ray, self.request.placement))
+            self.count_nodes()
+
+    def count_nodes(self) -> None:
+        """A cluster that does not answer, or that has no node for a moment, keeps the number that it had."""
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            nodes = nodes_of(self.ray)
+            if nodes:
+                self.workers.note_room(room_for_tasks(nodes, self.request.placement))
 
     def summarize(self, summary: dict, book: ItemBook, said: str) -> dict:
         """The program's own summary of the whole job, with what this run did on the cluster."""

@@ -194,9 +194,6 @@ class Encoders:
         if is_lost:
             self.replace(actor)
 
-    def note_room(self, num_tasks: int) -> None:
-        """Ray places those that wait by itself."""
-
     def replace(self, actor) -> None:
         self._calls.pop(actor)
         self._waiting.pop(actor, None)

@@ -18,6 +18,13 @@ def resources_of(path: str, name: str, resources: object) -> dict[str, float]:
     return {str(key): float(amount) for key, amount in resources.items()}
 
 
+def labels_of(path: str, name: str, labels: object) -> dict[str, str]:
+    """Errors: Refused."""
+    if not isinstance(labels, dict):
+        raise Refused(f"{path}: available_node_types {name}: labels must be names and values, got: {labels}")
+    return {str(key): str(value) for key, value in labels.items()}
+
+
 def nodes_that_may_come(path: str, document: object, there: list[Node]) -> Iterator[Node]:
     """Of each type as many as it may have, less those of it that are there. Errors: Refused, naming file, type and value."""
     types = document.get("available_node_types") if isinstance(document, dict) else None
@@ -25,10 +32,10 @@ def nodes_that_may_come(path: str, document: object, there: list[Node]) -> Itera
         raise Refused(f"{path} has no available_node_types: name the file of `ray up`, on the head ~/ray_bootstrap_config.yaml")
     for name, about in types.items():
         about = about if isinstance(about, dict) else {}
-        most = about.get("max_workers", 0)
+        most = about.get("max_workers", document.get("max_workers", 0))  # As the launcher fills it in.
         if not isinstance(most, int) or most < 0:
             raise Refused(f"{path}: available_node_types {name}: max_workers must be a whole number, got: {most}")
-        labels = {str(key): str(value) for key, value in (about.get("labels") or {}).items()}
+        labels = labels_of(path, name, about.get("labels") or {})
         resources = resources_of(path, name, about.get("resources") or {})
         come = sum(node.labels.get(NODE_TYPE_LABEL) == name for node in there)
         for number in range(most - come if name != document.get("head_node_type") else 0):

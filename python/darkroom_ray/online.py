@@ -218,7 +218,6 @@ class EncoderKeeper:
         self.failure: tuple[int, str] | None = None  # What ends the run.
         self._is_over = threading.Event()
         self._notes = None
-        self._waiting = -1  # What the notes were told last.
         numbers = range(served_by(request).num_workers)
         self._seats = [Seat(ray, number, request, given, token, places[number] if places else None) for number in numbers]
         self._thread: threading.Thread | None = None
@@ -237,25 +236,33 @@ class EncoderKeeper:
             if self.failure:
                 break
         if self.failure and notes is not None:
-            self.ray.get(notes.note_failure.remote(*self.failure))
-            self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
+            self._end_run(notes, *self.failure)
+
+    def _end_run(self, notes, code: int, text: str) -> None:
+        """Tried until the notes have heard it, which may be being made anew."""
+        while not self._is_over.is_set():
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                self.ray.get(notes.note_failure.remote(code, text))
+                self.ray.get(notes.ask_to_stop.remote(signal.SIGTERM))
+                return
+            self._is_over.wait(LOOK_SECONDS)
 
     def say(self, text: str) -> None:
         if self._notes is not None:
             self._notes.say.remote(text)
 
     def note_waiting(self) -> None:
-        """The ranks leave these encoders their room."""
-        waiting = sum(not seat.has_place() for seat in self._seats) if self._notes is not None else self._waiting
-        if waiting != self._waiting:
-            self._waiting = waiting
-            self.ray.get(self._notes.note_waiting.remote(waiting))
+        """The ranks leave these encoders their room. Said again and again: notes that were lost begin anew."""
+        if self._notes is not None:
+            self._notes.note_waiting.remote(sum(not seat.has_place() for seat in self._seats))
 
     def look_at_all(self) -> tuple[int, str] | None:
         """What ends the run; else None."""
         try:
             self.note_waiting()
-            return next(filter(None, map(self.look_at, self._seats)), None)
+            failure = next(filter(None, map(self.look_at, self._seats)), None)
+            self.note_waiting()  # Of what was lost just now, too, before ranks take its room.
+            return failure
         except Exception as error:  # The book is lost, say: nobody would replace what is lost from now on.
             return 1, f"the {served_by(self.request).verb}s are kept no longer: {cause_of(error)}"
 

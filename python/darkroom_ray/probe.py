@@ -136,9 +136,10 @@ def nodes_of(ray) -> list[Node]:
 
 
 def free_nodes(ray) -> list[Node]:
-    """Those that are alive, with what nobody holds of them at the moment; Ray's word of it lags behind by moments."""
+    """Those that are alive and stay, with what nobody holds of them at the moment; Ray's word of it lags behind by moments."""
     free = ray._private.state.available_resources_per_node()
-    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in nodes_of(ray)]
+    draining = ray._private.state.state.get_draining_nodes()
+    return [dataclasses.replace(node, resources=free.get(node.node_id, {})) for node in nodes_of(ray) if node.node_id not in draining]
 
 
 def gradient_groups(given: dict[str, list[str]]) -> int | None:
@@ -154,7 +155,7 @@ def gradient_groups(given: dict[str, list[str]]) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given: dict[str, list[str]]) -> list[Node]:
+def probe_nodes(ray, request: Request, nodes: list[Node], given: dict[str, list[str]]) -> list[Node]:
     """The same nodes with what a task on each found."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -165,10 +166,10 @@ def probe_nodes(ray, request: Request, nodes: list[Node], ids: list[str], given:
         strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
         return ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
 
-    holder = ray.remote(Nonce).options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(ids[0], soft=False)).remote(request, written)
+    holder = ray.remote(Nonce).options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[0].node_id, soft=False)).remote(request, written)
     try:
         text = ray.get(holder.__ray_call__.remote(lambda nonce: nonce.text), timeout=PROBE_SECONDS)
-        asked = [on(node_id, look_around).remote(request, read, written, text) for node_id in ids]
+        asked = [on(node.node_id, look_around).remote(request, read, written, text) for node in nodes]
         done, _ = ray.wait(asked, num_returns=len(asked), timeout=PROBE_SECONDS)
         return [with_facts(ray, node, reply, reply in done) for node, reply in zip(nodes, asked)]
     except ray.exceptions.RayError:
@@ -186,19 +187,17 @@ def with_facts(ray, node: Node, reply, has_come: bool) -> Node:
             facts = ray.get(reply)
         except ray.exceptions.RayError:
             pass  # Its node went meanwhile.
-    return Node(name=node.name, address=node.address, resources=node.resources, labels=node.labels, **facts)
+    return dataclasses.replace(node, **facts)
 
 
 def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
     """Errors: Refused, with every reason why the request cannot be done here."""
-    ids = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     nodes = nodes_of(ray)
     groups = gradient_groups(given) if request.verb in RUNS else None
     problems = [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
     if not problems:
-        wanted = {node.name for node in candidates(nodes, request.placement)}
-        chosen = [(node, node_id) for node, node_id in zip(nodes, ids) if node.name in wanted]
-        probed = probe_nodes(ray, request, [node for node, _ in chosen], [node_id for _, node_id in chosen], given) if chosen else []
+        chosen = candidates(nodes, request.placement)
+        probed = probe_nodes(ray, request, chosen, given) if chosen else []
         places = local_paths(given, READ_PLACES[request.verb] + WRITTEN_PLACES[request.verb])
         problems = check_probes(probed, any(not path.startswith("/") for path in places))
     if problems:

@@ -17,6 +17,7 @@ from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS
+from darkroom_ray.watched import NUMBERS_AT
 
 LOOK_SECONDS = 0.5
 # As the program's: a rank whose peers were lost, which a restart mends (docs/ranks.md).
@@ -98,7 +99,8 @@ class RankVoice:
 
     def take(self, line: str) -> None:
         self._log.write(line)
-        self._lines.append(line.rstrip("\n"))
+        if self._rank == 0 or not NUMBERS_AT.search(line):  # The book hears where numbers are; the user need not, of each rank.
+            self._lines.append(line.rstrip("\n"))
         metrics = metrics_of_progress(line) if self._rank == 0 else {}
         if metrics:
             self.metrics.append(metrics)

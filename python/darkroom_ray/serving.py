@@ -12,6 +12,7 @@ from darkroom_ray.stopping import StopWatch
 from darkroom_ray.watched import NAMESPACE
 
 LOOK_SECONDS = 1.0
+START_SECONDS = 120.0  # That an end waits for a start that goes on.
 # More than the program takes: it refuses by itself what it has no room for, with its own words.
 MOST_REQUESTS_OF_A_REPLICA = 2048
 # What each server does by itself.
@@ -156,6 +157,15 @@ def end_application(name: str) -> None:
         time.sleep(0.2)
 
 
+def end_started(name: str, starting: threading.Thread) -> None:
+    """Also where its start, which nobody can end, comes to deploy it only now: as long as that goes on it is deleted again."""
+    end_application(name)
+    deadline = time.monotonic() + START_SECONDS
+    while starting.is_alive() and time.monotonic() < deadline:
+        starting.join(LOOK_SECONDS)
+        end_application(name)
+
+
 def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
     """Deploys it, and deletes it when somebody asks for the end. REQUIRES: its name is claimed. Errors: JobFailed, Stopped."""
     from ray import serve
@@ -165,8 +175,8 @@ def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
 
     service = request.service
     failures: list[BaseException] = []
+    starting = start_application(bound, service, failures)
     try:
-        starting = start_application(bound, service, failures)
         while starting.is_alive():
             stop.pause(LOOK_SECONDS)
         if failures:
@@ -176,7 +186,7 @@ def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
             stop.pause(LOOK_SECONDS)
         raise JobFailed("the service is gone: somebody has deleted its application")
     finally:
-        end_application(service.name)
+        end_started(service.name, starting)
 
 
 def serve_until_stopped(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> NoReturn:

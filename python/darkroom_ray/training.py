@@ -137,13 +137,20 @@ def make_notes(ray):
     return ray.remote(RunNotes).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
 
 
+def why_it_ended(request: Request, failure: Exception) -> str:
+    """Of what fit() raised."""
+    if hasattr(failure, "controller_failure"):
+        return f"Ray Train cannot go on: {failure.controller_failure}"
+    return f"the ranks were lost more often than --max-failures {request.max_failures} allows without a new checkpoint; the last time: {failure}"
+
+
 def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, encoders=None, on_notes=None) -> tuple[int, dict]:
     """Exit code and summary. `encoders`: an online.EncoderAccess for the ranks; `on_notes` hears of the notes before the ranks begin.
     Errors: JobFailed, Stopped."""
     notes = make_notes(ray)
     if on_notes:
         on_notes(notes)
-    view = RunView("--quiet" in given, Progress(request.verb))
+    view = RunView(request.is_quiet or "--quiet" in given, Progress(request.verb))
     try:
         fit = Fit(make_trainer(request, given, notes, encoders))
         wait_for_end(ray, fit, notes, stop, view)
@@ -154,7 +161,7 @@ def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, e
         raise JobFailed(failure[1], failure[0])
     stop.check()
     if fit.failure():
-        raise JobFailed(f"the ranks were lost more often than --max-failures {request.max_failures} allows without a new checkpoint; the last time: {fit.failure()}")
+        raise JobFailed(why_it_ended(request, fit.failure()))
     summary, attempts, sizes = ray.get(notes.result.remote())
     if not summary.get("train"):
         raise JobFailed("the ranks ended before the training was done; run the same command again to go on")

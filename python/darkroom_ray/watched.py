@@ -122,6 +122,8 @@ class AddressFolder:
             return
         addresses = self._folder / "_metrics"
         addresses.mkdir(parents=True, exist_ok=True)
+        if self._known is None:
+            self._clear(addresses)
         for address, about in programs.items():
             write_anew(addresses / self._name(address), json.dumps({"address": address, **about}) + "\n")
         for address in set(self._known or ()) - set(programs):
@@ -129,6 +131,13 @@ class AddressFolder:
         targets = [{"targets": [address], "labels": {"job": JOB_NAMES[about["verb"]], "verb": about["verb"]}} for address, about in sorted(programs.items())]
         write_anew(self._folder / "targets.json", json.dumps(targets, indent=1) + "\n")
         self._known = dict(programs)
+
+    def _clear(self, addresses: pathlib.Path) -> None:
+        """Of what an earlier driver left that was killed; files of other names are of programs that wrote them themselves."""
+        for path in addresses.glob("*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                if path.name == self._name(json.loads(path.read_text(encoding="utf-8"))["address"]):
+                    path.unlink()
 
     @staticmethod
     def _name(address: str) -> str:
@@ -154,9 +163,12 @@ class FolderKeeper:
     def look(self) -> None:
         programs = self._ray.get(self._book.programs.remote(), timeout=BOOK_SECONDS)
         alive = {node["NodeManagerAddress"] for node in self._ray.nodes() if node["Alive"]}
-        for address in [address for address in programs if host_of(address) not in alive or is_refused(address)]:
-            self._book.cross_out.remote(address)
-            del programs[address]
+        for address in list(programs):
+            if self._is_over.is_set():  # Many that do not answer would hold the end up.
+                return
+            if host_of(address) not in alive or is_refused(address):
+                self._book.cross_out.remote(address)
+                del programs[address]
         self._folder.write(programs)
 
     def end(self) -> None:

@@ -76,7 +76,7 @@ def leave_and_come(number: int) -> dict:
     """One run of a cluster of two nodes."""
     bench, moment = the_bench(), random.Random(SEED + number).randrange(12, KILL_BEFORE)
     output = bench.path(f"run-{number}")
-    cluster = RayCluster({"DARKROOM_RAY_RESIZE_SECONDS": "5"}, ("cpu", "trainer"))
+    cluster = RayCluster({"DARKROOM_RAY_RESIZE_SECONDS": "1"}, ("cpu", "trainer"))
     try:
         begin = time.monotonic()
         driver = cluster.start(*command(bench, output), "--num-training-workers", RANKS, "--max-failures", "-1", "--json-summary", bench.path("summary.json"))

@@ -1,5 +1,6 @@
 """Acceptance 12: canary tokens through many failures: none of them is in a log, a summary, a file, at a second host or in a child."""
 
+import http.client
 import http.server
 import json
 import os
@@ -145,7 +146,7 @@ def scrape(output: pathlib.Path) -> str:
             address = json.loads(left.read_text())["address"]
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
                 return reply.read().decode()
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             continue  # Not written yet, or gone.
     return ""
 

@@ -230,9 +230,9 @@ def the_environment_names_the_ranks() -> None:
     bench = the_bench()
     port = free_port()
     environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = [start(bench.command("by-hand"), {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    ranks = [start([*bench.command("by-hand"), "--metrics-port", "0"], {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
     for rank in ranks:
-        finish(rank)
+        require("the job's numbers are at http://" in finish(rank), "who watches a cluster finds them by this sentence")
     bench.require_same("by-hand")
 
 

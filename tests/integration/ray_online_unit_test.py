@@ -7,6 +7,7 @@ usage: ray_online_unit_test.py
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import sys
 import threading
@@ -241,10 +242,51 @@ def losses_of_an_encoder_that_served_for_long_are_forgiven() -> None:
         keeper.note_waiting()
         require(waiting[-1] == 2 and keeper.look_at(seat) is None, "the room of the next one", waiting)
     require(seat.losses == 1 and keeper.losses == 4, "losses", seat.losses, keeper.losses)
-    require(waiting == [*(4 * [2, 1]), 2], "encoders without a place, which ranks leave theirs", waiting)
+    told = [number for number, _ in itertools.groupby(waiting)]
+    require(told == [*(4 * [2, 1]), 2], "encoders without a place, which ranks leave theirs", waiting)
     require("encoder 1 serves at 10.0.0.1:7000; its log: run/_ray/logs" in said and any("encoder 1 was lost" in text and "killed 3" in text for text in said), "what is told", said)
     seat.filled_at -= online.WAIT_SECONDS
     require([keeper.look_at(seat), keeper.look_at(seat)] == [None, None] and sum("no room" in text for text in said) == 1, "a wait is told once", said)
+
+
+def the_room_of_an_encoder_that_was_just_lost_is_left_to_it() -> None:
+    ray, _, keeper = the_keeper()
+    waiting: list[int] = []
+    keeper._notes = Direct(types.SimpleNamespace(say=lambda text: None, note_waiting=waiting.append))
+    for actor in ray.actors:
+        actor.references["logs"].come("run/_ray/logs")
+    keeper.look_at_all()
+    require(waiting[-1] == 0, "both have a place", waiting)
+    keeper.look_at_all()
+    require(waiting == [0, 0, 0, 0], "notes that were made anew hear it, too", waiting)
+    ray.actors[0].references["wait"].come(ConnectionError("its node is gone"))
+    keeper.look_at_all()
+    require(waiting[-1] == 1, "told in the same look", waiting)
+
+
+def notes_that_are_made_anew_hear_why_a_run_ends() -> None:
+    heard: list = []
+    losses = iter([True, False, True, False, False])  # Once at each of the two calls.
+
+    class Notes:
+        def note_failure(self, code: int, text: str) -> None:
+            self.hear("failure")
+
+        def ask_to_stop(self, number: int) -> None:
+            self.hear("stop")
+
+        def hear(self, what: str) -> None:
+            if next(losses):
+                raise ConnectionError("the notes are lost")
+            heard.append(what)
+
+        def note_waiting(self, number: int) -> None: ...
+
+    ray, _, keeper = the_keeper()
+    ray.actors[0].references["wait"].come((1, "no memory"))
+    keeper.begin(Direct(Notes()))
+    keeper._thread.join(PATIENCE)
+    require(heard == ["failure", "failure", "stop"], "the ranks are not told", heard)
 
 
 class WaitingFit:
@@ -339,6 +381,8 @@ if __name__ == "__main__":
             a_lost_encoder_is_crossed_out_and_replaced,
             an_encoder_is_where_the_preflight_counted_it_until_it_is_lost,
             losses_of_an_encoder_that_served_for_long_are_forgiven,
+            the_room_of_an_encoder_that_was_just_lost_is_left_to_it,
+            notes_that_are_made_anew_hear_why_a_run_ends,
             a_refusal_of_an_encoder_is_told_before_a_rank_has_a_place,
             an_encoder_that_refuses_its_command_line_or_is_lost_too_often_ends_the_run,
             a_rank_reads_the_addresses_from_a_file_that_is_renewed,

@@ -63,6 +63,8 @@ def a_run_whose_fewest_ranks_find_no_place_ends() -> None:
     for room in (1, 4):  # With room by Ray's word that no start finds, too.
         size = group_size.GroupSize(2, 4, 100, 30)
         size.to_start(room, 0)
+        if room == 4:
+            size.note_failed_start()
         size.to_start(room, 100)
         try:
             size.to_start(room, 101)
@@ -70,6 +72,42 @@ def a_run_whose_fewest_ranks_find_no_place_ends() -> None:
             require("2 ranks, the fewest" in str(error) and "101 s" in str(error) and f"room for {room}" in str(error), "why", error)
         else:
             raise AssertionError("a wait without end")
+
+
+def a_run_with_room_begins_however_short_its_wait_may_be() -> None:
+    size = group_size.GroupSize(2, 4, 0, 30)
+    require((size.to_start(3, 0), size.to_start(3, 1), size.to_start(3, group_size.SETTLE_SECONDS)) == (0, 0, 3), "fewer than asked for")
+    size.note_failed_start()
+    size.note_start(6)
+    require(size.to_start(4, 7) == 4, "a start that failed before the last group")
+
+
+def ranks_that_are_not_alone_wait_until_room_is_certain() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30, settles=True)
+    require((size.to_start(4, 0), size.to_start(4, 1), size.to_start(4, group_size.SETTLE_SECONDS)) == (0, 0, 4), "room of an encoder that was just lost, say")
+
+
+def growth_that_fails_is_tried_later_and_later() -> None:
+    size = group_size.GroupSize(1, 4, 100, 30)
+
+    def begin(tried: int, stands: bool) -> None:
+        size.tried = tried
+        size.note_start(0) if stands else size.note_failed_start()
+
+    def seconds_to_look() -> int:
+        return next(now for now in range(10000) if size.is_look_due(2, now))
+
+    begin(4, False)
+    begin(2, True)
+    require(seconds_to_look() == 30, "a first start that found no place is no growth", seconds_to_look())
+    waits = []
+    for _ in range(8):
+        begin(3, False)
+        begin(2, True)
+        waits.append(seconds_to_look())
+    require(waits == [60, 120, 240, 480, 960, 1800, 1800, 1800], "looks", waits)
+    begin(3, True)
+    require(seconds_to_look() == 30, "a group that has grown", seconds_to_look())
 
 
 def a_group_grows_into_room_that_stays() -> None:
@@ -102,13 +140,16 @@ class FakeController:
         self.nodes: list[Node] = []
         self.own_places: list[str] = []
         state = types.SimpleNamespace(**{name: type(name, (), {}) for name in ("RunningState", "ReschedulingState")})
+        late = type("WorkerGroupStartupTimeoutError", (Exception,), {})
         self.running, self.rescheduling = state.RunningState(), state.ReschedulingState()
+        self.rescheduling.training_failed_error = types.SimpleNamespace(controller_failure=late())
         lost = types.SimpleNamespace(DefaultFailurePolicy=FakeFailurePolicy, FailureDecision=types.SimpleNamespace(RETRY="retry"))
         scaling = types.SimpleNamespace(NoopDecision=type("NoopDecision", (), {"num_workers": 0}), ResizeDecision=types.SimpleNamespace, ScalingDecision=object, ScalingPolicy=FakeScalingPolicy)
         ray = types.SimpleNamespace(get=lambda value: value, exceptions=types.SimpleNamespace(RayError=ConnectionError), util=types.SimpleNamespace(
             placement_group_table=lambda group: {"bundles_to_node_id": dict(enumerate(self.own_places))}))
         execution = "ray.train.v2._internal.execution"
         fakes = {name: types.ModuleType(name) for name in ("ray", "ray.train", "ray.train.v2", "ray.train.v2._internal", execution, f"{execution}.controller", "ray.train.v2.api")}
+        fakes["ray.train.v2._internal.exceptions"] = types.SimpleNamespace(WorkerGroupStartupTimeoutError=late)
         fakes |= {"ray": ray, f"{execution}.controller.state": state, f"{execution}.failure_handling": lost, f"{execution}.scaling_policy": scaling,
                   "ray.train.v2.api.data_parallel_trainer": types.SimpleNamespace(DataParallelTrainer=object)}
         with replaced_modules({**fakes, "darkroom_ray.group": None}):
@@ -140,6 +181,8 @@ class FakeFailurePolicy:
         self._worker_group_failures = 0
 
     def make_decision(self, error) -> str:
+        if getattr(error, "is_preemption", False):
+            return "retry"
         self._worker_group_failures += 1
         return "retry" if self._worker_group_failures <= self.failure_config.max_failures else "raise"
 
@@ -172,6 +215,10 @@ def a_group_is_no_larger_than_free_nodes_with_its_labels() -> None:
     require(policy.make_decision_for_non_running_worker_group().num_workers == 2, "what has room")
     policy.after_controller_state_update(None, ray.rescheduling)
     require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "after a start that found no place")
+    require("2 ranks found no place after all; at most 1" in ray.said(), "why", ray.said())
+    ray.rescheduling.training_failed_error = types.SimpleNamespace(controller_failure=ConnectionError("its worker died\nmore"))
+    policy.after_controller_state_update(None, ray.rescheduling)
+    require("1 ranks did not start: its worker died; at most 1" in ray.said(), "another reason", ray.said())
 
 
 def a_group_leaves_encoders_their_room() -> None:
@@ -180,12 +227,14 @@ def a_group_leaves_encoders_their_room() -> None:
     ray.nodes, ray.now = [free_node("laptop", 2)], 0.0
     policy = ray.policy(request)
     ray.notes.note_waiting(1)
-    policy.make_decision_for_non_running_worker_group()
+    require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "room for 1 of 2" in ray.said(), "at once", ray.said())
     ray.now = group_size.SETTLE_SECONDS
     require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has no place yet")
     ray.nodes = [free_node("laptop", 1)]
     ray.notes.note_waiting(0)
     require(policy.make_decision_for_non_running_worker_group().num_workers == 1, "the encoder has its place")
+    ray.notes, ray.nodes = run_notes.RunNotes(), [free_node("laptop", 4)]
+    require(ray.policy(request).make_decision_for_non_running_worker_group().num_workers == 0 and not ray.said(), "no machines are waited for", ray.said())
 
 
 def a_lost_group_begins_again_in_its_own_places() -> None:
@@ -242,6 +291,16 @@ def a_wait_without_end_is_told_and_ends() -> None:
     ray.now = 102.0
     policy = ray.policy(asked("train", 2))
     require(policy.make_decision_for_non_running_worker_group().num_workers == 0 and "does not say" in ray.said(), "a cluster that does not answer", ray.said())
+
+
+def a_loss_that_does_not_count_is_told_without_a_count() -> None:
+    ray = FakeController()
+    policy = ray.module.LossPolicy(types.SimpleNamespace(max_failures=3), FakeNotes(ray.notes))
+    error = types.SimpleNamespace(worker_failures={0: ConnectionError("its node was taken away")}, is_preemption=True)
+    require(policy.make_decision(error) == "retry" and "again (since step 0): rank 0: its node" in ray.said(), "what is told", ray.said())
+    drained = RuntimeError("interrupted by node preemption\nmore")
+    drained.is_preemption = True
+    require(policy.make_decision(drained) == "retry" and "again (since step 0): interrupted by node preemption" in ray.said(), "of nodes that are taken away", ray.said())
 
 
 def losses_count_from_the_last_checkpoint() -> None:
@@ -334,6 +393,11 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
         want = {"step": 12, "loss": 0.4202, "grad_norm": 1.26, "lr": 8.28e-4, "images_per_second": 7.0}
         without_loss = {name: value for name, value in want.items() if name != "loss"}
         require(list(voice.metrics) == [want, without_loss], "metrics", voice.metrics)
+        other = rank.RankVoice(1, program_log.ProgramLog(str(folder / "logs"), "rank-001", "start 1"))
+        for line in ("04:14:05 the job's numbers are at http://10.0.0.7:4321/metrics\n", "04:14:06 warning: little memory\n"):
+            other.take(line)
+        other.tell(notes)
+        require(heard[1:] == [(1, ["04:14:06 warning: little memory"])], "where another rank's numbers are is for --metrics-folder", heard[1:])
         (folder / "file").touch()
         program_log.ProgramLog(str(folder / "file" / "logs"), "rank-000", "").write("a log that cannot be written\n")
     require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")
@@ -499,6 +563,10 @@ def a_failure_of_fit_is_kept() -> None:
 
     fit = training.Fit(types.SimpleNamespace(fit=fail))
     require(fit.wait(PATIENCE) and str(fit.failure()) == "its words", "failure", fit.failure())
+    require("--max-failures 3 allows" in training.why_it_ended(asked("train"), fit.failure()), "ranks that were lost")
+    of_controller = RuntimeError("its words")
+    of_controller.controller_failure = OSError("no space left")
+    require(training.why_it_ended(asked("train"), of_controller) == "Ray Train cannot go on: no space left", "Ray Train's own", training.why_it_ended(asked("train"), of_controller))
 
 
 if __name__ == "__main__":
@@ -507,6 +575,9 @@ if __name__ == "__main__":
             ranks_have_room_where_labels_fit_and_nobody_else_is,
             a_group_begins_with_what_has_room_once_that_is_sure,
             a_run_whose_fewest_ranks_find_no_place_ends,
+            a_run_with_room_begins_however_short_its_wait_may_be,
+            ranks_that_are_not_alone_wait_until_room_is_certain,
+            growth_that_fails_is_tried_later_and_later,
             a_group_grows_into_room_that_stays,
             a_pause_is_over_when_all_ranks_have_ended,
             a_group_is_no_larger_than_free_nodes_with_its_labels,
@@ -515,6 +586,7 @@ if __name__ == "__main__":
             a_group_grows_when_its_ranks_have_ended_with_a_checkpoint,
             a_wait_without_end_is_told_and_ends,
             losses_count_from_the_last_checkpoint,
+            a_loss_that_does_not_count_is_told_without_a_count,
             losses_of_a_run_that_gets_on_are_forgiven,
             what_ranks_say_reaches_the_user,
             a_view_shows_news_once_and_nothing_when_quiet,

@@ -7,10 +7,11 @@ usage: ray_serve_unit_test.py
 import contextlib
 import dataclasses
 import sys
+import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_unit_test import fake_modules, item_request, node, refusal_of
+from ray_unit_test import PATIENCE, fake_modules, item_request, node, refusal_of
 
 from darkroom_ray import item_job, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402
@@ -63,6 +64,8 @@ class FakeServe:
     def __init__(self, there: set[str], fails: bool) -> None:
         self.applications = set(there)
         self.fails = fails
+        self.is_slow = False  # What is asked for is deployed once somebody has deleted it.
+        self.deleted, self.deployed = threading.Event(), threading.Event()
 
     def start(self, http_options: dict) -> None: ...
 
@@ -70,12 +73,16 @@ class FakeServe:
         return types.SimpleNamespace(applications=self.applications)
 
     def run(self, bound, name: str, route_prefix: str, blocking: bool) -> None:
+        if self.is_slow:
+            self.deleted.wait(PATIENCE)
         self.applications.add(name)
+        self.deployed.set()
         if self.fails:
             raise RuntimeError("no room")
 
     def delete(self, name: str, _blocking: bool) -> None:
         self.applications.discard(name)
+        self.deleted.set()
 
 
 @contextlib.contextmanager
@@ -159,6 +166,20 @@ def a_service_deletes_no_other() -> None:
             require(fake.applications == {"darkroom"} and not claims, "its own application and nothing else goes", fake.applications, claims)
 
 
+def a_service_that_is_ended_while_it_starts_is_gone() -> None:
+    class Stop:
+        def pause(self, seconds: float) -> None:
+            raise stopping.Stopped(15)
+
+    with fake_serve({"darkroom"}) as (fake, ray, claims):
+        fake.is_slow = True
+        try:
+            serving.serve_until_stopped(ray, read_request("serve", ["m", "--name", "mine"], "/"), {}, Stop())
+        except stopping.Stopped:
+            pass
+        require(fake.deployed.wait(PATIENCE) and fake.applications == {"darkroom"} and not claims, "it was deployed behind its end", fake.applications)
+
+
 def a_server_that_does_not_listen_is_waited_for_no_longer() -> None:
     with temporary_folder() as folder:
         def child_of(script: str) -> serve_child.ServeChild:
@@ -203,6 +224,7 @@ if __name__ == "__main__":
             a_name_that_another_command_holds_is_refused,
             a_configuration_of_serve_keeps_no_folder,
             a_service_deletes_no_other,
+            a_service_that_is_ended_while_it_starts_is_gone,
             a_server_that_does_not_listen_is_waited_for_no_longer,
             replicas_follow_the_open_cost,
         ]

@@ -7,6 +7,7 @@ usage: ray_test.py
 import atexit
 import contextlib
 import functools
+import http.client
 import json
 import os
 import pathlib
@@ -129,7 +130,7 @@ def pages_in(folder: str) -> list[str]:
     path = pathlib.Path(folder, "targets.json")
     pages = []
     for target in json.loads(path.read_text()) if path.exists() else []:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{target['targets'][0]}/metrics", timeout=1) as reply:
+        with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(f"http://{target['targets'][0]}/metrics", timeout=1) as reply:
             pages.append(reply.read().decode())
     return pages
 

@@ -70,6 +70,12 @@ def flags_of_the_cluster_are_taken_out() -> None:
     require(options["fallback_strategy"] == [{"label_selector": {"zone": "a", MARKET_LABEL: "on-demand"}}], "fall-back", options)
 
 
+def the_driver_is_quiet_in_the_place_of_its_programs() -> None:
+    for words, want in ((["--quiet"], True), (["--quiet=true"], True), (["--quiet=false"], False), ([], False)):
+        request = read_request("train", ["r.toml", *words, "--model", "m"], "/")
+        require(request.is_quiet == want and request.arguments == ("r.toml", "--model", "m"), "the flag", words, request)
+
+
 # The command line of a reference script, and what it means here.
 REFERENCE_LINES = (
     ("download", "s3://b/raw laion/laion-art en train --limit 5 --num-rows-per-output-file 100", ["s3://b/raw", "--metadata", "hf://datasets/laion/laion-art?config=en&split=train", "--limit", "5", "--rows-per-file", "100"], {}),
@@ -300,6 +306,8 @@ def nodes_of_an_autoscaler_count_before_they_come() -> None:
     by_market = asked("process", num_workers=2, num_cpus=1, num_gpus=1, markets=("spot",))
     require(preflight.check_resources([*there, *coming], by_market) == [], "their labels")
     require(len(list(node_types.nodes_that_may_come("c.yaml", LAUNCHER, []))) == 3, "from none")
+    of_all = {"max_workers": 2, "available_node_types": {"cpu": {"resources": {"CPU": 4}}, "gpu": {"resources": {"GPU": 1}, "max_workers": 1}}}
+    require([one.labels[node_types.NODE_TYPE_LABEL] for one in node_types.nodes_that_may_come("c.yaml", of_all, [])] == ["cpu", "cpu", "gpu"], "a type that says nothing has what all may have")
 
 
 def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
@@ -307,7 +315,7 @@ def a_wrong_cluster_configuration_is_refused_with_its_place() -> None:
         return {"available_node_types": {"t": {"max_workers": 1, **fields}}}
 
     for document, words in ((None, "no available_node_types"), ({"x": 1}, "no available_node_types"), (with_type(max_workers="2"), "t: max_workers must be"), (with_type(resources=[1]), "t: resources must be"),
-                            (with_type(resources={"CPU": "many"}), "t: resources must be")):
+                            (with_type(resources={"CPU": "many"}), "t: resources must be"), (with_type(labels=["spot"]), "t: labels must be")):
         said = refusal_of(lambda: list(node_types.nodes_that_may_come("c.yaml", document, [])))
         require(words in said and "c.yaml" in said, "the refusal says something else", document, said)
     request = read_request("online", ["r.toml", "--cluster-config", "/nowhere/c.yaml"], "/")
@@ -536,14 +544,13 @@ def tasks_follow_the_nodes_that_there_are() -> None:
 
     require(workers.num_workers == 4 and fill() == 5, "as many as have room, and one that waits", workers.num_workers)
     require(not workers.is_one_idle(), "none is idle")
-    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2, 2, 4), request.placement))
+    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2, 2, 4)), request.placement))
     require(workers.num_workers == 8 and fill() == 5, "a node has come", workers.num_workers)
-    workers.note_room(item_job.room_for_tasks(ray_with_nodes(2), request.placement))
+    workers.note_room(item_job.room_for_tasks(probe.nodes_of(ray_with_nodes(2)), request.placement))
     require(workers.num_workers == 2 and fill() == 0, "nodes have gone", workers.num_workers)
     for _ in range(9):
         workers.give_back(None, is_lost=False)
     require(workers.is_one_idle() and fill() == 2, "the last ones have ended")
-    require(item_job.room_for_tasks(ray_with_nodes(), request.placement) == 1, "all nodes have gone for a moment")
     fixed = dataclasses.replace(request, num_workers=3)
     job.request = fixed
     workers = job.make_workers()
@@ -567,6 +574,21 @@ def the_nodes_are_counted_again_now_and_then() -> None:
     job.count_at = 0.0
     job.look({"items": 1}, book)
     require(job.workers.num_workers == 10, "tasks after a while", job.workers.num_workers)
+
+    def is_away() -> list:
+        raise RuntimeError("the head does not answer")
+
+    for nodes in (ray_with_nodes().nodes, is_away):
+        job.count_at, job.ray.nodes = 0.0, nodes
+        job.look({"items": 1}, book)
+        require(job.workers.num_workers == 10 and job.count_at > 0, "no node for a moment", job.workers.num_workers)
+
+
+def nodes_that_are_being_drained_have_no_room() -> None:
+    ray = ray_with_nodes(2, 4)
+    free = {f"{number:08}": {"CPU": 1.0} for number in range(2)}
+    ray._private = types.SimpleNamespace(state=types.SimpleNamespace(available_resources_per_node=lambda: free, state=types.SimpleNamespace(get_draining_nodes=lambda: {"00000000": 0})))
+    require([(one.node_id, one.resources) for one in probe.free_nodes(ray)] == [("00000001", {"CPU": 1.0})], "nodes", probe.free_nodes(ray))
 
 
 # -- pipelines --------------------------------------------------------------------------------------------------------
@@ -635,6 +657,7 @@ if __name__ == "__main__":
         [
             flags_of_the_program_go_through_unchanged,
             flags_of_the_cluster_are_taken_out,
+            the_driver_is_quiet_in_the_place_of_its_programs,
             ranks_take_nodes_of_any_market_that_is_asked_for,
             names_of_the_reference_scripts_are_understood,
             wrong_command_lines_are_refused_with_advice,
@@ -660,6 +683,7 @@ if __name__ == "__main__":
             encoders_that_are_not_placed_get_no_work,
             tasks_follow_the_nodes_that_there_are,
             the_nodes_are_counted_again_now_and_then,
+            nodes_that_are_being_drained_have_no_room,
             a_pipeline_fills_in_values_and_checkpoints,
             what_is_written_down_has_no_secrets,
             wrong_pipelines_are_refused_with_their_place,

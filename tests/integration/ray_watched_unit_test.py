@@ -120,15 +120,23 @@ def addresses_lie_where_top_and_prometheus_look() -> None:
             book.book.note(address, {"host": "h", "verb": "download"})
         ray = types.SimpleNamespace(get=lambda value, timeout: dict(value), exceptions=types.SimpleNamespace(RayError=OSError))
         ray.nodes = lambda: [{"NodeManagerAddress": "127.0.0.1", "Alive": True}, {"NodeManagerAddress": "10.0.0.9", "Alive": False}]
+        left = place / "seen" / "_metrics"
+        left.mkdir(parents=True)
+        (left / "10.0.0.5-4321.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "verb": "train"}))  # By a driver that was killed.
+        (left / "torn.json").write_text("{")
+        (left / "h-17.json").write_text(json.dumps({"address": "10.0.0.5:4321", "host": "h", "pid": 17}))  # By a program itself.
         keeper = watched.FolderKeeper(ray, book, watched.AddressFolder(str(place / "seen")))
         wait_until((place / "seen" / "targets.json").exists)
         require(set(book.book.programs()) == {here}, "where nobody listens", book.book.programs())
-        [file] = (place / "seen" / "_metrics").iterdir()
+        require(sorted(path.name for path in left.iterdir() if path.name != "torn.json") == sorted([f"127.0.0.1-{here[10:]}.json", "h-17.json"]), "files", list(left.iterdir()))
+        file = left / f"127.0.0.1-{here[10:]}.json"
         require(json.loads(file.read_text()) == {"address": here, "host": "h", "verb": "download"}, "for top", file.read_text())
         targets = json.loads((place / "seen" / "targets.json").read_text())
         require(targets == [{"targets": [here], "labels": {"job": "darkroom-data", "verb": "download"}}], "for Prometheus", targets)
         keeper.end()
-        require(not list((place / "seen" / "_metrics").iterdir()) and json.loads((place / "seen" / "targets.json").read_text()) == [], "what is left")
+        require(not file.exists() and json.loads((place / "seen" / "targets.json").read_text()) == [], "what is left")
+        keeper.look()
+        require(not file.exists(), "a look goes on behind the end")
         (place / "file").write_text("")
         wrong = read_request("process", ["a", "b", "--metrics-folder", "file"], str(place))
         require("--metrics-folder cannot be written" in refusal_of(watched.watched(None, wrong).__enter__), "a file in its place")

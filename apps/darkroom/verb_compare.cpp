@@ -33,6 +33,7 @@ struct CompareFlags {
   CompareJob job;
   double error_percent = 5;
   std::vector<std::string> votes;
+  bool is_sandboxed = true;
 };
 
 nlohmann::json summary_of(const CompareReport& report, double seconds) {
@@ -63,6 +64,17 @@ Status compare_here(const CompareJob& job, const std::stop_token& stop, CompareR
   return run_comparison(local_files(), job, stop, report, on_painted);
 }
 
+// How references are decoded; whether that works is found out before hours of painting.
+Status choose_decoder(CompareFlags& flags, const std::stop_token& stop) {
+  if (flags.job.references.empty() || !flags.is_sandboxed) {
+    return Status::ok();
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+  DARKROOM_RETURN_IF_ERROR(check_decoder(program, ImageLimits{}, stop));
+  flags.job.open_decoder = [program](const std::stop_token& ended) { return open_decoder(program, ImageLimits{}, ended); };
+  return Status::ok();
+}
+
 // Whatever the models are called and wherever they lie.
 Status compare(CompareFlags flags, const std::stop_token& stop, CompareReport& report) {
   MetricsRegistry metrics;
@@ -71,10 +83,7 @@ Status compare(CompareFlags flags, const std::stop_token& stop, CompareReport& r
   flags.job.place = source.place;
   DARKROOM_ASSIGN_OR_RETURN(const OpenedSide a, open_side(*stores, flags.a, source, stop));
   DARKROOM_ASSIGN_OR_RETURN(const OpenedSide b, open_side(*stores, flags.b, source, stop));
-  flags.job.open_decoder = [](const std::stop_token& ended) -> Result<std::unique_ptr<PictureDecoder>> {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
-    return open_decoder(program, ImageLimits{}, ended);
-  };
+  DARKROOM_RETURN_IF_ERROR(choose_decoder(flags, stop));
   flags.job.a = a.side;
   flags.job.b = b.side;
   return compare_here(flags.job, stop, report);
@@ -161,6 +170,8 @@ void add_measure_flags(VerbDefinition& verb, CompareFlags& flags) {
   verb.group("What is measured");
   verb.flag("--references", value::path(flags.job.references, "DATASET", "none"),
             "pictures whose captions are prompts: an image dataset or a folder of pictures with captions");
+  verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed),
+            "decode references in this process: where the kernel refuses the sandbox, or all pictures are trusted");
   verb.flag("--metrics", metric_names(flags.job.metrics), "which measures may decide");
   verb.flag("--weights-dir", value::folder(flags.job.weights_dir, "DIR", "none"),
             "networks of clip, clip-fid, fid and kid: DIR/clip (transformers), DIR/inception-2015-12-05.pt");

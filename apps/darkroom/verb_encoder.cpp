@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,13 @@ Status take_recipe(const EncoderFlags& flags, const GivenWords& given, ProcessOp
   return {};
 }
 
+/// A stop breaks off the start, with what the stores read; later ones read on, for slices that are being made.
+Result<std::unique_ptr<EncoderService>> start_service(StoreSet& stores, const EncoderServiceOptions& options, std::stop_source& reading,
+                                                      const std::stop_token& stop) {
+  const std::stop_callback at_stop(stop, [&reading] { reading.request_stop(); });
+  return EncoderService::start(stores, options, stop);
+}
+
 Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   EncoderServiceOptions options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(options.address, parse_listen_address(flags.listen));
@@ -80,14 +88,16 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
     DARKROOM_ASSIGN_OR_RETURN(options.process.decoder_program, find_decoder());
   }
   MetricsRegistry metrics;
-  const auto stores = open_stores(metrics, context.stop);
-  DARKROOM_ASSIGN_OR_RETURN(const auto service, EncoderService::start(*stores, options, context.stop));
+  std::stop_source reading;  // Of the stores.
+  const auto stores = open_stores(metrics, reading.get_token());
+  DARKROOM_ASSIGN_OR_RETURN(const auto service, start_service(*stores, options, reading, context.stop));
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
   system_clock().sleep_until(Clock::Instant::max(), context.stop);
   if (!service->drain(kSendPatience)) {
     log_warning("encoder: slices that were not sent within {} s are given up", kSendPatience.count());
   }
+  reading.request_stop();
   const SliceServerCounts counts = service->counts();
   const double idle_seconds = counts.seconds * service->num_encoders() - counts.busy_seconds;
   context.summary["encoder"] = {{"rows", counts.rows},

@@ -44,10 +44,17 @@ std::string damage_text(const InspectReport& report) {
 struct InspectFlags {
   InspectOptions options;
   bool has_watermark = false;  // Asks for it.
+  bool is_sandboxed = true;
 };
 
-// One picture, decoded by the sandboxed decoder: it may come from anywhere.
-Result<WatermarkReading> read_watermark_of(const InspectOptions& options, const std::stop_token& stop) {
+// The program that decodes pictures; empty: this one does.
+Result<std::string> chosen_decoder(const InspectFlags& flags) {
+  return flags.is_sandboxed ? find_decoder() : Result<std::string>(std::string());
+}
+
+// One picture, which may come from anywhere.
+Result<WatermarkReading> read_watermark_of(const InspectFlags& flags, const std::stop_token& stop) {
+  const InspectOptions& options = flags.options;
   DARKROOM_ASSIGN_OR_RETURN(const std::string path, local_path(options.uri));
   DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, read_file(local_files(), path));
   const ImageLimits limits{.min_size = 1, .max_pixels = options.max_pixels};
@@ -56,7 +63,7 @@ Result<WatermarkReading> read_watermark_of(const InspectOptions& options, const 
   if (!header.is_ok()) {
     return Status::corrupt_data("cannot read the picture (path, reason):", path, header.error().name());
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+  DARKROOM_ASSIGN_OR_RETURN(const std::string program, chosen_decoder(flags));
   DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(program, limits, stop));
   Image image = Image::filled(header->width, header->height, 3);
   DARKROOM_ASSIGN_OR_RETURN(const auto decoded,
@@ -67,8 +74,8 @@ Result<WatermarkReading> read_watermark_of(const InspectOptions& options, const 
   return read_watermark(image);
 }
 
-Result<int> show_watermark(const InspectOptions& options, VerbContext& context) {
-  DARKROOM_ASSIGN_OR_RETURN(const WatermarkReading reading, read_watermark_of(options, context.stop));
+Result<int> show_watermark(const InspectFlags& flags, VerbContext& context) {
+  DARKROOM_ASSIGN_OR_RETURN(const WatermarkReading reading, read_watermark_of(flags, context.stop));
   context.summary["watermark"] = {{"marked", reading.is_marked}, {"bits_right", reading.num_right}};
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("watermark: {} ({} of 32 bits)\n", reading.is_marked ? "yes" : "no", reading.num_right)));
   return 0;
@@ -77,16 +84,18 @@ Result<int> show_watermark(const InspectOptions& options, VerbContext& context) 
 Result<int> run_inspect(const InspectFlags& flags, VerbContext& context) {
   const InspectOptions& options = flags.options;
   if (flags.has_watermark) {
-    return show_watermark(options, context);
+    return show_watermark(flags, context);
   }
   MetricsRegistry metrics;
   const auto stores = open_stores(metrics, context.stop);
   InspectReport report;
   InspectOptions with_decoder = options;
-  with_decoder.open_decoder = [max_pixels = options.max_pixels](const std::stop_token& stop) -> Result<std::unique_ptr<PictureDecoder>> {
-    DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
-    return open_decoder(program, {.min_size = 1, .max_pixels = max_pixels}, stop);
-  };
+  if (flags.is_sandboxed) {
+    with_decoder.open_decoder = [max_pixels = options.max_pixels](const std::stop_token& stop) -> Result<std::unique_ptr<PictureDecoder>> {
+      DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
+      return open_decoder(program, {.min_size = 1, .max_pixels = max_pixels}, stop);
+    };
+  }
   const Status status = inspect(*stores, with_decoder, context.stop, report);
   context.summary = report.summary;
   if (!status.is_ok()) {
@@ -119,6 +128,8 @@ void add_inspect_verb(CommandLine& line) {
   verb.flag("--max-pixels", value::count(options->max_pixels).least(1).unit("pixels"), "a larger picture is not decoded for the sheet");
   verb.flag("--max-bytes", value::bytes(options->max_bytes).least(1), "nor is an encoded picture of more bytes");
   verb.flag("--verify", value::toggle(options->verify), "read everything: checksums, duplicate keys, NaN, images; exits 1 on damage");
+  verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
+            "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
   verb.flag("--watermark", value::toggle(flags->has_watermark), "of one local picture: whether it has the mark of serve --watermark");
   verb.example("darkroom inspect latents --rows 12 --sheet sheet.png --model models/tiny", "twelve samples as pictures");
   verb.example("darkroom inspect latents --verify", "is every byte still good?");

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "darkroom/encode/transform_service.h"
 #include "open_stores.h"
@@ -28,9 +32,16 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
   MetricsRegistry metrics;
-  const auto stores = open_stores(metrics, context.stop);
+  std::stop_source reading;  // Of the stores.
+  const auto stores = open_stores(metrics, reading.get_token());
+  const std::function<void()> end_reading = [&reading] { reading.request_stop(); };
+  std::optional<std::stop_callback<std::function<void()>>> at_stop(std::in_place, context.stop, end_reading);
+  options.on_drained = end_reading;
   SliceServerCounts counts;
-  const auto ready = [](const SocketAddress& address) { return print_text(fmt::format("transformer ready at {}\n", address.to_string())); };
+  const auto ready = [&at_stop](const SocketAddress& address) {
+    at_stop.reset();  // From now on the stores read on after a stop, for slices that are being made.
+    return print_text(fmt::format("transformer ready at {}\n", address.to_string()));
+  };
   const Status served = serve_transforms(*stores, options, ready, context.stop, counts);
   context.summary["transformer"] = {
       {"rows", counts.rows}, {"slices", counts.slices}, {"seconds", counts.seconds}, {"busy_seconds", counts.busy_seconds}};

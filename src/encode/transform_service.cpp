@@ -212,6 +212,9 @@ Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options
   wait_for(stop);
   server->drain(kDrainPatience);
   ending.request_stop();
+  if (options.on_drained) {
+    options.on_drained();
+  }
   counts = server->counts();
   log_info("transformer: made {} slices of {} rows; its workers worked {:.0f} % of the time", counts.slices, counts.rows,
            counts.seconds > 0 ? 100 * counts.busy_seconds / counts.seconds / num_workers : 0.0);

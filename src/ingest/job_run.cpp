@@ -79,8 +79,8 @@ ClaimHolder JobRun::try_claim(int64_t item) {
   if (holder.is_ok()) {
     return *holder;
   }
-  // Claims save work only: without them the same parts come out.
-  if (!std::exchange(has_warned_of_claims_, true)) {
+  // Claims save work only: without them the same parts come out. A stop cuts them, too, and says so itself.
+  if (holder.status().code() != StatusCode::kCancelled && !std::exchange(has_warned_of_claims_, true)) {
     log_warning("an item cannot be claimed; processes that share the job may do the same work twice: {}", holder.status().message());
   }
   return ClaimHolder::kOurs;

@@ -52,6 +52,8 @@ class S3Client {
   S3Client(S3Options options, S3KeySource keys, StoreTools tools) : sender_(std::move(options), std::move(keys), std::move(tools)) {}
 
   const S3Options& options() const { return sender_.options(); }
+  /// As S3Sender's.
+  bool is_stopped() const { return sender_.is_stopped(); }
 
   Result<S3Head> head(const S3Name& name, std::stop_token stop = {});
   /// At most `max_bytes` of the object, else kCorruptData.

@@ -46,7 +46,9 @@ void S3KeyRing::try_to_renew(std::unique_lock<std::mutex>& lock) {
   is_renewing_ = false;
   next_try_ = now() + kBetweenTries;
   if (!found.is_ok()) {
-    log_warning("the keys for a store expire soon, and new ones were not given out yet: {}", found.status().message());
+    if (found.status().code() != StatusCode::kCancelled) {  // By a stop.
+      log_warning("the keys for a store expire soon, and new ones were not given out yet: {}", found.status().message());
+    }
     return;
   }
   found_ = *std::move(found);

@@ -116,6 +116,9 @@ class PendingS3Object final : public PendingObject {
   }
 
   Status send_part() {
+    if (client().is_stopped()) {
+      return Status::cancelled("no more of an object is stored after a stop (object):", describe());
+    }
     if (upload_.empty()) {
       DARKROOM_ASSIGN_OR_RETURN(upload_, client().create_upload(name_, mark_));
     }

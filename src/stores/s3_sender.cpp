@@ -18,7 +18,6 @@ constexpr seconds kFirstContact{12};  // No try begins later.
 // How long the tries wait for a server that has never answered: with the waits between them less than 15 s.
 constexpr std::array<milliseconds, 3> kFirstPatience = {milliseconds(3'000), milliseconds(4'000), milliseconds(6'000)};
 constexpr milliseconds kLongestConnect{10'000};
-constexpr milliseconds kLeastPatience{2'000};     // Of a call; after a stop of all calls together.
 constexpr int kMaxSilentTries = 3;                // Each waits a third of the time-out.
 constexpr int kMaxSlowTries = 2;                  // Of what may take long on the server: each waits all of it.
 constexpr int64_t kLeastBytesPerSecond = 65'536;  // Slower is a failure.
@@ -170,6 +169,9 @@ Status S3Options::validate() const {
   if (max_tries < 1 || max_tries > 100) {
     return Status::invalid_argument("max_tries of an S3 store must be 1 to 100:", max_tries);
   }
+  if (least_patience < milliseconds(1) || least_patience > std::chrono::hours(1)) {
+    return Status::invalid_argument("least_patience of an S3 store must be 1 ms to 1 hour, in ms:", least_patience.count());
+  }
   if (part_bytes < 1 || part_bytes > (int64_t{1} << 30)) {
     return Status::invalid_argument("part_bytes of an S3 store must be 1 byte to 1 GiB (and servers want 5 MiB at least):", part_bytes);
   }
@@ -200,6 +202,8 @@ struct S3Sender::Attempt {
   const std::stop_token stop;
   const Clock::Instant began;
   const std::optional<Clock::Instant> deadline;  ///< Of a call with little patience.
+  const bool is_after_stop;
+  const int64_t num_silences;  ///< When it began.
   const std::string payload_hash;
   Clock::Instant try_began = {};
   int num_tries = 0;
@@ -232,7 +236,7 @@ std::string_view operation_of(const S3Call& call) {
 }
 
 S3Sender::S3Sender(S3Options options, S3KeySource keys, StoreTools tools)
-    : options_(std::move(options)), keys_(std::move(keys)), tools_(std::move(tools)) {}
+    : options_(std::move(options)), keys_(std::move(keys)), tools_(std::move(tools)), last_words_left_(options_.least_patience) {}
 
 S3Sender::Bucket& S3Sender::bucket_of(const std::string& name) {
   const std::lock_guard hold(mutex_);
@@ -261,41 +265,63 @@ Status S3Sender::sleep(Clock::Instant until, const std::stop_token& stop) {
 }
 
 /// When a call must have ended, whatever became of it. Nothing: it has all the patience of the options.
-std::optional<Clock::Instant> S3Sender::deadline_of(const S3Call& call) {
+std::optional<Clock::Instant> S3Sender::deadline_of(const S3Call& call, bool is_after_stop) {
   const Clock::Instant now = tools_.clock.now();
-  if (tools_.stop.stop_requested()) {
+  if (is_after_stop) {
     const std::lock_guard hold(mutex_);
-    last_words_end_ = last_words_end_.value_or(now + kLeastPatience);
-    return last_words_end_;
+    return now + last_words_left_;
   }
-  return call.patience == S3Patience::kLeast ? std::optional(now + kLeastPatience) : std::nullopt;
+  return call.patience == S3Patience::kLeast ? std::optional(now + options_.least_patience) : std::nullopt;
+}
+
+bool S3Sender::is_mute() {
+  const std::lock_guard hold(mutex_);
+  return num_silences_ != num_silences_ended_;
+}
+
+int64_t S3Sender::num_silences() {
+  const std::lock_guard hold(mutex_);
+  return num_silences_;
+}
+
+/// What the end of a call means for those with little patience that follow.
+void S3Sender::note_end(const Attempt& attempt, bool has_reply) {
+  const bool is_broken_off = attempt.stop.stop_requested();
+  const std::lock_guard hold(mutex_);
+  if (attempt.num_tries > 0 && attempt.was_answered) {
+    num_silences_ended_ = std::max(num_silences_ended_, attempt.num_silences);  // A later silence is not over.
+  } else if (attempt.num_tries > 0 && attempt.deadline && !is_broken_off) {
+    ++num_silences_;
+  }
+  if (attempt.is_after_stop && !has_reply && !is_broken_off) {
+    last_words_left_ = std::max(Clock::Instant::duration::zero(), last_words_left_ - (tools_.clock.now() - attempt.began));
+  }
 }
 
 Result<S3Reply> S3Sender::send(const S3Call& call, std::stop_token stop) {
-  const bool is_stopped = tools_.stop.stop_requested();
-  const EitherStop either(std::move(stop), is_stopped ? std::stop_token() : tools_.stop);
+  const bool is_after_stop = is_stopped();
+  const EitherStop either(std::move(stop), is_after_stop ? std::stop_token() : tools_.stop);
   const bool is_hashed = options_.scheme == "http";  // TLS keeps the body whole otherwise.
   Attempt attempt{.bucket = bucket_of(call.name.bucket),
                   .stop = either.token(),
                   .began = tools_.clock.now(),
-                  .deadline = deadline_of(call),
+                  .deadline = deadline_of(call, is_after_stop),
+                  .is_after_stop = is_after_stop,
+                  .num_silences = num_silences(),
                   .payload_hash = is_hashed ? hash_of_pieces(call.body) : std::string(kUnsignedPayload)};
   Result<S3Reply> reply = try_to_send(call, attempt);
-  if (attempt.num_tries > 0 && attempt.was_answered) {
-    is_mute_ = false;
-  } else if (attempt.num_tries > 0 && attempt.deadline && !attempt.stop.stop_requested()) {
-    is_mute_ = true;
-  }
-  const bool is_cut = tools_.stop.stop_requested() && reply.status().code() == StatusCode::kUnavailable;
+  note_end(attempt, reply.is_ok());
+  const bool is_cut = is_stopped() && reply.status().code() == StatusCode::kUnavailable;
   return is_cut ? Status::cancelled(reply.status().message()) : std::move(reply);
 }
 
 Result<S3Reply> S3Sender::try_to_send(const S3Call& call, Attempt& attempt) {
-  if (attempt.deadline && is_mute_) {
+  if (attempt.deadline && is_mute()) {
     return Status::unavailable(fmt::format("{} {} was not tried: the store gave no answer just now", call.doing, call.name.uri()));
   }
   while (!attempt.reply) {
-    const Clock::Instant turn = attempt.bucket.rate.take_turn(tools_.clock.now());
+    const Clock::Instant now = tools_.clock.now();
+    const Clock::Instant turn = attempt.deadline ? now : attempt.bucket.rate.take_turn(now);  // The queue may be longer than its patience.
     if (attempt.deadline && turn >= *attempt.deadline) {
       return Status::unavailable(fmt::format("{} {}: no time is left for it", call.doing, call.name.uri()));
     }

@@ -36,7 +36,7 @@ using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
 
 enum class S3Patience {
   kFull,   ///< As docs/stores.md says of failures.
-  kLeast,  ///< For two seconds, and not at all while nobody answers: what is left undone is found later.
+  kLeast,  ///< As S3Options::least_patience, ahead of the bucket's queue, and not at all while nobody answers: what is left is found later.
 };
 
 /// One operation, as it is meant.
@@ -66,8 +66,8 @@ struct S3Reply {
 /// The name of the operation, one of a closed list.
 std::string_view operation_of(const S3Call& call);
 
-/// Signs requests, sends them, and tries again what may pass. After the stop of the tools: S3Patience::kLeast whatever a call says, all
-/// calls together for two seconds. Thread safety: any thread.
+/// Signs requests, sends them, and tries again what may pass. After the stop of the tools: S3Patience::kLeast whatever a call says, and
+/// the time of all that get no answer that stands together. Thread safety: any thread.
 class S3Sender {
  public:
   /// REQUIRES: valid options.
@@ -83,6 +83,8 @@ class S3Sender {
   Status failure_of(const S3Call& call, const S3Reply& reply) const;
 
   const S3Options& options() const { return options_; }
+  /// By the stop of the tools: what begins now has little time.
+  bool is_stopped() const { return tools_.stop.stop_requested(); }
 
  private:
   struct Bucket {
@@ -94,7 +96,10 @@ class S3Sender {
 
   Bucket& bucket_of(const std::string& name);
   std::string region_of(Bucket& bucket) const;
-  std::optional<Clock::Instant> deadline_of(const S3Call& call);
+  std::optional<Clock::Instant> deadline_of(const S3Call& call, bool is_after_stop);
+  bool is_mute();
+  int64_t num_silences();
+  void note_end(const Attempt& attempt, bool has_reply);
   Result<S3Reply> try_to_send(const S3Call& call, Attempt& attempt);
   void count(const S3Call& call, std::string_view result, const Attempt& attempt);
   Status sleep(Clock::Instant until, const std::stop_token& stop);
@@ -108,11 +113,12 @@ class S3Sender {
   const S3Options options_;
   const S3KeySource keys_;
   const StoreTools tools_;
-  std::atomic<bool> has_answered_ = false;        // The server, ever, something else than "try later".
-  std::atomic<bool> is_mute_ = false;             // The last call with little patience got no answer, and none came since.
-  std::atomic<int64_t> skew_seconds_ = 0;         // Of the server's clock before ours.
-  std::mutex mutex_;                              // Guards what follows.
-  std::optional<Clock::Instant> last_words_end_;  // After a stop.
+  std::atomic<bool> has_answered_ = false;    // The server, ever, something else than "try later".
+  std::atomic<int64_t> skew_seconds_ = 0;     // Of the server's clock before ours.
+  std::mutex mutex_;                          // Guards what follows.
+  Clock::Instant::duration last_words_left_;  // After a stop: for calls that get no answer that stands.
+  int64_t num_silences_ = 0;                  // Calls with little patience that got no answer.
+  int64_t num_silences_ended_ = 0;            // Those before an answered call began; fewer than the former: nobody answers.
   std::map<std::string, std::unique_ptr<Bucket>> buckets_;
   std::minstd_rand chance_{std::random_device()()};
 };

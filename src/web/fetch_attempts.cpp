@@ -55,9 +55,9 @@ void Fetcher::Engine::add_attempt(std::unique_ptr<Attempt> attempt, Instant now)
 void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
   const uint64_t number = ++num_flights_;
   Row& row = rows_.at(attempt->row);
-  if (!row.again_for.empty()) {
+  if (const std::string reason = std::exchange(row.again_for, {}); !reason.empty() && !row.robots_of) {
     ++row.reply.num_retries;
-    count_retry(std::exchange(row.again_for, {}));
+    count_retry(reason);
   }
   row.reply.http_status = 0;
   row.reply.content_type.clear();

@@ -71,6 +71,17 @@ std::optional<FileState> look_at_file(const std::string& path) {
   return FileState{found.st_dev, found.st_ino, found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec};
 }
 
+/// A file that names none is one that somebody has only begun to write, or that was emptied when a network went away.
+bool names_a_server(const std::string& path) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("nameserver")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 DnsAnswer::Kind kind_of(int status) {
   switch (status) {
     case ARES_SUCCESS:
@@ -263,8 +274,8 @@ Result<ares_channel> AresResolver::open_channel() {
 // Whatever waits for name servers that are not asked any more would wait in vain.
 void AresResolver::follow_resolv_conf() {
   const std::optional<FileState> now = look_at_file(options_.resolv_conf);
-  if (!options_.servers.empty() || !now || now == resolv_conf_) {
-    return;
+  if (!options_.servers.empty() || !now || now == resolv_conf_ || !names_a_server(options_.resolv_conf)) {
+    return;  // The former name servers stay, and the next name looks again.
   }
   const Result<ares_channel> channel = open_channel();
   if (!channel.is_ok()) {

@@ -99,7 +99,7 @@ def prefers_the_shipped_model_to_a_damaged_copy() -> None:
     require(any("1 could not be decoded" in note for note in report["notes"]), "notes", report["notes"])
     summary = json.loads(bench.path("summary.json").read_text())["compare"]
     require(summary["rows_in"] == summary["rows_asked"] == 2 * NUM_PROMPTS and summary["verdict"] == report["verdict"], "summary", summary)
-    other_way = bench.compare(bench.damaged, MODEL, bench.path("turned"), "--references", bench.images)
+    other_way = bench.compare(bench.damaged, MODEL, bench.path("turned"), "--references", bench.images, "--no-sandbox")
     require(other_way["verdict"]["preferred"] == "B", "the other way round", other_way["verdict"])
 
 

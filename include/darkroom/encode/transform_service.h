@@ -23,6 +23,7 @@ struct TransformServiceOptions {
   int num_workers = 0;                         ///< Rows are worked on by so many threads; 0: as many as processors.
   SocketAddress address = {};                  ///< Where to listen.
   std::string token = {};                      ///< Which jobs must know; empty: they may have none.
+  std::function<void()> on_drained = {};       ///< Called once nobody waits for a slice any more: what is read then is read in vain.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };

@@ -28,6 +28,8 @@ struct S3Options {
   int64_t part_bytes = int64_t{8} << 20;      ///< Of an upload: an object may have 10,000 parts. Three are in memory per object.
   int64_t max_copy_bytes = 5'368'709'120;     ///< Of one CopyObject (Amazon's limit): what is larger is copied in parts.
 
+  std::chrono::milliseconds least_patience{2'000};  ///< Of a call that takes back what was begun; after a stop of any call.
+
   Status validate() const;  ///< kInvalidArgument naming the first bad field.
 };
 
@@ -51,9 +53,10 @@ struct StoreTools {
 /// one is given up within 15 seconds, after three tries when it is silent. A bucket that says "slow down" is asked at half the rate, which
 /// grows back.
 ///
-/// When `tools.stop` is requested, calls under way end with kCancelled. Those that begin afterwards, by which a job takes back what it had
-/// begun, have two seconds together; the first one that gets no answer ends them all. Without a stop, too, an upload that is given up is
-/// aborted within two seconds or left to the sweep.
+/// When `tools.stop` is requested, calls under way end with kCancelled, and no part of an upload begins any more. Those that begin
+/// afterwards, by which a job takes back what it had begun, have two seconds each (least_patience), and those that the store does not do
+/// two seconds together; the first one that gets no answer ends them all. Without a stop, too, an upload that is given up is aborted
+/// within two seconds or left to the sweep.
 ///
 /// Keys are found as find_s3_credentials says when the store is made; temporary ones are asked for anew before they expire. No message,
 /// URI, environment or child ever holds them. Errors: kInvalidArgument (options), kFailedPrecondition (no credentials), kUnavailable (who

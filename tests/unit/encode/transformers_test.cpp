@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <future>
 #include <optional>
@@ -115,7 +116,10 @@ class Transformers : public ProcessJob {
 TEST_F(Transformers, a_job_writes_the_parts_that_it_writes_alone) {
   write_images("part-000000.parquet", mixed_rows());
   const StageSummary alone = process(job("alone"));
-  RunningTransformer one(stores_, service_of(job("")));
+  std::atomic<int> num_drained = 0;
+  TransformServiceOptions first = service_of(job(""));
+  first.on_drained = [&] { ++num_drained; };
+  RunningTransformer one(stores_, first);
   RunningTransformer other(stores_, service_of(job("")));
   ProcessOptions apart = job("apart");
   apart.transformers = one.address() + "," + other.address();
@@ -125,7 +129,9 @@ TEST_F(Transformers, a_job_writes_the_parts_that_it_writes_alone) {
   EXPECT_EQ(summary.rows_out, alone.rows_out);
   EXPECT_EQ(summary.rows_by_error, alone.rows_by_error);
   EXPECT_EQ(summary.num_invalid_captions, alone.num_invalid_captions);
+  EXPECT_EQ(num_drained.load(), 0);
   EXPECT_EQ(one.end().rows + other.end().rows, 47);
+  EXPECT_EQ(num_drained.load(), 1);
 }
 
 TEST_F(Transformers, a_transformer_of_other_flags_or_of_another_dataset_is_refused) {

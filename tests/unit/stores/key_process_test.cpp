@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <stop_token>
+#include <string>
+#include <thread>
 
 #include "support/temporary_folder.h"
 
@@ -51,22 +55,26 @@ TEST(KeyProcess, fails_without_showing_output_or_arguments) {
   EXPECT_THAT(missing.message(), Not(HasSubstr("CANARY")));
 }
 
+/// Whether nobody reads a fifo any more, sooner or later.
+bool is_left(const std::string& fifo) {
+  for (int i = 0; i < 6'000; ++i) {
+    const int writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK);
+    if (writer < 0) {
+      return errno == ENXIO;
+    }
+    close(writer);
+    poll(nullptr, 0, 10);
+  }
+  return false;
+}
+
 TEST(KeyProcess, is_killed_with_what_it_started_when_its_time_is_over) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
   // The grandchild holds the fifo open for reading: a writer finds nobody once it is dead.
   const Status hung = run_shell(fmt::format("mkfifo '{0}'; (exec 9<>'{0}'; sleep 600) & wait", fifo), milliseconds(300)).status();
   EXPECT_EQ(hung.to_string(), "unavailable: credential_process gave no keys: it does not end in time (program): sh");
-  int error = 0;
-  for (int i = 0; i < 6'000 && error != ENXIO; ++i) {
-    const int writer = open(fifo.c_str(), O_WRONLY | O_NONBLOCK);
-    error = writer < 0 ? errno : 0;
-    if (writer >= 0) {
-      close(writer);
-      poll(nullptr, 0, 10);
-    }
-  }
-  EXPECT_EQ(error, ENXIO);
+  EXPECT_TRUE(is_left(fifo));
 }
 
 TEST(KeyProcess, does_not_wait_for_what_it_left_behind) {
@@ -75,10 +83,18 @@ TEST(KeyProcess, does_not_wait_for_what_it_left_behind) {
 }
 
 TEST(KeyProcess, is_killed_at_a_stop) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder.path("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   std::stop_source stop;
-  stop.request_stop();
-  const Status stopped = run_key_process({"sh", "-c", "sleep 600"}, kLongEnough, stop.get_token()).status();
-  EXPECT_EQ(stopped.to_string(), "cancelled: credential_process gave no keys: it was stopped (program): sh");
+  const std::jthread stops([&] {
+    close(open(fifo.c_str(), O_WRONLY));  // Which waits until the child reads.
+    stop.request_stop();
+  });
+  const auto stopped = run_key_process({"sh", "-c", fmt::format("exec 9<>'{}'; sleep 600", fifo)}, kLongEnough, stop.get_token());
+  close(open(fifo.c_str(), O_RDONLY | O_NONBLOCK));  // Where no child came, the thread waits for one still.
+  EXPECT_EQ(stopped.status().to_string(), "cancelled: credential_process gave no keys: it was stopped (program): sh");
+  EXPECT_TRUE(is_left(fifo));
 }
 
 }  // namespace

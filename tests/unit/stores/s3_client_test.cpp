@@ -485,6 +485,7 @@ TEST(s3_options, are_checked) {
   EXPECT_THAT(S3Options{.timeout = std::chrono::milliseconds(0)}.validate().message(), HasSubstr("timeout"));
   EXPECT_THAT(S3Options{.max_tries = 0}.validate().message(), HasSubstr("max_tries"));
   EXPECT_THAT(S3Options{.part_bytes = 0}.validate().message(), HasSubstr("part_bytes"));
+  EXPECT_THAT(S3Options{.least_patience = std::chrono::milliseconds(0)}.validate().message(), HasSubstr("least_patience"));
   EXPECT_THAT(S3Options{.endpoint = "user:secret@h"}.validate().message(), Not(HasSubstr("secret")));
 }
 

@@ -73,6 +73,22 @@ TEST(S3KeyRing, old_keys_are_used_while_new_ones_are_not_given_out) {
   EXPECT_EQ(issuer.get(), "5");
 }
 
+TEST(S3KeyRing, warns_when_no_new_keys_are_given_out_but_not_at_a_stop) {
+  FakeIssuer issuer;
+  EXPECT_EQ(issuer.get(), "1");
+  issuer.clock.advance(minutes(56));
+  issuer.failure = Status::cancelled("stopped");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(issuer.get(), "1");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(issuer.num_asked, 2);
+  issuer.failure = Status::unavailable("no answer");
+  issuer.clock.advance(seconds(30));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(issuer.get(), "1");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("expire soon"));
+}
+
 TEST(S3KeyRing, asks_anew_when_the_store_says_so_but_not_for_each_request_that_was_under_way) {
   FakeIssuer issuer;
   EXPECT_EQ(issuer.get(), "1");

@@ -158,8 +158,10 @@ TEST_F(FetchRobots, that_are_missing_allow_everything) {
 
 TEST_F(FetchRobots, that_fail_are_tried_again_and_then_mean_no) {
   start("User-agent: *\nAllow: /\n", {{"trouble", "status"}, {"status", 500}});
-  EXPECT_EQ(outcome(fetch_one(options(), web_.url("/a.jpg"))), "opted_out");
+  const auto fetcher = make_fetcher(options());
+  EXPECT_EQ(outcome(fetch_with(*fetcher, web_.url("/a.jpg"))), "opted_out");
   EXPECT_EQ(web_.web().num_requests("/robots.txt"), 3);
+  EXPECT_EQ(fetcher->stats().num_retries, 0) << "of listed URLs";
   EXPECT_EQ(web_.web().num_requests("/a.jpg"), 0);
 }
 

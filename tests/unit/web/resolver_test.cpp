@@ -5,13 +5,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -323,38 +326,65 @@ class SilentDns {
  public:
   explicit SilentDns(uint16_t port) {
     const sockaddr_storage place = SocketAddress{*IpAddress::parse("127.0.0.2"), port}.to_sockaddr();
-    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)), 0);
+    is_bound_ = bind(socket_, reinterpret_cast<const sockaddr*>(&place), sizeof(sockaddr_in)) == 0;
   }
   ~SilentDns() { ::close(socket_); }
   SilentDns(const SilentDns&) = delete;
   SilentDns& operator=(const SilentDns&) = delete;
-  void wait_for_question() const {
+  // False: somebody else has the port.
+  bool is_bound() const { return is_bound_; }
+  // Whether a question comes that holds this part of a name.
+  bool is_asked_for(std::string_view label) const {
+    std::array<char, 512> bytes{};
     pollfd waited{.fd = socket_, .events = POLLIN, .revents = 0};
-    EXPECT_EQ(poll(&waited, 1, -1), 1);
+    while (poll(&waited, 1, 60'000) == 1) {
+      const ssize_t num_bytes = recv(socket_, bytes.data(), bytes.size(), 0);
+      if (num_bytes > 0 && std::string_view(bytes.data(), static_cast<size_t>(num_bytes)).find(label) != std::string_view::npos) {
+        return true;
+      }
+    }
+    return false;
   }
 
  private:
   const int socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool is_bound_ = false;
+};
+
+// Two name servers at the same port.
+struct TwoServers {
+  TwoServers() {
+    for (int i = 0; i < 16 && !(former && former->is_bound()); ++i) {
+      next.emplace([](const Question& q) { return only(q, StubDns::a(q.name, "192.0.2.1")); });
+      port = static_cast<uint16_t>(std::stoi(next->server().substr(next->server().find(':') + 1)));
+      former.emplace(port);
+    }
+  }
+  std::optional<StubDns> next;      // On 127.0.0.1.
+  std::optional<SilentDns> former;  // On 127.0.0.2.
+  uint16_t port = 0;
 };
 
 TEST(resolver, asks_the_name_servers_of_a_resolv_conf_that_has_changed_also_what_waits_for_the_former_ones) {
   const TemporaryFolder folder;
-  const StubDns next([](const Question& q) { return only(q, StubDns::a(q.name, "192.0.2.1")); });
-  const auto port = static_cast<uint16_t>(std::stoi(next.server().substr(next.server().find(':') + 1)));
-  const SilentDns former(port);
+  const TwoServers servers;
+  ASSERT_TRUE(servers.former->is_bound());
   std::ofstream(folder.path("resolv.conf")) << "nameserver 127.0.0.2\n";
   ResolverOptions options;
   options.resolv_conf = folder.path("resolv.conf");
-  options.port = port;
+  options.port = servers.port;
   options.hosts_file = "";
   options.try_time = std::chrono::minutes(5);
   options.num_tries = 1;
   MetricsRegistry metrics;
-  std::promise<std::string> waits, gone, late;
+  std::promise<std::string> waits, early, gone, late;
   const auto resolver = start_resolver(options, system_clock(), metrics);
   ASSERT_TRUE(resolver.is_ok()) << resolver.status().to_string();
   (*resolver)->resolve("waits.example", [&](const DnsAnswer& answer) { waits.set_value(shown(answer)); });
-  former.wait_for_question();
+  ASSERT_TRUE(servers.former->is_asked_for("waits"));
+  std::ofstream(folder.path("resolv.conf")) << "# being written\n";  // It names no server yet.
+  (*resolver)->resolve("early.example", [&](const DnsAnswer& answer) { early.set_value(shown(answer)); });
+  ASSERT_TRUE(servers.former->is_asked_for("early"));
   std::filesystem::remove(folder.path("resolv.conf"));  // As between the two steps of who writes it anew.
   (*resolver)->resolve("gone.example", [&](const DnsAnswer& answer) { gone.set_value(shown(answer)); });
   std::ofstream(folder.path("anew")) << "# another network\nnameserver 127.0.0.1\n";
@@ -362,6 +392,7 @@ TEST(resolver, asks_the_name_servers_of_a_resolv_conf_that_has_changed_also_what
   (*resolver)->resolve_at_once("late.example", [&](const DnsAnswer& answer) { late.set_value(shown(answer)); });
   EXPECT_EQ(late.get_future().get(), "ok 192.0.2.1");
   EXPECT_EQ(waits.get_future().get(), "ok 192.0.2.1");
+  EXPECT_EQ(early.get_future().get(), "ok 192.0.2.1");
   EXPECT_EQ(gone.get_future().get(), "ok 192.0.2.1");
 }
 

@@ -153,10 +153,9 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
     return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
   }
   silence_torch_log();
-  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
+  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_current_store(options));
   try {
-    const std::string prefix = kPrefix + place.attempt;
-    const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
+    const StorePointer store = store_of_start(place, base);
     auto agreement = parse_json(options.agreement);
     if (!agreement.is_object()) {
       agreement = nlohmann::json::object();
@@ -166,7 +165,7 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
     auto communicator = std::make_unique<GlooCommunicator>(base, connect(store, options), options);
     if (options.on_lost) {
       DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival, options.stop));
-      DARKROOM_RETURN_IF_ERROR(communicator->watch(c10::make_intrusive<c10d::PrefixStore>(prefix, second)));
+      DARKROOM_RETURN_IF_ERROR(communicator->watch(store_of_start(place, second)));
     }
     return std::unique_ptr<Communicator>(std::move(communicator));
   } catch (const std::exception& error) {

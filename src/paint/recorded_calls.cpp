@@ -39,6 +39,8 @@ torch::Tensor RecordedCalls::call(const torch::Tensor& noisy_nchw, const torch::
         return known.recording->run(noisy_nchw, timesteps_n, states_ntw);
       } catch (const c10::OutOfMemoryError& failure) {
         let_go(failure.what_without_backtrace());
+      } catch (const c10::Error& failure) {
+        give_up(failure.what_without_backtrace());
       } catch (const std::exception& failure) {
         give_up(failure.what());
       }
@@ -90,7 +92,7 @@ void RecordedCalls::record(Known& known, const torch::Tensor& noisy_nchw, const 
 void RecordedCalls::give_up(const std::string& reason) {
   known_.clear();
   has_given_up_ = true;
-  log_warning("paint: network calls cannot be recorded, which makes them slower: {}", reason);
+  log_warning("paint: network calls are recorded no more, which makes them slower: {}", reason);
 }
 
 // Whether that makes room. The shapes begin anew.

@@ -207,7 +207,7 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
     const Image resized = resize(init_image(request, first + i), width, height, Filter::kLanczos);
     const torch::Tensor picture = torch::empty({1, 3, height, width}, torch::kFloat32);
     normalise_chw(resized, std::span(picture.data_ptr<float>(), static_cast<size_t>(picture.numel())));
-    const Moments posterior = vae_->encode(upload(picture, place.device).to(place.type));
+    const Moments posterior = calls_->with_memory_for([&] { return vae_->encode(upload(picture, place.device).to(place.type)); });
     const torch::Tensor deviation = (0.5 * posterior.logvar.to(torch::kFloat32)).exp();
     latents.push_back(posterior.mean.to(torch::kFloat32) + deviation * noise.narrow(0, i, 1));
   }

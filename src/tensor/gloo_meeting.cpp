@@ -241,11 +241,13 @@ class Meeting {
   const std::string job_;
 };
 
-// Whether this rank has spoken in the store before, and all was said there: in a start that rank 0 has not ended yet. A store that goes
+// Whether this rank has said the same in the store before, and has been judged: in a start that rank 0 has not ended yet. A store that goes
 // while it is asked is over, too.
-bool is_over(const RankPlace& place, const StorePointer& base) {
+bool is_over(const RankPlace& place, const StorePointer& base, const std::string& agreement) {
   try {
-    return store_of_start(place, base)->check({agreement_of(place.rank), kVerdict});
+    const StorePointer store = store_of_start(place, base);
+    const std::string own = agreement_of(place.rank);
+    return store->check({own, kVerdict}) && text_of(store->get(own)) == agreement;
   } catch (const std::exception&) {
     return true;
   }
@@ -276,12 +278,12 @@ StorePointer store_of_start(const RankPlace& place, const StorePointer& base) {
   return c10::make_intrusive<c10d::PrefixStore>("darkroom/" + place.attempt, base);
 }
 
-Result<StorePointer> open_current_store(const GlooOptions& options) {
+Result<StorePointer> open_current_store(const GlooOptions& options, const std::string& agreement) {
   const RankPlace& place = options.place;
   const auto end = Clock::now() + options.arrival;
   for (;;) {
     DARKROOM_ASSIGN_OR_RETURN(StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
-    if (place.rank == 0 || !place.hosts_store || !is_over(place, base)) {
+    if (place.rank == 0 || !place.hosts_store || !is_over(place, base, agreement)) {
       return base;
     }
     base.reset();

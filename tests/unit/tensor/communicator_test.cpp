@@ -246,10 +246,13 @@ c10::intrusive_ptr<c10d::TCPStore> store_of_a_past_start() {
   listening.port = 0;
   listening.waitWorkers = false;
   auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", listening);
-  const std::string verdict = R"({"code": 0, "message": ""})";
-  store->set("darkroom/job", std::vector<uint8_t>());
-  store->set("darkroom/0/agreement/1", std::vector<uint8_t>{'{', '}'});
-  store->set("darkroom/0/verdict", std::vector<uint8_t>(verdict.begin(), verdict.end()));
+  const auto say = [&](const std::string& key, const std::string& text) {
+    store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  };
+  say("darkroom/job", "");
+  say("darkroom/0/agreement/0", R"({"number of ranks":2,"recipe":"same"})");
+  say("darkroom/0/agreement/1", R"({"number of ranks":2,"recipe":"same"})");
+  say("darkroom/0/verdict", R"({"code": 0, "message": ""})");
   return store;
 }
 
@@ -265,6 +268,9 @@ TEST(communicator, a_rank_that_began_again_does_not_take_the_start_before_for_it
   again.stop = stop.get_token();
   EXPECT_EQ(join_gloo(again).status().code(), StatusCode::kCancelled);
   EXPECT_FALSE(past->check({"darkroom/0/told/1"})) << "nothing is said there";
+  GlooOptions stranger = loopback_rank(1, 2, past->getPort());
+  stranger.agreement = R"({"recipe": "another"})";
+  EXPECT_THAT(join_gloo(stranger).status().message(), HasSubstr("recipe")) << "who wants another run is told so";
 }
 
 TEST(communicator, a_rank_that_began_again_meets_the_others_in_the_next_store) {

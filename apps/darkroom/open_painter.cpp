@@ -8,6 +8,7 @@
 #include "darkroom/nn/model_folder.h"
 #include "darkroom/nn/packing.h"
 #include "darkroom/nn/stored_size.h"
+#include "darkroom/paint/recorded_memory.h"
 #include "open_picture_model.h"
 
 namespace darkroom {
@@ -56,9 +57,11 @@ Status place_parts(const PainterSource& source, AutoencoderKL& vae, ClipTextMode
   place_network(*unet, torch::kCPU, source.place.type);
   DARKROOM_RETURN_IF_ERROR(check_going(stop));
   const auto turn = gpu_turn == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*gpu_turn);
-  place_network(*vae, source.place.device, torch::kFloat32);
-  place_network(*text_encoder, source.place);
-  place_network(*unet, source.place);
+  with_memory_for([&] {
+    place_network(*vae, source.place.device, torch::kFloat32);
+    place_network(*text_encoder, source.place);
+    place_network(*unet, source.place);
+  });
   return Status::ok();
 }
 

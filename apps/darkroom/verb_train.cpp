@@ -307,9 +307,16 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
 // What a step computes, for the figures of a run. What cannot be planned cannot begin either, and the run itself says why.
 void count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
   const PlanQuestion question{.num_ranks = place.size, .local_ranks = place.local_size, .device = options.device};
-  const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop);
-  options.step_flop = plan.is_ok() ? plan->step_flop : 0;
   options.rank_tflops = tflops;
+  options.step_flop = 0;
+  try {
+    if (const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop); plan.is_ok()) {
+      options.step_flop = plan->step_flop;
+    }
+  } catch (const std::exception& failure) {
+    const std::string text = failure.what();
+    log_detail("train: what a step computes is not known, and the run goes on without: {}", text.substr(0, text.find('\n')));
+  }
 }
 
 // The token is never on a command line, which others can read.

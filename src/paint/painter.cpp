@@ -10,6 +10,7 @@
 #include "darkroom/image/transform.h"
 #include "darkroom/nn/one_run.h"
 #include "darkroom/paint/pictures.h"
+#include "darkroom/paint/recorded_memory.h"
 #include "recorded_calls.h"
 
 namespace darkroom {
@@ -176,7 +177,7 @@ std::vector<Image> Painter::decode(const torch::Tensor& latents_nchw) {
   std::vector<Image> images;
   const auto add = [&](const torch::Tensor& part) {
     std::vector<Image> decoded =
-        calls_->with_memory_for([&] { return to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type))); });
+        with_memory_for([&] { return to_images(vae_->decode((part / vae_->config().scaling_factor).to(place.type))); });
     std::move(decoded.begin(), decoded.end(), std::back_inserter(images));
   };
   for (const torch::Tensor& part : latents_nchw.to(place.device).split(decode_batch(latents_nchw))) {
@@ -207,7 +208,7 @@ torch::Tensor Painter::encode_init_images(const PaintRequest& request, int64_t f
     const Image resized = resize(init_image(request, first + i), width, height, Filter::kLanczos);
     const torch::Tensor picture = torch::empty({1, 3, height, width}, torch::kFloat32);
     normalise_chw(resized, std::span(picture.data_ptr<float>(), static_cast<size_t>(picture.numel())));
-    const Moments posterior = vae_->encode(upload(picture, place.device).to(place.type));
+    const Moments posterior = with_memory_for([&] { return vae_->encode(upload(picture, place.device).to(place.type)); });
     const torch::Tensor deviation = (0.5 * posterior.logvar.to(torch::kFloat32)).exp();
     latents.push_back(posterior.mean.to(torch::kFloat32) + deviation * noise.narrow(0, i, 1));
   }

@@ -5,6 +5,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/paint/painter.h"
+#include "darkroom/paint/recorded_memory.h"
 
 namespace darkroom {
 namespace {
@@ -51,7 +52,7 @@ torch::Tensor Painter::encode_ids(const torch::Tensor& ids_nt) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> states;
   for (const torch::Tensor& part : upload(ids_nt.to(torch::kInt64), place_of(*text_encoder_).device).split(kTextBatch)) {
-    states.push_back(text_encoder_->forward(part));
+    states.push_back(with_memory_for([&] { return text_encoder_->forward(part); }));
   }
   return torch::cat(states);
 }

@@ -1,9 +1,11 @@
 #include "recorded_calls.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "darkroom/core/log.h"
+#include "darkroom/paint/recorded_memory.h"
 #include "darkroom/tensor/device_runtime.h"
 
 namespace darkroom {
@@ -11,6 +13,18 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kMostShapes = 64;  // Whose calls are counted.
+
+// Those of all painters: they share the memory of a GPU.
+struct LiveCalls {
+  std::mutex mutex;
+  std::vector<RecordedCalls*> all;
+  bool has_told = false;
+};
+
+LiveCalls& live_calls() {
+  static LiveCalls live;
+  return live;
+}
 
 }  // namespace
 
@@ -27,8 +41,15 @@ struct RecordedCalls::Recording {
   }
 };
 
-RecordedCalls::RecordedCalls(Network network) : network_(std::move(network)) {}
-RecordedCalls::~RecordedCalls() = default;
+RecordedCalls::RecordedCalls(Network network) : network_(std::move(network)) {
+  const std::scoped_lock lock(live_calls().mutex);
+  live_calls().all.push_back(this);
+}
+
+RecordedCalls::~RecordedCalls() {
+  const std::scoped_lock lock(live_calls().mutex);
+  std::erase(live_calls().all, this);
+}
 
 torch::Tensor RecordedCalls::call(const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw) {
   if (!noisy_nchw.is_cpu() && !has_given_up_) {
@@ -38,7 +59,9 @@ torch::Tensor RecordedCalls::call(const torch::Tensor& noisy_nchw, const torch::
         record(known, noisy_nchw, timesteps_n, states_ntw);
         return known.recording->run(noisy_nchw, timesteps_n, states_ntw);
       } catch (const c10::OutOfMemoryError& failure) {
-        let_go(failure.what_without_backtrace());
+        let_recordings_go(failure.what_without_backtrace());
+      } catch (const c10::Error& failure) {
+        give_up(failure.what_without_backtrace());
       } catch (const std::exception& failure) {
         give_up(failure.what());
       }
@@ -90,14 +113,23 @@ void RecordedCalls::record(Known& known, const torch::Tensor& noisy_nchw, const 
 void RecordedCalls::give_up(const std::string& reason) {
   known_.clear();
   has_given_up_ = true;
-  log_warning("paint: network calls cannot be recorded, which makes them slower: {}", reason);
+  log_warning("paint: network calls are recorded no more, which makes them slower: {}", reason);
 }
 
-// Whether that makes room. The shapes begin anew.
-bool RecordedCalls::let_go(const std::string& reason) {
+bool RecordedCalls::let_go() {
   const bool had_any = std::any_of(known_.begin(), known_.end(), [](const Known& known) { return known.recording != nullptr; });
   known_.clear();
-  if (had_any && !std::exchange(has_let_go_, true)) {
+  return had_any;
+}
+
+bool let_recordings_go(const std::string& reason) {
+  LiveCalls& live = live_calls();
+  const std::scoped_lock lock(live.mutex);
+  bool had_any = false;
+  for (RecordedCalls* calls : live.all) {
+    had_any = calls->let_go() || had_any;
+  }
+  if (had_any && !std::exchange(live.has_told, true)) {
     log_warning("paint: memory is used up, and recorded network calls make room, now and where it happens again: {}", reason);
   }
   return had_any;

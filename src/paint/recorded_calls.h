@@ -1,6 +1,5 @@
 #pragma once
 
-#include <c10/util/Exception.h>
 #include <torch/torch.h>
 
 #include <cstddef>
@@ -16,9 +15,9 @@ namespace darkroom {
 
 /// A U-Net as pictures ask it that come and go: in any order with other numbers of rows, sizes and lengths of texts. On a GPU a shape that
 /// was asked for often enough is recorded (DeviceGraph) and replayed from then on, with the same bits; a few recordings are kept, in memory
-/// that they share. They go where something finds no memory beside them, and for good where one cannot be made: calls are plain then, as
-/// they are on the CPU. REQUIRES of the network what DeviceGraph does, and that its weights stay where they are. Thread safety: none on a
-/// GPU.
+/// that they share. They go where something finds no memory beside them, another painter's work, too (recorded_memory.h), and for good
+/// where one cannot be made: calls are plain then, as they are on the CPU. REQUIRES of the network what DeviceGraph does, and that its
+/// weights stay where they are. Thread safety: none on a GPU, where all of a process take turns.
 class RecordedCalls {
  public:
   /// (N, C, h, w), (N), (N, T, W), all in one place -> (N, C, h, w).
@@ -39,18 +38,8 @@ class RecordedCalls {
   /// The network's answer, in memory of its own.
   torch::Tensor call(const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw);
 
-  /// What `work` gives, done again without the recordings where it finds no memory beside them. REQUIRES: it may be done again.
-  template <typename Work>
-  auto with_memory_for(const Work& work) {
-    try {
-      return work();
-    } catch (const c10::OutOfMemoryError& failure) {
-      if (!let_go(failure.what_without_backtrace())) {
-        throw;
-      }
-    }
-    return work();
-  }
+  /// Forgets all shapes, which begin anew; whether one was recorded.
+  bool let_go();
 
  private:
   struct Shape {
@@ -68,12 +57,10 @@ class RecordedCalls {
   Known& find(Shape shape);
   void record(Known& known, const torch::Tensor& noisy_nchw, const torch::Tensor& timesteps_n, const torch::Tensor& states_ntw);
   void give_up(const std::string& reason);
-  bool let_go(const std::string& reason);
 
   const Network network_;
   std::list<Known> known_;     // The one that was asked for last comes first.
   bool has_given_up_ = false;  // A recording could not be made.
-  bool has_let_go_ = false;
 };
 
 }  // namespace darkroom

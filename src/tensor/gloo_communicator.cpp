@@ -134,6 +134,15 @@ class GlooCommunicator final : public Communicator {
   std::unique_ptr<RankWatch> watch_;
 };
 
+std::string whole_agreement(const GlooOptions& options) {
+  auto agreement = parse_json(options.agreement);
+  if (!agreement.is_object()) {
+    agreement = nlohmann::json::object();
+  }
+  agreement["number of ranks"] = options.place.size;
+  return agreement.dump();
+}
+
 // What fails is an error of ours; torch would print the same as pages of backtrace. Asking for its log brings them back.
 void silence_torch_log() {
   constexpr int kFatal = 3;
@@ -153,20 +162,15 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
     return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
   }
   silence_torch_log();
-  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
+  const std::string agreement = whole_agreement(options);
+  DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_current_store(options, agreement));
   try {
-    const std::string prefix = kPrefix + place.attempt;
-    const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(prefix, base);
-    auto agreement = parse_json(options.agreement);
-    if (!agreement.is_object()) {
-      agreement = nlohmann::json::object();
-    }
-    agreement["number of ranks"] = place.size;
-    DARKROOM_RETURN_IF_ERROR(meet_ranks(*base, *store, options, agreement.dump()));
+    const StorePointer store = store_of_start(place, base);
+    DARKROOM_RETURN_IF_ERROR(meet_ranks(*base, *store, options, agreement));
     auto communicator = std::make_unique<GlooCommunicator>(base, connect(store, options), options);
     if (options.on_lost) {
       DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival, options.stop));
-      DARKROOM_RETURN_IF_ERROR(communicator->watch(c10::make_intrusive<c10d::PrefixStore>(prefix, second)));
+      DARKROOM_RETURN_IF_ERROR(communicator->watch(store_of_start(place, second)));
     }
     return std::unique_ptr<Communicator>(std::move(communicator));
   } catch (const std::exception& error) {

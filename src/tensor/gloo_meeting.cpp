@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
@@ -24,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLook = std::chrono::milliseconds(50);  // How late a stop request may be seen while others are waited for,
 constexpr auto kAttempt = std::chrono::seconds(2);     // and while there is no store yet.
 constexpr auto kFarewell = std::chrono::seconds(10);   // How long rank 0 keeps the store for others to read why the ranks part.
+
+constexpr const char* kVerdict = "verdict";  // Keys of one start.
+std::string agreement_of(int64_t rank) { return "agreement/" + std::to_string(rank); }
 
 /// A listening socket that this machine alone can reach: TCPStore's own listens on every address.
 Result<int> listen_on_loopback(int64_t port) {
@@ -149,9 +153,7 @@ class Meeting {
 
  private:
   static constexpr const char* kJob = "darkroom/job";
-  static constexpr const char* kVerdict = "verdict";
   static constexpr const char* kStop = "stop";
-  static std::string agreement_of(int64_t rank) { return "agreement/" + std::to_string(rank); }
   static std::string told(int64_t rank) { return "told/" + std::to_string(rank); }
 
   Status judge() {
@@ -239,6 +241,18 @@ class Meeting {
   const std::string job_;
 };
 
+// Whether this rank has said the same in the store before, and has been judged: in a start that rank 0 has not ended yet. A store that goes
+// while it is asked is over, too.
+bool is_over(const RankPlace& place, const StorePointer& base, const std::string& agreement) {
+  try {
+    const StorePointer store = store_of_start(place, base);
+    const std::string own = agreement_of(place.rank);
+    return store->check({own, kVerdict}) && text_of(store->get(own)) == agreement;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 std::string first_line(const std::exception& error) {
@@ -258,6 +272,31 @@ Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chro
     DARKROOM_ASSIGN_OR_RETURN(options.masterListenFd, listen_on_loopback(place.port));
   }
   return connect_to_store(place, is_local ? "127.0.0.1" : place.host, options, patience, stop);
+}
+
+StorePointer store_of_start(const RankPlace& place, const StorePointer& base) {
+  return c10::make_intrusive<c10d::PrefixStore>("darkroom/" + place.attempt, base);
+}
+
+Result<StorePointer> open_current_store(const GlooOptions& options, const std::string& agreement) {
+  const RankPlace& place = options.place;
+  const auto end = Clock::now() + options.arrival;
+  for (;;) {
+    DARKROOM_ASSIGN_OR_RETURN(StorePointer base, open_store(place, /*may_host=*/true, options.arrival, options.stop));
+    if (place.rank == 0 || !place.hosts_store || !is_over(place, base, agreement)) {
+      return base;
+    }
+    base.reset();
+    if (options.stop.stop_requested()) {
+      return Status::cancelled("stopped on request while rank 0 had not ended the start before (this rank, host, port):", place.rank,
+                               place.host, place.port);
+    }
+    if (Clock::now() >= end) {
+      return Status::unavailable("rank 0 did not end the start before in time (this rank, host, port):", place.rank, place.host,
+                                 place.port);
+    }
+    std::this_thread::sleep_for(kAttempt);
+  }
 }
 
 Status meet_ranks(c10d::Store& base, c10d::Store& store, const GlooOptions& options, const std::string& agreement) {

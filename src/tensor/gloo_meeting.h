@@ -22,6 +22,13 @@ std::string first_line(const std::exception& error);
 /// within `patience`), kCancelled.
 Result<StorePointer> open_store(const RankPlace& place, bool may_host, std::chrono::seconds patience, const std::stop_token& stop);
 
+/// What is said in a store in this place's start alone.
+StorePointer store_of_start(const RankPlace& place, const StorePointer& base);
+
+/// As open_store, for the ranks' meeting with `agreement`. A rank that began again while rank 0, busy with a preview or a save, still keeps
+/// the store of the start before waits until that one is gone, for `options.arrival` at most. Errors: as open_store.
+Result<StorePointer> open_current_store(const GlooOptions& options, const std::string& agreement);
+
 /// Waits for all ranks and compares what they want: first the "job" of `agreement`, a JSON object, so that a rank of another one
 /// ends without a word to these, then all of it. Rank 0 judges, so that all ranks end alike. Errors: as join_gloo; exceptions of c10d when
 /// the store is gone.

@@ -72,9 +72,10 @@ Result<PicturesToEncode> open_to_encode(StoreSet& stores, const Recipe& recipe, 
   encoding.dtype = *process.dtype;
   encoding.seed = process.seed;
   if (const torch::Device device = place_of(*frozen->vae).device; !device.is_cpu()) {
-    // As process does there, but no more than a step is sure to have: blank rows cost as much.
-    encoding.rows_together =
-        static_cast<int>(std::min<int64_t>(default_batch_size(process.transform.resolution, device), recipe.batch.micro));
+    // As process does there, but no more than a step is sure to have, since blank rows cost as much, and than leaves memory to the step.
+    constexpr int64_t kMostBesideAStep = 16;
+    const int64_t most = std::min<int64_t>(kMostBesideAStep, default_batch_size(process.transform.resolution, device));
+    encoding.rows_together = static_cast<int>(std::min(most, recipe.batch.micro));
   }
   DARKROOM_ASSIGN_OR_RETURN(auto encoder, RowEncoder::create(frozen, encoding));
   DARKROOM_RETURN_IF_ERROR(check_shape("latents", encoder->latents_shape(), shapes.latents));

@@ -262,7 +262,13 @@ Status TrainingRun::paint_previews() {
     return {};
   }
   const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
-  DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
+  try {
+    DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
+  } catch (const c10::OutOfMemoryError& failure) {
+    log_warning("the previews of step {} are left out, because the GPU has no memory for them: {}", steps_done_,
+                failure.what_without_backtrace());
+    return {};
+  }
   if (remote_ != nullptr && background_save_.valid() && !background_save_has_ended()) {
     folders_to_store_.push_back(name);  // The store is the other thread's.
   } else if (remote_ != nullptr) {

@@ -75,6 +75,8 @@ Result<SpreadGroup> group_of_this_machine(const RankGroupOptions& options) {
   return SpreadGroup{.size = options.num_ranks, .host = "127.0.0.1", .port = port, .job = fmt::format("darkroom-{}", getpid())};
 }
 
+bool is_stop(int exit_code) { return exit_code == 128 + SIGTERM || exit_code == 128 + SIGINT; }
+
 /// One start of all ranks. Whatever ends it, no rank outlives it.
 class RunningRanks {
  public:
@@ -112,11 +114,11 @@ class RunningRanks {
     constexpr auto kNever = SteadyClock::time_point::max();
     auto end = kNever;
     while (num_running() > 0) {
-      if (stop.stop_requested() && !was_told) {
+      DARKROOM_RETURN_IF_ERROR(collect());
+      if (!was_told && (stop.stop_requested() || was_stopped_elsewhere())) {
         was_told = true;
         signal_all(SIGTERM);
       }
-      DARKROOM_RETURN_IF_ERROR(collect());
       if (!has_failed(was_told) && !only_stopped_are_left()) {
         end = kNever;  // One that was stopped has gone on.
       } else if (end == kNever) {
@@ -152,8 +154,12 @@ class RunningRanks {
   bool has_failed(bool was_told) const {
     return std::any_of(ranks_.begin(), ranks_.end(), [=](const Rank& rank) {
       const int code = rank.exit_code.value_or(0);
-      return code != 0 && !(was_told && (code == 128 + SIGTERM || code == 128 + SIGINT));
+      return code != 0 && !(was_told && is_stop(code));
     });
+  }
+  // A stop of one rank, here or on another machine, is everybody's: the others may still save.
+  bool was_stopped_elsewhere() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return is_stop(rank.exit_code.value_or(0)); });
   }
   // Ranks watch each other until the run is done; a signal that stops one after that is missed by nobody else.
   bool only_stopped_are_left() const {
@@ -187,9 +193,7 @@ class RunningRanks {
   std::vector<Rank> ranks_;
 };
 
-bool is_lost(int exit_code) {
-  return exit_code == kExitRankLost || (exit_code > 128 && exit_code != 128 + SIGTERM && exit_code != 128 + SIGINT);
-}
+bool is_lost(int exit_code) { return exit_code == kExitRankLost || (exit_code > 128 && !is_stop(exit_code)); }
 
 // "rank 0: signal 9, rank 1: another rank was lost".
 std::string describe(const std::vector<int>& codes) {

@@ -147,6 +147,16 @@ TEST_F(RankGroupTest, ranks_that_were_told_to_end_by_somebody_else_are_not_start
   EXPECT_EQ(text("starts-0"), "\n");
 }
 
+TEST_F(RankGroupTest, a_stop_that_ended_one_rank_lets_rank_0_take_longer_than_the_patience) {
+  RankGroupOptions options = ranks(
+      "test $RANK = 1 && { until test -e ready; do sleep 0.05; done; exit 143; }; trap 'sleep 1; echo > written; exit 143' TERM; "
+      "echo > ready; while :; do sleep 0.05; done",
+      2);
+  options.patience = std::chrono::milliseconds(10);
+  EXPECT_EQ(run_rank_group(options, {}).value(), 128 + SIGTERM);
+  EXPECT_EQ(text("written"), "\n");
+}
+
 TEST_F(RankGroupTest, a_stop_ends_the_pause_before_a_restart) {
   RankGroupOptions options = ranks("echo > began-$RANK; exit 75", 1);
   options.first_pause = options.longest_pause = std::chrono::hours(24);  // Longer than any test may take.

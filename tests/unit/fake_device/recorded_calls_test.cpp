@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "darkroom/nn/placement.h"
+#include "darkroom/paint/recorded_memory.h"
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "support/fake_device/fake_device.h"
@@ -135,9 +136,9 @@ TEST_F(RecordedNetwork, one_that_cannot_be_recorded_is_called_plainly_from_then_
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(recordings(), 1) << "it was tried once";
   EXPECT_EQ(replays(), 0);
-  const size_t told = said.find("cannot be recorded");
+  const size_t told = said.find("are recorded no more");
   EXPECT_NE(told, std::string::npos) << said;
-  EXPECT_EQ(said.find("cannot be recorded", told + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("are recorded no more", told + 1), std::string::npos) << said;
   expect_right_answers();
 }
 
@@ -155,14 +156,37 @@ TEST_F(RecordedNetwork, recordings_make_room_where_memory_is_used_up) {
     TORCH_CHECK_WITH(OutOfMemoryError, ++tries > 1, "no memory is left");
     return tries;
   };
-  EXPECT_EQ(calls_.with_memory_for(work), 2);
+  EXPECT_EQ(with_memory_for(work), 2);
   tries = 0;
-  EXPECT_THROW(calls_.with_memory_for(work), c10::OutOfMemoryError) << "nothing is left that could go";
+  EXPECT_THROW(with_memory_for(work), c10::OutOfMemoryError) << "nothing is left that could go";
   call_times(RecordedCalls::kLeastCalls - 1, 2);
   is_short_of_memory_ = true;
   call_times(3, 2);  // The last before the recording fails: its shape begins anew.
   EXPECT_EQ(recordings(), 2);
   expect_right_answers();
+}
+
+TEST_F(RecordedNetwork, recordings_of_one_model_make_room_for_another) {
+  call_times(RecordedCalls::kLeastCalls + 1, 2);
+  EXPECT_EQ(replays(), 1);
+  int64_t tries = 0;
+  RecordedCalls other([&](const torch::Tensor& noisy, const torch::Tensor&, const torch::Tensor&) {
+    TORCH_CHECK_WITH(OutOfMemoryError, ++tries > 1, "no memory is left");
+    return noisy + 1;
+  });
+  const torch::Tensor ones = torch::ones({1, 2, 4, 4}).to(kOnGpu.device);
+  EXPECT_TRUE(torch::equal(other.call(ones, ones, ones).cpu(), torch::full({1, 2, 4, 4}, 2.0)));
+  EXPECT_EQ(tries, 2);
+  call_times(RecordedCalls::kLeastCalls, 2);
+  EXPECT_EQ(replays(), 1) << "it went";
+  expect_right_answers();
+}
+
+TEST_F(RecordedNetwork, one_that_is_gone_is_asked_for_no_room) {
+  {
+    const RecordedCalls gone([](const torch::Tensor& noisy, const torch::Tensor&, const torch::Tensor&) { return noisy; });
+  }
+  EXPECT_FALSE(let_recordings_go("nothing is recorded"));
 }
 
 using SteppedOnDevice = Calls;

@@ -239,6 +239,51 @@ TEST(communicator, a_stop_ends_the_wait_for_a_job_in_a_store_of_somebody_else) {
   EXPECT_THAT(join_gloo(rank).status().message(), HasSubstr("stopped on request while the ranks were still coming"));
 }
 
+// The store of a start in which rank 1 of two has spoken and been judged, and whose rank 0 is busy.
+c10::intrusive_ptr<c10d::TCPStore> store_of_a_past_start() {
+  c10d::TCPStoreOptions listening;
+  listening.isServer = true;
+  listening.port = 0;
+  listening.waitWorkers = false;
+  auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", listening);
+  const auto say = [&](const std::string& key, const std::string& text) {
+    store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  };
+  say("darkroom/job", "");
+  say("darkroom/0/agreement/0", R"({"number of ranks":2,"recipe":"same"})");
+  say("darkroom/0/agreement/1", R"({"number of ranks":2,"recipe":"same"})");
+  say("darkroom/0/verdict", R"({"code": 0, "message": ""})");
+  return store;
+}
+
+TEST(communicator, a_rank_that_began_again_does_not_take_the_start_before_for_its_own) {
+  const auto past = store_of_a_past_start();
+  GlooOptions again = loopback_rank(1, 2, past->getPort());
+  again.arrival = std::chrono::seconds(1);
+  const Status late = join_gloo(again).status();
+  EXPECT_EQ(late.code(), StatusCode::kUnavailable) << late.to_string();
+  EXPECT_THAT(late.message(), HasSubstr("did not end the start before"));
+  std::stop_source stop;
+  stop.request_stop();
+  again.stop = stop.get_token();
+  EXPECT_EQ(join_gloo(again).status().code(), StatusCode::kCancelled);
+  EXPECT_FALSE(past->check({"darkroom/0/told/1"})) << "nothing is said there";
+  GlooOptions stranger = loopback_rank(1, 2, past->getPort());
+  stranger.agreement = R"({"recipe": "another"})";
+  EXPECT_THAT(join_gloo(stranger).status().message(), HasSubstr("recipe")) << "who wants another run is told so";
+}
+
+TEST(communicator, a_rank_that_began_again_meets_the_others_in_the_next_store) {
+  auto past = store_of_a_past_start();
+  const int64_t port = past->getPort();
+  auto again = std::async(std::launch::async, [&] { return join_gloo(loopback_rank(1, 2, port)); });
+  past.reset();
+  const auto zero = join_gloo(loopback_rank(0, 2, port));
+  const auto one = again.get();
+  EXPECT_TRUE(zero.is_ok()) << zero.status().to_string();
+  EXPECT_TRUE(one.is_ok()) << one.status().to_string();
+}
+
 TEST(communicator, a_rank_outside_its_world_is_refused) {
   EXPECT_EQ(join_gloo(loopback_rank(2, 2, 1)).status().code(), StatusCode::kInvalidArgument);
   GlooOptions hasty = loopback_rank(0, 2, 1);

@@ -310,6 +310,8 @@ void count_work(StoreSet& stores, const RankPlace& place, double tflops, const s
   options.rank_tflops = tflops;
   options.step_flop = 0;
   try {
+    // Its backward pass starts torch's own threads, which keep the number that is set by then: part of the bits.
+    at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
     if (const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop); plan.is_ok()) {
       options.step_flop = plan->step_flop;
     }

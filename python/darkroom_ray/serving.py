@@ -12,7 +12,7 @@ from darkroom_ray.stopping import StopWatch
 from darkroom_ray.watched import NAMESPACE
 
 LOOK_SECONDS = 1.0
-START_SECONDS = 120.0  # That an end waits for a start that goes on.
+START_SECONDS = 15.0  # That an end waits for a start that goes on: one that has deployed waits for replicas without end.
 # More than the program takes: it refuses by itself what it has no room for, with its own words.
 MOST_REQUESTS_OF_A_REPLICA = 2048
 # What each server does by itself.
@@ -155,6 +155,7 @@ def end_application(name: str) -> None:
     deadline = time.monotonic() + 2 * DRAIN_SECONDS + 10
     while name in serve.status().applications and time.monotonic() < deadline:
         time.sleep(0.2)
+        serve.delete(name, _blocking=False)  # Its start may have deployed it behind the one before.
 
 
 def end_started(name: str, starting: threading.Thread) -> None:
@@ -164,6 +165,7 @@ def end_started(name: str, starting: threading.Thread) -> None:
     while starting.is_alive() and time.monotonic() < deadline:
         starting.join(LOOK_SECONDS)
         end_application(name)
+    end_application(name)  # Of a start that has ended since.
 
 
 def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:

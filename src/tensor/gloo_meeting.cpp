@@ -241,13 +241,14 @@ class Meeting {
   const std::string job_;
 };
 
-// Whether this rank has said the same in the store before, and has been judged: in a start that rank 0 has not ended yet. A store that goes
-// while it is asked is over, too.
+// Whether this rank has said the same in the store before, and all were let begin: in a start that rank 0 has not ended yet. A store that
+// goes while it is asked is over, too; a refusal is there to be read.
 bool is_over(const RankPlace& place, const StorePointer& base, const std::string& agreement) {
   try {
     const StorePointer store = store_of_start(place, base);
     const std::string own = agreement_of(place.rank);
-    return store->check({own, kVerdict}) && text_of(store->get(own)) == agreement;
+    return store->check({own, kVerdict}) && text_of(store->get(own)) == agreement &&
+           parse_json(text_of(store->get(kVerdict))).value("code", -1) == static_cast<int>(StatusCode::kOk);
   } catch (const std::exception&) {
     return true;
   }

@@ -260,7 +260,7 @@ c10::intrusive_ptr<c10d::TCPStore> store_of_a_past_start() {
 TEST(communicator, a_rank_that_began_again_does_not_take_the_start_before_for_its_own) {
   const auto past = store_of_a_past_start();
   GlooOptions again = loopback_rank(1, 2, past->getPort());
-  again.arrival = std::chrono::seconds(1);
+  again.arrival = std::chrono::seconds(5);
   const Status late = join_gloo(again).status();
   EXPECT_EQ(late.code(), StatusCode::kUnavailable) << late.to_string();
   EXPECT_THAT(late.message(), HasSubstr("did not end the start before"));
@@ -294,10 +294,13 @@ TEST(communicator, a_rank_outside_its_world_is_refused) {
 
 TEST(communicator, a_rank_that_left_is_a_failure_for_good) {
   const int64_t port = free_loopback_port();
-  auto leaving = std::async(std::launch::async, [&] { return join_gloo(loopback_rank(1, 2, port)).status(); });
+  auto leaving = std::async(std::launch::async, [&] { return join_gloo(loopback_rank(1, 2, port)); });
   const auto staying = join_gloo(loopback_rank(0, 2, port));
+  {
+    const auto left = leaving.get();  // Gone at the end of these lines, when both have met.
+    ASSERT_TRUE(left.is_ok()) << left.status().to_string();
+  }
   ASSERT_TRUE(staying.is_ok()) << staying.status().to_string();
-  ASSERT_TRUE(leaving.get().is_ok());
   const torch::Tensor tensor = torch::zeros({10});
   const Status first = (*staying)->exchange({}, {{1, tensor}});
   EXPECT_EQ(first.code(), StatusCode::kUnavailable) << first.to_string();

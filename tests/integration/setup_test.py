@@ -20,7 +20,7 @@ DEBIAN_12 = "ID=debian\nVERSION_ID=12\n"
 ASKED_FOR = {
     "g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "make": "make", "git": "git", "pkg-config": "pkg-config", "python3": "python3",
     "python3-venv": "python3-venv", "python3-dev": "python3-dev", "libfmt-dev": "fmt.pc", "nlohmann-json3-dev": "nlohmann_json.pc",
-    "libcurl4-openssl-dev": "libcurl.pc", "libssl-dev": "openssl.pc", "libc-ares-dev": "libcares.pc", "libxxhash-dev": "libxxhash.pc",
+    "libcurl4-openssl-dev": "libcurl.pc", "libssl-dev": "openssl.pc", "libc-ares-dev": "libcares.pc", "libidn2-dev": "libidn2.pc", "libxxhash-dev": "libxxhash.pc",
     "libjpeg62-turbo-dev": "libjpeg.pc", "libpng-dev": "libpng.pc", "libwebp-dev": "libwebp.pc", "libhwy-dev": "libhwy.pc", "libcli11-dev": "CLI11.pc",
     "libboost-dev": "boost/beast.hpp", "libtomlplusplus-dev": "tomlplusplus.pc", "libgtest-dev": "gtest.pc", "libgmock-dev": "gmock.pc",
     "fonts-noto-color-emoji": "/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf", "unicode-data": "/usr/share/unicode/emoji/emoji-test.txt"}

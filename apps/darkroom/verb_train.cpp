@@ -304,16 +304,11 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
-// What a step computes, for the figures of a run. What cannot be planned cannot begin either, and the run itself says why.
-void count_work(StoreSet& stores, const RankPlace& place, double tflops, const std::stop_token& stop, TrainOptions& options) {
-  const PlanQuestion question{.num_ranks = place.size, .local_ranks = place.local_size, .device = options.device};
-  options.rank_tflops = tflops;
-  options.step_flop = 0;
+// What a step computes, for the figures of a run. What cannot be counted cannot begin either, and the run itself says why.
+void count_work(StoreSet& stores, const std::stop_token& stop, TrainOptions& options) {
   try {
-    // Its backward pass starts torch's own threads, which keep the number that is set by then: part of the bits.
-    at::set_num_threads(static_cast<int>(options.recipe.runtime.threads));
-    if (const Result<TrainingPlan> plan = plan_training(stores, options.recipe, question, stop); plan.is_ok()) {
-      options.step_flop = plan->step_flop;
+    if (const Result<double> flop = count_step_flop(stores, options.recipe, stop); flop.is_ok()) {
+      options.step_flop = *flop;
     }
   } catch (const std::exception& failure) {
     const std::string text = failure.what();
@@ -327,19 +322,6 @@ void take_encoders(const TrainFlags& flags, TrainOptions& options) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
   options.encoder_timeout = milliseconds(flags.encoder_timeout_seconds);
   options.encoder_patience = milliseconds(flags.encoder_wait_seconds);
-}
-
-/// Ranks above 0 are quiet, but each says where its numbers are, as who watches a cluster reads it. `own`: of the command line.
-Result<std::unique_ptr<JobObservation>> observe_rank(const TrainFlags& flags, const RankPlace& place, Verbosity own) {
-  const Verbosity of_rank = verbosity();
-  set_verbosity(own);
-  auto observation = JobObservation::start(flags.observation, {.verb = "train",
-                                                               .output = flags.options.output,
-                                                               .rank = place.rank,
-                                                               .local_rank = place.local_rank,
-                                                               .local_ranks = place.local_size});
-  set_verbosity(of_rank);
-  return observation;
 }
 
 Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
@@ -363,9 +345,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
   DARKROOM_ASSIGN_OR_RETURN(options.recipe, resolve_recipe(flags));
   options.is_restart = place.attempt != RankPlace().attempt;
   DARKROOM_RETURN_IF_ERROR(resolve_train_device(place, options));  // Before anything of torch is used.
-  const Verbosity own_verbosity = verbosity();
   if (place.rank != 0) {
-    set_verbosity(Verbosity::kQuiet);
     context.writes_summary = false;
   }
   take_encoders(flags, options);
@@ -381,14 +361,22 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     options.ranks = ranks->get();
     options.local_ranks = place.local_size;
   }
-  DARKROOM_ASSIGN_OR_RETURN(const auto observation, observe_rank(flags, place, own_verbosity));
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "train",
+                                                                                              .output = options.output,
+                                                                                              .rank = place.rank,
+                                                                                              .local_rank = place.local_rank,
+                                                                                              .local_ranks = place.local_size}));
+  if (place.rank != 0) {
+    set_verbosity(Verbosity::kQuiet);  // Not before: who watches a cluster reads where each rank's numbers are.
+  }
   const auto stores = open_stores(observation->registry(), {});  // A stop ends no read: the step at hand is finished, then saved.
   options.spans = observation->trace();
   if (observation->is_served()) {
     options.metrics = &observation->registry();
   }
+  options.rank_tflops = flags.plan.tflops;
   if (place.rank == 0 || observation->is_served()) {
-    count_work(*stores, place, flags.plan.tflops, context.stop, options);
+    count_work(*stores, context.stop, options);
   }
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);

@@ -158,6 +158,11 @@ Result<Workload> autoencoder_workload(const Recipe& recipe, const Architecture& 
   return Workload{"vae", vae.ptr(), losses, channels * side * side, false};
 }
 
+Result<Workload> make_workload(StoreSet& stores, const Recipe& recipe, const std::stop_token& stop) {
+  DARKROOM_ASSIGN_OR_RETURN(const Architecture architecture, read_architecture(stores, recipe.model.path, stop));
+  return recipe.objective.kind == "diffusion" ? diffusion_workload(recipe, architecture) : autoencoder_workload(recipe, architecture);
+}
+
 // Runs the network itself, on shapes, as it would run on the device.
 PassCost cost_of_pass(const Workload& workload, const FlatParametersOptions& flat, int64_t num_samples) {
   ShapeRun shapes;
@@ -171,6 +176,14 @@ PassCost cost_of_pass(const Workload& workload, const FlatParametersOptions& fla
   loss.backward();
   cost.peak_bytes = shapes.peak_bytes() - before;
   return cost;
+}
+
+int64_t samples_of_pass(const Recipe& recipe) { return std::min(recipe.batch.micro, group_size(recipe)); }
+
+double step_flop_of(const Recipe& recipe, int64_t multiply_adds_of_pass) {
+  constexpr double kForwardAndBackward = 3, kOperations = 2;
+  return kForwardAndBackward * kOperations * static_cast<double>(multiply_adds_of_pass) / static_cast<double>(samples_of_pass(recipe)) *
+         static_cast<double>(recipe.batch.global);
 }
 
 // Samples of a group's last pass where that is a smaller one, else 0.
@@ -258,6 +271,15 @@ Status PlanQuestion::validate() const {
   return {};
 }
 
+Result<double> count_step_flop(StoreSet& stores, const Recipe& recipe, const std::stop_token& stop) {
+  DARKROOM_RETURN_IF_ERROR(recipe.validate());
+  DARKROOM_ASSIGN_OR_RETURN(const Workload workload, make_workload(stores, recipe, stop));
+  ShapeRun shapes;
+  give_shapes_operations(torch::kCPU);  // The products are the same on every device, in every type.
+  ShapeRun::move_here(*workload.network, torch::kFloat32);
+  return step_flop_of(recipe, count_multiply_adds([&] { workload.losses(samples_of_pass(recipe)); }));
+}
+
 Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const PlanQuestion& question, const std::stop_token& stop) {
   DARKROOM_RETURN_IF_ERROR(question.validate());
   DARKROOM_RETURN_IF_ERROR(recipe.validate());
@@ -266,9 +288,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
         "each rank takes at least one gradient group of a batch; set runtime.gradient_groups to the ranks or more (groups, ranks):",
         recipe.runtime.gradient_groups, question.num_ranks);
   }
-  DARKROOM_ASSIGN_OR_RETURN(const Architecture architecture, read_architecture(stores, recipe.model.path, stop));
-  DARKROOM_ASSIGN_OR_RETURN(const Workload workload, recipe.objective.kind == "diffusion" ? diffusion_workload(recipe, architecture)
-                                                                                          : autoencoder_workload(recipe, architecture));
+  DARKROOM_ASSIGN_OR_RETURN(const Workload workload, make_workload(stores, recipe, stop));
   const torch::Device device(question.device);
   const FlatParametersOptions flat = flat_options(recipe, device);
   RankMemorySpec spec = rank_memory_spec(recipe, *workload.network, flat);
@@ -281,7 +301,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
                     .gradient_groups = recipe.runtime.gradient_groups,
                     .steps = recipe.schedule.max_steps};
   choose_rank(recipe, spec, plan);
-  plan.micro_batch = std::min(recipe.batch.micro, group_size(recipe));
+  plan.micro_batch = samples_of_pass(recipe);
   plan.rank_passes = num_passes(recipe, plan.rank_samples);
   plan.passes_at_a_time = device.is_cpu() ? std::min(num_workers(recipe, question.local_ranks), plan.rank_passes) : 1;
   const PassCost pass = cost_of_pass(workload, flat, plan.micro_batch);
@@ -293,9 +313,7 @@ Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const
   const bool shows_something = !recipe.samples.prompts.empty() || recipe.objective.kind == "autoencoder";
   plan.looks = !recipe.validation.path.empty() || (recipe.samples.every_steps > 0 && shows_something);
   plan.pass_gradients = plan.passes_at_a_time > 1 ? plan.passes_at_a_time * plan.memory.compute : 0;
-  constexpr double kForwardAndBackward = 3, kOperations = 2;
-  plan.step_flop = kForwardAndBackward * kOperations * static_cast<double>(pass.multiply_adds) / static_cast<double>(plan.micro_batch) *
-                   static_cast<double>(recipe.batch.global);
+  plan.step_flop = step_flop_of(recipe, pass.multiply_adds);
   plan.snapshot = snapshot_bytes(recipe, plan.memory, spec.flat);
   plan_feed(recipe, workload, plan);
   plan.sent_a_step = bytes_sent(recipe, spec, plan);

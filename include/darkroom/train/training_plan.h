@@ -78,4 +78,8 @@ struct TrainingPlan {
 /// Errors: kInvalidArgument (recipe, question; more ranks than gradient groups), those of reading the configs.
 Result<TrainingPlan> plan_training(StoreSet& stores, const Recipe& recipe, const PlanQuestion& question, const std::stop_token& stop = {});
 
+/// TrainingPlan::step_flop alone, by one forward pass on shapes, which starts none of torch's threads. Errors: as above, but those of a
+/// question.
+Result<double> count_step_flop(StoreSet& stores, const Recipe& recipe, const std::stop_token& stop = {});
+
 }  // namespace darkroom

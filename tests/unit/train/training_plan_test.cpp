@@ -47,6 +47,7 @@ TEST_F(TrainingPlanTest, has_the_published_figures_of_stable_diffusion_2) {
   EXPECT_EQ(small->parameters, 865'910'724);
   EXPECT_NEAR(small->step_flop / 4096, 543.3e9, 0.1e9);  // Per sample, as docs quote the published network.
   EXPECT_NEAR(large->step_flop / 4096, 2412.8e9, 0.5e9);
+  EXPECT_EQ(count_step_flop(stores_, shipped("sd2-512")).value(), large->step_flop);
   EXPECT_EQ(small->checkpoint, 16 * small->parameters);
   EXPECT_EQ(small->rank_samples, 128);
   EXPECT_EQ(small->rank_passes, 1);

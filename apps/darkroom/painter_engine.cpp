@@ -18,10 +18,6 @@ struct PaintedPicture final : EnginePicture {
   std::unique_ptr<PictureInWork> work;
 };
 
-PromptReading reading_of(const PictureSpec& spec) {
-  return {.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain};
-}
-
 // Whether a device still does what it is asked.
 Status try_device(const torch::Device& device) {
   try {
@@ -80,7 +76,7 @@ PaintRequest PainterEngine::request_of(const PictureSpec& spec) const {
   request.prompts = {spec.prompt};
   request.seeds = {spec.seed};
   request.negative = spec.negative;
-  request.reading = reading_of(spec);
+  request.reading.syntax = spec.has_weight_syntax ? PromptSyntax::kWeighted : PromptSyntax::kPlain;
   request.sampler = {.name = spec.sampler.empty() ? default_sampler_ : spec.sampler, .num_steps = spec.num_steps, .eta = spec.eta};
   request.guidance = spec.guidance;
   request.width = spec.width;
@@ -113,9 +109,11 @@ Status PainterEngine::check_chunks(const PaintRequest& request) const {
 }
 
 UnreadTexts PainterEngine::unread(const PictureSpec& spec) const {
-  const PromptReading reading = reading_of(spec);
+  if (spec.has_weight_syntax) {
+    return {};  // Read in chunks, to their ends.
+  }
   const auto lost = [&](const std::string& text) {
-    const auto found = painter_->lost_text(text, reading);
+    const auto found = painter_->lost_text(text, {});
     return found.is_ok() ? *found : std::string();
   };
   return {.prompt = lost(spec.prompt), .negative = spec.guidance > 1.0 ? lost(spec.negative) : std::string()};

@@ -56,16 +56,7 @@ void A1111Jobs::Job::show(Image preview) {
 
 nlohmann::json A1111Jobs::progress(const std::string& owner, Clock::Instant now, bool wants_preview) const {
   std::shared_ptr<EncodedImage> preview;
-  nlohmann::json reply = numbers(owner, now, wants_preview ? &preview : nullptr);
-  if (preview != nullptr) {
-    reply["current_image"] = preview->base64_png();  // Without the lock: it may be the first to encode it.
-  }
-  return reply;
-}
-
-// `preview`: where the latest one goes; null: nobody wants it.
-nlohmann::json A1111Jobs::numbers(const std::string& owner, Clock::Instant now, std::shared_ptr<EncodedImage>* preview) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const std::vector<Job*> jobs = jobs_of(owner);
   nlohmann::json state = {{"skipped", false}, {"interrupted", false}, {"stopping_generation", false},
                           {"job", ""},        {"job_count", 0},       {"job_timestamp", "0"},
@@ -73,9 +64,9 @@ nlohmann::json A1111Jobs::numbers(const std::string& owner, Clock::Instant now, 
   nlohmann::json reply = {{"progress", 0.0}, {"eta_relative", 0.0}, {"current_image", nullptr}, {"textinfo", nullptr}};
   if (!jobs.empty()) {
     Job& job = *jobs.front();
-    if (preview != nullptr) {
+    if (wants_preview) {
       job.is_watched_ = true;
-      *preview = job.preview_;
+      preview = job.preview_;
     }
     const double share = std::clamp(job.share_.load(), 0.0, 1.0);
     const double seconds = std::chrono::duration<double>(now - job.begun_).count();
@@ -88,6 +79,10 @@ nlohmann::json A1111Jobs::numbers(const std::string& owner, Clock::Instant now, 
     state["sampling_step"] = std::lround(share * job.num_steps_);
   }
   reply["state"] = std::move(state);
+  lock.unlock();
+  if (preview != nullptr) {
+    reply["current_image"] = preview->base64_png();  // Without the lock: it may be the first to encode it.
+  }
   return reply;
 }
 

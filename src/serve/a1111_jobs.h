@@ -66,7 +66,6 @@ class A1111Jobs {
   void interrupt(const std::string& owner);
 
  private:
-  nlohmann::json numbers(const std::string& owner, Clock::Instant now, std::shared_ptr<EncodedImage>* preview) const;
   std::vector<Job*> jobs_of(const std::string& owner) const;
 
   mutable std::mutex mutex_;

@@ -228,10 +228,7 @@ void read_hires_fields(RequestFields& fields) {
 
 void read_init_fields(RequestFields& fields, PictureSpec& settings) {
   settings.strength = fields.number("denoising_strength", 0, 1).value_or(kDefaultDenoising);
-  if (static_cast<int>(settings.num_steps * settings.strength) < 1) {
-    fields.fail(Status::invalid_argument("denoising_strength must leave at least one of the steps (steps, got):", settings.num_steps,
-                                         settings.strength));
-  }
+  check_strength(fields, "denoising_strength", settings);
   fields.only("resize_mode", {0});
   fields.only("mask", {});
   fields.only("latent_mask", {});

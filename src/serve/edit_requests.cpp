@@ -190,16 +190,13 @@ Result<ImageRequest> read_openai_edit(std::string_view content_type, std::string
   if (asked.is_streamed) {
     request.form = ReplyForm::kOpenAiEvents;
     request.num_partial_images = asked.num_partial_images;
-    settings.preview_every = preview_distance(static_cast<int>(settings.num_steps * settings.strength), asked.num_partial_images);
+    settings.preview_every = preview_distance(settings.num_steps_from_image(), asked.num_partial_images);
   }
   fields.refuse_others();
   if (request.inputs.size() != 1) {
     fields.fail(Status::invalid_argument("the request needs one picture in the field image, got so many:", request.inputs.size()));
   }
-  if (static_cast<int>(settings.num_steps * settings.strength) < 1) {
-    fields.fail(
-        Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
-  }
+  check_strength(fields, "strength", settings);
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   DARKROOM_RETURN_IF_ERROR(fill_request(asked.wanted, limits, request));
   return request;

@@ -35,9 +35,8 @@ void read_start(RequestFields& fields, JobForm& form) {
     fields.fail(Status::invalid_argument("strength goes with init_image; leave it out, or give a picture to start from, got:", *strength));
   }
   settings.strength = strength.value_or(settings.strength);
-  if (form.init_image && static_cast<int>(settings.num_steps * settings.strength) < 1) {
-    fields.fail(
-        Status::invalid_argument("strength must leave at least one of the steps (steps, got):", settings.num_steps, settings.strength));
+  if (form.init_image) {
+    check_strength(fields, "strength", settings);
   }
 }
 

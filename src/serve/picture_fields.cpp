@@ -47,6 +47,13 @@ void read_sampler(RequestFields& fields, const char* name, const ModelFacts& mod
   }
 }
 
+void check_strength(RequestFields& fields, const char* name, const PictureSpec& settings) {
+  if (settings.num_steps_from_image() < 1) {
+    fields.fail(Status::invalid_argument(fmt::format("{} must leave at least one of the steps (steps, got):", name), settings.num_steps,
+                                         settings.strength));
+  }
+}
+
 std::vector<std::string> read_texts(RequestFields& fields, const char* name, const RequestLimits& limits) {
   std::vector<std::string> texts;
   const nlohmann::json text_schema = {{"type", "string"}, {"maxLength", limits.max_text_bytes}};

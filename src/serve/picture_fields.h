@@ -35,6 +35,8 @@ uint64_t draw_seed();
 
 void read_side(RequestFields& fields, const char* name, const ModelFacts& model, const RequestLimits& limits, int& side);
 void read_sampler(RequestFields& fields, const char* name, const ModelFacts& model, std::string& sampler);
+/// Refuses the strength that the field `name` gave, where it leaves none of the steps.
+void check_strength(RequestFields& fields, const char* name, const PictureSpec& settings);
 /// A text, or a list of texts.
 std::vector<std::string> read_texts(RequestFields& fields, const char* name, const RequestLimits& limits);
 

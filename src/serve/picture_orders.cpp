@@ -95,6 +95,9 @@ PictureOrders::PictureOrders(const PaintingServiceOptions& options, StepBatcher&
       finish_(options.has_watermark, options.safety_check, clock) {}
 
 Status PictureOrders::submit(PaintOrder order, StepBatcher::Done done) {
+  if (!shows_previews()) {
+    order.show = nullptr;  // Nobody has checked them.
+  }
   if (finish_.is_needed()) {
     done = [this, deadline = order.deadline, given_up = order.given_up, done = std::move(done)](Result<std::vector<Image>> painted) {
       painted.is_ok() ? finish_.finish(*std::move(painted), deadline, given_up, done) : done(std::move(painted));
@@ -286,7 +289,7 @@ void PictureOrders::paint(const RouteCall& call, Result<ImageRequest> request, M
                    .deadline = *deadline,
                    .given_up = call.gone,
                    .progress = std::move(watch.progress),
-                   .show = shows_previews() ? std::move(watch.show) : nullptr,
+                   .show = std::move(watch.show),
                    .is_watched = std::move(watch.is_watched)};
   request->pictures.clear();
   const Status fits = would_take(order);

@@ -199,8 +199,9 @@ Status StepBatcher::find_room(const PaintOrder& order) {
     orders_counter(metrics_, "late_or_draining").add();
     return Status::unavailable("the request was not done by its deadline");
   }
+  const double seconds_needed = seconds_until_done(cost);
   const bool measures_anew = orders_.empty() && is_pace_old();
-  return seconds_until_done(cost) > seconds_left && !measures_anew ? refuse_late(seconds_until_done(cost), seconds_left) : Status::ok();
+  return seconds_needed > seconds_left && !measures_anew ? refuse_late(seconds_needed, seconds_left) : Status::ok();
 }
 
 Status StepBatcher::refuse_late(double seconds_needed, double seconds_left) {

@@ -44,9 +44,7 @@ Result<std::shared_ptr<WatchedPainting>> WatchedPainting::begin(PictureOrders& o
   painting->pictures_room_ = std::move(room.first);
   painting->work_room_ = std::move(room.second);
   order.progress = [painting](double share) { painting->advance(share); };
-  if (orders.shows_previews()) {
-    order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
-  }
+  order.show = [painting](size_t picture, Image image) { painting->show(picture, std::move(image)); };
   const Status taken = orders.submit(std::move(order), [painting, &clock = orders.clock()](Result<std::vector<Image>> result) {
     if (result.is_ok()) {
       painting->end(PaintingState::kDone, {}, *std::move(result), clock.now());

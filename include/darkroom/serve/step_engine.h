@@ -30,8 +30,10 @@ struct PictureSpec {
   std::shared_ptr<const Image> init_image = {};
   double strength = 0.8;  ///< With init_image: share of the steps that are taken, above 0 to 1.
 
+  /// Steps that are taken from a picture.
+  int num_steps_from_image() const { return static_cast<int>(num_steps * strength); }
   /// Steps that are taken, all of them but with init_image.
-  int num_steps_taken() const { return init_image == nullptr ? num_steps : static_cast<int>(num_steps * strength); }
+  int num_steps_taken() const { return init_image == nullptr ? num_steps : num_steps_from_image(); }
 
   /// The most previews that there are: none after the last step.
   int num_previews() const { return preview_every > 0 ? std::max(0, num_steps_taken() - 1) / preview_every : 0; }

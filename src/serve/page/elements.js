@@ -16,6 +16,11 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Settings or a request without the start picture, which is too large for the stores of the browser. */
+export function withoutPicture({init_image: unused, ...rest}) {
+  return rest;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

@@ -1,7 +1,7 @@
 // Jobs from "wanted" to "done". The page keeps those that the server has no room for, so that a grid of fifty pictures is one click.
 
 import {ServerError, waited} from "./api.js";
-import {keep} from "./elements.js";
+import {keep, withoutPicture} from "./elements.js";
 
 const kMostOpen = 4;  // Jobs of this page that the server has at a time.
 const kMostAsks = 60;  // Of one job, of a server that has no room for it.
@@ -102,7 +102,7 @@ export class PaintQueue extends EventTarget {
   #changed() {
     const noted = [...this.#open].filter((task) => task.id !== null).map(({id, request, settings}) => ({id, request, settings}));
     if (!keep(kOpenName, noted, "sessionStorage")) {  // Start pictures of several jobs are more than a browser keeps.
-      keep(kOpenName, noted.map(withoutPicture), "sessionStorage");
+      keep(kOpenName, noted.map(({id, request, settings}) => ({id, request: withoutPicture(request), settings: withoutPicture(settings)})), "sessionStorage");
     }
     this.dispatchEvent(new Event("change"));
   }
@@ -200,10 +200,6 @@ export class PaintQueue extends EventTarget {
     }
     return task.isOver;
   }
-}
-
-function withoutPicture({id, request, settings}) {
-  return {id, request: {...request, init_image: undefined}, settings: {...settings, init_image: undefined}};
 }
 
 function sentence(error) {

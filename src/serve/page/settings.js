@@ -1,6 +1,6 @@
 // The form: settings of a picture, kept over visits, and the request that they stand for.
 
-import {byId, element, fillSelect, keep, randomBelow} from "./elements.js";
+import {byId, element, fillSelect, keep, randomBelow, withoutPicture} from "./elements.js";
 import {composedPrompt} from "./prompt.js";
 
 const kSavedName = "darkroom.settings.";  // And the model: another one has other sizes.
@@ -224,8 +224,7 @@ export class SettingsForm {
 
   changed() {
     const settings = this.read();
-    const {init_image: unused, ...kept} = settings;  // Too large for that store.
-    keep(kSavedName + this.facts.model, kept);
+    keep(kSavedName + this.facts.model, withoutPicture(settings));
     const whole = composedPrompt(settings, this.templates);
     byId("whole-prompt").textContent = whole === settings.description ? "" : `Prompt: ${whole}`;
     byId("strength-row").hidden = !this.#initImage;

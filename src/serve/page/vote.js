@@ -1,6 +1,6 @@
 // Two settings or models side by side on the same prompts and seeds. Which is which stays hidden until the vote.
 
-import {byId, discard, element, factList, keep, randomBelow, saveJson} from "./elements.js";
+import {byId, discard, element, factList, keep, randomBelow, saveJson, withoutPicture} from "./elements.js";
 import {PicturePlace} from "./task_card.js";
 
 const kVotesName = "darkroom.votes";
@@ -16,10 +16,6 @@ function loadVotes() {
   } catch {
     return [];
   }
-}
-
-function withoutPicture({init_image: unused, ...settings}) {
-  return settings;
 }
 
 /** {a, b, equal}: how often each was preferred. */

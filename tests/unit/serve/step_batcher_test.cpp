@@ -39,6 +39,13 @@ class step_batcher : public testing::Test {
     EXPECT_TRUE(engine_.await_calls(1));
     return held;
   }
+  /// Leaves the engine as slow as it was, at a second a call.
+  void go_through_a_slow_spell() {
+    engine_.set_time_of_call(seconds(1));
+    auto slow = submit(order_of({stub_picture("slow", 4)}));
+    EXPECT_TRUE(slow.get().is_ok());
+    EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  }
   double number(const std::string& name) {
     const std::string text = "\n" + metrics_.to_prometheus();
     const size_t at = text.find("\n" + name + " ");
@@ -350,10 +357,7 @@ TEST_F(step_batcher, what_cannot_be_done_in_time_is_refused_though_nothing_else_
 TEST_F(step_batcher, a_slow_spell_locks_nobody_out_for_good) {
   start();
   const auto ask = [this] { return submit(order_of({stub_picture("usual", 50)}, seconds(10))); };
-  engine_.set_time_of_call(seconds(1));
-  auto slow = submit(order_of({stub_picture("slow", 4)}));
-  EXPECT_TRUE(slow.get().is_ok());
-  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  go_through_a_slow_spell();
   engine_.set_time_of_call(milliseconds(10));
   auto locked_out = ask();
   const Status refused = locked_out.get().status();
@@ -374,10 +378,7 @@ TEST_F(step_batcher, a_slow_spell_locks_nobody_out_for_good) {
 
 TEST_F(step_batcher, what_one_pace_has_refused_need_not_wait_for_it_once_there_is_another) {
   start();
-  engine_.set_time_of_call(seconds(1));
-  auto slow = submit(order_of({stub_picture("slow", 4)}));
-  EXPECT_TRUE(slow.get().is_ok());
-  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  go_through_a_slow_spell();
   auto refused = submit(order_of({stub_picture("usual", 50)}, seconds(10)));
   EXPECT_EQ(code(refused), StatusCode::kResourceExhausted);
   EXPECT_EQ(batcher_->retry_after(), StepBatcher::kPaceKept);
@@ -391,10 +392,7 @@ TEST_F(step_batcher, what_one_pace_has_refused_need_not_wait_for_it_once_there_i
 TEST_F(step_batcher, a_machine_that_stays_slow_is_tried_once_in_a_while) {
   start();
   const auto ask = [this] { return submit(order_of({stub_picture("usual", 50)}, seconds(10))); };
-  engine_.set_time_of_call(seconds(1));
-  auto slow = submit(order_of({stub_picture("slow", 4)}));
-  EXPECT_TRUE(slow.get().is_ok());
-  EXPECT_TRUE(batcher_->await_idle(seconds(60)));
+  go_through_a_slow_spell();
   for (int i = 0; i < 2; ++i) {
     clock_.advance(StepBatcher::kPaceKept);
     const size_t num_calls = engine_.calls().size();

@@ -69,10 +69,8 @@ Status choose_decoder(CompareFlags& flags, const std::stop_token& stop) {
   if (flags.job.references.empty() || !flags.is_sandboxed) {
     return Status::ok();
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string program, find_decoder());
-  DARKROOM_RETURN_IF_ERROR(check_decoder(program, ImageLimits{}, stop));
-  flags.job.open_decoder = [program](const std::stop_token& ended) { return open_decoder(program, ImageLimits{}, ended); };
-  return Status::ok();
+  DARKROOM_ASSIGN_OR_RETURN(flags.job.decoder_program, find_decoder());
+  return check_decoder(flags.job.decoder_program, ImageLimits{}, stop);
 }
 
 // Whatever the models are called and wherever they lie.

@@ -16,6 +16,7 @@
 #include "darkroom/files/folder_lock.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/image/png.h"
+#include "darkroom/image/sandbox.h"
 #include "darkroom/measure/ballot.h"
 #include "network_measures.h"
 #include "painting.h"
@@ -141,7 +142,7 @@ class Comparison {
     DARKROOM_ASSIGN_OR_RETURN(NetworkMeasures networks, NetworkMeasures::open(job_, stop_));
     if (has_references()) {
       const auto see = [&networks](const Image& picture) { return networks.add_reference(picture); };
-      DARKROOM_ASSIGN_OR_RETURN(const auto decoder, job_.open_decoder ? job_.open_decoder(stop_) : decoder_in_process());
+      DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(job_.decoder_program, ImageLimits{}, stop_));
       DARKROOM_ASSIGN_OR_RETURN(references_, read_compare_references(files_, job_.references, record_, *decoder, stop_, see));
     }
     DARKROOM_RETURN_IF_ERROR(write_references());

@@ -162,29 +162,15 @@ class ListedDatasetPages final : public DatasetPages {
   }
 
   Result<RowResult<Image>> shrink(std::string_view bytes) {
-    if (static_cast<int64_t>(bytes.size()) > options_.max_bytes) {
-      return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
+    const auto open = [this] { return options_.open_decoder(decoding_.get_token()); };
+    auto shown = shrink_with(bytes, options_.max_bytes, options_.limits, decoder_, open);
+    if (!shown.is_ok()) {
+      return without_decoder(shown.status());
     }
-    const auto encoded = std::as_bytes(std::span(bytes));
-    const auto header = probe_image(encoded, options_.limits);
-    if (!header.is_ok()) {
-      return RowResult<Image>(header.error());
+    if (decoder_ != nullptr) {  // Else none was needed yet.
+      is_loss_told_ = false;
     }
-    if (decoder_ == nullptr) {
-      auto opened = options_.open_decoder(decoding_.get_token());
-      if (!opened.is_ok()) {
-        return without_decoder(opened.status());
-      }
-      decoder_ = *std::move(opened);
-    }
-    const DecodedSize size = shown_size(*header);
-    Image image = Image::filled(size.width, size.height, 3);
-    auto decoded = decoder_->resize_to(encoded, size, options_.limits, image.pixels);
-    if (!decoded.is_ok()) {
-      return without_decoder(decoded.status());
-    }
-    is_loss_told_ = false;
-    return decoded->is_ok() ? RowResult<Image>(std::move(image)) : RowResult<Image>(decoded->error());
+    return shown;
   }
 
   const DatasetPagesOptions options_;

@@ -100,6 +100,12 @@ Image block_means(const Image& image, int step_x, int step_y) {
   return means;
 }
 
+/// Of a picture, which keeps its form, as far as whole pixels let it.
+DecodedSize shown_size(int width, int height) {
+  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / width, static_cast<double>(kShownPixels) / height});
+  return {.width = std::max(1, static_cast<int>(width * scale)), .height = std::max(1, static_cast<int>(height * scale))};
+}
+
 // A picture for a cell. Far longer sides are averaged first: the weights of a resize grow with the side that it reads.
 Image shrunk(const Image& large) {
   constexpr int kResizedSide = 16 * kShownPixels;
@@ -107,9 +113,8 @@ Image shrunk(const Image& large) {
   const bool is_far_longer = step_x > 1 || step_y > 1;
   const Image means = is_far_longer ? block_means(large, step_x, step_y) : Image();
   const Image& image = is_far_longer ? means : large;
-  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / image.width, static_cast<double>(kShownPixels) / image.height});
-  return resize(image, std::max(1, static_cast<int>(image.width * scale)), std::max(1, static_cast<int>(image.height * scale)),
-                Filter::kBilinear);
+  const DecodedSize size = shown_size(image.width, image.height);
+  return resize(image, size.width, size.height, Filter::kBilinear);
 }
 
 using SheetRows = std::vector<std::vector<ContactSheetCell>>;
@@ -133,23 +138,9 @@ ShrinkPicture shrink_here(const InspectOptions& options) {
 
 /// As `serve --dataset` decodes them: in a process of its own. A decoder that is lost ends the inspection.
 ShrinkPicture shrink_apart(const InspectOptions& options, std::unique_ptr<PictureDecoder>& decoder, const std::stop_token& stop) {
-  return [&options, &decoder, &stop](std::string_view bytes) -> Result<RowResult<Image>> {
+  return [&options, &decoder, &stop](std::string_view bytes) {
     const ImageLimits limits{.min_size = 1, .max_pixels = options.max_pixels};
-    if (static_cast<int64_t>(bytes.size()) > options.max_bytes) {
-      return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
-    }
-    const auto encoded = std::as_bytes(std::span(bytes));
-    const auto header = probe_image(encoded, limits);
-    if (!header.is_ok()) {
-      return RowResult<Image>(header.error());
-    }
-    if (decoder == nullptr) {
-      DARKROOM_ASSIGN_OR_RETURN(decoder, options.open_decoder(stop));
-    }
-    const DecodedSize size = shown_size(*header);
-    Image image = Image::filled(size.width, size.height, 3);
-    DARKROOM_ASSIGN_OR_RETURN(const auto decoded, decoder->resize_to(encoded, size, limits, image.pixels));
-    return decoded.is_ok() ? RowResult<Image>(std::move(image)) : RowResult<Image>(decoded.error());
+    return shrink_with(bytes, options.max_bytes, limits, decoder, [&] { return options.open_decoder(stop); });
   };
 }
 
@@ -235,9 +226,23 @@ Result<SheetRows> latent_cells(FileSystem& files, const TableParts& parts, const
 
 }  // namespace
 
-DecodedSize shown_size(const ImageHeader& header) {
-  const double scale = std::min({1.0, static_cast<double>(kShownPixels) / header.width, static_cast<double>(kShownPixels) / header.height});
-  return {.width = std::max(1, static_cast<int>(header.width * scale)), .height = std::max(1, static_cast<int>(header.height * scale))};
+Result<RowResult<Image>> shrink_with(std::string_view bytes, int64_t max_bytes, const ImageLimits& limits,
+                                     std::unique_ptr<PictureDecoder>& decoder, const OpenPictureDecoder& open) {
+  if (static_cast<int64_t>(bytes.size()) > max_bytes) {
+    return RowResult<Image>(RowError{.code = RowErrorCode::kTooLarge});
+  }
+  const auto encoded = std::as_bytes(std::span(bytes));
+  const auto header = probe_image(encoded, limits);
+  if (!header.is_ok()) {
+    return RowResult<Image>(header.error());
+  }
+  if (decoder == nullptr) {
+    DARKROOM_ASSIGN_OR_RETURN(decoder, open());
+  }
+  const DecodedSize size = shown_size(header->width, header->height);
+  Image image = Image::filled(size.width, size.height, 3);
+  DARKROOM_ASSIGN_OR_RETURN(const auto decoded, decoder->resize_to(encoded, size, limits, image.pixels));
+  return decoded.is_ok() ? RowResult<Image>(std::move(image)) : RowResult<Image>(decoded.error());
 }
 
 Result<ReportTable> rows_table(FileSystem& files, const TableParts& parts, const TableKind& kind, const RowSpan& span,

@@ -23,8 +23,11 @@ inline constexpr int kShownPixels = 256;
 /// An encoded picture at most kShownPixels on its longer side, or why the row has none. The outer Status ends the whole.
 using ShrinkPicture = std::function<Result<RowResult<Image>>(std::string_view bytes)>;
 
-/// Of a picture, which keeps its form, as far as whole pixels let it.
-DecodedSize shown_size(const ImageHeader& header);
+using OpenPictureDecoder = std::function<Result<std::unique_ptr<PictureDecoder>>()>;
+/// The same by a decoder, which is opened when the first one comes that looks like a picture. The outer Status: there is no decoder, or it
+/// is lost.
+Result<RowResult<Image>> shrink_with(std::string_view bytes, int64_t max_bytes, const ImageLimits& limits,
+                                     std::unique_ptr<PictureDecoder>& decoder, const OpenPictureDecoder& open);
 
 /// Rows as a table of one-line cells without a title: captions clipped, pictures and tensors as what they are.
 /// Errors: those of the reader; kCancelled.

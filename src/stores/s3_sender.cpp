@@ -181,22 +181,6 @@ Status S3Options::validate() const {
   return Status::ok();
 }
 
-/// A stop that either of two asks for.
-class EitherStop {
- public:
-  EitherStop(std::stop_token one, std::stop_token other) : one_(std::move(one), Ask{&both_}), other_(std::move(other), Ask{&both_}) {}
-  std::stop_token token() const { return both_.get_token(); }
-
- private:
-  struct Ask {
-    std::stop_source* both;
-    void operator()() const { both->request_stop(); }
-  };
-  std::stop_source both_;
-  std::stop_callback<Ask> one_;
-  std::stop_callback<Ask> other_;
-};
-
 struct S3Sender::Attempt {
   Bucket& bucket;
   const std::stop_token stop;
@@ -300,10 +284,13 @@ void S3Sender::note_end(const Attempt& attempt, bool has_reply) {
 
 Result<S3Reply> S3Sender::send(const S3Call& call, std::stop_token stop) {
   const bool is_after_stop = is_stopped();
-  const EitherStop either(std::move(stop), is_after_stop ? std::stop_token() : tools_.stop);
+  std::stop_source ends;
+  const auto end = [&ends] { ends.request_stop(); };
+  const std::stop_callback at_callers(std::move(stop), end);
+  const std::stop_callback at_stores(is_after_stop ? std::stop_token() : tools_.stop, end);
   const bool is_hashed = options_.scheme == "http";  // TLS keeps the body whole otherwise.
   Attempt attempt{.bucket = bucket_of(call.name.bucket),
-                  .stop = either.token(),
+                  .stop = ends.get_token(),
                   .began = tools_.clock.now(),
                   .deadline = deadline_of(call, is_after_stop),
                   .is_after_stop = is_after_stop,
@@ -321,10 +308,10 @@ Result<S3Reply> S3Sender::try_to_send(const S3Call& call, Attempt& attempt) {
   }
   while (!attempt.reply) {
     const Clock::Instant now = tools_.clock.now();
-    const Clock::Instant turn = attempt.deadline ? now : attempt.bucket.rate.take_turn(now);  // The queue may be longer than its patience.
-    if (attempt.deadline && turn >= *attempt.deadline) {
+    if (attempt.deadline && now >= *attempt.deadline) {
       return Status::unavailable(fmt::format("{} {}: no time is left for it", call.doing, call.name.uri()));
     }
+    const Clock::Instant turn = attempt.deadline ? now : attempt.bucket.rate.take_turn(now);  // The queue may be longer than its patience.
     DARKROOM_RETURN_IF_ERROR(sleep(turn, attempt.stop));
     DARKROOM_ASSIGN_OR_RETURN(HttpRequest request, make_request(call, attempt));
     attempt.try_began = tools_.clock.now();

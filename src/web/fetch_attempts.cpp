@@ -78,11 +78,7 @@ void Fetcher::Engine::begin(std::unique_ptr<Attempt> attempt, Instant now) {
 
 void Fetcher::Engine::count_retry(const std::string& reason) {
   ++counts_.num_retries;
-  Counter*& counter = retries_[reason];
-  if (counter == nullptr) {
-    counter = &metrics_.counter("darkroom_retries_total", "Attempts after the first, by what made them necessary.", {{"reason", reason}});
-  }
-  counter->add();
+  metrics_.counter("darkroom_retries_total", "Attempts after the first, by what made them necessary.", {{"reason", reason}}).add();
 }
 
 int64_t Fetcher::Engine::expected_bytes(const Row& row) const {

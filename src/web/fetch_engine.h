@@ -3,7 +3,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -161,7 +160,6 @@ class Fetcher::Engine {
   Counter& connections_;
   const int64_t connections_before_;
   Histogram& seconds_;
-  std::map<std::string, Counter*, std::less<>> retries_;  // By reason. Of the thread.
   BodyMemory own_memory_;  // A row is inside, by its number, from the start of an attempt until its reply is taken.
   BodyMemory& memory_;     // Of bodies: the caller's or ours. That of robots.txt is ours.
   std::shared_ptr<FetchInbox> inbox_;

@@ -156,14 +156,13 @@ class AresResolver final : public Resolver {
     int num_open;  // Of each family one: of both together c-ares only tells how the last one ended. With search domains one of both.
     std::optional<DnsAnswer> other = std::nullopt;
     std::chrono::seconds ttl = std::chrono::seconds::max();
-    bool is_unanswered = false;  // Of a family: its channel ended.
   };
 
   static void on_socket(void* self, ares_socket_t socket, int is_readable, int is_writable) noexcept;
   static void on_answer(void* query, int status, int num_timeouts, ares_addrinfo* info) noexcept;
   Result<ares_channel> open_channel();
   void follow_resolv_conf();
-  bool ask_again(Query& query);
+  void ask_again(Query& query);
   void ask(const std::string& host, DnsDone done, std::deque<std::string>& queue);
   std::optional<DnsAnswer> known(const std::string& name);
   void wake();
@@ -273,8 +272,11 @@ Result<ares_channel> AresResolver::open_channel() {
 
 // Whatever waits for name servers that are not asked any more would wait in vain.
 void AresResolver::follow_resolv_conf() {
+  if (!options_.servers.empty()) {
+    return;
+  }
   const std::optional<FileState> now = look_at_file(options_.resolv_conf);
-  if (!options_.servers.empty() || !now || now == resolv_conf_ || !names_a_server(options_.resolv_conf)) {
+  if (!now || now == resolv_conf_ || !names_a_server(options_.resolv_conf)) {
     return;  // The former name servers stay, and the next name looks again.
   }
   const Result<ares_channel> channel = open_channel();
@@ -429,14 +431,15 @@ void AresResolver::on_answer(void* argument, int status, int, ares_addrinfo* inf
   if (answer.kind == DnsAnswer::Kind::kOk && answer.addresses.empty()) {
     answer.kind = DnsAnswer::Kind::kNoName;
   }
-  query->is_unanswered = query->is_unanswered || answer.kind == DnsAnswer::Kind::kStopped;
   if (--query->num_open > 0) {
     query->other = std::move(answer);
     return;
   }
   const std::unique_ptr<Query> ended(query);
   --ended->self->num_queries_;
-  if (ended->self->is_moving_ && ended->self->ask_again(*ended)) {
+  const auto is_cut = [](const DnsAnswer& one) { return one.kind == DnsAnswer::Kind::kStopped; };
+  if (ended->self->is_moving_ && (is_cut(answer) || (ended->other && is_cut(*ended->other)))) {
+    ended->self->ask_again(*ended);
     return;
   }
   answer = ended->other ? of_both(*std::move(ended->other), std::move(answer)) : std::move(answer);
@@ -444,15 +447,11 @@ void AresResolver::on_answer(void* argument, int status, int, ares_addrinfo* inf
   ended->self->settle(*ended, std::move(answer), ended->ttl);
 }
 
-// False: both families were answered before the channel ended.
-bool AresResolver::ask_again(Query& query) {
-  if (!query.is_unanswered) {
-    return false;
-  }
+// Of both families.
+void AresResolver::ask_again(Query& query) {
   const std::lock_guard lock(mutex_);
   urgent_.push_back(std::move(query.host));
   wake();
-  return true;
 }
 
 void AresResolver::settle(const Query& query, DnsAnswer answer, std::chrono::seconds ttl) {

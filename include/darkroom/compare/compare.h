@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
@@ -10,7 +8,6 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/image/picture_decoder.h"
 #include "darkroom/paint/sample_job.h"
 
 namespace darkroom {
@@ -36,12 +33,11 @@ struct CompareJob {
   uint64_t seed = 0;              ///< Also of all resampling and of the vote's order.
   /// The settings of both; the job fills in prompts and seeds. A picture is a batch of its own (see SampleJob).
   PaintRequest request = SampleJob().request;
-  int workers = 0;              ///< See SampleJob; changes no bit.
-  int threads = 1;              ///< That operations use: changes bits, so it is recorded.
-  NetworkPlace place = {};      ///< Where the networks will be: recorded.
-  std::string references = {};  ///< Image dataset whose captions are prompts; empty: none.
-  /// Decodes the references. Null: they are decoded in this process.
-  std::function<Result<std::unique_ptr<PictureDecoder>>(const std::stop_token& stop)> open_decoder = {};
+  int workers = 0;                        ///< See SampleJob; changes no bit.
+  int threads = 1;                        ///< That operations use: changes bits, so it is recorded.
+  NetworkPlace place = {};                ///< Where the networks will be: recorded.
+  std::string references = {};            ///< Image dataset whose captions are prompts; empty: none.
+  std::string decoder_program = {};       ///< Decodes the references; empty: this process does.
   std::vector<std::string> metrics = {};  ///< Of kCompareMetrics; empty: all that can be measured.
   std::string weights_dir = {};           ///< Folder with the networks that clip, clip-fid, fid and kid need; empty: none.
   double error_rate = 0.05;               ///< How often equal models may be told apart.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "darkroom/image/png.h"
-#include "support/counting_decoder.h"
 #include "support/temporary_folder.h"
+#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -18,8 +18,12 @@ TEST(DatasetPictures, are_decoded_by_the_given_decoder_alone) {
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("a.txt"), "a grey square").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("b.png"), "\x89PNG\r\n\x1a\n and no more").is_ok());
   ASSERT_TRUE(write_file_atomic(local_files(), folder.path("b.txt"), "a broken one").is_ok());
-  CountingDecoder::Seen seen;
-  CountingDecoder decoder(seen);
+  int num_pictures = 0;
+  Status lost;
+  WatchedDecoder decoder([&] {
+    ++num_pictures;
+    return lost;
+  });
   std::vector<std::string> captions;
   const auto visit = [&](DatasetPicture row) {
     captions.push_back(row.caption + (row.picture.is_ok() ? "" : ": " + row.picture.error().name()));
@@ -32,8 +36,8 @@ TEST(DatasetPictures, are_decoded_by_the_given_decoder_alone) {
   ASSERT_TRUE(visited.is_ok()) << visited.to_string();
   EXPECT_EQ(captions.size(), 2u);
   EXPECT_EQ(captions.front(), "a grey square");
-  EXPECT_EQ(seen.num_pictures, 2);
-  seen.lost = Status::unavailable("the decoder is lost");
+  EXPECT_EQ(num_pictures, 2);
+  lost = Status::unavailable("the decoder is lost");
   EXPECT_EQ(visit_dataset_pictures(local_files(), folder.path(), {.resolution = 32}, decoder, {}, visit).message(), "the decoder is lost");
 }
 

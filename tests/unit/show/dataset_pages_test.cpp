@@ -15,6 +15,7 @@
 #include "support/fake_s3_stores.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
+#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -23,28 +24,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
-
-/// Decodes in this process, after `before` has been called.
-class WatchedDecoder final : public PictureDecoder {
- public:
-  explicit WatchedDecoder(std::function<Status()> before) : before_(std::move(before)) {}
-  Result<RowResult<ImageHeader>> check(std::span<const std::byte> bytes, const ImageLimits& limits) override {
-    return decoder_->check(bytes, limits);
-  }
-  Result<RowResult<DecodedSize>> transform(std::span<const std::byte> bytes, const TransformOptions& options, const ImageLimits& limits,
-                                           const CropDraw& draw, std::span<uint8_t> out_hwc) override {
-    return decoder_->transform(bytes, options, limits, draw, out_hwc);
-  }
-  Result<RowResult<DecodedSize>> resize_to(std::span<const std::byte> bytes, const DecodedSize& size, const ImageLimits& limits,
-                                           std::span<uint8_t> out_hwc) override {
-    DARKROOM_RETURN_IF_ERROR(before_());
-    return decoder_->resize_to(bytes, size, limits, out_hwc);
-  }
-
- private:
-  std::function<Status()> before_;
-  std::unique_ptr<PictureDecoder> decoder_ = decoder_in_process();
-};
 
 /// Ten pictures in parts of four, four and two rows; row 5 is no picture and the caption of row 7 is null.
 class DatasetPagesTest : public testing::Test {

@@ -16,10 +16,10 @@
 #include "darkroom/show/inspect.h"
 #include "darkroom/tables/part_name.h"
 #include "darkroom/tables/tensor_column.h"
-#include "support/counting_decoder.h"
 #include "support/forwarding_files.h"
 #include "support/put_shard.h"
 #include "support/temporary_folder.h"
+#include "support/watched_decoder.h"
 
 namespace darkroom {
 namespace {
@@ -315,17 +315,25 @@ TEST_F(InspectTables, the_decoder_that_it_is_given_decodes_all_pictures_of_a_she
   auto rows = image_rows(0, 8);
   rows[2].image = "broken";
   write_images("part-000000.parquet", rows);
-  CountingDecoder::Seen seen;
-  const auto open = [&seen](const std::stop_token&) { return CountingDecoder::open(seen); };
+  int num_opened = 0, num_pictures = 0;
+  Status lost;
+  const auto before = [&] {
+    ++num_pictures;
+    return lost;
+  };
+  const auto open = [&](const std::stop_token&) -> Result<std::unique_ptr<PictureDecoder>> {
+    ++num_opened;
+    return std::unique_ptr<PictureDecoder>(std::make_unique<WatchedDecoder>(before));
+  };
   look("images", {.num_rows = 8, .sheet_path = folder_.path("sheet.png"), .open_decoder = open});
-  EXPECT_EQ(seen.num_opened, 1);
-  EXPECT_EQ(seen.num_pictures, 7);  // All that look like pictures.
+  EXPECT_EQ(num_opened, 1);
+  EXPECT_EQ(num_pictures, 7);  // All that look like pictures.
   look("images", {.num_rows = 8, .html_path = folder_.path("page.html"), .open_decoder = open});
-  EXPECT_EQ(seen.num_opened, 2);
-  EXPECT_EQ(seen.num_pictures, 14);
+  EXPECT_EQ(num_opened, 2);
+  EXPECT_EQ(num_pictures, 14);
   look("images", {.num_rows = 8, .open_decoder = open});  // No picture is shown.
-  EXPECT_EQ(seen.num_opened, 2);
-  seen.lost = Status::unavailable("the decoder is lost");
+  EXPECT_EQ(num_opened, 2);
+  lost = Status::unavailable("the decoder is lost");
   EXPECT_EQ(failure("images", {.sheet_path = folder_.path("sheet.png"), .open_decoder = open}).message(), "the decoder is lost");
 }
 

@@ -37,6 +37,14 @@ def runtime_environment() -> dict:
     return {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, (str(parent), os.environ.get("PYTHONPATH", ""))))}}
 
 
+def actor_here(ray, what: type, **options):
+    """An actor on the driver's own node: what it knows must not go with a node that may."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(what).options(num_cpus=0, scheduling_strategy=here, **options).remote()
+
+
 def has_cluster(request: Request) -> bool:
     """Whether an address leads to a cluster: a flag's, or the environment's (also in `ray job submit`)."""
     return bool(request.address or os.environ.get("RAY_ADDRESS"))

@@ -16,17 +16,10 @@ from darkroom_ray.item_job import first_line
 from darkroom_ray.preflight import Node, described, room_in, take_places, with_amounts
 from darkroom_ray.probe import free_nodes
 from darkroom_ray.request import Request
+from darkroom_ray.run_notes import told
 
 LOOK_SECONDS = 0.5
 TELL_SECONDS = 30.0  # Until it is said again that nothing has changed.
-
-
-def ask(otherwise, reference):
-    """What the run's notes say; `otherwise` while they are being made anew."""
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayError:
-        return otherwise
 
 
 def why_not(error) -> str:
@@ -71,7 +64,7 @@ class RoomPolicy(ScalingPolicy):
         try:
             size = self._size.to_start(room, time.monotonic())
         except NoRoom as error:
-            ask(None, self._notes.note_failure.remote(1, f"{error}; a rank takes {described(self._placement)}: free or add nodes, ask for less, or for a longer --max-wait; the same command goes on"))
+            told(ray, self._notes.note_failure.remote(1, f"{error}; a rank takes {described(self._placement)}: free or add nodes, ask for less, or for a longer --max-wait; the same command goes on"))
             raise
         if size:
             return self._resize(size)
@@ -89,7 +82,7 @@ class RoomPolicy(ScalingPolicy):
             self._is_growing = self._size.grows(size, self._count_room(with_own_group=False), now)
             if self._is_growing:
                 self._tell(f"there is room for more than {size} ranks: they end with a checkpoint, and more go on from there")
-        if not self._is_growing or not ask(False, self._notes.ask_to_pause.remote(size)):
+        if not self._is_growing or not told(ray, self._notes.ask_to_pause.remote(size)):
             return NoopDecision()
         self._is_growing = False
         return self._resize(min(self._size.most, size + self._count_room(with_own_group=False)))
@@ -112,8 +105,8 @@ class RoomPolicy(ScalingPolicy):
         except Exception as error:  # Ray's classes differ by what is away, and the controller would end the run.
             self._tell(f"the cluster does not say what is free of it: {first_line(error)}")
             return 0
-        for _ in range(ask(0, self._notes.num_waiting.remote()) if self._encoders else 0):
-            take_places(nodes, self._encoders, 1)
+        if self._encoders:
+            take_places(nodes, self._encoders, told(ray, self._notes.num_waiting.remote(), 0))
         return room_in(nodes, self._placement)
 
     def _with_own_places(self, nodes: list[Node]) -> list[Node]:
@@ -142,7 +135,7 @@ class LossPolicy(DefaultFailurePolicy):
         self._losses = LossCount()
 
     def make_decision(self, training_failed_error) -> FailureDecision:
-        step = ask(-1, self._notes.start_step.remote())
+        step = told(ray, self._notes.start_step.remote(), -1)
         if self._losses.begins_anew(step):
             self._worker_group_failures = 0
         before = self._worker_group_failures

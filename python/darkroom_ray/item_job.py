@@ -10,7 +10,7 @@ from darkroom_ray.flags import Refused
 from darkroom_ray.item_workers import Encoders, Tasks
 from darkroom_ray.items import ItemBook, ItemFailed, pause_after
 from darkroom_ray.measured import JobMeasures
-from darkroom_ray.preflight import Node, candidates, room_on
+from darkroom_ray.preflight import Node, room_in
 from darkroom_ray.probe import nodes_of
 from darkroom_ray.program import ProgramFailed
 from darkroom_ray.progress import Progress, items_text
@@ -54,7 +54,7 @@ def batch_size(num_items: int, num_workers: int) -> int:
 
 def room_for_tasks(nodes: list[Node], placement: Placement) -> int:
     """Tasks that these nodes hold, one at least."""
-    return max(1, sum(room_on(node, placement) for node in candidates(nodes, placement)))
+    return max(1, room_in(nodes, placement))
 
 
 class ItemJob:

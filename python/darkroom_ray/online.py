@@ -13,6 +13,7 @@ import threading
 import time
 
 from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen  # noqa: F401: ranks take AddressFile from here.
+from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of, first_line
 from darkroom_ray.items import pause_after
@@ -355,18 +356,10 @@ def check_encoders(ray, request: Request, given: dict[str, list[str]]) -> None:
         raise Refused("nothing was begun:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
-def make_book(ray):
-    """On the driver's own node, as the ranks' notes."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(EncoderBook).options(num_cpus=0, scheduling_strategy=here).remote()
-
-
 def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tuple[EncoderKeeper, EncoderAccess]:
     """Those of a process job, kept until the keeper's end()."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
-    book = make_book(ray)
+    book = actor_here(ray, EncoderBook)
     keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     keeper.begin()
     return keeper, EncoderAccess(book, token)
@@ -375,7 +368,7 @@ def start_transformers(ray, request: Request, given: dict[str, list[str]]) -> tu
 def train_online(ray, request: Request, given: dict[str, list[str]], stop: StopWatch) -> tuple[int, dict]:
     """Exit code and summary. Errors: JobFailed, Stopped."""
     token = os.environ.get(TOKEN) or secrets.token_hex(32)
-    book = make_book(ray)
+    book = actor_here(ray, EncoderBook)
     keeper = EncoderKeeper(ray, request, given, book, token, places_beside(nodes_of(ray), request))
     try:
         code, summary = train(ray, request, given, stop, EncoderAccess(book, token), keeper.begin)

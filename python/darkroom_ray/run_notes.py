@@ -11,6 +11,14 @@ GOING_ON = re.compile(r"\d\d:\d\d:\d\d going on from .* \(step (\d+) of \d+\)")
 TIMED = re.compile(r"\d\d:\d\d:\d\d ")
 
 
+def told(ray, reference, otherwise=False):
+    """What the notes say; `otherwise` while they are being made anew: the next look asks again."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError:
+        return otherwise
+
+
 class RunNotes:
     """An actor."""
 

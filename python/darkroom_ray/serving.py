@@ -5,6 +5,7 @@ import threading
 import time
 from typing import NoReturn
 
+from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused, read_request
 from darkroom_ray.program import read_arguments
 from darkroom_ray.request import Request, Service
@@ -114,11 +115,8 @@ class Claim:
 
 def claimed(ray, name: str):
     """The right to deploy and to delete the application of this name, for as long as what is given is kept. Errors: Refused."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     try:
-        return ray.remote(Claim).options(name=f"serve-{name}", namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here).remote()
+        return actor_here(ray, Claim, name=f"serve-{name}", namespace=NAMESPACE)
     except ValueError:  # The name is taken.
         raise Refused(f"another command serves {name} on this cluster: give this service a name of its own with --name, or end the other command") from None
 

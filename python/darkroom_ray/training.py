@@ -5,6 +5,7 @@ import os
 import threading
 import time
 
+from darkroom_ray.cluster import actor_here
 from darkroom_ray.item_job import JobFailed, cause_of
 from darkroom_ray.items import pause_after
 from darkroom_ray.program import run_to_summary
@@ -12,7 +13,7 @@ from darkroom_ray.program_log import local_storage
 from darkroom_ray.progress import Progress
 from darkroom_ray.rank import run_rank
 from darkroom_ray.request import Request
-from darkroom_ray.run_notes import RunNotes
+from darkroom_ray.run_notes import RunNotes, told
 from darkroom_ray.stopping import Stopped, StopWatch
 
 LOOK_SECONDS = 0.5
@@ -80,14 +81,6 @@ class Fit:
         return self._failure
 
 
-def told(ray, reference):
-    """What the notes say; False while they are being made anew: the next look asks again."""
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayError:
-        return False
-
-
 class RunView:
     """What the user sees of a run: what its notes were told. `is_quiet`: nothing."""
 
@@ -129,14 +122,6 @@ def wait_for_end(ray, fit: Fit, notes, stop: StopWatch, view: RunView | None = N
             raise Stopped(stop.number)
 
 
-def make_notes(ray):
-    """On the driver's own node: what they know must not go with a node that may."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(RunNotes).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
-
-
 def why_it_ended(request: Request, failure: Exception) -> str:
     """Of what fit() raised."""
     if hasattr(failure, "controller_failure"):
@@ -147,7 +132,7 @@ def why_it_ended(request: Request, failure: Exception) -> str:
 def train(ray, request: Request, given: dict[str, list[str]], stop: StopWatch, encoders=None, on_notes=None) -> tuple[int, dict]:
     """Exit code and summary. `encoders`: an online.EncoderAccess for the ranks; `on_notes` hears of the notes before the ranks begin.
     Errors: JobFailed, Stopped."""
-    notes = make_notes(ray)
+    notes = actor_here(ray, RunNotes, max_restarts=-1)
     if on_notes:
         on_notes(notes)
     view = RunView(request.is_quiet or "--quiet" in given, Progress(request.verb))

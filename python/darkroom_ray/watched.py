@@ -12,6 +12,7 @@ import socket
 import threading
 
 from darkroom_ray.addresses import place_to_listen
+from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
 from darkroom_ray.request import Request
 
@@ -180,11 +181,8 @@ class FolderKeeper:
 
 def make_book(ray) -> tuple[str, object]:
     """On the driver's own node: its name and itself, which lives as long as somebody holds it."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     name = f"metrics-{secrets.token_hex(8)}"
-    return name, ray.remote(MetricsBook).options(name=name, namespace=NAMESPACE, num_cpus=0, scheduling_strategy=here).remote()
+    return name, actor_here(ray, MetricsBook, name=name, namespace=NAMESPACE)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """What the acceptance checks share: results that survive a cut, trials that are not done twice, servers, mounts, peaks of memory."""
 
+import argparse
 import contextlib
 import concurrent.futures
 import datetime
@@ -146,6 +147,25 @@ def run_checks(checks: list, ledger: Ledger, is_full: bool, jobs: int) -> dict[s
     for (name, _), entry in zip(checks, entries):
         report[entry["state"]].append(name if entry["state"] == "passed" else (name, entry["reason"]))
     return report
+
+
+def main_of_kinds(document: str, checks: list, results: str, judged: list[pathlib.Path]) -> int:
+    """Of a script whose checks are called NAME.KIND, with its flags --full, --results FILE and KIND...: its exit code. Results are kept until the
+    program or a `judged` file changes."""
+    parser = argparse.ArgumentParser(description=document.split("\n")[0])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("kinds", nargs="*", metavar="KIND")
+    options = parser.parse_args()
+    by_kind = {name.partition(".")[2]: (name, check) for name, check in checks}
+    unknown = [kind for kind in options.kinds if kind not in by_kind]
+    if unknown:
+        parser.error(f"there is no kind {unknown[0]}: {', '.join(by_kind)}")
+    path = options.results or ROOT / "build" / "acceptance" / f"{results}_{'full' if options.full else 'short'}.json"
+    report = run_checks([by_kind[kind] for kind in options.kinds or by_kind], Ledger(path, options.full, judged), options.full, 1)
+    write_report(report)
+    print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}; the results are in {path}")
+    return 1 if report["failed"] else 0
 
 
 def darkroom(*arguments, expect: int | set | None = 0, environment: dict | None = None, timeout: float = 900, **options) -> subprocess.CompletedProcess:

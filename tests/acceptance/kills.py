@@ -79,9 +79,7 @@ def survives(trials: Trials, verb: str, on_s3: bool) -> None:
                 darkroom(verb, *inputs, folder / f"workers-{workers}", *arguments_of(bench, web, verb, workers))
                 require_same(folder / f"workers-{workers}", folder / "reference")
             num_rounds = trials.count(*KILLS) // KILLS_A_ROUND
-            for round_number in range(num_rounds):
-                trials.trial(f"round {round_number}", lambda: kill_round(place, verb, inputs, arguments_of(bench, web, verb), seconds, round_number))
-            rounds = [trials.trial(f"round {number}", dict) for number in range(num_rounds)]
+            rounds = [trials.trial(f"round {number}", lambda: kill_round(place, verb, inputs, arguments_of(bench, web, verb), seconds, number)) for number in range(num_rounds)]
             trials.figures.update({name: sum(found[name] for found in rounds) for name in ("kills", "jobs")}, lost_rows=0, duplicate_rows=0)
         finally:
             if server:

@@ -8,7 +8,6 @@ usage: ray_elastic.py [--full] [--results FILE] [KIND...]       kinds: nodes gpu
 ray_elastic_full.json; a run that was cut goes on where it was, trial by trial. Exits 1 when a check failed.
 """
 
-import argparse
 import atexit
 import functools
 import json
@@ -18,7 +17,7 @@ import re
 import sys
 import time
 
-from harness import ROOT, Ledger, Trials, Workbench, darkroom, digests, require, run_checks, write_report
+from harness import ROOT, Trials, Workbench, darkroom, digests, main_of_kinds, require
 
 from ray_bench import RayCluster
 from workbench import read_losses
@@ -141,22 +140,5 @@ def ranks_take_a_gpu_each(trials: Trials) -> None:
 CHECKS = [("ray_elastic.nodes", nodes_leave_and_come), ("ray_elastic.gpus", ranks_take_a_gpu_each)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--results", type=pathlib.Path)
-    parser.add_argument("kinds", nargs="*", metavar="KIND")
-    options = parser.parse_args()
-    by_kind = {name.partition(".")[2]: (name, check) for name, check in CHECKS}
-    unknown = [kind for kind in options.kinds if kind not in by_kind]
-    if unknown:
-        parser.error(f"there is no kind {unknown[0]}: {', '.join(by_kind)}")
-    path = options.results or ROOT / "build" / "acceptance" / f"ray_elastic_{'full' if options.full else 'short'}.json"
-    judged = [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]
-    report = run_checks([by_kind[kind] for kind in options.kinds or by_kind], Ledger(path, options.full, judged), options.full, 1)
-    write_report(report)
-    return 1 if report["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of_kinds(__doc__, CHECKS, "ray_elastic", [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]))

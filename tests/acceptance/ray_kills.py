@@ -8,7 +8,6 @@ usage: ray_kills.py [--full] [--results FILE] [KIND...]       kinds: worker acto
 ray_full.json; a run that was cut goes on where it was, trial by trial. Exits 1 when a check failed.
 """
 
-import argparse
 import atexit
 import functools
 import pathlib
@@ -19,7 +18,7 @@ import zlib
 
 import pyarrow.parquet as pq
 
-from harness import ROOT, Ledger, LoopbackWeb, Trials, Workbench, darkroom, digests, require, run_checks, write_report
+from harness import ROOT, LoopbackWeb, Trials, Workbench, darkroom, digests, main_of_kinds, require
 from ray_kills_rival import Rival
 
 from ray_bench import PATIENCE, Driver, RayCluster, kill, parent_of, parts_in, programs
@@ -234,24 +233,5 @@ KINDS = ("worker", "actor", "node", "driver", "rank", "head")
 CHECKS = [*((f"ray_kills.{kind}", survives(kind)) for kind in KINDS), ("ray_kills.ray_data", the_same_kills_of_ray_data)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--results", type=pathlib.Path)
-    parser.add_argument("kinds", nargs="*", metavar="KIND")
-    options = parser.parse_args()
-    by_kind = {name.partition(".")[2]: (name, check) for name, check in CHECKS}
-    unknown = [kind for kind in options.kinds if kind not in by_kind]
-    if unknown:
-        parser.error(f"there is no kind {unknown[0]}: {', '.join(by_kind)}")
-    chosen = [by_kind[kind] for kind in options.kinds or by_kind]
-    path = options.results or ROOT / "build" / "acceptance" / ("ray_full.json" if options.full else "ray_short.json")
-    judged = [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]
-    report = run_checks(chosen, Ledger(path, options.full, judged), options.full, 1)
-    write_report(report)
-    print(f"{', '.join(f'{len(names)} {state}' for state, names in report.items())}; the results are in {path}")
-    return 1 if report["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of_kinds(__doc__, CHECKS, "ray", [pathlib.Path(__file__), *(ROOT / "python").glob("darkroom*/*.py")]))

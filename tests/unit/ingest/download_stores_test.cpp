@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 
 #include "darkroom/files/claim.h"
 #include "darkroom/ingest/job_cleaning.h"
@@ -113,19 +114,19 @@ TEST_F(DownloadStores, a_stop_ends_a_run_whose_bucket_says_nothing_any_more) {
   start_web(23);
   for (const char* last : {"list", "put"}) {
     std::stop_source stop;
-    std::atomic<bool> is_silent = false;
-    s3_.fault = [&](const FakeS3::Call& call) {
+    const auto is_silent = std::make_shared<std::atomic<bool>>(false);  // Requests that a stop leaves may still ask for it.
+    s3_.fault = [last, stop, is_silent](const FakeS3::Call& call) mutable {
       if (call.operation == last && (call.key.empty() || call.key.starts_with("out/part-"))) {
-        is_silent = true;
+        *is_silent = true;
         stop.request_stop();
       }
-      return is_silent ? FakeS3::Fault::kHang : FakeS3::Fault::kNone;
+      return *is_silent ? FakeS3::Fault::kHang : FakeS3::Fault::kNone;
     };
     StoreSet stores(options_of_stores(), system_clock(), metrics_, stop.get_token());
     StageSummary summary;
     const Status ended = run_download(stores, web_.options(in_bucket("out")), stop.get_token(), summary);
     EXPECT_EQ(ended.code(), StatusCode::kCancelled) << last << ": " << ended.to_string();
-    EXPECT_TRUE(is_silent) << last;
+    EXPECT_TRUE(*is_silent) << last;
   }
   s3_.fault = [](const FakeS3::Call&) { return FakeS3::Fault::kNone; };
   EXPECT_EQ(download(web_.options(in_bucket("out"))).rows_out, 23);

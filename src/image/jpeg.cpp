@@ -5,7 +5,9 @@
 #include <jpeglib.h>
 
 #include <csetjmp>
-#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
 
 #include "darkroom/core/check.h"
 
@@ -18,6 +20,40 @@ struct JpegFault {
   std::jmp_buf jump;
 };
 
+/// Where the library writes to: its own buffer in memory is lost when an error jumps over it.
+struct JpegBytes {
+  static constexpr size_t kFirst = 4096;
+
+  jpeg_destination_mgr manager;  // First: the library hands this out.
+  std::string bytes;
+
+  JpegBytes() {
+    manager.init_destination = [](j_compress_ptr coder) { of(coder).grow(coder, 0, kFirst); };
+    manager.empty_output_buffer = [](j_compress_ptr coder) -> boolean {
+      const size_t size = of(coder).bytes.size();
+      of(coder).grow(coder, size, 2 * size);
+      return TRUE;
+    };
+    manager.term_destination = [](j_compress_ptr coder) { of(coder).bytes.resize(of(coder).bytes.size() - coder->dest->free_in_buffer); };
+  }
+
+  static JpegBytes& of(j_compress_ptr coder) { return *reinterpret_cast<JpegBytes*>(coder->dest); }
+
+  void grow(j_compress_ptr coder, size_t used, size_t size) {
+    bool has_grown = true;
+    try {
+      bytes.resize(size);
+    } catch (const std::bad_alloc&) {
+      has_grown = false;  // No exception passes through the library, and no jump leaves a handler.
+    }
+    if (!has_grown) {
+      coder->err->error_exit(reinterpret_cast<j_common_ptr>(coder));
+    }
+    manager.next_output_byte = reinterpret_cast<JOCTET*>(bytes.data()) + used;
+    manager.free_in_buffer = size - used;
+  }
+};
+
 /// Owns the library's state; nothing with a destructor lives where an error jumps over it.
 class JpegWriter {
  public:
@@ -25,20 +61,16 @@ class JpegWriter {
     coder_.err = jpeg_std_error(&fault_.manager);
     fault_.manager.error_exit = [](j_common_ptr coder) { std::longjmp(reinterpret_cast<JpegFault*>(coder->err)->jump, 1); };
   }
-  ~JpegWriter() {
-    jpeg_destroy_compress(&coder_);
-    std::free(bytes_);
-  }
+  ~JpegWriter() { jpeg_destroy_compress(&coder_); }
   JpegWriter(const JpegWriter&) = delete;
   JpegWriter& operator=(const JpegWriter&) = delete;
 
   bool write(const Image& image, int quality) {
     if (setjmp(fault_.jump) != 0) {
-      bytes_ = nullptr;  // The library may have moved them, and does not say where to.
       return false;
     }
     jpeg_create_compress(&coder_);
-    jpeg_mem_dest(&coder_, &bytes_, &num_bytes_);
+    coder_.dest = &bytes_.manager;
     coder_.image_width = static_cast<JDIMENSION>(image.width);
     coder_.image_height = static_cast<JDIMENSION>(image.height);
     coder_.input_components = image.num_channels;
@@ -55,13 +87,12 @@ class JpegWriter {
     jpeg_finish_compress(&coder_);
     return true;
   }
-  std::string bytes() const { return {reinterpret_cast<const char*>(bytes_), num_bytes_}; }
+  std::string take() { return std::move(bytes_.bytes); }
 
  private:
   jpeg_compress_struct coder_{};
   JpegFault fault_{};
-  unsigned char* bytes_ = nullptr;
-  unsigned long num_bytes_ = 0;
+  JpegBytes bytes_;
 };
 
 }  // namespace
@@ -70,7 +101,7 @@ std::string encode_jpeg(const Image& image, int quality) {
   DARKROOM_CHECK(image.num_channels == 1 || image.num_channels == 3, "a JPEG cannot have so many channels:", image.num_channels);
   JpegWriter writer;
   DARKROOM_CHECK(writer.write(image, quality), "a JPEG cannot be written of (width, height, quality):", image.width, image.height, quality);
-  return writer.bytes();
+  return writer.take();
 }
 
 }  // namespace darkroom

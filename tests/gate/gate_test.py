@@ -105,6 +105,19 @@ def a_leak() -> None:
     require_red("leak", {"asan-ubsan/core_test"}, "leak")
 
 
+def a_finding_in_a_library_names_it() -> None:
+    places = gate.sanitizer_places("""[ RUN      ] jpeg.writes
+ERROR: LeakSanitizer: detected memory leaks
+    #0 0x7f00 in __interceptor_malloc ../../src/asan_malloc_linux.cpp:69
+    #1 0x7f01 in jpeg_mem_dest (/usr/lib/libjpeg.so.62+0x1cedd) (BuildId: 12)
+    #2 0x7f02  (/usr/lib/libjpeg.so.62+0x12)
+    #3 0x7f03 in std::call(int) (/usr/lib/libstdc++.so.6+0x3)
+    #4 0x7f04  (<unknown module>)
+    #5 0x7f05 in main /folder/main.cpp:12:3""")
+    want = "__interceptor_malloc asan_malloc_linux.cpp:69 < jpeg_mem_dest libjpeg.so.62+0x1cedd <  libjpeg.so.62+0x12 < std::call(int) libstdc++.so.6+0x3 <  <unknown module> < main main.cpp:12:3"
+    require(places == f"jpeg.writes; {want}", "a finding's places:", places)
+
+
 def undefined_behaviour() -> None:
     require_red("undefined behaviour", {"asan-ubsan/core_test"}, "undefined behaviour")
 
@@ -344,6 +357,7 @@ if __name__ == "__main__":
         a_test_that_fails,
         a_data_race,
         a_leak,
+        a_finding_in_a_library_names_it,
         undefined_behaviour,
         a_use_after_free,
         a_crash_after_the_report,

@@ -133,6 +133,11 @@ def sanitizer_report(output: str) -> str:
     return "\n".join(tests + output[output.rfind("\n", 0, at) + 1 :].splitlines()[:80])
 
 
+# A line of a stack: with debug symbols a source file, else the library and the place in it.
+IN_SOURCE = re.compile(r"\s+#\d+ (?:0x[0-9a-f]+ in )?(?P<function>.*?)(?:\(.*)? (?:\S+/)?(?P<place>[^/ ]+:\d+|<null>)")
+IN_LIBRARY = re.compile(r"\s+#\d+ (?:0x[0-9a-f]+ +(?:in )?)?(?P<function>.*?) *\((?:\S*/)?(?P<place>[^/()]+\+0x[0-9a-f]+|<unknown module>)\)")
+
+
 def sanitizer_places(output: str) -> str:
     """The first finding in a line: the test, and of each of its stacks the functions nearest to it. The last lines of a long run are often
     all that is kept of it.
@@ -140,7 +145,7 @@ def sanitizer_places(output: str) -> str:
     test, *lines = sanitizer_report(output).splitlines() or [""]
     stacks = [[]]
     for line in lines:
-        frame = re.match(r"\s+#\d+ (?:0x[0-9a-f]+ in )?(?P<function>.*?)(?:\(.*)? (?:\S+/)?(?P<place>[^/ ]+:\d+|<null>)", line)
+        frame = IN_SOURCE.match(line) or IN_LIBRARY.match(line)
         if frame:
             stacks[-1].append(f"{frame['function'][:60]} {frame['place']}")
         elif stacks[-1]:

@@ -46,7 +46,9 @@ TEST(jpeg, what_is_written_is_read_back_nearly_as_it_was) {
 
 TEST(jpeg, what_no_jpeg_can_hold_is_a_broken_promise) {
   EXPECT_THROW(encode_jpeg(sloping_picture(2, 2, 4)), CheckFailure);
-  EXPECT_THROW(encode_jpeg(sloping_picture(70'000, 1, 3)), CheckFailure);
+  for (int i = 0; i < 50; ++i) {  // Often: a leak checker takes a lost block for a kept one where an old pointer to it still lies about.
+    EXPECT_THROW(encode_jpeg(sloping_picture(70'000, 1, 3)), CheckFailure);
+  }
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 """--trace-file: spans of a download, a process and a training run hang together, survive a stop, and leave a readable beginning after a
 kill.
 
-usage: trace_test.py [FOLDER]      FOLDER: where the traces are left, for tools/parity/trace_parity.py
+usage: trace_test.py [FOLDER]      FOLDER: where the traces are left, for tools/parity/observation_parity.py
 """
 
 import collections

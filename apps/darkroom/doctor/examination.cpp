@@ -95,8 +95,8 @@ std::vector<Finding> examine_libraries(const std::string& maps) {
     }
   }
   std::vector<Finding> findings;
-  for (const char* name : {"libtorch_cpu", "libc10", "libarrow", "libparquet", "libcurl", "libjpeg", "libpng16", "libwebp", "libhwy",
-                           "libfmt", "libstdc++", "libc"}) {
+  for (const char* name : {"libtorch_cpu", "libc10", "libarrow", "libparquet", "libcurl", "libcrypto", "libcares", "libidn2", "libjpeg",
+                           "libpng16", "libwebp", "libhwy", "libfmt", "libstdc++", "libc"}) {
     if (const auto found = libraries.find(name); found != libraries.end()) {
       findings.push_back({"libraries", name, found->second});
     }

@@ -129,7 +129,8 @@ def failed_rows_are_fetched_again_and_killed_retries_lose_and_double_nothing() -
         seconds = time.monotonic()
         run("download", "--help")
         seconds = 2 * (time.monotonic() - seconds) + 0.2
-        run_killed(arguments, 4, seconds, random.Random(20261123))
+        hits = run_killed(arguments, 4, seconds, random.Random(20261123))
+        require(hits > 0, "no kill hit a running job")
         keys = pq.read_table(jobs.bench.path("images"))["key"].to_pylist()
         require(keys == [f"{row:012d}" for row in range(ROWS)], "rows are lost or twice", keys)
         require(jobs.run("images")["download"]["rows_out"] == ROWS, "a usual run after it")

@@ -36,6 +36,7 @@ constexpr std::string_view kMark = "PLANT:";
 
 RowError seen(std::string detail) { return {.code = RowErrorCode::kDecodeFailed, .detail = std::move(detail)}; }
 
+// Until the process has had so much processor time.
 void burn(long milliseconds) {
   timespec now{};
   do {
@@ -249,6 +250,7 @@ class PlantedDecoder : public PictureDecoder {
       {"spin", []() -> Plant::result_type { spin(); }},
       {"sleep", []() -> Plant::result_type { sleep_forever(); }},
       {"burn", []() -> Plant::result_type { return burn(700), std::nullopt; }},
+      {"burn_long", []() -> Plant::result_type { return burn(1300), std::nullopt; }},
       {"throw", []() -> Plant::result_type { throw std::runtime_error("planted"); }},
       {"bad_alloc", []() -> Plant::result_type { return seen(std::string(size_t{1} << 40, 'x')); }},
       {"memory", []() -> Plant::result_type { return seen(memory_had()); }},

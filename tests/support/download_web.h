@@ -128,7 +128,7 @@ class DownloadWeb {
     options.metadata = {table()};
     options.rows_per_file = 10;
     options.fetch.num_concurrent = 16;
-    options.fetch.timeout = std::chrono::seconds(10);
+    options.fetch.timeout = std::chrono::seconds(60);
     options.fetch.first_backoff = std::chrono::milliseconds(5);
     options.fetch.allow_private = {*AllowedNetwork::parse("127.0.0.1:" + std::to_string(web_->port()))};
     options.fetch.resolver.servers = {names_.server()};

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,10 +20,19 @@ inline std::string server_url(const ScriptedServer& server, const std::string& t
   return fmt::format("http://127.0.0.1:{}{}", server.port(), target);
 }
 
-/// A port at which nobody listens any more.
+/// A port at which nobody listens: held to the program's end, so that nobody else gets it.
 inline uint16_t closed_port() {
-  const ScriptedServer server([](const ScriptedServer::Request&) { return ScriptedServer::Answer{}; });
-  return server.port();
+  static const uint16_t port = [] {
+    const int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    const bool is_held = bind(held, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+                         getsockname(held, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    return is_held ? ntohs(address.sin_port) : uint16_t{0};
+  }();
+  return port;
 }
 
 /// An answer with its length. `headers`: lines that end with "\r\n".

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <string>
 
 namespace darkroom {
@@ -32,7 +33,13 @@ std::string said_by_child(ChildStderr kind, Work work) {
     close(ends[0]);
     dup2(ends[1], STDERR_FILENO);
     close(ends[1]);
-    work();
+    try {
+      work();
+    } catch (const std::exception& thrown) {  // Whose catcher in the parent would go on with the parent's tests.
+      std::fprintf(stderr, "%s", thrown.what());
+      std::fflush(stderr);
+      _exit(1);
+    }
     std::fflush(stderr);
     _exit(0);
   }

@@ -118,10 +118,18 @@ TEST_F(RankGroupTest, a_rank_that_fails_by_itself_is_the_groups_failure) {
 
 TEST_F(RankGroupTest, a_stop_is_handed_to_all_and_they_end_when_they_like) {
   std::stop_source source;
-  source.request_stop();
-  const Status status =
-      run_rank_group(ranks("trap 'echo told > told-$RANK; exit 143' TERM; while :; do sleep 0.05; done"), source.get_token()).status();
+  const std::jthread stopper([&] {
+    while (text("ready-0").empty() || text("ready-1").empty() || text("ready-2").empty()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    source.request_stop();
+  });
+  const RankGroupOptions options = ranks("trap 'echo told > told-$RANK; exit 143' TERM; echo > ready-$RANK; while :; do sleep 0.05; done");
+  const Status status = run_rank_group(options, source.get_token()).status();
   EXPECT_EQ(status.code(), StatusCode::kCancelled) << status.to_string();
+  for (const char* rank : {"told-0", "told-1", "told-2"}) {
+    EXPECT_EQ(text(rank), "told\n") << rank;
+  }
 }
 
 TEST_F(RankGroupTest, after_a_stop_rank_0_may_take_longer_than_the_patience) {

@@ -429,7 +429,7 @@ TEST_F(ProcessRuns, a_stop_in_the_middle_ends_the_job_and_the_next_run_goes_on) 
   ProcessOptions job = options();
   job.output = "s3://pictures/latents";
   std::stop_source stop;
-  places.fake().before = [&](const FakeS3::Call& call) {
+  places.fake().before = [stop](const FakeS3::Call& call) mutable {
     if (call.key.ends_with("part-000001.parquet") && call.operation != "head") {
       stop.request_stop();
     }

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -125,10 +126,11 @@ std::set<pid_t> children() {
   return found;
 }
 
+// Throws where there is none: a signal to process -1 would reach everybody's.
 pid_t only_child() {
   const std::set<pid_t> all = children();
   EXPECT_EQ(all.size(), 1U);
-  return all.empty() ? -1 : *all.begin();
+  return all.empty() ? throw std::logic_error("there is no child") : *all.begin();
 }
 
 // -- the same results ------------------------------------------------------------------------------------------------
@@ -397,13 +399,14 @@ TEST(Sandbox, replaces_a_child_that_somebody_killed_and_asks_again) {
   std::jthread killer([busy] {
     clockid_t clock{};
     ASSERT_EQ(clock_getcpuclockid(busy, &clock), 0);
-    for (timespec used{}; used.tv_sec == 0 && used.tv_nsec < 300'000'000; clock_gettime(clock, &used)) {
+    for (timespec used{}; clock_gettime(clock, &used) == 0 && used.tv_sec == 0 && used.tv_nsec < 300'000'000;) {
       std::this_thread::yield();
     }
     kill(busy, SIGKILL);
   });
   EXPECT_EQ(checked(*decoder, plant("burn", small_jpeg())), checked(*decoder_in_process(), small_jpeg()));
   killer.join();
+  EXPECT_EQ(checked(*decoder, small_jpeg()), checked(*decoder_in_process(), small_jpeg()));  // Also where it was killed after its picture.
   EXPECT_NE(only_child(), busy);
 }
 
@@ -452,11 +455,11 @@ TEST(Sandbox, a_stop_ends_the_picture_under_way) {
 
 TEST(Sandbox, replaces_a_child_before_its_processor_time_is_used_up) {
   SandboxOptions options = planted_options();
-  options.time_per_child = seconds(1);
+  options.time_per_child = seconds(2);
   const auto decoder = started(options);
   const pid_t first = only_child();
   const std::string want = checked(*decoder_in_process(), small_jpeg());
-  EXPECT_EQ(checked(*decoder, plant("burn", small_jpeg())), want);  // 0.7 s, more than half of it.
+  EXPECT_EQ(checked(*decoder, plant("burn_long", small_jpeg())), want);  // More than half of it.
   EXPECT_EQ(only_child(), first);
   EXPECT_EQ(checked(*decoder, small_jpeg()), want);
   EXPECT_NE(only_child(), first);
@@ -605,20 +608,25 @@ std::pair<pid_t, pid_t> start_parent_and_child(const std::string& bytes) {
   EXPECT_EQ(pipe(ends.data()), 0);
   const pid_t parent = fork();
   if (parent == 0) {
-    const auto decoder = decoder_in_child(planted_options()).value();
-    const pid_t child = *children().begin();
+    const auto decoder = decoder_in_child(planted_options());
+    const std::set<pid_t> all = children();
+    if (!decoder.is_ok() || all.size() != 1) {
+      _exit(1);
+    }
+    const pid_t child = *all.begin();
     (void)!write(ends[1], &child, sizeof(child));
     if (!bytes.empty()) {
-      checked(*decoder, bytes);
+      checked(**decoder, bytes);
     }
     for (;;) {
       pause();
     }
   }
+  EXPECT_GT(parent, 0);
+  close(ends[1]);  // So that the end of a child that could not start is seen.
   pid_t child = -1;
   EXPECT_EQ(read(ends[0], &child, sizeof(child)), static_cast<ssize_t>(sizeof(child)));
   close(ends[0]);
-  close(ends[1]);
   return {parent, child};
 }
 

@@ -402,10 +402,11 @@ TEST_F(DownloadJob, a_stop_keeps_what_was_complete) {
   add_pictures(25);
   web_.add_trouble("hang", {{"trouble", "hang"}});
   web_.start();
-  const DownloadOptions options = web_.options(output());
+  DownloadOptions options = web_.options(output());
+  options.fetch.timeout = std::chrono::hours(1);
   std::stop_source stop;
-  std::jthread watcher([&] {
-    while (!std::filesystem::exists(output() + "/part-000001.parquet")) {
+  std::jthread watcher([&](const std::stop_token& gives_up) {
+    while (!gives_up.stop_requested() && !std::filesystem::exists(output() + "/part-000001.parquet")) {
       std::this_thread::yield();
     }
     stop.request_stop();

@@ -92,7 +92,7 @@ TEST_F(DownloadStores, a_run_into_a_bucket_that_is_stopped_goes_on) {
   start_web(47);
   const auto local = parts_of_local_run();
   std::stop_source stop;
-  s3_.after = [&](const FakeS3::Call& call) {
+  s3_.after = [stop](const FakeS3::Call& call) mutable {
     if (call.operation == "put" && call.key == "out/part-000001.parquet") {
       stop.request_stop();
     }

@@ -71,8 +71,9 @@ bool is_left(const std::string& fifo) {
 TEST(KeyProcess, is_killed_with_what_it_started_when_its_time_is_over) {
   const TemporaryFolder folder;
   const std::string fifo = folder.path("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   // The grandchild holds the fifo open for reading: a writer finds nobody once it is dead.
-  const Status hung = run_shell(fmt::format("mkfifo '{0}'; (exec 9<>'{0}'; sleep 600) & wait", fifo), milliseconds(300)).status();
+  const Status hung = run_shell(fmt::format("(exec 9<>'{0}'; sleep 600) & wait", fifo), milliseconds(2'000)).status();
   EXPECT_EQ(hung.to_string(), "unavailable: credential_process gave no keys: it does not end in time (program): sh");
   EXPECT_TRUE(is_left(fifo));
 }

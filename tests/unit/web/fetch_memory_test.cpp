@@ -117,7 +117,9 @@ TEST(fetch_memory, is_empty_of_a_fetcher_that_ends_while_bodies_come) {
   web.add_route("/endless", {{"trouble", "endless"}});
   web.add_route("/hang", {{"trouble", "hang"}});
   web.start();
-  OrderedPieces pieces(web.options(), 300'000);
+  FetchOptions options = web.options();
+  options.timeout = std::chrono::hours(1);
+  OrderedPieces pieces(options, 300'000);
   pieces.submit(web.url("/hang"));
   for (int i = 1; i < 9; ++i) {
     pieces.submit(web.url("/endless"));

@@ -347,7 +347,7 @@ TEST(fetch_safety, the_byte_limit_holds_while_nobody_takes_and_stops_deadlines) 
   web.add_route("/a.jpg", {});
   web.start();
   FetchOptions options = web.options();
-  options.timeout = milliseconds(400);
+  options.timeout = milliseconds(2'000);
   options.max_body_bytes = FetchWeb::kPictureBytes;
   options.max_bytes_in_flight = 250'000;
   const auto fetcher = make_fetcher(options);

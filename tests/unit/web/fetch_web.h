@@ -66,7 +66,7 @@ class FetchWeb {
   FetchOptions options() const {
     FetchOptions options;
     options.num_concurrent = 16;
-    options.timeout = std::chrono::seconds(10);
+    options.timeout = std::chrono::seconds(60);
     options.first_backoff = std::chrono::milliseconds(5);
     options.first_throttle = std::chrono::milliseconds(20);
     options.allow_private = {*AllowedNetwork::parse(fmt::format("127.0.0.1:{}", web_->port()))};

@@ -10,6 +10,7 @@
 
 #include "fetch_web.h"
 #include "http_caller.h"
+#include "support/http_answers.h"
 #include "support/scripted_server.h"
 
 namespace darkroom {
@@ -115,12 +116,7 @@ TEST(http_loop, ends_every_trouble_of_the_web_by_its_name) {
 TEST(http_loop, tells_a_refused_connection_from_a_refused_address) {
   HttpCaller caller;
   RecordingSink sink;
-  uint16_t closed_port = 0;
-  {
-    const ScriptedServer server([](const Request&) { return always(kOk); });
-    closed_port = server.port();
-  }
-  const SocketAddress nobody{*IpAddress::parse("127.0.0.1"), closed_port};
+  const SocketAddress nobody{*IpAddress::parse("127.0.0.1"), closed_port()};
   HttpResult result = caller.perform({.url = "http://pictures.invalid/", .connect_to = nobody}, sink);
   EXPECT_EQ(end_name(result), "connection_refused") << result.detail;
   EXPECT_FALSE(may_be_own_network(result.end));

@@ -397,7 +397,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     context.summary["error"] = status.message();
     return place.size > 1 ? end_rank(status, place) : Result<int>(status);
   }
-  log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means over 50 logged lines), {:.0f} img/s; the run is in {}",
+  log_info("trained {} steps in {:.0f} s: loss {:.4f} -> {:.4f} (means of the first and last lines), {:.0f} img/s; the run is in {}",
            summary.steps, summary.seconds, summary.loss_first, summary.loss_last, summary.images_per_second, options.output);
   return 0;
 }

@@ -231,7 +231,7 @@ RunFigures figures_of(const RunFolder& run) {
     figures.rows = run.index->num_rows();
   }
   const std::vector<double> losses = run.metrics.values_of("loss");
-  const size_t num_lines = std::min(kMeanLines, losses.size());
+  const size_t num_lines = std::min(kMeanLines, (losses.size() + 1) / 2);
   figures.loss_first = mean_of(losses, 0, num_lines);
   figures.loss_last = mean_of(losses, losses.size() - num_lines, losses.size());
   if (const auto scores = run.metrics.values_of("validation_loss"); !scores.empty()) {
@@ -274,8 +274,8 @@ std::vector<std::pair<std::string, std::string>> run_facts_rows(const RunFolder&
                                  : grouped_digits(figures.step));
   add("pictures seen", figures.samples ? grouped_digits(*figures.samples) : "");
   add("rows trained on", figures.rows ? grouped_digits(*figures.rows) : "");
-  add("loss, first 50 lines", number(figures.loss_first));
-  add("loss, last 50 lines", number(figures.loss_last));
+  add("loss, first lines", number(figures.loss_first));
+  add("loss, last lines", number(figures.loss_last));
   add("validation loss", number(figures.validation_loss));
   add("pictures/s, median", number(figures.images_per_second));
   add("TFLOP/s, median", number(figures.tflops));

@@ -42,8 +42,8 @@ struct RunFigures {
   std::optional<int64_t> samples;
   std::optional<int64_t> rows;
   std::optional<int64_t> parameters;
-  std::optional<double> loss_first;          ///< Mean over the first 50 logged steps.
-  std::optional<double> loss_last;           ///< Mean over the last 50.
+  std::optional<double> loss_first;          ///< Mean over the first 50 logged steps, or the first half.
+  std::optional<double> loss_last;           ///< Mean over the last 50, or the last half.
   std::optional<double> validation_loss;     ///< The last one.
   std::optional<double> images_per_second;   ///< Median over the logged steps.
   std::optional<double> tflops;              ///< Of all ranks, in 10^12 operations per second: median over the logged steps.

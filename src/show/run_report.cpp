@@ -37,7 +37,7 @@ std::string tiles_html(const RunFigures& figures) {
   std::string html = "<div class=\"tiles\">";
   html += tile("steps", grouped_digits(figures.step), figures.max_steps ? "of " + grouped_digits(*figures.max_steps) : "done");
   if (figures.loss_last) {
-    html += tile("loss, last 50 lines", number_text(*figures.loss_last), "first 50 lines: " + number_text(*figures.loss_first));
+    html += tile("loss, last lines", number_text(*figures.loss_last), "first lines: " + number_text(*figures.loss_first));
   }
   if (figures.validation_loss) {
     html += tile("validation loss", number_text(*figures.validation_loss), "the last one");

@@ -84,7 +84,7 @@ std::pair<double, double> first_and_last_loss(std::string_view metrics) {
       losses.push_back(parsed["loss"].get<double>());
     }
   }
-  const auto count = static_cast<std::ptrdiff_t>(std::min(kLines, losses.size()));
+  const auto count = static_cast<std::ptrdiff_t>(std::min(kLines, (losses.size() + 1) / 2));
   if (count == 0) {
     return {0, 0};
   }

@@ -39,7 +39,7 @@ class MetricsLog {
   double seconds_before_;
 };
 
-/// Mean loss of the first 50 and of the last 50 lines that have one; zeros when there is none.
+/// Mean loss of the first 50 and of the last 50 lines that have one, of fewer than 100 of either half; zeros when there is none.
 std::pair<double, double> first_and_last_loss(std::string_view metrics);
 
 }  // namespace darkroom

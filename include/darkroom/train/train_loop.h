@@ -56,8 +56,8 @@ struct TrainSummary {
   int64_t samples = 0;           ///< Seen in all.
   int64_t rows = 0;              ///< Of the dataset.
   int64_t skipped = 0;           ///< Of the steps: left out, because a loss or the gradient was not finite.
-  double loss_first = 0;         ///< Mean over the first 50 logged steps of the run.
-  double loss_last = 0;          ///< Mean over the last 50.
+  double loss_first = 0;         ///< Mean over the first 50 logged steps of the run, or its first half.
+  double loss_last = 0;          ///< Mean over the last 50, or the last half.
   double images_per_second = 0;  ///< Of this start, hooks left aside.
   double seconds = 0;            ///< Of this start.
   nlohmann::json online;         ///< With encoders elsewhere: which side waited (docs/train.md); null without.

@@ -278,7 +278,7 @@ TEST_F(RunReport, reads_metrics_of_any_length) {
   put("metrics.jsonl", lines);
   ASSERT_TRUE(write_run_report(files_, "runs/first").is_ok());
   EXPECT_THAT(page(), HasSubstr("<span>steps</span><b>60,000</b>"));
-  EXPECT_THAT(page(), HasSubstr("<b>3</b><span>first 50 lines: 2</span>"));
+  EXPECT_THAT(page(), HasSubstr("<b>3</b><span>first lines: 2</span>"));
   EXPECT_THAT(page(), HasSubstr("<b>10</b><span>pictures/s, the median</span>"));
   put("metrics.jsonl", lines + "[]\n");
   EXPECT_THAT(write_run_report(files_, "runs/first").message(), HasSubstr("metrics.jsonl 60001"));

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "compare_sides.h"
 #include "darkroom/compare/compare.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/stream/progress.h"
-#include "open_stores.h"
-#include "painter_flags.h"
+#include "opening/open_stores.h"
+#include "painting/compare_sides.h"
+#include "painting/painter_flags.h"
 #include "resources.h"
 #include "verb.h"
 

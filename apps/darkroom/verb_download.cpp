@@ -12,11 +12,11 @@
 #include "darkroom/core/version.h"
 #include "darkroom/ingest/download_job.h"
 #include "estimates.h"
-#include "job_flags.h"
-#include "job_observation.h"
-#include "open_stores.h"
+#include "jobs/job_flags.h"
+#include "jobs/job_observation.h"
+#include "jobs/standard_orders.h"
+#include "opening/open_stores.h"
 #include "resources.h"
-#include "standard_orders.h"
 #include "verb.h"
 
 namespace darkroom {

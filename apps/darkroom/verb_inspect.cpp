@@ -14,7 +14,7 @@
 #include "darkroom/image/sandbox.h"
 #include "darkroom/image/watermark.h"
 #include "darkroom/show/inspect.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 #include "resources.h"
 #include "self_description.h"
 #include "verb.h"

@@ -17,9 +17,9 @@
 #include "darkroom/nn/write_model.h"
 #include "darkroom/stores/model_copy.h"
 #include "darkroom/tables/folder_archive.h"
-#include "model_source.h"
-#include "open_stores.h"
-#include "remote_models.h"
+#include "opening/model_source.h"
+#include "opening/open_stores.h"
+#include "opening/remote_models.h"
 #include "resources.h"
 #include "verb.h"
 

@@ -9,7 +9,7 @@
 #include "darkroom/show/measured_rates.h"
 #include "darkroom/show/plan_page.h"
 #include "estimates.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 #include "self_description.h"
 #include "verb.h"
 

@@ -8,12 +8,12 @@
 #include "darkroom/core/log.h"
 #include "darkroom/encode/process_job.h"
 #include "estimates.h"
-#include "job_flags.h"
-#include "job_observation.h"
-#include "open_stores.h"
-#include "picture_flags.h"
+#include "jobs/job_flags.h"
+#include "jobs/job_observation.h"
+#include "jobs/standard_orders.h"
+#include "opening/open_stores.h"
+#include "painting/picture_flags.h"
 #include "resources.h"
-#include "standard_orders.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -8,11 +8,11 @@
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/paint/sample_job.h"
-#include "open_stores.h"
-#include "painter_flags.h"
-#include "painting_progress.h"
-#include "remote_models.h"
-#include "sample_jobs.h"
+#include "opening/open_stores.h"
+#include "opening/remote_models.h"
+#include "painting/painter_flags.h"
+#include "painting/painting_progress.h"
+#include "painting/sample_jobs.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -26,12 +26,12 @@
 #include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/address_policy.h"
-#include "dataset_opener.h"
-#include "job_observation.h"
-#include "painter_flags.h"
-#include "painter_opener.h"
+#include "jobs/job_observation.h"
+#include "painting/painter_flags.h"
 #include "resources.h"
-#include "safety_hook.h"
+#include "serving/dataset_opener.h"
+#include "serving/painter_opener.h"
+#include "serving/safety_hook.h"
 #include "verb.h"
 
 namespace darkroom {

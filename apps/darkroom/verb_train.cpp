@@ -25,9 +25,9 @@
 #include "darkroom/train/train_loop.h"
 #include "darkroom/train/training_plan.h"
 #include "darkroom/web/spot_notice.h"
-#include "job_observation.h"
-#include "open_stores.h"
-#include "picture_flags.h"
+#include "jobs/job_observation.h"
+#include "opening/open_stores.h"
+#include "painting/picture_flags.h"
 #include "resources.h"
 #include "verb.h"
 

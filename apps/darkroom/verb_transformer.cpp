@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "darkroom/encode/transform_service.h"
-#include "open_stores.h"
-#include "picture_flags.h"
+#include "opening/open_stores.h"
+#include "painting/picture_flags.h"
 #include "resources.h"
 #include "self_description.h"
 #include "verb.h"

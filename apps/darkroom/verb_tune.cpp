@@ -11,7 +11,7 @@
 #include "darkroom/tensor/device.h"
 #include "darkroom/train/training_plan.h"
 #include "estimates.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 #include "tuner/tuner.h"
 #include "verb.h"
 

@@ -14,7 +14,7 @@
 #include "arrow_batches.h"
 #include "bindings.h"
 #include "darkroom/core/metrics.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 
 namespace nb = nanobind;
 

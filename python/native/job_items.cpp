@@ -9,7 +9,7 @@
 #include "darkroom/core/metrics.h"
 #include "darkroom/core/utf8.h"
 #include "darkroom/ingest/pinned_job.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 
 namespace nb = nanobind;
 

@@ -15,7 +15,7 @@
 #include "darkroom/core/metrics.h"
 #include "darkroom/encode/record_batches.h"
 #include "darkroom/nn/placement.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 #include "transform_names.h"
 
 namespace nb = nanobind;

@@ -17,10 +17,10 @@
 #include "darkroom/paint/painter.h"
 #include "darkroom/paint/usable_samplers.h"
 #include "darkroom/tensor/intra_op_threads.h"
-#include "open_painter.h"
-#include "open_stores.h"
+#include "opening/open_painter.h"
+#include "opening/open_stores.h"
+#include "opening/remote_models.h"
 #include "owned_array.h"
-#include "remote_models.h"
 
 namespace nb = nanobind;
 

@@ -28,8 +28,8 @@
 #include "demo_tools.h"
 #include "demo_training.h"
 #include "latents_subset.h"
-#include "open_painter.h"
-#include "open_stores.h"
+#include "opening/open_painter.h"
+#include "opening/open_stores.h"
 #include "planted_troubles.h"
 #include "reconstruction.h"
 

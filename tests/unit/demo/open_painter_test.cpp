@@ -1,4 +1,4 @@
-#include "open_painter.h"
+#include "opening/open_painter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

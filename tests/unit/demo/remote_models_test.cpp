@@ -1,4 +1,4 @@
-#include "remote_models.h"
+#include "opening/remote_models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/checkpoint_folder.h"
-#include "open_painter.h"
+#include "opening/open_painter.h"
 #include "support/fake_s3_stores.h"
 #include "support/source_path.h"
 #include "support/temporary_folder.h"

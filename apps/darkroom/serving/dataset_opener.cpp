@@ -1,11 +1,11 @@
-#include "dataset_opener.h"
+#include "serving/dataset_opener.h"
 
 #include <utility>
 
 #include "darkroom/core/base64.h"
 #include "darkroom/core/utf8.h"
 #include "darkroom/image/png.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 
 namespace darkroom {
 namespace {

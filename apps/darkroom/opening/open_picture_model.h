@@ -1,7 +1,7 @@
 #pragma once
 
 #include "darkroom/paint/picture_run.h"
-#include "open_painter.h"
+#include "opening/open_painter.h"
 
 namespace darkroom {
 

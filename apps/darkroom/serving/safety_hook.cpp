@@ -1,4 +1,4 @@
-#include "safety_hook.h"
+#include "serving/safety_hook.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "open_stores.h"
+#include "opening/open_stores.h"
 
 #include <fmt/format.h>
 

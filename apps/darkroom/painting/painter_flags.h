@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "open_painter.h"
+#include "opening/open_painter.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -1,4 +1,4 @@
-#include "job_flags.h"
+#include "jobs/job_flags.h"
 
 #include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"

@@ -1,4 +1,4 @@
-#include "job_observation.h"
+#include "jobs/job_observation.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "darkroom/serve/model_shelf.h"
-#include "painter_engine.h"
-#include "painter_flags.h"
-#include "remote_models.h"
+#include "opening/remote_models.h"
+#include "painting/painter_flags.h"
+#include "serving/painter_engine.h"
 
 namespace darkroom {
 

@@ -1,4 +1,4 @@
-#include "painter_flags.h"
+#include "painting/painter_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "darkroom/paint/picture_run.h"
-#include "painter_flags.h"
+#include "painting/painter_flags.h"
 #include "verb.h"
 
 namespace darkroom {

@@ -1,4 +1,4 @@
-#include "sample_jobs.h"
+#include "painting/sample_jobs.h"
 
 #include <fmt/format.h>
 
@@ -15,10 +15,10 @@
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/prompts/picture_folder.h"
-#include "open_picture_model.h"
-#include "open_stores.h"
-#include "painting_progress.h"
-#include "remote_models.h"
+#include "opening/open_picture_model.h"
+#include "opening/open_stores.h"
+#include "opening/remote_models.h"
+#include "painting/painting_progress.h"
 
 namespace darkroom {
 namespace {

@@ -1,4 +1,4 @@
-#include "painter_engine.h"
+#include "serving/painter_engine.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "standard_orders.h"
+#include "jobs/standard_orders.h"
 
 #include <cerrno>
 #include <charconv>

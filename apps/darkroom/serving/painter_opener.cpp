@@ -1,11 +1,11 @@
-#include "painter_opener.h"
+#include "serving/painter_opener.h"
 
 #include <utility>
 
 #include "darkroom/core/machine.h"
 #include "darkroom/core/metrics.h"
 #include "darkroom/tensor/device.h"
-#include "open_stores.h"
+#include "opening/open_stores.h"
 
 namespace darkroom {
 namespace {

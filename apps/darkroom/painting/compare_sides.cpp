@@ -1,4 +1,4 @@
-#include "compare_sides.h"
+#include "painting/compare_sides.h"
 
 #include <set>
 #include <utility>

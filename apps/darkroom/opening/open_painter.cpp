@@ -1,4 +1,4 @@
-#include "open_painter.h"
+#include "opening/open_painter.h"
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 #include "darkroom/nn/packing.h"
 #include "darkroom/nn/stored_size.h"
 #include "darkroom/paint/recorded_memory.h"
-#include "open_picture_model.h"
+#include "opening/open_picture_model.h"
 
 namespace darkroom {
 namespace {

@@ -1,4 +1,4 @@
-#include "remote_models.h"
+#include "opening/remote_models.h"
 
 #include <utility>
 

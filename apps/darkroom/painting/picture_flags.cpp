@@ -1,4 +1,4 @@
-#include "picture_flags.h"
+#include "painting/picture_flags.h"
 
 #include <cstdlib>
 #include <string_view>

@@ -8,7 +8,7 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/paint/painter.h"
-#include "model_source.h"
+#include "opening/model_source.h"
 
 namespace darkroom {
 

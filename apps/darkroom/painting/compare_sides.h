@@ -5,8 +5,8 @@
 
 #include "darkroom/compare/compare.h"
 #include "darkroom/core/result.h"
-#include "open_painter.h"
-#include "remote_models.h"
+#include "opening/open_painter.h"
+#include "opening/remote_models.h"
 
 namespace darkroom {
 

@@ -1,4 +1,4 @@
-#include "model_source.h"
+#include "opening/model_source.h"
 
 #include <utility>
 

@@ -74,84 +74,7 @@ S3Address address_of(const S3Options& options, const std::string& region, const 
   return {.host = host, .path = name.key.empty() ? "/" + name.bucket : fmt::format("/{}/{}", name.bucket, name.key)};
 }
 
-/// Empty where there is none, or none that is understood.
-S3Error error_in(const S3Call& call, int status, const std::string& body) {
-  if (status / 100 != 2) {
-    Result<S3Error> error = read_error(body);
-    return error.is_ok() ? *std::move(error) : S3Error{};
-  }
-  if (call.outcome_root.empty()) {
-    return {};
-  }
-  Result<std::optional<S3Error>> outcome = read_outcome(body, call.outcome_root);
-  if (!outcome.is_ok()) {
-    return {.code = "InternalError", .message = {}, .request_id = {}, .region = {}};  // Neither done nor failed: asked again.
-  }
-  return outcome->value_or(S3Error{});
-}
-
-/// How one request ended, for docs/metrics.md.
-std::string_view word_of(const S3Reply& reply, S3Verdict verdict) {
-  if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
-    return verdict == S3Verdict::kRetry ? "failed" : "slow_down";
-  }
-  return reply.is_ok() ? "ok" : reply.status == 404 ? "missing" : "refused";
-}
-
-std::string_view word_of_end(HttpEnd end) {
-  if (end == HttpEnd::kCancelled || end == HttpEnd::kStopped) {
-    return "stopped";
-  }
-  return judge_s3_end(end) == S3Verdict::kSilent ? "silent" : "broken";
-}
-
-struct S3Words {
-  StatusCode code;
-  std::string_view what;
-};
-
-S3Words words_of(const S3Reply& reply) {
-  const std::string& code = reply.error.code;
-  if (code == "NoSuchBucket") {
-    return {StatusCode::kFailedPrecondition, "there is no such bucket"};
-  }
-  if (code == "NoSuchUpload") {
-    return {StatusCode::kUnavailable, "a sweep took the upload; run the same command again"};
-  }
-  if (code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch" || code == "InvalidToken") {
-    return {StatusCode::kFailedPrecondition, "the store does not take these credentials; check keys, profile and region"};
-  }
-  if (code == "QuotaExceeded" || reply.status == 507) {
-    return {StatusCode::kResourceExhausted, "the store's quota is used up"};
-  }
-  switch (reply.status) {
-    case 401:
-    case 403:
-      return {StatusCode::kFailedPrecondition, "the store forbids it; check credentials and the bucket's policy"};
-    case 404:
-      return {StatusCode::kNotFound, "there is no such object"};
-    case 412:
-      return {StatusCode::kFailedPrecondition, "the object changed meanwhile"};
-    case 501:
-      return {StatusCode::kFailedPrecondition, "the store cannot do this"};
-    default:
-      break;
-  }
-  return reply.status >= 500 || reply.status == 429 || judge_s3_answer(reply.status, code) != S3Verdict::kFinal
-             ? S3Words{StatusCode::kUnavailable, "the store failed"}
-             : S3Words{StatusCode::kFailedPrecondition, "the store refuses it"};
-}
-
 }  // namespace
-
-std::string S3Name::uri() const {
-  std::string shown;
-  for (const char c : key) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte == 0x7f || c == '%' || c == '?' || c == '#' ? fmt::format("%{:02X}", byte) : std::string(1, c);
-  }
-  return key.empty() ? fmt::format("s3://{}", bucket) : fmt::format("s3://{}/{}", bucket, shown);
-}
 
 Status S3Options::validate() const {
   if (scheme != "https" && scheme != "http") {
@@ -201,23 +124,6 @@ struct S3Sender::Attempt {
   std::string region = {};                      ///< That the last try was signed for.
   std::optional<S3Reply> reply = std::nullopt;  ///< That stands.
 };
-
-std::string_view operation_of(const S3Call& call) {
-  const auto asks = [&](std::string_view name) { return std::ranges::any_of(call.query, [&](const auto& q) { return q.name == name; }); };
-  const auto says = [&](std::string_view name) { return std::ranges::any_of(call.headers, [&](const auto& h) { return h.name == name; }); };
-  const bool is_of_upload = asks("uploadId");
-  if (call.method == "PUT") {
-    const bool is_copy = says("x-amz-copy-source");
-    return is_copy ? (is_of_upload ? "copy_part" : "copy") : (is_of_upload ? "upload_part" : "put");
-  }
-  if (call.method == "POST") {
-    return is_of_upload ? "complete" : "create_upload";
-  }
-  if (call.method == "DELETE") {
-    return is_of_upload ? "abort" : "remove";
-  }
-  return call.method == "HEAD" ? "head" : asks("uploads") ? "list_uploads" : asks("list-type") ? "list" : "get";
-}
 
 S3Sender::S3Sender(S3Options options, S3KeySource keys, StoreTools tools)
     : options_(std::move(options)), keys_(std::move(keys)), tools_(std::move(tools)), last_words_left_(options_.least_patience) {}
@@ -343,22 +249,28 @@ Result<HttpRequest> S3Sender::make_request(const S3Call& call, Attempt& attempt)
     }
   }
   request.body = call.body;
+  request.limits = limits_of(call, attempt);
+  request.needs_new_connection = attempt.needs_new_connection;
+  return request;
+}
+
+HttpLimits S3Sender::limits_of(const S3Call& call, const Attempt& attempt) const {
+  HttpLimits limits;
   const milliseconds share = std::max(milliseconds(1), options_.timeout / kMaxSilentTries);
   if (!has_answered_) {
     const size_t num_waited = std::min<size_t>(attempt.num_silent, kFirstPatience.size() - 1);
-    request.limits.idle = request.limits.connect = std::min(share, kFirstPatience[num_waited]);
+    limits.idle = limits.connect = std::min(share, kFirstPatience[num_waited]);
   } else {
-    request.limits.idle = call.may_be_silent ? options_.timeout : share;
-    request.limits.connect = std::min(kLongestConnect, options_.timeout);
+    limits.idle = call.may_be_silent ? options_.timeout : share;
+    limits.connect = std::min(kLongestConnect, options_.timeout);
   }
-  request.limits.total = request.limits.idle + seconds((size_of_pieces(call.body) + call.max_answer_bytes) / kLeastBytesPerSecond);
+  limits.total = limits.idle + seconds((size_of_pieces(call.body) + call.max_answer_bytes) / kLeastBytesPerSecond);
   if (attempt.deadline) {
     const auto left = std::chrono::ceil<milliseconds>(*attempt.deadline - tools_.clock.now());
-    request.limits.idle = request.limits.connect = request.limits.total = std::max(milliseconds(1), left);
+    limits.idle = limits.connect = limits.total = std::max(milliseconds(1), left);
   }
-  request.limits.max_body_bytes = call.max_answer_bytes;
-  request.needs_new_connection = attempt.needs_new_connection;
-  return request;
+  limits.max_body_bytes = call.max_answer_bytes;
+  return limits;
 }
 
 Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt) {
@@ -366,7 +278,7 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
   attempt.was_answered = response.is_answered();
   if (!response.is_answered()) {
     const S3Verdict verdict = judge_s3_end(response.end);
-    count(call, word_of_end(response.end), attempt);
+    count(call, result_word(response.end), attempt);
     const Status failure = http_failure(request, response).with_context(fmt::format("{} {}", call.doing, call.name.uri()));
     return verdict == S3Verdict::kFinal ? failure : wait_before_next(call, verdict, failure, attempt);
   }
@@ -377,7 +289,7 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
       reply.head.find("x-amz-bucket-region")) {
     verdict = S3Verdict::kWrongRegion;  // The answer to a HEAD says it in this header alone.
   }
-  count(call, word_of(reply, verdict), attempt);
+  count(call, result_word(reply, verdict), attempt);
   if (verdict == S3Verdict::kRetry || verdict == S3Verdict::kSlowDown) {
     if (verdict == S3Verdict::kSlowDown) {
       attempt.bucket.rate.slow_down(tools_.clock.now());

@@ -7,64 +7,22 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "darkroom/core/clock.h"
 #include "darkroom/core/result.h"
 #include "darkroom/stores/s3_store.h"
 #include "darkroom/web/http_client.h"
-#include "s3_documents.h"
+#include "s3_call.h"
 #include "s3_retry.h"
 #include "s3_signature.h"
 
 namespace darkroom {
 
-/// An object of a bucket; an empty key is the bucket itself.
-struct S3Name {
-  std::string bucket;
-  std::string key;
-
-  std::string uri() const;  ///< s3://BUCKET/KEY; "%", "?", "#" and control characters of the key as %XX.
-};
-
 /// The keys to sign with; nothing: requests are not signed. `anew`: those that were given last have expired. Any thread.
 using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
-
-enum class S3Patience {
-  kFull,   ///< As docs/stores.md says of failures.
-  kLeast,  ///< As S3Options::least_patience, ahead of the bucket's queue, and not at all while nobody answers: what is left is found later.
-};
-
-/// One operation, as it is meant.
-struct S3Call {
-  std::string_view doing;  ///< For messages: "reading", "storing".
-  std::string method;
-  S3Name name;
-  std::vector<S3Parameter> query = {};
-  std::vector<S3Header> headers = {};
-  std::vector<std::span<const std::byte>> body = {};
-  int64_t max_answer_bytes = 5'000'000;
-  std::string_view outcome_root = {};  ///< Of an operation that may fail after its status 200 (read_outcome).
-  bool may_be_silent = false;          ///< The server may work for long before it answers.
-  S3Patience patience = S3Patience::kFull;
-};
-
-/// The answer that stands: success, or a failure that trying again does not mend.
-struct S3Reply {
-  int status = 0;
-  HttpHead head = {};
-  std::string body = {};
-  S3Error error = {};  ///< Of a failure; its code may be empty (HEAD has no body).
-
-  bool is_ok() const { return status / 100 == 2 && error.code.empty(); }
-};
-
-/// The name of the operation, one of a closed list.
-std::string_view operation_of(const S3Call& call);
 
 /// Signs requests, sends them, and tries again what may pass. After the stop of the tools: S3Patience::kLeast whatever a call says, and
 /// the time of all that get no answer that stands together. Thread safety: any thread.
@@ -104,6 +62,7 @@ class S3Sender {
   void count(const S3Call& call, std::string_view result, const Attempt& attempt);
   Status sleep(Clock::Instant until, const std::stop_token& stop);
   Result<HttpRequest> make_request(const S3Call& call, Attempt& attempt);
+  HttpLimits limits_of(const S3Call& call, const Attempt& attempt) const;
   Status judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt);
   Status mend(const S3Call& call, S3Verdict verdict, const S3Reply& reply, Attempt& attempt);
   Status wait_before_next(const S3Call& call, S3Verdict verdict, const Status& failure, Attempt& attempt);

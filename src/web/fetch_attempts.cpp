@@ -24,7 +24,7 @@ milliseconds at_least_one(nanoseconds time) { return std::max(milliseconds(1), s
 
 }  // namespace
 
-void Fetcher::Engine::add_row(Request request, Instant now) {
+void Fetcher::Engine::add_row(ReadRequest request, Instant now) {
   const uint64_t number = ++num_rows_;
   const uint64_t order = options_.memory == nullptr ? number : request.order;
   Row row{.reply = {request.id, RowError{RowErrorCode::kBadUrl}}, .order = order, .began = now};

@@ -65,7 +65,8 @@ Fetcher::Engine::Engine(FetchOptions options, FetchRoom room, MetricsRegistry* m
       memory_(options_.memory == nullptr ? own_memory_ : *options_.memory),
       scheduler_(host_rules(options_), std::random_device{}()),
       watch_(options_.network),
-      places_(options_.num_concurrent, room.num_places) {}
+      places_(options_.num_concurrent, room.num_places),
+      queues_(num_outstanding()) {}
 
 Fetcher::Engine::~Engine() {
   cancel();
@@ -102,69 +103,32 @@ Status Fetcher::Engine::start() {
 }
 
 bool Fetcher::Engine::submit(FetchRequest request) {
-  Request read{request.id, UrlHop::parse(request.url, policy_), request.order};
-  bool was_empty = false;
-  {
-    std::unique_lock lock(mutex_);
-    may_submit_.wait(lock, [&] { return is_cancelled_ || is_closed_ || num_inside_ < num_outstanding(); });
-    if (is_cancelled_ || is_closed_) {
-      return false;
-    }
-    was_empty = queue_.empty();
-    queue_.push_back(std::move(read));
-    ++num_inside_;
-  }
-  if (was_empty) {
+  const FetchQueues::Entry entry = queues_.submit({request.id, UrlHop::parse(request.url, policy_), request.order});
+  if (entry == FetchQueues::Entry::kFirst) {
     inbox_->wake();
   }
-  return true;
+  return entry != FetchQueues::Entry::kRefused;
 }
 
 std::optional<FetchReply> Fetcher::Engine::next() {
-  std::unique_lock lock(mutex_);
-  may_take_.wait(lock, [&] { return is_cancelled_ || !replies_.empty() || (is_closed_ && num_inside_ == 0); });
-  if (is_cancelled_ || replies_.empty()) {
+  std::optional<UntakenReply> taken = queues_.take_reply();
+  if (!taken) {
     return std::nullopt;
   }
-  Untaken taken = std::move(replies_.front());
-  replies_.pop_front();
-  --num_inside_;
-  if (is_closed_ && num_inside_ == 0) {
-    may_take_.notify_all();
-  }
-  lock.unlock();
-  may_submit_.notify_one();
-  if (taken.reply.body.is_ok() && options_.memory == nullptr) {
-    own_memory_.leave(taken.row);
+  if (taken->reply.body.is_ok() && options_.memory == nullptr) {
+    own_memory_.leave(taken->row);
     if (wants_bytes_.load()) {
       inbox_->wake();
     }
   }
-  return std::move(taken.reply);
-}
-
-void Fetcher::Engine::close() {
-  const std::lock_guard lock(mutex_);
-  is_closed_ = true;
-  may_submit_.notify_all();
-  may_take_.notify_all();
+  return std::move(taken->reply);
 }
 
 void Fetcher::Engine::cancel() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_cancelled_ = true;
-    may_submit_.notify_all();
-    may_take_.notify_all();
-  }
+  queues_.cancel();
   if (inbox_) {
     inbox_->wake();
   }
-}
-
-Status Fetcher::Engine::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
 }
 
 FetchStats Fetcher::Engine::stats() const {
@@ -187,7 +151,7 @@ void Fetcher::Engine::run() {
   try {
     while (true) {
       inbox_->take(events_);
-      if (is_cancelled_) {  // Looked at after take(), which forgets the wake-up of cancel().
+      if (queues_.is_cancelled()) {  // Looked at after take(), which forgets the wake-up of cancel().
         return;
       }
       step();
@@ -209,7 +173,7 @@ void Fetcher::Engine::step() {
   settle(now);
   start_attempts(now);
   look_at_places(now);
-  publish();
+  queues_.publish(finished_);
   wait(now);
 }
 
@@ -234,12 +198,8 @@ void Fetcher::Engine::handle(FetchEvent& event, Instant now) {
 }
 
 void Fetcher::Engine::take_requests(Instant now) {
-  taken_.clear();
-  {
-    const std::lock_guard lock(mutex_);
-    taken_.swap(queue_);
-  }
-  for (Request& request : taken_) {
+  queues_.take_requests(taken_);
+  for (ReadRequest& request : taken_) {
     add_row(std::move(request), now);
   }
 }
@@ -401,31 +361,8 @@ void Fetcher::Engine::wait(Instant now) {
 
 void Fetcher::Engine::fail(Status failure) {
   log_error("{}", failure.to_string());
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.is_ok()) {
-      failure_ = std::move(failure);
-    }
-  }
+  queues_.note_failure(std::move(failure));
   cancel();
-}
-
-void Fetcher::Engine::publish() {
-  if (finished_.empty()) {
-    return;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    for (Untaken& untaken : finished_) {
-      replies_.push_back(std::move(untaken));
-    }
-  }
-  if (finished_.size() == 1) {
-    may_take_.notify_one();
-  } else {
-    may_take_.notify_all();
-  }
-  finished_.clear();
 }
 
 }  // namespace darkroom

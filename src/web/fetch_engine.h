@@ -1,10 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +20,7 @@
 #include "fetch_body.h"
 #include "fetch_inbox.h"
 #include "fetch_places.h"
+#include "fetch_queues.h"
 #include "fetch_sizes.h"
 #include "network_probes.h"
 #include "robots_files.h"
@@ -40,8 +38,8 @@ struct FetchRoom {
 /// REQUIRES: the limit is at least descriptors_needed(num_concurrent).
 FetchRoom plan_room(int num_concurrent, int64_t max_open_files);
 
-/// The two ends that callers see, and the thread between them: it gives rows to the host scheduler, starts what that allows, and tells it
-/// and the network watch what came of it. Names are resolved and exchanges carried out by other threads, which answer through the inbox.
+/// The thread between the two ends that callers see (FetchQueues): it gives rows to the host scheduler, starts what that allows, and tells
+/// it and the network watch what came of it. Names are resolved and exchanges carried out by other threads, which answer through the inbox.
 class Fetcher::Engine {
  public:
   using Instant = std::chrono::steady_clock::time_point;
@@ -52,19 +50,13 @@ class Fetcher::Engine {
 
   bool submit(FetchRequest request);
   std::optional<FetchReply> next();
-  void close();
+  void close() { queues_.close(); }
   void cancel();
-  Status failure() const;
+  Status failure() const { return queues_.failure(); }
   int num_outstanding() const { return room_.num_places + 4 * options_.num_concurrent; }
   FetchStats stats() const;
 
  private:
-  /// A request whose URL was read.
-  struct Request {
-    uint64_t id;
-    RowResult<UrlHop> hop;
-    uint64_t order;
-  };
   /// A row inside: waiting, under way, or suspect.
   struct Row {
     UrlHop hop = {};
@@ -90,10 +82,6 @@ class Fetcher::Engine {
     bool gives_back = false;              ///< Its exchange is cancelled, so that others get its bytes.
     FetchBody body;
   };
-  struct Untaken {
-    FetchReply reply;
-    uint64_t row;
-  };
 
   // The thread (fetch_engine.cpp).
   void run();
@@ -112,10 +100,9 @@ class Fetcher::Engine {
   void relieve_memory(Instant now);
   void watch_probes(Instant now);
   void fail(Status failure);
-  void publish();
 
   // Attempts (fetch_attempts.cpp).
-  void add_row(Request request, Instant now);
+  void add_row(ReadRequest request, Instant now);
   void add_attempt(std::unique_ptr<Attempt> attempt, Instant now);
   void begin(std::unique_ptr<Attempt> attempt, Instant now);
   void count_retry(const std::string& reason);
@@ -184,20 +171,12 @@ class Fetcher::Engine {
   Instant next_relief_{};
   bool was_out_ = false;
   std::vector<FetchEvent> events_;
-  std::vector<Request> taken_;
+  std::vector<ReadRequest> taken_;
   std::vector<pollfd> sockets_;
-  std::vector<Untaken> finished_;  // Not yet visible to callers.
+  std::vector<UntakenReply> finished_;  // Not yet visible to callers.
 
   // Shared with callers.
-  mutable std::mutex mutex_;
-  std::condition_variable may_submit_;
-  std::condition_variable may_take_;
-  std::vector<Request> queue_;
-  std::deque<Untaken> replies_;
-  int num_inside_ = 0;  // Queued, in rows_, or an untaken reply.
-  bool is_closed_ = false;
-  Status failure_;
-  std::atomic<bool> is_cancelled_{false};
+  FetchQueues queues_;
   std::atomic<bool> wants_bytes_{false};  // The thread waits until replies are taken.
 
   struct Counts {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <exception>
 
@@ -30,12 +29,6 @@ bool is_http_token(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return c > ' ' && c < 0x7F && std::string_view("\"(),/:;<=>?@[\\]{}").find(static_cast<char>(c)) == std::string_view::npos;
   });
-}
-
-std::optional<int64_t> parse_length(std::string_view text) {
-  int64_t length = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  return error == std::errc() && end == text.data() + text.size() && length >= 0 ? std::optional(length) : std::nullopt;
 }
 
 // libcurl has one code for a handshake that the server refuses and for a connection that breaks in it; its words tell them apart.
@@ -101,7 +94,7 @@ bool HttpTransfer::begin(ExchangeId id, HttpRequest request, HttpSink& sink, std
   forget();
   id_ = id;
   request_ = std::move(request);
-  sink_ = &sink;
+  answer_.begin(request_, sink);
   done_ = std::move(done);
   began_ = last_byte_ = now;
   return set_request();
@@ -113,11 +106,7 @@ void HttpTransfer::forget() {
   socket_error_ = 0;
   refused_address_.clear();
   is_connected_ = false;
-  head_.clear();
   stopped_.reset();
-  want_ = HttpSink::Want::kBody;
-  has_head_ = is_chunked_ = false;
-  header_bytes_ = body_bytes_ = 0;
   connected_after_.reset();
   first_byte_after_.reset();
   peer_.reset();
@@ -212,7 +201,7 @@ int HttpTransfer::on_connected(HttpTransfer* self, char* peer, char*, int peer_p
 
 size_t HttpTransfer::on_header(const char* line, size_t size, size_t count, HttpTransfer* self) noexcept {
   const size_t num_bytes = size * count;
-  const bool goes_on = self->guarded([&] { return self->take_header({line, num_bytes}); });
+  const bool goes_on = self->guarded([&] { return self->take_line({line, num_bytes}); });
   return goes_on ? num_bytes : num_bytes + 1;  // Any other count ends the transfer.
 }
 
@@ -267,96 +256,29 @@ bool HttpTransfer::guarded(const Call& call) {
 }
 
 bool HttpTransfer::stop(HttpEnd end, std::string detail) {
-  stopped_.emplace(end, std::move(detail));
+  stopped_ = HttpStop{end, std::move(detail)};
   return false;
 }
 
-bool HttpTransfer::take_header(std::string_view line) {
+bool HttpTransfer::goes_on(std::optional<HttpStop> why) { return !why || stop(why->end, std::move(why->detail)); }
+
+bool HttpTransfer::take_line(std::string_view line) {
   last_byte_ = std::chrono::steady_clock::now();
   if (!first_byte_after_) {
     first_byte_after_ = wire_time(last_byte_);
   }
-  header_bytes_ += static_cast<int64_t>(line.size());
-  if (header_bytes_ > request_.limits.max_header_bytes) {
-    return stop(HttpEnd::kHeadersTooLarge, fmt::format("the headers are longer than {} bytes", request_.limits.max_header_bytes));
-  }
-  if (has_head_) {
-    return true;  // A trailer: it changes nothing that was said.
-  }
-  if (head_.status == 0) {
-    long status = 0;
-    curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
-    head_.status = static_cast<int>(status);
-    return true;
-  }
-  if (line == "\r\n" || line == "\n") {
-    return end_of_headers();
-  }
-  head_.add_line(line);
-  return true;
-}
-
-bool HttpTransfer::end_of_headers() {
-  if (head_.status < 200) {  // Another one follows.
-    head_.clear();
-    return true;
-  }
-  has_head_ = true;
-  std::optional<std::string> refused_coding;
-  head_.for_each([&](std::string_view name, std::string_view value) {
-    if (same_word(name, "transfer-encoding")) {
-      is_chunked_ = true;
-      if (!same_word(value, "chunked")) {
-        refused_coding = value;  // libcurl would decode some of them.
-      }
-    }
-  });
-  if (refused_coding) {
-    return stop(HttpEnd::kNotHttp, fmt::format("a transfer coding that was not asked for: {}", *refused_coding));
-  }
-  if (const auto length = head_.find("content-length"); length && !is_chunked_) {
-    head_.content_length = parse_length(*length);
-  }
-  want_ = sink_->headers(head_);
-  if (want_ == HttpSink::Want::kStop) {
-    return stop(HttpEnd::kStopped, "at the headers");
-  }
-  const int64_t limit = request_.limits.max_body_bytes;
-  if (want_ == HttpSink::Want::kBody && request_.method != "HEAD" && head_.content_length.value_or(0) > limit) {
-    return stop(HttpEnd::kBodyTooLarge, fmt::format("the body is longer than {} bytes: {}", limit, *head_.content_length));
-  }
-  return true;
+  long status = 0;
+  curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
+  return goes_on(answer_.take_line(line, static_cast<int>(status)));
 }
 
 bool HttpTransfer::take_body(std::string_view bytes, bool& is_pause) {
   last_byte_ = std::chrono::steady_clock::now();
-  if (!has_head_) {
-    return stop(HttpEnd::kNotHttp, "a body before the end of the headers");
+  std::optional<HttpStop> why = answer_.take_body(bytes, is_pause);
+  if (is_pause) {
+    paused_since_ = last_byte_;
   }
-  if (want_ == HttpSink::Want::kDrop) {
-    return drop_body(bytes.size());
-  }
-  const int64_t new_size = body_bytes_ + static_cast<int64_t>(bytes.size());
-  if (new_size > request_.limits.max_body_bytes) {
-    return stop(HttpEnd::kBodyTooLarge, fmt::format("the body is longer than {} bytes", request_.limits.max_body_bytes));
-  }
-  switch (sink_->bytes({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()})) {
-    case HttpSink::Take::kTaken:
-      body_bytes_ = new_size;
-      return true;
-    case HttpSink::Take::kPause:
-      paused_since_ = last_byte_;
-      is_pause = true;
-      return true;
-    case HttpSink::Take::kStop:
-      break;
-  }
-  return stop(HttpEnd::kStopped, fmt::format("after {} body bytes", body_bytes_));
-}
-
-bool HttpTransfer::drop_body(size_t num_bytes) {
-  body_bytes_ += static_cast<int64_t>(num_bytes);
-  return body_bytes_ <= request_.limits.max_dropped_bytes || stop(HttpEnd::kAnswered, {});
+  return goes_on(std::move(why));
 }
 
 CURLcode HttpTransfer::resume(Instant now) {
@@ -428,12 +350,12 @@ HttpEnd HttpTransfer::end_of(CURLcode code) const {
     case CURLE_SSL_SHUTDOWN_FAILED:
       return HttpEnd::kTls;
     case CURLE_OUT_OF_MEMORY:  // So says libcurl before 8.6 of a header line above 100 KiB.
-      return is_connected_ && !has_head_ ? HttpEnd::kHeadersTooLarge : HttpEnd::kInternal;
+      return is_connected_ && !answer_.has_head() ? HttpEnd::kHeadersTooLarge : HttpEnd::kInternal;
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
     case CURLE_PARTIAL_FILE:
-      return has_head_ ? HttpEnd::kTruncated : HttpEnd::kBroken;
+      return answer_.has_head() ? HttpEnd::kTruncated : HttpEnd::kBroken;
     default:
       return HttpEnd::kInternal;
   }
@@ -441,10 +363,10 @@ HttpEnd HttpTransfer::end_of(CURLcode code) const {
 
 HttpResult HttpTransfer::finish(CURLcode code, Instant now) {
   if (stopped_) {
-    return finish(stopped_->first, std::move(stopped_->second), now);
+    return finish(stopped_->end, std::move(stopped_->detail), now);
   }
   if (code == CURLE_OK) {
-    return has_head_ ? finish(HttpEnd::kAnswered, {}, now) : finish(HttpEnd::kNotHttp, "no final status", now);
+    return answer_.has_head() ? finish(HttpEnd::kAnswered, {}, now) : finish(HttpEnd::kNotHttp, "no final status", now);
   }
   std::string detail = curl_message_[0] != 0 ? curl_message_ : curl_easy_strerror(code);
   if (!refused_address_.empty()) {
@@ -454,21 +376,17 @@ HttpResult HttpTransfer::finish(CURLcode code, Instant now) {
 }
 
 HttpResult HttpTransfer::finish(HttpEnd end, std::string detail, Instant now) {
-  if (has_head_ && want_ == HttpSink::Want::kDrop && end != HttpEnd::kCancelled) {
+  if (answer_.is_dropped() && end != HttpEnd::kCancelled) {
     end = HttpEnd::kAnswered;  // The status is known; what breaks behind it is of no interest.
     detail.clear();
   }
   HttpResult result{.id = id_, .end = end, .detail = std::move(detail)};
-  if (has_head_) {
-    result.head = std::move(head_);
-  }
-  result.num_bytes = body_bytes_;
+  result.head = answer_.end();
+  result.num_bytes = answer_.body_bytes();
   result.peer = peer_;
   result.connected_after = connected_after_;
   result.first_byte_after = first_byte_after_;
   result.ended_after = wire_time(now);
-  head_.clear();
-  sink_ = nullptr;
   request_ = {};
   return result;
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "darkroom/web/http_exchange.h"
+#include "http_answer.h"
 
 namespace darkroom {
 
@@ -59,10 +60,9 @@ class HttpTransfer {
   bool set_request();
   bool set_headers();
   void set_method();
-  bool take_header(std::string_view line);
-  bool end_of_headers();
+  bool take_line(std::string_view line);
   bool take_body(std::string_view bytes, bool& is_pause);
-  bool drop_body(size_t num_bytes);
+  bool goes_on(std::optional<HttpStop> why);
   bool stop(HttpEnd end, std::string detail);
   template <typename Call>
   bool guarded(const Call& call);
@@ -77,7 +77,6 @@ class HttpTransfer {
   // Of the exchange.
   ExchangeId id_ = 0;
   HttpRequest request_;
-  HttpSink* sink_ = nullptr;
   std::function<void(HttpResult)> done_;
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers_{nullptr, curl_slist_free_all};
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> connect_to_{nullptr, curl_slist_free_all};
@@ -93,13 +92,8 @@ class HttpTransfer {
   bool is_connected_ = false;
 
   // Of the answer.
-  HttpHead head_;
-  std::optional<std::pair<HttpEnd, std::string>> stopped_;  // Why a callback ended the exchange.
-  HttpSink::Want want_ = HttpSink::Want::kBody;
-  bool has_head_ = false;  // The final one, whole.
-  bool is_chunked_ = false;
-  int64_t header_bytes_ = 0;
-  int64_t body_bytes_ = 0;
+  HttpAnswer answer_;
+  std::optional<HttpStop> stopped_;  // Why a callback ended the exchange.
   std::optional<std::chrono::microseconds> connected_after_, first_byte_after_;
   std::optional<SocketAddress> peer_;
 

@@ -31,36 +31,35 @@ Result<ImageRequest> decode_inputs(Result<ImageRequest> request, PictureIntake::
 void post_to_intake(RouteCall call, size_t num_bytes, PictureOrders& orders,
                     std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  const Status posted =
-      orders.intake()->post(num_bytes, asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
-        const HttpService::Answer answer = asked->answer;
-        try {
-          asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
-              ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
-              : work(*asked, desk);
-        } catch (const std::exception& failure) {  // A request is a boundary.
-          log_error("serve: a request with a picture could not be handled: {}", failure.what());
-          answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
-        }
-      });
+  const Status posted = orders.intake()->post(num_bytes, asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
+    const HttpService::Answer answer = asked->answer;
+    try {
+      asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
+          ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
+          : work(*asked, desk);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request with a picture could not be handled: {}", failure.what());
+      answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
+    }
+  });
   if (!posted.is_ok()) {
     asked->answer(orders.refusal(posted));
   }
 }
 
 void read_for_model(RouteCall call, PictureOrders& orders, const std::string& name, ReadRequest read, TakeRequest take) {
-  orders.with_model(std::move(call), name,
-                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
-                      const size_t num_bytes = asked.question.body.size();
-                      post_to_intake(std::move(asked), num_bytes, orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
-                        auto request = decode_inputs(read(waiting.question, model->facts), desk);
-                        waiting.question.body = std::string();
-                        if (request.is_ok()) {
-                          request->model = model;
-                        }
-                        take(std::move(waiting), std::move(request));
-                      });
-                    });
+  orders.with_model(
+      std::move(call), name, [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
+        const size_t num_bytes = asked.question.body.size();
+        post_to_intake(std::move(asked), num_bytes, orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
+          auto request = decode_inputs(read(waiting.question, model->facts), desk);
+          waiting.question.body = std::string();
+          if (request.is_ok()) {
+            request->model = model;
+          }
+          take(std::move(waiting), std::move(request));
+        });
+      });
 }
 
 // Whether a request with pictures may go on, by which deadline; else it is answered. Reading counts, and so does waiting for it.

@@ -26,63 +26,90 @@ Result<ImageRequest> decode_inputs(Result<ImageRequest> request, PictureIntake::
   return request;
 }
 
-/// Has something done by a thread of the intake, which answers where that throws, or the deadline has passed.
-void post_to_intake(RouteCall call, PictureOrders& orders, std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
+/// Has something done by a thread of the intake, where it waits with so many bytes; that thread answers where it throws, or the deadline
+/// has passed.
+void post_to_intake(RouteCall call, size_t num_bytes, PictureOrders& orders,
+                    std::function<void(RouteCall& call, PictureIntake::Desk& desk)> work) {
   const auto asked = std::make_shared<RouteCall>(std::move(call));  // Shared by copies of the function.
-  const Status posted =
-      orders.intake()->post(asked->question.body.size(), asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
-        const HttpService::Answer answer = asked->answer;
-        try {
-          asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
-              ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
-              : work(*asked, desk);
-        } catch (const std::exception& failure) {  // A request is a boundary.
-          log_error("serve: a request with a picture could not be handled: {}", failure.what());
-          answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
-        }
-      });
+  const Status posted = orders.intake()->post(num_bytes, asked->gone, [asked, &orders, work = std::move(work)](PictureIntake::Desk& desk) {
+    const HttpService::Answer answer = asked->answer;
+    try {
+      asked->deadline.has_value() && orders.clock().now() >= *asked->deadline
+          ? answer(orders.refusal(Status::unavailable("the request was not read by its deadline")))
+          : work(*asked, desk);
+    } catch (const std::exception& failure) {  // A request is a boundary.
+      log_error("serve: a request with a picture could not be handled: {}", failure.what());
+      answer(orders.refusal(Status::internal("the request could not be handled; the server's log says why")));
+    }
+  });
   if (!posted.is_ok()) {
     asked->answer(orders.refusal(posted));
   }
 }
 
 void read_for_model(RouteCall call, PictureOrders& orders, const std::string& name, ReadRequest read, TakeRequest take) {
-  orders.with_model(std::move(call), name,
-                    [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
-                      post_to_intake(std::move(asked), orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
-                        auto request = decode_inputs(read(waiting.question, model->facts), desk);
-                        waiting.question.body = std::string();
-                        if (request.is_ok()) {
-                          request->model = model;
-                        }
-                        take(std::move(waiting), std::move(request));
-                      });
-                    });
+  orders.with_model(
+      std::move(call), name, [&orders, read = std::move(read), take = std::move(take)](RouteCall asked, const HeldModel& model) {
+        const size_t num_bytes = asked.question.body.size();
+        post_to_intake(std::move(asked), num_bytes, orders, [read, take, model](RouteCall& waiting, PictureIntake::Desk& desk) {
+          auto request = decode_inputs(read(waiting.question, model->facts), desk);
+          waiting.question.body = std::string();
+          if (request.is_ok()) {
+            request->model = model;
+          }
+          take(std::move(waiting), std::move(request));
+        });
+      });
+}
+
+// Whether a request with pictures may go on, by which deadline; else it is answered. Reading counts, and so does waiting for it.
+bool may_wait_for_intake(RouteCall& call, const PictureOrders& orders) {
+  if (orders.intake() == nullptr) {
+    call.answer(problem_reply(http_status::kNotImplemented, "this server has no decoder for pictures of requests; its log says why"));
+    return false;
+  }
+  const auto deadline = orders.deadline_of(call);
+  if (!deadline.is_ok()) {
+    call.answer(orders.refusal(deadline.status()));
+    return false;
+  }
+  call.deadline = *deadline;
+  return true;
 }
 
 }  // namespace
 
 void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take) {
-  if (orders.intake() == nullptr) {
-    call.answer(problem_reply(http_status::kNotImplemented, "this server has no decoder for pictures of requests; its log says why"));
+  if (!may_wait_for_intake(call, orders)) {
     return;
   }
-  const auto deadline = orders.deadline_of(call);  // Reading counts, and so does waiting for it.
-  if (!deadline.is_ok()) {
-    call.answer(orders.refusal(deadline.status()));
-    return;
-  }
-  call.deadline = *deadline;
   if (!orders.has_choice()) {
     read_for_model(std::move(call), orders, "", std::move(read), std::move(take));
     return;
   }
   // The name stands in a body that may be long.
-  post_to_intake(std::move(call), orders,
+  const size_t num_bytes = call.question.body.size();
+  post_to_intake(std::move(call), num_bytes, orders,
                  [&orders, name, read = std::move(read), take = std::move(take)](RouteCall& asked, PictureIntake::Desk&) {
                    const std::string wanted = name(asked.question);
                    read_for_model(std::move(asked), orders, wanted, read, take);
                  });
+}
+
+void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request, TakeRequest take) {
+  if (!may_wait_for_intake(call, orders)) {
+    return;
+  }
+  call.question.body = std::string();
+  size_t num_bytes = 0;
+  for (const InputPicture& picture : request.inputs) {
+    num_bytes += picture.text.size();
+  }
+  const auto read = std::make_shared<ImageRequest>(std::move(request));  // Shared by copies of the function.
+  post_to_intake(std::move(call), num_bytes, orders, [read, take = std::move(take)](RouteCall& waiting, PictureIntake::Desk& desk) {
+    auto decoded = decode_inputs(std::move(*read), desk);
+    take(std::move(waiting), std::move(decoded));
+  });
 }
 
 }  // namespace darkroom

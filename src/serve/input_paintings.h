@@ -17,4 +17,7 @@ using TakeRequest = std::function<void(RouteCall call, Result<ImageRequest> requ
 /// `take`, which must answer. Without an intake the answer is 501. `orders` and the intake outlive what is done.
 void read_with_pictures(RouteCall call, PictureOrders& orders, const NameModel& name, ReadRequest read, TakeRequest take);
 
+/// The same of a request that has been read, with its model: only its pictures wait and are decoded there.
+void decode_pictures(RouteCall call, PictureOrders& orders, ImageRequest request, TakeRequest take);
+
 }  // namespace darkroom

@@ -53,21 +53,21 @@ class JobDesk {
  public:
   JobDesk(PictureOrders& orders, JobStore& store) : orders_(orders), store_(store) {}
 
-  /// Reads a request and takes it; one with a picture is the intake's to read.
+  /// Reads a request and takes it. A picture is the intake's to decode, and a long body the intake's to read.
   void take(RouteCall call) {
     if (call.question.body.size() > kMostReadAtOnce) {
-      take_with_picture(std::move(call));
+      take_long(std::move(call));
       return;
     }
     const std::string name = orders_.has_choice() ? named_model(call.question.body) : std::string();
     orders_.with_model(std::move(call), name, [this](RouteCall asked, const HeldModel& model) {
       auto request = read_job(asked.question.body, model->facts, orders_.limits());
-      if (request.is_ok() && !request->inputs.empty()) {
-        take_with_picture(std::move(asked));
-        return;
-      }
       if (request.is_ok()) {
         request->model = model;
+      }
+      if (request.is_ok() && !request->inputs.empty()) {
+        decode_pictures(std::move(asked), orders_, *std::move(request), submit_read());
+        return;
       }
       asked.answer(submit(asked, std::move(request)));
     });
@@ -169,13 +169,16 @@ class JobDesk {
   }
 
  private:
-  void take_with_picture(RouteCall call) {
+  TakeRequest submit_read() {
+    return [this](const RouteCall& asked, Result<ImageRequest> request) { asked.answer(submit(asked, std::move(request))); };
+  }
+
+  void take_long(RouteCall call) {
     const auto name = [](const HttpQuestion& question) { return named_model(question.body); };
     const auto read = [this](const HttpQuestion& question, const ModelFacts& model) {
       return read_job(question.body, model, orders_.limits());
     };
-    read_with_pictures(std::move(call), orders_, name, read,
-                       [this](const RouteCall& asked, Result<ImageRequest> request) { asked.answer(submit(asked, std::move(request))); });
+    read_with_pictures(std::move(call), orders_, name, read, submit_read());
   }
 
   PictureOrders& orders_;

@@ -139,6 +139,19 @@ TEST_F(webui_routes, pictures_wait_in_bounded_room) {
   EXPECT_THAT(img2img(encode_base64(input_png())), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After")));
 }
 
+// The request itself is read once, and its body let go: only the picture takes room where it waits.
+TEST_F(webui_routes, a_short_job_waits_with_nothing_but_its_picture) {
+  start({}, true, {.num_threads = 1, .max_waiting = 1, .max_waiting_bytes = 1000});
+  const auto job = [](const std::string& picture, size_t num_spaces) {
+    return post("/v1/jobs", R"({"prompt":"x","steps":4,"init_image":")" + picture + "\"" + std::string(num_spaces, ' ') + "}");
+  };
+  EXPECT_THAT(ask(job(encode_base64(input_png()), 100'000)), StartsWith("HTTP/1.1 202"));
+  EXPECT_THAT(ask(job(std::string(1001, 'A'), 0)), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After")));
+  EXPECT_THAT(ask(job("%%%%", 0)), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("init_image")));
+  EXPECT_THAT(ask(post("/v1/jobs", R"({"prompt":"x","init_image":"AAAA"})", "X-Darkroom-Deadline: soon\r\n")),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("soon")));
+}
+
 TEST_F(webui_routes, waiting_to_be_read_counts_against_the_deadline) {
   start({}, true, {.num_threads = 1});
   std::promise<void> held;

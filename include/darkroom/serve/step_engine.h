@@ -30,6 +30,8 @@ struct PictureSpec {
   std::shared_ptr<const Image> init_image = {};
   double strength = 0.8;  ///< With init_image: share of the steps that are taken, above 0 to 1.
 
+  bool operator==(const PictureSpec&) const = default;
+
   /// Steps that are taken from a picture.
   int num_steps_from_image() const { return static_cast<int>(num_steps * strength); }
   /// Steps that are taken, all of them but with init_image.
@@ -79,7 +81,7 @@ class StepEngine {
   static constexpr int kMostChunks = 32;       ///< Of the tokens of a prompt with weights, and of its negative text.
 
   virtual ~StepEngine() = default;
-  /// Whether begin() would take the picture. Quick. Errors: kInvalidArgument, of a request that does not fit the model.
+  /// Whether begin() would take the picture, whatever its seed. Quick. Errors: kInvalidArgument, of a request that does not fit the model.
   virtual Status check(const PictureSpec& spec) const = 0;
   /// Of a picture that check() takes. Quick.
   virtual UnreadTexts unread(const PictureSpec& spec) const = 0;

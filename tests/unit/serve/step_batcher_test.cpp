@@ -72,6 +72,19 @@ TEST_F(step_batcher, hands_over_a_picture_for_each_that_was_asked_for_in_their_o
   EXPECT_EQ(number("darkroom_serve_open_cost"), 0);
 }
 
+TEST_F(step_batcher, checks_pictures_that_differ_in_their_seeds_once) {
+  start();
+  const auto num_checks = [this](std::vector<PictureSpec> pictures) {
+    const int before = engine_.num_checks();
+    EXPECT_TRUE(batcher_->would_take(order_of(std::move(pictures))).is_ok());
+    return engine_.num_checks() - before;
+  };
+  EXPECT_EQ(num_checks({stub_picture("a", 3, 8, 1), stub_picture("a", 3, 8, 2), stub_picture("a", 3, 8, 3)}), 1);
+  EXPECT_EQ(num_checks({stub_picture("a", 3, 8, 1), stub_picture("a", 3, 8, 2), stub_picture("b", 3, 8, 1)}), 2);
+  EXPECT_EQ(num_checks({stub_picture("a", 3), stub_picture("a", 4), stub_picture("a", 4, 16)}), 3);
+  EXPECT_FALSE(batcher_->would_take(order_of({stub_picture("a", 3), stub_picture("a", 3), stub_picture("refused", 3)})).is_ok());
+}
+
 TEST_F(step_batcher, tells_progress_and_shows_previews_of_those_who_ask) {
   start();
   std::vector<double> shares;

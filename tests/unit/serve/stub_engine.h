@@ -33,6 +33,7 @@ class StubEngine final : public StepEngine {
   }
 
   Status check(const PictureSpec& spec) const override {
+    num_checks_.fetch_add(1);
     return spec.prompt == "refused" ? Status::invalid_argument("the stub refuses this prompt") : Status::ok();
   }
 
@@ -122,6 +123,7 @@ class StubEngine final : public StepEngine {
     const std::lock_guard lock(mutex_);
     return calls_;
   }
+  int num_checks() const { return num_checks_.load(); }
   /// Of each picture that has begun, whether brackets in its texts are weights.
   std::vector<bool> weighted() {
     const std::lock_guard lock(mutex_);
@@ -145,6 +147,7 @@ class StubEngine final : public StepEngine {
   size_t calls_allowed_ = SIZE_MAX;
   size_t most_at_once_ = SIZE_MAX;
   std::function<void()> on_end_;
+  mutable std::atomic<int> num_checks_ = 0;
 };
 
 /// Cost of a picture of few pixels and so many steps.

@@ -41,7 +41,6 @@ constexpr const char* kSageMakerModel = "/opt/ml/model";
 constexpr const char* kSageMakerModels = "/opt/ml/models";
 constexpr std::chrono::seconds kLastCall{1};      // For what nobody waits for any more.
 constexpr double kContainerDeadlineSeconds = 55;  // The platform gives up after 60 s, without a word of why.
-constexpr size_t kMaxBodyBytes = 16'000'000;      // Of a request with a picture; what others may have is less.
 
 struct ServeFlags {
   PainterFlags painter;  // Of all models.
@@ -302,7 +301,7 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                                                   .datasets = serving->datasets.named()},
                            batcher, metrics);
   DARKROOM_ASSIGN_OR_RETURN(serving->server,
-                            HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxBodyBytes}));
+                            HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxPictureBodyBytes}));
   const std::vector<std::string> names = names_of(shelf);
   log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
            flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());

@@ -13,6 +13,7 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/serve/a1111_requests.h"
 #include "darkroom/serve/edit_requests.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/png_settings.h"
 #include "input_paintings.h"
 #include "picture_fields.h"
@@ -21,7 +22,6 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kMaxPictureBodyBytes = 16'000'000;
 constexpr const char* kPrefix = "/sdapi/v1/";
 
 HttpReply webui_json(const nlohmann::json& value) { return {.body = json_text(value) + "\n"}; }

@@ -1,13 +1,12 @@
 #include <utility>
 
 #include "darkroom/serve/edit_requests.h"
+#include "darkroom/serve/image_inputs.h"
 #include "input_paintings.h"
 #include "protocols.h"
 
 namespace darkroom {
 namespace {
-
-constexpr size_t kMaxEditBytes = 16'000'000;
 
 void imagine(RouteCall call, PictureOrders& orders) {
   if (is_of_another_site(call.question)) {
@@ -43,7 +42,7 @@ void add_edit_routes(RouteTable& table, PictureOrders& orders) {
              .paints = true,
              .body_type = "multipart/form-data",
              .other_body_type = "application/json",
-             .max_body_bytes = kMaxEditBytes,
+             .max_body_bytes = kMaxPictureBodyBytes,
              .replies = {{.what = "The pictures as base64."},
                          {.type = "text/event-stream",
                           .what = "Of stream: image_edit.partial_image, and last image_edit.completed of each picture."}}});

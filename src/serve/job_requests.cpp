@@ -10,8 +10,6 @@
 namespace darkroom {
 namespace {
 
-constexpr size_t kMostPictureText = 16'000'000;  // A body is no longer.
-
 /// The fields of a job.
 struct JobForm {
   WantedPictures wanted;
@@ -29,7 +27,7 @@ bool reads_weights(RequestFields& fields) {
 
 void read_start(RequestFields& fields, JobForm& form) {
   PictureSpec& settings = form.wanted.settings;
-  form.init_image = fields.text("init_image", kMostPictureText);
+  form.init_image = fields.text("init_image", kMaxPictureBodyBytes);  // A body is no longer.
   const auto strength = fields.number("strength", 0, 1);
   if (strength && !form.init_image) {
     fields.fail(Status::invalid_argument("strength goes with init_image; leave it out, or give a picture to start from, got:", *strength));

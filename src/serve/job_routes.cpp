@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/image/png.h"
+#include "darkroom/serve/image_inputs.h"
 #include "input_paintings.h"
 #include "job_requests.h"
 #include "job_store.h"
@@ -17,7 +18,6 @@ namespace {
 
 constexpr size_t kMostListed = 100;
 constexpr size_t kMostReadAtOnce = 2'000'000;  // Bytes of a body; a longer one has a picture in it, and takes its time.
-constexpr size_t kMaxJobBodyBytes = 16'000'000;
 
 nlohmann::json image_urls(const Job& job, const WatchedPainting::View& view) {
   nlohmann::json urls = nlohmann::json::array();
@@ -196,7 +196,7 @@ void add_job_routes(RouteTable& table, PictureOrders& orders, JobStore& store) {
              .answer = [desk](RouteCall call) { desk->take(std::move(call)); },
              .paints = true,
              .body_type = "application/json",
-             .max_body_bytes = kMaxJobBodyBytes,
+             .max_body_bytes = kMaxPictureBodyBytes,
              .body_schema = [&orders] { return job_schema(orders.model(), orders.limits()); },
              .replies = {{.status = http_status::kAccepted, .what = "The job, as it is queued; Location has its path."}}});
   table.add({.method = "GET",

@@ -20,6 +20,9 @@
 
 namespace darkroom {
 
+/// Bytes of the body of a request that may have a picture in it; those of others are shorter.
+inline constexpr size_t kMaxPictureBodyBytes = 16'000'000;
+
 /// A picture of a request, still encoded.
 struct InputPicture {
   std::string field = {};  ///< "init_images[0]": how messages name it.

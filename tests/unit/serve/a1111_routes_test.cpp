@@ -61,7 +61,7 @@ class webui_routes : public testing::Test {
     options.model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim", "euler_a"}, .default_sampler = "ddim"};
     options.intake = has_intake ? &*intake_ : nullptr;
     service_.emplace(std::move(options), *batcher_, metrics_, clock_);
-    server_ = HttpServer::start(*service_, {.address = parse_metrics_address("0").value(), .max_body_bytes = 16'000'000}).value();
+    server_ = HttpServer::start(*service_, {.address = parse_metrics_address("0").value(), .max_body_bytes = kMaxPictureBodyBytes}).value();
   }
   /// A connection that has sent a request. A test that fails meanwhile closes it instead of waiting for the reply.
   std::unique_ptr<ServeClient> asking(const std::string& request) const {

@@ -300,8 +300,9 @@ Result<int> run_serve(const ServeFlags& asked, VerbContext& context) {
                                                   .runs = std::move(runs),
                                                   .datasets = serving->datasets.named()},
                            batcher, metrics);
-  DARKROOM_ASSIGN_OR_RETURN(serving->server,
-                            HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxPictureBodyBytes}));
+  DARKROOM_ASSIGN_OR_RETURN(
+      serving->server,
+      HttpServer::start(*serving->service, {.address = address, .tls = flags.tls, .max_body_bytes = kMaxPictureBodyBytes}));
   const std::vector<std::string> names = names_of(shelf);
   log_info("serving {} at {}://{}", names.empty() ? "no model yet" : fmt::format("{}", fmt::join(names, ", ")),
            flags.tls.is_empty() ? "http" : "https", serving->server->address().to_string());

@@ -23,6 +23,10 @@ constexpr int kPreviewEvery = 10;  // Steps, as webui has it unless it is told o
 constexpr double kDefaultDenoising = 0.75;
 constexpr size_t kLongestName = 100;
 constexpr const char* kModelOption = "sd_model_checkpoint";
+constexpr const char* kText = "string";
+constexpr const char* kInteger = "integer";
+constexpr const char* kNumber = "number";
+constexpr const char* kBoolean = "boolean";
 
 bool takes_sampler(const ModelFacts& model, std::string_view sampler) {
   return std::find(model.samplers.begin(), model.samplers.end(), sampler) != model.samplers.end();
@@ -74,6 +78,10 @@ void read_webui_sampler(RequestFields& fields, const ModelFacts& model, std::str
   const std::string name = fields.text("sampler_name", kLongestName).value_or("");
   const std::string schedule = ascii_lower(fields.text("scheduler", kLongestName).value_or(""));
   const std::string asked = name.empty() ? index : name;
+  for (const char* field : {"sampler_index", "sampler_name"}) {
+    fields.describe(field, {{"examples", sampler_names_of(model)}});  // Also in other cases, and by other names.
+  }
+  fields.describe("scheduler", {{"examples", {"automatic", "uniform", "karras"}}});
   if (asked.empty() && (schedule.empty() || schedule == "automatic")) {
     return;
   }
@@ -99,7 +107,9 @@ uint64_t read_seed(RequestFields& fields) {
   if (value != nullptr && value->is_number_integer() && !value->is_number_unsigned() && value->get<int64_t>() == -1) {
     return draw_seed();
   }
-  return fields.seed("seed").value_or(draw_seed());
+  const uint64_t seed = fields.seed("seed").value_or(draw_seed());
+  fields.describe("seed", {{"minimum", -1}, {"description", "-1: a drawn one."}});
+  return seed;
 }
 
 // Texts that webui would read as its extra networks, which are none here.
@@ -117,9 +127,15 @@ std::string read_prompt(RequestFields& fields, const char* name, const RequestLi
   return text;
 }
 
-void skip_fields(RequestFields& fields, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    fields.any(name);
+/// A field that is not read, with the type that webui's clients send.
+struct UnreadField {
+  const char* name;
+  const char* type;
+};
+
+void skip_fields(RequestFields& fields, std::initializer_list<UnreadField> unread) {
+  for (const UnreadField& field : unread) {
+    fields.any(field.name, {{"type", field.type}, {"description", "Not read."}});
   }
 }
 
@@ -143,12 +159,21 @@ void read_fixed_fields(RequestFields& fields) {
   fields.only("infotext", {""});
   fields.only("save_images", {false});
   // These change nothing as long as the others are as they are.
-  skip_fields(fields, {"subseed", "s_tmin", "s_tmax", "refiner_switch_at", "script_args", "disable_extra_networks", "comments",
-                       "force_task_id", "do_not_save_samples", "do_not_save_grid", "override_settings_restore_afterwards"});
+  skip_fields(fields, {{"subseed", kInteger},
+                       {"s_tmin", kNumber},
+                       {"s_tmax", kNumber},
+                       {"refiner_switch_at", kNumber},
+                       {"script_args", "array"},
+                       {"disable_extra_networks", kBoolean},
+                       {"comments", "object"},
+                       {"force_task_id", kText},
+                       {"do_not_save_samples", kBoolean},
+                       {"do_not_save_grid", kBoolean},
+                       {"override_settings_restore_afterwards", kBoolean}});
 }
 
 void read_override(RequestFields& fields, const ModelFacts& model) {
-  const nlohmann::json* settings = fields.any("override_settings");
+  const nlohmann::json* settings = fields.any("override_settings", a1111_options_schema(model, true));
   if (settings != nullptr && !settings->is_object()) {
     fields.fail(Status::invalid_argument("override_settings must be an object, got:", shown_json(*settings)));
   } else if (settings != nullptr) {
@@ -183,7 +208,7 @@ WantedPictures read_common_fields(RequestFields& fields, const ModelFacts& model
 }
 
 void read_send_images(RequestFields& fields, ImageRequest& request) {
-  const nlohmann::json* value = fields.any("send_images");
+  const nlohmann::json* value = fields.any("send_images", {{"type", kBoolean}});
   if (value != nullptr && !value->is_boolean()) {
     fields.fail(Status::invalid_argument("send_images must be true or false, got:", shown_json(*value)));
   } else if (value != nullptr) {
@@ -203,7 +228,8 @@ std::string parameters_json(nlohmann::json object) {
 
 // The one initial picture. Its text is taken out of the body, which may be long.
 void take_init_image(RequestFields& fields, nlohmann::json& object, ImageRequest& request) {
-  const nlohmann::json* value = fields.any("init_images");
+  const nlohmann::json* value =
+      fields.any("init_images", {{"type", "array"}, {"items", {{"type", kText}}}, {"minItems", 1}, {"maxItems", 1}});
   if (value == nullptr || !value->is_array() || value->size() != 1 || !value->front().is_string()) {
     fields.fail(Status::invalid_argument("init_images must be a list of one picture in base64, got:",
                                          value == nullptr    ? "null"
@@ -222,8 +248,18 @@ void take_init_image(RequestFields& fields, nlohmann::json& object, ImageRequest
 void read_hires_fields(RequestFields& fields) {
   fields.only("enable_hr", {false});
   fields.number("denoising_strength", 0, 1);  // Of the second pass, which there is none of.
-  skip_fields(fields, {"hr_scale", "hr_upscaler", "hr_second_pass_steps", "hr_resize_x", "hr_resize_y", "hr_checkpoint_name",
-                       "hr_sampler_name", "hr_scheduler", "hr_prompt", "hr_negative_prompt", "firstphase_width", "firstphase_height"});
+  skip_fields(fields, {{"hr_scale", kNumber},
+                       {"hr_upscaler", kText},
+                       {"hr_second_pass_steps", kInteger},
+                       {"hr_resize_x", kInteger},
+                       {"hr_resize_y", kInteger},
+                       {"hr_checkpoint_name", kText},
+                       {"hr_sampler_name", kText},
+                       {"hr_scheduler", kText},
+                       {"hr_prompt", kText},
+                       {"hr_negative_prompt", kText},
+                       {"firstphase_width", kInteger},
+                       {"firstphase_height", kInteger}});
 }
 
 void read_init_fields(RequestFields& fields, PictureSpec& settings) {
@@ -233,8 +269,16 @@ void read_init_fields(RequestFields& fields, PictureSpec& settings) {
   fields.only("mask", {});
   fields.only("latent_mask", {});
   fields.only("initial_noise_multiplier", {1});
-  skip_fields(fields, {"image_cfg_scale", "mask_blur", "mask_blur_x", "mask_blur_y", "mask_round", "inpainting_fill", "inpaint_full_res",
-                       "inpaint_full_res_padding", "inpainting_mask_invert", "include_init_images"});
+  skip_fields(fields, {{"image_cfg_scale", kNumber},
+                       {"mask_blur", kInteger},
+                       {"mask_blur_x", kInteger},
+                       {"mask_blur_y", kInteger},
+                       {"mask_round", kBoolean},
+                       {"inpainting_fill", kInteger},
+                       {"inpaint_full_res", kBoolean},
+                       {"inpaint_full_res_padding", kInteger},
+                       {"inpainting_mask_invert", kInteger},
+                       {"include_init_images", kBoolean}});
 }
 
 std::string info_json(const std::vector<PictureSpec>& pictures, const ImageRequest& request, const ModelFacts& model) {
@@ -272,9 +316,26 @@ std::string info_json(const std::vector<PictureSpec>& pictures, const ImageReque
                     {"version", fmt::format("darkroom {}", kVersion)}});
 }
 
+WantedPictures read_txt2img_fields(RequestFields& fields, const ModelFacts& model, const RequestLimits& limits, ImageRequest& request) {
+  WantedPictures wanted = read_common_fields(fields, model, limits);
+  read_hires_fields(fields);
+  read_send_images(fields, request);
+  return wanted;
+}
+
+WantedPictures read_img2img_fields(RequestFields& fields, nlohmann::json& object, const ModelFacts& model, const RequestLimits& limits,
+                                   ImageRequest& request) {
+  WantedPictures wanted = read_common_fields(fields, model, limits);
+  read_init_fields(fields, wanted.settings);
+  take_init_image(fields, object, request);
+  read_send_images(fields, request);
+  return wanted;
+}
+
+std::string read_picture_of_png_info(RequestFields& fields) { return fields.text("image", kMaxPictureBodyBytes).value_or(""); }
+
 Result<ImageRequest> finish_request(RequestFields& fields, const WantedPictures& wanted, const ModelFacts& model,
                                     const RequestLimits& limits, ImageRequest request) {
-  read_send_images(fields, request);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
   request.form = ReplyForm::kA1111;
@@ -299,9 +360,8 @@ nlohmann::json shown_options(const ModelFacts& model, bool has_png_settings) {
 Result<ImageRequest> read_txt2img(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  const WantedPictures wanted = read_common_fields(fields, model, limits);
-  read_hires_fields(fields);
   ImageRequest request;
+  const WantedPictures wanted = read_txt2img_fields(fields, model, limits, request);
   request.parameters_json = json_text(object);
   return finish_request(fields, wanted, model, limits, std::move(request));
 }
@@ -309,12 +369,23 @@ Result<ImageRequest> read_txt2img(std::string_view body, const ModelFacts& model
 Result<ImageRequest> read_img2img(std::string_view body, const ModelFacts& model, const RequestLimits& limits) {
   DARKROOM_ASSIGN_OR_RETURN(nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  WantedPictures wanted = read_common_fields(fields, model, limits);
-  read_init_fields(fields, wanted.settings);
   ImageRequest request;
-  take_init_image(fields, object, request);
+  const WantedPictures wanted = read_img2img_fields(fields, object, model, limits, request);
   request.parameters_json = parameters_json(object);
   return finish_request(fields, wanted, model, limits, std::move(request));
+}
+
+nlohmann::json txt2img_schema(const ModelFacts& model, const RequestLimits& limits) {
+  ImageRequest unused;
+  return described_fields([&](RequestFields& fields) { read_txt2img_fields(fields, model, limits, unused); });
+}
+
+nlohmann::json img2img_schema(const ModelFacts& model, const RequestLimits& limits) {
+  ImageRequest unused;
+  nlohmann::json nothing = nlohmann::json::object();
+  nlohmann::json schema = described_fields([&](RequestFields& fields) { read_img2img_fields(fields, nothing, model, limits, unused); });
+  schema["required"] = {"init_images"};  // What says so when it is missing has words of its own.
+  return schema;
 }
 
 nlohmann::json a1111_samplers(const ModelFacts& model) {
@@ -362,6 +433,17 @@ std::string a1111_model(std::string_view body) {
 
 nlohmann::json a1111_options(const ModelFacts& model, bool has_png_settings) { return shown_options(model, has_png_settings); }
 
+nlohmann::json a1111_options_schema(const ModelFacts& model, bool has_png_settings) {
+  nlohmann::json schema = {{"type", "object"}, {"additionalProperties", false}};
+  const nlohmann::json options = shown_options(model, has_png_settings);
+  for (const auto& [name, value] : options.items()) {
+    schema["properties"][name] = name == kModelOption ? nlohmann::json{{"type", kText}, {"maxLength", kMaxModelName}}
+                                 : value.is_null()    ? nlohmann::json{{"type", "null"}}
+                                                      : nlohmann::json{{"enum", {value}}};
+  }
+  return schema;
+}
+
 Status check_a1111_options(const nlohmann::json& asked, const ModelFacts& model, bool has_png_settings, std::string_view where) {
   const nlohmann::json own = shown_options(model, has_png_settings);
   for (const auto& [name, value] : asked.items()) {
@@ -380,10 +462,16 @@ Status check_a1111_options(const nlohmann::json& asked, const ModelFacts& model,
 Result<InputPicture> read_png_info(std::string_view body) {
   DARKROOM_ASSIGN_OR_RETURN(const nlohmann::json object, read_json_object(body));
   RequestFields fields(object, "");
-  auto image = fields.text("image", body.size());
+  std::string image = read_picture_of_png_info(fields);
   fields.refuse_others();
   DARKROOM_RETURN_IF_ERROR(fields.failure());
-  return read_picture_text("image", std::move(image).value_or(""));
+  return read_picture_text("image", std::move(image));
+}
+
+nlohmann::json png_info_schema() {
+  nlohmann::json schema = described_fields([](RequestFields& fields) { read_picture_of_png_info(fields); });
+  schema["required"] = {"image"};
+  return schema;
 }
 
 }  // namespace darkroom

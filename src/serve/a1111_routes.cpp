@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "a1111_jobs.h"
+#include "a1111_replies.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/serve/a1111_requests.h"
 #include "darkroom/serve/edit_requests.h"
@@ -121,12 +122,12 @@ nlohmann::json flags(const ModelFacts& model) { return {{"api", true}, {"nowebui
 
 using Tell = std::function<nlohmann::json(const HttpQuestion& question)>;
 
-void add_getter(RouteTable& table, const char* name, const char* summary, Tell tell) {
+void add_getter(RouteTable& table, const char* name, const char* summary, const Tell& tell) {
   table.add({.method = "GET",
              .path = std::string(kPrefix) + name,
              .summary = summary,
-             .answer = answer_at_once([tell = std::move(tell)](const RouteCall& call) { return webui_json(tell(call.question)); }),
-             .replies = {{.what = "As stable-diffusion-webui's."}}});
+             .answer = answer_at_once([tell](const RouteCall& call) { return webui_json(tell(call.question)); }),
+             .replies = {{.what = "As stable-diffusion-webui's.", .schema = [tell] { return schema_like(tell({})); }}}});
 }
 
 void add_getters(RouteTable& table, const PictureOrders& orders, const std::shared_ptr<A1111Choice>& choice) {
@@ -168,7 +169,9 @@ void add_txt2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr
                  },
              .paints = true,
              .body_type = "application/json",
-             .replies = {{.what = "The pictures as base64, with the fields and an info text."}}});
+             .body_schema = [&orders] { return txt2img_schema(orders.model(), orders.limits()); },
+             .replies = {{.what = "The pictures as base64, with the fields and an info text.",
+                          .schema = [&orders] { return a1111_pictures_schema(orders.model(), orders.limits()); }}}});
 }
 
 void add_img2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr<A1111Jobs>& jobs,
@@ -190,7 +193,9 @@ void add_img2img(RouteTable& table, PictureOrders& orders, const std::shared_ptr
              .paints = true,
              .body_type = "application/json",
              .max_body_bytes = kMaxPictureBodyBytes,
-             .replies = {{.what = "The pictures as base64, with the fields and an info text."}}});
+             .body_schema = [&orders] { return img2img_schema(orders.model(), orders.limits()); },
+             .replies = {{.what = "The pictures as base64, with the fields and an info text.",
+                          .schema = [&orders] { return a1111_pictures_schema(orders.model(), orders.limits()); }}}});
 }
 
 void add_png_info(RouteTable& table, const PictureOrders& orders) {
@@ -205,7 +210,8 @@ void add_png_info(RouteTable& table, const PictureOrders& orders) {
                  },
              .body_type = "application/json",
              .max_body_bytes = kMaxPictureBodyBytes,
-             .replies = {{.what = "The text, its chunks, and what it says field by field."}}});
+             .body_schema = png_info_schema,
+             .replies = {{.what = "The text, its chunks, and what it says field by field.", .schema = png_info_reply_schema}}});
 }
 
 }  // namespace
@@ -223,7 +229,12 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
              .answer = answer_at_once([&orders, jobs](const RouteCall& call) {
                return webui_json(jobs->progress(owner_of(call.question), orders.clock().now(), wants_preview(call.question)));
              }),
-             .replies = {{.what = "As stable-diffusion-webui's."}}});
+             .query_schema =
+                 [] {
+                   const nlohmann::json flag = {{"type", "boolean"}, {"description", "Whether current_image is left out."}};
+                   return nlohmann::json{{"properties", {{"skip_current_image", flag}}}};
+                 },
+             .replies = {{.what = "As stable-diffusion-webui's.", .schema = a1111_progress_schema}}});
   for (const char* name : {"interrupt", "skip"}) {
     table.add({.method = "POST",
                .path = std::string(kPrefix) + name,
@@ -232,7 +243,7 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
                  jobs->interrupt(owner_of(call.question));
                  return webui_json(nlohmann::json::object());
                }),
-               .replies = {{.what = "An empty object."}}});
+               .replies = {{.what = "An empty object.", .schema = [] { return schema_like(nlohmann::json::object()); }}}});
   }
   table.add({.method = "POST",
              .path = "/sdapi/v1/options",
@@ -242,7 +253,8 @@ void add_a1111_routes(RouteTable& table, PictureOrders& orders) {
                return set.is_ok() ? webui_json(nullptr) : orders.refusal(set);
              }),
              .body_type = "application/json",
-             .replies = {{.what = "null."}}});
+             .body_schema = [&orders] { return a1111_options_schema(orders.model(), orders.has_webui_settings()); },
+             .replies = {{.what = "null.", .schema = [] { return schema_like(nullptr); }}}});
 }
 
 }  // namespace darkroom

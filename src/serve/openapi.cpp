@@ -56,7 +56,7 @@ Json responses_of(const Route& route) {
     const bool is_first = response.is_null();
     response["description"] = is_first ? reply.what : response["description"].get<std::string>() + " " + reply.what;
     if (!reply.type.empty()) {
-      response["content"][reply.type] = Json::object();
+      response["content"][reply.type] = reply.schema == nullptr ? Json::object() : Json{{"schema", reply.schema()}};
     }
   }
   responses["default"] = {{"$ref", "#/components/responses/Problem"}};

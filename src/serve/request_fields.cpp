@@ -30,6 +30,24 @@ nlohmann::json described_fields(const std::function<void(RequestFields&)>& read)
   return schema;
 }
 
+nlohmann::json schema_like(const nlohmann::json& value) {
+  if (value.is_object()) {
+    nlohmann::json schema = {{"type", "object"}};
+    for (const auto& [name, field] : value.items()) {
+      schema["properties"][name] = schema_like(field);
+      schema["required"].push_back(name);
+    }
+    return schema;
+  }
+  if (value.is_array()) {
+    return value.empty() ? nlohmann::json{{"type", "array"}} : nlohmann::json{{"type", "array"}, {"items", schema_like(value.front())}};
+  }
+  if (value.is_number()) {
+    return {{"type", value.is_number_integer() ? "integer" : "number"}};
+  }
+  return {{"type", value.type_name()}};  // string, boolean, null: JSON's names are those of the schema.
+}
+
 RequestFields::RequestFields(const nlohmann::json& object, std::string where, nlohmann::json* schema)
     : object_(object), where_(std::move(where)), schema_(schema) {
   if (schema_ != nullptr) {
@@ -148,7 +166,8 @@ void RequestFields::need(const char* name) {
 }
 
 void RequestFields::only(const char* name, std::initializer_list<nlohmann::json> defaults) {
-  const nlohmann::json* value = any(name, {{"enum", nlohmann::json(std::vector<nlohmann::json>(defaults))}});
+  const nlohmann::json* value =
+      any(name, defaults.size() == 0 ? nlohmann::json{{"type", "null"}} : nlohmann::json{{"enum", std::vector<nlohmann::json>(defaults)}});
   if (value != nullptr && std::find(defaults.begin(), defaults.end(), *value) == defaults.end()) {
     fail(Status::invalid_argument(fmt::format("{} is not built; leave it out or give its default, got:", shown(name)), shown_json(*value)));
   }

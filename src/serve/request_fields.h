@@ -59,6 +59,9 @@ class RequestFields {
 /// JSON Schema of the object that a reader takes.
 nlohmann::json described_fields(const std::function<void(RequestFields&)>& read);
 
+/// JSON Schema of what looks like a value: its fields, all of which are there, with their types; lists are of what their first one is.
+nlohmann::json schema_like(const nlohmann::json& value);
+
 /// JSON in ASCII; bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::json& value);
 /// A value of a request for a message: its JSON, cut where it is long.

@@ -50,7 +50,8 @@ struct RouteCall {
 struct RouteReply {
   int status = 200;
   std::string type = "application/json";
-  std::string what = {};  ///< A sentence.
+  std::string what = {};                        ///< A sentence.
+  std::function<nlohmann::json()> schema = {};  ///< JSON Schema of the body, where it is told.
 };
 
 /// A path with a method, and what answers it.

@@ -20,6 +20,12 @@ Result<ImageRequest> read_txt2img(std::string_view body, const ModelFacts& model
 /// The same of POST /sdapi/v1/img2img, with one initial picture.
 Result<ImageRequest> read_img2img(std::string_view body, const ModelFacts& model, const RequestLimits& limits);
 
+/// JSON Schemas of these bodies, and of POST /sdapi/v1/options and /png-info.
+nlohmann::json txt2img_schema(const ModelFacts& model, const RequestLimits& limits);
+nlohmann::json img2img_schema(const ModelFacts& model, const RequestLimits& limits);
+nlohmann::json a1111_options_schema(const ModelFacts& model, bool has_png_settings);
+nlohmann::json png_info_schema();
+
 /// GET /sdapi/v1/samplers, /schedulers, /sd-models.
 nlohmann::json a1111_samplers(const ModelFacts& model);
 nlohmann::json a1111_schedulers();

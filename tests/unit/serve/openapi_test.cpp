@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
+#include "darkroom/core/base64.h"
+#include "darkroom/image/png.h"
 #include "serve/picture_fields.h"
 #include "serve/request_fields.h"
 #include "served_stub.h"
@@ -13,6 +16,7 @@ namespace darkroom {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -21,7 +25,51 @@ using Json = nlohmann::json;
 
 class openapi : public ServedStub {
  protected:
+  void SetUp() override {
+    has_intake_ = true;
+    start({});
+  }
   Json document(const std::string& headers = "") const { return Json::parse(body_of(ask(get("/openapi.json", headers)))); }
+  /// A body that its reader takes, as small as its schema lets it be.
+  static Json least_body(const Json& schema) {
+    Json body = Json::object();
+    for (const Json& name : schema.value("required", Json::array())) {
+      const std::string picture = encode_base64(encode_png(Image::filled(8, 8, 3)));
+      const bool is_list = schema["properties"][name.get<std::string>()].value("type", "") == "array";
+      body[name.get<std::string>()] = name == "image" ? Json(picture) : is_list ? Json::array({picture}) : Json("x");
+    }
+    return body;
+  }
+  /// Where a value is not as its schema says, or has a field that it does not name.
+  static std::vector<std::string> misfits(const Json& schema, const Json& value, const std::string& where) {
+    const auto is_of = [&](const Json& type) { return type == value.type_name() || (value.is_number_integer() && type == "integer"); };
+    const Json types = schema["type"].is_array() ? schema["type"] : Json::array({schema["type"]});
+    if (!std::ranges::any_of(types, is_of)) {
+      return {where + " is " + value.dump() + ", not " + types.dump()};
+    }
+    std::vector<std::string> found;
+    const auto look = [&](const Json& of, const Json& part, const std::string& name) {
+      std::ranges::move(misfits(of, part, where + "." + name), std::back_inserter(found));
+    };
+    for (const Json& name : schema.value("required", Json::array())) {
+      if (!value.contains(name.get<std::string>())) {
+        found.push_back(where + " lacks " + name.dump());
+      }
+    }
+    for (const Json& item : value.is_array() && schema.contains("items") ? value : Json::array()) {
+      look(schema["items"], item, "items");
+    }
+    const Json named = schema.value("properties", Json::object());
+    const Json fields = value.is_object() ? value : Json::object();
+    for (const auto& [name, field] : fields.items()) {
+      if (named.contains(name) || schema.contains("additionalProperties")) {
+        look(named.contains(name) ? named[name] : schema["additionalProperties"], field, name);
+      } else if (!named.empty()) {
+        found.push_back(where + " has " + name + ", which the document does not");
+      }
+    }
+    return found;
+  }
   /// The schemas of bodies by "path", one of a choice after the other.
   static std::vector<std::pair<std::string, Json>> bodies(const Json& document) {
     std::vector<std::pair<std::string, Json>> found;
@@ -31,9 +79,6 @@ class openapi : public ServedStub {
         continue;
       }
       const Json& media = operations["post"]["requestBody"]["content"]["application/json"];
-      if (path.starts_with("/sdapi/")) {  // Whose fields are webui's to describe.
-        continue;
-      }
       const Json& schema = media.at("schema");
       if (!schema.contains("oneOf")) {
         found.emplace_back(path, schema);
@@ -79,21 +124,87 @@ TEST_F(openapi, has_every_route_with_its_parameters) {
 // A field is in the document because the reader asks for it: each is refused for its value, and any other for its name.
 TEST_F(openapi, has_every_field_that_the_readers_take_and_no_other) {
   const auto all = bodies(document());
-  EXPECT_GE(all.size(), 6U);
+  EXPECT_GE(all.size(), 10U);
   for (const auto& [path, schema] : all) {
     EXPECT_EQ(schema["additionalProperties"], false) << path;
-    ASSERT_TRUE(schema.contains("required")) << path;
-    Json body = {{schema["required"][0].get<std::string>(), "x"}};
+    EXPECT_TRUE(schema.contains("required") || path.starts_with("/sdapi/")) << path;
+    Json body = least_body(schema);
     body["no_such_field"] = 1;
-    EXPECT_THAT(ask(post(path, body.dump())), HasSubstr("no such field: no_such_field")) << path;
+    EXPECT_THAT(ask(post(path, body.dump())), ContainsRegex("no such (field|option): no_such_field")) << path;
     body.erase("no_such_field");
     for (const auto& [name, field] : schema["properties"].items()) {
       Json wrong = body;
       wrong[name] = {{"an", "object"}};
-      EXPECT_THAT(ask(post(path, wrong.dump())), Not(HasSubstr("no such field: " + name + "\""))) << path;
+      EXPECT_THAT(ask(post(path, wrong.dump())), Not(ContainsRegex("no such (field|option): " + name + "\""))) << path;
       EXPECT_TRUE(name == "user" || !field.empty()) << path << " " << name;
     }
   }
+}
+
+TEST_F(openapi, has_no_value_of_webuis_fields_that_is_refused) {
+  size_t num_values = 0;
+  for (const auto& [path, schema] : bodies(document())) {
+    if (path != "/sdapi/v1/txt2img" && path != "/sdapi/v1/img2img" && path != "/sdapi/v1/options") {
+      continue;
+    }
+    for (const auto& [name, field] : schema["properties"].items()) {
+      for (const Json& value : field.value("enum", field.value("examples", Json::array()))) {
+        Json body = least_body(schema);
+        body["steps"] = 1;
+        body[name] = value;
+        body.update(path.ends_with("img2img") ? Json{{"denoising_strength", 1}} : Json::object());
+        if (path.ends_with("options")) {
+          body.erase("steps");
+        }
+        if (value != "uniform" && value != "karras") {  // Which only some samplers have.
+          EXPECT_THAT(ask(post(path, body.dump())), StartsWith("HTTP/1.1 200")) << path << " " << body;
+        }
+        ++num_values;
+      }
+    }
+  }
+  EXPECT_GE(num_values, 40U);
+}
+
+TEST_F(openapi, has_every_field_of_webuis_replies) {
+  const Json paths = document()["paths"];
+  size_t num_replies = 0;
+  for (const auto& [path, operations] : paths.items()) {
+    for (const auto& [method, operation] : operations.items()) {
+      if (!path.starts_with("/sdapi/")) {
+        continue;
+      }
+      Json body =
+          operation.contains("requestBody") ? least_body(operation["requestBody"]["content"]["application/json"]["schema"]) : Json();
+      const std::string reply = ask(method == "get" ? get(path) : post(path, body.is_null() ? "" : body.dump()));
+      ASSERT_THAT(reply, StartsWith("HTTP/1.1 200")) << path;
+      const Json value = Json::parse(body_of(reply));
+      const Json& schema = operation["responses"]["200"]["content"]["application/json"]["schema"];
+      EXPECT_THAT(misfits(schema, value, path), ElementsAre());
+      if (path.ends_with("2img")) {
+        const Json info = Json::parse(value["info"].get<std::string>());
+        EXPECT_THAT(misfits(schema["properties"]["info"]["contentSchema"], info, path + " info"), ElementsAre());
+        EXPECT_EQ(value["images"].size(), 1U);
+      }
+      ++num_replies;
+    }
+  }
+  EXPECT_GE(num_replies, 19U);
+}
+
+TEST_F(openapi, has_the_fields_of_webuis_progress_while_it_paints) {
+  const Json schema = document()["paths"]["/sdapi/v1/progress"]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+  engine_.hold_at(0);
+  const auto painted = asking(post("/sdapi/v1/txt2img", R"({"steps":20})"));
+  const auto progress = [&] { return Json::parse(body_of(ask(get("/sdapi/v1/progress")))); };
+  ASSERT_TRUE(engine_.await_calls(1));
+  progress();  // Somebody looks on from now.
+  engine_.hold_at(11);
+  ASSERT_TRUE(engine_.await_calls(12));
+  EXPECT_THAT(misfits(schema, progress(), "progress"), ElementsAre());
+  EXPECT_EQ(progress()["state"]["job"], "painting");
+  engine_.release();
+  EXPECT_THAT(painted->receive_all(), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(openapi, has_the_bounds_and_names_of_fields) {

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "darkroom/image/picture_decoder.h"
+#include "darkroom/serve/image_inputs.h"
 #include "darkroom/serve/painting_service.h"
 #include "darkroom/web/metrics_server.h"
 #include "serve_client.h"
@@ -29,6 +31,7 @@ class ServedStub : public testing::Test {
   void TearDown() override {
     engine_.release();
     server_.reset();
+    intake_.reset();
     if (service_.has_value()) {
       service_->stop_finishing();
     }
@@ -38,12 +41,17 @@ class ServedStub : public testing::Test {
   void start(AccessKeys keys, double queue_cost = 1e9, HttpServerOptions options = {}) {
     TearDown();
     batcher_.emplace(engine_, StepBatcherOptions{.max_batch = 4, .queue_cost = queue_cost}, metrics_, clock_);
+    if (has_intake_) {
+      intake_.emplace(PictureIntakeOptions{},
+                      [](const std::stop_token&) { return Result<std::unique_ptr<PictureDecoder>>(decoder_in_process()); });
+    }
     service_.emplace(
         PaintingServiceOptions{
             .model = {.name = "stub", .native_size = 8, .size_multiple = 8, .samplers = {"ddim"}, .default_sampler = "ddim"},
             .limits = {},
             .keys = std::move(keys),
             .max_reply_bytes = max_reply_bytes_,
+            .intake = intake_.has_value() ? &*intake_ : nullptr,
             .runs = runs_,
             .datasets = datasets_},
         *batcher_, metrics_, clock_);
@@ -86,6 +94,8 @@ class ServedStub : public testing::Test {
   FakeClock clock_;
   MetricsRegistry metrics_;
   StubEngine engine_{clock_};
+  bool has_intake_ = false;  // Whether requests may have pictures.
+  std::optional<PictureIntake> intake_;
   std::optional<StepBatcher> batcher_;
   std::optional<PaintingService> service_;
   std::unique_ptr<HttpServer> server_;

@@ -111,8 +111,7 @@ def room_on(node: Node, placement: Placement) -> int:
     """Workers that an empty node holds, its labels apart."""
     if placement.accelerator_type and placement.accelerator_type not in node.accelerator_types:
         return 0
-    asked = {"CPU": placement.num_cpus, "GPU": placement.num_gpus, "memory": placement.memory_bytes, **placement.resources}
-    shares = [node.amount(name) / value for name, value in asked.items() if value > 0]
+    shares = [node.amount(name) / value for name, value in placement.amounts().items() if value > 0]
     return math.floor(min(shares, default=0) + 1e-9)
 
 
@@ -126,7 +125,7 @@ def room_in(nodes: list[Node], placement: Placement) -> int:
 
 
 def with_amounts(node: Node, more: dict[str, float], count: int) -> Node:
-    """The same node with so many times these resources besides."""
+    """The same node with so many times these resources besides; below 0: without them."""
     return dataclasses.replace(node, resources={name: node.amount(name) + count * more.get(name, 0.0) for name in {*node.resources, *more}}) if count else node
 
 
@@ -194,7 +193,6 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
 
 def take_places(left: list[Node], placement: Placement, count: int) -> list[Node] | None:
     """A node for each of so many workers, first fit, whose resources it takes of `left`; None where there is no room."""
-    asked = {"CPU": placement.num_cpus, "GPU": placement.num_gpus, "memory": placement.memory_bytes, **placement.resources}
     taken = []
     for _ in range(count):
         found = (i for selector in placement.label_selectors() for i, node in enumerate(left) if room_on(node, placement) >= 1 and has_labels(node, selector))
@@ -202,8 +200,7 @@ def take_places(left: list[Node], placement: Placement, count: int) -> list[Node
         if place is None:
             return None
         taken.append(left[place])
-        resources = {name: amount - asked.get(name, 0) for name, amount in left[place].resources.items()}
-        left[place] = dataclasses.replace(left[place], resources=resources)
+        left[place] = with_amounts(left[place], placement.amounts(), -1)
     return taken
 
 

@@ -26,6 +26,10 @@ class Placement:
     accelerator_type: str = ""
     markets: tuple[str, ...] = ()  # In the order in which they are tried.
 
+    def amounts(self) -> dict[str, float]:
+        """What one takes of a node's resources, by Ray's names."""
+        return {"CPU": self.num_cpus, "GPU": self.num_gpus, "memory": self.memory_bytes, **self.resources}
+
     def options(self) -> dict:
         """As options of a Ray task or actor."""
         options: dict = {"num_cpus": self.num_cpus}

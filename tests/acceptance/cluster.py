@@ -6,7 +6,6 @@ the job's numbers on Ray's metrics port. And the operators of `import darkroom` 
 usage: cluster.py [SHEET.png]       where the sheet of the chain on a disk goes
 """
 
-import http.client
 import importlib.util
 import json
 import os
@@ -15,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +22,7 @@ from radosgw import BUCKET, Radosgw
 
 from cases import main
 from ray_bench import RAY_PYTHON, Driver, RayCluster
-from workbench import ROOT
+from workbench import ROOT, numbers_at
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from fake_hub import FakeHub  # noqa: E402
@@ -65,12 +63,10 @@ def put_list_on_hub(hub: FakeHub, bench: Workbench, port: int) -> None:
 
 def rows_on_metrics_port(cluster: RayCluster, verb: str) -> float:
     """As the job's driver counted them; -1 while nobody answers."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=60) as reply:
-            lines = reply.read().decode().splitlines()
-    except (OSError, http.client.HTTPException):
+    page = numbers_at(f"127.0.0.1:{cluster.metrics_port}")
+    if not page:
         return -1.0
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("ray_darkroom_ray_rows_total{") and f'verb="{verb}"' in line)
+    return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith("ray_darkroom_ray_rows_total{") and f'verb="{verb}"' in line)
 
 
 def check_summaries(stages: list[dict]) -> None:

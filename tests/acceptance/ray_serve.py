@@ -27,7 +27,7 @@ from PIL import Image
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
 from ray_bench import PATIENCE, RAY_PYTHON, RayCluster, kill, programs  # noqa: E402
-from workbench import PROGRAM, ROOT, Skipped, main, require, run  # noqa: E402
+from workbench import PROGRAM, ROOT, Skipped, main, numbers_at, require, run  # noqa: E402
 
 LISTENS = "0A"  # A socket's state in /proc/net/tcp.
 GIVEN_UP = 'darkroom_serve_orders_total{result="given_up"}'
@@ -184,11 +184,9 @@ def metric(service: Service, name: str) -> float:
     """Of all servers together, each asked by itself: Ray's proxies would ask any one of them."""
     total = 0.0
     for port in filter(None, map(port_of, service.children())):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})
-            found = re.search(rf"^{re.escape(name)} (\S+)$", connection.getresponse().read().decode(), re.MULTILINE)
-            total += float(found[1]) if found else 0.0
+        page = numbers_at(f"127.0.0.1:{port}", PATIENCE, {"Authorization": f"Bearer {KEY}"})
+        found = re.search(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
+        total += float(found[1]) if found else 0.0
     return total
 
 

@@ -1,6 +1,6 @@
 """Acceptance 12: canary tokens through many failures: none of them is in a log, a summary, a file, at a second host or in a child."""
 
-import http.client
+import contextlib
 import http.server
 import json
 import os
@@ -10,9 +10,9 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.request
 
 from harness import PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, require, s3_environment, temporary_folder
+from workbench import numbers_at
 
 NUM_PATHS = 50
 CANARY = "CANARY" + secrets.token_hex(12)
@@ -142,12 +142,9 @@ def no_failure_shows_a_secret(trials: Trials) -> None:
 def scrape(output: pathlib.Path) -> str:
     """The numbers of the process that writes there; empty while it serves none."""
     for left in output.glob("_metrics/*.json"):
-        try:
-            address = json.loads(left.read_text())["address"]
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
-                return reply.read().decode()
-        except (OSError, ValueError, http.client.HTTPException):
-            continue  # Not written yet, or gone.
+        with contextlib.suppress(OSError, ValueError):  # Not written yet, or gone.
+            if page := numbers_at(json.loads(left.read_text())["address"], patience=10):
+                return page
     return ""
 
 

@@ -17,7 +17,7 @@ import signal
 import sys
 
 KINDS = tuple(sys.argv[2:]) or ("cpu", "encoder", "trainer")
-STORE_BYTES = 80 << 20
+STORE_BYTES = int(os.environ.get("DARKROOM_TEST_STORE_BYTES", 80 << 20))  # Of each node.
 TRIES = 4
 PR_SET_PDEATHSIG = 1
 

@@ -9,21 +9,17 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-import sys
 import threading
 import types
 
 from cases import main, require, temporary_folder
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+from ray_units import PATIENCE
 
 from darkroom_ray import online, preflight, rank, run_notes, training  # noqa: E402
 from darkroom_ray.flags import Refused, help_text, read_request  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
 
-PATIENCE = 300  # Seconds; a limit, no measure.
 WORDS = ["r.toml", "--raw-data", "images", "--model", "m", "--output", "run"]
 
 

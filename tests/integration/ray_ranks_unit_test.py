@@ -10,26 +10,15 @@ import dataclasses
 import importlib
 import io
 import itertools
-import pathlib
-import sys
 import threading
 import types
 
 from cases import main, require, temporary_folder
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+from ray_units import PATIENCE, ROOT, asked, fake_modules
 
 from darkroom_ray import group_size, item_job, preflight, program, program_log, progress, rank, run_notes, stopping, training  # noqa: E402
 from darkroom_ray.preflight import Node  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
-
-PATIENCE = 300  # Seconds; a limit, no measure.
-
-
-def asked(verb: str, num_workers: int = 1, min_workers: int = 1, **placement) -> Request:
-    return Request(verb=verb, arguments=(), placement=Placement(**placement), num_workers=num_workers, min_workers=min_workers)
-
 
 # -- how many ranks ---------------------------------------------------------------------------------------------------
 
@@ -152,7 +141,7 @@ class FakeController:
         fakes["ray.train.v2._internal.exceptions"] = types.SimpleNamespace(WorkerGroupStartupTimeoutError=late)
         fakes |= {"ray": ray, f"{execution}.controller.state": state, f"{execution}.failure_handling": lost, f"{execution}.scaling_policy": scaling,
                   "ray.train.v2.api.data_parallel_trainer": types.SimpleNamespace(DataParallelTrainer=object)}
-        with replaced_modules({**fakes, "darkroom_ray.group": None}):
+        with fake_modules({**fakes, "darkroom_ray.group": None}):
             self.module = importlib.import_module("darkroom_ray.group")
         self.module.free_nodes = lambda unused: list(self.nodes)
         self.module.time = types.SimpleNamespace(monotonic=lambda: self.now, sleep=lambda seconds: None)
@@ -185,20 +174,6 @@ class FakeFailurePolicy:
             return "retry"
         self._worker_group_failures += 1
         return "retry" if self._worker_group_failures <= self.failure_config.max_failures else "raise"
-
-
-@contextlib.contextmanager
-def replaced_modules(fakes: dict):
-    """None: a module that is imported anew."""
-    before = {name: sys.modules.pop(name, None) for name in fakes}
-    sys.modules |= {name: module for name, module in fakes.items() if module}
-    try:
-        yield
-    finally:
-        for name, module in before.items():
-            sys.modules.pop(name, None)
-            if module:
-                sys.modules[name] = module
 
 
 def free_node(name: str, cpus: float, **labels: str) -> Node:
@@ -443,17 +418,12 @@ def fake_train(report=lambda *unused, **more: None):
     collective = types.SimpleNamespace(broadcast_from_rank_zero=lambda what: what)
     train = types.SimpleNamespace(collective=collective, report=report)
     fakes = {"ray": types.SimpleNamespace(train=train), "ray.train": train, "ray.train.collective": collective}
-    before = {name: sys.modules.get(name) for name in fakes}
     measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
-    sys.modules |= fakes
     try:
-        yield
+        with fake_modules(fakes):
+            yield
     finally:
         rank.TrainMeasures = measures
-        for name, module in before.items():
-            sys.modules.pop(name)
-            if module:
-                sys.modules[name] = module
 
 
 def metrics_are_reported_without_checkpoints() -> None:

@@ -11,7 +11,7 @@ import threading
 import types
 
 from cases import main, require, temporary_folder
-from ray_unit_test import PATIENCE, fake_modules, item_request, node, refusal_of
+from ray_units import PATIENCE, fake_modules, item_request, node, refusal_of
 
 from darkroom_ray import item_job, preflight, program, serve_child, serve_scaling, serving, stopping  # noqa: E402
 from darkroom_ray.flags import Refused, read_request  # noqa: E402

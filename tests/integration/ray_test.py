@@ -5,21 +5,18 @@ usage: ray_test.py
 """
 
 import atexit
-import contextlib
 import functools
-import http.client
 import json
 import os
 import pathlib
 import signal
 import time
-import urllib.request
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ray_bench import PATIENCE, RayCluster, hold, kill, parent_of, parts_in, programs
-from workbench import LoopbackWeb, Skipped, Workbench, digests, main, read_losses, require, run
+from workbench import LoopbackWeb, Skipped, Workbench, digests, main, numbers_at, read_losses, require, run
 
 NUM_PICTURES = 96
 ROWS_PER_FILE = 4
@@ -128,11 +125,8 @@ def download_has_the_bytes_of_the_single_program_after_a_killed_worker() -> None
 def pages_in(folder: str) -> list[str]:
     """The numbers of the programs whose addresses lie there; not of those that are held or gone."""
     path = pathlib.Path(folder, "targets.json")
-    pages = []
-    for target in json.loads(path.read_text()) if path.exists() else []:
-        with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(f"http://{target['targets'][0]}/metrics", timeout=1) as reply:
-            pages.append(reply.read().decode())
-    return pages
+    targets = json.loads(path.read_text()) if path.exists() else []
+    return [numbers_at(target["targets"][0], patience=1) for target in targets]
 
 
 def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and_node() -> None:

@@ -4,48 +4,19 @@
 usage: ray_unit_test.py
 """
 
-import contextlib
 import dataclasses
 import io
 import itertools
-import pathlib
-import sys
 import types
 
 from cases import main, require, temporary_folder
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+from ray_units import ROOT, VERSIONS, asked, item_request, node, refusal_of
 
 from darkroom.item_child import read_item_numbers  # noqa: E402
 from darkroom_ray import flags, item_child, item_job, item_workers, items, node_types, pipeline, preflight, probe, program, progress  # noqa: E402
-from darkroom_ray.flags import Refused, read_request  # noqa: E402
+from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.preflight import Node, SeenPath  # noqa: E402
 from darkroom_ray.request import MARKET_LABEL, Placement, Request, without_secrets  # noqa: E402
-
-PATIENCE = 300  # Seconds; a limit, no measure.
-
-
-def refusal_of(function, *arguments) -> str:
-    """The sentence with which something is refused."""
-    try:
-        function(*arguments)
-    except Refused as refusal:
-        return str(refusal)
-    raise AssertionError(f"nothing was refused: {arguments}")
-
-
-@contextlib.contextmanager
-def fake_modules(fakes: dict):
-    before = {name: sys.modules.get(name) for name in fakes}
-    sys.modules |= fakes
-    try:
-        yield
-    finally:
-        for name, module in before.items():
-            sys.modules.pop(name)
-            sys.modules |= {name: module} if module else {}
-
 
 # -- flags ------------------------------------------------------------------------------------------------------------
 
@@ -159,24 +130,12 @@ def sizes_are_read_as_the_program_reads_them() -> None:
 
 # -- preflight --------------------------------------------------------------------------------------------------------
 
-VERSIONS = {"darkroom": "0.2.0", "ray": "2.60.0", "python": "3.11", "torch": "2.11.0", "pyarrow": "23.0.1"}
-
-
-def node(name: str, **fields) -> Node:
-    resources = {"CPU": 8.0, "memory": 32e9, **fields.pop("resources", {})}
-    return Node(name=name, resources=resources, versions=fields.pop("versions", VERSIONS), machine=fields.pop("machine", name), **fields)
-
-
 GPU = {"GPU": 1.0, "accelerator_type:A10G": 1.0}
 CLUSTER = [
     node("head", labels={"zone": "a", MARKET_LABEL: "on-demand"}, resources={"cpu": 1.0}),
     node("gpu-1", labels={"zone": "b"}, resources={**GPU, "encoder": 2.0}),
     node("gpu-2", labels={"zone": "b"}, resources={**GPU, "encoder": 1.0}),
 ]
-
-
-def asked(verb: str, num_workers: int = 1, min_workers: int = 1, **placement) -> Request:
-    return Request(verb=verb, arguments=(), placement=Placement(**placement), num_workers=num_workers, min_workers=min_workers)
 
 
 # What is asked, what the program's flags were, and words of the sentence that it must get.
@@ -438,14 +397,6 @@ def progress_is_one_line_and_a_warning_is_said_once() -> None:
     view.warn(["warning: a", "warning: a"])
     lines = stream.getvalue().splitlines()
     require(len(lines) == 2 and "4/5 items" in lines[0] and "1 restarts" in lines[0] and "timeout 1" in lines[0], "lines", lines)
-
-
-def item_request(folder: pathlib.Path, script: str) -> Request:
-    """Of a program that is this shell script."""
-    path = folder / "program"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return Request("process", (), folder=str(folder), program=str(path))
 
 
 def a_line_that_is_no_answer_is_a_said_one() -> None:

@@ -14,7 +14,7 @@ import time
 import types
 
 from cases import main, require, temporary_folder
-from ray_unit_test import PATIENCE, ROOT, fake_modules, item_request, refusal_of
+from ray_units import PATIENCE, ROOT, fake_modules, item_request, refusal_of
 
 from darkroom_ray import item_child, program, watched  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402

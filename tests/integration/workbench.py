@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import http.client
 import http.server
 import io
 import json
@@ -21,6 +22,7 @@ import tempfile
 import termios
 import threading
 import time
+import urllib.request
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +46,14 @@ def said_on_a_terminal(command: list, environment: dict[str, str], columns: int)
             shown += part
     os.close(terminal)
     return job.wait(timeout=120), shown.decode()
+
+
+def numbers_at(address: str, patience: float = 60, headers: dict[str, str] | None = None) -> str:
+    """The page of /metrics that a process serves there; empty where nobody answers within `patience` seconds."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        with urllib.request.urlopen(urllib.request.Request(f"http://{address}/metrics", headers=headers or {}), timeout=patience) as reply:
+            return reply.read().decode()
+    return ""
 
 
 class Workbench:

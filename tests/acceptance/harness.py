@@ -202,23 +202,6 @@ def peak_of(*arguments, expect: int = 0, environment: dict | None = None, timeou
     return int(peak_kib) * 1024 / 1e6, time.monotonic() - begin
 
 
-def knows_flag(verb: str, flag: str) -> bool:
-    return flag in darkroom(verb, "--help").stdout
-
-
-def require_s3_jobs(*verbs: str) -> None:
-    """Skips where these jobs of the program do not open s3:// yet: they would take it for a path."""
-    with temporary_folder() as folder:
-        (folder / "urls.csv").write_text("URL,TEXT\nhttp://127.0.0.1:1/a.png,x\n")
-        place = f"s3://{BUCKET}/probe?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true"
-        jobs = {"download": ["download", place, "--metadata", folder / "urls.csv"], "process": ["process", place, place, "--model", ROOT / "models" / "tiny"]}
-        for arguments in (jobs[verb] for verb in verbs):
-            done = darkroom(*arguments, expect=None, environment=s3_environment("127.0.0.1:1", "A", "B"))
-            shutil.rmtree(ROOT / "s3:", ignore_errors=True)
-            if "refuses the connection" not in done.stderr:
-                raise Skipped(f"{arguments[0]} of this program does not open s3:// yet")
-
-
 BUILDING = threading.Lock()  # One ninja at a time.
 
 

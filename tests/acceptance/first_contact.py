@@ -5,7 +5,7 @@ import re
 import socket
 import time
 
-from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, require_s3_jobs, s3_environment, temporary_folder
+from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, s3_environment, temporary_folder
 
 LIMIT, SHORT_FORMS_LIMIT = 15.0, 60.0  # Seconds. The short form runs beside compilers; the full one alone.
 
@@ -20,7 +20,6 @@ def fails_soon(trials: Trials, name: str, arguments: list, environment: dict, me
 
 
 def bad_stores_say_so(trials: Trials) -> None:
-    require_s3_jobs("download")
     with Workbench(20) as bench, LoopbackWeb(bench.path("corpus")) as web, FakeS3Server() as server, temporary_folder() as folder:
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "10", "--allow-private", f"127.0.0.1/32:{web.port}"]
 

@@ -179,12 +179,18 @@ def darkroom(*arguments, expect: int | set | None = 0, environment: dict | None 
 # The kernel begins the count of a process's peak with what the one that started it had, so a small one starts the program.
 STARTER = """import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
-open(sys.argv[1], "w").write(f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}")
+open(sys.argv[1], "w").write(f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss} {usage.ru_utime + usage.ru_stime}")
 """
 
 
-def peak_of(*arguments, expect: int = 0, environment: dict | None = None, timeout: float = 900) -> tuple[float, float]:
+def peak_of(*arguments, **options) -> tuple[float, float]:
     """Runs the program; its largest resident size in MB, and the seconds it took."""
+    cost = cost_of(*arguments, **options)
+    return cost["peak_mb"], cost["seconds"]
+
+
+def cost_of(*arguments, expect: int = 0, environment: dict | None = None, timeout: float = 900) -> dict[str, float]:
+    """Runs the program; its largest resident size in MB, the seconds it took on the wall and of processors."""
     begin = time.monotonic()
     with temporary_folder() as folder, open(folder / "log", "w+b") as log:
         command = [sys.executable, "-I", "-S", "-c", STARTER, str(folder / "usage"), str(PROGRAM), *map(str, arguments)]
@@ -197,26 +203,9 @@ def peak_of(*arguments, expect: int = 0, environment: dict | None = None, timeou
         log.seek(0)
         said = log.read()[-2500:].decode(errors="replace")
         require((folder / "usage").exists(), f"no end within {timeout} seconds\n", said)
-        code, peak_kib = (folder / "usage").read_text().split()
+        code, peak_kib, cpu_seconds = (folder / "usage").read_text().split()
         require(int(code) == expect, f"exit code {code}, want {expect}\n", said)
-    return int(peak_kib) * 1024 / 1e6, time.monotonic() - begin
-
-
-def knows_flag(verb: str, flag: str) -> bool:
-    return flag in darkroom(verb, "--help").stdout
-
-
-def require_s3_jobs(*verbs: str) -> None:
-    """Skips where these jobs of the program do not open s3:// yet: they would take it for a path."""
-    with temporary_folder() as folder:
-        (folder / "urls.csv").write_text("URL,TEXT\nhttp://127.0.0.1:1/a.png,x\n")
-        place = f"s3://{BUCKET}/probe?endpoint_override=127.0.0.1:1&scheme=http&anonymous=true"
-        jobs = {"download": ["download", place, "--metadata", folder / "urls.csv"], "process": ["process", place, place, "--model", ROOT / "models" / "tiny"]}
-        for arguments in (jobs[verb] for verb in verbs):
-            done = darkroom(*arguments, expect=None, environment=s3_environment("127.0.0.1:1", "A", "B"))
-            shutil.rmtree(ROOT / "s3:", ignore_errors=True)
-            if "refuses the connection" not in done.stderr:
-                raise Skipped(f"{arguments[0]} of this program does not open s3:// yet")
+    return {"peak_mb": round(int(peak_kib) * 1024 / 1e6, 1), "seconds": round(time.monotonic() - begin, 3), "cpu_seconds": round(float(cpu_seconds), 3)}
 
 
 BUILDING = threading.Lock()  # One ninja at a time.

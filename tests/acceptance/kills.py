@@ -8,7 +8,7 @@ import time
 
 import pyarrow.parquet as pq
 
-from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, require_s3_jobs, temporary_folder
+from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, temporary_folder
 
 SEED = 20261123
 KILLS = (10, 200)  # Short and full, of each job: those that hit it while it ran.
@@ -64,8 +64,6 @@ def arguments_of(bench: Workbench, web: LoopbackWeb, verb: str, workers: int = 4
 
 
 def survives(trials: Trials, verb: str, on_s3: bool) -> None:
-    if on_s3:
-        require_s3_jobs(verb)
     with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []
@@ -112,8 +110,6 @@ def kill_round(place: Place, verb: str, inputs: list[str], arguments: list[str],
 
 def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
     """One of the three is killed for good; the other two end with what a run alone gives."""
-    if on_s3:
-        require_s3_jobs(verb)
     with Workbench(trials.count(120, 240)) as bench, LoopbackWeb(bench.path("corpus"), delay=0.02) as web, temporary_folder() as folder:
         images = bench.write_image_dataset("images", 80)
         inputs = [images] if verb == "process" else []

@@ -1,16 +1,20 @@
 """Acceptance 5: large bodies in little memory; memory that does not grow with the number of rows."""
 
+import contextlib
 import os
 import pathlib
 import shutil
+import socket
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness import FastWeb, Trials, peak_of, require, summary_of, temporary_folder, write_url_lines
+from harness import FastWeb, Trials, heads_of_requests, peak_of, require, summary_of, temporary_folder, write_url_lines
 from hostile_test import png  # Of tests/integration.
 
 MEMORY_MB, PROGRAM_MB = 256, 128
+NUM_BOUNDS = 4  # Of download's memory, of which each may be exceeded by one row.
 NUM_ROUTES = 1_000
 ROWS_OF_A_GROUP = 10_000
 
@@ -34,6 +38,68 @@ def large_bodies_stay_within_the_memory(trials: Trials) -> None:
     trials.figures.update(rows=num_rows, **figures)
     require(figures["rows_out"] == num_rows, "rows were lost", figures)
     require(figures["peak_mb"] <= MEMORY_MB + PROGRAM_MB + trials.slack_mb, "peak resident (MB)", figures)
+
+
+class WebOfHosts:
+    """Many hosts (127.0.0.1, 127.0.0.2, ...) at one port; each sends bodies at the limit, one byte beyond it, or without end, whole or in chunks."""
+
+    def __init__(self, num_hosts: int, limit: int):
+        self.body = png(64, 64) + bytes(limit - len(png(64, 64)))
+        self.listeners = [socket.create_server(("127.0.0.1", 0), backlog=512)]
+        self.port = self.listeners[0].getsockname()[1]
+        self.listeners += [socket.create_server((f"127.0.0.{host}", self.port), backlog=512) for host in range(2, num_hosts + 1)]
+        for listener in self.listeners:
+            threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+
+    def accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):  # The client goes where it has enough.
+            for head in heads_of_requests(connection):
+                getattr(self, "send_" + head.split(b" ")[1].split(b"/")[1].decode())(connection)
+
+    def send_whole(self, connection: socket.socket, more: bytes = b"") -> None:
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(self.body) + len(more)}\r\n\r\n".encode())
+        connection.sendall(self.body)
+        connection.sendall(more)
+
+    def send_beyond(self, connection: socket.socket) -> None:
+        self.send_whole(connection, b"x")
+
+    def send_chunks(self, connection: socket.socket, more: int = 0) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(self.body))
+        connection.sendall(self.body)
+        for _ in range(more):
+            connection.sendall(b"\r\n10000\r\n" + bytes(65_536))
+        connection.sendall(b"\r\n0\r\n\r\n")
+
+    def send_endless(self, connection: socket.socket) -> None:
+        self.send_chunks(connection, 1_000_000)
+
+
+def bodies_at_the_limit_stay_within_the_memory(trials: Trials) -> None:
+    """Many hosts, all of whose bodies are as large as is let in, or larger: what --memory says, beside one row a bound (docs/ingest.md) and the program."""
+    num_hosts, rows_of_each, limit_mb = trials.count(16, 64), trials.count(4, 8), trials.count(8, 50)
+    kinds = ["whole", "chunks", "whole", "chunks", "whole", "beyond", "chunks", "endless"]
+
+    def fetch() -> dict:
+        web = WebOfHosts(num_hosts, limit_mb * 1_000_000)
+        with temporary_folder() as folder:
+            urls = [f"http://127.0.0.{host}:{web.port}/{kinds[(host + row) % len(kinds)]}/{row}" for row in range(rows_of_each) for host in range(1, num_hosts + 1)]
+            flags = ["--allow-private", f"127.0.0.0/8:{web.port}", "--memory", f"{MEMORY_MB}MB", "--max-bytes", f"{limit_mb}MB", "--timeout", "600", "--rows-per-file", "32", "--retries", "0"]
+            peak, seconds = peak_of("download", folder / "out", "--metadata", write_url_lines(folder / "urls.jsonl", urls), *flags, "--json-summary", folder / "summary.json", timeout=900)
+            summary = summary_of(folder / "summary.json", "download")
+        return {"peak_mb": round(peak), "seconds": round(seconds, 1), "rows_in": summary["rows_in"], "rows_out": summary["rows_out"], "rows_by_error": summary["rows_by_error"]}
+
+    figures = trials.trial(f"{num_hosts} hosts, {limit_mb} MB", fetch)
+    trials.figures.update(hosts=num_hosts, limit_mb=limit_mb, **figures)
+    require(figures["rows_in"] == num_hosts * rows_of_each, "rows", figures)
+    want = figures["rows_in"] // len(kinds)
+    require(figures["rows_by_error"] == {"too_large": 2 * want}, "the rows beyond the limit", figures)
+    require(figures["peak_mb"] <= MEMORY_MB + NUM_BOUNDS * limit_mb + PROGRAM_MB + trials.slack_mb, "peak resident (MB)", figures)
 
 
 def write_url_groups(path: pathlib.Path, port: int, num_rows: int) -> pathlib.Path:
@@ -70,4 +136,4 @@ def many_rows_take_no_more_memory(trials: Trials) -> None:
     require(many <= 1.1 * few + 16 + trials.slack_mb, "the peak grew with the rows (MB of few, of many)", few, many)
 
 
-CHECKS = [("memory.large_bodies", large_bodies_stay_within_the_memory), ("memory.flat", many_rows_take_no_more_memory)]
+CHECKS = [("memory.large_bodies", large_bodies_stay_within_the_memory), ("memory.limit_bodies", bodies_at_the_limit_stay_within_the_memory), ("memory.flat", many_rows_take_no_more_memory)]

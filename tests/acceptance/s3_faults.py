@@ -1,11 +1,10 @@
 """Acceptance 1 and D3: an S3 server of which 30 % of the answers are 503, 500, resets, time-outs or lost: the jobs end right, and --clean
 leaves no upload: one whose first reply was lost is a sweep's, since no listing tells it from another writer's (docs/stores.md)."""
 
-from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, require_s3_jobs, temporary_folder
+from harness import BUCKET, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, temporary_folder
 
 
 def jobs_end_right_on_a_bad_server(trials: Trials, conditions: str) -> None:
-    require_s3_jobs("download", "process")
     with Workbench(trials.count(60, 600)) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder, FakeS3Server(conditions) as server:
         flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "20", "--allow-private", f"127.0.0.1/32:{web.port}"]
         process = ["--model", bench.model, "--resolution", "64", "--rows-per-file", "20"]

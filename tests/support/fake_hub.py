@@ -14,6 +14,7 @@ import hashlib
 import http.server
 import json
 import pathlib
+import sys
 import threading
 import urllib.parse
 
@@ -166,6 +167,12 @@ class BytesHandler(Handler):
         self.answer_range(bytes(byte ^ 1 for byte in data) if hub.lies else data)
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # A killed client breaks its connections.
+            super().handle_error(request, client_address)
+
+
 class FakeHub:
     def __init__(self, root: pathlib.Path, token: str = "", is_gated: bool = False):
         self.root = pathlib.Path(root)
@@ -179,7 +186,7 @@ class FakeHub:
         self.byte_requests: list[tuple[str, str, dict[str, str]]] = []
         self.blobs: dict[str, bytes] = {}
         self.lock = threading.Lock()
-        self.servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (HubHandler, BytesHandler)]
+        self.servers = [Server(("127.0.0.1", 0), handler) for handler in (HubHandler, BytesHandler)]
         for server in self.servers:
             server.hub = self
         self.endpoint, self.bytes_endpoint = (f"http://127.0.0.1:{server.server_port}" for server in self.servers)

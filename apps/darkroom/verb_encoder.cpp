@@ -13,6 +13,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/train/recipe.h"
 #include "darkroom/train/recipe_encoding.h"
+#include "jobs/job_observation.h"
 #include "opening/open_stores.h"
 #include "painting/picture_flags.h"
 #include "resources.h"
@@ -33,6 +34,7 @@ struct EncoderFlags {
   std::string device = "auto";
   torch::Dtype dtype = torch::kFloat16;
   bool is_sandboxed = true;
+  ObservationFlags observation;
 };
 
 /// What is encoded and how, by the trainer's recipe and what its command line changes of that.
@@ -87,9 +89,11 @@ Result<int> run_encoder(const EncoderFlags& flags, VerbContext& context) {
   if (flags.is_sandboxed) {
     DARKROOM_ASSIGN_OR_RETURN(options.process.decoder_program, find_decoder());
   }
-  MetricsRegistry metrics;
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "encoder"}));
+  options.process.metrics = &observation->registry();
+  options.process.trace = observation->trace();
   std::stop_source reading;  // Of the stores.
-  const auto stores = open_stores(metrics, reading.get_token());
+  const auto stores = open_stores(observation->registry(), reading.get_token());
   DARKROOM_ASSIGN_OR_RETURN(const auto service, start_service(*stores, options, reading, context.stop));
   DARKROOM_RETURN_IF_ERROR(print_text(fmt::format("encoder ready at {}\n", service->address().to_string())));
   log_info("encoding {} rows for trainers, {} slices at a time", service->num_rows(), service->num_encoders());
@@ -156,6 +160,7 @@ void add_encoding_flags(VerbDefinition& verb, EncoderFlags& flags) {
             "of encoded pictures and of rows that are kept for the next who asks; auto: a quarter of the machine's");
   verb.flag("--no-sandbox", value::toggle_off(flags.is_sandboxed),
             "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
+  add_observation_flags(verb, flags.observation);
 }
 
 }  // namespace

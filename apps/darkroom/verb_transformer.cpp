@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "darkroom/encode/transform_service.h"
+#include "jobs/job_observation.h"
 #include "opening/open_stores.h"
 #include "painting/picture_flags.h"
 #include "resources.h"
@@ -21,6 +22,7 @@ struct TransformerFlags {
   TransformServiceOptions options;
   std::string listen = "127.0.0.1:0";
   bool is_sandboxed = true;
+  ObservationFlags observation;
 };
 
 Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context) {
@@ -31,9 +33,11 @@ Result<int> run_transformer(const TransformerFlags& flags, VerbContext& context)
   if (flags.is_sandboxed) {
     DARKROOM_ASSIGN_OR_RETURN(options.decoder_program, find_decoder());
   }
-  MetricsRegistry metrics;
+  DARKROOM_ASSIGN_OR_RETURN(const auto observation, JobObservation::start(flags.observation, {.verb = "transformer"}));
+  options.metrics = &observation->registry();
+  options.trace = observation->trace();
   std::stop_source reading;  // Of the stores.
-  const auto stores = open_stores(metrics, reading.get_token());
+  const auto stores = open_stores(observation->registry(), reading.get_token());
   const std::function<void()> end_reading = [&reading] { reading.request_stop(); };
   std::optional<std::stop_callback<std::function<void()>>> at_stop(std::in_place, context.stop, end_reading);
   options.on_drained = end_reading;
@@ -68,6 +72,7 @@ void add_transformer_verb(CommandLine& line) {
             "rows are worked on by so many threads; auto: as many as processors");
   verb.flag("--no-sandbox", value::toggle_off(flags->is_sandboxed),
             "decode pictures in this process: where the kernel refuses the sandbox, or all pictures are trusted");
+  add_observation_flags(verb, flags->observation);
   verb.example("darkroom transformer images --resolution 64", "on this machine, at a port that is printed");
   verb.example("darkroom transformer s3://bucket/images --resolution 256 --listen 0.0.0.0:7001",
                "on a machine of processors, with DARKROOM_ENCODER_TOKEN in its environment");

@@ -338,7 +338,8 @@ def transformers_of(cluster: dict[str, object], program: str, folder: str) -> Re
         resources=cluster.get("--transformer-resources", {}),
         labels=cluster.get("--transformer-label", {}),
     )
-    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")))
+    return Request("transformer", ("--num-workers", str(each)), placement, num_workers=-(-int(total) // each), program=program, folder=folder, cluster_config=str(cluster.get("--cluster-config", "")),
+                   trace_file=str(cluster.get("--trace-file", "")))
 
 
 def process_shape(cluster: dict[str, object], program: list[str]) -> tuple[float, list[str]]:

@@ -5,7 +5,6 @@ the same with `darkroom transformer`, where its transformers are on other nodes 
 import contextlib
 import dataclasses
 import os
-import pathlib
 import re
 import secrets
 import signal
@@ -25,6 +24,7 @@ from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Placement, Request
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.training import train
+from darkroom_ray.watched import own_trace
 
 TOKEN = "DARKROOM_ENCODER_TOKEN"
 READY = re.compile(r"(?:encoder|transformer) ready at (\S+)")
@@ -70,6 +70,11 @@ class EncoderBook:
         return [self._addresses[number] for number in sorted(self._addresses)]
 
 
+def traced_beside(given: dict[str, list[str]]) -> list[str]:
+    """Where the ranks write spans, an encoder does so beside them."""
+    return ["--trace-file", own_trace(given["--trace-file"][0])] if "--trace-file" in given else []
+
+
 def encoder_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:
     """The command line of an encoder on the node with this address: what it encodes is what the trainer says."""
     words = ["encoder", "--recipe", given["RECIPE.toml"][0]]
@@ -77,7 +82,7 @@ def encoder_words(request: Request, given: dict[str, list[str]], address: str) -
         for value in given.get(name, []):
             words += [name, value]
     most = max(64, 2 * request.num_workers)  # Ranks of an attempt that has ended may still be counted.
-    return [*words, "--listen", place_to_listen(address), "--max-trainers", str(most), *request.encoders.arguments]
+    return [*words, "--listen", place_to_listen(address), "--max-trainers", str(most), *request.encoders.arguments, *traced_beside(given)]
 
 
 def transformer_words(request: Request, given: dict[str, list[str]], address: str) -> list[str]:

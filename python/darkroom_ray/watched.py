@@ -22,8 +22,7 @@ LOOK_SECONDS = 1.0
 CONNECT_SECONDS = 1.0
 BOOK_SECONDS = 30.0  # On the driver's own node, but a cluster may be lost.
 # Verbs of the program that have these flags, and how Prometheus' rules know their processes (deploy/prometheus_rules.yml).
-JOB_NAMES = {"download": "darkroom-data", "process": "darkroom-data", "train": "darkroom-train", "serve": "darkroom-serve"}
-TRACED = ("download", "process")  # Ranks give their files names of their own.
+JOB_NAMES = {"download": "darkroom-data", "process": "darkroom-data", "transformer": "darkroom-data", "encoder": "darkroom-data", "train": "darkroom-train", "serve": "darkroom-serve"}
 
 
 class MetricsBook:
@@ -61,7 +60,7 @@ class ProgramWatch:
         self.words: list[str] = []
         if request.metrics_book and verb in JOB_NAMES:
             self._open_book(request.metrics_book)
-        if request.trace_file and verb in TRACED:
+        if request.trace_file:
             self.words += ["--trace-file", own_trace(request.trace_file)]
 
     def _open_book(self, name: str) -> None:
@@ -199,6 +198,7 @@ def watched(ray, request: Request):
     name, book = make_book(ray)
     keeper = FolderKeeper(ray, book, folder)
     try:
-        yield dataclasses.replace(request, metrics_book=name)
+        beside = {part: dataclasses.replace(served, metrics_book=name) for part in ("encoders", "transformers") if (served := getattr(request, part))}
+        yield dataclasses.replace(request, metrics_book=name, **beside)
     finally:
         keeper.end()

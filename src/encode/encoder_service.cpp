@@ -6,6 +6,7 @@
 #include "darkroom/core/machine.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/image/sandbox.h"
+#include "darkroom/slices/slice_observation.h"
 #include "encoder_of_options.h"
 #include "slice_columns.h"
 #include "slice_encoder.h"
@@ -81,7 +82,8 @@ Result<std::unique_ptr<EncoderService>> EncoderService::start(StoreSet& stores, 
     DARKROOM_ASSIGN_OR_RETURN(const auto encoded, encoder->encode(worker, rows));
     return write_slice(form, rows, encoded);
   };
-  DARKROOM_ASSIGN_OR_RETURN(state->server, SliceServer::start(server, make));
+  const SliceObservation observation{.stage = "encode", .metrics = process.metrics, .trace = process.trace};
+  DARKROOM_ASSIGN_OR_RETURN(state->server, SliceServer::start(server, observe_slices(make, server.num_workers, observation)));
   return std::unique_ptr<EncoderService>(new EncoderService(std::move(state)));
 }
 

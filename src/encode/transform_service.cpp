@@ -13,6 +13,7 @@
 #include "darkroom/image/sandbox.h"
 #include "darkroom/ingest/job_inputs.h"
 #include "darkroom/ingest/row_dialects.h"
+#include "darkroom/slices/slice_observation.h"
 #include "darkroom/tables/table_rows.h"
 #include "image_rows.h"
 #include "kept_columns.h"
@@ -206,7 +207,9 @@ Status serve_transforms(StoreSet& stores, const TransformServiceOptions& options
                                    .max_connections = kMostJobs,
                                    .names = transformer_names()};
   const auto make = [&workers](int worker, std::span<const int64_t> rows) { return workers[static_cast<size_t>(worker)]->make(rows); };
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<SliceServer> server, SliceServer::start(serving, make));
+  const SliceObservation observation{.stage = "transform", .metrics = options.metrics, .trace = options.trace};
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<SliceServer> server,
+                            SliceServer::start(serving, observe_slices(make, num_workers, observation)));
   log_info("transformer: {} rows of {} files, {} workers", inputs.num_rows(), inputs.all().size(), num_workers);
   DARKROOM_RETURN_IF_ERROR(listening(server->address()));
   wait_for(stop);

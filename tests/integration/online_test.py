@@ -9,11 +9,12 @@ import functools
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
 
-from workbench import PROGRAM, ROOT, Workbench, digests, main, read_losses, require, run
+from workbench import PROGRAM, ROOT, Workbench, digests, main, numbers_at, read_losses, require, run
 
 NUM_PICTURES = 160
 STEPS = 20
@@ -31,6 +32,13 @@ class Encoder:
         line = self.process.stdout.readline()
         require(line.startswith(READY), "the encoder does not start", line, self.process.stderr.read() if not line else "")
         self.address = line.removeprefix(READY).strip()
+
+    def place_of_numbers(self) -> str:
+        """REQUIRES: --metrics-port. It is said before the encoder is ready."""
+        while line := self.process.stderr.readline():
+            if found := re.search(r"numbers are at http://(\S+)/metrics", line):
+                return found[1]
+        raise AssertionError("the encoder does not say where its numbers are")
 
     def send(self, number: int) -> None:
         self.process.send_signal(number)
@@ -119,9 +127,12 @@ def one_or_three_encoders_give_the_losses_of_offline_training() -> None:
     bench = the_bench()
     run(*bench.command("here", "--raw-data", bench.images))
     bench.require_same("here")
-    encoders = [bench.encoder() for _ in range(3)]
+    spans = pathlib.Path(bench.path("spans.jsonl"))
+    encoders = [bench.encoder("--metrics-port", "0", "--trace-file", spans), *(bench.encoder() for _ in range(2))]
     run(*bench.online("one", encoders[0].address))
     bench.require_same("one")
+    page = numbers_at(encoders[0].place_of_numbers())
+    require('verb="encoder"' in page and re.search(r'^darkroom_rows_total{stage="encode"} [1-9]', page, re.MULTILINE), "its numbers", page)
     run(*bench.online("three", ",".join(encoder.address for encoder in encoders), "--no-sandbox"))
     bench.require_same("three")
     balance = bench.balance("three")
@@ -135,6 +146,7 @@ def one_or_three_encoders_give_the_losses_of_offline_training() -> None:
     for encoder in encoders:
         code, said = encoder.end()
         require(code == 0 and "busy" in said, "an encoder that is stopped ends well", code, said)
+    require('"encode"' in spans.read_text(), "its spans", spans.read_text()[:500])
 
 
 def two_ranks_give_them_too() -> None:

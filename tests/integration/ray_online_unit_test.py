@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import re
 import threading
 import types
 
@@ -66,6 +67,8 @@ def an_encoder_encodes_what_the_trainer_says() -> None:
     want = ["encoder", "--recipe", "r.toml", "--raw-data", "images", "--set", "data.resolution=64", "--set", "optimizer.lr=1", "--listen", "10.0.0.7:0", "--max-trainers", "64", "--batch-size", "8", "--device", "cpu"]
     require(words == want, "words", words)
     require("[fd00::7]:0" in online.encoder_words(the_request(), given, "fd00::7"), "an address of version 6")
+    traced = online.encoder_words(the_request(), {**given, "--trace-file": ["t/spans.jsonl"]}, "10.0.0.7")
+    require(traced[-2] == "--trace-file" and re.fullmatch(r"t/spans-[^/]+-[0-9a-f]{8}\.jsonl", traced[-1]) is not None, "spans beside the ranks'", traced)
 
 
 def apart(*more: str) -> Request:

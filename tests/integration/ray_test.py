@@ -164,10 +164,11 @@ def process_has_the_bytes_of_the_single_program_after_kills_of_program_actor_and
 def transformers_on_another_node_change_no_byte_and_are_replaced() -> None:
     bench, cluster = the_bench(), the_cluster()
     apart = ["--num-transformers", "2", "--transformers-per-actor", "1", "--num-cpus-per-transformer", "0.25", "--transformer-resources", "trainer=0.25"]
-    driver = cluster.start("process", bench.images[0], bench.path("a-latents"), *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "1", "--items-per-task", "1", "--max-failures", "-1", *apart)
+    driver = cluster.start("process", bench.images[0], bench.path("a-latents"), *bench.process, *bench.common, "--resources", "encoder=1", "--num-encoders", "1", "--items-per-task", "1", "--max-failures", "-1", *apart, "--metrics-folder", bench.path("a-watched"), "--trace-file", bench.path("a-spans.jsonl"))
     driver.wait_for(lambda: parts_in(bench.path("a-latents")), "a part")
     encoder = driver.wait_for(lambda: next(filter(hold, programs("process", bench.path("a-latents"))), 0), "a program")  # The job does not end meanwhile.
     before = set(programs("transformer", bench.images[0]))
+    driver.wait_for(lambda: any('verb="transformer"' in page and 'stage="transform"' in page for page in pages_in(bench.path("a-watched"))), "the numbers of a transformer")
     require(kill(next(iter(before))), "no transformer was killed")
     driver.wait_for(lambda: set(programs("transformer", bench.images[0])) - before, "a new transformer")
     os.kill(encoder, signal.SIGCONT)

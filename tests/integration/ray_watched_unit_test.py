@@ -20,6 +20,8 @@ from darkroom_ray import item_child, program, watched  # noqa: E402
 from darkroom_ray.flags import read_request  # noqa: E402
 from darkroom_ray.request import Placement, Request  # noqa: E402
 
+APART = ["--num-transformers", "2", "--transformer-resources", "cpu=1"]  # Transformers on nodes of their own.
+
 
 def work_that_asks_for_no_gpu_sees_none() -> None:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -85,7 +87,8 @@ def programs_tell_where_their_numbers_are_until_they_end() -> None:
         wait_until(lambda: not book.book.programs())
         want = "--metrics-port 10.0.0.7:0 --quiet=false"
         require((folder / "words").read_text().splitlines() == [f"train {want} recipe", f"process --items - {want}"], "words", (folder / "words").read_text())
-        require(watched.ProgramWatch(request, "encoder").words == [], "a verb that serves no numbers")
+        require(watched.ProgramWatch(request, "sample").words == [], "a verb that serves no numbers")
+        require(all(watched.ProgramWatch(request, verb).words == want.split() for verb in ("encoder", "transformer")), "what serves slices is seen, too")
         gone = dataclasses.replace(request, metrics_book="gone")
         require(watched.ProgramWatch(gone, "train").words == [], "a book whose driver has gone")
 
@@ -100,9 +103,10 @@ def wait_until(is_so) -> None:
 def each_program_has_a_trace_of_its_own() -> None:
     request = read_request("process", ["a", "b", "--trace-file", "/t.d/spans.perfetto.json"], "/")
     require(request.arguments == ("a", "b") and request.trace_file == "/t.d/spans.perfetto.json", "the flag", request)
-    words = [watched.ProgramWatch(request, verb).words for verb in ("process", "process", "encoder")]
-    names = [pair[1] for pair in words[:2]]
-    require(words[2] == [] and len(set(names)) == 2, "names", words)
+    names = [watched.ProgramWatch(request, "process").words[1] for _ in range(2)]
+    require(len(set(names)) == 2, "names", names)
+    apart = read_request("process", [*APART, "a", "b", "--trace-file", "/t.d/spans.jsonl"], "/").transformers
+    require(apart.trace_file == "/t.d/spans.jsonl", "transformers on other nodes have theirs, too", apart)
     require(all(re.fullmatch(r"/t\.d/spans-[^/]+-[0-9a-f]{8}\.perfetto\.json", name) for name in names), "names", names)
     require(re.fullmatch(r"spans-[^/]+", watched.own_trace("spans")) is not None, "a name without an ending")
     require(read_request("train", ["r.toml", "--trace-file", "t.jsonl"], "/").arguments == ("r.toml", "--trace-file", "t.jsonl"), "ranks name theirs themselves")
@@ -145,6 +149,20 @@ def addresses_lie_where_top_and_prometheus_look() -> None:
         require(same is unwatched, "nobody looks")
 
 
+def what_works_beside_a_job_tells_the_same_book() -> None:
+    ray = types.SimpleNamespace(get=lambda value, timeout: dict(value), exceptions=types.SimpleNamespace(RayError=OSError), nodes=list)
+    make_book = watched.make_book
+    watched.make_book = lambda unused: ("the-book", FakeBook())
+    try:
+        with temporary_folder() as place:
+            for verb, words, part in (("process", [*APART, "a", "b"], "transformers"), ("online", ["r.toml"], "encoders"), ("process", ["a", "b"], "")):
+                with watched.watched(ray, read_request(verb, [*words, "--metrics-folder", "seen"], str(place))) as seen:
+                    beside = [one.metrics_book for one in (seen.encoders, seen.transformers) if one]
+                    require(seen.metrics_book == "the-book" and beside == (["the-book"] if part else []), "the book", verb, part, seen)
+    finally:
+        watched.make_book = make_book
+
+
 if __name__ == "__main__":
     main(
         [
@@ -153,5 +171,6 @@ if __name__ == "__main__":
             programs_tell_where_their_numbers_are_until_they_end,
             each_program_has_a_trace_of_its_own,
             addresses_lie_where_top_and_prometheus_look,
+            what_works_beside_a_job_tells_the_same_book,
         ]
     )

@@ -15,7 +15,8 @@ namespace darkroom {
 
 struct EncoderServiceOptions {
   /// Of these count: input, model, transform, place, batch_size, batching, dtype, tokenizer_dialect, seed, rows_per_file, encoder_threads,
-  /// num_encoders, memory_bytes and decoder_program, each with process's meaning.
+  /// num_encoders, memory_bytes, decoder_program, metrics and trace, each with process's meaning; of metrics and trace: stage and span
+  /// "encode".
   ProcessOptions process;
   SocketAddress address;    ///< Where it listens.
   std::string token;        ///< DARKROOM_ENCODER_TOKEN; must be set where the address is not loopback.

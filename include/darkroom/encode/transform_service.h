@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
+#include "darkroom/core/trace_recorder.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/slices/slice_server.h"
 #include "darkroom/stores/stores.h"
@@ -23,6 +25,8 @@ struct TransformServiceOptions {
   int num_workers = 0;                         ///< Rows are worked on by so many threads; 0: as many as processors.
   SocketAddress address = {};                  ///< Where to listen.
   std::string token = {};                      ///< Which jobs must know; empty: they may have none.
+  MetricsRegistry* metrics = nullptr;          ///< Where the stage "transform" counts; may be null. Outlives the service.
+  TraceRecorder* trace = nullptr;              ///< Of a span "transform" for each slice; may be null. Outlives the service.
   std::function<void()> on_drained = {};       ///< Called once nobody waits for a slice any more: what is read then is read in vain.
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.

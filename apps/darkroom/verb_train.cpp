@@ -232,6 +232,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   options.agreement = agreement.dump();
   options.stop = stop;
   options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
+  options.progress = std::chrono::seconds(recipe.runtime.progress_seconds);
   options.on_lost = [rank = place.rank](const std::string& what) {
     log_error("train: rank {} ends, because {}", rank, what);
     _exit(kExitRankLost);  // The training thread may wait for ever.
@@ -304,18 +305,6 @@ Result<int> plan_run(const TrainFlags& flags, VerbContext& context) {
   return 0;
 }
 
-// What a step computes, for the figures of a run. What cannot be counted cannot begin either, and the run itself says why.
-void count_work(StoreSet& stores, const std::stop_token& stop, TrainOptions& options) {
-  try {
-    if (const Result<double> flop = count_step_flop(stores, options.recipe, stop); flop.is_ok()) {
-      options.step_flop = *flop;
-    }
-  } catch (const std::exception& failure) {
-    const std::string text = failure.what();
-    log_detail("train: what a step computes is not known, and the run goes on without: {}", text.substr(0, text.find('\n')));
-  }
-}
-
 // The token is never on a command line, which others can read.
 void take_encoders(const TrainFlags& flags, TrainOptions& options) {
   options.encoder_token = encoder_token();
@@ -375,9 +364,7 @@ Result<int> run_train(const TrainFlags& flags, VerbContext& context) {
     options.metrics = &observation->registry();
   }
   options.rank_tflops = flags.plan.tflops;
-  if (place.rank == 0 || observation->is_served()) {
-    count_work(*stores, context.stop, options);
-  }
+  options.counts_work = place.rank == 0 || observation->is_served();
   TrainSummary summary;
   const Status status = run_training(*stores, options, context.stop, summary);
   if (place.rank != 0) {

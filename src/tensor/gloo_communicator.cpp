@@ -43,11 +43,11 @@ Status no_connection(const RankPlace& place, const std::exception& reason) {
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(StorePointer store, GroupPointer group, const GlooOptions& options)
-      : store_(std::move(store)), group_(std::move(group)), options_(options) {}
+  GlooCommunicator(StorePointer store, GroupPointer group, const GlooOptions& options, std::shared_ptr<ProgressMark> progress)
+      : store_(std::move(store)), group_(std::move(group)), options_(options), progress_(std::move(progress)) {}
 
   Status watch(StorePointer store) {
-    watch_ = std::make_unique<RankWatch>(std::move(store), options_.place, options_.watchdog, options_.on_lost);
+    watch_ = std::make_unique<RankWatch>(std::move(store), options_.place, options_.watchdog, progress_, options_.on_lost);
     return {};
   }
 
@@ -83,12 +83,13 @@ class GlooCommunicator final : public Communicator {
   }
 
   int64_t bytes_sent() const override { return bytes_sent_; }
+  ProgressMark* progress() override { return progress_.get(); }
 
   // Without a watch: the first one's ends the process, and with it the twin.
   Result<std::unique_ptr<Communicator>> twin(const std::string& name) override {
     try {
       const StorePointer store = c10::make_intrusive<c10d::PrefixStore>(kPrefix + options_.place.attempt + "/" + name, store_);
-      return std::unique_ptr<Communicator>(std::make_unique<GlooCommunicator>(store_, connect(store, options_), options_));
+      return std::unique_ptr<Communicator>(std::make_unique<GlooCommunicator>(store_, connect(store, options_), options_, progress_));
     } catch (const std::exception& error) {
       return no_connection(options_.place, error);
     }
@@ -104,6 +105,18 @@ class GlooCommunicator final : public Communicator {
  private:
   static constexpr int kTag = 0;  // Gloo keeps the order between two ranks.
 
+  // While it lives, this thread may wait for other ranks.
+  class Waiting {
+   public:
+    explicit Waiting(ProgressMark& progress) : progress_(progress) { progress_.begin_wait(); }
+    ~Waiting() { progress_.end_wait(); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    ProgressMark& progress_;
+  };
+
   void check(const Transfer& transfer) const {
     DARKROOM_CHECK(transfer.peer >= 0 && transfer.peer < size() && transfer.peer != rank(),
                    "a transfer goes to another rank:", transfer.peer);
@@ -115,6 +128,7 @@ class GlooCommunicator final : public Communicator {
     if (!failure_.is_ok()) {
       return failure_;
     }
+    const Waiting waiting(*progress_);
     try {
       action();
     } catch (const CheckFailure&) {
@@ -129,6 +143,7 @@ class GlooCommunicator final : public Communicator {
   StorePointer store_;  // Rank 0's is the server: it goes last.
   GroupPointer group_;
   GlooOptions options_;
+  std::shared_ptr<ProgressMark> progress_;  // With the watch and the twins: one rank, whichever thread waits.
   int64_t bytes_sent_ = 0;
   Status failure_;
   std::unique_ptr<RankWatch> watch_;
@@ -161,13 +176,17 @@ Result<std::unique_ptr<Communicator>> join_gloo(const GlooOptions& options) {
   if (options.watchdog < std::chrono::seconds(1)) {
     return Status::invalid_argument("the watchdog must be at least 1 second, got:", options.watchdog.count());
   }
+  if (options.progress < std::chrono::seconds(1)) {
+    return Status::invalid_argument("the limit of progress must be at least 1 second, got:", options.progress.count());
+  }
   silence_torch_log();
   const std::string agreement = whole_agreement(options);
   DARKROOM_ASSIGN_OR_RETURN(const StorePointer base, open_current_store(options, agreement));
   try {
     const StorePointer store = store_of_start(place, base);
     DARKROOM_RETURN_IF_ERROR(meet_ranks(*base, *store, options, agreement));
-    auto communicator = std::make_unique<GlooCommunicator>(base, connect(store, options), options);
+    auto communicator =
+        std::make_unique<GlooCommunicator>(base, connect(store, options), options, std::make_shared<ProgressMark>(options.progress));
     if (options.on_lost) {
       DARKROOM_ASSIGN_OR_RETURN(const StorePointer second, open_store(place, /*may_host=*/false, options.arrival, options.stop));
       DARKROOM_RETURN_IF_ERROR(communicator->watch(store_of_start(place, second)));

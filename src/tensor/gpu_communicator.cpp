@@ -84,13 +84,13 @@ class GpuCommunicator final : public Communicator {
   Status exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& receives) override {
     DARKROOM_RETURN_IF_ERROR(failure_);
     if (sends.empty() && receives.empty()) {  // Whoever asks has waited for the GPU.
-      watch_->end();
+      end();
       return keep(gpus_->health());
     }
     if (!are_on_gpu(sends, receives)) {
       return keep(ranks_->exchange(sends, receives));
     }
-    watch_->begin();
+    begin();
     for (const Transfer& transfer : sends) {
       gpu_bytes_sent_ += static_cast<int64_t>(transfer.tensor.nbytes());
     }
@@ -102,11 +102,12 @@ class GpuCommunicator final : public Communicator {
     if (!tensor.is_cuda()) {
       return keep(ranks_->all_reduce(tensor));
     }
-    watch_->begin();
+    begin();
     return keep(gpus_->all_reduce(tensor));
   }
 
   int64_t bytes_sent() const override { return ranks_->bytes_sent() + gpu_bytes_sent_; }
+  ProgressMark* progress() override { return ranks_->progress(); }
 
   Result<std::unique_ptr<Communicator>> twin(const std::string& name) override { return ranks_->twin(name); }
 
@@ -133,6 +134,20 @@ class GpuCommunicator final : public Communicator {
     return on_gpu > 0;
   }
 
+  // Whoever waits for the GPU from here to end() waits for other ranks.
+  void begin() {
+    watch_->begin();
+    if (!std::exchange(is_awaited_, true) && progress() != nullptr) {
+      progress()->begin_wait();
+    }
+  }
+  void end() {
+    watch_->end();
+    if (std::exchange(is_awaited_, false) && progress() != nullptr) {
+      progress()->end_wait();
+    }
+  }
+
   Status keep(Status status) {
     failure_ = std::move(status);
     return failure_;
@@ -142,6 +157,7 @@ class GpuCommunicator final : public Communicator {
   std::unique_ptr<GpuRanks> gpus_;
   const torch::Device device_;
   int64_t gpu_bytes_sent_ = 0;
+  bool is_awaited_ = false;  // What a GPU was asked for with others.
   Status failure_;
   std::unique_ptr<GpuWatch> watch_;  // It uses gpus_.
 };

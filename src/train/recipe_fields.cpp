@@ -77,6 +77,7 @@ std::vector<RecipeField> recipe_fields(Recipe& recipe) {
       {"runtime", "overlap", &runtime.overlap, kFree},
       {"runtime", "background_saves", &runtime.background_saves, kFree},
       {"runtime", "watchdog_seconds", &runtime.watchdog_seconds, kFree},
+      {"runtime", "progress_seconds", &runtime.progress_seconds, kFree},
       {"runtime", "log_every", &runtime.log_every, kFree},
   };
 }

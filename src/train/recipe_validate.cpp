@@ -60,6 +60,7 @@ Status check_integers(const Recipe& recipe) {
       {"optimizer.max_skipped", recipe.optimizer.max_skipped, 0},
       {"runtime.gradient_groups", recipe.runtime.gradient_groups, 1, 1 << 16},
       {"runtime.watchdog_seconds", recipe.runtime.watchdog_seconds, 1, 86400},
+      {"runtime.progress_seconds", recipe.runtime.progress_seconds, 1, 86400},
       {"runtime.log_every", recipe.runtime.log_every, 1},
   };
   for (const auto& range : ranges) {

@@ -73,6 +73,7 @@ Status TrainingRun::keep_unstored_checkpoint(Status failure) {
 Status TrainingRun::save(AfterSaving after) {
   DARKROOM_RETURN_IF_ERROR(settle());
   spend(Spending::kTraining);
+  get_on(remote_ == nullptr ? "saving a checkpoint" : "");  // A store may be waited for; it has limits of its own.
   DARKROOM_RETURN_IF_ERROR(finish_background_save());
   if (saved_step_ == steps_done_) {
     return {};

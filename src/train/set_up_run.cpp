@@ -16,6 +16,7 @@
 #include "darkroom/tensor/device.h"
 #include "darkroom/tensor/device_runtime.h"
 #include "darkroom/train/run_files.h"
+#include "darkroom/train/training_plan.h"
 #include "resume_point.h"
 #include "step_settings.h"
 #include "training_run.h"
@@ -143,6 +144,9 @@ Status TrainingRun::set_up() {
   }
   options_.recipe.data.memory_bytes = memory_of_rank(options_.recipe.data.memory_bytes, options_.local_ranks);
   DARKROOM_RETURN_IF_ERROR(fetch_inputs());
+  if (options_.counts_work) {
+    count_work();
+  }
   DARKROOM_RETURN_IF_ERROR(read_index());
   const bool is_diffusion = recipe().objective.kind == "diffusion";
   const std::string component = is_diffusion ? "unet" : "vae";
@@ -161,7 +165,7 @@ Status TrainingRun::set_up() {
                                                                                  .last_step = last_step(),
                                                                                  .batch_size = recipe().batch.global,
                                                                                  .rank_samples = own_samples().count,
-                                                                                 .step_flop = options_.step_flop,
+                                                                                 .step_flop = step_flop_,
                                                                                  .rank_tflops = options_.rank_tflops,
                                                                                  .device = device()});
   }
@@ -181,6 +185,18 @@ Status TrainingRun::fetch_inputs() {
     options_.init_from = init_copy_->path();
   }
   return {};
+}
+
+// For the figures of a run, from the model that is here by now. What cannot be counted cannot begin either, and the run itself says why.
+void TrainingRun::count_work() {
+  try {
+    if (const Result<double> flop = count_step_flop(stores_, recipe(), stop_); flop.is_ok()) {
+      step_flop_ = *flop;
+    }
+  } catch (const std::exception& failure) {
+    const std::string text = failure.what();
+    log_detail("train: what a step computes is not known, and the run goes on without: {}", text.substr(0, text.find('\n')));
+  }
 }
 
 // What the run that goes on began with. Where there is none, check_continuation says whether the dataset is still the same.

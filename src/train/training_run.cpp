@@ -64,6 +64,12 @@ void TrainingRun::spend(Spending what) {
   }
 }
 
+void TrainingRun::get_on(const std::string& doing) const {
+  if (ProgressMark* const progress = ranks().progress(); progress != nullptr) {
+    progress->note(doing.empty() ? doing : fmt::format("{} steps done, {}", steps_done_, doing));
+  }
+}
+
 std::string TrainingRun::in_folder(const char* name) const { return join_path(folder_, name); }
 
 CheckpointRecord TrainingRun::record() const {
@@ -108,6 +114,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
   TraceSpan wait(options_.spans, "data_wait", span.context());
+  get_on("waiting for the next batch");
   const Result<Batch> next = batcher_->next();
   wait.end();
   if (!next.is_ok()) {
@@ -123,9 +130,11 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   if (static_cast<int64_t>(recent_samples_.size()) > TrainStep::kMostAhead + 1) {
     recent_samples_.pop_front();
   }
-  const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = [part = part_.get()](const auto& inputs) {
-                             return part->losses(inputs);
-                           }};
+  const auto losses = [this](const std::vector<torch::Tensor>& inputs) {
+    get_on("computing a micro-batch");
+    return part_->losses(inputs);
+  };
+  const DeviceBatch loaded{.size = recipe().batch.global, .inputs = part_->inputs(), .losses = losses};
   const auto issued = options_.spans == nullptr ? Clock::time_point() : options_.spans->now();
   auto report = runs_ahead(wants_stop) ? train_step_->run_ahead(steps_done_, loaded) : train_step_->run(steps_done_, loaded, wants_stop);
   record_phases(span.context(), issued);
@@ -211,6 +220,7 @@ Status TrainingRun::name_bad_samples(const Status& failure) const {
 }
 
 Status TrainingRun::after_step(const StepTimes& times) {
+  get_on("writing its logs");
   steps_here_ += 1;
   step_ms_here_ += times.step_ms;
   if (shown_ != nullptr) {
@@ -224,7 +234,7 @@ Status TrainingRun::after_step(const StepTimes& times) {
     const EmaScope averaged(*parameters_, *ema_, ranks());
     DARKROOM_RETURN_IF_ERROR(averaged.status());
     if (is_main()) {
-      DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score());
+      DARKROOM_ASSIGN_OR_RETURN(scores, validation_->score([this] { get_on("validating"); }));
       log_info("step {}: {}", steps_done_, scores.dump());
     }
     spend(Spending::kLooking);
@@ -262,6 +272,7 @@ Status TrainingRun::paint_previews() {
     return {};
   }
   const std::string name = join_path(kRunSamplesFolder, checkpoint_name(steps_done_));
+  get_on("");  // Painting says nothing until it is done.
   try {
     DARKROOM_RETURN_IF_ERROR(previews_->make(files_, in_folder(name.c_str()), steps_done_, *events_));
   } catch (const c10::OutOfMemoryError& failure) {

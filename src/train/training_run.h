@@ -62,6 +62,7 @@ class TrainingRun {
   Status set_up();
   // Setting up, in this order.
   Status fetch_inputs();
+  void count_work();
   Status open_folder();
   Status open_local_folder();
   Status open_remote_folder(const Location& output);
@@ -114,6 +115,8 @@ class TrainingRun {
   Result<bool> store_or_prune(const SaveJob& job);
   Status restore_lost_folder();
   void spend(Spending what);
+  // Tells the other ranks that this one is not stuck, and what it does now; empty: from here on it may take any time.
+  void get_on(const std::string& doing) const;
   void end_ledger();
   Status weigh_sides();
 
@@ -126,7 +129,7 @@ class TrainingRun {
   bool has_previews() const {
     return recipe().samples.every_steps > 0 && (!recipe().samples.prompts.empty() || recipe().objective.kind == "autoencoder");
   }
-  StepWork step_work() const { return {options_.step_flop, options_.rank_tflops * static_cast<double>(ranks().size())}; }
+  StepWork step_work() const { return {step_flop_, options_.rank_tflops * static_cast<double>(ranks().size())}; }
   // Samples of a batch that this rank computes.
   FlatRange own_samples() const;
   int64_t skipped_steps() const { return steps_done_ - optimizer_->num_updates(); }
@@ -145,6 +148,7 @@ class TrainingRun {
   const std::stop_token stop_;  // Of setting up.
   std::string resumed_from_;    // The checkpoint's address, for people.
   Recipe recorded_;             // The recipe as the run folder tells it: places as they were named, without what may be secret.
+  double step_flop_ = 0;        // Floating-point operations of all ranks a step; 0: not known.
   std::optional<LocalCopy> model_copy_;
   std::optional<LocalCopy> resume_copy_;
   std::optional<LocalCopy> init_copy_;

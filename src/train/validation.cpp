@@ -24,8 +24,9 @@ class ValidationRows {
         batch_size_(std::min(recipe.batch.micro, recipe.batch.global)) {}
 
   template <typename Visit>
-  Status visit(const Visit& visit) {
+  Status visit(const std::function<void()>& get_on, const Visit& visit) {
     for (int64_t first = 0; first < num_rows_; first += batch_size_) {
+      get_on();
       const auto samples = rows_of_epoch_0(first, std::min(batch_size_, num_rows_ - first));
       DARKROOM_ASSIGN_OR_RETURN(Batch batch, data_.source->read(samples));
       batch.samples = samples;
@@ -50,10 +51,10 @@ class DiffusionValidation : public Validation {
         device_(part.device()),
         objective_(part.objective().schedule(), {.seed = static_cast<uint64_t>(recipe.runtime.seed), .caption_drop = 0.0}, {}) {}
 
-  Result<nlohmann::ordered_json> score() override {
+  Result<nlohmann::ordered_json> score(const std::function<void()>& get_on) override {
     const torch::NoGradGuard no_gradients;
     double sum = 0;
-    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t) {
+    DARKROOM_RETURN_IF_ERROR(rows_.visit(get_on, [&](const Batch& batch, int64_t) {
       const auto losses = objective_.losses(denoiser_of(unet_), objective_.prepare(diffusion_batch(batch, device_)));
       sum += losses.to(torch::kFloat64).sum().item<double>();
     }));
@@ -71,11 +72,11 @@ class AutoencoderValidation : public Validation {
  public:
   AutoencoderValidation(RunData data, const Recipe& recipe, VaePart& part) : rows_(std::move(data), recipe), part_(part) {}
 
-  Result<nlohmann::ordered_json> score() override {
+  Result<nlohmann::ordered_json> score(const std::function<void()>& get_on) override {
     const torch::NoGradGuard no_gradients;
     double loss_sum = 0;
     double psnr_sum = 0;
-    DARKROOM_RETURN_IF_ERROR(rows_.visit([&](const Batch& batch, int64_t) {
+    DARKROOM_RETURN_IF_ERROR(rows_.visit(get_on, [&](const Batch& batch, int64_t) {
       part_.load(batch);
       loss_sum += part_.losses(part_.inputs()).to(torch::kFloat64).sum().item<double>();
       const auto made = part_.reconstruct(part_.images_nchw()).clamp(-1, 1);

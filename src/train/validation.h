@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,8 +19,8 @@ class Validation {
  public:
   virtual ~Validation() = default;
   /// The mean loss with the module's present weights, and, for the autoencoder, the mean PSNR in dB, as numbers of a metrics line:
-  /// validation_loss, validation_psnr. Errors: those of reading the dataset.
-  virtual Result<nlohmann::ordered_json> score() = 0;
+  /// validation_loss, validation_psnr. Calls `get_on` before every batch. Errors: those of reading the dataset.
+  virtual Result<nlohmann::ordered_json> score(const std::function<void()>& get_on) = 0;
 };
 
 Result<std::unique_ptr<Validation>> make_diffusion_validation(StoreSet& stores, const Recipe& recipe, const UNetPart& part,

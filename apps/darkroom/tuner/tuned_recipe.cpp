@@ -38,6 +38,7 @@ constexpr Untunable kUntunable[] = {
     {"runtime.lanes", "it is part of the order of the rows"},
     {"runtime.device", "trials of one search run on the same device"},
     {"runtime.watchdog_seconds", "it changes nothing that a trial is compared by"},
+    {"runtime.progress_seconds", "it changes nothing that a trial is compared by"},
     {"runtime.log_every", "it changes nothing that a trial is compared by"},
     {"runtime.background_saves", "it changes nothing that a trial is compared by"},
     {"runtime.reduction", "trials have one rank"},

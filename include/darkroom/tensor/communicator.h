@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "darkroom/core/result.h"
+#include "darkroom/tensor/progress_mark.h"
 #include "darkroom/tensor/rank_place.h"
 
 namespace darkroom {
@@ -37,6 +38,8 @@ class Communicator {
   virtual Status all_reduce(const torch::Tensor& tensor) = 0;
   /// Bytes that exchange() has sent so far, to all peers together.
   virtual int64_t bytes_sent() const = 0;
+  /// Where this rank says that it gets on, so that the others hear of it when it hangs; null: nobody asks.
+  virtual ProgressMark* progress() { return nullptr; }
   /// The same ranks once more, by connections of their own, for another thread than this one's. All ranks call it together, with a name
   /// that no other twin of theirs has. Twins are for tensors on the CPU. A twin goes before this one does. Errors: kUnavailable (no
   /// connection).
@@ -59,11 +62,12 @@ Result<std::vector<int64_t>> gather_numbers(Communicator& ranks, int64_t own);
 
 struct GlooOptions {
   RankPlace place;
-  std::string agreement;               ///< JSON object of what must be the same at all ranks.
-  std::chrono::seconds arrival{300};   ///< How long ranks wait for each other at the start.
-  std::chrono::seconds watchdog{30};   ///< A rank that gave no sign for so long is lost: dead, stopped or cut off.
-  std::chrono::seconds longest{7200};  ///< Of one operation: rank 0 paints previews and writes checkpoints while the others wait.
-  std::stop_token stop;                ///< Ends the waiting for ranks that have not come yet.
+  std::string agreement;                ///< JSON object of what must be the same at all ranks.
+  std::chrono::seconds arrival{300};    ///< How long ranks wait for each other at the start.
+  std::chrono::seconds watchdog{30};    ///< A rank that gave no sign for so long is lost: dead, stopped or cut off.
+  std::chrono::seconds progress{1800};  ///< A rank that gives signs of life but has not got on for so long (progress()) is lost, too.
+  std::chrono::seconds longest{7200};   ///< Of one operation: rank 0 paints previews and writes checkpoints while the others wait.
+  std::stop_token stop;                 ///< Ends the waiting for ranks that have not come yet.
   /// Called on a thread of its own when a rank is lost while this one may wait for it for ever: it ends the process. Empty: no watch.
   std::function<void(const std::string& what)> on_lost;
 };

@@ -107,6 +107,7 @@ struct Recipe {
     bool overlap = true;                    ///< Gradients are sent while the last backward pass of a step goes on; no bit.
     bool background_saves = true;           ///< Checkpoints between steps are written from a copy in memory while training goes on; no bit.
     int64_t watchdog_seconds = 30;          ///< A rank without a sign of life for so long is lost.
+    int64_t progress_seconds = 1800;        ///< One that lives but has not got on for so long (a disk that hangs) is lost, too.
     int64_t log_every = 1;                  ///< Steps between lines of metrics.jsonl.
   } runtime;
 

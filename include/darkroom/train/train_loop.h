@@ -43,7 +43,7 @@ struct TrainOptions {
   Clock* clock = &system_clock();      ///< Of the waits for a store that does not take a checkpoint.
   MetricsRegistry* metrics = nullptr;  ///< Where this rank counts (docs/metrics.md); may be null. Outlives the call.
   TraceRecorder* spans = nullptr;      ///< Of this rank's steps; may be null. Outlives the call.
-  double step_flop = 0;                ///< Floating-point operations of all ranks a step, for the metrics; 0: not known.
+  bool counts_work = false;            ///< Counts what a step computes, for the metrics.
   double rank_tflops = 0;              ///< Peak of a rank in 10^12 of them per second, for the metrics; 0: not known.
 
   /// kInvalidArgument naming the first bad field.

@@ -5,6 +5,7 @@
 #include "darkroom/ops/operation_table.h"
 #include "darkroom/tensor/cuda_plugin.h"
 #include "fake_device.h"
+#include "fake_fault.h"
 #include "fake_kernels.h"
 #include "fake_memory.h"
 #include "fake_ranks.h"
@@ -22,11 +23,8 @@ const OperationTable* cpu_operations = nullptr;  // The program's references.
 
 // A mistake of a training step that is asked for by name: what the device is there to find.
 void make_mistake(std::string_view operation, const torch::Tensor& device_tensor) {
-  static const char* variable = std::getenv(kFakeDeviceFaultVariable);
-  const std::string_view fault = variable == nullptr ? "" : variable;
-  const size_t colon = fault.find(':');
-  const std::string_view name = fault.substr(0, colon), place = colon == std::string_view::npos ? "norm_partials" : fault.substr(colon + 1);
-  if (place != operation) {
+  const auto& [name, place] = fake::asked_fault();
+  if ((place.empty() ? "norm_partials" : place) != operation) {
     return;
   }
   if (name == "item") {

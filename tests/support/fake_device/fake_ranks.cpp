@@ -3,12 +3,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <string_view>
 
 #include "cpu_views.h"
 #include "darkroom/tensor/communicator.h"
 #include "fake_device.h"
+#include "fake_fault.h"
 #include "fake_memory.h"
 #include "support/free_loopback_port.h"
 
@@ -46,9 +45,8 @@ class FakeRanks final : public GpuRanks {
  private:
   // As it was asked for: after so many exchanges.
   bool is_lost() const {
-    static const char* variable = std::getenv(kFakeDeviceFaultVariable);
-    const std::string_view fault = variable == nullptr ? "" : variable, name = "lost_rank:";
-    return fault.starts_with(name) && num_exchanges_ >= std::atoi(fault.substr(name.size()).data());
+    const int64_t most = number_of_fault("lost_rank");
+    return most >= 0 && num_exchanges_ >= most;
   }
 
   std::unique_ptr<Communicator> ranks_;

@@ -2,12 +2,11 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <string_view>
 
+#include "fake_fault.h"
 #include "fake_memory.h"
 
 namespace darkroom::fake {
@@ -34,11 +33,7 @@ Stream& stream() {
 
 // Negative: none ends it.
 int64_t replays_before_loss() {
-  static const int64_t replays = [] {
-    const char* fault = std::getenv(kFakeDeviceFaultVariable);
-    constexpr std::string_view kName = "lost_device:";
-    return fault != nullptr && std::string_view(fault).starts_with(kName) ? std::atoll(fault + kName.size()) : -1;
-  }();
+  static const int64_t replays = number_of_fault("lost_device");
   return replays;
 }
 

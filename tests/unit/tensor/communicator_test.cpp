@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <array>
 #include <future>
 #include <map>
 #include <stop_token>
@@ -16,6 +17,7 @@ namespace darkroom {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 TEST(communicator, exchanges_what_goes_between_two_ranks_in_order) {
   run_rank_threads(3, [](Communicator& ranks) {
@@ -290,6 +292,9 @@ TEST(communicator, a_rank_outside_its_world_is_refused) {
   GlooOptions hasty = loopback_rank(0, 2, 1);
   hasty.watchdog = std::chrono::seconds(0);
   EXPECT_EQ(join_gloo(hasty).status().code(), StatusCode::kInvalidArgument);
+  GlooOptions impatient = loopback_rank(0, 2, 1);
+  impatient.progress = std::chrono::seconds(0);
+  EXPECT_THAT(join_gloo(impatient).status().message(), HasSubstr("limit of progress"));
 }
 
 TEST(communicator, a_rank_that_left_is_a_failure_for_good) {
@@ -326,10 +331,43 @@ TEST(communicator, a_silent_rank_is_noticed_by_the_one_before_it) {
     ASSERT_TRUE(watching.is_ok()) << watching.status().to_string();
     auto said = lost.get_future();
     EXPECT_EQ(said.wait_for(std::chrono::minutes(2)), std::future_status::ready);
-    EXPECT_THAT(said.get(), HasSubstr("rank 1"));
+    EXPECT_THAT(said.get(), MatchesRegex("rank 1 on an unknown host gives no sign of life since 20.*UTC, for [0-9]+ s"));
   }
   over.set_value();
   silent.join();
+}
+
+// A rank's thread that waits until the test lets it go, while its watch beats on.
+TEST(communicator, a_rank_that_lives_but_does_not_get_on_is_named_by_all) {
+  constexpr int64_t kRanks = 3;
+  const int64_t port = free_loopback_port();
+  std::array<std::promise<std::string>, kRanks> lost;
+  std::promise<void> over;
+  const std::shared_future<void> end = over.get_future().share();
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      GlooOptions options = loopback_rank(rank, kRanks, port);
+      options.watchdog = std::chrono::seconds(8);
+      options.progress = std::chrono::seconds(rank == 1 ? 1 : 3600);  // The others are slow to get on, too.
+      options.on_lost = [&, rank](const std::string& what) { lost[static_cast<size_t>(rank)].set_value(what); };
+      const auto ranks = join_gloo(options);
+      ASSERT_TRUE(ranks.is_ok()) << ranks.status().to_string();
+      (*ranks)->progress()->note("7 steps done, waiting for the next batch");
+      end.wait();
+    });
+  }
+  for (auto& heard : lost) {
+    auto said = heard.get_future();
+    EXPECT_EQ(said.wait_for(std::chrono::minutes(5)), std::future_status::ready);
+    EXPECT_THAT(
+        said.get(),
+        MatchesRegex("rank 1 on [^ ]+ has not got on since 20.*UTC, for [0-9]+ s .it says: 7 steps done, waiting for the next batch."));
+  }
+  over.set_value();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
 Result<RankPlace> place_in(const std::map<std::string, std::string>& variables) {

@@ -108,7 +108,8 @@ TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
         Case{"runtime.gradient_groups=0", "runtime.gradient_groups"}, Case{"runtime.gradient_groups=3", "runtime.gradient_groups"},
         Case{"runtime.gradient_groups=4096", "batch.micro"}, Case{"runtime.reduction=any", "runtime.reduction"},
         Case{"runtime.gradient_wire=float16", "runtime.gradient_wire"}, Case{"runtime.watchdog_seconds=0", "runtime.watchdog_seconds"},
-        Case{"optimizer.max_skipped=-1", "optimizer.max_skipped"}, Case{"model.path=", "model.path"}}) {
+        Case{"runtime.progress_seconds=0", "runtime.progress_seconds"}, Case{"optimizer.max_skipped=-1", "optimizer.max_skipped"},
+        Case{"model.path=", "model.path"}}) {
     Recipe recipe = valid_recipe();
     ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
     EXPECT_THAT(failure(recipe.validate()), HasSubstr(field));

@@ -12,6 +12,19 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+TEST_F(RemoteRunTest, counting_what_a_step_computes_does_not_fetch_the_model_again) {
+  std::atomic<int> num_reads = 0;
+  s3_.fake.fault = [&](const FakeS3::Call& call) {
+    num_reads += call.key == "model/unet/config.json" && call.operation == "get" ? 1 : 0;
+    return FakeS3::Fault::kNone;
+  };
+  TrainOptions counted = options(FakeS3Stores::uri("run"), 1);
+  counted.counts_work = true;
+  expect_trained(counted);
+  EXPECT_EQ(num_reads, 1);
+  EXPECT_THAT(s3_.fake.bytes_of("run/metrics-0000000001.jsonl").value_or(""), HasSubstr("tflops"));
+}
+
 TEST_F(RemoteRunTest, a_run_on_s3_has_the_losses_and_bytes_of_a_local_one) {
   expect_trained(options());
   expect_undisturbed_result();

@@ -8,10 +8,12 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "support/forwarding_files.h"
+#include "support/simulated_rank.h"
 #include "support/temporary_folder.h"
 #include "support/trained_run.h"
 #include "train/resume_point.h"
@@ -21,6 +23,7 @@ namespace darkroom {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
 using LockResult = Result<std::unique_ptr<FileLock>>;
 
 /// The machine's files, but for what becomes of a lock.
@@ -142,6 +145,48 @@ class LostFolderTest : public TrainingRunTest {
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
   }
 };
+
+/// The machine's files; what a watch hears of a rank that hangs in one of these calls is written down.
+class FilesThatHang final : public ForwardingFiles {
+ public:
+  explicit FilesThatHang(ProgressMark& mark) : ForwardingFiles(local_files()), mark_(mark) {}
+
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+    for (int looks = 0; looks < 2; ++looks) {
+      now_ += std::chrono::hours(1);
+      if (const auto stall = mark_.look(now_, /*was_away=*/false)) {
+        stalls[std::filesystem::path(path).filename()] = stall->doing;
+      }
+    }
+    return ForwardingFiles::create(path);
+  }
+
+  std::map<std::string, std::string> stalls;  // The last one by the file's name.
+
+ private:
+  ProgressMark& mark_;
+  ProgressMark::Clock::time_point now_;
+};
+
+TEST_F(TrainingRunTest, a_run_whose_disk_hangs_while_it_saves_is_seen_to_hang_there_but_not_while_it_sets_up) {
+  write_small_model(folder_.path("model"));
+  write_latents_part(folder_.path("latents/part-000000.parquet"), 40, 1);
+  write_empty_states(folder_.path("latents"));
+  StoreSet stores({}, system_clock(), metrics_);
+  ProgressMark mark{std::chrono::minutes(1)};
+  SilentRanks alone(0, 1);
+  alone.mark = &mark;
+  FilesThatHang files(mark);
+  TrainOptions options = small_training(folder_.path("model"), folder_.path("latents"), run_);
+  options.recipe.runtime.background_saves = false;
+  options.ranks = &alone;
+  const auto run = TrainingRun::create(files, stores, options);
+  ASSERT_TRUE(run.is_ok()) << run.status().to_string();
+  EXPECT_THAT(files.stalls, IsEmpty());
+  const Status trained = (*run)->run({});
+  ASSERT_TRUE(trained.is_ok()) << trained.to_string();
+  EXPECT_EQ(files.stalls["state.json"], "12 steps done, saving a checkpoint");
+}
 
 TEST_F(LostFolderTest, a_run_whose_folder_is_lost_saves_into_a_new_one) {
   train_while([this] { std::filesystem::remove_all(run_); });

@@ -3,8 +3,9 @@
 import os
 import sys
 
-from darkroom_ray.cluster import connected, import_ray
+from darkroom_ray.cluster import connected
 from darkroom_ray.flags import PLACED, Refused, help_text, read_request
+from darkroom_ray.progress import say
 from darkroom_ray.request import Request
 
 EXIT_FAILED = 1
@@ -22,16 +23,13 @@ USAGE = """usage: darkroom-ray VERB [flags]
 `darkroom-ray VERB --help` lists the flags of the cluster and of the verb (docs/cluster.md)."""
 
 
-def say(text: str) -> None:
-    print(f"darkroom-ray: {text}", file=sys.stderr, flush=True)
-
-
 def run_verb(request: Request) -> int:
     """Errors: Refused."""
     from darkroom_ray.item_job import JobFailed, write_summary
     from darkroom_ray.program import read_arguments
     from darkroom_ray.serving import check_service
     from darkroom_ray.stopping import Stopped, StopWatch
+    from darkroom_ray.verbs import run_checked
 
     given = read_arguments(request)
     if request.verb == "serve":
@@ -48,49 +46,6 @@ def run_verb(request: Request) -> int:
         except Stopped as stopped:
             say(f"stopped by {stopped}; what was committed is safe: run the same command again to go on")
             return stopped.code
-
-
-def run_checked(request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
-    """On the cluster that is connected. Exit code and summary. Errors: Refused, JobFailed, Stopped."""
-    from darkroom_ray.item_job import JobFailed
-    from darkroom_ray.online import check_encoders
-    from darkroom_ray.probe import check_cluster
-    from darkroom_ray.watched import watched
-
-    ray = import_ray()
-    try:
-        check_cluster(ray, request, given)
-        if request.encoders or request.transformers:
-            check_encoders(ray, request, given)
-        stop.check()
-        with watched(ray, request) as observed:
-            return work(ray, observed, given, stop)
-    except ray.exceptions.RayError as error:  # What is lost with a worker is dealt with where it is waited for.
-        raise JobFailed(f"the cluster was lost; run the same command again on another to go on: {error}") from None
-
-
-def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int, dict]:
-    from darkroom_ray.item_job import ItemJob
-    from darkroom_ray.online import start_transformers, train_online
-    from darkroom_ray.training import run_as_task, train
-
-    if request.verb == "sample" or "--dry-run" in given or "--clean" in given:
-        return run_as_task(ray, request, stop)
-    if request.verb == "serve":
-        from darkroom_ray.serving import serve_until_stopped
-
-        serve_until_stopped(ray, request, given, stop)
-    if request.verb == "train":
-        return train(ray, request, given, stop)
-    if request.verb == "online":
-        return train_online(ray, request, given, stop)
-    if not request.transformers:
-        return ItemJob(ray, request, stop).run()
-    keeper, access = start_transformers(ray, request, given)
-    try:
-        return ItemJob(ray, request, stop, keeper, access).run()
-    finally:
-        keeper.end()
 
 
 def help_of(verb: str, words: list[str]) -> int:

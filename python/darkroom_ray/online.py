@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 
-from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen  # noqa: F401: ranks take AddressFile from here.
+from darkroom_ray.addresses import LOOK_SECONDS, AddressFile, place_to_listen
 from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused
 from darkroom_ray.item_job import cause_of, first_line

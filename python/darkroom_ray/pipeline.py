@@ -12,6 +12,7 @@ from darkroom_ray.cluster import connected
 from darkroom_ray.flags import RUNS, VERBS, Refused, read_request
 from darkroom_ray.item_job import JobFailed
 from darkroom_ray.program import read_arguments
+from darkroom_ray.progress import say
 from darkroom_ray.request import Request, without_secrets
 from darkroom_ray.stopping import Stopped, StopWatch
 
@@ -138,7 +139,7 @@ class Pipeline:
         return 0
 
     def run_stage(self, stage: Stage, done: dict[str, dict], stop: StopWatch) -> tuple[int, dict]:
-        from darkroom_ray.command import run_checked, say
+        from darkroom_ray.verbs import run_checked
 
         request = self.request_of(stage, done)
         given = read_arguments(request)

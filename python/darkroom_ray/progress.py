@@ -10,6 +10,11 @@ ERASE_LINE = "\r\x1b[2K"
 MOST_WARNINGS = 1000  # Different ones that are remembered.
 
 
+def say(text: str) -> None:
+    """What is no part of a job's view."""
+    print(f"darkroom-ray: {text}", file=sys.stderr, flush=True)
+
+
 def errors_text(errors: collections.Counter) -> str:
     return ", ".join(f"{code} {count}" for code, count in sorted(errors.items()))
 

@@ -241,7 +241,7 @@ def online_words(encoders, folder: str, beside: contextlib.ExitStack) -> tuple[l
     """What the program is told of the encoders, where there are some: on its command line and in its environment."""
     if encoders is None:
         return [], {}
-    from darkroom_ray.online import AddressFile
+    from darkroom_ray.addresses import AddressFile
 
     addresses = beside.enter_context(AddressFile(encoders.addresses, folder))
     return ["--encoders", f"@{addresses.path}"], encoders.environment()

@@ -8,6 +8,7 @@ from typing import NoReturn
 from darkroom_ray.cluster import actor_here
 from darkroom_ray.flags import Refused, read_request
 from darkroom_ray.program import read_arguments
+from darkroom_ray.progress import say
 from darkroom_ray.request import Request, Service
 from darkroom_ray.stopping import StopWatch
 from darkroom_ray.watched import NAMESPACE
@@ -170,7 +171,6 @@ def hold_application(bound, request: Request, stop: StopWatch) -> NoReturn:
     """Deploys it, and deletes it when somebody asks for the end. REQUIRES: its name is claimed. Errors: JobFailed, Stopped."""
     from ray import serve
 
-    from darkroom_ray.command import say
     from darkroom_ray.item_job import JobFailed
 
     service = request.service

@@ -234,6 +234,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
   options.progress = std::chrono::seconds(recipe.runtime.progress_seconds);
   options.on_lost = [rank = place.rank](const std::string& what) {
+    alarm(5);  // The disk that hangs may be the log's.
     log_error("train: rank {} ends, because {}", rank, what);
     _exit(kExitRankLost);  // The training thread may wait for ever.
   };

@@ -71,9 +71,10 @@ bool RankWatch::pause() {
 void RankWatch::lose(const std::string& what) {
   {
     const std::lock_guard lock(mutex_);
-    if (ended_) {
+    if (ended_ || is_lost_) {
       return;
     }
+    is_lost_ = true;
   }
   on_lost_(what);
 }
@@ -152,7 +153,11 @@ void RankWatch::wait() {
     const auto now = Clock::now();
     last_round_ = was_away(looked, now) ? now : last_round_;
     looked = now;
+    if (is_lost_) {
+      return;  // Said already.
+    }
     if (now - last_round_ > period_) {
+      is_lost_ = true;
       lock.unlock();
       on_lost_("the store at " + place_.host + " gives no answer");
       return;

@@ -47,6 +47,7 @@ class RankWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
+  bool is_lost_ = false;    // on_lost_ is called, once.
   bool asked_ = false;      // The asking thread is done.
   int rounds_to_tell_ = 0;  // In which the others hear of this rank's hang before it ends.
   Clock::time_point last_round_;

@@ -6,6 +6,7 @@
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/core/verbosity.h"
 #include "darkroom/files/claim.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/files/publication.h"

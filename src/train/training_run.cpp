@@ -114,7 +114,7 @@ Result<StepTimes> TrainingRun::step(bool wants_stop) {
   TraceSpan span(options_.spans, "step");
   span.set("darkroom.step", steps_done_ + 1);
   TraceSpan wait(options_.spans, "data_wait", span.context());
-  get_on("waiting for the next batch");
+  get_on(recipe().data.raw_path.empty() ? "waiting for the next batch" : "");  // Encoders have limits of their own.
   const Result<Batch> next = batcher_->next();
   wait.end();
   if (!next.is_ok()) {
@@ -375,6 +375,7 @@ Status TrainingRun::weigh_sides() {
 
 Status TrainingRun::run(const std::stop_token& stop) {
   Status status = run_steps(stop);
+  get_on("");  // A store may be waited for.
   end_background_save();
   return status;
 }

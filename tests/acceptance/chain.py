@@ -5,6 +5,7 @@ import contextlib
 import pathlib
 import random
 import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,9 +44,11 @@ def is_killed_at_request(command: list, environment: dict, server: FakeS3Server,
     """Kills the job once the store has had so many more requests; False: it had ended before, well."""
     last = int(server.tell("calls")) + num_requests
     process = start(command, environment)
-    while process.poll() is None and int(server.tell("calls")) < last:
-        pass  # Each look is a round trip to the server's process.
+    limit = time.monotonic() + 900
+    while process.poll() is None and int(server.tell("calls")) < last and time.monotonic() < limit:
+        time.sleep(0.001)
     process.kill()
+    require(time.monotonic() < limit, "the job neither asks nor ends", command[0])
     code = process.wait()
     require(code in (0, -9), "the job's exit code", command[0], code)
     return code != 0

@@ -126,9 +126,12 @@ def failed_rows_are_fetched_again_and_killed_retries_lose_and_double_nothing() -
         require("http_404" in run(*jobs.arguments("images", "--retry-failed", "htp_404"), expect=2).stderr, "the nearest code")
         require(jobs.run("images", "--retry-failed", "timeout")["download"]["rows_this_run"] == 0 and jobs.parts("images") == before, "a code without rows changed something")
         arguments = jobs.arguments("images", "--retry-failed", "http_4xx")
-        seconds = time.monotonic()
-        run("download", "--help")
-        seconds = 2 * (time.monotonic() - seconds) + 0.2
+        starts = []
+        for _ in range(3):
+            began = time.monotonic()
+            run("download", "--help")
+            starts.append(time.monotonic() - began)
+        seconds = 2 * min(starts) + 0.2
         hits = run_killed(arguments, 4, seconds, random.Random(20261123))
         require(hits > 0, "no kill hit a running job")
         keys = pq.read_table(jobs.bench.path("images"))["key"].to_pylist()

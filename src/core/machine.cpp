@@ -31,6 +31,11 @@ int64_t memory_bytes_of_the_machine() {
 
 }  // namespace
 
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 MachineFacts read_machine_facts() {
   MachineFacts facts;
   facts.processor = processor_name(read_cpuinfo());

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -13,6 +12,7 @@
 #include <iterator>
 #include <random>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/core/sha256.h"
 #include "darkroom/files/paths.h"
 
@@ -26,13 +26,12 @@ constexpr size_t kNumOwnerFields = 5;
 
 /// A namespace of process ids on a machine since it was started, as 8 hex digits.
 std::string machine_mark() {
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);  // Unknown: the other two still tell machines apart.
   std::ifstream boot_file("/proc/sys/kernel/random/boot_id");
   const std::string boot((std::istreambuf_iterator<char>(boot_file)), std::istreambuf_iterator<char>());
   std::error_code none;
   const std::string process_ids = std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
-  return sha256_hex(fmt::format("{}\n{}\n{}", host.data(), boot, process_ids)).substr(0, 8);
+  // Without a name the other two still tell machines apart.
+  return sha256_hex(fmt::format("{}\n{}\n{}", host_name(), boot, process_ids)).substr(0, 8);
 }
 
 const std::string& this_machine() {

@@ -1,11 +1,12 @@
 #include "rank_watch.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <ctime>
 #include <utility>
+
+#include "darkroom/core/machine.h"
 
 namespace darkroom {
 namespace {
@@ -19,8 +20,8 @@ std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), t
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string own_host() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+  const std::string name = host_name();
+  return name.empty() ? "an unknown host" : name;
 }
 
 // By the clock on the wall, as people compare logs of machines.

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "darkroom/core/log.h"
+#include "darkroom/core/machine.h"
 #include "darkroom/core/machine_metrics.h"
 #include "darkroom/core/process_metrics.h"
 #include "darkroom/core/version.h"
@@ -25,9 +26,9 @@ namespace {
 constexpr std::string_view kFileScheme = "file://";
 constexpr const char* kAddressFolder = "_metrics";
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+std::string own_host() {
+  const std::string name = host_name();
+  return name.empty() ? "unknown" : name;
 }
 
 /// Empty: the output lies in a store.
@@ -62,8 +63,8 @@ ValueDefinition metrics_address(std::string& address) {
 SpanAttributes resource_of(const ObservedProcess& process) {
   return {{"service.name", "darkroom"},
           {"service.version", kVersion},
-          {"service.instance.id", fmt::format("{}-{}", host_name(), getpid())},
-          {"host.name", host_name()},
+          {"service.instance.id", fmt::format("{}-{}", own_host(), getpid())},
+          {"host.name", own_host()},
           {"process.pid", int64_t{getpid()}},
           {"darkroom.verb", process.verb},
           {"darkroom.rank", process.rank}};
@@ -165,12 +166,9 @@ Status JobObservation::serve(const std::string& address, const ObservedProcess& 
 
 Status JobObservation::leave_address(const std::string& folder, const ObservedProcess& process) {
   const std::string addresses = join_path(folder, kAddressFolder);
-  const std::string file = join_path(addresses, fmt::format("{}-{}.json", host_name(), getpid()));
-  const nlohmann::ordered_json address = {{"address", server_->address().to_string()},
-                                          {"host", host_name()},
-                                          {"pid", getpid()},
-                                          {"verb", process.verb},
-                                          {"rank", process.rank}};
+  const std::string file = join_path(addresses, fmt::format("{}-{}.json", own_host(), getpid()));
+  const nlohmann::ordered_json address = {
+      {"address", server_->address().to_string()}, {"host", own_host()}, {"pid", getpid()}, {"verb", process.verb}, {"rank", process.rank}};
   DARKROOM_ASSIGN_OR_RETURN(const bool is_there, local_files().exists(folder));
   has_made_output_ = !is_there;
   DARKROOM_RETURN_IF_ERROR(local_files().create_folders(addresses));

@@ -1,7 +1,6 @@
 #include "top_targets.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <compare>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/core/nested_text.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/paths.h"
@@ -69,16 +69,11 @@ std::string text_in(const nlohmann::json& json, const char* name) {
   return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "";
 }
 
-std::string this_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 /// Of another host's process the addresses that only that host knows by themselves stand for what they are there.
 LeftAddress seen_from_here(const std::string& address, const std::string& host) {
   const size_t colon = address.rfind(':');
   const std::string ip = address.substr(0, colon);
-  if (host.empty() || host == this_host()) {
+  if (host.empty() || host == host_name()) {
     return {.place = address};
   }
   if (ip.starts_with("127.") || ip == "[::1]" || ip == "localhost") {

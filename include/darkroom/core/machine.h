@@ -15,6 +15,9 @@ struct MachineFacts {
 
 MachineFacts read_machine_facts();
 
+/// The machine's name among others; empty where the system does not say.
+std::string host_name();
+
 /// The machine's processors, at least 1: workers where nothing else is asked for.
 int num_processors();
 

@@ -3,11 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <string>
 
 #include "support/temporary_folder.h"
 
 namespace darkroom {
 namespace {
+
+TEST(Machine, has_the_name_that_the_kernel_says) {
+  std::ifstream file("/proc/sys/kernel/hostname");
+  std::string name;
+  std::getline(file, name);
+  EXPECT_EQ(host_name(), name);
+}
 
 TEST(Machine, the_processor_is_named_as_the_system_names_it) {
   EXPECT_EQ(processor_name("processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9R45 \nflags : fpu\nprocessor : 1\nmodel name : B\n"),

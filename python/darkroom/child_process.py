@@ -122,4 +122,5 @@ class Child:
 
     def warnings(self) -> list[str]:
         """Its sentences that somebody should see, without their times."""
-        return [line.split(" ", 1)[1] for line in list(self.said) if line[8:].startswith((" warning: ", " error: "))]
+        sentences = (line.partition(" ")[2] for line in list(self.said))
+        return [sentence for sentence in sentences if sentence.startswith(("warning: ", "error: "))]

@@ -35,7 +35,7 @@ class ProgramLog:
             self._file = open(os.path.join(folder, f"{name}.log"), "a", encoding="utf-8")
         except OSError:
             self._file = None
-        self.write(f"-- {datetime.datetime.now():%Y-%m-%d %H:%M:%S} {heading}, on {socket.gethostname()}\n")
+        self.write(f"-- {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ} {heading}, on {socket.gethostname()}\n")
 
     def write(self, line: str) -> None:
         if self._file is None:

@@ -35,7 +35,8 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays."""
         self.clear()
-        self.stream.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        said_at = time.strftime("%H:%M:%S") if self.is_terminal else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # As the program's own lines.
+        self.stream.write(f"{said_at} {text}\n")
         self.stream.flush()
 
     def warn(self, lines: list[str]) -> None:

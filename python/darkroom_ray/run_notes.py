@@ -6,9 +6,10 @@ import time
 
 NO_ATTEMPT = -1  # What rank 0 tells the others when nothing is to be begun.
 MOST_LINES = 1000  # That nobody has asked for yet.
-PROGRESS = re.compile(r"\d\d:\d\d:\d\d (train step \d+/\d+ .*)")
-GOING_ON = re.compile(r"\d\d:\d\d:\d\d going on from .* \(step (\d+) of \d+\)")
-TIMED = re.compile(r"\d\d:\d\d:\d\d ")
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ "
+PROGRESS = re.compile(TIME + r"(train step \d+/\d+ .*)")
+GOING_ON = re.compile(TIME + r"going on from .* \(step (\d+) of \d+\)")
+TIMED = re.compile(TIME)
 
 
 def told(ray, reference, otherwise=False):

@@ -34,11 +34,17 @@ std::atomic<Verbosity>& process_verbosity() {
 
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 
+/// Who sits before a terminal knows the day; a file or a collector of logs is read later and elsewhere, so there it is RFC 3339's, in UTC.
 std::string timestamp() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
-  localtime_r(&now, &parts);
-  return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+  if (stderr_is_terminal()) {
+    localtime_r(&now, &parts);
+    return fmt::format("{:02}:{:02}:{:02}", parts.tm_hour, parts.tm_min, parts.tm_sec);
+  }
+  gmtime_r(&now, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour,
+                     parts.tm_min, parts.tm_sec);
 }
 
 void write_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }

@@ -8,6 +8,7 @@
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/nested_text.h"
+#include "darkroom/core/sha256.h"
 #include "darkroom/core/verbosity.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/ingest/claims.h"
@@ -144,13 +145,13 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInp
   std::vector<std::optional<CommittedPart>> found(files.size());
   DARKROOM_RETURN_IF_ERROR(read_many(files.size(), stop, [&](size_t i) -> Status {
     const PartName name = *PartName::parse(file_name(files[i].path));
-    const auto entry = summary.find(name.text());
+    const auto entry = summary.find(name.text());  // No other file has the name, so that its entry is ours to take.
     if (entry != summary.end() && entry->second.size_bytes == files[i].size_bytes &&
         name.item < num_items_of(inputs, identity_.rows_per_file)) {
       const WorkItem work = find_item(inputs, identity_.rows_per_file, name.item);
       if (item_fingerprint(job_hash_, inputs[work.input], work) == entry->second.fingerprint &&
           entry->second.tally.adds_up_to(name.considered.value_or(work.whole_rows))) {
-        found[i] = entry->second;
+        found[i] = std::move(entry->second);
         return Status::ok();
       }
     }
@@ -165,7 +166,7 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInp
   }));
   for (std::optional<CommittedPart>& part : found) {
     if (part) {
-      take_in(*std::move(part));
+      take_in(*std::exchange(part, std::nullopt));
     }
   }
   const std::lock_guard hold(mutex_);
@@ -175,7 +176,8 @@ Status JobPlan::find_parts(std::vector<FileInfo> files, const std::vector<JobInp
 
 void JobPlan::take_in(CommittedPart part) {
   const std::lock_guard hold(mutex_);
-  const auto [known, is_new] = parts_.try_emplace(part.name.item, part);
+  const int64_t item = part.name.item;
+  const auto [known, is_new] = parts_.try_emplace(item, std::move(part));  // It leaves `part` alone where the item has one.
   if (!is_new && part.name.goes_before(known->second.name)) {
     known->second = std::move(part);
   }
@@ -426,16 +428,21 @@ Status JobPlan::refresh(const std::stop_token& stop) {
 }
 
 Status JobPlan::write_summary(const std::stop_token& stop) {
-  std::string written;
+  const auto print = [&] {
+    const std::lock_guard hold(mutex_);
+    return print_summary_file(job_hash_, parts_);
+  };
+  std::string written;  // Its hash: texts and parts are large, so that one of each is held.
   for (int round = 0; round < kMaxSummaryRounds; ++round) {
     DARKROOM_RETURN_IF_ERROR(refresh(stop));
-    std::string text = print_summary_file(job_hash_, parts());
-    if (text == written) {
+    const std::string text = print();
+    std::string hash = sha256_hex(text);
+    if (hash == written) {
       break;
     }
     const Location file = output_ / kSummaryFile;
     DARKROOM_RETURN_IF_ERROR(file.store->replace_small(file.path, text));
-    written = std::move(text);
+    written = std::move(hash);
   }
   return Status::ok();
 }

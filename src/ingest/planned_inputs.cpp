@@ -209,8 +209,13 @@ Status JobPlan::rebuild_inputs(std::vector<FileInfo> parts, const std::stop_toke
   (void)take_out_superseded_parts(parts);
   std::vector<PartRecord> records(parts.size());
   DARKROOM_RETURN_IF_ERROR(read_many(parts.size(), stop, [&](size_t i) -> Status {
-    DARKROOM_ASSIGN_OR_RETURN(records[i], read_part_record({.store = output_.store, .path = parts[i].path}));
-    return records[i].job == job_hash_ ? Status::ok() : refuse_other_job(output_.uri(), records[i].identity, identity_);
+    DARKROOM_ASSIGN_OR_RETURN(PartRecord record, read_part_record({.store = output_.store, .path = parts[i].path}));
+    if (record.job != job_hash_) {
+      return refuse_other_job(output_.uri(), record.identity, identity_);
+    }
+    // What else a record says is large, and of no use here.
+    records[i] = {.item = record.item, .input = std::move(record.input), .first_row = record.first_row};
+    return Status::ok();
   }));
   std::map<int64_t, PartRecord> known;
   for (PartRecord& record : records) {

@@ -71,7 +71,8 @@ std::string print_summary_file(const std::string& job_hash, const std::map<int64
     text.append(separator).append(canonical_text(entry_of(part)));
     separator = ",\n";
   }
-  return text + "\n]}\n";
+  text += "\n]}\n";
+  return text;
 }
 
 Result<std::map<std::string, CommittedPart>> read_summary_file(const Location& output) {

@@ -6,11 +6,14 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "darkroom/core/sha256.h"
 #include "darkroom/tables/arrow_files.h"
+#include "darkroom/tables/quick_footer.h"
 #include "darkroom/tables/table_reader.h"
 #include "footer_hash.h"
 #include "mds_table.h"
@@ -21,6 +24,7 @@ namespace darkroom {
 namespace {
 
 constexpr int64_t kTailBytes = 8;  // Length of the Thrift bytes (little-endian), then "PAR1".
+constexpr int64_t kHeadBytes = 4;  // "PAR1", which says nothing that the end does not say.
 constexpr size_t kHashDigits = 64;
 
 Status not_parquet(const std::string& path, std::string_view why) {
@@ -36,26 +40,32 @@ Result<std::string> read_exactly(const InputFile& file, int64_t offset, int64_t 
   return bytes;
 }
 
-/// The Thrift bytes of the footer, magic numbers and lengths checked.
-Result<std::string> read_thrift(const InputFile& file) {
-  constexpr std::string_view kMagic = "PAR1";
-  if (file.size_bytes() < kTailBytes + 4) {
-    return not_parquet(file.path(), "the file is too short, it is damaged or truncated");
+/// How many Thrift bytes the footer has, by the last bytes of its file; the magic number and the length are checked.
+Result<int64_t> count_thrift_bytes(std::string_view last_bytes, int64_t file_bytes, const std::string& path) {
+  if (file_bytes < kTailBytes + kHeadBytes || last_bytes.size() < static_cast<size_t>(kTailBytes)) {
+    return not_parquet(path, "the file is too short, it is damaged or truncated");
   }
-  DARKROOM_ASSIGN_OR_RETURN(const std::string head, read_exactly(file, 0, 4));
-  DARKROOM_ASSIGN_OR_RETURN(const std::string tail, read_exactly(file, file.size_bytes() - kTailBytes, kTailBytes));
-  if (tail.substr(4) == "PARE" || head == "PARE") {
-    return not_parquet(file.path(), "the file is encrypted");
+  last_bytes = last_bytes.substr(last_bytes.size() - static_cast<size_t>(kTailBytes));
+  if (last_bytes.ends_with("PARE")) {
+    return not_parquet(path, "the file is encrypted");
   }
-  if (head != kMagic || tail.substr(4) != kMagic) {
-    return not_parquet(file.path(), "PAR1 is not at both ends, it is truncated or no Parquet file");
+  if (!last_bytes.ends_with("PAR1")) {
+    return not_parquet(path, "PAR1 is not at its end, it is truncated or no Parquet file");
   }
   uint32_t thrift_bytes = 0;
-  std::memcpy(&thrift_bytes, tail.data(), sizeof(thrift_bytes));
-  if (thrift_bytes > file.size_bytes() - kTailBytes - 4) {
-    return not_parquet(file.path(), "the footer's length is impossible, the file is damaged");
+  std::memcpy(&thrift_bytes, last_bytes.data(), sizeof(thrift_bytes));
+  if (thrift_bytes > file_bytes - kTailBytes - kHeadBytes) {
+    return not_parquet(path, "the footer's length is impossible, the file is damaged");
   }
-  return read_exactly(file, file.size_bytes() - kTailBytes - thrift_bytes, thrift_bytes);
+  return static_cast<int64_t>(thrift_bytes);
+}
+
+Result<std::string> read_thrift(const InputFile& file) {
+  const int64_t size = file.size_bytes();
+  DARKROOM_ASSIGN_OR_RETURN(const std::string last_bytes,
+                            read_exactly(file, std::max<int64_t>(0, size - kTailBytes), std::min(size, kTailBytes)));
+  DARKROOM_ASSIGN_OR_RETURN(const int64_t num_bytes, count_thrift_bytes(last_bytes, size, file.path()));
+  return read_exactly(file, size - kTailBytes - num_bytes, num_bytes);
 }
 
 Status check_footer_hash(const std::string& thrift, const std::string& path) {
@@ -90,6 +100,22 @@ Status fill_footer(const parquet::FileMetaData& metadata, TableFooter& footer) {
   return from_arrow(converted, "reading the schema of " + footer.path);
 }
 
+Result<ParquetMetadata> parse_thrift(const std::string& thrift, int64_t file_bytes, const std::string& path) {
+  DARKROOM_RETURN_IF_ERROR(check_footer_hash(thrift, path));
+  ParquetMetadata metadata;
+  metadata.footer.path = path;
+  metadata.footer.file_bytes = file_bytes;
+  metadata.footer.content_bytes = file_bytes - kTailBytes - static_cast<int64_t>(thrift.size());
+  try {
+    uint32_t thrift_bytes = static_cast<uint32_t>(thrift.size());
+    metadata.parquet = parquet::FileMetaData::Make(thrift.data(), &thrift_bytes);
+    DARKROOM_RETURN_IF_ERROR(fill_footer(*metadata.parquet, metadata.footer));
+  } catch (const std::exception& failure) {
+    return Status::corrupt_data("reading the footer of a Parquet file (path, reason):", path, failure.what());
+  }
+  return metadata;
+}
+
 }  // namespace
 
 std::string unsealed_footer_hash() { return std::string(kHashDigits, '0'); }
@@ -112,19 +138,7 @@ std::string hash_footer(std::string thrift, size_t position) {
 
 Result<ParquetMetadata> read_parquet_metadata(const InputFile& file) {
   DARKROOM_ASSIGN_OR_RETURN(const std::string thrift, read_thrift(file));
-  DARKROOM_RETURN_IF_ERROR(check_footer_hash(thrift, file.path()));
-  ParquetMetadata metadata;
-  metadata.footer.path = file.path();
-  metadata.footer.file_bytes = file.size_bytes();
-  metadata.footer.content_bytes = file.size_bytes() - kTailBytes - static_cast<int64_t>(thrift.size());
-  try {
-    uint32_t thrift_bytes = static_cast<uint32_t>(thrift.size());
-    metadata.parquet = parquet::FileMetaData::Make(thrift.data(), &thrift_bytes);
-    DARKROOM_RETURN_IF_ERROR(fill_footer(*metadata.parquet, metadata.footer));
-  } catch (const std::exception& failure) {
-    return Status::corrupt_data("reading the footer of a Parquet file (path, reason):", file.path(), failure.what());
-  }
-  return metadata;
+  return parse_thrift(thrift, file.size_bytes(), file.path());
 }
 
 const std::string* TableFooter::find(std::string_view key) const {
@@ -138,8 +152,13 @@ const std::string* TableFooter::find(std::string_view key) const {
 
 namespace {
 
-Result<TableFooter> read_footer_of(const InputFile& file, std::string_view path) {
-  if (const Result<TableFormat> format = container_format(path); format.is_ok() && *format == TableFormat::kMds) {
+bool is_mds(std::string_view path) {
+  const Result<TableFormat> format = container_format(path);
+  return format.is_ok() && *format == TableFormat::kMds;
+}
+
+Result<TableFooter> read_footer_of(const InputFile& file) {
+  if (is_mds(file.path())) {
     return read_mds_footer(file);
   }
   DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, read_parquet_metadata(file));
@@ -150,12 +169,24 @@ Result<TableFooter> read_footer_of(const InputFile& file, std::string_view path)
 
 Result<TableFooter> read_footer(FileSystem& files, const std::string& path) {
   DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open_input(path));
-  return read_footer_of(*file, path);
+  return read_footer_of(*file);
 }
 
 Result<TableFooter> read_footer(const Location& place) {
-  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, place.store->open_input(place.path));
-  return read_footer_of(*file, place.path);
+  std::optional<int64_t> size;
+  if (!is_mds(place.path)) {
+    DARKROOM_ASSIGN_OR_RETURN(const ObjectTail tail, place.store->read_tail(place.path, kPlanningTailBytes));
+    DARKROOM_ASSIGN_OR_RETURN(const int64_t num_bytes, count_thrift_bytes(tail.bytes, tail.size_bytes, place.path));
+    const std::string_view before_end = std::string_view(tail.bytes).substr(0, tail.bytes.size() - static_cast<size_t>(kTailBytes));
+    if (static_cast<size_t>(num_bytes) <= before_end.size()) {
+      const std::string thrift(before_end.substr(before_end.size() - static_cast<size_t>(num_bytes)));
+      DARKROOM_ASSIGN_OR_RETURN(ParquetMetadata metadata, parse_thrift(thrift, tail.size_bytes, place.path));
+      return std::move(metadata.footer);
+    }
+    size = tail.size_bytes;
+  }
+  DARKROOM_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, place.store->open_input(place.path, size));
+  return read_footer_of(*file);
 }
 
 }  // namespace darkroom

@@ -284,7 +284,7 @@ def losses_count_from_the_last_checkpoint() -> None:
     error = types.SimpleNamespace(worker_failures={1: ConnectionError("its node is gone\nmore")})
     decisions = []
     for step in (0, 0, 10, 10, 10):
-        ray.notes.hear(0, [f"04:00:00 going on from run (step {step} of 30)"])
+        ray.notes.hear(0, [f"2026-11-23T04:00:00Z going on from run (step {step} of 30)"])
         decisions.append(policy.make_decision(error))
     require(decisions == ["retry", "retry", "retry", "retry", "raise"], "decisions", decisions)
     require("(loss 2 of 2 since step 10): rank 1: its node is gone" in ray.said() and "more" not in ray.said(), "why", ray.said())
@@ -319,7 +319,8 @@ def losses_of_a_run_that_gets_on_are_forgiven() -> None:
     require(got == [False, True, False, True, False, False, True], "counts that begin anew", got)
 
 
-LINE = "04:14:17 train step 12/30  loss 0.4202  grad 1.260  lr 8.28e-04  7 img/s  ms: data 0 fwd 525 bwd 1196 opt 30  ETA 0:20"
+TIME_LETTERS = len("2026-11-23T04:14:17Z ")
+LINE = "2026-11-23T04:14:17Z train step 12/30  loss 0.4202  grad 1.260  lr 8.28e-04  7 img/s  ms: data 0 fwd 525 bwd 1196 opt 30  ETA 0:20"
 
 
 def what_ranks_say_reaches_the_user() -> None:
@@ -327,11 +328,11 @@ def what_ranks_say_reaches_the_user() -> None:
     notes.begin(3)
     for number, place in ((2, "10.0.0.2"), (0, "10.0.0.1"), (1, "10.0.0.2")):
         notes.note_place(number, place, "run/_ray/logs")
-    notes.hear(0, ["04:14:05 going on from run/checkpoints/step-00000010 (step 10 of 30)", LINE])
-    notes.hear(2, ["04:14:06 warning: little memory", LINE])
+    notes.hear(0, ["2026-11-23T04:14:05Z going on from run/checkpoints/step-00000010 (step 10 of 30)", LINE])
+    notes.hear(2, ["2026-11-23T04:14:06Z warning: little memory", LINE])
     number, lines, shown = notes.news(0)
-    want = ["start 1: ranks 0 on 10.0.0.1; 1, 2 on 10.0.0.2; their logs: run/_ray/logs", "going on from run/checkpoints/step-00000010 (step 10 of 30)", "rank 2: warning: little memory", "rank 2: " + LINE[9:]]
-    require((number, lines, shown, notes.start_step()) == (4, want, LINE[9:], 10), "what is told", number, lines, shown)
+    want = ["start 1: ranks 0 on 10.0.0.1; 1, 2 on 10.0.0.2; their logs: run/_ray/logs", "going on from run/checkpoints/step-00000010 (step 10 of 30)", "rank 2: warning: little memory", "rank 2: " + LINE[TIME_LETTERS:]]
+    require((number, lines, shown, notes.start_step()) == (4, want, LINE[TIME_LETTERS:], 10), "what is told", number, lines, shown)
     require(notes.news(3)[1] == want[3:] and notes.news(4)[1] == [], "news alone")
     require(notes.news(900)[1] == want, "notes that were made anew")
 
@@ -348,7 +349,7 @@ def a_view_shows_news_once_and_nothing_when_quiet() -> None:
         for view in views:
             view.look(ray, FakeNotes(notes))
     views[0].end(ray, FakeNotes(notes))
-    require([line[9:] for line in stream.getvalue().splitlines()] == ["waiting for machines", LINE[9:], "start 1"], "lines", stream.getvalue())
+    require([line[TIME_LETTERS:] for line in stream.getvalue().splitlines()] == ["waiting for machines", LINE[TIME_LETTERS:], "start 1"], "lines", stream.getvalue())
     require(quiet.getvalue() == "", "--quiet", quiet.getvalue())
 
 
@@ -358,7 +359,7 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
     with temporary_folder() as folder:
         for start in (1, 2):
             voice = rank.RankVoice(0, program_log.ProgramLog(str(folder / "logs"), "rank-000", f"start {start}"))
-            for line in ("04:14:05 hello\n", LINE + "\n", LINE.replace("loss 0.4202", "loss -") + "\n"):
+            for line in ("2026-11-23T04:14:05Z hello\n", LINE + "\n", LINE.replace("loss 0.4202", "loss -") + "\n"):
                 voice.take(line)
         voice.tell(notes)
         voice.tell(notes)
@@ -369,10 +370,10 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
         without_loss = {name: value for name, value in want.items() if name != "loss"}
         require(list(voice.metrics) == [want, without_loss], "metrics", voice.metrics)
         other = rank.RankVoice(1, program_log.ProgramLog(str(folder / "logs"), "rank-001", "start 1"))
-        for line in ("04:14:05 the job's numbers are at http://10.0.0.7:4321/metrics\n", "04:14:06 warning: little memory\n"):
+        for line in ("2026-11-23T04:14:05Z the job's numbers are at http://10.0.0.7:4321/metrics\n", "2026-11-23T04:14:06Z warning: little memory\n"):
             other.take(line)
         other.tell(notes)
-        require(heard[1:] == [(1, ["04:14:06 warning: little memory"])], "where another rank's numbers are is for --metrics-folder", heard[1:])
+        require(heard[1:] == [(1, ["2026-11-23T04:14:06Z warning: little memory"])], "where another rank's numbers are is for --metrics-folder", heard[1:])
         (folder / "file").touch()
         program_log.ProgramLog(str(folder / "file" / "logs"), "rank-000", "").write("a log that cannot be written\n")
     require(program_log.log_folder(Request("train", (), folder="/here"), "run") == "/here/run/_ray/logs", "beside the run")
@@ -381,7 +382,7 @@ def a_rank_says_all_to_its_log_and_its_metrics_to_ray() -> None:
 
 
 def a_claim_that_may_be_a_dead_ranks_is_waited_for_once() -> None:
-    words = f"04:14:05 error: train: {rank.HELD_BY_ANOTHER}; wait for it: s3://b/run"
+    words = f"2026-11-23T04:14:05Z error: train: {rank.HELD_BY_ANOTHER}; wait for it: s3://b/run"
     require(rank.HELD_BY_ANOTHER in (ROOT / "src" / "train" / "remote_run.cpp").read_text(), "the program's sentence is another one")
     got = [rank.is_claim_of_a_lost_start(*case) for case in ((1, words, 0, "auto"), (1, words, 1, "auto"), (1, words, 0, "none"), (1, "another reason", 0, "auto"), (2, words, 0, "auto"))]
     require(got == [True, False, False, False, False], "claims", got)

@@ -186,7 +186,7 @@ def a_server_that_does_not_listen_is_waited_for_no_longer() -> None:
             request = dataclasses.replace(item_request(folder, script), verb="serve", arguments=("m",))
             return serve_child.ServeChild(request)
 
-        listening = child_of("""echo "$@" > words; echo '12:00:00 serving m at http://127.0.0.1:4321' >&2; exec sleep 300""")
+        listening = child_of("""echo "$@" > words; echo '2026-11-23T12:00:00Z serving m at http://127.0.0.1:4321' >&2; exec sleep 300""")
         require(listening.wait_for_port() == 4321, "the port")
         require("--port 0 --quiet=false m" in (folder / "words").read_text(), "its words", (folder / "words").read_text())
         listening._child.end(9)

@@ -66,7 +66,7 @@ def book_of(books: dict):
     return get_actor
 
 
-NUMBERS = """echo "$@" >> words; echo "12:00:00 the job's numbers are at http://10.0.0.7:4321/metrics" >&2; read until_told"""
+NUMBERS = """echo "$@" >> words; echo "2026-11-23T12:00:00Z the job's numbers are at http://10.0.0.7:4321/metrics" >&2; read until_told"""
 
 
 def programs_tell_where_their_numbers_are_until_they_end() -> None:

@@ -45,7 +45,7 @@ struct TableFooter {
 /// record of ours is compared with its own hash. Errors: kNotFound; kCorruptData naming the file (truncated, no Parquet file, a changed
 /// footer).
 Result<TableFooter> read_footer(FileSystem& files, const std::string& path);
-/// The same of an object in a store.
+/// The same of an object in a store: one request (Store::read_tail) where the footer lies within the last 64 KiB.
 Result<TableFooter> read_footer(const Location& place);
 
 }  // namespace darkroom

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <ctime>
+
 #include "support/said_by_child.h"
 
 namespace darkroom {
@@ -16,9 +19,22 @@ TEST(Log, a_line_has_its_time_and_its_level) {
     log_warning("slow");
     log_error("broken");
   });
-  EXPECT_THAT(said, MatchesRegex("[0-2][0-9]:[0-5][0-9]:[0-6][0-9] 5 rows\n"
-                                 "[0-2][0-9]:[0-5][0-9]:[0-6][0-9] warning: slow\n"
-                                 "[0-2][0-9]:[0-5][0-9]:[0-6][0-9] error: broken\n"));
+  const std::string time = "[0-9]+-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z ";
+  EXPECT_THAT(said, MatchesRegex(time + "5 rows\n" + time + "warning: slow\n" + time + "error: broken\n"));
+}
+
+TEST(Log, a_line_for_a_file_has_its_date_and_time_in_utc_wherever_the_machine_is) {
+  const std::time_t before = std::time(nullptr);
+  const std::string said = said_by_child(ChildStderr::kPipe, [] {
+    setenv("TZ", "XYZ-13:45", 1);
+    tzset();
+    log_info("here");
+  });
+  std::tm parts{};
+  ASSERT_NE(strptime(said.c_str(), "%Y-%m-%dT%H:%M:%SZ here", &parts), nullptr) << said;
+  const std::time_t said_at = timegm(&parts);
+  EXPECT_GE(said_at, before);
+  EXPECT_LE(said_at, std::time(nullptr));
 }
 
 TEST(Log, progress_is_shown_on_a_terminal_only) {
@@ -26,7 +42,7 @@ TEST(Log, progress_is_shown_on_a_terminal_only) {
     show_progress("5 of 7");
     log_info("{}", stderr_is_terminal() ? "terminal" : "no terminal");
   });
-  EXPECT_THAT(said, MatchesRegex("[0-9:]+ no terminal\n"));
+  EXPECT_THAT(said, MatchesRegex("[0-9TZ:-]+ no terminal\n"));
 }
 
 TEST(Log, lines_scroll_above_a_terminals_progress) {

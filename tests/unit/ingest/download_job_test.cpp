@@ -87,6 +87,28 @@ TEST_F(DownloadJob, repairs_and_counts_captions_that_are_no_utf8) {
   EXPECT_EQ(texts(*read_table(output() + "/part-000000.parquet"), "caption")[0], "caf\xEF\xBF\xBD");
 }
 
+TEST_F(DownloadJob, each_table_of_a_job_is_read_by_its_own_columns) {
+  add_pictures(2);
+  web_.start();
+  const std::string web = web_.web().url();
+  std::filesystem::create_directories(folder_.path("tables"));
+  write_bytes(folder_.path("tables/a.csv"), "punsafe,url,caption\n0.5," + web + "/picture0.png,first\n");
+  write_bytes(folder_.path("tables/b.jsonl"), R"({"TEXT": "second", "similarity": "x", "URL": ")" + web + "/picture1.png\"}\n");
+  DownloadOptions options = web_.options(output());
+  options.metadata = {folder_.path("tables")};
+  EXPECT_EQ(download(options).rows_out, 2);
+  const auto first = read_table(output() + "/part-000000.parquet"), second = read_table(output() + "/part-000001.parquet");
+  EXPECT_EQ(texts(*first, "caption"), (std::vector<std::string>{"first"}));
+  EXPECT_EQ(texts(*second, "caption"), (std::vector<std::string>{"second"}));
+  EXPECT_EQ(texts(*second, "image"), (std::vector<std::string>{numbered_png(1)}));
+  EXPECT_NE(first->GetColumnByName("punsafe"), nullptr);
+  EXPECT_EQ(first->GetColumnByName("similarity"), nullptr);
+  EXPECT_EQ(second->GetColumnByName("punsafe"), nullptr) << "a part has the columns of its own table";
+  options.caption_column = "TEXT";
+  options.output = output("named");
+  EXPECT_NE(failure(options).message().find("a.csv has no caption column 'TEXT'"), std::string::npos) << "a name holds for all tables";
+}
+
 TEST_F(DownloadJob, retries_what_may_pass) {
   web_.add_file("picture0.png", numbered_png(0));
   web_.add_trouble("busy", {{"trouble", "status"}, {"status", 503}, {"times", 2}});

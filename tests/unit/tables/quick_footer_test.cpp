@@ -84,6 +84,22 @@ TEST_F(QuickFooterTest, a_footer_longer_than_the_tail_is_left_to_the_full_reader
   EXPECT_FALSE(read_quick_footer(tail("a.parquet", num_thrift + 7)).has_value());
 }
 
+TEST_F(QuickFooterTest, the_full_reader_takes_footers_of_a_store_that_are_longer_than_its_first_look) {
+  for (const int num_columns : {3, 1500}) {
+    const std::string name = fmt::format("{}.parquet", num_columns);
+    write(name, 2, num_columns);
+    const auto footer = read_footer(Location{.store = store_.get(), .path = "d/" + name});
+    ASSERT_TRUE(footer.is_ok()) << footer.status().to_string();
+    EXPECT_EQ(footer->file_bytes - footer->content_bytes > kPlanningTailBytes, num_columns == 1500);
+    const auto want = read_footer(files_, "d/" + name);
+    ASSERT_TRUE(want.is_ok()) << want.status().to_string();
+    EXPECT_EQ(footer->key_values, want->key_values);
+    EXPECT_EQ(footer->content_bytes, want->content_bytes);
+    EXPECT_EQ(footer->file_bytes, want->file_bytes);
+    EXPECT_TRUE(footer->schema->Equals(*want->schema));
+  }
+}
+
 TEST_F(QuickFooterTest, what_is_no_parquet_gives_nothing) {
   for (const std::string& bytes :
        {std::string(), std::string("PAR1"), std::string("PAR1PAR1"), std::string("\0\0\0\0PAR1", 8),

@@ -10,6 +10,7 @@
 #include "darkroom/core/random.h"
 #include "darkroom/image/transform.h"
 #include "golden_files.h"
+#include "support/rounds.h"
 #include "vector_unit.h"
 
 namespace darkroom {
@@ -139,7 +140,7 @@ TransformOptions draw_options(Draws& draws) {
 // Rows that the crop does not need are skipped, not decoded; the upsampling of chroma looks at the rows around each row.
 TEST(DecodeRows, skipping_rows_of_a_jpeg_changes_no_bit) {
   Draws draws("skip");
-  for (uint64_t i = 0; i < 2000; ++i) {
+  for (uint64_t i = 0; i < static_cast<uint64_t>(rounds(2000)); ++i) {
     const std::string jpeg = draw_jpeg(draws, i);
     const TransformOptions options = draw_options(draws);
     const CropDraw draw{draws.uniform(), draws.uniform()};

@@ -704,7 +704,7 @@ TEST_F(ManyInputs, planning_ends_soon_after_a_stop) {
 
 TEST_F(ManyInputs, one_look_a_file_and_a_commit_costs_the_same_whatever_their_number) {
   std::vector<int64_t> commit_bytes;
-  for (const int64_t num_files : {int64_t{2'000}, rounds(200'000)}) {
+  for (const int64_t num_files : {int64_t{2'000}, few_rounds(200'000)}) {
     SyntheticFiles synthetic(memory_, "in", num_files, bytes_);
     CountingFiles files(synthetic);
     const auto store = make_posix_store(files, "memory");

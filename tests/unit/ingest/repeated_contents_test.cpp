@@ -9,6 +9,7 @@
 #include "ingest/repeated_contents.h"
 #include "ingest/repeated_urls.h"
 #include "planned_jobs.h"
+#include "support/rounds.h"
 
 namespace darkroom {
 namespace {
@@ -104,7 +105,7 @@ TEST_F(RepeatedContents, a_death_at_any_moment_loses_and_doubles_nothing) {
   const auto parts = part_bytes(output("clean"));
   bool finished_at_once = false;
   int64_t num_deaths = 0;
-  for (int64_t call = 0; !finished_at_once; call += 2) {
+  for (int64_t call = 0; !finished_at_once; call += 2 * kCaseStride) {
     const std::string folder = output(std::to_string(call));
     files_.fail_call(call, Fault::kDeath);
     finished_at_once = run_download(stores_, options(faulty(folder)), {}).is_ok();
@@ -116,7 +117,7 @@ TEST_F(RepeatedContents, a_death_at_any_moment_loses_and_doubles_nothing) {
     EXPECT_EQ(part_bytes(folder), parts) << "died at call " << call;
     std::filesystem::remove_all(folder);
   }
-  EXPECT_GT(num_deaths, 10);
+  EXPECT_GT(num_deaths, 10 / kCaseStride);
 }
 
 TEST_F(RepeatedContents, a_row_that_comes_late_takes_its_picture_back) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "darkroom/files/file_system.h"
+#include "support/rounds.h"
 #include "support/source_path.h"
 #include "text/rank_queue.h"
 #include "text/tokenizer_folder.h"
@@ -85,7 +86,7 @@ std::string random_word(std::mt19937& random, size_t max_size) {
 TEST(BytePairEncoder, words_of_any_length_are_merged_as_defined) {
   std::mt19937 random(1);
   BytePairEncoder::Workspace workspace;  // One for all vocabularies, as in a thread.
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int64_t trial = 0; trial < few_rounds(300); ++trial) {
     const Vocabulary vocabulary = random_vocabulary(random, 1 + random() % 100);
     std::map<std::string, size_t> ranks;
     for (const std::string& merge : vocabulary.merges()) {
@@ -150,7 +151,7 @@ TEST(BytePairEncoder, a_long_word_is_merged_a_window_at_a_time) {
   BytePairEncoder::Workspace workspace;
   for (const MergeOrder order : {MergeOrder::kOneAtATime, MergeOrder::kAllOccurrences}) {
     const BytePairEncoder encoder(vocabulary, 0, order);
-    for (int trial = 0; trial < 300; ++trial) {
+    for (int64_t trial = 0; trial < few_rounds(300); ++trial) {
       const std::string word = word_of_tokens(random, vocabulary, 200 + random() % 2000);
       workspace.window_bytes = word.size();
       encoder.encode(word, workspace);

@@ -9,6 +9,7 @@
 
 #include "darkroom/web/host_scheduler.h"
 #include "darkroom/web/network_watch.h"
+#include "support/rounds.h"
 
 namespace darkroom {
 namespace {
@@ -325,7 +326,7 @@ TEST(Outage, leaves_dead_hosts_dead) {
 
 TEST(Outage, at_any_time_and_of_any_length_above_ten_seconds_fails_no_row) {
   std::mt19937_64 random(99);
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(few_rounds(150)); ++seed) {
     const double from = 0.01 * static_cast<double>(random() % 3000);
     const double length = 10 + 0.1 * static_cast<double>(random() % 1500);
     Weather weather = outage(from, from + length);

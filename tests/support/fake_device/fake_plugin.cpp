@@ -172,16 +172,16 @@ void write_counts(std::FILE* file) {
   std::fputs("}}\n", file);
 }
 
-// Writes the counts at the process's end.
-struct CountsFile {
-  ~CountsFile() {
-    const char* path = std::getenv(kFakeDeviceCountsVariable);
-    if (std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w"); file != nullptr) {
-      write_counts(file);
-      std::fclose(file);
-    }
+void write_counts_file() {
+  const char* path = std::getenv(kFakeDeviceCountsVariable);
+  if (std::FILE* file = path == nullptr ? nullptr : std::fopen(path, "w"); file != nullptr) {
+    write_counts(file);
+    std::fclose(file);
   }
-} counts_file;
+}
+
+// At the process's end, whichever way it takes.
+const bool writes_counts = std::atexit(write_counts_file) == 0 && std::at_quick_exit(write_counts_file) == 0;
 
 }  // namespace
 }  // namespace darkroom

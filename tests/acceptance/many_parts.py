@@ -9,7 +9,7 @@ from harness import ROOT, Skipped, Trials, cost_of, require, temporary_folder
 FEW, MANY = 20_000, 200_000
 PATIENCE = 7200  # Seconds for the making of all parts on a busy disk; a limit, no measure.
 ROWS_A_PART = ["--rows-per-file", "1", "--error-budget", "100"]
-MOST_MB = 1100  # Of any of it; the program alone takes some 160.
+MOST_MB = 600  # Of any of it; the program alone takes some 160.
 MOST_GROWTH = 1.5  # Of the processor time a part, from the few parts to the many.
 
 

@@ -24,6 +24,7 @@
 
 #include "client_stream.h"
 #include "darkroom/serve/http_server.h"
+#include "request_head.h"
 
 namespace darkroom {
 
@@ -104,7 +105,6 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   void close();
 
  private:
-  using StringRequest = boost::beast::http::request<boost::beast::http::string_body>;
   static constexpr size_t kWatchBytes = 4096;  // Of the next request, which a client may send before it has its answer: read at a time.
   enum class Flow { kAsking, kWaiting, kWriting };  // Of a streamed reply; one of them at any time.
 
@@ -143,7 +143,7 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
   boost::asio::steady_timer limit_;  // Of what is under way with the client; closes the connection.
   boost::asio::steady_timer idle_;
   boost::beast::flat_buffer buffer_;
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<RequestParser> parser_;
   boost::beast::http::response<boost::beast::http::string_body> response_;
   std::shared_ptr<const void> held_;       // Of the reply.
   HttpQuestion asked_;                     // Until it is asked.
@@ -171,8 +171,5 @@ class HttpServer::State::Session : public std::enable_shared_from_this<HttpServe
 
 /// Sets what every reply's head has.
 void fill_head(boost::beast::http::response_header<>& head, int status, std::string_view type, const HttpHeaders& headers);
-
-/// A sentence as a reply.
-HttpReply words(int status, std::string_view sentence);
 
 }  // namespace darkroom

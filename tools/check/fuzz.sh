@@ -5,7 +5,7 @@
 # Without clang it says so and exits 2: `make test` replays the targets with g++ all the same.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-all=(probe picture footer record robots url json where)
+all=(probe picture footer record robots url json where request)
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
 targets=("$@")

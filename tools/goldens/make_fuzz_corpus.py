@@ -133,6 +133,54 @@ WHERES = {
     "nothing": "x IS NULL AND n IS NULL OR f IS NOT NULL",
 }
 
+HOST = "Host: a\r\n"
+POST = "POST /invocations HTTP/1.1\r\n" + HOST
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+SMUGGLED = "GET /smuggled HTTP/1.1\r\n" + HOST + "\r\n"
+REQUESTS = {
+    "get": "GET /v1/models?limit=2&after=a%20b HTTP/1.1\r\n" + HOST + "Authorization: Bearer key\r\nAccept: */*\r\n\r\n",
+    "old": "GET /ping HTTP/1.0\r\n\r\n",
+    "kept-old": "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + SMUGGLED,
+    "length": POST + "Content-Type: application/json\r\nContent-Length: 14\r\n\r\n" + '{"prompt":"a"}',
+    "two": POST + "Content-Length: 2\r\n\r\n{}" + SMUGGLED + POST + "Content-Length: 0\r\n\r\n",
+    "closing": POST + "Connection: close\r\nContent-Length: 2\r\n\r\n{}" + SMUGGLED,
+    "chunked": POST + CHUNKED + '\r\nE\r\n{"prompt":"a"}\r\n0\r\n\r\n' + SMUGGLED,
+    "chunks": POST + CHUNKED + "Trailer: X\r\n\r\n1;a=b\r\n{\r\n001\r\n}\r\n0\r\nX: y\r\nContent-Length: 5\r\n\r\n" + SMUGGLED,
+    "length-and-chunks": POST + "Content-Length: 6\r\n" + CHUNKED + "\r\n0\r\n\r\nG" + SMUGGLED,
+    "chunks-and-length": POST + CHUNKED + "Content-Length: 6\r\n\r\n0\r\n\r\nG" + SMUGGLED,
+    "two-lengths": POST + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "other-lengths": POST + "Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + SMUGGLED,
+    "list-of-lengths": POST + "Content-Length: 2, 2\r\n\r\n{}",
+    "signed-length": POST + "Content-Length: +2\r\n\r\n{}",
+    "hex-length": POST + "Content-Length: 0x2\r\n\r\n{}",
+    "long-length": POST + "Content-Length: 18446744073709551618\r\n\r\n{}",
+    "two-codings": POST + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "coding-twice": POST + CHUNKED + CHUNKED + "\r\n0\r\n\r\n" + SMUGGLED,
+    "other-coding": POST + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + SMUGGLED,
+    "coding-of-old": "POST / HTTP/1.0\r\n" + CHUNKED + "\r\n0\r\n\r\n" + SMUGGLED,
+    "blank-before-colon": POST + "Content-Length : 2\r\n\r\n{}",
+    "tab-coding": POST + "Transfer-Encoding:\tchunked \r\n\r\n0\r\n\r\n" + SMUGGLED,
+    "folded": POST + "Content-Length:\r\n 2\r\nX: a\r\n\tb\r\n\r\n{}" + SMUGGLED,
+    "bare-line-ends": "POST / HTTP/1.1\nHost: a\nContent-Length: 2\n\n{}" + SMUGGLED,
+    "bare-return": POST + "X: a\rContent-Length: 2\r\n\r\n{}",
+    "signed-chunk": POST + CHUNKED + "\r\n+2\r\n{}\r\n0\r\n\r\n",
+    "long-chunk": POST + CHUNKED + "\r\nFFFFFFFFFFFFFFFFF\r\n{}\r\n0\r\n\r\n",
+    "chunk-line-end": POST + CHUNKED + "\r\n2\n{}\n0\n\n" + SMUGGLED,
+    "chunk-too-long": POST + CHUNKED + "\r\n2\r\n{}X\r\n0\r\n\r\n" + SMUGGLED,
+    "two-hosts": "GET / HTTP/1.1\r\n" + HOST + "Host: b\r\n\r\n",
+    "no-host": "GET / HTTP/1.1\r\n\r\n",
+    "absolute": "GET http://b/ HTTP/1.1\r\n" + HOST + "\r\n",
+    "star": "OPTIONS * HTTP/1.1\r\n" + HOST + "\r\n",
+    "line-before": "\r\n" + SMUGGLED,
+    "expects": POST + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
+    "long-head": "GET / HTTP/1.1\r\n" + HOST + "X: " + "a" * 5000 + "\r\n\r\n",
+    "long-body": POST + "Content-Length: 9000\r\n\r\n" + "a" * 9000,
+    "long-chunks": POST + CHUNKED + "\r\n" + ("1000\r\n" + "a" * 4096 + "\r\n") * 3 + "0\r\n\r\n",
+    "upgrade": "GET / HTTP/1.1\r\n" + HOST + "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + SMUGGLED,
+    "http2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "tls": b"\x16\x03\x01\x00\xf4\x01\x00",
+}
+
 
 def write(target: str, files: dict[str, bytes | str]) -> None:
     folder = OUT / target
@@ -151,6 +199,7 @@ def main() -> None:
     write("url", URLS)
     write("json", JSONS)
     write("where", WHERES)
+    write("request", REQUESTS)
 
 
 if __name__ == "__main__":

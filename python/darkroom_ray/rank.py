@@ -16,7 +16,7 @@ from darkroom_ray.measured import TrainMeasures
 from darkroom_ray.program import Child, start_child
 from darkroom_ray.program_log import ProgramLog, log_folder
 from darkroom_ray.request import Request, without_secrets
-from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS
+from darkroom_ray.run_notes import NO_ATTEMPT, PROGRESS, TIME
 from darkroom_ray.watched import NUMBERS_AT
 
 LOOK_SECONDS = 0.5
@@ -29,10 +29,12 @@ MOST_WORDS = 1000  # Lines of the program between two looks.
 PROGRESS_FIELDS = re.compile(r"train step (?P<step>\d+)/\d+  loss (?P<loss>\S+)  grad (?P<grad_norm>\S+)  lr (?P<lr>\S+)  (?P<images_per_second>\S+) img/s")
 # As it refuses a run folder on a store that another host's process has claimed (src/train/remote_run.cpp).
 HELD_BY_ANOTHER = "another process is training in this run folder"
+# As it says that a checkpoint is on the store of its run folder (the same file).
+STORED = re.compile(TIME + r"the checkpoint of step (?P<step>\d+) is stored: ")
 
 
 class MetricsTail:
-    """New whole lines of a run's metrics.jsonl, and new checkpoints. On a store other than a disk there are none to see."""
+    """New whole lines of a run's metrics.jsonl, and new checkpoints, of a folder on a disk."""
 
     def __init__(self, folder: pathlib.Path | None) -> None:
         self._folder = folder
@@ -75,6 +77,11 @@ def folder_of_run(request: Request, output: str) -> pathlib.Path | None:
     return pathlib.Path(request.folder, output.removeprefix("file://"))
 
 
+def taken(words: collections.deque) -> list:
+    """All that is there now, and no longer then."""
+    return [words.popleft() for _ in range(len(words))]
+
+
 def metrics_of_progress(line: str) -> dict:
     """The program's line of progress as a line of metrics.jsonl; empty where it is none."""
     found = PROGRESS.match(line) and PROGRESS_FIELDS.search(line)
@@ -89,13 +96,15 @@ def metrics_of_progress(line: str) -> dict:
 
 class RankVoice:
     """What a rank's program says on its standard error: into its log at once, and to the notes at each look. On a store, where there is no
-    metrics.jsonl to follow, the line of progress has the metrics. Thread safety: one thread takes, another one tells."""
+    folder to follow, the line of progress has the metrics, and another one says what was stored. Thread safety: one thread takes, another one
+    tells."""
 
     def __init__(self, rank: int, log: ProgramLog) -> None:
         self._rank = rank
         self._log = log
         self._lines: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
         self.metrics: collections.deque[dict] = collections.deque(maxlen=MOST_WORDS)
+        self.checkpoints: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
 
     def take(self, line: str) -> None:
         self._log.write(line)
@@ -104,21 +113,23 @@ class RankVoice:
         metrics = metrics_of_progress(line) if self._rank == 0 else {}
         if metrics:
             self.metrics.append(metrics)
+        if self._rank == 0 and (stored := STORED.match(line)):
+            self.checkpoints.append(f"step-{int(stored['step']):08d}")
 
     def tell(self, notes) -> None:
-        lines = [self._lines.popleft() for _ in range(len(self._lines))]
+        lines = taken(self._lines)
         if lines:
             notes.hear.remote(self._rank, lines)
 
 
 class Reporter:
-    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants. `told`: lines of metrics where the run is on a store."""
+    """Rank 0 says what is new, and all ranks report it to Ray Train together, as it wants: what its voice has heard where the run is on a store."""
 
-    def __init__(self, rank: int, request: Request, output: str, told: collections.deque | None = None) -> None:
+    def __init__(self, rank: int, request: Request, output: str, voice: RankVoice | None = None) -> None:
         self._rank = rank
         folder = folder_of_run(request, output) if rank == 0 else None
         self._tail = MetricsTail(folder)
-        self._told = told if folder is None else None
+        self._voice = voice if folder is None else None
         self._reported_at = 0.0
         self._output = output
         self._measures = TrainMeasures() if rank == 0 else None
@@ -133,7 +144,7 @@ class Reporter:
         while True:
             is_over = self._is_over.wait(LOOK_SECONDS)
             lines = self._new_lines() or lines[-1:]
-            checkpoints = self._tail.new_checkpoints()
+            checkpoints = taken(self._voice.checkpoints) if self._voice else self._tail.new_checkpoints()
             is_due = lines and (is_over or time.monotonic() - self._reported_at >= METRICS_SECONDS)
             if checkpoints or is_due:
                 self._reported_at = time.monotonic()
@@ -143,7 +154,7 @@ class Reporter:
                 return {}
 
     def _new_lines(self) -> list[dict]:
-        lines = self._tail.lines() if self._told is None else [self._told.popleft() for _ in range(len(self._told))]
+        lines = taken(self._voice.metrics) if self._voice else self._tail.lines()
         for line in lines:
             self._measures.set(line)
         return lines
@@ -271,7 +282,7 @@ def run_rank(config: dict) -> None:
     voice = RankVoice(rank, ProgramLog(logs, f"rank-{rank:03d}", f"start {attempt + 1} with {size} ranks"))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as beside:
         child = start_program(config, rank, attempt, context, voice, folder, beside)
-        reporter = Reporter(rank, request, config["output"], voice.metrics)
+        reporter = Reporter(rank, request, config["output"], voice)
         code = wait_for_rank(child, notes, voice)
         summary = pathlib.Path(folder, "summary.json")
         if rank == 0 and code == 0 and summary.exists():

@@ -9,6 +9,7 @@
 
 #include "darkroom/core/clock.h"
 #include "darkroom/core/log.h"
+#include "darkroom/core/shown_uri.h"
 #include "darkroom/feed/stored_run.h"
 #include "darkroom/files/claim.h"
 #include "darkroom/files/paths.h"
@@ -360,6 +361,12 @@ Result<int64_t> RemoteRun::remove_stored_ones_here() {
   return num_removed;
 }
 
+// darkroom-ray reads the sentence (python/darkroom_ray/rank.py).
+void RemoteRun::note_stored(int64_t step) {
+  newest_step_ = std::max(newest_step_, step);
+  log_info("the checkpoint of step {} is stored: {}", step, shown_uri(checkpoint_uri(step)));
+}
+
 /// One try.
 Status RemoteRun::store_oldest() {
   const Spooled oldest = unstored_.front();
@@ -369,7 +376,7 @@ Status RemoteRun::store_oldest() {
     return Status::failed_precondition(published.message());
   }
   DARKROOM_RETURN_IF_ERROR(published);
-  newest_step_ = std::max(newest_step_, oldest.step);
+  note_stored(oldest.step);
   unstored_.erase(unstored_.begin());
   return Status::ok();
 }
@@ -449,8 +456,8 @@ Status RemoteRun::store_unstored(AfterSaving after) {
       return Status::failed_precondition(published.message());
     } else {
       DARKROOM_RETURN_IF_ERROR(published);
+      note_stored(next.step);
     }
-    newest_step_ = std::max(newest_step_, next.step);
     std::erase_if(unstored_, [&](const Spooled& one) { return one.step == next.step; });
     DARKROOM_RETURN_IF_ERROR(is_earlier && !is_late ? remove_stored_ones_here().status() : Status::ok());
   }

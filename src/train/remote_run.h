@@ -88,6 +88,7 @@ class RemoteRun {
   Status take_in(int64_t step, const Recipe::Checkpoints& keep);
   Result<int64_t> remove_stored_ones_here();
   Status store_unstored(AfterSaving after);
+  void note_stored(int64_t step);
   Status store_oldest();
   void keep_earlier_here(int64_t step);
   Status store_logs_of(const Spooled& checkpoint);

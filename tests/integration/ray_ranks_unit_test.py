@@ -10,6 +10,8 @@ import dataclasses
 import importlib
 import io
 import itertools
+import json
+import pathlib
 import threading
 import types
 
@@ -422,7 +424,7 @@ def fake_train(report=lambda *unused, **more: None):
     measures, rank.TrainMeasures = rank.TrainMeasures, lambda: types.SimpleNamespace(set=lambda line: None)
     try:
         with fake_modules(fakes):
-            yield
+            yield train
     finally:
         rank.TrainMeasures = measures
 
@@ -430,14 +432,29 @@ def fake_train(report=lambda *unused, **more: None):
 def metrics_are_reported_without_checkpoints() -> None:
     reports: list[dict] = []
     with temporary_folder() as folder, fake_train(lambda metrics, **more: reports.append(metrics)):
-        told = collections.deque([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "phases": {}}])
-        rank.Reporter(0, Request("train", ()), "s3://b/run", told).end()
-        require(reports == [{"step": 2, "loss": 1.5}] and not told, "of a run on a store", reports)
+        voice = types.SimpleNamespace(metrics=collections.deque([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5, "phases": {}}]), checkpoints=collections.deque())
+        rank.Reporter(0, Request("train", ()), "s3://b/run", voice).end()
+        require(reports == [{"step": 2, "loss": 1.5}] and not voice.metrics, "of a run on a store", reports)
         (folder / "run").mkdir()
         reporter = rank.Reporter(0, Request("train", (), folder=str(folder)), "run")
         (folder / "run" / "metrics.jsonl").write_text('{"step": 3}\n')
         reporter.end()
         require(reports[1:] == [{"step": 3}], "of a run on a disk", reports)
+
+
+def checkpoints_on_a_store_are_reported_once_they_are_stored() -> None:
+    source = (ROOT / "src" / "train" / "remote_run.cpp").read_text()
+    require("the checkpoint of step {} is stored: {}" in source, "the program's sentence is another one")
+    voices = [rank.RankVoice(number, program_log.ProgramLog("/proc/none", "rank", "")) for number in (0, 1)]
+    for voice in voices:
+        for line in ("2026-11-23T04:14:05Z the checkpoint of step 20 is stored: s3://b/run/checkpoints/step-00000020\n", "2026-11-23T04:14:06Z warning: the checkpoint of step 30 was not stored\n"):
+            voice.take(line)
+    require([list(voice.checkpoints) for voice in voices] == [["step-00000020"], []], "rank 0 alone hears of them", voices[0].checkpoints)
+    pointers: list[dict] = []
+    with fake_train(lambda metrics, checkpoint: pointers.append(checkpoint)) as train:
+        train.Checkpoint = types.SimpleNamespace(from_directory=lambda folder: json.loads(pathlib.Path(folder, "checkpoint.json").read_text()))
+        rank.Reporter(0, Request("train", ()), "s3://key:secret@b/run/", voices[0]).end()
+    require(pointers == [{"uri": "s3://b/run/checkpoints/step-00000020"}], "what Ray keeps", pointers)
 
 
 def what_keeps_rank_0_from_reporting_is_told_at_the_end() -> None:
@@ -567,6 +584,7 @@ if __name__ == "__main__":
             a_rank_that_somebody_else_stopped_has_not_ended_well,
             a_start_that_would_mend_nothing_is_not_begun,
             metrics_are_reported_without_checkpoints,
+            checkpoints_on_a_store_are_reported_once_they_are_stored,
             what_keeps_rank_0_from_reporting_is_told_at_the_end,
             a_killed_task_is_run_again,
             a_stop_without_a_rank_ends,

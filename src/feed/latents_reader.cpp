@@ -14,6 +14,7 @@
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_footer.h"
 #include "darkroom/tables/tensor_column.h"
+#include "darkroom/tables/tensor_forms.h"
 #include "darkroom/tensor/safetensors.h"
 
 namespace darkroom {

@@ -56,6 +56,7 @@ MODULES = {
     "web": Module(10),
     "stores": Module(8),
     "ingest": Module(16),
+    "process": Module(12),
     "image": Module(24),
     "text": Module(20),
     "diffusion": Module(12),

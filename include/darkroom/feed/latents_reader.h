@@ -44,8 +44,6 @@ class LatentsReader : public SampleSource {
   std::unique_ptr<State> state_;
 };
 
-inline constexpr const char* kLatentsFooterKey = "darkroom.latents";
-
 /// What the first shard of a latents dataset says about itself in its footer, under kLatentsFooterKey; empty texts and zeros
 /// when there is no such key (another dialect).
 struct LatentsDatasetInfo {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "darkroom/ingest/job_run.h"
 #include "darkroom/process/latents_layout.h"
 #include "empty_caption.h"
 #include "encoder_of_options.h"

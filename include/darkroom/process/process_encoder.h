@@ -10,12 +10,13 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/files/store.h"
-#include "darkroom/ingest/job_run.h"
 #include "darkroom/process/transform_row.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/text/clip_tokenizer.h"
 
 namespace darkroom {
+
+class JobRun;
 
 /// Tensors of one shape, a row's after the other, as bytes in the storage type.
 struct RowTensors {

@@ -15,11 +15,11 @@
 #include "darkroom/ingest/job_summary.h"
 #include "darkroom/ingest/selection.h"
 #include "darkroom/process/latents_dialect.h"
-#include "darkroom/process/process_encoder.h"
 #include "darkroom/stores/stores.h"
 
 namespace darkroom {
 
+class ProcessEncoder;
 class TraceRecorder;
 
 /// What a process job is, but for its networks.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "darkroom/core/sha256.h"
+#include "darkroom/ingest/job_run.h"
 #include "darkroom/process/latents_layout.h"
 #include "darkroom/process/process_encoder.h"
 #include "darkroom/process/process_job.h"

@@ -1,4 +1,4 @@
-#include "darkroom/feed/batcher.h"
+#include "darkroom/batches/batcher.h"
 
 #include <c10/util/ParallelGuard.h>
 

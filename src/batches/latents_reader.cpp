@@ -1,4 +1,4 @@
-#include "darkroom/feed/latents_reader.h"
+#include "darkroom/batches/latents_reader.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

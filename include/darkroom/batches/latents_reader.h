@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/batches/batcher.h"
 #include "darkroom/core/result.h"
-#include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
 
 namespace darkroom {

@@ -1,4 +1,4 @@
-#include "darkroom/feed/batcher.h"
+#include "darkroom/batches/batcher.h"
 
 #include <gtest/gtest.h>
 

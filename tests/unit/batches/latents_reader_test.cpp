@@ -1,12 +1,12 @@
-#include "darkroom/feed/latents_reader.h"
+#include "darkroom/batches/latents_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "darkroom/tensor/safetensors.h"
-#include "small_datasets.h"
 #include "support/fake_s3_stores.h"
 #include "support/temporary_folder.h"
+#include "unit/feed/small_datasets.h"
 
 namespace darkroom {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
+#include "darkroom/batches/latents_reader.h"
 #include "darkroom/feed/dataset_files.h"
 #include "darkroom/feed/dataset_index.h"
-#include "darkroom/feed/latents_reader.h"
 #include "darkroom/tables/tensor_column.h"
 #include "process_fixture.h"
 #include "support/put_shard.h"

@@ -5,8 +5,8 @@
 
 #include <optional>
 
+#include "darkroom/batches/latents_reader.h"
 #include "darkroom/encode/process_job.h"
-#include "darkroom/feed/latents_reader.h"
 #include "darkroom/image/png.h"
 #include "darkroom/stores/stores.h"
 #include "support/image_containers.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "darkroom/encode/transform_service.h"
+#include "darkroom/process/transform_service.h"
 #include "jobs/job_observation.h"
 #include "opening/open_stores.h"
 #include "painting/picture_flags.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "darkroom/feed/batcher.h"
+#include "darkroom/batches/batcher.h"
 
 namespace darkroom {
 

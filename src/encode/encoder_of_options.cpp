@@ -5,8 +5,8 @@
 
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/local_copy.h"
+#include "darkroom/process/latents_layout.h"
 #include "darkroom/stores/model_copy.h"
-#include "latents_layout.h"
 
 namespace darkroom {
 namespace {
@@ -21,6 +21,10 @@ bool is_frozen_part(const std::string& name) {
 
 int batch_size_of(const ProcessOptions& options) {
   return options.batch_size > 0 ? options.batch_size : default_batch_size(options.transform.resolution, options.place.device);
+}
+
+torch::Dtype storage_dtype(const ProcessOptions& options) {
+  return options.dtype.value_or(published_element(options.dialect) == TensorElement::kFloat32 ? torch::kFloat32 : torch::kFloat16);
 }
 
 bool go_together(const ProcessOptions& options) {

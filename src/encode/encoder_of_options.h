@@ -13,6 +13,9 @@ namespace darkroom {
 /// options.batch_size, or the default where that is 0.
 int batch_size_of(const ProcessOptions& options);
 
+/// The storage type: what was asked for, else the one that the dialect was published with.
+torch::Dtype storage_dtype(const ProcessOptions& options);
+
 /// Whether the networks take a batch in one call.
 bool go_together(const ProcessOptions& options);
 

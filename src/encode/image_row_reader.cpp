@@ -1,7 +1,7 @@
 #include "image_row_reader.h"
 
 #include "darkroom/ingest/row_dialects.h"
-#include "image_rows.h"
+#include "darkroom/process/image_rows.h"
 
 namespace darkroom {
 

@@ -10,11 +10,10 @@
 #include "darkroom/image/png.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/ingest/row_dialects.h"
+#include "darkroom/process/image_rows.h"
 #include "darkroom/tables/bytes_column.h"
 #include "darkroom/tables/table_reader.h"
 #include "darkroom/tables/tensor_column.h"
-#include "image_rows.h"
-#include "latents_layout.h"
 
 namespace darkroom {
 namespace {
@@ -127,8 +126,8 @@ std::vector<std::string> column_titles(const LatentsLayout& layout) {
 
 }  // namespace
 
-Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const ProcessOptions& options, const Location& picture) {
-  const LatentsLayout layout = make_layout(encoder, options, "", {});
+Status write_process_picture(const JobRun& run, const RowEncoder& encoder, const ProcessJobOptions& options, const LatentsLayout& layout,
+                             const Location& picture) {
   const auto num_samples = static_cast<size_t>(options.num_visualized);
   DARKROOM_ASSIGN_OR_RETURN(const auto decoder, open_decoder(options.decoder_program, kAnySize, {}));
   std::vector<Sample> samples;

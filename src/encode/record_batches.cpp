@@ -6,16 +6,17 @@
 #include <functional>
 #include <utility>
 
-#include "darkroom/encode/transform_row.h"
 #include "darkroom/image/sandbox.h"
 #include "darkroom/ingest/row_dialects.h"
+#include "darkroom/process/decoder_pool.h"
+#include "darkroom/process/image_rows.h"
+#include "darkroom/process/latents_batch.h"
+#include "darkroom/process/latents_layout.h"
+#include "darkroom/process/squares_batch.h"
+#include "darkroom/process/transform_row.h"
 #include "darkroom/tensor/intra_op_threads.h"
-#include "decoder_pool.h"
 #include "encoder_of_options.h"
-#include "image_rows.h"
-#include "latents_batch.h"
-#include "latents_layout.h"
-#include "squares_batch.h"
+#include "network_encoder.h"
 
 namespace darkroom {
 namespace {
@@ -114,6 +115,7 @@ Result<RecordsOut> BatchTransformer::transform(const std::shared_ptr<arrow::Reco
 struct BatchEncoder::State {
   ProcessOptions options;
   std::shared_ptr<const RowEncoder> encoder;
+  NetworkEncoder networks{encoder, options};
   DecoderPool decoders{options.decoder_program};
 
   Status prepare(const arrow::RecordBatch& batch, ProcessBatch& work);
@@ -147,7 +149,7 @@ void BatchEncoder::State::run_networks(ProcessBatch& work) const {
     return;
   }
   const IntraOpThreads threads(options.encoder_threads);
-  work.encoded = encoder->encode(work.prepared);
+  work.encoded = networks.encode(work.prepared, {});
   const std::vector<uint8_t>& is_finite = work.encoded.is_finite;
   work.tally.rows_out = std::count(is_finite.begin(), is_finite.end(), 1);
   for (size_t i = 0; i < is_finite.size(); ++i) {
@@ -181,7 +183,7 @@ Result<RecordsOut> BatchEncoder::encode(const std::shared_ptr<arrow::RecordBatch
   DARKROOM_ASSIGN_OR_RETURN(arrow::FieldVector kept, keep_rows(batch, state_->options.keep_columns, work));
   DARKROOM_RETURN_IF_ERROR(state_->prepare(*batch, work));
   state_->run_networks(work);
-  const LatentsLayout layout = make_layout(*state_->encoder, state_->options, "", std::move(kept));
+  const LatentsLayout layout = make_layout(state_->networks, state_->options, "", std::move(kept));
   DARKROOM_ASSIGN_OR_RETURN(auto latents, make_latents_batch(layout, layout.schema(), work));
   return RecordsOut{.rows = std::move(latents), .tally = std::move(work.tally)};
 }

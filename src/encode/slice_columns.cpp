@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "arrived_batch.h"
+#include "darkroom/process/arrived_batch.h"
 #include "darkroom/tables/arrow_files.h"
 #include "darkroom/tables/tensor_column.h"
 

@@ -4,14 +4,9 @@
 
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
+#include "darkroom/process/process_encoder.h"
 
 namespace darkroom {
-
-/// Rows per second of one encoder worker on this machine.
-struct TriedEncoder {
-  double slowest = 0;
-  double fastest = 0;
-};
 
 /// Encodes grey pictures, as many at a time as the networks take together and in a thread of its own with so many intra-op threads, for
 /// about two seconds: once to start with, which does not count, then at least once. Errors: kResourceExhausted (no thread), kInternal.

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "darkroom/batches/latents_reader.h"
 #include "darkroom/encode/online_source.h"
-#include "darkroom/feed/latents_reader.h"
 #include "darkroom/train/recipe_encoding.h"
 
 namespace darkroom {

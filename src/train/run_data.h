@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/batches/batcher.h"
 #include "darkroom/core/result.h"
 #include "darkroom/encode/remote_source.h"
 #include "darkroom/encode/row_encoder.h"
-#include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/stores/stores.h"
 #include "darkroom/train/recipe.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/batches/batcher.h"
 #include "darkroom/core/result.h"
-#include "darkroom/feed/batcher.h"
 #include "darkroom/files/file_system.h"
 #include "darkroom/nn/unet.h"
 #include "darkroom/nn/vae.h"

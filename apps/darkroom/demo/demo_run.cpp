@@ -189,7 +189,10 @@ Status Demo::download_within(std::chrono::seconds deadline) {
 }
 
 Status Demo::process() {
-  ProcessOptions process{.input = folder_.images(), .output = folder_.latents(), .model = tools_.model};
+  ProcessOptions process;
+  process.input = folder_.images();
+  process.output = folder_.latents();
+  process.model = tools_.model;
   process.transform.resolution = resolution();
   process.seed = static_cast<uint64_t>(options_.seed);
   MetricsRegistry metrics;

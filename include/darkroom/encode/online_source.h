@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "darkroom/batches/batcher.h"
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
-#include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/image/transform.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
+#include "darkroom/batches/batcher.h"
 #include "darkroom/core/result.h"
 #include "darkroom/encode/row_encoder.h"
-#include "darkroom/feed/batcher.h"
 #include "darkroom/feed/dataset_index.h"
 #include "darkroom/slices/slice_fleet.h"
 

@@ -13,12 +13,13 @@
 #include "darkroom/core/result.h"
 #include "darkroom/core/row_error.h"
 #include "darkroom/files/file_system.h"
-#include "darkroom/image/image.h"
 #include "darkroom/image/picture_decoder.h"
 #include "darkroom/image/transform.h"
 #include "darkroom/nn/clip_text.h"
 #include "darkroom/nn/placement.h"
 #include "darkroom/nn/vae.h"
+#include "darkroom/process/latents_dialect.h"
+#include "darkroom/process/transform_row.h"
 #include "darkroom/text/clip_tokenizer.h"
 
 namespace darkroom {
@@ -39,12 +40,6 @@ struct FrozenModels {
 Result<std::shared_ptr<const FrozenModels>> load_frozen_models(FileSystem& files, const std::string& model_folder, TokenizerDialect dialect,
                                                                const NetworkPlace& place = {});
 
-/// What is kept of the picture.
-enum class LatentsKind : uint8_t {
-  kSample,   ///< One posterior draw x scaling factor.
-  kMoments,  ///< Mean, then log-variance, not scaled.
-};
-
 /// Everything besides the models that decides a row's encoded values.
 struct RowEncoderOptions {
   TransformOptions transform;
@@ -57,24 +52,6 @@ struct RowEncoderOptions {
   uint64_t seed = 0;                                  ///< Of the posterior draw and the random crop.
   uint32_t epoch = 0;                                 ///< The process job always draws epoch 0.
   Status validate(const FrozenModels& models) const;  ///< kInvalidArgument naming the first bad field.
-};
-
-/// One row of an image dataset. `image` is the encoded picture.
-struct ImageRow {
-  std::string key;
-  std::string caption;
-  std::string image;
-};
-
-/// A row after the CPU part: decoded, transformed and tokenised.
-struct PreparedRow {
-  std::string key;
-  std::string caption;
-  int width = 0;  ///< Of the encoded picture.
-  int height = 0;
-  Image square;                            ///< R x R, RGB: a quarter of what the networks see takes.
-  std::vector<int32_t> ids;                ///< Token ids, ClipTokenizer::kContextLength of them.
-  Unported unported = Unported::kNothing;  ///< What keeps the ids from being promised equal to the reference's.
 };
 
 /// A batch after the encoders, in the order of its rows, on the CPU, contiguous.
@@ -97,8 +74,7 @@ class RowEncoder {
   /// Errors: those of RowEncoderOptions::validate.
   static Result<std::shared_ptr<const RowEncoder>> create(std::shared_ptr<const FrozenModels> models, const RowEncoderOptions& options);
 
-  /// Decodes, transforms and tokenises. The row's errors: kNullImage (no bytes), kEmptyCaption, and those of transform_pixels. The outer
-  /// Status fails with the decoder.
+  /// prepare_row with these options and models.
   Result<RowResult<PreparedRow>> prepare(const ImageRow& row, PictureDecoder& decoder) const;
   /// Runs the encoders over the rows; what comes out after a stop is not whole. REQUIRES: rows not empty, made by prepare() of an encoder
   /// with the same options.

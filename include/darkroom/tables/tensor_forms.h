@@ -14,6 +14,9 @@
 
 namespace darkroom {
 
+/// The footer key under which a latents dataset says what made it (docs/formats/latents_dataset.md).
+inline constexpr const char* kLatentsFooterKey = "darkroom.latents";
+
 /// How a column of tensors is stored for its readers (docs/formats/dialects.md). TensorColumn reads all of them.
 enum class TensorForm : uint8_t {
   kFixedShape,        ///< arrow.fixed_shape_tensor.

@@ -3,10 +3,13 @@
 #include <arrow/api.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "darkroom/batches/latents_reader.h"
 #include "darkroom/encode/process_job.h"
-#include "darkroom/feed/latents_reader.h"
 #include "darkroom/image/png.h"
 #include "darkroom/stores/stores.h"
+#include "support/image_containers.h"
 #include "support/put_shard.h"
 #include "tiny_models.h"
 
@@ -167,6 +170,34 @@ TEST(picture_source, fails_when_no_row_can_be_used) {
   auto source = *PictureSource::open(*find_local_dataset(folder.path("images")), index, {.transform = small_transform()});
   const std::vector<SampleRef> samples = {{0, 0}};
   EXPECT_EQ(source->read(samples).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(picture_source, reads_every_container_in_the_order_of_process) {
+  TemporaryFolder folder;
+  std::vector<ContainedRow> rows;
+  for (const std::string& bytes : good_pictures(150)) {
+    rows.push_back({fmt::format("{:09d}", rows.size()), "a caption", bytes});
+  }
+  write_tars(local_files(), folder.path("tar"), rows);
+  write_image_folder(local_files(), folder.path("imagefolder"), rows);
+  write_plain_folder(local_files(), folder.path("plain"), rows);
+  write_mds(local_files(), folder.path("mds"), rows);
+  const std::vector<SampleRef> samples = {{0, 149}, {0, 0}, {0, 70}, {0, 64}, {0, 63}, {1, 12}};
+  std::optional<torch::Tensor> wanted;
+  for (const char* container : {"tar", "imagefolder", "plain", "mds"}) {
+    const auto dataset = find_local_image_dataset(folder.path(container));
+    ASSERT_TRUE(dataset.is_ok()) << dataset.status().to_string();
+    const auto index = DatasetIndex::of_images(*dataset, 60);
+    ASSERT_TRUE(index.is_ok()) << index.status().to_string();
+    EXPECT_EQ(index->parts().size(), 3U) << container;
+    EXPECT_EQ(DatasetIndex::of_images(*find_local_image_dataset(folder.path(container) + std::string("/")), 60)->hash(), index->hash());
+    auto source = PictureSource::open(*dataset, *index, {.transform = small_transform()});
+    ASSERT_TRUE(source.is_ok()) << source.status().to_string();
+    const auto batch = (*source)->read(samples);
+    ASSERT_TRUE(batch.is_ok()) << container << batch.status().to_string();
+    wanted = wanted.value_or(batch->images_nchw);
+    EXPECT_TRUE(torch::equal(batch->images_nchw, *wanted)) << container;
+  }
 }
 
 }  // namespace

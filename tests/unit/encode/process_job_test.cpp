@@ -1,16 +1,24 @@
 #include "darkroom/encode/process_job.h"
 
 #include <arrow/api.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <filesystem>
+#include <stop_token>
 
 #include "darkroom/image/probe.h"
 #include "darkroom/tables/tensor_column.h"
 #include "darkroom/tensor/safetensors.h"
+#include "encode/empty_caption.h"
 #include "process_fixture.h"
+#include "support/fake_s3_stores.h"
 #include "support/put_shard.h"
 
 namespace darkroom {
 namespace {
+
+using testing::HasSubstr;
 
 std::string tensor_bytes(const arrow::Table& table, const std::string& name, const std::vector<int64_t>& shape, int64_t row) {
   auto column = TensorColumn::open(*table.schema()->GetFieldByName(name), table.GetColumnByName(name)->chunk(0), shape);
@@ -57,65 +65,6 @@ TEST_F(ProcessJob, stores_what_the_row_encoder_computes) {
   EXPECT_EQ(latents["scaling_factor"], 0.18215);
 }
 
-TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
-  auto rows = good_rows(9);
-  rows[1].image.clear();
-  rows[3].image = "no picture";
-  rows[4].caption = " \t";
-  rows[6].image.resize(rows[6].image.size() / 2);
-  write_images("part-000000.parquet", rows);
-  const StageSummary summary = process(options());
-  EXPECT_EQ(summary.rows_by_error, (RowsByError{{"null_image", 1}, {"not_an_image", 1}, {"empty_caption", 1}, {"truncated", 1}}));
-  EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
-  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
-}
-
-TEST_F(ProcessJob, counts_captions_that_open_clip_would_clean_otherwise) {
-  auto rows = good_rows(9);
-  rows[2].caption = "a letter of Unicode 15: \U0001E4D0";
-  rows[5].caption = rows[2].caption;
-  write_images("part-000000.parquet", rows);
-  EXPECT_EQ(process(options()).num_unported_captions, 0);  // The dialect hf promises every caption.
-  ProcessOptions open_clip = options("open_clip");
-  open_clip.tokenizer_dialect = TokenizerDialect::kOpenClip;
-  const StageSummary summary = process(open_clip);
-  EXPECT_EQ(summary.num_unported_captions, 2);
-  EXPECT_EQ(summary.rows_out, 9);
-  EXPECT_EQ(process(open_clip).num_unported_captions, 2);  // Read back from the shards.
-}
-
-TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
-  auto bytes = std::make_shared<arrow::BinaryBuilder>();
-  arrow::StructBuilder images(arrow::struct_({arrow::field("bytes", arrow::binary())}), arrow::default_memory_pool(), {bytes});
-  arrow::StringBuilder captions;
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(images.Append().ok());
-    ASSERT_TRUE(bytes->Append(numbered_png(i)).ok());
-    ASSERT_TRUE(captions.Append("caption").ok());
-  }
-  const auto schema = arrow::schema({arrow::field("image", images.type()), arrow::field("text", arrow::utf8())});
-  const auto rows = arrow::RecordBatch::Make(schema, 3, {*images.Finish(), *captions.Finish()});
-  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "train.parquet", *rows).is_ok());
-  process(options());
-  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(1), row_key(2)}));
-}
-
-TEST_F(ProcessJob, bytes_do_not_depend_on_workers_or_memory) {
-  for (int file = 0; file < 3; ++file) {
-    write_images(PartName{.item = file}.text(), good_rows(17));
-  }
-  ProcessOptions job = options("one");
-  job.num_readers = job.num_transformers = job.num_encoders = 1;
-  process(job);
-  for (const int num_workers : {2, 4}) {
-    job.output = folder_.path(std::to_string(num_workers));
-    job.num_readers = job.num_transformers = job.num_encoders = num_workers;
-    job.memory_bytes = 1'000'000 / num_workers;
-    process(job);
-    EXPECT_EQ(part_bytes(folder_.path("one")), part_bytes(job.output));
-  }
-}
-
 TEST_F(ProcessJob, a_rows_values_do_not_depend_on_the_batch_size) {
   write_images("part-000000.parquet", good_rows(9));
   std::vector<std::string> values;
@@ -134,31 +83,11 @@ TEST_F(ProcessJob, a_rows_values_do_not_depend_on_the_batch_size) {
   EXPECT_EQ(values[0], values[2]);
 }
 
-TEST_F(ProcessJob, goes_on_after_the_parts_that_are_there) {
-  write_images("part-000000.parquet", good_rows(25));
-  ProcessOptions job = options();
-  job.selection.limit = 12;
-  EXPECT_EQ(process(job).rows_in, 12);
-  job.selection.limit = -1;
-  const StageSummary summary = process(job);
-  EXPECT_EQ(summary.rows_in, 25);
-  EXPECT_EQ(summary.rows_this_run, 15);
-  job.output = folder_.path("clean");
-  process(job);
-  EXPECT_EQ(part_bytes(folder_.path("latents")), part_bytes(folder_.path("clean")));
-}
-
-TEST_F(ProcessJob, another_batch_size_model_or_resolution_is_another_job) {
+TEST_F(ProcessJob, another_model_is_another_job) {
   write_images("part-000000.parquet", good_rows(3));
   process(options());
-  ProcessOptions job = options();
-  job.batch_size = 5;
-  EXPECT_NE(failure(job).message().find("batch_size (had 4, asked for 5)"), std::string::npos) << failure(job).message();
-  job = options();
-  job.transform.resolution = 40;
-  EXPECT_NE(failure(job).message().find("resolution (had 32, asked for 40)"), std::string::npos);
   const TinyModelFolder other(2);
-  job = options();
+  ProcessOptions job = options();
   job.model = other.path();
   const Status status = failure(job);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
@@ -209,16 +138,6 @@ TEST_F(ProcessJob, paints_a_sheet_of_samples) {
   EXPECT_GT(header->height, 11 * 100);
 }
 
-TEST_F(ProcessJob, damaged_and_missing_inputs_are_named) {
-  EXPECT_EQ(failure(options()).code(), StatusCode::kNotFound);
-  write_images("part-000000.parquet", good_rows(3));
-  const std::string path = folder_.path("images/part-000000.parquet");
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 20);
-  const Status status = failure(options());
-  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
-  EXPECT_NE(status.message().find("part-000000.parquet"), std::string::npos) << status.message();
-}
-
 TEST_F(ProcessJob, bad_options_are_refused) {
   write_images("part-000000.parquet", good_rows(1));
   ProcessOptions job = options();
@@ -228,11 +147,78 @@ TEST_F(ProcessJob, bad_options_are_refused) {
   job.batch_size = -1;
   EXPECT_EQ(failure(job).code(), StatusCode::kInvalidArgument);
   job = options();
-  job.num_visualized = 2;
-  EXPECT_EQ(failure(job).code(), StatusCode::kInvalidArgument);
-  job = options();
   job.model = folder_.path("nowhere");
   EXPECT_EQ(failure(job).code(), StatusCode::kNotFound);
+}
+
+TEST_F(ProcessJob, a_model_on_an_object_store_makes_the_bytes_of_a_local_one) {
+  write_images("part-000000.parquet", good_rows(7));
+  process(options());
+  FakeS3Stores places;
+  const auto put = [&](const std::string& path, const std::string& name) {
+    const Location place = places.place(name);
+    return place.store->replace_small(place.path, read_bytes(path));
+  };
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(options().model, std::filesystem::directory_options::follow_directory_symlink)) {
+    if (file.is_regular_file()) {
+      const std::string name = file.path().lexically_relative(options().model);
+      ASSERT_TRUE(put(file.path(), "model/" + name).is_ok()) << name;
+    }
+  }
+  ASSERT_TRUE(put(folder_.path("images/part-000000.parquet"), "model/unet/config.json").is_ok());
+  std::atomic<int> num_in_vain = 0;
+  places.fake.before = [&](const FakeS3::Call& call) { num_in_vain += call.key.starts_with("model/unet/") ? 1 : 0; };
+  ProcessOptions job = options("of-remote-model");
+  job.model = "s3://pictures/model";
+  const auto summary = run_process(places.set, job, {});
+  ASSERT_TRUE(summary.is_ok()) << summary.status().to_string();
+  EXPECT_EQ(part_bytes(job.output), part_bytes(folder_.path("latents")));
+  EXPECT_EQ(num_in_vain, 0) << "the U-Net was fetched, too";
+  const auto again = run_process(places.set, job, {});  // The model's place does not belong to the job.
+  job.model = options().model;
+  ASSERT_TRUE(again.is_ok()) << again.status().to_string();
+  EXPECT_EQ(run_process(places.set, job, {})->rows_this_run, 0);
+
+  ProcessOptions missing = options("missing");
+  missing.model = "s3://pictures/no-model";
+  const Status failed = run_process(places.set, missing, {}).status();
+  EXPECT_EQ(failed.code(), StatusCode::kNotFound);
+  EXPECT_THAT(failed.message(), HasSubstr("s3://pictures/no-model"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("missing")));
+}
+
+TEST_F(ProcessJob, a_stop_is_obeyed_between_the_rows_of_a_batch) {
+  const auto models = *load_frozen_models(local_files(), models_->path(), TokenizerDialect::kHuggingFace);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = *RowEncoder::create(models, encoder_options);
+  const auto decoder = decoder_in_process();
+  std::vector<PreparedRow> rows;
+  for (const ImageRow& row : good_rows(3)) {
+    rows.push_back(encoder->prepare(row, *decoder)->value());
+  }
+  std::stop_source stop;
+  EXPECT_EQ(encoder->encode(rows, stop.get_token()).is_finite.size(), 3u);
+  stop.request_stop();
+  EXPECT_TRUE(encoder->encode(rows, stop.get_token()).is_finite.empty());
+}
+
+TEST_F(ProcessJob, networks_that_throw_at_the_empty_caption_are_an_error) {
+  const auto models = std::make_shared<FrozenModels>();
+  models->vae = load_vae(models_->path("vae")).value();
+  models->tokenizer = ClipTokenizer::load(local_files(), models_->path("tokenizer"), TokenizerDialect::kHuggingFace).value();
+  ClipTextConfig config = find_preset("tiny")->text_encoder;
+  config.vocab_size = 10;  // Which load_frozen_models would refuse.
+  models->text_encoder = ClipTextModel(config);
+  initialize_parameters(models->text_encoder, 1);
+  RowEncoderOptions encoder_options;
+  encoder_options.transform.resolution = kProcessSide;
+  const auto encoder = RowEncoder::create(models, encoder_options).value();
+  const Location output{.store = &local_store(), .path = folder_.path("latents")};
+  const Status status = publish_empty_caption(*encoder, 1, output).status();
+  EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("empty caption"));
 }
 
 TEST(DefaultBatchSize, holds_about_as_many_pixels_as_four_pictures_of_512) {

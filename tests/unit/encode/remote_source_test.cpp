@@ -6,8 +6,8 @@
 #include "darkroom/encode/encoder_service.h"
 #include "darkroom/encode/online_source.h"
 #include "encode/slice_columns.h"
-#include "packed_stream.h"
 #include "process_fixture.h"
+#include "support/packed_stream.h"
 
 namespace darkroom {
 namespace {

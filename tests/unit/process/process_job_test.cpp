@@ -1,0 +1,258 @@
+// What a process job makes of rows, whatever its networks are.
+#include <arrow/api.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <filesystem>
+#include <stdexcept>
+#include <stop_token>
+
+#include "darkroom/tables/tensor_column.h"
+#include "process_fixture.h"
+
+namespace darkroom {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// The bytes of a row's tensor in a part.
+std::string tensor_bytes(const arrow::Table& table, const std::string& name, int64_t row) {
+  auto column = TensorColumn::open(*table.schema()->GetFieldByName(name), table.GetColumnByName(name)->chunk(0));
+  EXPECT_TRUE(column.is_ok()) << column.status().to_string();
+  const auto bytes = column->bytes(row);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST_F(ProcessJob, stores_what_the_encoder_made_of_each_row_that_stays) {
+  auto rows = good_rows(13);
+  rows[2].image = "no picture";
+  rows[5].caption = "nan";
+  write_images("part-000000.parquet", rows);
+  for (const TensorElement element : {TensorElement::kFloat16, TensorElement::kFloat32}) {
+    networks_.element = element;
+    ProcessJobOptions job = options(element == TensorElement::kFloat16 ? "half" : "full");
+    job.text = TextKind::kBoth;
+    job.keep_columns = {"hash"};
+    const StageSummary summary = process(job);
+    EXPECT_EQ(summary.rows_out, 11);
+    EXPECT_EQ(summary.rows_by_error, (RowsByError{{"nan_latents", 1}, {"not_an_image", 1}}));
+    const StubEncoder encoder(tokenizer(), job, networks_);
+    const auto table = read_table(part(0, element == TensorElement::kFloat16 ? "half" : "full"));
+    const auto& ids = static_cast<const arrow::FixedSizeListArray&>(*table->GetColumnByName("caption_ids")->chunk(0));
+    const auto decoder = decoder_in_process();
+    int64_t stored = 0;
+    for (const size_t i : {0, 1, 3, 4, 6, 7, 8, 9}) {
+      const PreparedRow row = prepare_row(rows[i], {.transform = job.transform}, *tokenizer(), *decoder)->value();
+      EXPECT_EQ(texts(*table, "key")[static_cast<size_t>(stored)], row.key);
+      EXPECT_EQ(tensor_bytes(*table, "image_latents_32", stored), encoder.latents_of(row)) << i;
+      const auto& id = static_cast<const arrow::UInt16Array&>(*ids.value_slice(stored));
+      EXPECT_EQ(std::vector<int32_t>(id.raw_values(), id.raw_values() + id.length()), row.ids) << i;
+      ++stored;
+    }
+    EXPECT_EQ(table->num_rows(), stored);
+  }
+}
+
+TEST_F(ProcessJob, rows_that_are_not_finite_cost_themselves_in_every_container) {
+  auto rows = good_rows(7);
+  rows[0].caption = "nan";
+  rows[4].caption = "nan, too";
+  write_images("part-000000.parquet", rows);
+  for (const LatentsDialect dialect : {LatentsDialect::kDarkroom, LatentsDialect::kMosaicMl}) {
+    ProcessJobOptions job = options(std::string(latents_dialect_name(dialect)));
+    job.dialect = dialect;
+    job.keep_columns = {"hash"};
+    EXPECT_EQ(process(job).rows_by_error, (RowsByError{{"nan_latents", 2}}));
+    const PartName name{.item = 0, .container = dialect == LatentsDialect::kMosaicMl ? PartContainer::kMds : PartContainer::kParquet};
+    const auto table = read_table(job.output + "/" + name.text());
+    EXPECT_EQ(texts(*table, "key"), (std::vector<std::string>{row_key(1), row_key(2), row_key(3), row_key(5), row_key(6)}));
+    EXPECT_EQ(process(job).rows_by_error, (RowsByError{{"nan_latents", 2}})) << "read back from the part";
+  }
+}
+
+TEST_F(ProcessJob, an_item_without_a_good_row_is_a_part_without_rows) {
+  auto rows = good_rows(4);
+  for (ImageRow& row : rows) {
+    row.caption = "nan";
+  }
+  write_images("part-000000.parquet", rows);
+  EXPECT_EQ(process(options()).rows_out, 0);
+  EXPECT_EQ(read_table(part(0))->num_rows(), 0);
+  EXPECT_EQ(process(options()).rows_this_run, 0);
+}
+
+TEST_F(ProcessJob, networks_that_throw_end_the_job_and_the_next_run_goes_on) {
+  write_images("part-000000.parquet", good_rows(35));
+  process(options("whole"));
+  ProcessJobOptions job = options();
+  job.num_transformers = job.num_encoders = 3;
+  networks_.on_row = [](const PreparedRow& row) {
+    if (row.key == row_key(23)) {
+      throw std::runtime_error("out of memory on the device");
+    }
+  };
+  const Status broken = failure(job);
+  EXPECT_EQ(broken.code(), StatusCode::kInternal) << broken.to_string();
+  EXPECT_THAT(broken.message(), HasSubstr("out of memory on the device"));
+  networks_ = {};
+  EXPECT_EQ(process(job).rows_out, 35);
+  EXPECT_EQ(part_bytes(job.output), part_bytes(folder_.path("whole")));
+}
+
+TEST_F(ProcessJob, a_stop_within_a_batch_ends_the_job_wherever_it_comes) {
+  write_images("part-000000.parquet", good_rows(35));
+  process(options("whole"));
+  for (const int stop_at : {0, 1, 11, 34}) {
+    ProcessJobOptions job = options("stopped-" + std::to_string(stop_at));
+    job.num_transformers = job.num_encoders = 2;
+    std::stop_source stop;
+    networks_.on_row = [&](const PreparedRow& row) {
+      if (row.key == row_key(stop_at)) {
+        stop.request_stop();
+      }
+    };
+    EXPECT_EQ(run(stores_, job, stop.get_token()).status().code(), StatusCode::kCancelled);
+    networks_ = {};
+    EXPECT_EQ(process(job).rows_in, 35);
+    EXPECT_EQ(part_bytes(job.output), part_bytes(folder_.path("whole"))) << stop_at;
+  }
+}
+
+TEST_F(ProcessJob, an_encoder_that_cannot_be_opened_ends_the_job_before_anything_is_written) {
+  write_images("part-000000.parquet", good_rows(2));
+  StageSummary summary;
+  const auto refuse = []() -> Result<std::unique_ptr<const ProcessEncoder>> { return Status::not_found("no such model:", "there"); };
+  EXPECT_EQ(run_process_job(stores_, options(), refuse, {}, summary).code(), StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("latents")));
+}
+
+TEST_F(ProcessJob, what_the_networks_are_belongs_to_the_job) {
+  write_images("part-000000.parquet", good_rows(3));
+  process(options());
+  ProcessJobOptions job = options();
+  job.batch_size = 5;
+  EXPECT_THAT(failure(job).message(), HasSubstr("batch_size (had 4, asked for 5)"));
+  job = options();
+  job.transform.resolution = 40;
+  EXPECT_THAT(failure(job).message(), HasSubstr("resolution (had 32, asked for 40)"));
+  networks_.fingerprint = "others";
+  const Status status = failure(options());
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("vae (had"), HasSubstr("text_encoder (had")));
+  networks_ = {.element = TensorElement::kFloat32};
+  EXPECT_THAT(failure(options()).message(), HasSubstr("dtype (had \"float16\", asked for \"float32\")"));
+}
+
+TEST_F(ProcessJob, samples_are_painted_once_the_job_is_done) {
+  write_images("part-000000.parquet", good_rows(12));
+  ProcessJobOptions job = options();
+  job.num_visualized = 1;
+  job.visualize_path = folder_.path("sheet.png");
+  process(job);
+  EXPECT_EQ(read_bytes(job.visualize_path), "2 parts");
+}
+
+TEST_F(ProcessJob, bad_options_are_refused) {
+  const auto is_refused = [&](const std::function<void(ProcessJobOptions&)>& change) {
+    ProcessJobOptions job = options();
+    change(job);
+    return job.validate().code() == StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.input.clear(); }));
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.output.clear(); }));
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.batch_size = 0; }));
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.num_readers = -1; }));
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.rows_per_file = 0; }));
+  EXPECT_TRUE(is_refused([](ProcessJobOptions& job) { job.num_visualized = 2; }));
+  EXPECT_FALSE(is_refused([](ProcessJobOptions&) {}));
+  ProcessJobOptions job = options();
+  job.selection.on_demand = true;
+  EXPECT_EQ(failure(job).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ProcessJob, counts_bad_rows_under_their_codes_and_keeps_the_others) {
+  auto rows = good_rows(9);
+  rows[1].image.clear();
+  rows[3].image = "no picture";
+  rows[4].caption = " \t";
+  rows[6].image.resize(rows[6].image.size() / 2);
+  write_images("part-000000.parquet", rows);
+  const StageSummary summary = process(options());
+  EXPECT_EQ(summary.rows_by_error, (RowsByError{{"null_image", 1}, {"not_an_image", 1}, {"empty_caption", 1}, {"truncated", 1}}));
+  EXPECT_EQ(summary.rows_in, summary.rows_out + summary.rows_failed());
+  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(2), row_key(5), row_key(7), row_key(8)}));
+}
+
+TEST_F(ProcessJob, counts_captions_that_open_clip_would_clean_otherwise) {
+  auto rows = good_rows(9);
+  rows[2].caption = "a letter of Unicode 15: \U0001E4D0";
+  rows[5].caption = rows[2].caption;
+  write_images("part-000000.parquet", rows);
+  EXPECT_EQ(process(options()).num_unported_captions, 0);  // The dialect hf promises every caption.
+  ProcessJobOptions open_clip = options("open_clip");
+  dialect_ = TokenizerDialect::kOpenClip;
+  const StageSummary summary = process(open_clip);
+  EXPECT_EQ(summary.num_unported_captions, 2);
+  EXPECT_EQ(summary.rows_out, 9);
+  EXPECT_EQ(process(open_clip).num_unported_captions, 2);  // Read back from the shards.
+}
+
+TEST_F(ProcessJob, reads_structs_of_bytes_and_numbers_rows_without_keys) {
+  auto bytes = std::make_shared<arrow::BinaryBuilder>();
+  arrow::StructBuilder images(arrow::struct_({arrow::field("bytes", arrow::binary())}), arrow::default_memory_pool(), {bytes});
+  arrow::StringBuilder captions;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(images.Append().ok());
+    ASSERT_TRUE(bytes->Append(numbered_png(i)).ok());
+    ASSERT_TRUE(captions.Append("caption").ok());
+  }
+  const auto schema = arrow::schema({arrow::field("image", images.type()), arrow::field("text", arrow::utf8())});
+  const auto rows = arrow::RecordBatch::Make(schema, 3, {*images.Finish(), *captions.Finish()});
+  ASSERT_TRUE(put_shard(local_files(), folder_.path("images"), "train.parquet", *rows).is_ok());
+  process(options());
+  EXPECT_EQ(texts(*read_table(part(0)), "key"), (std::vector<std::string>{row_key(0), row_key(1), row_key(2)}));
+}
+
+TEST_F(ProcessJob, bytes_do_not_depend_on_workers_or_memory) {
+  for (int file = 0; file < 3; ++file) {
+    write_images(PartName{.item = file}.text(), good_rows(17));
+  }
+  ProcessJobOptions job = options("one");
+  job.num_readers = job.num_transformers = job.num_encoders = 1;
+  process(job);
+  for (const int num_workers : {2, 4}) {
+    job.output = folder_.path(std::to_string(num_workers));
+    job.num_readers = job.num_transformers = job.num_encoders = num_workers;
+    job.memory_bytes = 1'000'000 / num_workers;
+    process(job);
+    EXPECT_EQ(part_bytes(folder_.path("one")), part_bytes(job.output));
+  }
+}
+
+TEST_F(ProcessJob, goes_on_after_the_parts_that_are_there) {
+  write_images("part-000000.parquet", good_rows(25));
+  ProcessJobOptions job = options();
+  job.selection.limit = 12;
+  EXPECT_EQ(process(job).rows_in, 12);
+  job.selection.limit = -1;
+  const StageSummary summary = process(job);
+  EXPECT_EQ(summary.rows_in, 25);
+  EXPECT_EQ(summary.rows_this_run, 15);
+  job.output = folder_.path("clean");
+  process(job);
+  EXPECT_EQ(part_bytes(folder_.path("latents")), part_bytes(folder_.path("clean")));
+}
+
+TEST_F(ProcessJob, damaged_and_missing_inputs_are_named) {
+  EXPECT_EQ(failure(options()).code(), StatusCode::kNotFound);
+  write_images("part-000000.parquet", good_rows(3));
+  const std::string path = folder_.path("images/part-000000.parquet");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 20);
+  const Status status = failure(options());
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_NE(status.message().find("part-000000.parquet"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace darkroom

@@ -236,6 +236,16 @@ def a_page_that_a_wrapper_has_run_together() -> None:
             require(len(found) == 1 and found[0].startswith(f"docs/page.md:{number}: ") and word in found[0], "what was planted, what is found:", text[len(good):], found)
 
 
+def a_page_that_names_a_file_that_is_gone() -> None:
+    for word, is_wrong in (("core/planted", False), ("core/planted.cpp", False), ("src/core/planted.cpp", False), ("src/core/planted", False), ("src/MODULE", False),
+                           ("core/gone", True), ("core/gone.h", True), ("src/core/gone.cpp", True), ("tools/check/gone.py", True), ("core/values.json", False), ("elsewhere/gone", False)):
+        with Changed("docs/page.md", lambda _, word=word: f"Words about `{word}`.\n"):
+            require(structure_findings() == ([f"docs/page.md:1: there is no file {word}"] if is_wrong else []), "what is named, what is found:", word, structure_findings())
+    for name in ("CHANGELOG.md", "docs/formats/page.md"):
+        with Changed(name, lambda _: "`core/loss`\n"):
+            require(structure_findings() == [], "a word that need not be a file:", name, structure_findings())
+
+
 def a_reason_for_a_fault_whose_line_is_gone() -> None:
     entry = '[[survivor]]\npath = "src/core/planted.cpp"\nline = "{}"\nold = "{}"\nreason = "why not"\n'
     line = next(line for line in (HOUSE / "src/core/planted.cpp").read_text().splitlines() if line.startswith("  return ")).strip().replace('"', '\\"')
@@ -373,6 +383,7 @@ if __name__ == "__main__":
         a_table_without_a_notice,
         a_library_without_a_notice,
         a_page_that_a_wrapper_has_run_together,
+        a_page_that_names_a_file_that_is_gone,
         a_reason_for_a_fault_whose_line_is_gone,
         every_module_is_mutated_by_some_seed_or_excused,
         a_silent_skip,

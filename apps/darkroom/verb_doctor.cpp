@@ -61,7 +61,7 @@ Result<std::vector<Finding>> examine(const DoctorFlags& flags, const std::stop_t
   add(examine_processor(slurp("/proc/cpuinfo")));
   add(examine_libraries(slurp("/proc/self/maps")));
   add(examine_gpus());
-  add(examine_memory(slurp("/proc/meminfo"), slurp("/sys/fs/cgroup/memory.max")));
+  add(examine_memory(slurp("/proc/meminfo"), control_group_memory()));
   add(examine_disk({".", "/tmp"}));
   add(examine_open_files(open_files.rlim_cur, open_files.rlim_max));
   DARKROOM_ASSIGN_OR_RETURN(auto stores, examine_stores(flags.stores, allow_private, stop));

@@ -229,7 +229,7 @@ Result<std::unique_ptr<Communicator>> join_ranks(const RankPlace& place, const T
   agreement["--deterministic"] = train.deterministic;
   agreement["kind of device"] = train.device.substr(0, train.device.find(':'));
   agreement["job"] = launcher_job_of_environment();
-  options.agreement = agreement.dump();
+  options.agreement = agreement.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // A path may be no UTF-8.
   options.stop = stop;
   options.watchdog = std::chrono::seconds(recipe.runtime.watchdog_seconds);
   options.progress = std::chrono::seconds(recipe.runtime.progress_seconds);

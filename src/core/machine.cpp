@@ -29,6 +29,65 @@ int64_t memory_bytes_of_the_machine() {
   return num_pages > 0 && page_bytes > 0 ? static_cast<int64_t>(num_pages) * page_bytes : 0;
 }
 
+/// The files of a control group's memory. Linux documents version 2 in admin-guide/cgroup-v2.rst, version 1 in cgroup-v1/memory.rst.
+struct ControlGroupVersion {
+  std::string_view controller;  // In /proc/self/cgroup.
+  std::string_view folder;      // Below the hierarchy's root.
+  std::string_view limit;
+  std::string_view used;
+  std::string_view unused_file_pages;  // The name of a line of memory.stat.
+};
+
+constexpr ControlGroupVersion kControlGroupVersions[] = {
+    {"", "", "memory.max", "memory.current", "inactive_file"},
+    {"memory", "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+};
+
+// 0 where there is no file, or no number in it ("max": no limit).
+int64_t number_in(const std::string& path) {
+  std::ifstream file(path);
+  int64_t number = 0;
+  return file >> number ? number : 0;
+}
+
+int64_t number_named(std::string_view wanted, const std::string& path) {
+  std::ifstream file(path);
+  std::string name;
+  for (int64_t number = 0; file >> name >> number;) {
+    if (name == wanted) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+// "/a/b" of the line "4:memory:/a/b", or "0::/a/b" without a controller; empty for the root.
+std::string own_group(const std::string& membership, std::string_view controller) {
+  std::ifstream lines(membership);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second != line.npos && std::string_view(line).substr(first + 1, second - first - 1) == controller) {
+      const std::string group = line.substr(second + 1);
+      return group.starts_with('/') && group != "/" ? group : "";
+    }
+  }
+  return {};
+}
+
+// Takes the least of what is known and of what the group in `folder` leaves.
+void add_group(const std::string& folder, const ControlGroupVersion& version, ControlGroupMemory& least) {
+  const auto in = [&](std::string_view name) { return folder + "/" + std::string(name); };
+  const int64_t limit = number_in(in(version.limit));
+  if (limit <= 0 || limit >= memory_bytes_of_the_machine()) {  // Version 1 says "none" with a number that no machine has.
+    return;
+  }
+  const int64_t used = number_in(in(version.used)) - number_named(version.unused_file_pages, in("memory.stat"));
+  const int64_t available = std::clamp<int64_t>(limit - used, 0, limit);
+  const bool is_first = least.limit_bytes == 0;
+  least.limit_bytes = is_first ? limit : std::min(least.limit_bytes, limit);
+  least.available_bytes = is_first ? available : std::min(least.available_bytes, available);
+}
+
 }  // namespace
 
 std::string host_name() {
@@ -49,11 +108,24 @@ MachineFacts read_machine_facts() {
 
 int num_processors() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-int64_t usable_memory_bytes(const std::string& control_group) {
+ControlGroupMemory control_group_memory(const std::string& hierarchy, const std::string& membership) {
+  ControlGroupMemory least;
+  for (const ControlGroupVersion& version : kControlGroupVersions) {
+    const std::string root = hierarchy + std::string(version.folder);
+    for (std::string group = own_group(membership, version.controller);; group.resize(group.rfind('/'))) {
+      add_group(root + group, version, least);
+      if (group.empty()) {
+        break;
+      }
+    }
+  }
+  return least;
+}
+
+int64_t usable_memory_bytes(const std::string& hierarchy) {
   const int64_t machine_bytes = memory_bytes_of_the_machine();
-  std::ifstream file(control_group + "/memory.max");  // "max" where there is no limit: no number.
-  int64_t limit_bytes = 0;
-  return file >> limit_bytes && limit_bytes > 0 ? std::min(machine_bytes, limit_bytes) : machine_bytes;
+  const int64_t limit_bytes = control_group_memory(hierarchy).limit_bytes;
+  return limit_bytes > 0 ? limit_bytes : machine_bytes;
 }
 
 std::string processor_name(std::string_view cpuinfo) {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "darkroom/core/typing_mistakes.h"
+#include "darkroom/core/utf8.h"
 #include "darkroom/toml/parse_toml.h"
 #include "recipe_fields.h"
 
@@ -165,6 +166,9 @@ Status set_recipe_field(Recipe& recipe, std::string_view assignment) {
   const RecipeField* field = find_field(fields, name);
   if (field == nullptr) {
     return unknown_key(fields, name);
+  }
+  if (const auto [shown, is_changed] = replace_invalid_utf8(value); is_changed) {
+    return Status::invalid_argument(fmt::format("the recipe's field '{}' must be UTF-8, got:", name), shown);
   }
   const bool is_text = std::holds_alternative<std::string*>(field->value);
   const bool bare = is_text && (value.empty() || value.front() != '"');

@@ -6,8 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include "darkroom/core/utf8.h"
 #include "darkroom/diffusion/sampler.h"
 #include "darkroom/train/recipe.h"
+#include "recipe_fields.h"
 
 namespace darkroom {
 namespace {
@@ -129,6 +131,29 @@ Status check_choices(const Recipe& recipe) {
   return {};
 }
 
+// recipe.toml and state.json keep every text of a run, and can hold UTF-8 alone.
+Status check_texts(const Recipe& recipe) {
+  Recipe copy = recipe;
+  for (const RecipeField& field : recipe_fields(copy)) {
+    std::vector<std::string> texts;
+    if (auto* const* text = std::get_if<std::string*>(&field.value)) {
+      texts = {**text};
+    } else if (auto* const* list = std::get_if<std::vector<std::string>*>(&field.value)) {
+      texts = **list;
+    }
+    for (const std::string& text : texts) {
+      if (auto [shown, is_changed] = replace_invalid_utf8(text); is_changed) {
+        return Status::invalid_argument(
+            fmt::format("the recipe's field '{}.{}' must be UTF-8, the only text that recipe.toml can hold; give a folder another name, or "
+                        "a link to it; got:",
+                        field.section, field.key),
+            shown);
+      }
+    }
+  }
+  return {};
+}
+
 // A batch is G equal groups of whole micro-batches; one group may end with a smaller one.
 Status check_groups(const Recipe& recipe) {
   const int64_t groups = recipe.runtime.gradient_groups, batch = recipe.batch.global, micro = recipe.batch.micro;
@@ -151,6 +176,7 @@ Status Recipe::validate() const {
   DARKROOM_RETURN_IF_ERROR(check_integers(*this));
   DARKROOM_RETURN_IF_ERROR(check_numbers(*this));
   DARKROOM_RETURN_IF_ERROR(check_choices(*this));
+  DARKROOM_RETURN_IF_ERROR(check_texts(*this));
   DARKROOM_RETURN_IF_ERROR(check_groups(*this));
   if (runtime.gradient_wire != "float32" && runtime.reduction == "fast") {
     return Status::invalid_argument(

@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include "darkroom/core/check.h"
-#include "darkroom/core/nested_text.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/nn/component_config.h"
 #include "darkroom/optim/canonical_slices.h"
@@ -29,8 +28,15 @@ struct SavingPlan {
   std::vector<int64_t> header_bytes;  // Of each file; none without a folder.
 };
 
-std::string to_text(const SavingPlan& plan) {
-  return nlohmann::json{{"component", plan.component}, {"folder", plan.folder}, {"header_bytes", plan.header_bytes}}.dump();
+// As CBOR, which keeps every byte of a path: it need not be UTF-8.
+std::string to_bytes(const nlohmann::json& told) {
+  std::string bytes;
+  nlohmann::json::to_cbor(told, bytes);
+  return bytes;
+}
+
+std::string to_bytes(const SavingPlan& plan) {
+  return to_bytes(nlohmann::json{{"component", plan.component}, {"folder", plan.folder}, {"header_bytes", plan.header_bytes}});
 }
 
 std::span<const std::byte> bytes_of_values(const torch::Tensor& values) {
@@ -284,14 +290,14 @@ Result<FileDigests> write_state_files(FileSystem& files, const std::string& fold
     tell_no_state_files(*state.ranks, plan.status());
     return plan.status();
   }
-  DARKROOM_RETURN_IF_ERROR(broadcast_text(*state.ranks, 0, to_text(*plan)).status());
+  DARKROOM_RETURN_IF_ERROR(broadcast_text(*state.ranks, 0, to_bytes(*plan)).status());
   return write_together(state, *plan, layout, *outputs);
 }
 
 Status write_state_share(const TrainingState& state) {
   const torch::NoGradGuard no_grad;
-  DARKROOM_ASSIGN_OR_RETURN(const std::string text, broadcast_text(*state.ranks, 0, {}));
-  const nlohmann::json told = parse_json(text);
+  DARKROOM_ASSIGN_OR_RETURN(const std::string bytes, broadcast_text(*state.ranks, 0, {}));
+  const nlohmann::json told = nlohmann::json::from_cbor(bytes);
   if (told.contains("failure")) {
     return Status::make(static_cast<StatusCode>(told["code"].get<int>()), told["failure"].get<std::string>()).with_context("rank 0");
   }
@@ -304,7 +310,7 @@ Status write_state_share(const TrainingState& state) {
 void tell_no_state_files(Communicator& ranks, const Status& failure) {
   if (ranks.size() > 1) {
     const nlohmann::json told = {{"failure", failure.message()}, {"code", static_cast<int>(failure.code())}};
-    static_cast<void>(broadcast_text(ranks, 0, told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+    static_cast<void>(broadcast_text(ranks, 0, to_bytes(told)));
   }
 }
 

@@ -1,17 +1,17 @@
 #include "darkroom/web/url_hop.h"
-#include "darkroom/core/ascii_case.h"
 
 #include <curl/curl.h>
 #include <fmt/format.h>
-#include <idn2.h>
 
 #include <algorithm>
 #include <charconv>
 #include <memory>
 #include <utility>
 
+#include "darkroom/core/ascii_case.h"
 #include "darkroom/core/check.h"
 #include "darkroom/web/header_text.h"
+#include "host_name.h"
 
 namespace darkroom {
 namespace {
@@ -32,28 +32,39 @@ std::optional<std::string> url_part(CURLU* parser, CURLUPart part, unsigned flag
 
 RowError bad_hop(std::string detail) { return {RowErrorCode::kBadUrl, 0, std::move(detail)}; }
 
-// Of a host in UTF-8 by UTS 46, in any locale (libcurl reads a name by the process's locale); as libcurl does, emoji and joiners by its
-// transitional mapping, where IDNA 2008 has no place for them. Nothing: no name of a host.
-std::optional<std::string> host_in_ascii(const std::string& host) {
-  if (std::all_of(host.begin(), host.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
-    return host;
-  }
-  for (const int mapping : {IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL, static_cast<int>(IDN2_TRANSITIONAL)}) {
-    uint8_t* text = nullptr;
-    const int code = idn2_lookup_u8(reinterpret_cast<const uint8_t*>(host.c_str()), &text, mapping);
-    const std::unique_ptr<uint8_t, decltype(&idn2_free)> owned(text, idn2_free);
-    if (code == IDN2_OK && text != nullptr) {
-      return std::string(reinterpret_cast<const char*>(text));
+// "..", also where its dots are escaped, is a way up (RFC 3986, section 6.2.2.2): of libcurl, later releases see that, 7.88 does not.
+std::string_view plain_segment(std::string_view segment) {
+  size_t num_dots = 0;
+  for (std::string_view rest = segment; !rest.empty(); ++num_dots) {
+    if (rest.front() == '.') {
+      rest.remove_prefix(1);
+    } else if (same_word(rest.substr(0, 3), "%2e")) {
+      rest.remove_prefix(3);
+    } else {
+      return segment;
     }
   }
-  return std::nullopt;
+  return num_dots == 1 || num_dots == 2 ? std::string_view("..").substr(0, num_dots) : segment;
 }
 
-// Writes the host in ASCII, and reads the URL again: a mapped name may be a numeric address, or hold what belongs in no host.
+std::string with_plain_dots(std::string_view url) {
+  const size_t path_end = std::min(url.find_first_of("?#"), url.size());
+  std::string out;
+  for (size_t begin = 0; begin < path_end;) {
+    const size_t slash = std::min(url.find('/', begin), path_end);
+    out += plain_segment(url.substr(begin, slash - begin));
+    out += slash < path_end ? "/" : "";
+    begin = slash + 1;
+  }
+  return out.append(url.substr(path_end));
+}
+
+// Writes the host in ASCII, and reads the URL again: a mapped name may be a numeric address, or hold what belongs in no host. A percent
+// sign stays in a host only where it escapes nothing: 7.88 took that for a name, later releases take it for none.
 bool set_host_in_ascii(CURLU* parser) {
   const auto host = url_part(parser, CURLUPART_HOST);
   const auto ascii = host ? host_in_ascii(*host) : std::nullopt;
-  if (!ascii || curl_url_set(parser, CURLUPART_HOST, ascii->c_str(), 0) != CURLUE_OK) {
+  if (!ascii || ascii->find('%') != ascii->npos || curl_url_set(parser, CURLUPART_HOST, ascii->c_str(), 0) != CURLUE_OK) {
     return false;
   }
   const auto whole = url_part(parser, CURLUPART_URL);
@@ -103,7 +114,7 @@ RowResult<UrlHop> UrlHop::read(const std::string* base, std::string_view text, c
   DARKROOM_CHECK(parser != nullptr, "libcurl gave no parser of URLs");
   CURLUcode code = base != nullptr ? curl_url_set(parser.get(), CURLUPART_URL, base->c_str(), 0) : CURLUE_OK;
   if (code == CURLUE_OK) {
-    code = curl_url_set(parser.get(), CURLUPART_URL, trimmed.c_str(), kReadFlags);
+    code = curl_url_set(parser.get(), CURLUPART_URL, with_plain_dots(trimmed).c_str(), kReadFlags);
   }
   if (code != CURLUE_OK) {
     return bad_hop(curl_url_strerror(code));

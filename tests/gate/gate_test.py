@@ -181,6 +181,32 @@ def a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes() -> 
         require(record.known(fault, "now", False, HOUSE) is None, "which test noticed it is not known, so any may have")
 
 
+def mutants_judges_what_its_line_says() -> None:
+    def faults(noticed: int, survived: int) -> dict:
+        entry = {"path": "src/core/planted.cpp", "line": "return;", "old": "return"}
+        return {"core": [{**entry, "verdict": verdict} for verdict, count in (("noticed", noticed), ("survived", survived)) for _ in range(count)]}
+
+    why = {("src/core/planted.cpp", "return;", "return"): "why not"}
+    for found, reasons, least, wants_reasons, words in (
+        (faults(85, 15), why, 100, True, []), (faults(85, 15), {}, 100, False, []), (faults(84, 16), why, 100, True, ["85 %"]), (faults(85, 15), why, 101, True, ["fewer than 101"]),
+        (faults(85, 15), {}, 100, True, ["15 survivors have no reason"]), (faults(0, 1), {}, 2, True, ["85 %", "fewer than 2", "1 survivors"]), (faults(0, 0), why, 1, True, ["85 %", "fewer than 1"]),
+    ):
+        short = mutants.shortcomings(found, reasons, 0.85, least, wants_reasons)
+        require(len(short) == len(words) and all(word in text for word, text in zip(words, short, strict=True)), "what a run falls short of:", short, "want", words)
+
+
+def mutants_copies_an_archive_as_it_does_a_checkout() -> None:
+    """What is ignored is no part of either; an archive has no git to say so."""
+    with Changed("src/core/__pycache__/scrap.pyc", lambda _: "scrap"), Changed("build/scrap.cpp", lambda _: "scrap"), Changed(".venv/scrap.py", lambda _: "scrap"):
+        of_checkout = mutants.listed_files(HOUSE)
+        (HOUSE / ".git").rename(HOUSE / "aside")
+        try:
+            of_archive = mutants.listed_files(HOUSE)
+        finally:
+            (HOUSE / "aside").rename(HOUSE / ".git")
+    require(of_archive == of_checkout and "src/core/planted.cpp" in of_archive and "CMakeLists.txt" in of_archive, "files of one of them alone:", sorted(of_archive ^ of_checkout))
+
+
 def a_program_that_links_torch_runs_on_every_processor() -> None:
     modules = {"core": [], "tensor": ["core"], "nn": ["tensor"]}
     is_linked = {"core_test": False, "tensor_test": True, "nn_test": True, "data_bench_test": True, "doctor_test": False}
@@ -234,6 +260,16 @@ def a_page_that_a_wrapper_has_run_together() -> None:
         with Changed("docs/page.md", lambda _, text=text: text):
             found = structure_findings()
             require(len(found) == 1 and found[0].startswith(f"docs/page.md:{number}: ") and word in found[0], "what was planted, what is found:", text[len(good):], found)
+
+
+def a_page_that_names_a_file_that_is_gone() -> None:
+    for word, is_wrong in (("core/planted", False), ("core/planted.cpp", False), ("src/core/planted.cpp", False), ("src/core/planted", False), ("src/MODULE", False),
+                           ("core/gone", True), ("core/gone.h", True), ("src/core/gone.cpp", True), ("tools/check/gone.py", True), ("core/values.json", False), ("elsewhere/gone", False)):
+        with Changed("docs/page.md", lambda _, word=word: f"Words about `{word}`.\n"):
+            require(structure_findings() == ([f"docs/page.md:1: there is no file {word}"] if is_wrong else []), "what is named, what is found:", word, structure_findings())
+    for name in ("CHANGELOG.md", "docs/formats/page.md"):
+        with Changed(name, lambda _: "`core/loss`\n"):
+            require(structure_findings() == [], "a word that need not be a file:", name, structure_findings())
 
 
 def a_reason_for_a_fault_whose_line_is_gone() -> None:
@@ -369,10 +405,13 @@ if __name__ == "__main__":
         a_misuse_of_threads,
         only_a_plugin_test_that_ends_well_may_skip,
         a_noticed_fault_is_planted_again_when_the_test_that_noticed_it_changes,
+        mutants_judges_what_its_line_says,
+        mutants_copies_an_archive_as_it_does_a_checkout,
         a_program_that_links_torch_runs_on_every_processor,
         a_table_without_a_notice,
         a_library_without_a_notice,
         a_page_that_a_wrapper_has_run_together,
+        a_page_that_names_a_file_that_is_gone,
         a_reason_for_a_fault_whose_line_is_gone,
         every_module_is_mutated_by_some_seed_or_excused,
         a_silent_skip,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""200 seeded hostile invocations: paths that are no UTF-8, full devices, links, closed streams, homes that are missing or read-only,
-a million bytes of arguments, terminals of any size, the locale C. Nothing aborts, no device or link is replaced, codes are right.
+"""200 seeded hostile invocations: paths that are no UTF-8, full devices, links, closed streams, homes that are missing, a million bytes of
+arguments, terminals of any size, the locale C; places that each verb's own code has to refuse; a home that is read-only. Nothing aborts, no
+device or link is replaced, codes are right.
 """
 
 import collections
@@ -14,6 +15,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import stat
 import struct
 import subprocess
@@ -22,8 +24,9 @@ import termios
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 
-from workbench import PROGRAM, ROOT, main, require
+from workbench import PROGRAM, ROOT, Skipped, main, require
 
 SEED = 7
 NUM_CASES = 200
@@ -59,6 +62,16 @@ class Place:
         self.sealed.mkdir()
         self.sealed.chmod(0o500)
 
+        self.pictures = self.folder / "pictures"
+        self.pictures.mkdir()
+        shutil.copy(self.picture, self.pictures)
+        self.holder = socket.create_server(("127.0.0.1", 0))
+        self.taken_port = self.holder.getsockname()[1]
+
+    def file(self, name: str, text: str) -> pathlib.Path:
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
     def make_device(self, name: str, minor: int) -> pathlib.Path:
         """A copy of a device of /dev to be hostile with, where this user may make one; else a link to it."""
         path = self.folder / name
@@ -79,7 +92,11 @@ class Place:
     def hostile_path(self, generator: random.Random) -> bytes:
         return os.fsencode(self.folder) + b"/" + generator.choice(HOSTILE_NAMES)
 
-    def remove(self) -> None:
+    def __enter__(self) -> "Place":
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.holder.close()
         self.sealed.chmod(0o700)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -185,15 +202,62 @@ def terminals(generator: random.Random, place: Place) -> Case:
     return Case(line, codes, {"terminal": size, "env": hostile_environment(generator, place)})
 
 
-def sealed_places(generator: random.Random, place: Place) -> Case:
-    """As root nothing is sealed; then the right code is 0, else 1."""
-    is_root = os.geteuid() == 0
-    line = generator.choice([
-        ["transform", place.picture, "--resolution", "8", "--output", place.sealed / "x.safetensors"],
-        ["models", "init", "--preset", "tiny", place.sealed / f"model-{generator.random()}"],
-        ["inspect", place.table, "--json-summary", place.sealed / "summary.json"],
-    ])
-    return Case(line, {0} if is_root else {1}, {"env": {**os.environ, "HOME": str(place.sealed)}})
+@functools.cache
+def sealing() -> list[str] | None:
+    """A command that runs another one while the folder that comes first cannot be written. For root a mount in a namespace of its own does that, because no mode
+    binds root; None: this machine lets us make none."""
+    if os.geteuid() != 0:
+        return ["sh", "-c", 'shift; exec "$@"', "sh"]  # The folder's mode is enough.
+    prefix = ["unshare", "--mount", "sh", "-c", 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"', "sh"]
+    is_possible = shutil.which("unshare") is not None and subprocess.run([*prefix, "/tmp", "true"], capture_output=True, check=False).returncode == 0
+    return prefix if is_possible else None
+
+
+def sealed_places(place: Place) -> list[Case]:
+    """Outputs in a read-only home, and what writes elsewhere and needs nothing of it."""
+    options = {"env": {**os.environ, "HOME": str(place.sealed)}, "sealed": True}
+    outputs = [
+        ["transform", place.picture, "--resolution", "8", "--output", place.sealed / "x.safetensors"], ["models", "init", "--preset", "tiny", place.sealed / "model"],
+        ["inspect", place.table, "--json-summary", place.sealed / "summary.json"], ["download", place.sealed / "images", "--metadata", place.table],
+    ]
+    return [*(Case(line, {1}, options) for line in outputs), Case(["inspect", place.table], {0}, options), Case(["models", "check", place.model], {0}, options)]
+
+
+def invocations_of_every_verb(place: Place) -> list[Case]:
+    """Of each verb some that its own code, past the parser, has to refuse: places that are not there or are no UTF-8, outputs that cannot be written, a port that is
+    taken, a standard output that is full or closed."""
+    model, recipe, loop, full = place.model, ROOT / "recipes" / "tiny.toml", place.loop, place.full
+    bad = os.fsencode(place.folder) + b"/\xff-missing"
+    compared = ["--prompts-file", place.file("prompts.txt", "a red apple\n"), "--output"]
+    sample = ["sample", "--prompt", "x", "--steps", "1", "--size", "32x32", "--model", model, "--output"]
+    no_data = ["--data", place.folder / "absent", "--model", model, "--output"]
+    encoder, transformer = ["encoder", "--raw-data", place.pictures, "--model", model, "--listen"], ["transformer", place.pictures, "--resolution", "64", "--listen"]
+    taken, any_port = f"127.0.0.1:{place.taken_port}", "127.0.0.1:0"
+    full_out, closed_out = {"closed": "stdout-full"}, {"closed": "stdout"}
+    return [
+        Case(["bench", "tokenize", "--repeats", "1", "--json-summary", full], {1}, {}),
+        Case(["compare", bad, model, *compared, "c"], {1}, {}), Case(["compare", model, model, *compared, full], {1}, {}), Case(["compare", "--votes", bad, "--output", "c"], {1}, {}),
+        Case(["completion", "fish"], {1}, full_out), Case(["man"], {1}, closed_out), Case(["help"], {1}, closed_out),
+        Case(["demo", full], {1}, {}), Case(["demo", "demo", "--model", bad], {1}, {}),
+        Case(["doctor", bad, loop], {1}, {}),
+        Case(["download", full, "--metadata", place.table], {1}, {}), Case(["download", bad + b"-new", "--metadata", place.table, "--trace-file", full], {3}, {}),
+        Case(["encoder", "--raw-data", bad, "--model", model, "--listen", any_port], {1}, {}), Case([*encoder, taken], {1}, {}), Case([*encoder, any_port], {1}, full_out),
+        Case(["encoder", "--recipe", bad, "--listen", any_port], {2}, {}),
+        Case(["inspect", place.pictures, "--sheet", full], {1}, {}), Case(["inspect", place.pictures], {1}, closed_out),
+        Case(["models", "init", "--preset", "tiny", full], {1}, {}), Case(["models", "check", loop], {1}, {}), Case(["models", "export", model, full, "--single-file"], {1}, {}),
+        Case(["models", "fetch", b"hf://org/\xff", "fetched"], {2}, {}), Case(["models", "fetch", "hf://org/name", full], {1}, {}),
+        Case(["models", "forward", model, "--component", "unet", "--inputs", place.picture, "--output", "x"], {1}, {}),
+        Case(["plan"], {1}, full_out), Case(["plan", "--output", full], {1}, {}), Case(["plan", "--from", bad], {1}, {}), Case(["plan", "--catalogue", bad], {2}, {}),
+        Case(["process", place.pictures, full, "--model", model, "--resolution", "64"], {1}, {}), Case(["process", place.pictures, "latents", "--model", bad], {1}, {}),
+        Case([*sample, "x.png", "--save-latents", full], {1}, {}), Case(["sample", "--model", model, "--jobs", bad, "--output", "out"], {2}, {}),
+        Case(["serve", bad, "--port", "0"], {1}, {}), Case(["serve", model, "--port", "0", "--keys", bad], {1}, {}), Case(["serve", model, "--port", "0", "--metrics-port", str(place.taken_port)], {1}, {}),
+        Case(["tokenize", "--tokenizer", model + "/tokenizer"], {1}, {**full_out, "stdin": b"a red apple\n" * 3000}),
+        Case(["top", bad, "--once"], {1}, {}), Case(["top", place.folder, "--once"], {1}, full_out),
+        Case(["train", recipe, *no_data, "run"], {1}, {}), Case(["train", recipe, *no_data, full], {1}, {}), Case(["train", recipe, "--data", bad, "--model", model, "--output", "run"], {2}, {}),
+        Case(["transform", bad, place.picture, "--resolution", "8", "--output", "x.safetensors"], {1}, {}),
+        Case([*transformer, taken], {1}, {}), Case([*transformer, any_port], {1}, full_out),
+        Case(["tune", recipe, "--budget", "1", *no_data, full], {1}, {}), Case(["tune", recipe, "--budget", "1", "--data", bad, "--model", model, "--output", "tuned"], {2}, {}),
+    ]
 
 
 @functools.cache
@@ -209,7 +273,7 @@ def garbage(generator: random.Random, place: Place) -> Case:
     return Case(arguments, {2}, {})
 
 
-MAKERS = [missing_paths, hostile_tables, hostile_summaries, hostile_outputs, closed_streams, streams_that_break, long_arguments, hostile_configurations, terminals, sealed_places, garbage]
+MAKERS = [missing_paths, hostile_tables, hostile_summaries, hostile_outputs, closed_streams, streams_that_break, long_arguments, hostile_configurations, terminals, garbage]
 
 
 def run_on_terminal(command: list, options: dict, folder: pathlib.Path) -> tuple[int, bytes]:
@@ -236,6 +300,8 @@ def run_on_terminal(command: list, options: dict, folder: pathlib.Path) -> tuple
 
 def run_case(case: Case, folder: pathlib.Path) -> tuple[int, bytes]:
     command = [str(PROGRAM), *(word if isinstance(word, bytes) else os.fsencode(str(word)) for word in case.arguments)]
+    if case.options.get("sealed"):
+        command = [*sealing(), str(folder / "sealed"), *command]
     if "terminal" in case.options:
         return run_on_terminal(command, case.options, folder)
     closed = case.options.get("closed", "")
@@ -250,28 +316,45 @@ def run_case(case: Case, folder: pathlib.Path) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
-def hostile_invocations_end_with_the_right_code() -> None:
-    generator = random.Random(SEED)
-    place = Place()
+def run_cases(place: Place, cases: Iterable[tuple[str, Case]]) -> None:
+    """Runs named cases, and fails by those that go wrong: another exit code, an abort, a device or link that was replaced."""
     before = place.state()
     failures = []
     counts = collections.Counter()
-    try:
-        for number in range(NUM_CASES):
-            maker = MAKERS[number % len(MAKERS)]
-            case = maker(generator, place)
-            code, output = run_case(case, place.folder)
-            counts[code] += 1
-            shown = " ".join(repr(word)[:60] for word in case.arguments)[:300]
-            if code not in case.expect or ABORTED.search(output):
-                failures.append(f"{number} {maker.__name__}: {shown} {case.options.get('closed', '')}: exit code {code}, want {case.expect}: {output[-300:]!r}")
-            if place.state() != before:
-                failures.append(f"{number} {maker.__name__}: {shown}: a device or a link was replaced")
-                break
-    finally:
-        place.remove()
+    for number, (name, case) in enumerate(cases):
+        code, output = run_case(case, place.folder)
+        counts[code] += 1
+        shown = " ".join(repr(word)[:60] for word in case.arguments)[:300]
+        if code not in case.expect or ABORTED.search(output):
+            failures.append(f"{number} {name}: {shown} {case.options.get('closed', '')}: exit code {code}, want {case.expect}: {output[-300:]!r}")
+        if place.state() != before:
+            failures.append(f"{number} {name}: {shown}: a device or a link was replaced")
+            break
     print(f"        exit codes: {dict(sorted(counts.items()))}")
-    require(not failures, f"{len(failures)} of {NUM_CASES} went wrong:\n" + "\n".join(failures[:40]))
+    require(not failures, f"{len(failures)} of {counts.total()} went wrong:\n" + "\n".join(failures[:40]))
+
+
+def hostile_invocations_end_with_the_right_code() -> None:
+    generator = random.Random(SEED)
+    with Place() as place:
+        makers = [MAKERS[number % len(MAKERS)] for number in range(NUM_CASES)]
+        run_cases(place, ((maker.__name__, maker(generator, place)) for maker in makers))
+
+
+def every_verb_refuses_places_that_it_cannot_use() -> None:
+    with Place() as place:
+        cases = invocations_of_every_verb(place)
+        defined = {" ".join(words) for words in verbs() if words not in ([""], ["-"], ["models"])}
+        called = {verb for verb in defined for case in cases if list(map(str, case.arguments[: len(verb.split())])) == verb.split()}
+        require(called == defined, "verbs that nothing hostile is done to", defined - called)
+        run_cases(place, (("every verb", case) for case in cases))
+
+
+def a_read_only_home_costs_only_what_is_written_there() -> None:
+    if sealing() is None:
+        raise Skipped("this machine lets root make no mount namespace, so nothing is read-only")
+    with Place() as place:
+        run_cases(place, (("sealed", case) for case in sealed_places(place)))
 
 
 def in_shell(script: str, *arguments, **options) -> subprocess.CompletedProcess:
@@ -389,6 +472,8 @@ def a_picture_whose_name_is_no_utf8_leaves_nothing_behind() -> None:
 if __name__ == "__main__":
     main([
         hostile_invocations_end_with_the_right_code,
+        every_verb_refuses_places_that_it_cannot_use,
+        a_read_only_home_costs_only_what_is_written_there,
         what_nobody_can_read_changes_no_code,
         too_few_descriptors_are_an_error,
         a_thread_that_cannot_be_started_is_an_error,

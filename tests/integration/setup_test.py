@@ -149,6 +149,28 @@ esac""")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"\d+ MB to download, \d+ MB on disk")
 
+    def test_a_disk_without_room_for_all_tests_is_refused_before_anything_is_installed(self) -> None:
+        self.stand_in_python("exit 0")
+        self.machine.command("apt-get", f"touch {self.machine.root}/installed")
+        for free, status in (("7249", 1), ("7250", 0)):
+            self.machine.command("df", f"echo Avail; echo {free}")
+            done = self.machine.run("tools/build/setup.sh", "test")
+            self.assertEqual(done.returncode, status, done.stderr)
+            if status == 1:
+                self.assertIn("make test needs 7250 MB more on this disk (build/release 1150 MB, build/asan-ubsan 2950 MB, ", done.stderr)
+                self.assertIn("and only 7249 MB are free", done.stderr)
+                self.assertFalse((self.machine.checkout / ".venv").exists() or (self.machine.root / "installed").exists())
+
+    def test_what_is_there_needs_no_room_again(self) -> None:
+        self.stand_in_python("exit 0")
+        self.machine.command("df", "echo Avail; echo 4000")
+        self.machine.command("du", 'case "$2" in build/asan-ubsan) printf "3200\\t$2\\n" ;; build/release) printf "1000\\t$2\\n" ;; *) exit 1 ;; esac')
+        done = self.machine.run("tools/build/setup.sh", "test")
+        self.assertEqual(done.returncode, 0, done.stderr)  # 150 + 650 + 1500 + 700 + 300.
+        self.machine.command("df", "echo Avail; echo 3000")
+        done = self.machine.run("tools/build/setup.sh", "test")
+        self.assertIn("needs 3300 MB more on this disk (build/release 150 MB, build/tsan 650 MB, ", done.stderr)
+
     def test_a_changed_lock_makes_the_environment_anew(self) -> None:
         self.stand_in_python("exit 0")
         self.assertEqual(self.machine.setup().returncode, 0)
@@ -311,6 +333,40 @@ class BareMachineTest(MachineTest):
         self.stage(f"printf '%s\\n' '#!/bin/bash' 'echo 7654321' >{self.machine.bin}/git")  # A commit in the middle of the stage.
         done, _ = self.stage("exit 0")
         self.assertNotIn("is done", done.stdout)
+
+    def test_the_largest_size_of_a_root_is_seen_while_the_stage_runs(self) -> None:
+        """The stage goes on once it has been looked at; then the root is small again."""
+        peak = self.machine.root / "roots/trixie-root/stages.peak"
+        self.machine.command("du", f'if [ -e {self.machine.root}/ended ]; then printf "70\\t$2\\n"; else printf "900\\t$2\\n"; fi')
+        done, _ = self.stage(f"while [ ! -s {peak} ]; do sleep 0.1; done; touch {self.machine.root}/ended")
+        self.assertRegex(done.stdout, r"took \d+ s, the root has 70 MB and had 900 at most\n")
+        self.assertIn("70 MB, 900 at most\n", (self.machine.root / "roots/trixie-root/stages/build").read_text())
+
+    def demo(self, root: str, shard: str) -> None:
+        """A root that ran the stage demo."""
+        home = "home/painter" if root.endswith("user") else "root"
+        for part in ("images", "latents"):
+            folder = self.machine.root / "roots" / root / home / "darkroom/demo-run" / part
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "part-000000.parquet").write_text(shard)
+        (self.machine.root / "roots" / root / "stages").mkdir(exist_ok=True)
+        (self.machine.root / "roots" / root / "stages/demo").write_text("1234567\n")
+
+    def test_demos_of_both_releases_are_compared(self) -> None:
+        def compared() -> subprocess.CompletedProcess:
+            return self.machine.run("tools/build/bare_machine.sh", "compare", BARE_MACHINE_ROOTS=str(self.machine.root / "roots"))
+
+        self.demo("bookworm-root", "bytes")
+        self.demo("bookworm-user", "bytes")
+        done = compared()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no root of trixie ran the stage demo of this commit; there are: bookworm-root bookworm-user\n", done.stderr)
+        self.demo("trixie-user", "bytes")
+        done = compared()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("of 3 demos are the same bytes", done.stdout)
+        self.demo("trixie-user", "other bytes")
+        self.assertIn("differ", compared().stderr)
 
     def test_a_checkout_that_a_stop_left_hidden_comes_back(self) -> None:
         hidden = self.machine.root / "roots/trixie-root/root/.hidden"

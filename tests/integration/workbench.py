@@ -181,7 +181,7 @@ class Orders:
 
 def run(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess:
     """Runs the program to its end and requires the exit code."""
-    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=600, cwd=ROOT)
+    done = subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=600, cwd=ROOT)  # A path in a message need not be UTF-8.
     if done.returncode != expect:
         raise AssertionError(f"darkroom {' '.join(map(str, arguments))}\nexit code {done.returncode}, want {expect}\n{done.stderr[-4000:]}")
     return done

@@ -9,10 +9,11 @@
 #   installed  `make install`; then with the tree moved and the checkout hidden: doctor, sample, demo, completion, man page
 #   wheel      `make wheel`; then the same in a new Python environment, its dependencies installed as docs/installing.md says
 #   all        these in this order
-# compare: the demo's image and latents shards of every root that ran the stage demo are the same bytes.
+# compare: the demo's image and latents shards of every root that ran the stage demo are the same bytes; there are roots of both releases.
 # As `user` the commands run as one with sudo rights and no password, as `root` without sudo.
 # A stage that is done is not run again, so the script goes on where it was cut; remove ROOT/stages/STAGE to run it again. Each
-# prints its time and the root's size. Roots lie in BARE_MACHINE_ROOTS (default /var/tmp/darkroom-roots), 8 GB each at most.
+# prints its time, the root's size and the largest that it had meanwhile, as a look every few seconds saw it. Roots lie in BARE_MACHINE_ROOTS
+# (default /var/tmp/darkroom-roots), about 9 GB each.
 # BARE_MACHINE_CCACHE=FOLDER: compile through this compiler cache, so that four roots take a reasonable time. All may write to FOLDER
 # then, and the lines of the stages say that the builds were not bare.
 # While a stage runs, the root holds this machine's /proc, /dev, /dev/shm and /dev/pts. They are taken away at the end, also after a failure or
@@ -22,6 +23,7 @@ cd "$(dirname "$0")/../.."
 
 readonly roots=${BARE_MACHINE_ROOTS:-/var/tmp/darkroom-roots}
 readonly compiler_cache=${BARE_MACHINE_CCACHE:-}
+readonly look_seconds=5 # Between looks at a root's size.
 readonly demo_minutes=1 # Of the installed program's demo; `make demo` has its own length.
 
 die() {
@@ -61,10 +63,40 @@ enter() {
 
 leave() {
   local place
+  stop_watching
   [ ! -d "$root$home/.hidden" ] || mv -T "$root$home/.hidden" "$root$home/darkroom"
   for place in var/ccache dev/pts dev/shm dev proc; do
     ! mountpoint -q "$root/$place" || umount -l "$root/$place"
   done
+}
+
+# Megabytes of the root; files that vanish meanwhile are no error.
+size_of_root() {
+  local size
+  size=$(du -sxm "$root" 2>/dev/null | cut -f1) || true
+  printf '%s' "${size:-0}"
+}
+
+# Writes down the largest size that the root has while a stage runs.
+watch_size() {
+  local size peak=0
+  while :; do
+    size=$(size_of_root)
+    if [ "$size" -gt "$peak" ]; then
+      peak=$size
+      printf '%s\n' "$peak" >"$root/stages.peak"
+    fi
+    sleep "$look_seconds"
+  done
+}
+
+watcher=
+stop_watching() {
+  if [ -n "$watcher" ]; then
+    kill "$watcher" 2>/dev/null || true
+    wait "$watcher" 2>/dev/null || true
+    watcher=
+  fi
 }
 
 inside() { # inside COMMAND: as the stage's user, in the checkout.
@@ -176,7 +208,7 @@ is_done() {
 }
 
 run_stage() {
-  local started=$SECONDS size bareness='' title
+  local started=$SECONDS size peak bareness='' title
   [ -z "$compiler_cache" ] || touch "$root/stages.cached"
   [ ! -e "$root/stages.cached" ] || bareness=' (not bare: compiled through a cache)'
   title="$release-$account $1$bareness"
@@ -186,10 +218,17 @@ run_stage() {
   fi
   printf 'bare_machine: %s\n' "$title"
   mkdir -p "$root/stages"
+  rm -f "$root/stages.peak"
+  watch_size </dev/null >/dev/null 2>&1 & # Whoever reads what this script says waits for no sleep.
+  watcher=$!
   "stage_$1"
-  size=$(du -sxm "$root" | cut -f1)
-  printf '%s\n%d s, %d MB\n%s\n' "$(cat "$root/stages.commit" 2>/dev/null || echo none)" "$((SECONDS - started))" "$size" "$bareness" >"$root/stages/$1"
-  printf 'bare_machine: %s took %d s, the root has %d MB\n' "$title" "$((SECONDS - started))" "$size"
+  stop_watching
+  size=$(size_of_root)
+  peak=$(cat "$root/stages.peak" 2>/dev/null || echo 0)
+  [ "$peak" -ge "$size" ] || peak=$size
+  printf '%s\n%d s, %d MB, %d at most\n%s\n' "$(cat "$root/stages.commit" 2>/dev/null || echo none)" "$((SECONDS - started))" "$size" "$peak" "$bareness" \
+    >"$root/stages/$1"
+  printf 'bare_machine: %s took %d s, the root has %d MB and had %d at most\n' "$title" "$((SECONDS - started))" "$size" "$peak"
 }
 
 # The shards' digests of one root.
@@ -199,7 +238,7 @@ shards() { (cd "$1" && find images latents -name '*.parquet' -print0 | sort -z |
 root_of() { printf '%s/%s' "$roots" "$(cut -d/ -f1 <<<"${1#"$roots"/}")"; }
 
 compare() {
-  local folder part first='' count=0
+  local folder part release first='' count=0 releases=''
   for folder in "$roots"/*/root/darkroom/demo-run "$roots"/*/home/*/darkroom/demo-run; do
     [ -d "$folder" ] || continue
     [ "$(sed -n 1p "$(root_of "$folder")/stages/demo" 2>/dev/null)" = "$(git rev-parse HEAD)" ] || continue
@@ -207,6 +246,7 @@ compare() {
       compgen -G "$folder/$part/*.parquet" >/dev/null || die "$folder/$part holds no shards"
     done
     count=$((count + 1))
+    releases+=" $(basename "$(root_of "$folder")")"
     if [ -z "$first" ]; then
       first=$folder
     elif ! diff <(shards "$first") <(shards "$folder"); then
@@ -214,6 +254,12 @@ compare() {
     fi
   done
   [ "$count" -ge 2 ] || die "only $count roots ran the stage demo of this commit, nothing to compare"
+  for release in bookworm trixie; do
+    case $releases in
+      *" $release-"*) ;;
+      *) die "no root of $release ran the stage demo of this commit; there are:$releases" ;;
+    esac
+  done
   printf 'bare_machine: the image and latents shards of %d demos are the same bytes: %s\n' "$count" \
     "$(shards "$first" | sha256sum | cut -c1-16)"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that the tree keeps its structure: modules and their order, who shows which third-party header, file names, wrapped prose,
-messages that a page quotes, the origin of tables, the lines of faults that the tests may miss.
+messages and files that a page names, the origin of tables, the lines of faults that the tests may miss.
 
 usage: check_structure.py [BUILD_FOLDER]
 With a configured build folder it checks, instead, that every *_test.cpp is compiled. Prints each finding and exits 1 when there is one.
@@ -25,6 +25,9 @@ LIBRARIES = {
     "jpeglib.h": "libjpeg-turbo", "png.h": "libpng", "webp": "libwebp", "hwy": "Highway", "boost": "Boost", "openssl": "OpenSSL", "torch": "PyTorch",
     "ATen": "PyTorch", "c10": "PyTorch", "gloo": "Gloo", "CLI": "CLI11"}
 TYPE = re.compile(r"(?<!>\n)^(?:struct|class) (\w+)(?: final)?(?: : [^{\n]*)? \{", re.MULTILINE)  # But templates.
+NAMED_PATH = re.compile(r"`([a-z]\w*(?:/\w+)+(?:\.[a-z]+)?)`")  # Of a file, if its first part is a module or a folder of the tree.
+NAMED_FOLDERS = {"include", "src", "apps", "tests", "tools"}
+SOURCE_ENDINGS = (".h", ".cpp", ".cu", ".cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -153,6 +156,28 @@ def check_quoted_messages(findings: list[str]) -> None:
             findings.append(f"docs/troubleshooting.md:{number}: no source says {line[4:]}")
 
 
+def is_no_file(name: str, modules: set[str], names_stored_things: bool) -> bool:
+    """Whether a page's word looks like the path of a file of ours, in full or as MODULE/NAME with or without its ending, and is of none."""
+    first, ending = name.split("/")[0], pathlib.PurePath(name).suffix
+    if first in NAMED_FOLDERS:
+        places = [] if name.split("/")[-1].isupper() else [name]  # tests/unit/MODULE stands for any.
+    elif first in modules and (ending in SOURCE_ENDINGS or not (ending or names_stored_things)):
+        places = [f"{folder}/{name}" for folder in ("include/darkroom", "src", "tests/unit", "tests/golden")]
+    else:
+        places = []
+    return bool(places) and not any((ROOT / f"{place}{more}").exists() for place in places for more in ("", *SOURCE_ENDINGS))
+
+
+def check_named_files(findings: list[str]) -> None:
+    """Pages name files that exist. The changelog tells of those that were; pages of formats also name what lies in files (`train/loss`)."""
+    modules = set(tomllib.loads((ROOT / "deps.toml").read_text(encoding="utf-8"))["modules"])
+    for path in sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "CHANGELOG.md"}):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for name in NAMED_PATH.findall(line):
+                if is_no_file(name, modules, path.parent.name == "formats"):
+                    findings.append(f"{path.relative_to(ROOT)}:{number}: there is no file {name}")
+
+
 def check_notices(findings: list[str]) -> None:
     """THIRD_PARTY_NOTICES.md names every library whose headers we include, and every generated table, because what it was made of comes from
     others.
@@ -208,6 +233,7 @@ def main() -> None:
         check_type_names(findings)
         check_prose(findings)
         check_quoted_messages(findings)
+        check_named_files(findings)
         check_notices(findings)
         check_survivors(findings)
     for finding in findings:

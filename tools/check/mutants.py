@@ -5,7 +5,8 @@ usage: mutants.py [--seed N] [--count N] [--modules a,b] [--retry-survivors] [--
 A seed takes all modules that need no torch, and two of those that do, in turn: these compile slowly, and all of them would take hours.
 Works on a copy of the sources in build/mutants/tree and rebuilds only what a fault touches. What was found is kept in build/mutants/seed-N.jsonl:
 a run that was cut goes on there. A fault that survived is planted anew when its file or the tests that missed it have changed, one that was noticed
-when the file of the test that noticed it has. Exits 1 below the target share.
+when the file of the test that noticed it has. Exits 1 below the target share; without --count and --modules also below 150 faults, and with seed 1 when a survivor has no reason in
+tests/gate/mutant_survivors.toml.
 """
 
 import argparse
@@ -33,6 +34,11 @@ TREE = HOME / "tree"
 BUILD = TREE / "build" / "release"  # As deep as a real one, so that what is not mutated comes from the compiler's cache.
 KNOWN_SURVIVORS = ROOT / "tests" / "gate" / "mutant_survivors.toml"
 TARGET_SHARE = 0.85
+LEAST_FAULTS = 150  # Of a whole run.
+DEFAULT_COUNT = 220
+REASONED_SEED = 1  # What survives of it has a reason in KNOWN_SURVIVORS.
+COPIED_FOLDERS = ("apps", "benchmarks", "cmake", "deploy", "docs", "include", "models", "notebooks", "prices", "python", "recipes", "requirements", "src",
+                  "tests", "third_party", "tools")
 MEMORY_BYTES = 16 << 30
 FILE_BYTES = 1 << 30  # No fault may fill the disk.
 
@@ -112,10 +118,18 @@ def sandbox() -> list[str]:
     return []
 
 
+def listed_files(root: pathlib.Path) -> set[str]:
+    """What belongs to the tree: in a checkout what git knows or could know, in an unpacked archive what lies in its own folders."""
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, capture_output=True, check=True).stdout.decode().split("\0")
+        return {path for path in listed if path and (root / path).is_file()}
+    found = [path for folder in COPIED_FOLDERS for path in (root / folder).rglob("*") if "__pycache__" not in path.parts]
+    return {str(path.relative_to(root)) for path in [*root.iterdir(), *found] if path.is_file()}
+
+
 def copy_tree() -> None:
     """Brings TREE up to date; a file that did not change keeps its time, so nothing is rebuilt for it."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    wanted = {path for path in listed if path and (ROOT / path).is_file()}
+    wanted = listed_files(ROOT)
     for path in wanted:
         source, target = ROOT / path, TREE / path
         if not target.exists() or target.read_bytes() != source.read_bytes():
@@ -337,8 +351,23 @@ def reasons() -> dict[tuple[str, str, str], str]:
     return {(entry["path"], entry["line"], entry["old"]): entry["reason"] for entry in table.get("survivor", [])}
 
 
-def report(found: dict[str, list[dict]], target: float = TARGET_SHARE) -> bool:
-    """Prints the share that was noticed, a module and in all, and every survivor. True when the share is reached."""
+def shortcomings(found: dict[str, list[dict]], why: dict[tuple[str, str, str], str], target: float, least: int, wants_reasons: bool) -> list[str]:
+    """What a run falls short of, in words: the share that is noticed, the number of faults, a reason for each survivor."""
+    entries = [entry for module in found.values() for entry in module]
+    survivors = [entry for entry in entries if entry["verdict"] == "survived"]
+    unexplained = [entry for entry in survivors if (entry["path"], entry["line"], entry["old"]) not in why]
+    short = []
+    if not entries or len(entries) - len(survivors) < target * len(entries):
+        short.append(f"fewer than {100 * target:.0f} % are noticed")
+    if len(entries) < least:
+        short.append(f"{len(entries)} faults are fewer than {least}: give a module's sources to be mutated, or more of its faults")
+    if wants_reasons and unexplained:
+        short.append(f"{len(unexplained)} survivors have no reason in {KNOWN_SURVIVORS.relative_to(ROOT)}: write a test, or the reason")
+    return short
+
+
+def report(found: dict[str, list[dict]], target: float = TARGET_SHARE, least: int = 1, wants_reasons: bool = False) -> bool:
+    """Prints the share that was noticed, a module and in all, every survivor, and what the run falls short of. True when that is nothing."""
     why = reasons()
     survivors = [entry for entries in found.values() for entry in entries if entry["verdict"] == "survived"]
     for entry in survivors:
@@ -353,13 +382,16 @@ def report(found: dict[str, list[dict]], target: float = TARGET_SHARE) -> bool:
         print(f"mutants: {module:10} {noticed:3} of {len(entries):3} noticed{f', {hangs} of them by a hang' if hangs else ''}")
     share = (total - len(survivors)) / total if total else 0.0
     print(f"mutants: {total - len(survivors)} of {total} noticed ({100 * share:.1f} %; target {100 * target:.0f} %), {len(survivors)} survived")
-    return share >= target
+    short = shortcomings(found, why, target, least, wants_reasons)
+    for words in short:
+        print(f"mutants: {words}")
+    return not short
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=220, help="faults in all, shared out over the modules (default 220)")
+    parser.add_argument("--count", type=int, help=f"faults in all, shared out over the modules (default {DEFAULT_COUNT})")
     parser.add_argument("--modules", help="only these (default: those of the seed)")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", os.cpu_count() or 1)))
     parser.add_argument("--retry-survivors", action="store_true", help="plant them again, even where nothing changed")
@@ -369,7 +401,8 @@ def main() -> None:
     unknown = [module for module in chosen if module not in MODULES]
     if unknown:
         parser.error(f"not a mutated module: {', '.join(unknown)}; there are: {', '.join(MODULES)}")
-    quotas = quotas_of(chosen, options.seed, options.count)
+    is_whole = options.count is None and not options.modules
+    quotas = quotas_of(chosen, options.seed, options.count or DEFAULT_COUNT)
     if options.list:
         for module, quota in quotas.items():
             for fault in candidates(ROOT, module, options.seed)[:quota]:
@@ -380,7 +413,7 @@ def main() -> None:
     bench = Bench(chosen, options.jobs)
     record = Record(HOME / f"seed-{options.seed}.jsonl")
     found = {module: mutate(bench, module, quota, options.seed, record, options.retry_survivors) for module, quota in quotas.items()}
-    sys.exit(0 if report(found) else 1)
+    sys.exit(0 if report(found, least=LEAST_FAULTS if is_whole else 1, wants_reasons=is_whole and options.seed == REASONED_SEED) else 1)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 #include <set>
 #include <sstream>
 
-#include "darkroom/core/machine.h"
 #include "darkroom/files/paths.h"
 #include "darkroom/stream/memory_budget.h"
 #include "darkroom/web/fetch.h"
@@ -108,18 +107,19 @@ Finding examine_missing_gpu(const std::string& reason, const std::string& advice
   return {"gpu", "none", reason, advice.empty() ? Verdict::kGood : Verdict::kRemark, advice};
 }
 
-std::vector<Finding> examine_memory(const std::string& meminfo, const std::string& control_group) {
+std::vector<Finding> examine_memory(const std::string& meminfo, const ControlGroupMemory& group) {
   constexpr double kLeast = 2e9;
+  const bool is_limited = group.limit_bytes > 0;
   const double total = kibibytes_of(meminfo, "MemTotal");
-  const double available = kibibytes_of(meminfo, "MemAvailable");
+  const double of_the_machine = kibibytes_of(meminfo, "MemAvailable");
+  const double available = is_limited ? std::min(of_the_machine, static_cast<double>(group.available_bytes)) : of_the_machine;
   std::vector<Finding> findings = {{"memory", "machine", readable_bytes(total)}, {"memory", "available", readable_bytes(available)}};
   if (available < kLeast) {
     findings.back().verdict = Verdict::kRemark;
     findings.back().advice = "less than 2 GB: lower --memory and the numbers of workers, or end other programs";
   }
-  double limit = 0;
-  if (std::istringstream(control_group) >> limit) {
-    findings.push_back({"memory", "limit of the control group", readable_bytes(limit)});
+  if (is_limited) {
+    findings.push_back({"memory", "limit of the control group", readable_bytes(static_cast<double>(group.limit_bytes))});
   }
   findings.push_back({"memory", "--memory auto", readable_bytes(static_cast<double>(default_memory_budget_bytes()))});
   return findings;

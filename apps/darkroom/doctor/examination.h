@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "darkroom/core/machine.h"
 #include "darkroom/web/address_policy.h"
 
 namespace darkroom {
@@ -27,8 +28,8 @@ std::vector<Finding> examine_processor(const std::string& cpuinfo);
 std::vector<Finding> examine_libraries(const std::string& maps);
 /// That no GPU is used, for a reason: a remark where there is something to do about it, because the machine has one.
 Finding examine_missing_gpu(const std::string& reason, const std::string& advice);
-/// Memory of the machine and what this process may use, from the text of /proc/meminfo; `control_group` is memory.max, or empty.
-std::vector<Finding> examine_memory(const std::string& meminfo, const std::string& control_group);
+/// Memory of the machine, from the text of /proc/meminfo, and what its control groups leave this process.
+std::vector<Finding> examine_memory(const std::string& meminfo, const ControlGroupMemory& group);
 /// Room where `folders` lie.
 std::vector<Finding> examine_disk(const std::vector<std::string>& folders);
 /// The limit of open files against what `download` opens by default.

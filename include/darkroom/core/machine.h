@@ -21,9 +21,19 @@ std::string host_name();
 /// The machine's processors, at least 1: workers where nothing else is asked for.
 int num_processors();
 
-/// What this process may hold in memory: the machine's, or the limit of a container (`memory.max` in the folder of a control group of
-/// version 2) where that is less.
-int64_t usable_memory_bytes(const std::string& control_group = "/sys/fs/cgroup");
+/// What control groups, as those of containers and services, leave a process of the machine's memory.
+struct ControlGroupMemory {
+  int64_t limit_bytes = 0;      ///< The least limit; 0 without one below the machine's memory.
+  int64_t available_bytes = 0;  ///< Room in the fullest group, file pages that are not in use included; 0 without a limit.
+};
+
+/// Of this process: its own group and those above it, as far as they are seen in `hierarchy`, of version 2 or 1. `membership` says which
+/// group is its own.
+ControlGroupMemory control_group_memory(const std::string& hierarchy = "/sys/fs/cgroup",
+                                        const std::string& membership = "/proc/self/cgroup");
+
+/// What this process may hold in memory: the machine's, or the limit of its control groups where that is less.
+int64_t usable_memory_bytes(const std::string& hierarchy = "/sys/fs/cgroup");
 
 /// The processor's name in the text of Linux's /proc/cpuinfo; empty when there is none.
 std::string processor_name(std::string_view cpuinfo);

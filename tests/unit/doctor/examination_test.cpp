@@ -43,11 +43,21 @@ TEST(Doctor, tells_the_libraries_of_the_process_by_their_files) {
 }
 
 TEST(Doctor, remarks_on_little_memory) {
-  const auto findings = examine_memory("MemTotal:       16000000 kB\nMemAvailable:    1000000 kB\n", "max\n");
+  const auto findings = examine_memory("MemTotal:       16000000 kB\nMemAvailable:    1000000 kB\n", {});
   EXPECT_EQ(named(findings, "machine").text, "16.4 GB");
   EXPECT_EQ(named(findings, "available").verdict, Verdict::kRemark);
   EXPECT_EQ(findings.size(), 3u);
-  EXPECT_EQ(named(examine_memory("MemAvailable: 9000000 kB\n", "4000000000\n"), "limit of the control group").text, "4.0 GB");
+}
+
+TEST(Doctor, what_a_control_group_leaves_is_all_there_is) {
+  const std::string meminfo = "MemTotal:       16000000 kB\nMemAvailable:    9000000 kB\n";
+  const auto small = examine_memory(meminfo, {.limit_bytes = 1'100'000'000, .available_bytes = 900'000'000});
+  EXPECT_EQ(named(small, "limit of the control group").text, "1.1 GB");
+  EXPECT_EQ(named(small, "available").text, "900.0 MB");
+  EXPECT_EQ(named(small, "available").verdict, Verdict::kRemark);
+  const auto large = examine_memory(meminfo, {.limit_bytes = 14'000'000'000, .available_bytes = 13'000'000'000});
+  EXPECT_EQ(named(large, "available").text, "9.2 GB");
+  EXPECT_EQ(named(large, "available").verdict, Verdict::kGood);
 }
 
 TEST(Doctor, names_the_room_of_folders) {

@@ -8,6 +8,7 @@
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -114,6 +115,20 @@ TEST(recipe, validation_names_the_first_bad_field_and_its_value) {
     ASSERT_TRUE(set_recipe_field(recipe, setting).is_ok()) << setting;
     EXPECT_THAT(failure(recipe.validate()), HasSubstr(field));
   }
+}
+
+TEST(recipe, takes_no_text_that_its_own_file_could_not_hold) {
+  const std::string bad = "lat\xff";
+  for (auto place : {+[](Recipe& recipe) { return &recipe.model.path; }, +[](Recipe& recipe) { return &recipe.data.path; },
+                     +[](Recipe& recipe) { return &recipe.validation.path; }}) {
+    Recipe recipe = valid_recipe();
+    *place(recipe) = bad;
+    EXPECT_THAT(failure(recipe.validate()), AllOf(HasSubstr("must be UTF-8"), HasSubstr("lat\uFFFD")));
+  }
+  Recipe recipe = valid_recipe();
+  recipe.samples.prompts = {"good", bad};
+  EXPECT_THAT(failure(recipe.validate()), HasSubstr("'samples.prompts' must be UTF-8"));
+  EXPECT_THAT(failure(set_recipe_field(recipe, "data.path=" + bad)), HasSubstr("'data.path' must be UTF-8"));
 }
 
 TEST(recipe, zero_terminal_snr_wants_velocity_and_no_min_snr) {

@@ -48,7 +48,9 @@ TEST(url_hop, reads_a_url_as_browsers_do) {
   EXPECT_EQ(read("http://example.com./a"), "http://example.com./a example.com 80");
   EXPECT_EQ(read("http://example.com/a/./b/../c"), "http://example.com/a/c example.com 80");
   EXPECT_EQ(read("http://example.com/a b/\xC3\xBC?x=\xC3\xBC y"), "http://example.com/a%20b/%c3%bc?x=%c3%bc+y example.com 80");
-  EXPECT_EQ(read("http://example.com/%2e%2E/a"), "http://example.com/%2e%2E/a example.com 80");
+  EXPECT_EQ(read("http://example.com/%2e%2E/a"), "http://example.com/a example.com 80");
+  EXPECT_EQ(read("http://example.com/b/c/%2e./%2E/.%2E?x=/%2e%2e/"), "http://example.com/?x=/%2e%2e/ example.com 80");
+  EXPECT_EQ(read("http://example.com/%2e%2e%2e/%2e%2ea/"), "http://example.com/%2e%2e%2e/%2e%2ea/ example.com 80");
   EXPECT_EQ(read("HTTP://example.com/"), "http://example.com/ example.com 80");
   EXPECT_EQ(read("http:///a"), "http://a/ a 80");
   EXPECT_EQ(read("http://0x7f.1/"), "http://127.0.0.1/ 127.0.0.1 80");
@@ -67,6 +69,8 @@ TEST(url_hop, writes_names_of_other_alphabets_in_punycode_in_any_locale) {
               "https://xn--bcher-kva.example:443/%c3%bc?x xn--bcher-kva.example 443");
     EXPECT_EQ(read("http://bu\xCC\x88\x63her.example/"), "http://xn--bcher-kva.example/ xn--bcher-kva.example 80");  // u and two dots.
     EXPECT_EQ(read("http://fa\xC3\x9F.example/"), "http://xn--fa-hia.example/ xn--fa-hia.example 80");
+    EXPECT_EQ(read("http://FA\xE1\xBA\x9E.example/"), "http://xn--fa-hia.example/ xn--fa-hia.example 80");
+    EXPECT_EQ(read("http://\xF0\x9F\xAB\xA0.example/"), "http://xn--129h.example/ xn--129h.example 80");      // An emoji of Unicode 14.
     EXPECT_EQ(read("http://\xF0\x9F\x98\xAD.example/"), "http://xn--o38h.example/ xn--o38h.example 80");      // An emoji.
     EXPECT_EQ(read("http://a_b.\xE6\x97\xA5\xE3\x80\x82jp./"), "http://a_b.xn--wgv.jp./ a_b.xn--wgv.jp 80");  // Their full stop.
     const auto mapped = UrlHop::parse("http://\xEF\xBC\x91\xEF\xBC\x90.0.0.1/", HopPolicy());                 // Wide digits.
@@ -84,6 +88,10 @@ TEST(url_hop, refuses_names_that_are_none_in_any_alphabet) {
                                   std::string("a\xEF\xBC\x9A\x38\x30"),      // A wide colon.
                                   std::string("a\xEF\xBC\xA0\x62.example"),  // A wide @.
                                   std::string("\xCC\x80\x61.example"),       // An accent over nothing.
+                                  std::string("a\xEF\xBC\x85\x62.example"),  // A wide percent sign.
+                                  std::string("\xF0\x9F\xAB\xA8.example"),   // An emoji of Unicode 15.
+                                  std::string("\xE0\xB3\xB3.example"),       // The first of its letters.
+                                  std::string("\xF0\xB2\x8E\xAF.example"),   // The last one.
                                   std::string("xn--b\xC3\xBC\x63her.example"), std::string("\xC3\xBC-.example"),
                                   std::string("\xC2\xAD"),  // A soft hyphen, which is left out.
                                   std::string(64, 'a') + "\xC3\xBC.example"}) {
@@ -114,6 +122,7 @@ TEST(url_hop, refuses_what_is_no_url_of_the_web) {
                                  std::string("http://example.com/\0.jpg", 24),
                                  "http://example.com/" + std::string(16'384, 'a'),
                                  std::string("http://./"),
+                                 std::string("http://exam%ple/"),
                                  std::string("http://exam%00ple/")}) {
     EXPECT_EQ(read(url), "bad_url") << url;
   }

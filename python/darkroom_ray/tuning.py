@@ -25,6 +25,7 @@ from darkroom_ray.stopping import StopWatch
 from darkroom_ray.trial_desk import Launch, TrialDesk
 
 LOOK_SECONDS = 0.5
+IDLE_SECONDS = 3.0  # An actor waits so long for the next trial, which a search begins at once: to start one costs seconds.
 EXIT_FAILED = 1
 EXIT_STOPPED = SIGNAL_CODES + signal.SIGTERM
 STOPPED_CODES = (EXIT_STOPPED, SIGNAL_CODES + signal.SIGINT)
@@ -35,17 +36,18 @@ HELD_BY_ANOTHER = "another process is training in this run folder"
 
 
 class TrialActor:
-    """An actor: the program of one trial."""
+    """An actor: the program of one trial, then of the next."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._lines: collections.deque[str] = collections.deque(maxlen=MOST_WORDS)
+        self._lines: collections.deque[str] = collections.deque()
         self._child: Child | None = None
 
     def start(self, words: list[str]) -> str:
         """Where it is. Errors: Refused, where the program is not there."""
         import ray
 
+        self._lines = collections.deque(maxlen=MOST_WORDS)
         self._child = start_child(self._request, words, on_said=self._lines.append)
         return ray.util.get_node_ip_address()
 
@@ -69,7 +71,8 @@ class TrialRuns:
         self._ray = ray
         self._request = request
         self._actor = ray.remote(TrialActor).options(**request.placement.options(), max_restarts=0, max_concurrency=CALLS_AT_ONCE)
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
+        self._idle: list = []
         self.restarts = 0
 
     def run(self, command: list[str], launch: Launch) -> int:
@@ -98,9 +101,9 @@ class TrialRuns:
 
     def _run_once(self, words: list[str], launch: Launch) -> tuple[int, str]:
         """Exit code and last words. Errors: RayError."""
-        actor = self._actor.remote(self._request)
+        actor = self._take()
         last: collections.deque[str] = collections.deque(maxlen=20)
-        is_told = False
+        is_told = has_ended = False
         try:
             started = actor.start.remote(words)
             while not self._ray.wait([started], num_returns=1, timeout=LOOK_SECONDS)[0]:
@@ -112,20 +115,40 @@ class TrialRuns:
                 for line in lines:
                     launch.say(line)
                 last.extend(lines)
-                if code is not None or launch.is_gone:
-                    return shell_code(EXIT_STOPPED if code is None else code), "".join(last)
+                has_ended = code is not None
+                if has_ended or launch.is_gone:
+                    return shell_code(code) if has_ended else EXIT_STOPPED, "".join(last)
                 if launch.is_asked and not is_told:
                     actor.end.remote()
                     is_told = True
         finally:
-            self._ray.kill(actor)
+            (self._give_back if has_ended else self._ray.kill)(actor)
+
+    def _take(self):
+        with self._lock:
+            return self._idle.pop() if self._idle else self._actor.remote(self._request)
+
+    def _give_back(self, actor) -> None:
+        with self._lock:
+            self._idle.append(actor)
+        timer = threading.Timer(IDLE_SECONDS, self._drop, (actor,))
+        timer.daemon = True
+        timer.start()
+
+    def _drop(self, actor) -> None:
+        """Its place is free, where no trial has taken it meanwhile."""
+        with self._lock:
+            if actor not in self._idle:
+                return
+            self._idle.remove(actor)
+        self._ray.kill(actor)
 
     def _may_go_on(self, words: list[str], launch: Launch, failures: int, lost: str) -> bool:
         name = name_of(words)
         if 0 <= self._request.max_failures < failures:
             launch.say(f"error: the trial was lost more often than --max-failures {self._request.max_failures} allows; the last time: {lost}")
             return False
-        with self._counting:
+        with self._lock:
             self.restarts += 1
         launch.say(f"warning: the trial goes on from its checkpoint, start {failures + 1}: {lost}")
         say(f"{name} was lost and goes on from its checkpoint, start {failures + 1}: {lost}")
@@ -188,5 +211,6 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
         raise JobFailed(f"the search was ended by a signal ({shell_code(code) - SIGNAL_CODES}); run the same command again to go on")
     if code != 0 and request.is_quiet:
         say(child.last_words())
-    summary.get("tune", {})["cluster"] = {"workers": workers, "restarts": runs.restarts}
+    if summary.get("tune"):  # Of a refused search there is none.
+        summary["tune"]["cluster"] = {"workers": workers, "restarts": runs.restarts}
     return code, summary

@@ -195,7 +195,22 @@ def a_trial_ends_as_its_program_does() -> None:
         with trial_of(f"echo saying >&2; echo error: $1 $2 >&2; {script}", ray) as (runs, heard):
             require(runs.run(COMMAND, heard) == code and runs.restarts == 0, "exit code", script)
             require(heard.lines == ["the trial is at work on 10.0.0.7", "saying", "error: train --output"], "the node's own program, its words, its log", heard.lines)
-            require(len(ray.killed) == 1, "a trial holds its place no longer")
+            require(ray.killed == [], "its actor is there for the next trial")
+
+
+def an_actor_is_used_again_or_its_place_is_free() -> None:
+    ray = FakeRay()
+    with trial_of("echo $3 >&2", ray) as (runs, heard):
+        for name in ("a", "b"):
+            require(runs.run(["x", "train", "--output", name], heard) == 0 and heard.lines[-1] == name, "a trial", heard.lines)
+        require(len(ray.actors) == 1, "two trials, one after the other", ray.actors)
+        runs._drop(ray.actors[0])
+        runs._drop(ray.actors[0])
+        require(ray.killed == ray.actors, "it waits no longer")
+        require(runs.run(COMMAND, heard) == 0 and len(ray.actors) == 2, "another one")
+        taken = runs._take()
+        runs._drop(taken)
+        require(taken not in ray.killed, "one at work is not dropped")
 
 
 def a_lost_trial_goes_on_elsewhere() -> None:
@@ -204,7 +219,7 @@ def a_lost_trial_goes_on_elsewhere() -> None:
         require(runs.run(COMMAND, heard) == 0 and runs.restarts == 2, "exit code", heard.lines)
         require(heard.lines[-1] == "train --output /tuned/trials/trial-004", "the same command", heard.lines)
         require(sum("goes on from its checkpoint" in line and "The node was lost." in line for line in heard.lines) == 2, "why", heard.lines)
-        require(heard.pauses == [2, 4] and len(ray.killed) == 3, "pauses", heard.pauses)
+        require(heard.pauses == [2, 4] and ray.killed == ray.actors[:2], "pauses; lost actors are not used again", heard.pauses)
 
 
 def a_trial_is_lost_a_number_of_times_at_most() -> None:
@@ -309,7 +324,8 @@ def a_search_runs_its_trials_through_the_launcher() -> None:
 
 def a_search_says_how_it_failed() -> None:
     require(searched("exit 1", types.SimpleNamespace(is_asked=False))[0] == (1, {}), "its own exit code")
-    require(searched("exit 2", types.SimpleNamespace(is_asked=False))[0] == (2, {}), "a refused command line")
+    refused = """echo '{"tune": null}' > "$7"; exit 2"""
+    require(searched(refused, types.SimpleNamespace(is_asked=False))[0] == (2, {"tune": None}), "a refused command line")
     try:
         searched("kill -9 $$", types.SimpleNamespace(is_asked=False))
     except JobFailed as failure:
@@ -353,6 +369,7 @@ if __name__ == "__main__":
             a_trial_that_cannot_be_run_says_why,
             a_socket_with_too_long_a_path_is_refused,
             a_trial_ends_as_its_program_does,
+            an_actor_is_used_again_or_its_place_is_free,
             a_lost_trial_goes_on_elsewhere,
             a_trial_is_lost_a_number_of_times_at_most,
             a_stop_of_somebody_else_is_a_loss,

@@ -18,7 +18,7 @@ from darkroom_ray.items import pause_after
 from darkroom_ray.node_types import with_coming
 from darkroom_ray.preflight import room_in
 from darkroom_ray.probe import nodes_of
-from darkroom_ray.program import find_program, start_child
+from darkroom_ray.program import start_child
 from darkroom_ray.progress import say
 from darkroom_ray.request import Request
 from darkroom_ray.stopping import StopWatch
@@ -201,8 +201,8 @@ def tune(ray, request: Request, stop: StopWatch) -> tuple[int, dict]:
     runs = TrialRuns(ray, request)
     with tempfile.TemporaryDirectory(prefix="dr-") as folder, TrialDesk(folder, runs.run) as desk:
         path = pathlib.Path(folder, "summary.json")
-        command = [find_program(request.program), *search_words(request, workers, desk.launcher(), str(path))]
-        child = Child(command, folder=request.folder, has_own_group=True, on_said=None if request.is_quiet else sys.stderr.write)
+        words = search_words(request, workers, desk.launcher(), str(path))
+        child = start_child(request, words, on_said=None if request.is_quiet else sys.stderr.write, has_own_group=True)
         code = wait_for_search(child, stop)
         summary = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if stop.is_asked and code in STOPPED_CODES:

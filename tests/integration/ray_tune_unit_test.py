@@ -5,11 +5,14 @@ usage: ray_tune_unit_test.py
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import shlex
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import types
 
@@ -78,8 +81,30 @@ def a_signal_asks_and_a_kill_leaves() -> None:
         left = launch("left")
         require(left.stdout.readline() == "at work\n", "at work")
     # The desk has been left, and has waited for what it served.
-    require(said_by(left)[0] in (1, 143), "a launcher ends with its driver")
+    require(said_by(left)[0] == 143, "a launcher ends with its driver")
     require(sorted(seen) == [("killed", False, True), ("left", False, True), ("stopped", True, False)], "what the driver sees", seen)
+
+
+def a_launcher_whose_driver_was_killed_fails_no_trial() -> None:
+    with temporary_folder() as folder:
+        path = f"{folder}/trials"
+        command = [sys.executable, "-I", "-S", str(trial_desk.LAUNCHER), path, "darkroom", "train"]
+
+        def start() -> subprocess.Popen:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        code, said = said_by(start())
+        require(code == 143 and "the driver of the search is gone" in said, "there is none", code, said)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen()
+            launcher = start()
+            connection = server.accept()[0]
+            require(json.loads(connection.makefile().readline()) == {"command": ["darkroom", "train"]}, "what it asks for")
+            connection.shutdown(socket.SHUT_RDWR)
+            code, said = said_by(launcher)
+            connection.close()
+        require(code == 143 and "the driver of the search is gone" in said, "it has gone", code, said)
 
 
 def a_trial_that_cannot_be_run_says_why() -> None:
@@ -366,6 +391,7 @@ if __name__ == "__main__":
         [
             a_launcher_stands_for_its_command,
             a_signal_asks_and_a_kill_leaves,
+            a_launcher_whose_driver_was_killed_fails_no_trial,
             a_trial_that_cannot_be_run_says_why,
             a_socket_with_too_long_a_path_is_refused,
             a_trial_ends_as_its_program_does,

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "child_process/child_process.h"
@@ -140,7 +141,7 @@ void end_with_starter() {
     return;
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (std::to_string(getppid()) != starter) {
+  if (starter != std::string_view(kAnyStarter) && std::to_string(getppid()) != starter) {
     _exit(kExitRankLost);  // It ended before.
   }
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "darkroom/train/training_plan.h"
 #include "estimates.h"
 #include "opening/open_stores.h"
+#include "tuner/trial_process.h"
 #include "tuner/tuner.h"
 #include "verb.h"
 
@@ -30,6 +32,7 @@ struct TuneFlags {
   bool is_sandboxed = true;
   double budget_minutes = 0;
   int64_t num_workers = 0;  // 0: as many as the machine holds.
+  std::string launcher;
   std::string instance;
   std::string purchase = "on_demand";
   double dollars_per_hour = 0;
@@ -116,6 +119,10 @@ Result<int> run_tune_verb(const TuneFlags& flags, VerbContext& context) {
     options.train_flags.emplace_back("--no-sandbox");
   }
   options.num_workers = flags.num_workers;
+  if (!flags.launcher.empty()) {
+    DARKROOM_ASSIGN_OR_RETURN(options.launcher, launcher_words(flags.launcher));
+    options.num_workers = std::max<int64_t>(1, flags.num_workers);  // What other machines hold is not known here.
+  }
   if (options.num_workers == 0) {
     DARKROOM_ASSIGN_OR_RETURN(options.num_workers, machine_workers(options.recipe, context));
   }
@@ -150,7 +157,10 @@ void add_machine_flags(VerbDefinition& verb, TuneFlags& flags) {
             "of all starts together; what cannot end within it is not begun, what runs at its end stops with a checkpoint")
       .required();
   verb.flag("--workers", value::count(flags.num_workers).least(1).also("auto", 0),
-            "trials side by side; auto: as many as cores and memory hold, 1 on a GPU");
+            "trials side by side; auto: as many as cores and memory hold, 1 on a GPU or with --launcher");
+  verb.flag(
+      "--launcher", value::text(flags.launcher, "PROGRAM", "none"),
+      "a program, with its first words where there are some, that runs the command which follows them: a trial's, on another machine");
   verb.flag("--device", value::device(flags.device, false), "where the steps run; auto: as the recipe's runtime.device says");
   verb.flag("--instance", value::text(flags.instance, "NAME", "none"),
             "a machine of the catalogue, for what trials cost and the energy they take");

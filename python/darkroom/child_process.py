@@ -44,9 +44,9 @@ class Child:
     """A process that ends when this one does, and whose last words are kept. Thread safety: any thread."""
 
     def __init__(self, command: list[str], environment: dict[str, str] | None = None, folder: str = "", is_fed: bool = False,
-                 on_line: Callable[[str], bool] | None = None, on_said: Callable[[str], None] | None = None) -> None:
+                 on_line: Callable[[str], bool] | None = None, on_said: Callable[[str], None] | None = None, has_own_group: bool = False) -> None:
         """`on_line`: is given each line of the standard output; whether it was one for it. Others are said, like the standard error's.
-        `on_said`: is given each line of the standard error."""
+        `on_said`: is given each line of the standard error. `has_own_group`: Ctrl-C does not reach it."""
         self._on_said = on_said or (lambda line: None)
         self.said: collections.deque[str] = collections.deque(maxlen=SAID_LINES)
         self.process = self._start_by_a_thread_that_stays(
@@ -58,6 +58,7 @@ class Child:
             errors="replace",
             cwd=folder if folder and os.path.isdir(folder) else None,
             env={**os.environ, **(environment or {})},
+            process_group=0 if has_own_group else None,
         )
         self._reading = threading.Thread(target=self._read, args=(on_line,), daemon=True) if on_line else None
         if self._reading:

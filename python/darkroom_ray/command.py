@@ -16,6 +16,7 @@ USAGE = """usage: darkroom-ray VERB [flags]
   process     image dataset -> latents, by encoders that load their models once
   train       latents -> checkpoints, a rank a Ray Train worker
   online      raw images -> checkpoints, a rank a Ray Train worker, fed by encoder actors on other nodes
+  tune        recipe -> the best one that a small search finds, its trials wherever they have room
   sample      prompts -> pictures, as one task
   serve       model -> pictures over HTTP, by replicas of Ray Serve that come and go with the work
   pipeline    recipe.toml -> all of these, one after the other

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from darkroom_ray.request import USUAL_SERVICE, Placement, Request, Service
 
-VERBS = ("download", "process", "train", "online", "sample")
+VERBS = ("download", "process", "train", "online", "tune", "sample")
 PLACED = (*VERBS, "serve")  # What Ray places: those that end, and the one that does not.
 
 
@@ -108,21 +108,23 @@ class ClusterFlag:
 
 JOBS = ("download", "process")
 RUNS = ("train", "online")
+SEARCH = ("tune",)
 SERVICE = ("serve",)
 
 # Of the cluster. The program does not see them.
 CLUSTER_FLAGS = (
     ClusterFlag("--address", "HOST:PORT", "of the Ray cluster; auto: one that runs on this machine (RAY_ADDRESS; else a Ray of its own that ends with the command)"),
     ClusterFlag("--cluster-config", "FILE.yaml", "of `ray up` (on its head ~/ray_bootstrap_config.yaml): nodes that an autoscaler may bring count as if they were there"),
-    ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder or a rank (1)", read=amount),
+    ClusterFlag("--num-cpus-per-task", "X", "CPUs that Ray reserves for a task, an encoder, a rank or a trial (1)", read=amount),
     ClusterFlag("--num-gpus-per-task", "X", "GPUs of the same (0)", read=amount),
     ClusterFlag("--memory-per-task", "BYTES", "memory of the same (nothing reserved)", read=byte_count),
     ClusterFlag("--resources", "NAME=X,...", "custom resources of the same", read=custom_resources),
     ClusterFlag("--label", "NAME=VALUE,...", "labels that a node must have", read=pairs),
     ClusterFlag("--accelerator-type", "NAME", "as Ray calls it (A10G, A100) or its constant (NVIDIA_TESLA_A10G)", read=accelerator),
     ClusterFlag("--market", "spot|on-demand|spot,on-demand", "nodes by how they were bought; the first that there are", read=markets),
-    ClusterFlag("--max-failures", "N", "failures an item (train: the run) may have before the job ends; -1: for ever (3)", VERBS, lambda n, t: whole_number(n, t, -1)),
+    ClusterFlag("--max-failures", "N", "failures an item (train: the run; tune: a trial) may have before the job ends (tune: the trial); -1: for ever (3)", VERBS, lambda n, t: whole_number(n, t, -1)),
     ClusterFlag("--program", "PATH", "the program on every node (DARKROOM_PROGRAM; else the one of the wheel, else the one in PATH)"),
+    ClusterFlag("--workers", "N", "trials at a time (as many as the cluster has room for)", SEARCH, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-tasks", "N", "tasks at a time (as many as the cluster has room for)", ("download",), lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--items-per-task", "N", "items a task is given (by their number)", JOBS, lambda n, t: whole_number(n, t, 1)),
     ClusterFlag("--num-encoders", "N", "encoder actors: each loads the models once (1)", ("process", "online"), lambda n, t: whole_number(n, t, 1)),
@@ -143,7 +145,7 @@ CLUSTER_FLAGS = (
     ClusterFlag("--max-wait", "SECONDS", "a run without room for its fewest ranks waits so long, then ends (3600)", RUNS, amount),
     ClusterFlag("--storage-path", "URI", "of Ray Train's own records (_ray in the run folder)", RUNS),
     ClusterFlag("--json-summary", "PATH", "write the closing summary as JSON, on this machine", VERBS),
-    ClusterFlag("--metrics-folder", "FOLDER", "of this machine: every program serves its numbers at a free port of its node, and their addresses lie there, for `darkroom top FOLDER` and, as targets.json, for Prometheus", (*JOBS, *RUNS, *SERVICE)),
+    ClusterFlag("--metrics-folder", "FOLDER", "of this machine: every program serves its numbers at a free port of its node, and their addresses lie there, for `darkroom top FOLDER` and, as targets.json, for Prometheus", (*JOBS, *RUNS, *SEARCH, *SERVICE)),
     ClusterFlag("--trace-file", "FILE", "spans of each program, in a file of its own beside FILE, on its node or where all share it", JOBS),
     ClusterFlag("--host", "ADDRESS", "where Ray's proxies listen; another address than loopback needs --keys (127.0.0.1)", SERVICE),
     ClusterFlag("--port", "N", "their port (8080)", SERVICE, lambda n, t: whole_number(n, t, 1)),
@@ -178,6 +180,12 @@ RENAMED = {
         "--resume-from-checkpoint": "--init-from",
         "--restore-from-uri": "--resume",
     },
+    "tune": {
+        "--trainer-accelerator-type": "--accelerator-type",
+        "--num-gpus-per-worker": "--num-gpus-per-task",
+        "--train-data-uri": "--data",
+        "--validation-data-uri": "--validation",
+    },
     "sample": {},
     "serve": {},
 }
@@ -204,6 +212,7 @@ POSITIONALS = {
     "process": {"--input-uri": 0, "--raw-data-uri": 0, "--output-path": 1, "--output-uri": 1},
     "train": {},
     "online": {},
+    "tune": {},
     "sample": {},
     "serve": {},
 }
@@ -213,6 +222,7 @@ REFUSALS = {
     "--shard": "the cluster hands the items out itself: leave --shard out",
     "--items": "the cluster hands the items out itself: leave --items out",
     "--retry-failed": "rows that failed are fetched again on one machine only: `darkroom download --retry-failed`",
+    "--launcher": "the trials are started by Ray: leave --launcher out",
     "--nproc": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--ranks": "the ranks are Ray's: ask for them with --num-training-workers N",
     "--metrics-port": "programs of a node take free ports: ask for --metrics-folder FOLDER, where their addresses lie",
@@ -238,6 +248,7 @@ REFUSED_IN = {
     "--raw-data": ("train",),
     "--data": ("online",),
     "--encoders": RUNS,
+    "--launcher": SEARCH,
     "--limit": ("online",),
     "--num-data-loading-workers": ("online",),
     "--shard": JOBS,
@@ -415,8 +426,8 @@ def read_request(verb: str, words: list[str], folder: str, default_program: str 
         beside = {name: value for name, value in cluster.items() if not transformers or name not in ("--num-transformers", "--num-cpus-per-transformer")}
         cpus, program = process_shape(beside, program)
     placement = placement_of(cluster, cpus)
-    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "serve": "--min-replicas"}.get(verb, "")
-    num_workers = int(cluster.get(workers, 0 if verb == "download" else 1))
+    workers = {"download": "--num-tasks", "process": "--num-encoders", "train": "--num-training-workers", "online": "--num-training-workers", "tune": "--workers", "serve": "--min-replicas"}.get(verb, "")
+    num_workers = int(cluster.get(workers, 0 if verb in ("download", "tune") else 1))
     min_workers = int(cluster.get("--min-training-workers", 1))
     if verb in RUNS and "--metrics-folder" not in cluster and any(word.partition("=")[0] == "--price-per-hour" for word in program):
         raise Refused("--price-per-hour is told among the numbers of the ranks: ask for --metrics-folder FOLDER, too")

@@ -59,7 +59,7 @@ def listed(names) -> str:
 
 
 def worker_name(verb: str) -> str:
-    return {"download": "a task", "process": "an encoder", "train": "a rank", "online": "a rank", "encoder": "an encoder", "transformer": "an actor of transformers", "sample": "the task", "serve": "a replica"}[verb]
+    return {"download": "a task", "process": "an encoder", "train": "a rank", "online": "a rank", "tune": "a trial", "encoder": "an encoder", "transformer": "an actor of transformers", "sample": "the task", "serve": "a replica"}[verb]
 
 
 # -- what is asked, by itself -----------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def check_together(nodes: list[Node], request: Request) -> Iterator[str]:
         return
     room = room_in(nodes, placement)
     least = request.min_workers if request.verb in RUNS else request.num_workers
-    plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "serve": ("replicas", "--min-replicas")}
+    plural = {"download": ("tasks", "--num-tasks"), "process": ("encoders", "--num-encoders"), "train": ("ranks", "--num-training-workers"), "tune": ("trials at a time", "--workers"), "serve": ("replicas", "--min-replicas")}
     plural |= {"online": plural["train"], "encoder": plural["process"], "transformer": ("actors of transformers", "--transformers-per-actor or --num-transformers for")}
     if request.verb in plural and least > room:
         name, flag = plural[request.verb]

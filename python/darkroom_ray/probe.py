@@ -29,10 +29,11 @@ READ_PLACES = {
     "online": ("RECIPE.toml", "--raw-data", "--model", "--validation", "--init-from"),
     "encoder": ("RECIPE.toml", "--raw-data", "--model"),
     "transformer": ("RAW_URI",),
+    "tune": ("--data", "--raw-data", "--model", "--validation"),  # The recipe lies in the output folder for the trials.
     "sample": ("--model", "--prompts-file", "--jobs", "--frozen", "--init-image"),
     "serve": ("MODEL", "--keys", "--frozen"),
 }
-WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
+WRITTEN_PLACES = {"download": ("OUTPUT_URI",), "process": ("OUTPUT_URI",), "train": ("--output",), "online": ("--output",), "tune": ("--output",), "encoder": (), "transformer": (), "sample": ("--output",), "serve": ()}
 
 
 def local_paths(given: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
@@ -197,6 +198,9 @@ def check_cluster(ray, request: Request, given: dict[str, list[str]]) -> None:
     problems = [*check_amounts(request, given, groups), *check_resources(with_coming(request, nodes), request)]
     if not problems:
         chosen = candidates(nodes, request.placement)
+        if request.verb == "tune":  # The search itself reads and writes its folder, too.
+            own = ray.get_runtime_context().get_node_id()
+            chosen += [node for node in nodes if node.node_id == own and node not in chosen]
         probed = probe_nodes(ray, request, chosen, given) if chosen else []
         places = local_paths(given, READ_PLACES[request.verb] + WRITTEN_PLACES[request.verb])
         problems = check_probes(probed, any(not path.startswith("/") for path in places))

@@ -36,6 +36,10 @@ def work(ray, request: Request, given: dict[str, list[str]], stop) -> tuple[int,
         serve_until_stopped(ray, request, given, stop)
     if request.verb == "train":
         return train(ray, request, given, stop)
+    if request.verb == "tune":
+        from darkroom_ray.tuning import tune
+
+        return tune(ray, request, stop)
     if request.verb == "online":
         return train_online(ray, request, given, stop)
     if not request.transformers:

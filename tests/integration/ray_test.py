@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -241,6 +242,45 @@ def online_has_the_losses_of_one_program_after_a_killed_encoder() -> None:
     require(read_losses(output) == read_losses(bench.path("here")), "losses differ from those of one program")
 
 
+def tune_command(bench: RayBench, output: str) -> list:
+    """Three trials of 2 steps, the best of which goes on to 6."""
+    settings = ["batch.global=4", "batch.micro=2", "runtime.workers=1", "validation.num_rows=4", "schedule.warmup_steps=2"]
+    return ["tune", "recipes/tiny.toml", "--data", bench.training_latents, "--validation", bench.training_latents, "--model", bench.model, *(word for one in settings for word in ("--set", one)),
+            "--set-range", "optimizer.lr=1e-4,1e-2,1e-3", "--trials", "3", "--samples", "24", "--budget", "60", "--workers", "2", "--output", bench.path(output)]
+
+
+def scores(folder: str) -> dict[tuple[int, int], str]:
+    """Of each stage that has ended, as the ledger writes it."""
+    path = pathlib.Path(folder, "trials.jsonl")
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    ends = [line for line in whole.splitlines() if '"event":"end"' in line]
+    found = {(about["trial"], about["rung"]): re.search(r'"loss":([^,}]*)', line)[1] for line in ends for about in [json.loads(line)]}
+    require(len(found) == len(ends), "a stage ended twice", ends)
+    return found
+
+
+def a_search_has_the_scores_of_one_machine_after_kills_of_driver_and_worker() -> None:
+    bench, cluster = the_bench(), the_cluster()
+    run(*tune_command(bench, "tuned"))
+    output = bench.path("c-tuned")
+    command = [*tune_command(bench, "c-tuned"), *bench.common, "--label", "role=trainer"]
+    driver = cluster.start(*command)
+    driver.wait_for(lambda: scores(output), "a trial's end")
+    driver.process.kill()
+    driver.process.wait()
+    before = pathlib.Path(output, "trials.jsonl").read_text().rpartition("\n")[0].splitlines()
+    driver = cluster.start(*command)
+    found = driver.wait_for(lambda: next((pid for number in range(3) for pid in programs("train", f"{output}/trials/trial-{number:03d}") if hold(pid)), 0), "a trial at work")
+    require(kill(parent_of(found)), "no worker was killed")
+    driver.finish()
+    require(pathlib.Path(output, "trials.jsonl").read_text().splitlines()[: len(before)] == before, "what had ended was done again")
+    require(len(scores(output)) == 4 and scores(output) == scores(bench.path("tuned")), "scores differ from those of one machine", scores(output), scores(bench.path("tuned")))
+    about = bench.summary()["tune"]
+    require(about["cluster"] == {"workers": 2, "restarts": about["cluster"]["restarts"]} and about["cluster"]["restarts"] >= 1, "the killed worker was not missed", about)
+    recipes = [pathlib.Path(folder, "best.toml").read_text().partition("\n\n")[2] for folder in (output, bench.path("tuned"))]
+    require(len(recipes[0]) > 1000 and recipes[0] == recipes[1], "the best recipes differ", *recipes)
+
+
 def a_sample_is_that_of_the_program() -> None:
     bench, cluster = the_bench(), the_cluster()
     arguments = ["--model", bench.path(f"run/checkpoints/step-{NUM_STEPS:08d}"), "--prompt", "a red heart", "--steps", "2", "--seed", "3", "--output"]
@@ -259,6 +299,7 @@ if __name__ == "__main__":
             a_killed_driver_goes_on_with_the_same_command,
             two_ranks_have_the_weights_of_nproc_2_after_a_killed_rank,
             online_has_the_losses_of_one_program_after_a_killed_encoder,
+            a_search_has_the_scores_of_one_machine_after_kills_of_driver_and_worker,
             a_sample_is_that_of_the_program,
         ]
     )

@@ -33,8 +33,32 @@ class TuneBench(Workbench):
         """Three trials of 2 steps, the best of which goes on to 6."""
         return self.command(output, "--trials", 3, "--samples", 6 * BATCH, "--set-range", "optimizer.lr=1e-4,1e-2,1e-3")
 
+    def launcher(self) -> str:
+        """A program that stays between the search and a trial, and notes the command; its path has a space."""
+        path = pathlib.Path(self.path("a launcher"))
+        path.write_text(LAUNCHER)
+        path.chmod(0o755)
+        return f"'{path}' {self.path('commands.txt')}"
+
     def folder_of(self, output: str) -> pathlib.Path:
         return pathlib.Path(self.path(output))
+
+
+# Hands SIGTERM on, as a launcher must, and ends with the command's exit code.
+LAUNCHER = """#!/bin/sh
+notes=$1
+shift
+echo "$*" >> "$notes"
+"$@" &
+trap "kill -TERM $!" TERM
+wait $!
+code=$?
+if kill -0 $! 2> /dev/null; then
+  wait $!
+  code=$?
+fi
+exit $code
+"""
 
 
 def ledger(folder: pathlib.Path) -> list[dict]:
@@ -119,7 +143,8 @@ def a_trial_goes_on_exactly_where_its_rung_stopped() -> None:
 def a_killed_search_loses_no_finished_trial_and_repeats_none() -> None:
     one = bench()
     folder = one.folder_of("killed")
-    first = start(one.halving("killed"))
+    # Behind a launcher that becomes the trial. The search goes on without one, since its ledger knows none.
+    first = start([*one.halving("killed"), "--launcher", "env"])
     wait_for(lambda: len(ends(folder)) >= 1 and children(first.pid), first)
     orphans = children(first.pid)
     first.kill()
@@ -132,6 +157,7 @@ def a_killed_search_loses_no_finished_trial_and_repeats_none() -> None:
         time.sleep(0.01)
     for stage, line in finished.items():
         require(ends(folder)[stage] == line, "a finished trial ran again", stage)
+        require(line["peak_bytes"] == 0, "the size of a launched trial is not known", line)
     require(outcomes(folder) == outcomes(one.folder_of("undisturbed")), "results differ from the undisturbed search's")
     before = [line for line in ledger(folder) if line["event"] != "close"]
     run(*one.halving("killed"))
@@ -161,7 +187,7 @@ def a_stopped_search_keeps_checkpoint_summary_and_report() -> None:
     one = bench()
     folder = one.folder_of("stopped")
     # Long enough that no machine ends it before the signal.
-    command = one.command("stopped", "--strategy", "grid", "--samples", 1_000_000, "--set-range", "optimizer.lr=1e-3,1e-2", "--json-summary", one.path("stopped.json"))
+    command = one.command("stopped", "--strategy", "grid", "--samples", 1_000_000, "--set-range", "optimizer.lr=1e-3,1e-2", "--json-summary", one.path("stopped.json"), "--launcher", one.launcher())
     process = start(command)
     wait_for(lambda: any(path.read_bytes().count(b"\n") >= 2 for path in folder.glob("trials/*/metrics.jsonl")), process)
     refused = run(*command, expect=1).stderr
@@ -172,6 +198,8 @@ def a_stopped_search_keeps_checkpoint_summary_and_report() -> None:
     require(ends(folder) == {} and "the same command goes on" in said, "nothing has ended", said[-800:])
     require(json.loads(pathlib.Path(one.path("stopped.json")).read_text())["tune"]["trials"] == 2, "a stopped search keeps its summary")
     require((folder / "report.html").exists(), "and its report")
+    launched = pathlib.Path(one.path("commands.txt")).read_text()
+    require(launched.startswith(f"{PROGRAM.resolve()} train ") and "--stop-at" in launched and launched.count("\n") == 1, "what was launched", launched)
     trial = next(folder.glob("trials/*/metrics.jsonl")).parent
     last_step = read_losses(str(trial))[-1][0]
     require((trial / "checkpoints" / f"step-{last_step:08d}" / "state.json").exists(), "and the trial its last step", last_step)
@@ -223,6 +251,13 @@ def a_budget_is_kept_and_a_larger_one_goes_on() -> None:
     require("search.space" in run(*small, expect=1).stderr, "another space")
 
 
+def a_launcher_that_cannot_be_started_ends_the_search() -> None:
+    one = bench()
+    said = run(*one.command("unlaunched", "--strategy", "grid", "--samples", 4 * BATCH, "--set-range", "optimizer.lr=1e-3,1e-2", "--launcher", "no-such-launcher -n1"), expect=1).stderr
+    require("cannot start a program" in said and "no-such-launcher" in said, "which program", said[-800:])
+    require(ends(one.folder_of("unlaunched")) == {}, "no trial has ended")
+
+
 def speeds_and_lengths_are_measured_where_nothing_is_given() -> None:
     one = bench()
     folder = one.folder_of("measured")
@@ -259,6 +294,8 @@ def what_cannot_be_tuned_is_refused_before_anything_is_written() -> None:
             (["--instance", "p5.49xlarge"], "p5.49xlarge", "p5.48xlarge"),
             (["--instance", "m5.8xlarge", "--purchase", "reserved"], "reserved", "--dollars-per-hour"),
             (["--budget", "0"], "--budget"),
+            (["--launcher", "ssh 'a machine"], "--launcher", "not closed"),
+            (["--launcher", " "], "--launcher", "no program"),
             (["--output", "s3://bucket/tuned"], "--output", "s3://bucket/tuned"),
         ):
             said = run(*common, *more, *(word for flag, value in defaults.items() if flag not in more for word in (flag, value)), expect=2).stderr
@@ -281,6 +318,7 @@ if __name__ == "__main__":
                 another_search_in_the_folder_is_refused_with_what_differs,
                 trials_that_fail_cost_themselves,
                 a_budget_is_kept_and_a_larger_one_goes_on,
+                a_launcher_that_cannot_be_started_ends_the_search,
                 speeds_and_lengths_are_measured_where_nothing_is_given,
                 what_cannot_be_tuned_is_refused_before_anything_is_written,
             ]

@@ -13,6 +13,8 @@ namespace darkroom {
 
 /// The variable that tells a program the process that started it, with which it ends, however that ends.
 inline constexpr const char* kStarterVariable = "DARKROOM_STARTER";
+/// Its value where a program stays between the two that is not known by its number: the started one ends with its parent, whoever that is.
+inline constexpr const char* kAnyStarter = "parent";
 
 /// How a program is joined to this one.
 struct ChildOptions {

@@ -62,7 +62,8 @@ Result<std::optional<SpeedRecord>> Search::measure_speed(const SpeedClass& speed
   const std::vector<std::string> settings = {fmt::format("batch.global={}", batch), fmt::format("batch.micro={}", micro),
                                              "runtime.log_every=1", "checkpoint.every_steps=0",
                                              fmt::format("validation.every_steps={}", kSpeedSteps)};
-  DARKROOM_ASSIGN_OR_RETURN(const auto process, TrialProcess::start(train_flags(folder, kSpeedSteps, settings), folder + ".log"));
+  DARKROOM_ASSIGN_OR_RETURN(const auto process,
+                            TrialProcess::start(options_.launcher, train_flags(folder, kSpeedSteps, settings), folder + ".log"));
   std::optional<ChildEnd> end;
   while (!end.has_value()) {
     if (stop_.stop_requested() || remaining() <= 0) {

@@ -73,7 +73,8 @@ Status Search::start_stage(const Stage& stage, double predicted) {
   const std::string folder = trial_folder(options_.output, stage.trial);
   DARKROOM_RETURN_IF_ERROR(await_dead_trial(folder));
   DARKROOM_RETURN_IF_ERROR(ledger_->add_begin(stage, spent()));
-  DARKROOM_ASSIGN_OR_RETURN(auto process, TrialProcess::start(train_flags(folder, step_of(stage), settings), folder + ".log"));
+  DARKROOM_ASSIGN_OR_RETURN(auto process,
+                            TrialProcess::start(options_.launcher, train_flags(folder, step_of(stage), settings), folder + ".log"));
   running_.push_back({stage, predicted, std::move(process)});
   return {};
 }

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "darkroom/core/utf8.h"
 #include "darkroom/files/file_system.h"
@@ -28,19 +30,65 @@ std::string told_by(const std::string& line) {
   return mark == std::string::npos ? line : line.substr(mark + kMark.size());
 }
 
+// A launcher is given the program by its path, since /proc/self is another's there.
+Result<std::vector<std::string>> trial_command(const std::vector<std::string>& launcher, const std::vector<std::string>& train_flags) {
+  std::vector<std::string> command = launcher;
+  if (launcher.empty()) {
+    command.emplace_back("/proc/self/exe");
+  } else {
+    std::error_code error;
+    command.push_back(std::filesystem::read_symlink("/proc/self/exe", error).string());
+    if (error) {
+      return Status::unavailable("cannot learn this program's own path for --launcher (reason):", error.message());
+    }
+  }
+  command.emplace_back("train");
+  command.insert(command.end(), train_flags.begin(), train_flags.end());
+  return command;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<TrialProcess>> TrialProcess::start(const std::vector<std::string>& train_flags, const std::string& log_path) {
+Result<std::vector<std::string>> launcher_words(const std::string& text) {
+  std::vector<std::string> words;
+  char quote = 0;
+  bool is_in_word = false;
+  for (const char letter : text) {
+    if (quote == 0 && letter == ' ') {
+      is_in_word = false;
+      continue;
+    }
+    if (!is_in_word) {
+      words.emplace_back();
+      is_in_word = true;
+    }
+    if (letter == quote) {
+      quote = 0;
+    } else if (quote == 0 && (letter == '\'' || letter == '"')) {
+      quote = letter;
+    } else {
+      words.back() += letter;
+    }
+  }
+  if (quote != 0 || words.empty() || words.front().empty()) {
+    return Status::invalid_argument(quote != 0 ? "--launcher has a quote that is not closed:" : "--launcher names no program:", text);
+  }
+  return words;
+}
+
+Result<std::unique_ptr<TrialProcess>> TrialProcess::start(const std::vector<std::string>& launcher,
+                                                          const std::vector<std::string>& train_flags, const std::string& log_path) {
   std::unique_ptr<TrialProcess> process(new TrialProcess());
   process->log_path_ = log_path;
   process->log_begin_ = size_of(log_path);
   process->began_ = SteadyClock::now();
-  std::vector<std::string> command = {"/proc/self/exe", "train"};
-  command.insert(command.end(), train_flags.begin(), train_flags.end());
+  process->is_launched_ = !launcher.empty();
+  DARKROOM_ASSIGN_OR_RETURN(const std::vector<std::string> command, trial_command(launcher, train_flags));
+  const std::string starter = launcher.empty() ? fmt::format("{}", getpid()) : kAnyStarter;
   const ChildOptions options{.merges_errors = true,
                              .has_own_group = true,
                              .output_path = log_path,
-                             .environment = {fmt::format("{}={}", kStarterVariable, getpid())}};
+                             .environment = {fmt::format("{}={}", kStarterVariable, starter)}};
   DARKROOM_ASSIGN_OR_RETURN(const Child child, start_child(command, options));
   process->pid_ = child.pid;
   process->watched_ = watch_child(child.pid);
@@ -73,7 +121,8 @@ Result<std::optional<ChildEnd>> TrialProcess::poll_end() {
     return std::optional<ChildEnd>();
   }
   has_ended_ = true;
-  DARKROOM_ASSIGN_OR_RETURN(const ChildEnd end, wait_for_child_end(pid_));
+  DARKROOM_ASSIGN_OR_RETURN(ChildEnd end, wait_for_child_end(pid_));
+  end.peak_bytes = is_launched_ ? 0 : end.peak_bytes;
   return std::optional(end);
 }
 

@@ -13,14 +13,20 @@
 
 namespace darkroom {
 
+/// The words of --launcher, parted by spaces; in quotes of either kind a space is a word's own. Errors: kInvalidArgument (no word, a quote
+/// that is not closed).
+Result<std::vector<std::string>> launcher_words(const std::string& text);
+
 /// `darkroom train` as a program beside this one, whose words go into a file. However this program ends, it ends, too; the destructor ends
-/// it at once. Thread safety: none. REQUIRES: the thread that started it lives as long.
+/// it at once. With a launcher these are promises of what the launcher does: it is the process that is started, asked and ended here.
+/// Thread safety: none. REQUIRES: the thread that started it lives as long.
 class TrialProcess {
  public:
   using SteadyClock = std::chrono::steady_clock;
 
-  /// Starts it with the flags of train. Errors: those of start_child.
-  static Result<std::unique_ptr<TrialProcess>> start(const std::vector<std::string>& train_flags, const std::string& log_path);
+  /// Starts it with the flags of train, behind the words of a launcher where there are some. Errors: those of start_child; kUnavailable.
+  static Result<std::unique_ptr<TrialProcess>> start(const std::vector<std::string>& launcher, const std::vector<std::string>& train_flags,
+                                                     const std::string& log_path);
   ~TrialProcess();
   TrialProcess(const TrialProcess&) = delete;
   TrialProcess& operator=(const TrialProcess&) = delete;
@@ -28,7 +34,7 @@ class TrialProcess {
   /// Asks it to end with a checkpoint, once.
   void ask_to_stop();
   bool was_asked() const { return was_asked_; }
-  /// How it ended, if it has. Does not wait. Errors: those of wait_for_child.
+  /// How it ended, if it has; of a launched one its size is not known, and 0. Does not wait. Errors: those of wait_for_child.
   Result<std::optional<ChildEnd>> poll_end();
   double seconds() const;
   /// Readable when it has ended.
@@ -41,6 +47,7 @@ class TrialProcess {
 
   pid_t pid_ = 0;
   int watched_ = -1;
+  bool is_launched_ = false;
   bool was_asked_ = false;
   bool has_ended_ = false;
   SteadyClock::time_point began_;

@@ -33,6 +33,7 @@ struct TuneOptions {
   int64_t num_workers = 1;                    ///< Trials side by side.
   uint64_t seed = 0;                          ///< Of what is drawn.
   std::vector<std::string> train_flags = {};  ///< Of every trial: --no-sandbox.
+  std::vector<std::string> launcher = {};     ///< What runs a trial's command, which is added to these words; none: this program does.
   TunePrice price = {};
 
   Status validate() const;  ///< kInvalidArgument naming the first bad field.

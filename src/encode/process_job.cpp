@@ -1,6 +1,7 @@
 #include "darkroom/encode/process_job.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "darkroom/core/log.h"
@@ -8,6 +9,7 @@
 #include "darkroom/files/file_system.h"
 #include "darkroom/files/local_copy.h"
 #include "darkroom/image/sandbox.h"
+#include "darkroom/ingest/decoding_budget.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
 #include "darkroom/stores/model_copy.h"
@@ -140,6 +142,7 @@ class ProcessParts {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
     BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    decoding_.emplace(memory.work_bytes);
     if (is_remote()) {
       remote_ = plan_remote(memory);
     }
@@ -212,6 +215,7 @@ class ProcessParts {
           "transform", workers_.transformers,
           [this, stop = pipeline.stop_token()](int) -> Made {
             DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
+            decoder = decoder_within(*decoding_, std::move(decoder), stop);
             return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
           },
           read, prepared);
@@ -230,6 +234,7 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
+  std::optional<DecodingBudget> decoding_;
   TransformedReading remote_;
   TransformerTally transformers_;
   std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.

@@ -11,6 +11,7 @@
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
 #include "darkroom/core/utf8.h"
+#include "darkroom/image/decoding_memory.h"
 #include "sandboxed_child.h"
 
 namespace darkroom {
@@ -223,7 +224,7 @@ Result<std::unique_ptr<PictureDecoder>> decoder_in_child(const SandboxOptions& o
 }
 
 SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::stop_token stop) {
-  constexpr int64_t kPixelBytes = 11;  // At most, while a picture is decoded.
+  constexpr auto kPixelBytes = static_cast<int64_t>(kMostDecodingBytesPerPixel);
   constexpr int64_t kBesides = int64_t{64} << 20;
   constexpr int64_t kMostPixels = int64_t{1} << 40;
   SandboxOptions options{.program = std::move(program), .stop = std::move(stop)};

@@ -15,9 +15,6 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kFetchedPieces = 64;
-// What decoding a picture takes at most for each pixel, and besides (docs/sandbox.md).
-constexpr size_t kDecodedPixelBytes = 11;
-constexpr size_t kDecoderBytes = size_t{64} << 20;
 
 /// The host of a URL that the fetcher took; "" where there is none.
 std::string host_of_url(std::string_view url) {
@@ -40,7 +37,7 @@ std::string host_of_url(std::string_view url) {
 class Inspect : public Stage<DownloadPiece, DownloadPiece> {
  public:
   /// Without a decoder the header is all that is looked at.
-  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, MemoryBudget& decoding)
+  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, DecodingBudget& decoding)
       : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding) {}
 
   Status process(DownloadPiece piece, Emitter<DownloadPiece>& out) override {
@@ -74,8 +71,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
     if (decoder_ == nullptr) {
       return {};
     }
-    const size_t num_pixels = static_cast<size_t>(row.header.width) * static_cast<size_t>(row.header.height);
-    const auto lease = out.waiting([&] { return decoding_.acquire(kDecodedPixelBytes * num_pixels, out.stop()); });
+    const auto lease = out.waiting([&] { return decoding_.acquire(bytes, row.header, out.stop()); });
     if (!lease) {
       return Status::cancelled("stopped before a picture was decoded");
     }
@@ -89,7 +85,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
   const ImageLimits& limits_;
   const DownloadRules& rules_;
   const std::unique_ptr<PictureDecoder> decoder_;
-  MemoryBudget& decoding_;
+  DecodingBudget& decoding_;
 };
 
 /// From the request to the reply: no thread is at it meanwhile.
@@ -203,11 +199,7 @@ Result<std::unique_ptr<PictureDecoder>> DownloadFetch::make_decoder(const std::s
   if (options_.validation != Validation::kFull) {
     return std::unique_ptr<PictureDecoder>();
   }
-  if (options_.decoder_program.empty()) {
-    return decoder_in_process();
-  }
-  const size_t picture_bytes = kDecodedPixelBytes * static_cast<size_t>(options_.limits.max_pixels) + kDecoderBytes;
-  return decoder_in_child({.program = options_.decoder_program, .memory_bytes = picture_bytes, .stop = stop});
+  return open_decoder(options_.decoder_program, options_.limits, stop);
 }
 
 }  // namespace darkroom

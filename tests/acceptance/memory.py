@@ -162,19 +162,19 @@ def process_flags(bench: Workbench) -> list:
 
 
 def many_rows_take_no_more_memory_to_process(trials: Trials) -> None:
-    """Of 200 and 800 rows, of 2,000 and 20,000 in the full form."""
+    """Of 100 and 400 rows, of 2,000 and 20,000 in the full form."""
     with Workbench(100) as bench:
         pictures = [path.read_bytes() for path in sorted(pathlib.Path(bench.path("corpus"), "pictures").iterdir()) if path.suffix == ".png"]
 
         def encode(num_rows: int) -> dict:
             with temporary_folder() as folder:
                 images = write_pictures(folder / "images", pictures, num_rows)
-                peak, seconds = peak_of("process", images, folder / "latents", *process_flags(bench), "--rows-per-file", "100", "--json-summary", folder / "summary.json", timeout=3600)
+                peak, seconds = peak_of("process", images, folder / "latents", *process_flags(bench), "--rows-per-file", "50", "--json-summary", folder / "summary.json", timeout=3600)
                 rows_out = summary_of(folder / "summary.json", "process")["rows_out"]
             require(rows_out == num_rows, "rows were lost (rows, out)", num_rows, rows_out)
             return {"peak_mb": round(peak, 1), "seconds": round(seconds, 1)}
 
-        require_flat(trials, "rows", trials.count([200, 800], [2_000, 20_000]), encode)
+        require_flat(trials, "rows", trials.count([100, 400], [2_000, 20_000]), encode)
 
 
 def resident_mb(pid: int) -> float:
@@ -185,7 +185,7 @@ def resident_mb(pid: int) -> float:
 
 def decoders_share_the_memory(trials: Trials) -> None:
     """Pictures each of which takes more than process has for decoding, by four transformers: one after the other, and all of them."""
-    side, num_rows, num_transformers = trials.count(5_000, 10_000), 12, 4
+    side, num_rows, num_transformers = trials.count(5_000, 10_000), 8, 4
 
     def encode() -> dict:
         with Workbench(1) as bench, temporary_folder() as folder:

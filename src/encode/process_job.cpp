@@ -12,6 +12,7 @@
 #include "darkroom/ingest/decoding_budget.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
+#include "darkroom/ingest/told_errors.h"
 #include "darkroom/stores/model_copy.h"
 #include "empty_caption.h"
 #include "encoder_of_options.h"
@@ -215,7 +216,7 @@ class ProcessParts {
           "transform", workers_.transformers,
           [this, stop = pipeline.stop_token()](int) -> Made {
             DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
-            decoder = decoder_within(*decoding_, std::move(decoder), stop);
+            decoder = decoder_that_tells(told_, decoder_within(*decoding_, std::move(decoder), stop));
             return std::unique_ptr<ProcessStage>(std::make_unique<TransformStage>(encoder_, std::move(decoder), reading_.row_bytes));
           },
           read, prepared);
@@ -235,6 +236,7 @@ class ProcessParts {
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_);
   std::optional<DecodingBudget> decoding_;
+  ToldErrors told_{"process"};
   TransformedReading remote_;
   TransformerTally transformers_;
   std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.

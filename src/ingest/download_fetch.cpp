@@ -37,8 +37,9 @@ std::string host_of_url(std::string_view url) {
 class Inspect : public Stage<DownloadPiece, DownloadPiece> {
  public:
   /// Without a decoder the header is all that is looked at.
-  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, DecodingBudget& decoding)
-      : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding) {}
+  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, DecodingBudget& decoding,
+          ToldErrors& told)
+      : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding), told_(told) {}
 
   Status process(DownloadPiece piece, Emitter<DownloadPiece>& out) override {
     DownloadRow& row = piece.body;
@@ -48,6 +49,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
       DARKROOM_RETURN_IF_ERROR(inspect(row, out));
     }
     if (row.error) {
+      told_.tell(*row.error, row.url);
       std::string().swap(row.image);  // An assignment would keep the buffer.
       piece.bodies.set_held(0);
     }
@@ -86,6 +88,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
   const DownloadRules& rules_;
   const std::unique_ptr<PictureDecoder> decoder_;
   DecodingBudget& decoding_;
+  ToldErrors& told_;
 };
 
 /// From the request to the reply: no thread is at it meanwhile.
@@ -135,7 +138,7 @@ void DownloadFetch::add_stages(Pipeline& pipeline, BoundedQueue<DownloadPiece>& 
       [this, stop = pipeline.stop_token()](int) -> Result<std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>> {
         DARKROOM_ASSIGN_OR_RETURN(auto decoder, make_decoder(stop));
         return std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>(
-            std::make_unique<Inspect>(options_.limits, rules_, std::move(decoder), decoding_));
+            std::make_unique<Inspect>(options_.limits, rules_, std::move(decoder), decoding_, told_));
       },
       fetched_, done);
   cancelling_.emplace(pipeline.stop_token(), [this] { fetcher_->cancel(); });

@@ -12,6 +12,7 @@
 #include "darkroom/ingest/body_pool.h"
 #include "darkroom/ingest/decoding_budget.h"
 #include "darkroom/ingest/download_job.h"
+#include "darkroom/ingest/told_errors.h"
 #include "darkroom/stream/pipeline.h"
 #include "darkroom/web/fetch.h"
 #include "download_row.h"
@@ -49,6 +50,7 @@ class DownloadFetch {
   const DownloadRules& rules_;
   HostTally hosts_;
   DecodingBudget decoding_;
+  ToldErrors told_{"download"};
   BoundedQueue<DownloadPiece> fetched_;
   std::mutex mutex_;
   std::map<uint64_t, DownloadPiece> under_way_;  // By their order. Guarded by mutex_. Inside the pool's memory until the fetcher has ended.

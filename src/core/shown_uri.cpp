@@ -2,6 +2,7 @@
 #include "darkroom/core/ascii_case.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace darkroom {
 namespace {

@@ -21,8 +21,6 @@ RowError webp_error(std::span<const std::byte> bytes) {
   return {.code = RowErrorCode::kDecodeFailed, .detail = "WebP: damaged data"};
 }
 
-constexpr const char* kOtherVersion = "WebP: the library is of another version than its headers";
-
 void put_rgb(const uint8_t* pixels, int num_channels, int width, uint8_t* rgb) {
   if (num_channels == 3) {
     std::memcpy(rgb, pixels, static_cast<size_t>(width) * 3);
@@ -35,56 +33,50 @@ void put_rgb(const uint8_t* pixels, int num_channels, int width, uint8_t* rgb) {
   }
 }
 
-void hand_out(const uint8_t* pixels, int num_channels, const ImageHeader& header, RowSink& sink) {
+// A first frame on its canvas, which is black around it as Pillow sees it: libwebp's own composition would take three canvases for that.
+void hand_out(const uint8_t* pixels, int num_channels, const WebPIterator& frame, const ImageHeader& header, RowSink& sink) {
   const PixelRows wanted = sink.wanted_rows();
-  const size_t row_bytes = static_cast<size_t>(header.width) * static_cast<size_t>(num_channels);
+  const size_t row_bytes = static_cast<size_t>(frame.width) * static_cast<size_t>(num_channels);
   for (int y = wanted.first; y < wanted.end; ++y) {
-    put_rgb(pixels + static_cast<size_t>(y) * row_bytes, num_channels, header.width, sink.row_at(y));
+    uint8_t* const row = sink.row_at(y);
+    if (frame.width != header.width || frame.height != header.height) {
+      std::memset(row, 0, static_cast<size_t>(header.width) * 3);
+    }
+    if (y >= frame.y_offset && y < frame.y_offset + frame.height) {
+      put_rgb(pixels + static_cast<size_t>(y - frame.y_offset) * row_bytes, num_channels, frame.width,
+              row + static_cast<size_t>(frame.x_offset) * 3);
+    }
   }
 }
 
-// The first frame where it fills the canvas, as every still does: no canvas, no composition. Alpha is decoded where there is some,
-// so that damage in it is noticed.
+// Alpha is decoded where there is some, so that damage in it is noticed.
 std::optional<RowError> decode_frame(std::span<const std::byte> bytes, const WebPIterator& frame, const ImageHeader& header,
                                      RowSink& sink) {
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0) {
-    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = kOtherVersion};
+    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "WebP: the library is of another version than its headers"};
   }
   const int num_channels = frame.has_alpha != 0 ? 4 : 3;
-  const size_t row_bytes = static_cast<size_t>(header.width) * static_cast<size_t>(num_channels);
-  const size_t size = row_bytes * static_cast<size_t>(header.height);
+  const size_t row_bytes = static_cast<size_t>(frame.width) * static_cast<size_t>(num_channels);
+  const size_t size = row_bytes * static_cast<size_t>(frame.height);
   const auto pixels = std::make_unique_for_overwrite<uint8_t[]>(size);
   config.output.colorspace = num_channels == 4 ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {.rgba = pixels.get(), .stride = static_cast<int>(row_bytes), .size = size};
-  if (WebPDecode(frame.fragment.bytes, frame.fragment.size, &config) != VP8_STATUS_OK) {
+  const VP8StatusCode status = WebPDecode(frame.fragment.bytes, frame.fragment.size, &config);
+  if (status == VP8_STATUS_OUT_OF_MEMORY) {
+    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "WebP: the picture takes more memory than there is"};
+  }
+  if (status != VP8_STATUS_OK) {
     return webp_error(bytes);
   }
-  hand_out(pixels.get(), num_channels, header, sink);
+  hand_out(pixels.get(), num_channels, frame, header, sink);
   return std::nullopt;
 }
 
-// A first frame smaller than its canvas, composed as Pillow sees it.
-std::optional<RowError> decode_canvas(std::span<const std::byte> bytes, const WebPData& data, const ImageHeader& header, RowSink& sink) {
-  WebPAnimDecoderOptions options;
-  if (WebPAnimDecoderOptionsInit(&options) == 0) {
-    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = kOtherVersion};
-  }
-  options.color_mode = MODE_RGBA;
-  options.use_threads = 0;
-  const std::unique_ptr<WebPAnimDecoder, void (*)(WebPAnimDecoder*)> decoder(WebPAnimDecoderNew(&data, &options), WebPAnimDecoderDelete);
-  uint8_t* rgba = nullptr;  // Owned by the decoder.
-  int timestamp = 0;
-  if (decoder == nullptr || WebPAnimDecoderGetNext(decoder.get(), &rgba, &timestamp) == 0) {
-    return webp_error(bytes);
-  }
-  hand_out(rgba, 4, header, sink);
-  return std::nullopt;
-}
-
-bool fills_canvas(const WebPIterator& frame, const ImageHeader& header) {
-  return frame.x_offset == 0 && frame.y_offset == 0 && frame.width == header.width && frame.height == header.height;
+bool is_on_canvas(const WebPIterator& frame, const ImageHeader& header) {
+  return frame.width >= 1 && frame.height >= 1 && frame.x_offset >= 0 && frame.y_offset >= 0 &&
+         frame.width <= header.width - frame.x_offset && frame.height <= header.height - frame.y_offset;
 }
 
 }  // namespace
@@ -104,7 +96,10 @@ std::optional<RowError> decode_webp_rows(std::span<const std::byte> bytes, const
     return webp_error(bytes);
   }
   const std::unique_ptr<WebPIterator, void (*)(WebPIterator*)> release(&frame, WebPDemuxReleaseIterator);
-  return fills_canvas(frame, header) ? decode_frame(bytes, frame, header, sink) : decode_canvas(bytes, data, header, sink);
+  if (!is_on_canvas(frame, header)) {
+    return RowError{.code = RowErrorCode::kDecodeFailed, .detail = "a WebP with a frame beyond its canvas"};
+  }
+  return decode_frame(bytes, frame, header, sink);
 }
 
 }  // namespace darkroom

@@ -26,6 +26,7 @@ JpegSegments::Step JpegSegments::next() {
       return Step::kDamaged;
     }
     if (code == kStartOfScan) {
+      body_ = position_ + 2;
       return Step::kScan;
     }
     if (!jpeg_.covers(position_, 2)) {

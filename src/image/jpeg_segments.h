@@ -15,7 +15,8 @@ class JpegSegments {
   /// REQUIRES: `jpeg` starts with the two bytes of SOI.
   explicit JpegSegments(ByteView jpeg) : jpeg_(jpeg) {}
 
-  /// Goes to the next segment. kSegment: marker() and the body are valid and lie within the bytes; kScan: the coded data begin.
+  /// Goes to the next segment. kSegment: marker() and the body are valid and lie within the bytes; kScan: coded data
+  /// begin, after a header whose body, from body_offset() on, may be cut.
   Step next();
   uint32_t marker() const { return marker_; }
   size_t body_offset() const { return body_; }

@@ -10,7 +10,8 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/core/log.h"
-#include "darkroom/core/utf8.h"
+#include "darkroom/core/printable.h"
+#include "darkroom/image/decoding_memory.h"
 #include "sandboxed_child.h"
 
 namespace darkroom {
@@ -59,15 +60,6 @@ std::optional<std::string> garbage_in(const DecoderResponse& response, const Dec
     return fmt::format("a picture of format {}", response.format);
   }
   return std::nullopt;
-}
-
-// Fit for a terminal: the child may have written anything.
-std::string printable(std::string_view text) {
-  std::string result;
-  for (const char32_t c : decode_utf8(text)) {
-    append_utf8(result, c < 0x20 || (c >= 0x7F && c < 0xA0) ? U'?' : c);
-  }
-  return result;
 }
 
 RowError lost_picture(std::string trouble) { return {.code = RowErrorCode::kDecodeFailed, .detail = std::move(trouble)}; }
@@ -169,6 +161,7 @@ class SandboxedDecoder : public PictureDecoder {
       return lost_picture("the decoder answered what no decoder answers: " + *garbage);
     }
     if (response.is_ok == 0) {
+      // The child may have written anything.
       return RowError{.code = static_cast<RowErrorCode>(response.error_code),
                       .detail = printable({response.detail.data(), response.detail_bytes})};
     }
@@ -223,7 +216,7 @@ Result<std::unique_ptr<PictureDecoder>> decoder_in_child(const SandboxOptions& o
 }
 
 SandboxOptions sandbox_for(std::string program, const ImageLimits& limits, std::stop_token stop) {
-  constexpr int64_t kPixelBytes = 11;  // At most, while a picture is decoded.
+  constexpr auto kPixelBytes = static_cast<int64_t>(kMostDecodingBytesPerPixel);
   constexpr int64_t kBesides = int64_t{64} << 20;
   constexpr int64_t kMostPixels = int64_t{1} << 40;
   SandboxOptions options{.program = std::move(program), .stop = std::move(stop)};

@@ -15,9 +15,6 @@ namespace darkroom {
 namespace {
 
 constexpr size_t kFetchedPieces = 64;
-// What decoding a picture takes at most for each pixel, and besides (docs/sandbox.md).
-constexpr size_t kDecodedPixelBytes = 11;
-constexpr size_t kDecoderBytes = size_t{64} << 20;
 
 /// The host of a URL that the fetcher took; "" where there is none.
 std::string host_of_url(std::string_view url) {
@@ -40,8 +37,9 @@ std::string host_of_url(std::string_view url) {
 class Inspect : public Stage<DownloadPiece, DownloadPiece> {
  public:
   /// Without a decoder the header is all that is looked at.
-  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, MemoryBudget& decoding)
-      : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding) {}
+  Inspect(const ImageLimits& limits, const DownloadRules& rules, std::unique_ptr<PictureDecoder> decoder, DecodingBudget& decoding,
+          ToldErrors& told)
+      : limits_(limits), rules_(rules), decoder_(std::move(decoder)), decoding_(decoding), told_(told) {}
 
   Status process(DownloadPiece piece, Emitter<DownloadPiece>& out) override {
     DownloadRow& row = piece.body;
@@ -51,6 +49,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
       DARKROOM_RETURN_IF_ERROR(inspect(row, out));
     }
     if (row.error) {
+      told_.tell(*row.error, row.url);
       std::string().swap(row.image);  // An assignment would keep the buffer.
       piece.bodies.set_held(0);
     }
@@ -74,8 +73,7 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
     if (decoder_ == nullptr) {
       return {};
     }
-    const size_t num_pixels = static_cast<size_t>(row.header.width) * static_cast<size_t>(row.header.height);
-    const auto lease = out.waiting([&] { return decoding_.acquire(kDecodedPixelBytes * num_pixels, out.stop()); });
+    const auto lease = out.waiting([&] { return decoding_.acquire(bytes, row.header, out.stop()); });
     if (!lease) {
       return Status::cancelled("stopped before a picture was decoded");
     }
@@ -89,7 +87,8 @@ class Inspect : public Stage<DownloadPiece, DownloadPiece> {
   const ImageLimits& limits_;
   const DownloadRules& rules_;
   const std::unique_ptr<PictureDecoder> decoder_;
-  MemoryBudget& decoding_;
+  DecodingBudget& decoding_;
+  ToldErrors& told_;
 };
 
 /// From the request to the reply: no thread is at it meanwhile.
@@ -139,7 +138,7 @@ void DownloadFetch::add_stages(Pipeline& pipeline, BoundedQueue<DownloadPiece>& 
       [this, stop = pipeline.stop_token()](int) -> Result<std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>> {
         DARKROOM_ASSIGN_OR_RETURN(auto decoder, make_decoder(stop));
         return std::unique_ptr<Stage<DownloadPiece, DownloadPiece>>(
-            std::make_unique<Inspect>(options_.limits, rules_, std::move(decoder), decoding_));
+            std::make_unique<Inspect>(options_.limits, rules_, std::move(decoder), decoding_, told_));
       },
       fetched_, done);
   cancelling_.emplace(pipeline.stop_token(), [this] { fetcher_->cancel(); });
@@ -203,11 +202,7 @@ Result<std::unique_ptr<PictureDecoder>> DownloadFetch::make_decoder(const std::s
   if (options_.validation != Validation::kFull) {
     return std::unique_ptr<PictureDecoder>();
   }
-  if (options_.decoder_program.empty()) {
-    return decoder_in_process();
-  }
-  const size_t picture_bytes = kDecodedPixelBytes * static_cast<size_t>(options_.limits.max_pixels) + kDecoderBytes;
-  return decoder_in_child({.program = options_.decoder_program, .memory_bytes = picture_bytes, .stop = stop});
+  return open_decoder(options_.decoder_program, options_.limits, stop);
 }
 
 }  // namespace darkroom

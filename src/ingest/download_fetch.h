@@ -10,8 +10,9 @@
 
 #include "darkroom/image/picture_decoder.h"
 #include "darkroom/ingest/body_pool.h"
+#include "darkroom/ingest/decoding_budget.h"
 #include "darkroom/ingest/download_job.h"
-#include "darkroom/stream/memory_budget.h"
+#include "darkroom/ingest/told_errors.h"
 #include "darkroom/stream/pipeline.h"
 #include "darkroom/web/fetch.h"
 #include "download_row.h"
@@ -48,7 +49,8 @@ class DownloadFetch {
   const DownloadOptions& options_;
   const DownloadRules& rules_;
   HostTally hosts_;
-  MemoryBudget decoding_;
+  DecodingBudget decoding_;
+  ToldErrors told_{"download"};
   BoundedQueue<DownloadPiece> fetched_;
   std::mutex mutex_;
   std::map<uint64_t, DownloadPiece> under_way_;  // By their order. Guarded by mutex_. Inside the pool's memory until the fetcher has ended.

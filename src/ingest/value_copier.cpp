@@ -10,6 +10,46 @@ namespace {
 
 Status arrow_failure(const arrow::Status& status, std::string_view what) { return Status::resource_exhausted(what, status.ToString()); }
 
+template <typename Array, typename Builder>
+arrow::Result<std::shared_ptr<arrow::ArrayData>> with_valid_text(const std::shared_ptr<arrow::ArrayData>& data) {
+  const Array texts(data);
+  if (texts.ValidateUTF8().ok()) {
+    return data;
+  }
+  Builder builder(data->type, arrow::default_memory_pool());
+  for (int64_t row = 0; row < texts.length(); ++row) {
+    ARROW_RETURN_NOT_OK(texts.IsNull(row) ? builder.AppendNull() : builder.Append(replace_invalid_utf8(texts.GetView(row)).first));
+  }
+  ARROW_ASSIGN_OR_RAISE(const std::shared_ptr<arrow::Array> repaired, builder.Finish());
+  return repaired->data();
+}
+
+/// `data` with the text in lists, structs, maps and dictionaries repaired; itself where all of it is valid.
+arrow::Result<std::shared_ptr<arrow::ArrayData>> with_valid_nested_text(std::shared_ptr<arrow::ArrayData> data) {
+  if (data->type->id() == arrow::Type::STRING) {
+    return with_valid_text<arrow::StringArray, arrow::StringBuilder>(data);
+  }
+  if (data->type->id() == arrow::Type::LARGE_STRING) {
+    return with_valid_text<arrow::LargeStringArray, arrow::LargeStringBuilder>(data);
+  }
+  const std::shared_ptr<arrow::ArrayData> original = data;
+  for (size_t i = 0; i < original->child_data.size(); ++i) {
+    ARROW_ASSIGN_OR_RAISE(auto child, with_valid_nested_text(original->child_data[i]));
+    if (child != original->child_data[i]) {
+      data = data == original ? original->Copy() : data;
+      data->child_data[i] = std::move(child);
+    }
+  }
+  if (original->dictionary != nullptr) {
+    ARROW_ASSIGN_OR_RAISE(auto dictionary, with_valid_nested_text(original->dictionary));
+    if (dictionary != original->dictionary) {
+      data = data == original ? original->Copy() : data;
+      data->dictionary = std::move(dictionary);
+    }
+  }
+  return data;
+}
+
 }  // namespace
 
 Result<ValueCopier> ValueCopier::create(const std::string& name, const std::shared_ptr<arrow::DataType>& type) {
@@ -55,7 +95,9 @@ Result<std::shared_ptr<arrow::Array>> ValueCopier::finish() {
   if (!array.ok()) {
     return arrow_failure(array.status(), "building a metadata column failed:");
   }
-  return *array;
+  auto repaired = with_valid_nested_text((*array)->data());
+  return repaired.ok() ? Result<std::shared_ptr<arrow::Array>>(arrow::MakeArray(*std::move(repaired)))
+                       : arrow_failure(repaired.status(), "repairing the text of a metadata column failed:");
 }
 
 }  // namespace darkroom

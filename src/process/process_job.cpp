@@ -1,13 +1,16 @@
 #include "darkroom/process/process_job.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "darkroom/core/log.h"
 #include "darkroom/core/machine.h"
 #include "darkroom/image/sandbox.h"
+#include "darkroom/ingest/decoding_budget.h"
 #include "darkroom/ingest/row_dialects.h"
 #include "darkroom/ingest/run_items.h"
+#include "darkroom/ingest/told_errors.h"
 #include "darkroom/process/latents_layout.h"
 #include "latents_writer.h"
 #include "mds_latents_writer.h"
@@ -136,6 +139,7 @@ class ProcessParts {
       DARKROOM_ASSIGN_OR_RETURN(scratch_, open_mds_scratch(run_.output()));
     }
     BodyMemory intake(memory.intake_bytes + memory.body_bytes);
+    decoding_.emplace(memory.work_bytes);
     if (is_remote()) {
       remote_ = plan_remote(memory);
     }
@@ -208,6 +212,7 @@ class ProcessParts {
           "transform", workers_.transformers,
           [this, stop = pipeline.stop_token()](int) -> Made {
             DARKROOM_ASSIGN_OR_RETURN(auto decoder, open_decoder(options_.decoder_program, kAnySize, stop));
+            decoder = decoder_that_tells(told_, decoder_within(*decoding_, std::move(decoder), stop));
             return std::unique_ptr<ProcessStage>(
                 std::make_unique<TransformStage>(transform_of(options_), encoder_.tokenizer(), std::move(decoder), reading_.row_bytes));
           },
@@ -225,6 +230,8 @@ class ProcessParts {
   const LatentsLayout& layout_;
   const ProcessReading reading_;
   const WorkerCounts workers_ = choose_workers(options_, encoder_.facts());
+  std::optional<DecodingBudget> decoding_;
+  ToldErrors told_{"process"};
   TransformedReading remote_;
   TransformerTally transformers_;
   std::unique_ptr<ScratchFiles> scratch_;  // Of the dialect mosaicml alone.

@@ -1,6 +1,6 @@
 // Damaged pictures and bombs through the sandboxed decoder, for tests/acceptance/decoder.py. Prints one line of JSON.
 // usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED    mutations FIRST, FIRST + 1, ... of the files of FOLDER
-//        decoder_mutations bomb DECODER FILE                         the file as it is
+//        decoder_mutations decode DECODER check|transform|resize FILE   the file as it is, by a decoder as the jobs open it
 // Exits 1 when the decoder itself is lost, which a picture must never do.
 
 #include <sys/resource.h>
@@ -44,8 +44,7 @@ std::vector<std::string> read_pictures(const std::string& folder) {
   return pictures;
 }
 
-std::unique_ptr<PictureDecoder> start_decoder(const std::string& program, size_t memory_bytes) {
-  auto decoder = decoder_in_child({.program = program, .memory_bytes = memory_bytes, .time_per_picture = std::chrono::seconds(5)});
+std::unique_ptr<PictureDecoder> started(Result<std::unique_ptr<PictureDecoder>> decoder) {
   if (!decoder.is_ok()) {
     std::fprintf(stderr, "%s\n", decoder.status().to_string().c_str());
     std::exit(1);
@@ -64,7 +63,8 @@ std::string outcome_of(const Result<RowResult<Value>>& result) {
 
 nlohmann::json run_mutations(const std::string& program, const std::string& folder, uint64_t first, uint64_t count, uint64_t seed) {
   const std::vector<std::string> pictures = read_pictures(folder);
-  const auto decoder = start_decoder(program, size_t{256} << 20);
+  const auto decoder =
+      started(decoder_in_child({.program = program, .memory_bytes = size_t{256} << 20, .time_per_picture = std::chrono::seconds(5)}));
   const TransformOptions options{.resolution = 32};
   std::vector<uint8_t> square(square_bytes(options));
   const ImageLimits limits{.min_size = 1, .max_pixels = 16'000'000};
@@ -78,11 +78,24 @@ nlohmann::json run_mutations(const std::string& program, const std::string& fold
   return outcomes;
 }
 
-/// One bomb a process: the kernel begins the count of a child's peak with what its parent had when it started it.
-nlohmann::json run_bomb(const std::string& program, const std::string& path) {
+std::string run_task(PictureDecoder& decoder, const std::string& task, std::span<const std::byte> bytes) {
+  if (task == "check") {
+    return outcome_of(decoder.check(bytes, kAnySize));
+  }
+  const TransformOptions options{.resolution = 256};
+  std::vector<uint8_t> square(square_bytes(options));
+  if (task == "transform") {
+    return outcome_of(decoder.transform(bytes, options, kAnySize, CropDraw{}, square));
+  }
+  return outcome_of(decoder.resize_to(bytes, {.width = options.resolution, .height = options.resolution}, kAnySize, square));
+}
+
+/// By a decoder as the jobs open it, with their limit of pixels and its memory. One picture per process: the kernel begins the count of a
+/// child's peak with what its parent had when it started it.
+nlohmann::json run_decode(const std::string& program, const std::string& task, const std::string& path) {
   const std::string bytes = read_bytes(path);
-  auto decoder = start_decoder(program, size_t{224} << 20);  // With the decoder itself and a slot for the bytes: less than 256 MB.
-  const std::string outcome = outcome_of(decoder->check(std::as_bytes(std::span(bytes)), ImageLimits{}));
+  auto decoder = started(open_decoder(program, kAnySize, {}));
+  const std::string outcome = run_task(*decoder, task, std::as_bytes(std::span(bytes)));
   decoder.reset();
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
@@ -91,6 +104,7 @@ nlohmann::json run_bomb(const std::string& program, const std::string& path) {
   return {{"outcome", outcome},
           {"cpu_seconds", seconds},
           {"bytes", bytes.size()},
+          {"granted_mb", static_cast<double>(sandbox_for(program, kAnySize, {}).memory_bytes) / 1e6},
           {"largest_child_mb", static_cast<double>(usage.ru_maxrss) * 1024 / 1e6}};
 }
 
@@ -105,10 +119,10 @@ int main(int argc, char** argv) {
         darkroom::run_mutations(words[1], words[2], std::stoull(words[3]), std::stoull(words[4]), std::stoull(words[5])).dump().c_str());
     return 0;
   }
-  if (words.size() == 3 && words[0] == "bomb") {
-    std::printf("%s\n", darkroom::run_bomb(words[1], words[2]).dump().c_str());
+  if (words.size() == 4 && words[0] == "decode" && (words[2] == "check" || words[2] == "transform" || words[2] == "resize")) {
+    std::printf("%s\n", darkroom::run_decode(words[1], words[2], words[3]).dump().c_str());
     return 0;
   }
-  std::fprintf(stderr, "usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED | bomb DECODER FILE\n");
+  std::fprintf(stderr, "usage: decoder_mutations mutate DECODER FOLDER FIRST COUNT SEED | decode DECODER check|transform|resize FILE\n");
   return 2;
 }

@@ -33,10 +33,17 @@ def python_with(package: str) -> str | None:
     return None
 
 
+def download_flags(bench: Workbench, web: LoopbackWeb) -> list:
+    return ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{web.port}"]
+
+
+def process_flags(bench: Workbench, text: str = "both") -> list:
+    return ["--model", bench.model, "--resolution", "64", "--rows-per-file", "16", "--text", text]
+
+
 def make_datasets(bench: Workbench, web: LoopbackWeb, folder: pathlib.Path) -> dict[str, int]:
-    flags = ["--metadata", bench.write_url_table(web.port), "--rows-per-file", "16", "--allow-private", f"127.0.0.1/32:{web.port}"]
-    darkroom("download", folder / "images", *flags)
-    darkroom("process", folder / "images", folder / "latents", "--model", bench.model, "--resolution", "64", "--rows-per-file", "16", "--text", "both")
+    darkroom("download", folder / "images", *download_flags(bench, web))
+    darkroom("process", folder / "images", folder / "latents", *process_flags(bench))
     return {name: sum(pq.ParquetFile(path).metadata.num_rows for path in (folder / name).glob("part-*.parquet")) for name in ("images", "latents")}
 
 
@@ -60,32 +67,46 @@ def open_in(trials: Trials, package: str) -> None:
             require(done.returncode == 0 and done.stdout.split()[-1] == str(count), "rows read by", package, name, done.stdout[-300:], done.stderr[-800:])
 
 
+def make_containers(bench: Workbench, web: LoopbackWeb, folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """The same rows in each container that the jobs write: the parts of images and latents, of Parquet and not."""
+    make_datasets(bench, web, folder)
+    darkroom("download", folder / "tars", *download_flags(bench, web), "--output-dialect", "img2dataset")
+    darkroom("process", folder / "images", folder / "mds", *process_flags(bench, "embeddings"), "--output-dialect", "mosaicml")
+    parts = {}
+    for name, pattern in {"images": "part-*.parquet", "latents": "part-*.parquet", "tars": "*.tar", "mds": "*.mds"}.items():
+        parts[name] = sorted((folder / name).glob(pattern))
+        require(len(parts[name]) == 2, "parts", name, parts[name])
+        darkroom("inspect", folder / name, "--verify")
+    return parts
+
+
+def flip_a_bit(folder: pathlib.Path, parts: list[pathlib.Path], generator: random.Random) -> str:
+    """Where inspect --verify did not find a flipped bit of a part; "" where it did."""
+    path = generator.choice(parts)
+    data = bytearray(path.read_bytes())
+    at, mask = generator.randrange(len(data)), 1 << generator.randrange(8)
+    data[at] ^= mask
+    path.write_bytes(data)
+    is_missed = darkroom("inspect", folder, "--verify", expect=None).returncode == 0
+    data[at] ^= mask
+    path.write_bytes(data)
+    return f"{path.parent.name}/{path.name} byte {at} ^ {mask}" if is_missed else ""
+
+
 def flipped_bytes_are_found(trials: Trials) -> None:
-    """inspect --verify finds any flipped byte of a part. Short: 40 flips, full: 10,000."""
-    generator = random.Random(5)
+    """inspect --verify finds any flipped byte of a part, whatever the container. Short: 40 flips, full: 10,000, a quarter of them in each."""
     with Workbench(24) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
-        make_datasets(bench, web, folder)
-        darkroom("inspect", folder / "images", "--verify")
-        parts = sorted((folder / "images").glob("part-*.parquet"))
-        count = trials.count(40, 10_000)
+        containers = make_containers(bench, web, folder)
+        count, batch = trials.count(40, 10_000), 20
 
-        def flip(first: int) -> int:
-            missed = 0
-            for _ in range(min(20, count)):
-                path = generator.choice(parts)
-                data = bytearray(path.read_bytes())
-                at = generator.randrange(len(data))
-                before = data[at]
-                data[at] ^= 1 << generator.randrange(8)
-                path.write_bytes(data)
-                missed += darkroom("inspect", folder / "images", "--verify", expect=None).returncode == 0
-                data[at] = before
-                path.write_bytes(data)
-            return missed
+        def flip(first: int) -> list[str]:
+            generator = random.Random(f"flips {first}")
+            places = (list(containers)[number % len(containers)] for number in range(first, first + batch))
+            return [missed for name in places if (missed := flip_a_bit(folder / name, containers[name], generator))]
 
-        missed = sum(trials.trial(f"flips {first}", lambda: flip(first)) for first in range(0, count, 20))
-        trials.figures.update(flips=count, missed=missed)
-        require(missed == 0, "flipped bytes were not found", missed)
+        missed = [place for first in range(0, count, batch) for place in trials.trial(f"flips {first}", lambda: flip(first))]
+        trials.figures.update(flips=count, containers=sorted(containers), missed=len(missed))
+        require(not missed, "flipped bytes were not found", len(missed), missed[:10])
 
 
 CHECKS = [("formats.pyarrow", open_in_pyarrow)] + [(f"formats.{package}", lambda trials, package=package: open_in(trials, package)) for package in READERS] + [("formats.flips", flipped_bytes_are_found)]

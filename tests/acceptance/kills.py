@@ -1,5 +1,7 @@
 """Acceptance 2: kill -9 at random moments, of download and process, on a disk and on S3, alone and with three processes that share a job."""
 
+import contextlib
+import itertools
 import pathlib
 import random
 import signal
@@ -8,7 +10,7 @@ import time
 
 import pyarrow.parquet as pq
 
-from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Skipped, Trials, Workbench, darkroom, digests, require, temporary_folder
+from harness import BUCKET, PROGRAM, ROOT, FakeS3Server, LoopbackWeb, Trials, Workbench, darkroom, digests, require, temporary_folder
 
 SEED = 20261123
 KILLS = (10, 200)  # Short and full, of each job: those that hit it while it ran.
@@ -120,7 +122,7 @@ def three_processes_share_a_job(trials: Trials, verb: str, on_s3: bool) -> None:
             begin = time.monotonic()
             darkroom(verb, *inputs, folder / "reference", *arguments)
             seconds = time.monotonic() - begin
-            num_rounds = trials.count(2, 60)
+            num_rounds = trials.count(1 if on_s3 and verb == "process" else 2, 60)
             for number in range(num_rounds):
                 trials.trial(f"round {number}", lambda: shared_round(place, [verb, *inputs], arguments, seconds, number))
             trials.figures.update(rounds=num_rounds, kills=num_rounds, lost_rows=0, duplicate_rows=0)
@@ -146,18 +148,22 @@ def shared_round(place: Place, command: list[str], arguments: list[str], seconds
 
 
 def splits_give_the_same_bytes(trials: Trials) -> None:
-    if "--shard" not in darkroom("download", "--help").stdout:
-        raise Skipped("this program has no --shard yet")
-    with Workbench(120) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder:
+    """By 2 and by 3 on a disk; in the full form by 1 to 7, also on S3."""
+    with Workbench(120) as bench, LoopbackWeb(bench.path("corpus")) as web, temporary_folder() as folder, contextlib.ExitStack() as ends:
         images = bench.write_image_dataset("images", 40)
+        places = [Place(folder, None)]
+        if trials.is_full:
+            places.append(Place(folder, ends.enter_context(FakeS3Server())))
+        splits = range(1, 8) if trials.is_full else (2, 3)
         for verb, inputs in (("download", []), ("process", [images])):
             arguments = arguments_of(bench, web, verb)
             darkroom(verb, *inputs, folder / f"{verb}-whole", *arguments)
-            for num_shards in (2, 3):
-                out = folder / f"{verb}-{num_shards}"
+            for place, num_shards in itertools.product(places, splits):
+                name = f"{verb}-{num_shards}"
                 for shard in range(num_shards):
-                    darkroom(verb, *inputs, out, *arguments, "--shard", f"{shard}/{num_shards}")
-                require_same(out, folder / f"{verb}-whole")
+                    darkroom(verb, *inputs, place.uri(name), *arguments, "--shard", f"{shard}/{num_shards}", environment=place.environment)
+                require_same(place.look(name), folder / f"{verb}-whole")
+        trials.figures.update(splits=2 * len(places) * len(splits))
 
 
 CHECKS = [
@@ -168,5 +174,6 @@ CHECKS = [
     ("kills.shared_download", lambda trials: three_processes_share_a_job(trials, "download", False)),
     ("kills.shared_process", lambda trials: three_processes_share_a_job(trials, "process", False)),
     ("kills.shared_download_s3", lambda trials: three_processes_share_a_job(trials, "download", True)),
+    ("kills.shared_process_s3", lambda trials: three_processes_share_a_job(trials, "process", True)),
     ("kills.splits", splits_give_the_same_bytes),
 ]

@@ -1,22 +1,25 @@
-"""Acceptance 5: large bodies in little memory; memory that does not grow with the number of rows."""
+"""Acceptance 5: large bodies and pictures in little memory; memory that does not grow with the number of rows."""
 
 import contextlib
 import os
 import pathlib
-import shutil
 import socket
+import subprocess
 import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness import FastWeb, Trials, heads_of_requests, peak_of, require, summary_of, temporary_folder, write_url_lines
+from decoder import whole_webp
+from harness import PROGRAM, ROOT, FastWeb, Trials, Workbench, heads_of_requests, peak_of, require, summary_of, temporary_folder, write_url_lines
 from hostile_test import png  # Of tests/integration.
+from workbench import children
 
 MEMORY_MB, PROGRAM_MB = 256, 128
 NUM_BOUNDS = 4  # Of download's memory, of which each may be exceeded by one row.
 NUM_ROUTES = 1_000
 ROWS_OF_A_GROUP = 10_000
+DECODER_MB = 32  # What a decoder has besides: itself, its slots and what it keeps for the next picture.
 
 
 def large_bodies_stay_within_the_memory(trials: Trials) -> None:
@@ -111,29 +114,102 @@ def write_url_groups(path: pathlib.Path, port: int, num_rows: int) -> pathlib.Pa
     return path
 
 
-def many_rows_take_no_more_memory(trials: Trials) -> None:
-    """Peaks of downloads of 10,000 and 100,000 rows; of 1,000,000 as well in the full form. Each is done once over all starts."""
-    counts = [10_000, 100_000] + ([1_000_000] if trials.is_full else [])
-
-    def fetch(num_rows: int) -> dict:
-        with temporary_folder() as folder:
-            (folder / "a.png").write_bytes(png(64, 64))
-            with FastWeb(folder, {f"/{i}": {"file": "a.png"} for i in range(NUM_ROUTES)}) as web:
-                flags = ["--allow-private", f"127.0.0.1/32:{web.port}", "--memory", f"{MEMORY_MB}MB", "--per-host", "1000", "--rows-per-file", "500"]
-                table = write_url_groups(folder / "urls.parquet", web.port, num_rows)
-                peak, seconds = peak_of("download", folder / "out", "--metadata", table, *flags, "--json-summary", folder / "summary.json", timeout=3600)
-            rows_out = summary_of(folder / "summary.json", "download")["rows_out"]
-            shutil.rmtree(folder / "out")
-        require(rows_out == num_rows, "rows were lost (rows, out)", num_rows, rows_out)
-        return {"peak_mb": round(peak, 1), "seconds": round(seconds, 1)}
-
+def require_flat(trials: Trials, what: str, counts: list[int], peak_of_rows) -> None:
+    """The last count of rows takes at most 1.1 times the memory of the first, and 16 MB. Each is done once over all starts."""
     peaks = {}
     for num_rows in counts:
-        figures = trials.trial(f"{num_rows} rows", lambda: fetch(num_rows))
+        figures = trials.trial(f"{num_rows} {what}", lambda: peak_of_rows(num_rows))
         peaks[num_rows] = figures["peak_mb"]
-        trials.figures[f"{num_rows} rows"] = figures
+        trials.figures[f"{num_rows} {what}"] = figures
     few, many = peaks[counts[0]], peaks[counts[-1]]
-    require(many <= 1.1 * few + 16 + trials.slack_mb, "the peak grew with the rows (MB of few, of many)", few, many)
+    require(many <= 1.1 * few + 16 + trials.slack_mb, "the peak grew with the rows (MB of few, of many)", what, few, many)
 
 
-CHECKS = [("memory.large_bodies", large_bodies_stay_within_the_memory), ("memory.limit_bodies", bodies_at_the_limit_stay_within_the_memory), ("memory.flat", many_rows_take_no_more_memory)]
+def peak_of_download(num_rows: int, large_mb: tuple[int, ...] = ()) -> dict:
+    """Of small pictures; where sizes are given one in ten has as many MB, in turn."""
+    with temporary_folder() as folder:
+        (folder / "a.png").write_bytes(png(64, 64))
+        for size in large_mb:
+            (folder / f"{size}.png").write_bytes(png(64, 64) + os.urandom(size * 1_000_000))
+        files = {i: f"{large_mb[i // 10 % len(large_mb)]}.png" for i in range(0, NUM_ROUTES, 10)} if large_mb else {}
+        with FastWeb(folder, {f"/{i}": {"file": files.get(i, "a.png")} for i in range(NUM_ROUTES)}) as web:
+            flags = ["--allow-private", f"127.0.0.1/32:{web.port}", "--memory", f"{MEMORY_MB}MB", "--per-host", "1000", "--rows-per-file", "500"]
+            table = write_url_groups(folder / "urls.parquet", web.port, num_rows)
+            peak, seconds = peak_of("download", folder / "out", "--metadata", table, *flags, "--json-summary", folder / "summary.json", timeout=3600)
+        rows_out = summary_of(folder / "summary.json", "download")["rows_out"]
+    require(rows_out == num_rows, "rows were lost (rows, out)", num_rows, rows_out)
+    return {"peak_mb": round(peak, 1), "seconds": round(seconds, 1)}
+
+
+def many_rows_take_no_more_memory(trials: Trials) -> None:
+    """Downloads of 10,000 and 100,000 rows; in the full form of 1,000,000 as well, and of 2,000 and 20,000 of which one in ten has 1 to 4 MB (5 GB)."""
+    require_flat(trials, "rows", [10_000, 100_000] + ([1_000_000] if trials.is_full else []), peak_of_download)
+    if trials.is_full:
+        require_flat(trials, "rows with large ones", [2_000, 20_000], lambda num_rows: peak_of_download(num_rows, (1, 2, 3, 4)))
+
+
+def write_pictures(folder: pathlib.Path, pictures: list[bytes], num_rows: int) -> pathlib.Path:
+    """An image dataset of so many rows, the same pictures again and again."""
+    folder.mkdir()
+    keys = [f"{row:012d}" for row in range(num_rows)]
+    images = pa.array([pictures[row % len(pictures)] for row in range(num_rows)], pa.binary())
+    pq.write_table(pa.table({"key": keys, "caption": ["a picture"] * num_rows, "image": images}), folder / "part-000000.parquet", row_group_size=500)
+    return folder
+
+
+def process_flags(bench: Workbench) -> list:
+    return ["--model", bench.model, "--resolution", "64", "--memory", f"{MEMORY_MB}MB"]
+
+
+def many_rows_take_no_more_memory_to_process(trials: Trials) -> None:
+    """Of 100 and 400 rows, of 2,000 and 20,000 in the full form."""
+    with Workbench(100) as bench:
+        pictures = [path.read_bytes() for path in sorted(pathlib.Path(bench.path("corpus"), "pictures").iterdir()) if path.suffix == ".png"]
+
+        def encode(num_rows: int) -> dict:
+            with temporary_folder() as folder:
+                images = write_pictures(folder / "images", pictures, num_rows)
+                peak, seconds = peak_of("process", images, folder / "latents", *process_flags(bench), "--rows-per-file", "50", "--json-summary", folder / "summary.json", timeout=3600)
+                rows_out = summary_of(folder / "summary.json", "process")["rows_out"]
+            require(rows_out == num_rows, "rows were lost (rows, out)", num_rows, rows_out)
+            return {"peak_mb": round(peak, 1), "seconds": round(seconds, 1)}
+
+        require_flat(trials, "rows", trials.count([100, 400], [2_000, 20_000]), encode)
+
+
+def resident_mb(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return 0.0
+
+
+def decoders_share_the_memory(trials: Trials) -> None:
+    """Pictures each of which takes more than process has for decoding, by four transformers: one after the other, and all of them."""
+    side, num_rows, num_transformers = trials.count(5_000, 10_000), 8, 4
+
+    def encode() -> dict:
+        with Workbench(1) as bench, temporary_folder() as folder:
+            images = write_pictures(folder / "images", [whole_webp(side, side, has_alpha=True)], num_rows)
+            flags = [*process_flags(bench), "--num-transformers", str(num_transformers), "--batch-size", "1", "--json-summary", str(folder / "summary.json")]
+            job = subprocess.Popen([str(PROGRAM), "process", str(images), str(folder / "latents"), *map(str, flags)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+            peak = 0.0
+            while job.poll() is None:
+                peak = max(peak, sum(resident_mb(child) for child in children(job.pid)))
+            require(job.returncode == 0, "the job failed", job.returncode)
+            return {"decoders_mb": round(peak), "rows_out": summary_of(folder / "summary.json", "process")["rows_out"]}
+
+    figures = trials.trial(f"{num_rows} pictures of {side}", encode)
+    one_mb = 8 * side * side / 1e6
+    trials.figures.update(picture_mb=round(one_mb), transformers=num_transformers, **figures)
+    require(figures["rows_out"] == num_rows, "rows were lost", figures)
+    require(figures["decoders_mb"] >= one_mb / 2, "no decoder was seen at work", figures)
+    require(figures["decoders_mb"] <= one_mb + num_transformers * DECODER_MB, "what decoders hold together (MB)", figures)
+
+
+CHECKS = [
+    ("memory.large_bodies", large_bodies_stay_within_the_memory),
+    ("memory.limit_bodies", bodies_at_the_limit_stay_within_the_memory),
+    ("memory.flat", many_rows_take_no_more_memory),
+    ("memory.process", many_rows_take_no_more_memory_to_process),
+    ("memory.decoders", decoders_share_the_memory),
+]

@@ -5,6 +5,7 @@
 
 #include "darkroom/core/check.h"
 #include "darkroom/image/decode.h"
+#include "darkroom/image/decoding_memory.h"
 #include "darkroom/image/probe.h"
 #include "fuzz/fuzz_targets.h"
 
@@ -24,6 +25,9 @@ void fuzz_probe(std::string_view bytes) {
       short_side >= limits.min_size && int64_t{short_side} * long_side <= limits.max_pixels && long_side <= limits.max_aspect * short_side,
       "a picture beyond its limits:", header->width, header->height);
   DARKROOM_CHECK(mime_type(header->format).starts_with("image/"), "a type:", mime_type(header->format));
+  DARKROOM_CHECK(decoding_bytes(view, *header) <=
+                     kMostDecodingBytesPerPixel * static_cast<size_t>(header->width) * static_cast<size_t>(header->height),
+                 "a picture that takes more than any picture takes:", decoding_bytes(view, *header), header->width, header->height);
   const std::string longer = std::string(bytes) + "more";
   const RowResult<ImageHeader> longer_file = probe_image(std::as_bytes(std::span(longer)), limits);
   DARKROOM_CHECK(longer_file.is_ok() && longer_file->width == header->width && longer_file->height == header->height,

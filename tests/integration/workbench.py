@@ -187,20 +187,39 @@ def run(*arguments: str, expect: int = 0) -> subprocess.CompletedProcess:
     return done
 
 
-def run_killed(arguments: list[str], num_kills: int, full_seconds: float, generator: random.Random) -> int:
-    """Runs the program, SIGKILLs it at `num_kills` random moments of its life, then lets it finish. Returns the kills that hit."""
+def run_killed(arguments: list[str], num_kills: int, full_seconds: float, generator: random.Random, done=None) -> int:
+    """Runs the program, SIGKILLs it at `num_kills` random moments of its life, then lets it finish. Returns the kills that hit. done(), the share of the
+    work that is there (1: the last piece is under way), lets each kill but the first come in its own part of the work, however long that takes; else moments
+    are drawn from a run's time."""
     hits = 0
-    for _ in range(num_kills):
+    for number in range(num_kills):
         process = subprocess.Popen([str(PROGRAM), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
         try:
-            # Measured on a machine that may have been slower then: a kill that comes after the end leaves nothing to the others.
-            process.wait(generator.uniform(0.05, (0.7 if hits else 0.3) * full_seconds))
+            if done is None or number == 0:
+                # Measured on a machine that may have been slower then: a kill that comes after the end leaves nothing to the others.
+                process.wait(generator.uniform(0.05, (0.7 if hits else 0.3) * full_seconds))
+            else:
+                await_share(process, done, (number + generator.random()) / num_kills)
+                process.wait(generator.uniform(0, 0.02 * full_seconds))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             hits += 1
         process.wait()
     run(*arguments)
     return hits
+
+
+def await_share(process: subprocess.Popen, done, share: float) -> None:
+    """Until done() reaches it or the process has ended."""
+    while process.poll() is None and done() < share:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+
+
+def share_of_parts(folder: str, reference: str):
+    """done() of a job that writes parts into `folder`."""
+    whole = len(list(pathlib.Path(reference).glob("part-*.parquet")))
+    return lambda: len(list(pathlib.Path(folder).glob("part-*.parquet"))) / (whole - 1)
 
 
 def is_alive(pid: int) -> bool:

@@ -13,7 +13,8 @@
 
 namespace darkroom {
 
-/// Copies single values of any column into a new one: dictionaries are resolved, invalid UTF-8 in text is replaced.
+/// Copies single values of any column into a new one: dictionaries are resolved, invalid UTF-8 in text is replaced, also
+/// within lists, structs and maps.
 class ValueCopier {
  public:
   /// Errors: kFailedPrecondition for a type that Arrow cannot build.

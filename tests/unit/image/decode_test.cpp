@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include "darkroom/core/random.h"
 #include "golden_files.h"
+#include "webp_on_canvas.h"
 
 namespace darkroom {
 namespace {
@@ -35,6 +38,19 @@ TEST(Decode, equals_pillow_on_every_golden_file) {
     EXPECT_EQ(image->num_channels, 3);
     EXPECT_EQ(pixel_digest(*image), golden.at("sha256")) << name;
   }
+}
+
+// Pillow's pixels, alpha left out: black around the frame, and within it the colour whatever its alpha.
+TEST(Decode, puts_a_first_frame_of_webp_on_its_canvas) {
+  const RowResult<Image> image = decode_image(as_bytes(webp_on_canvas(7, 6, 2, 4, 3, 1, {200, 100, 50, 128})), kAnySize);
+  ASSERT_TRUE(image.is_ok()) << image.error().detail;
+  Image want = Image::filled(7, 6, 3);
+  std::ranges::fill(want.pixels, uint8_t{0});
+  for (int x = 2; x < 5; ++x) {
+    std::ranges::copy(std::array<uint8_t, 3>{200, 100, 50}, want.row(4) + 3 * x);
+  }
+  EXPECT_EQ(*image, want);
+  EXPECT_EQ(decode_error(webp_on_canvas(7, 6, 2, 4, 3, 3, {1, 2, 3, 4})), "decode_failed");  // Beyond the canvas.
 }
 
 TEST(Decode, applies_the_orientation_as_pillow_does) {

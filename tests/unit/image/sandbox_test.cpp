@@ -28,6 +28,7 @@
 #include "darkroom/image/resample.h"
 #include "golden_files.h"
 #include "support/said_by_child.h"
+#include "webp_on_canvas.h"
 
 // darkroom-decoder and planted_decoder (tests/planted_decoder), which misbehaves as it is asked to, in their sandboxes.
 namespace darkroom {
@@ -295,6 +296,17 @@ TEST(Sandbox, leaves_a_child_no_descriptor) {
   pollfd reader{ends[0], POLLIN, 0};
   EXPECT_EQ(poll(&reader, 1, 0), 1);  // The end of the file, as nobody holds the other end any more.
   close(ends[0]);
+}
+
+// The rest of the 11 bytes per pixel is the whole picture's, where resize_to keeps it.
+TEST(Sandbox, takes_eight_bytes_per_pixel_of_a_webp_whose_frame_is_smaller_than_its_canvas) {
+  constexpr uint32_t kSide = 4000;
+  const std::string picture = webp_on_canvas(kSide, kSide, 2, 2, kSide - 2, kSide - 2, {9, 8, 7, 255});
+  SandboxOptions options = real_options();
+  options.memory_bytes = size_t{8} * kSide * kSide + (size_t{16} << 20);
+  EXPECT_EQ(checked(*started(options), picture), "ok 4000x4000 image/webp");
+  options.memory_bytes = size_t{6} * kSide * kSide;
+  EXPECT_EQ(checked(*started(options), picture), "decode_failed: WebP: the picture takes more memory than there is");
 }
 
 TEST(Sandbox, bounds_the_memory_of_a_child) {

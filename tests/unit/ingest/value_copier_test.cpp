@@ -32,6 +32,39 @@ TEST(ValueCopier, copies_values_nulls_and_dictionaries_and_repairs_text) {
   EXPECT_TRUE((*list_copier->finish())->Equals(list->Slice(1)));
 }
 
+// A struct of a list of texts and of a large text: rows {["good"], "good"}, {["bad", null], "bad"}, null.
+std::shared_ptr<arrow::Array> nested_texts(const std::string& bad) {
+  const auto texts = std::make_shared<arrow::StringBuilder>();
+  const auto list = std::make_shared<arrow::ListBuilder>(arrow::default_memory_pool(), texts);
+  const auto large = std::make_shared<arrow::LargeStringBuilder>();
+  const auto type = arrow::struct_({arrow::field("tags", list->type()), arrow::field("note", arrow::large_utf8())});
+  arrow::StructBuilder rows(type, arrow::default_memory_pool(), {list, large});
+  arrow::Status status = rows.Append();
+  status &= list->Append();
+  status &= texts->Append("good");
+  status &= large->Append("good");
+  status &= rows.Append();
+  status &= list->Append();
+  status &= texts->Append(bad);
+  status &= texts->AppendNull();
+  status &= large->Append(bad);
+  status &= rows.AppendNull();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return *rows.Finish();
+}
+
+TEST(ValueCopier, repairs_text_within_lists_and_structs) {
+  const auto source = nested_texts("bad \xFF");
+  auto copier = ValueCopier::create("c", source->type());
+  ASSERT_TRUE(copier.is_ok());
+  for (int64_t row = 0; row < source->length(); ++row) {
+    ASSERT_TRUE(copier->append(*source, row).is_ok());
+  }
+  const auto copy = *copier->finish();
+  EXPECT_TRUE(copy->ValidateFull().ok()) << copy->ValidateFull().ToString();
+  EXPECT_TRUE(copy->Equals(nested_texts("bad \xEF\xBF\xBD"))) << copy->ToString();
+}
+
 TEST(ValueCopier, takes_no_value_of_another_type) {
   arrow::LargeBinaryBuilder builder;
   ASSERT_TRUE(builder.Append("bytes").ok());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,6 +40,9 @@ struct StoreSetOptions {
   /// Asked when the first hf:// address comes.
   std::function<Result<HubOptions>()> hub = hub_from_environment;
   WebOptions web = {};
+  /// How long a server that answered before is waited for while it cannot be reached: of the web, of the hub and of s3. Zero: as long as
+  /// the tries of one request take.
+  std::chrono::seconds outage_patience{0};
   /// Makes the store of s3:// addresses, once for each text of settings. Null: s3:// is refused.
   std::function<Result<std::unique_ptr<Store>>(std::string_view settings, const StoreTools& tools)> make_s3 = open_s3_store;
   /// Stores for addresses of further schemes, such as memory:///PATH. They outlive the set.

@@ -89,8 +89,8 @@ Status S3Options::validate() const {
   if (timeout < milliseconds(1) || timeout > std::chrono::hours(1)) {
     return Status::invalid_argument("timeout of an S3 store must be 1 ms to 1 hour, in ms:", timeout.count());
   }
-  if (max_tries < 1 || max_tries > 100) {
-    return Status::invalid_argument("max_tries of an S3 store must be 1 to 100:", max_tries);
+  if (max_tries < 1 || max_tries > kMaxS3Tries) {
+    return Status::invalid_argument(fmt::format("max_tries of an S3 store must be 1 to {}:", kMaxS3Tries), max_tries);
   }
   if (least_patience < milliseconds(1) || least_patience > std::chrono::hours(1)) {
     return Status::invalid_argument("least_patience of an S3 store must be 1 ms to 1 hour, in ms:", least_patience.count());

@@ -31,9 +31,9 @@ struct InputObject {
 /// Errors: kInvalidArgument for every other scheme, and for a malformed address.
 Result<std::string> local_path(const std::string& uri);
 
-/// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true, with "&"
-/// between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else AWS_DEFAULT_REGION.
-/// Errors: kInvalidArgument (no such setting), those of make_s3_store.
+/// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true,
+/// timeout=20s, tries=4, with "&" between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else
+/// AWS_DEFAULT_REGION; AWS_MAX_ATTEMPTS. Errors: kInvalidArgument (no such setting), those of make_s3_store.
 Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, const StoreTools& tools);
 
 struct StoreSetOptions {

@@ -78,7 +78,7 @@ Result<int> run_verb(const DownloadFlags& flags, VerbContext& context) {
   const bool writes = !flags.clean && !options.dry_run;
   DARKROOM_ASSIGN_OR_RETURN(const auto observation,
                             JobObservation::start(flags.observation, {.verb = "download", .output = writes ? options.output : ""}));
-  const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);
+  const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }

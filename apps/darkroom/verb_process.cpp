@@ -40,7 +40,7 @@ Result<int> run_verb(const ProcessFlags& flags, VerbContext& context) {
                             JobObservation::start(flags.observation, {.verb = "process", .output = writes ? options.output : ""}));
   options.metrics = &observation->registry();
   options.trace = observation->trace();
-  const std::unique_ptr<StoreSet> stores = open_stores(observation->registry(), context.stop);
+  const std::unique_ptr<StoreSet> stores = open_job_stores(observation->registry(), context.stop);
   if (flags.clean) {
     return run_clean(*stores, options.output, context);
   }

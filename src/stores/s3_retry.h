@@ -10,6 +10,8 @@
 
 namespace darkroom {
 
+constexpr int kMaxS3Tries = 100;  ///< That may be asked for.
+
 /// What to do about one answer, or about none.
 enum class S3Verdict {
   kFinal,        ///< It stands: success, or a failure that stays one.

@@ -89,8 +89,8 @@ Status S3Options::validate() const {
   if (timeout < milliseconds(1) || timeout > std::chrono::hours(1)) {
     return Status::invalid_argument("timeout of an S3 store must be 1 ms to 1 hour, in ms:", timeout.count());
   }
-  if (max_tries < 1 || max_tries > 100) {
-    return Status::invalid_argument("max_tries of an S3 store must be 1 to 100:", max_tries);
+  if (max_tries < 1 || max_tries > kMaxS3Tries) {
+    return Status::invalid_argument(fmt::format("max_tries of an S3 store must be 1 to {}:", kMaxS3Tries), max_tries);
   }
   if (least_patience < milliseconds(1) || least_patience > std::chrono::hours(1)) {
     return Status::invalid_argument("least_patience of an S3 store must be 1 ms to 1 hour, in ms:", least_patience.count());
@@ -110,7 +110,7 @@ struct S3Sender::Attempt {
   const Clock::Instant began;
   const std::optional<Clock::Instant> deadline;  ///< Of a call with little patience.
   const bool is_after_stop;
-  const int64_t num_silences;  ///< When it began.
+  int64_t num_silences;  ///< When its tries began.
   const std::string payload_hash;
   Clock::Instant try_began = {};
   int num_tries = 0;
@@ -121,6 +121,7 @@ struct S3Sender::Attempt {
   bool wants_new_keys = false;
   bool needs_new_connection = false;
   bool was_answered = true;                     ///< The last try.
+  bool has_all_tries_anew = false;              ///< Though the bucket could be reached when they were over.
   std::string region = {};                      ///< That the last try was signed for.
   std::optional<S3Reply> reply = std::nullopt;  ///< That stands.
 };
@@ -128,11 +129,14 @@ struct S3Sender::Attempt {
 S3Sender::S3Sender(S3Options options, S3KeySource keys, StoreTools tools)
     : options_(std::move(options)), keys_(std::move(keys)), tools_(std::move(tools)), last_words_left_(options_.least_patience) {}
 
+S3Sender::Bucket::Bucket(const std::string& name, const StoreTools& tools)
+    : outage(S3Name{.bucket = name, .key = {}}.uri(), tools.clock, tools.metrics, tools.outage_patience) {}
+
 S3Sender::Bucket& S3Sender::bucket_of(const std::string& name) {
   const std::lock_guard hold(mutex_);
   std::unique_ptr<Bucket>& bucket = buckets_[name];
   if (!bucket) {
-    bucket = std::make_unique<Bucket>();
+    bucket = std::make_unique<Bucket>(name, tools_);
   }
   return *bucket;
 }
@@ -219,10 +223,16 @@ Result<S3Reply> S3Sender::try_to_send(const S3Call& call, Attempt& attempt) {
     }
     const Clock::Instant turn = attempt.deadline ? now : attempt.bucket.rate.take_turn(now);  // The queue may be longer than its patience.
     DARKROOM_RETURN_IF_ERROR(sleep(turn, attempt.stop));
-    DARKROOM_ASSIGN_OR_RETURN(HttpRequest request, make_request(call, attempt));
+    Result<HttpRequest> request = make_request(call, attempt);
+    if (request.status().code() == StatusCode::kUnavailable) {  // Who gives out the keys may be out of reach with the store.
+      attempt.was_answered = false;
+      DARKROOM_RETURN_IF_ERROR(outlast(call, request.status(), attempt));
+      continue;
+    }
+    DARKROOM_RETURN_IF_ERROR(request.status());
     attempt.try_began = tools_.clock.now();
-    HttpResponse response = tools_.http.exchange(request, attempt.stop);
-    DARKROOM_RETURN_IF_ERROR(judge(call, request, std::move(response), attempt));
+    HttpResponse response = tools_.http.exchange(*request, attempt.stop);
+    DARKROOM_RETURN_IF_ERROR(judge(call, *request, std::move(response), attempt));
   }
   return *std::move(attempt.reply);
 }
@@ -282,6 +292,7 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
     const Status failure = http_failure(request, response).with_context(fmt::format("{} {}", call.doing, call.name.uri()));
     return verdict == S3Verdict::kFinal ? failure : wait_before_next(call, verdict, failure, attempt);
   }
+  attempt.bucket.outage.note_answer();
   S3Reply reply{.status = response.status(), .head = std::move(response.head), .body = std::move(response.body)};
   reply.error = error_in(call, reply.status, reply.body);
   S3Verdict verdict = judge_s3_answer(reply.status, reply.error.code);
@@ -296,7 +307,7 @@ Status S3Sender::judge(const S3Call& call, HttpRequest& request, HttpResponse re
     }
     return wait_before_next(call, verdict, failure_of(call, reply), attempt);
   }
-  has_answered_ = true;
+  has_answered_ = attempt.bucket.has_answered = true;
   if (verdict != S3Verdict::kFinal) {
     return mend(call, verdict, reply, attempt);
   }
@@ -373,10 +384,49 @@ Status S3Sender::wait_before_next(const S3Call& call, S3Verdict verdict, const S
   const bool is_first_contact_over = !has_answered_ && until - attempt.began > kFirstContact;
   const bool is_too_late = is_first_contact_over || (attempt.deadline && (is_silent || until >= *attempt.deadline));
   if (is_too_silent || is_too_late || attempt.num_tries >= options_.max_tries) {
-    return failure.with_context(fmt::format("gave up after {} tries", attempt.num_tries));
+    return outlast(call, failure, attempt);
   }
   attempt.needs_new_connection = verdict == S3Verdict::kSlowDown;  // Perhaps to another machine of the store.
   return sleep(until, attempt.stop);
+}
+
+/// Once the tries of a call are over. Ok: it has all of them anew.
+Status S3Sender::outlast(const S3Call& call, const Status& failure, Attempt& attempt) {
+  const Clock::Instant now = tools_.clock.now();
+  const Status given_up = attempt.num_tries == 0 ? failure : failure.with_context(fmt::format("gave up after {} tries", attempt.num_tries));
+  const bool may_wait = !attempt.was_answered && attempt.bucket.has_answered && !attempt.deadline;
+  if (!may_wait || now - attempt.began >= tools_.outage_patience) {
+    return given_up;
+  }
+  switch (attempt.bucket.outage.outlast([&] { return answers(call, attempt); }, failure.message(), attempt.stop)) {
+    case ServerOutage::End::kStopped:
+      return Status::cancelled("stopped while the store could not be reached");
+    case ServerOutage::End::kTooLong:
+      return given_up.with_context(fmt::format("nobody answered for {} s", tools_.outage_patience.count()));
+    case ServerOutage::End::kNone:
+      if (attempt.has_all_tries_anew) {  // The store is there, and this request gets no answer all the same.
+        return given_up;
+      }
+      attempt.has_all_tries_anew = true;  // An outage may have ended just now.
+      DARKROOM_RETURN_IF_ERROR(sleep(now + kS3Backoff.longest, attempt.stop));
+      break;
+    case ServerOutage::End::kOver:
+      attempt.has_all_tries_anew = false;
+      break;
+  }
+  attempt.num_tries = attempt.num_silent = 0;
+  attempt.num_silences = num_silences();
+  attempt.needs_new_connection = true;  // Those from before may be dead and not know it.
+  return Status::ok();
+}
+
+/// Whether anything comes back from where a call goes. Not signed: a refusal is an answer, and new keys may be out of reach, too.
+bool S3Sender::answers(const S3Call& call, const Attempt& attempt) {
+  const S3Address address = address_of(options_, region_of(attempt.bucket), {.bucket = call.name.bucket, .key = {}});
+  HttpRequest request{.method = "HEAD", .url = fmt::format("{}://{}{}", options_.scheme, address.host, address.path)};
+  request.limits.connect = request.limits.idle = request.limits.total = std::min(kLongestConnect, options_.timeout);
+  request.needs_new_connection = true;
+  return !is_out_of_reach(tools_.http.exchange(request, attempt.stop).end);
 }
 
 Status S3Sender::failure_of(const S3Call& call, const S3Reply& reply) const {

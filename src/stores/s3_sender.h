@@ -18,14 +18,16 @@
 #include "s3_call.h"
 #include "s3_retry.h"
 #include "s3_signature.h"
+#include "server_outage.h"
 
 namespace darkroom {
 
 /// The keys to sign with; nothing: requests are not signed. `anew`: those that were given last have expired. Any thread.
 using S3KeySource = std::function<Result<std::optional<S3Keys>>(bool anew)>;
 
-/// Signs requests, sends them, and tries again what may pass. After the stop of the tools: S3Patience::kLeast whatever a call says, and
-/// the time of all that get no answer that stands together. Thread safety: any thread.
+/// Signs requests, sends them, and tries again what may pass; where the tries are over because a bucket that answered before cannot be
+/// reached, waits for it (StoreTools::outage_patience) and tries anew. After the stop of the tools: S3Patience::kLeast whatever a call
+/// says, and the time of all that get no answer that stands together. Thread safety: any thread.
 class S3Sender {
  public:
   /// REQUIRES: valid options.
@@ -46,6 +48,10 @@ class S3Sender {
 
  private:
   struct Bucket {
+    Bucket(const std::string& name, const StoreTools& tools);
+
+    ServerOutage outage;
+    std::atomic<bool> has_answered = false;  // As below, of this bucket: it may be a host of its own.
     S3Rate rate;
     std::mutex mutex;    // Guards region.
     std::string region;  // Empty: that of the options.
@@ -66,6 +72,8 @@ class S3Sender {
   Status judge(const S3Call& call, HttpRequest& request, HttpResponse response, Attempt& attempt);
   Status mend(const S3Call& call, S3Verdict verdict, const S3Reply& reply, Attempt& attempt);
   Status wait_before_next(const S3Call& call, S3Verdict verdict, const Status& failure, Attempt& attempt);
+  Status outlast(const S3Call& call, const Status& failure, Attempt& attempt);
+  bool answers(const S3Call& call, const Attempt& attempt);
   bool learn_region(const S3Call& call, const S3Reply& reply, Attempt& attempt);
   double draw_chance();
 

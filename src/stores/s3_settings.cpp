@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdlib>
 
 #include "darkroom/stores/stores.h"
 #include "percent_escapes.h"
+#include "s3_retry.h"
 
 namespace darkroom {
 namespace {
@@ -19,6 +22,12 @@ Status bad_setting(std::string_view why, std::string_view setting) {
 std::string shown_setting(std::string_view setting) {
   const size_t equals = setting.find('=');
   return equals == std::string_view::npos ? "(no =)" : fmt::format("{}=...", setting.substr(0, equals));
+}
+
+std::optional<int> read_count(std::string_view text) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  return error == std::errc() && end == text.data() + text.size() && count >= 0 ? std::optional(count) : std::nullopt;
 }
 
 /// HOST[:PORT], or a URL of a server without a path.
@@ -40,6 +49,17 @@ Status set_endpoint(std::string_view text, S3Options& options) {
   return Status::ok();
 }
 
+/// Such as "20s" or "500ms".
+std::optional<std::chrono::milliseconds> read_timeout(std::string_view text) {
+  const bool is_ms = text.ends_with("ms");
+  if (!text.ends_with('s')) {
+    return std::nullopt;
+  }
+  text.remove_suffix(is_ms ? 2 : 1);
+  const std::optional<int> count = read_count(text);
+  return count ? std::optional(is_ms ? std::chrono::milliseconds(*count) : std::chrono::seconds(*count)) : std::nullopt;
+}
+
 Status set_one(std::string_view name, const std::string& value, S3Options& options) {
   if (name == "endpoint_override") {
     return set_endpoint(value, options);
@@ -52,9 +72,16 @@ Status set_one(std::string_view name, const std::string& value, S3Options& optio
     options.region = value;
   } else if (name == "profile" && !value.empty()) {
     options.profile = value;
+  } else if (const auto timeout = read_timeout(value); name == "timeout" && timeout) {
+    options.timeout = *timeout;
+  } else if (const auto tries = read_count(value); name == "tries" && tries) {
+    options.max_tries = *tries;
   } else {
-    return bad_setting("there are endpoint_override, region, scheme (http, https), profile and anonymous (true, false)",
-                       name == "scheme" || name == "anonymous" ? fmt::format("{}={}", name, value) : fmt::format("{}=...", name));
+    constexpr std::string_view kShown[] = {"scheme", "anonymous", "timeout", "tries"};  // No secrets of any kind.
+    const bool is_shown = std::ranges::find(kShown, name) != std::end(kShown);
+    return bad_setting(
+        "there are endpoint_override, region, scheme (http, https), profile, anonymous (true, false), timeout (20s, 500ms) and tries (8)",
+        is_shown ? fmt::format("{}={}", name, value) : fmt::format("{}=...", name));
   }
   return Status::ok();
 }
@@ -79,6 +106,13 @@ Result<S3Options> read_s3_settings(std::string_view settings, const EnvironmentL
     DARKROOM_RETURN_IF_ERROR(set_endpoint(*url, options).with_context("reading AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL"));
   }
   options.region = first_variable(environment, {"AWS_REGION", "AWS_DEFAULT_REGION"}).value_or("");
+  if (const auto tries = first_variable(environment, {"AWS_MAX_ATTEMPTS"})) {
+    const std::optional<int> count = read_count(*tries);
+    if (!count || *count < 1 || *count > kMaxS3Tries) {
+      return Status::invalid_argument(fmt::format("AWS_MAX_ATTEMPTS must be 1 to {}:", kMaxS3Tries), *tries);
+    }
+    options.max_tries = *count;
+  }
   while (!settings.empty()) {
     const std::string_view setting = settings.substr(0, settings.find('&'));
     settings.remove_prefix(std::min(setting.size() + 1, settings.size()));

@@ -71,7 +71,7 @@ Status check_names(std::string_view path) {
 
 /// Settings of a store stand behind the last "?" of an s3:// address, as NAME=VALUE; elsewhere "?" belongs to a key or a pattern.
 std::pair<std::string_view, std::string_view> split_settings(std::string_view place) {
-  constexpr std::string_view kSettings[] = {"endpoint_override=", "region=", "scheme=", "profile=", "anonymous="};
+  constexpr std::string_view kSettings[] = {"endpoint_override=", "region=", "scheme=", "profile=", "anonymous=", "timeout=", "tries="};
   const size_t mark = place.rfind('?');
   const std::string_view settings = mark == std::string_view::npos ? "" : place.substr(mark + 1);
   const bool is_settings = std::ranges::any_of(kSettings, [&](std::string_view name) { return settings.starts_with(name); });
@@ -135,7 +135,9 @@ struct StoreSet::Parts {
   Status start_http() {
     if (http == nullptr) {
       DARKROOM_ASSIGN_OR_RETURN(http, HttpClient::start({}, metrics));
-      web = std::make_unique<WebClient>(*http, clock, options.web);
+      WebOptions patient = options.web;
+      patient.outage_patience = options.outage_patience;
+      web = std::make_unique<WebClient>(*http, clock, std::move(patient), &metrics);
     }
     return Status::ok();
   }
@@ -190,7 +192,8 @@ struct StoreSet::Parts {
     auto found = s3_stores.find(settings);
     if (found == s3_stores.end()) {
       DARKROOM_RETURN_IF_ERROR(start_http());
-      DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Store> made, options.make_s3(settings, {*http, clock, &metrics, stop}));
+      DARKROOM_ASSIGN_OR_RETURN(std::unique_ptr<Store> made,
+                                options.make_s3(settings, {*http, clock, &metrics, stop, options.outage_patience}));
       found = s3_stores.emplace(std::string(settings), std::move(made)).first;
     }
     return Location{.store = found->second.get(), .path = std::string(without_trailing_slashes(path))};

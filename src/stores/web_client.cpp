@@ -6,12 +6,10 @@
 #include <optional>
 
 #include "darkroom/core/check.h"
+#include "server_outage.h"
 
 namespace darkroom {
 namespace {
-
-/// Trouble on the way, whosever it is, or a server that is not there now.
-bool end_may_pass(HttpEnd end) { return may_be_own_network(end) || end == HttpEnd::kConnectionRefused; }
 
 Status bad_redirect(const UrlHop& from, std::string_view why) {
   return Status::failed_precondition("a server sent us on in a way that is not followed (from, why):", shown_url(from.url()), why);
@@ -37,42 +35,53 @@ struct WebClient::Attempt {
   WebAnswer answer = {};  ///< When the end is an answer.
   std::optional<Status> failure = std::nullopt;
   bool may_pass = false;  ///< The same may end better soon.
+  UrlHop last_hop;        ///< That was asked.
 };
 
-WebClient::WebClient(HttpClient& http, Clock& clock, WebOptions options)
-    : http_(http), clock_(clock), options_(std::move(options)), random_(std::random_device()()) {
+/// What was tried of one request.
+struct WebClient::Tries {
+  Clock::Instant request_began;
+  Clock::Instant began = request_began;  ///< These, since the last outage.
+  int num = 0;
+  bool are_anew = false;              ///< Though the server could be reached when the ones before were over.
+  bool need_new_connections = false;  ///< Those from before may be dead and not know it.
+};
+
+WebClient::WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics)
+    : http_(http), clock_(clock), options_(std::move(options)), metrics_(metrics), random_(std::random_device()()) {
   DARKROOM_CHECK(options_.validate().is_ok(), "options of a web client:", options_.validate().to_string());
 }
 
-HttpRequest WebClient::request_of(const WebRequest& request, const RedirectChain& chain) const {
+WebClient::~WebClient() = default;
+
+HttpRequest WebClient::request_of(const WebRequest& request, const RedirectChain& chain, const Tries& tries) const {
   HttpRequest sent{.method = request.method, .url = chain.hop().url(), .headers = chain.headers(), .limits = options_.limits};
   sent.headers.emplace_back("User-Agent", options_.user_agent);
   sent.headers.emplace_back("Accept-Encoding", "identity");
   sent.limits.max_body_bytes = request.max_body_bytes;
+  sent.needs_new_connection = tries.need_new_connections;
   return sent;
 }
 
-Result<WebClient::Attempt> WebClient::attempt(const WebRequest& request, const UrlHop& first, const std::stop_token& stop) {
+Result<WebClient::Attempt> WebClient::attempt(const WebRequest& request, const UrlHop& first, const Tries& tries,
+                                              const std::stop_token& stop) {
   RedirectChain chain(first, request.headers, options_.max_redirects);
   WebAnswer answer;
   while (true) {
-    const HttpRequest sent = request_of(request, chain);
+    const HttpRequest sent = request_of(request, chain, tries);
     HttpResponse response = http_.exchange(sent, stop);
     answer.is_whole = response.is_answered();
     if (!response.is_answered() && (response.end != HttpEnd::kBodyTooLarge || response.status() == 0)) {
-      return Attempt{.failure = http_failure(sent, response), .may_pass = end_may_pass(response.end)};
+      return Attempt{.failure = http_failure(sent, response), .may_pass = is_out_of_reach(response.end), .last_hop = chain.hop()};
     }
-    {
-      const std::lock_guard hold(mutex_);
-      known_.emplace(chain.hop().host(), chain.hop().port());
-    }
+    note_answer(chain.hop());
     DARKROOM_ASSIGN_OR_RETURN(const std::optional<UrlHop> next, next_web_hop(chain.hop(), response.head));
     if (!next || (!request.may_leave_origin && !next->has_same_origin(chain.hop()))) {
       answer.url = chain.hop().url();
       answer.head = std::move(response.head);
       answer.body = std::move(response.body);
       const bool may_pass = store_status_may_pass(answer.head.status);
-      return Attempt{.answer = std::move(answer), .may_pass = may_pass};
+      return Attempt{.answer = std::move(answer), .may_pass = may_pass, .last_hop = chain.hop()};
     }
     if (const auto error = chain.follow(*redirect_location(response.head), any_place())) {
       return bad_redirect(first, error->detail + " redirects");
@@ -89,9 +98,61 @@ std::chrono::milliseconds WebClient::delay_before_retry(int num_retries, const H
   return std::max<std::chrono::milliseconds>(options_.backoff.delay(num_retries, chance), parsed.value_or(std::chrono::seconds(0)));
 }
 
-bool WebClient::knows(const UrlHop& hop) {
+/// Null: the server has never answered.
+ServerOutage* WebClient::outage_of(const UrlHop& hop) {
   const std::lock_guard hold(mutex_);
-  return known_.contains({hop.host(), hop.port()});
+  const auto found = known_.find({hop.host(), hop.port()});
+  return found == known_.end() ? nullptr : found->second.get();
+}
+
+void WebClient::note_answer(const UrlHop& hop) {
+  ServerOutage* outage = outage_of(hop);
+  if (outage == nullptr) {
+    const std::lock_guard hold(mutex_);
+    std::unique_ptr<ServerOutage>& known = known_[{hop.host(), hop.port()}];
+    if (!known) {
+      const std::string server = fmt::format("{}://{}:{}", hop.is_https() ? "https" : "http", hop.host(), hop.port());
+      known = std::make_unique<ServerOutage>(server, clock_, metrics_, options_.outage_patience);
+    }
+    outage = known.get();
+  }
+  outage->note_answer();
+}
+
+/// Whether anything comes back from the server.
+bool WebClient::answers(const UrlHop& hop, const std::stop_token& stop) {
+  HttpRequest request{.method = "HEAD", .url = hop.follow("/", any_place()).value().url(), .limits = options_.limits};
+  request.headers.emplace_back("User-Agent", options_.user_agent);
+  request.limits.idle = request.limits.total = request.limits.connect;
+  request.needs_new_connection = true;
+  return !is_out_of_reach(http_.exchange(request, stop).end);
+}
+
+/// Once the tries are over. True: the request has all of them anew.
+Result<bool> WebClient::outlast(const Attempt& attempt, Tries& tries, const std::stop_token& stop) {
+  ServerOutage* outage = attempt.failure && attempt.may_pass ? outage_of(attempt.last_hop) : nullptr;
+  if (outage == nullptr || clock_.now() - tries.request_began >= options_.outage_patience) {
+    return false;
+  }
+  switch (outage->outlast([&] { return answers(attempt.last_hop, stop); }, attempt.failure->message(), stop)) {
+    case ServerOutage::End::kStopped:
+      return Status::cancelled("stopped while a server could not be reached:", shown_url(attempt.last_hop.url()));
+    case ServerOutage::End::kTooLong:
+      return false;
+    case ServerOutage::End::kNone:
+      if (tries.are_anew) {  // The server is there, and this request gets no answer all the same.
+        return false;
+      }
+      tries.are_anew = true;  // An outage may have ended just now.
+      break;
+    case ServerOutage::End::kOver:
+      tries.are_anew = false;
+      break;
+  }
+  tries.num = 0;
+  tries.need_new_connections = true;
+  tries.began = clock_.now();
+  return true;
 }
 
 Result<WebAnswer> WebClient::ask(const WebRequest& request, std::stop_token stop) {
@@ -99,13 +160,16 @@ Result<WebAnswer> WebClient::ask(const WebRequest& request, std::stop_token stop
   if (!first.is_ok()) {
     return Status::invalid_argument("this is no address of the web (address, why):", shown_url(request.url), first.error().detail);
   }
-  const Clock::Instant begun = clock_.now();
-  for (int num_retries = 0;; ++num_retries) {
-    DARKROOM_ASSIGN_OR_RETURN(Attempt attempt, this->attempt(request, *first, stop));
-    const Clock::Instant again = clock_.now() + delay_before_retry(num_retries, attempt.answer.head);
-    const bool is_too_late = again - begun > (knows(*first) ? options_.patience : options_.first_contact);
-    if (!attempt.may_pass || num_retries + 1 >= options_.max_tries || is_too_late) {
-      return attempt.failure ? Result<WebAnswer>(*attempt.failure) : std::move(attempt.answer);
+  Tries tries{.request_began = clock_.now()};
+  while (true) {
+    DARKROOM_ASSIGN_OR_RETURN(Attempt attempt, this->attempt(request, *first, tries, stop));
+    const Clock::Instant again = clock_.now() + delay_before_retry(tries.num, attempt.answer.head);
+    const bool is_too_late = again - tries.began > (outage_of(*first) != nullptr ? options_.patience : options_.first_contact);
+    if (!attempt.may_pass || ++tries.num >= options_.max_tries || is_too_late) {
+      DARKROOM_ASSIGN_OR_RETURN(const bool is_tried_anew, outlast(attempt, tries, stop));
+      if (!is_tried_anew) {
+        return attempt.failure ? Result<WebAnswer>(*attempt.failure) : std::move(attempt.answer);
+      }
     }
     if (!clock_.sleep_until(again, stop)) {
       return Status::cancelled("stopped while waiting to ask again:", shown_url(request.url));

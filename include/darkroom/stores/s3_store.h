@@ -39,6 +39,8 @@ struct StoreTools {
   Clock& clock;
   MetricsRegistry* metrics = nullptr;  ///< docs/metrics.md: darkroom_store_*.
   std::stop_token stop = {};           ///< Of whoever works with the store.
+  /// How long a server that answered before is waited for while it cannot be reached, after the tries of a request. Zero: not at all.
+  std::chrono::seconds outage_patience{0};
 };
 
 /// A store of objects on a server that speaks S3 (Amazon S3 API reference, 2006-03-01). Paths are BUCKET/KEY; a folder is what keys begin
@@ -51,7 +53,7 @@ struct StoreTools {
 ///
 /// Failures that may pass are tried again with growing waits. Before the server has answered at all, a dead, unknown, refusing or silent
 /// one is given up within 15 seconds, after three tries when it is silent. A bucket that says "slow down" is asked at half the rate, which
-/// grows back.
+/// grows back. One that answered before and cannot be reached is waited for as `tools.outage_patience` says, and the log tells so.
 ///
 /// When `tools.stop` is requested, calls under way end with kCancelled, and no part of an upload begins any more. Those that begin
 /// afterwards, by which a job takes back what it had begun, have two seconds each (least_patience), and those that the store does not do

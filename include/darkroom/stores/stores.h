@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,15 +31,18 @@ struct InputObject {
 /// Errors: kInvalidArgument for every other scheme, and for a malformed address.
 Result<std::string> local_path(const std::string& uri);
 
-/// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true, with "&"
-/// between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else AWS_DEFAULT_REGION.
-/// Errors: kInvalidArgument (no such setting), those of make_s3_store.
+/// The S3 store of addresses that end with ?SETTINGS: endpoint_override=HOST[:PORT], region=, scheme=, profile=, anonymous=true,
+/// timeout=20s, tries=4, with "&" between them. Where these are silent: AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL; AWS_REGION, else
+/// AWS_DEFAULT_REGION; AWS_MAX_ATTEMPTS. Errors: kInvalidArgument (no such setting), those of make_s3_store.
 Result<std::unique_ptr<Store>> open_s3_store(std::string_view settings, const StoreTools& tools);
 
 struct StoreSetOptions {
   /// Asked when the first hf:// address comes.
   std::function<Result<HubOptions>()> hub = hub_from_environment;
   WebOptions web = {};
+  /// How long a server that answered before is waited for while it cannot be reached: of the web, of the hub and of s3. Zero: as long as
+  /// the tries of one request take.
+  std::chrono::seconds outage_patience{0};
   /// Makes the store of s3:// addresses, once for each text of settings. Null: s3:// is refused.
   std::function<Result<std::unique_ptr<Store>>(std::string_view settings, const StoreTools& tools)> make_s3 = open_s3_store;
   /// Stores for addresses of further schemes, such as memory:///PATH. They outlive the set.

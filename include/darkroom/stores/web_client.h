@@ -2,16 +2,18 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "darkroom/core/clock.h"
+#include "darkroom/core/metrics.h"
 #include "darkroom/core/result.h"
 #include "darkroom/web/http_client.h"
 #include "darkroom/web/http_exchange.h"
@@ -20,6 +22,8 @@
 
 namespace darkroom {
 
+class ServerOutage;
+
 struct WebOptions {
   HttpLimits limits{
       .connect = std::chrono::seconds(10), .idle = std::chrono::seconds(30), .total = std::chrono::minutes(15)};  ///< Per request.
@@ -27,6 +31,8 @@ struct WebOptions {
   Backoff backoff{.first = std::chrono::milliseconds(200), .longest = std::chrono::seconds(10)};
   std::chrono::seconds patience{90};       ///< No try begins later than so long after the first one.
   std::chrono::seconds first_contact{10};  ///< The same for a server that has never answered, so that a dead one is told soon.
+  /// How long a server that answered before is waited for, after `patience`, while it cannot be reached. Zero: not at all.
+  std::chrono::seconds outage_patience{0};
   int max_redirects = 10;
   std::string user_agent = "darkroom";
 
@@ -52,12 +58,14 @@ struct WebAnswer {
 
 /// GET and HEAD of places that the user named: a web server, a hub. Follows redirects itself, carries credentials to no other origin, and
 /// tries again what may pass (no connection, 408, 429, 500, 502, 503, 504), from the first URL on. Retry-After is obeyed within `patience`.
+/// Where a server that answered before cannot be reached, the log says so, and it is waited for (WebOptions::outage_patience).
 /// Which addresses a name has is the user's own matter here: listed URLs of strangers go through Fetcher.
 /// Thread safety: any thread.
 class WebClient {
  public:
-  /// `http` and `clock` outlive the client. REQUIRES: options.validate() is ok.
-  WebClient(HttpClient& http, Clock& clock, WebOptions options);
+  /// `http`, `clock` and `metrics`, which may be null, outlive the client. REQUIRES: options.validate() is ok.
+  WebClient(HttpClient& http, Clock& clock, WebOptions options, MetricsRegistry* metrics = nullptr);
+  ~WebClient();
 
   /// Errors: kUnavailable (nothing answered), kInvalidArgument (no URL), kFailedPrecondition (a redirect from https to http, too many
   /// redirects, a redirect to what is no URL), kCorruptData (no HTTP), kResourceExhausted, kCancelled. Messages show no query of a URL.
@@ -65,17 +73,22 @@ class WebClient {
 
  private:
   struct Attempt;
-  Result<Attempt> attempt(const WebRequest& request, const UrlHop& first, const std::stop_token& stop);
-  HttpRequest request_of(const WebRequest& request, const RedirectChain& chain) const;
+  struct Tries;
+  Result<Attempt> attempt(const WebRequest& request, const UrlHop& first, const Tries& tries, const std::stop_token& stop);
+  HttpRequest request_of(const WebRequest& request, const RedirectChain& chain, const Tries& tries) const;
   std::chrono::milliseconds delay_before_retry(int num_retries, const HttpHead& head);
-  bool knows(const UrlHop& hop);
+  ServerOutage* outage_of(const UrlHop& hop);
+  void note_answer(const UrlHop& hop);
+  bool answers(const UrlHop& hop, const std::stop_token& stop);
+  Result<bool> outlast(const Attempt& attempt, Tries& tries, const std::stop_token& stop);
 
   HttpClient& http_;
   Clock& clock_;
   const WebOptions options_;
-  std::mutex mutex_;                                  // Guards what follows.
-  std::mt19937 random_;                               // Spreads retries; decides no byte.
-  std::set<std::pair<std::string, uint16_t>> known_;  // Hosts and ports that have answered.
+  MetricsRegistry* const metrics_;
+  std::mutex mutex_;                                                                 // Guards what follows.
+  std::mt19937 random_;                                                              // Spreads retries; decides no byte.
+  std::map<std::pair<std::string, uint16_t>, std::unique_ptr<ServerOutage>> known_;  // By host and port: those that have answered.
 };
 
 /// Where an answer sends a reader; nothing: it stands. Errors: kFailedPrecondition: to what is no URL, or from https to http. Pure.

@@ -33,7 +33,7 @@ class S3Server {
     };
   }
   std::unique_ptr<S3Client> make_client(const S3Options& options) {
-    return std::make_unique<S3Client>(options, keys(), StoreTools{*http, clock, &metrics, stop.get_token()});
+    return std::make_unique<S3Client>(options, keys(), StoreTools{*http, clock, &metrics, stop.get_token(), outage_patience});
   }
   std::unique_ptr<S3Client> make_client() { return make_client(options()); }
 
@@ -43,6 +43,7 @@ class S3Server {
   std::atomic<int> num_renewals = 0;  // Uploads ask for keys in threads of their own.
   LeapClock clock;
   std::stop_source stop;  // Of the store.
+  std::chrono::seconds outage_patience{0};
   MetricsRegistry metrics;
   std::unique_ptr<HttpClient> http = HttpClient::start({}, metrics).value();
 };

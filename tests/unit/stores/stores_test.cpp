@@ -16,6 +16,7 @@
 namespace darkroom {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -212,9 +213,11 @@ TEST_F(stores, s3_stores_are_made_once_for_each_setting) {
   EXPECT_EQ(one.path, "bucket/what?/a");
   EXPECT_EQ(set.resolve("s3://bucket/b", Access::kRead).value().store, one.store);
   const Location two = set.resolve("s3://bucket/b?region=x&anonymous=true", Access::kRead).value();
+  EXPECT_EQ(set.resolve("s3://bucket/b?timeout=20s", Access::kRead).value().path, "bucket/b");
+  EXPECT_EQ(set.resolve("s3://bucket/b?tries=4", Access::kRead).value().path, "bucket/b");
   EXPECT_EQ(two.path, "bucket/b");
   EXPECT_NE(two.store, one.store);
-  EXPECT_THAT(made, ElementsAre("", "region=x&anonymous=true"));
+  EXPECT_THAT(made, ElementsAre("", "region=x&anonymous=true", "timeout=20s", "tries=4"));
 }
 
 TEST_F(stores, a_secret_in_an_s3_address_is_in_no_message) {
@@ -282,6 +285,34 @@ TEST(s3_settings, are_those_of_the_address_and_then_of_the_environment) {
   EXPECT_EQ(options.region, "x");
   EXPECT_EQ(options.profile, "p");
   EXPECT_TRUE(options.anonymous);
+}
+
+TEST(s3_settings, tell_how_long_and_how_often_a_store_is_asked) {
+  const auto from = [](std::optional<std::string> attempts) {
+    return [attempts](const std::string& name) { return name == "AWS_MAX_ATTEMPTS" ? attempts : std::nullopt; };
+  };
+  const S3Options standard = read_s3_settings("", from(std::nullopt)).value();
+  EXPECT_EQ(standard.timeout, std::chrono::seconds(30));
+  EXPECT_EQ(standard.max_tries, 8);
+  const S3Options named = read_s3_settings("timeout=20s&tries=4", from("9")).value();
+  EXPECT_EQ(named.timeout, std::chrono::seconds(20));
+  EXPECT_EQ(named.max_tries, 4);
+  EXPECT_EQ(read_s3_settings("timeout=500ms", from("9"))->max_tries, 9);
+  EXPECT_EQ(read_s3_settings("timeout=500ms", from("9"))->timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(read_s3_settings("timeout=3600s&tries=100", from(""))->max_tries, 100);
+
+  for (const char* settings : {"timeout=20", "timeout=", "timeout=s", "timeout=ms", "timeout=-1s", "timeout=1.5s", "timeout=2 s",
+                               "timeout=0s", "timeout=3601s", "timeout=99999999999s", "timeout=20m", "tries=", "tries=0", "tries=101",
+                               "tries=-1", "tries=4x", "tries=2.0", "tries=99999999999"}) {
+    const Status refused = read_s3_settings(settings, from(std::nullopt)).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << settings;
+  }
+  EXPECT_THAT(read_s3_settings("timeout=20", from(std::nullopt)).status().message(), HasSubstr("timeout=20"));
+  for (const char* attempts : {"0", "-1", "many", "101", "4 "}) {
+    const Status refused = read_s3_settings("", from(attempts)).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << attempts;
+    EXPECT_THAT(refused.message(), AllOf(HasSubstr("AWS_MAX_ATTEMPTS"), HasSubstr(attempts)));
+  }
 }
 
 TEST(s3_settings, refuse_what_is_none) {

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "hub_caller.h"
+#include "support/leap_clock.h"
 
 namespace darkroom {
 namespace {
@@ -134,6 +135,77 @@ TEST_F(web_client, a_server_that_never_answered_is_given_up_soon_and_a_known_one
   EXPECT_EQ(patient.ask({.url = server_url(server, "/")}, {}).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(num_first, 1u);
   EXPECT_GE(server.requests().size(), num_first + 1 + 4);  // A kept connection that is closed is tried once more, unseen.
+}
+
+class web_outage : public WebTest {
+ protected:
+  /// So many connections are reset; the rest is answered.
+  Answer answer() { return num_lost_-- > 0 ? Answer{"", Answer::Then::kReset} : Answer{http_answer(200, "x")}; }
+  WebClient patient() {
+    WebOptions options = quick_options();
+    options.outage_patience = std::chrono::hours(12);
+    return WebClient(*http_, clock_, options, &metrics_);
+  }
+  int64_t num_outages() {
+    return metrics_
+        .counter("darkroom_store_outages_total", "How often a store that had answered before could not be reached.", {{"scheme", "http"}})
+        .value();
+  }
+
+  LeapClock clock_;
+  std::atomic<int> num_lost_ = 0;
+};
+
+TEST_F(web_outage, of_a_server_that_answered_before_is_waited_for) {
+  const ScriptedServer server([&](const Request&) { return answer(); });
+  WebClient client = patient();
+  ASSERT_TRUE(client.ask({.url = server_url(server, "/")}, {}).is_ok());
+  num_lost_ = 50;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(client.ask({.url = server_url(server, "/a?sig=s3cret")}, {}).value().body, "x");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, AllOf(HasSubstr("the store cannot be reached; waiting"), HasSubstr("answers again"), Not(HasSubstr("s3cret"))));
+  EXPECT_GT(clock_.now().time_since_epoch(), std::chrono::minutes(4));
+  EXPECT_EQ(num_outages(), 1);
+}
+
+TEST_F(web_outage, behind_a_redirect_is_waited_for_where_that_server_is_known) {
+  const ScriptedServer files([&](const Request&) { return answer(); });
+  const ScriptedServer hub([&](const Request&) { return Answer{http_answer(302, "", "Location: " + server_url(files, "/f") + "\r\n")}; });
+  WebClient client = patient();
+  num_lost_ = 50;
+  EXPECT_EQ(client.ask({.url = server_url(hub, "/")}, {}).status().code(), StatusCode::kUnavailable) << "it has never answered";
+  EXPECT_EQ(num_outages(), 0);
+  num_lost_ = 0;
+  ASSERT_TRUE(client.ask({.url = server_url(hub, "/")}, {}).is_ok());
+  num_lost_ = 50;
+  EXPECT_EQ(client.ask({.url = server_url(hub, "/")}, {}).value().body, "x");
+  EXPECT_EQ(num_outages(), 1);
+}
+
+TEST_F(web_outage, is_none_where_one_request_alone_gets_no_answer) {
+  const ScriptedServer server([&](const Request& request) {
+    return request_target_of(request) == "/lost" ? Answer{"", Answer::Then::kReset} : Answer{http_answer(200, "x")};
+  });
+  WebClient client = patient();
+  ASSERT_TRUE(client.ask({.url = server_url(server, "/a")}, {}).is_ok());
+  EXPECT_EQ(client.ask({.url = server_url(server, "/lost")}, {}).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(num_outages(), 0);
+}
+
+TEST_F(web_outage, ends_for_whoever_is_stopped) {
+  FakeClock clock;
+  WebOptions options = quick_options();
+  options.outage_patience = std::chrono::hours(12);
+  WebClient client(*http_, clock, options);
+  const ScriptedServer server([&](const Request&) { return answer(); });
+  ASSERT_TRUE(client.ask({.url = server_url(server, "/")}, {}).is_ok());
+  num_lost_ = 1'000'000;
+  std::stop_source stop;
+  std::jthread caller(
+      [&] { EXPECT_EQ(client.ask({.url = server_url(server, "/")}, stop.get_token()).status().code(), StatusCode::kCancelled); });
+  ASSERT_TRUE(clock.await_waiting(1));  // The first wait that takes time: between two probes.
+  stop.request_stop();
 }
 
 TEST_F(web_client, waits_as_long_as_it_is_asked_to_unless_that_is_too_long) {

@@ -28,12 +28,6 @@ void MemoryLease::resize(size_t size_bytes) {
   }
 }
 
-MemoryLease MemoryLease::split(size_t size_bytes) {
-  const size_t taken = std::min(size_bytes, size_bytes_);
-  size_bytes_ -= taken;
-  return MemoryLease(budget_, taken);
-}
-
 void MemoryLease::release() {
   resize(0);
   budget_ = nullptr;

@@ -23,8 +23,6 @@ class MemoryLease {
   size_t size_bytes() const { return size_bytes_; }
   /// Corrects the share to what the work really holds. Never waits: work inside always gets what it needs to leave.
   void resize(size_t size_bytes);
-  /// Splits off `size_bytes` (at most all) as a lease of its own.
-  MemoryLease split(size_t size_bytes);
   void release();
 
  private:

@@ -60,17 +60,6 @@ TEST(MemoryBudget, resizing_never_waits_even_over_the_limit) {
   EXPECT_EQ(budget.used_bytes(), 1u);
 }
 
-TEST(MemoryBudget, a_split_lease_gives_back_its_own_part) {
-  MemoryBudget budget(100);
-  auto lease = budget.acquire(50, {});
-  MemoryLease part = lease->split(20);
-  EXPECT_EQ(budget.used_bytes(), 50u);
-  part.release();
-  EXPECT_EQ(budget.used_bytes(), 30u);
-  EXPECT_EQ(lease->split(1000).size_bytes(), 30u);
-  EXPECT_EQ(budget.used_bytes(), 0u);
-}
-
 TEST(MemoryBudget, a_stop_wakes_whoever_waits) {
   MemoryBudget budget(1);
   auto all = budget.acquire(1, {});
